@@ -1,0 +1,117 @@
+"""The sample models in PyTorch, layer for layer what samples/ define: same shapes, biases, initial learning rates.
+
+`MODELS[name]`: the module, its synthetic batch and its optimizer.
+"""
+from dataclasses import dataclass
+from typing import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def mlp():
+    """784-512-512-10 with ReLU."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def convnet():
+    """Two blocks of 5x5 convolution with padding 2, batch norm, ReLU and 2x2 max-pool; one linear layer."""
+    def block(inputs, outputs):
+        return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2))
+    return nn.Sequential(block(1, 16), block(16, 32), nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut, projected without bias where the shape changes."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Sequential() if stride == 1 and inputs == outputs else nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
+
+
+def resnet18():
+    """ResNet-18 with the small stem: 3x3, stride 1, no max-pool; 28x28 pictures of one channel, 10 classes."""
+    layers, inputs = [nn.Conv2d(1, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
+    for stage, outputs in enumerate((64, 128, 256, 512)):
+        for block in range(2):
+            layers.append(BasicBlock(inputs, outputs, 2 if stage and not block else 1))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+class GptBlock(nn.Module):
+    """Pre-norm transformer block: causal attention with fused qkv, then an MLP four times as wide with tanh-GELU."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, context, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, context, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, context, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """Learned positions, no dropout, head tied to the embedding."""
+
+    def __init__(self, layers, width, heads, context, vocab=128):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocab, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(GptBlock(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for weight in (self.tokens.weight, self.positions.weight):
+            nn.init.normal_(weight, std=0.02)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions.weight
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.tokens.weight).flatten(0, 1)
+
+
+def pictures(batch):
+    return torch.rand(batch, 1, 28, 28), torch.randint(10, (batch,))
+
+
+def text(batch, context, vocab=128):
+    return torch.randint(vocab, (batch, context)), torch.randint(vocab, (batch * context,))
+
+
+@dataclass
+class Model:
+    make: Callable
+    batch: Callable
+    optimizer: Callable
+
+
+def sgd(weight_decay=0.0):
+    return lambda p, **o: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=weight_decay, **o)
+
+
+def adam(kind):
+    return lambda p, **o: kind(p, lr=0.001, **o)
+
+
+MODELS = {
+    "mlp": Model(mlp, lambda: pictures(128), sgd()),
+    "convnet": Model(convnet, lambda: pictures(100), adam(torch.optim.Adam)),
+    "gpt-4x128": Model(lambda: Gpt(4, 128, 4, 64), lambda: text(12, 64), adam(torch.optim.AdamW)),
+    "resnet-18": Model(resnet18, lambda: pictures(64), sgd(weight_decay=0.0005)),
+    "gpt-6x384": Model(lambda: Gpt(6, 384, 6, 256), lambda: text(8, 256), adam(torch.optim.AdamW)),
+}

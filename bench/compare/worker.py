@@ -1,0 +1,55 @@
+"""Trains one of models.py's models with PyTorch and prints one JSON object: every step's time, the peak memory, and how
+much of it merely importing PyTorch took.
+
+A process of its own, so that its memory and its threads are its own. Called by compare.
+"""
+import argparse
+import json
+import time
+
+import torch
+
+from models import MODELS
+
+
+def peak_kib():
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--mode", choices=["eager", "compile"], required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    a = parser.parse_args()
+
+    imported = peak_kib()
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    spec = MODELS[a.model]
+    model = spec.make()
+    # Eager is what a user writes; compiled is the fastest PyTorch offers, its fused optimizer included.
+    optimizer = spec.optimizer(model.parameters(), **({"fused": True} if a.mode == "compile" else {}))
+    x, y = spec.batch()
+    criterion = torch.nn.CrossEntropyLoss()
+
+    def loss_of(x, y):
+        return criterion(model(x), y)
+
+    forward = torch.compile(loss_of) if a.mode == "compile" else loss_of
+    times = []
+    for _ in range(a.steps):
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        times.append((time.perf_counter() - start) * 1000)
+    print(json.dumps({"step_ms": times, "peak_kib": peak_kib(), "import_kib": imported, "loss": loss.item(),
+                      "torch": torch.__version__, "parameters": sum(p.numel() for p in model.parameters())}))
+
+
+main()

@@ -1,0 +1,147 @@
+// Ops as free functions under PyTorch's names. Every function checks its rules where it is called and points at the
+// user's line; rules are numbered per function. Negative dimensions count from the end. Element type f32 where nothing
+// else is said. Shapes in comments: n samples, c channels, h x w pictures, b batch, t positions.
+#pragma once
+#include "cleave/Tensor.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// A size along height and width; one number means both.
+struct Pair {
+  Pair(int64_t both) : h(both), w(both) {}
+  Pair(int64_t h, int64_t w) : h(h), w(w) {}
+  int64_t h, w;
+};
+
+// ---- linear algebra ---------------------------------------------------------------------------------------------
+
+/// a [..., m, k] times b [..., k, n]; leading dimensions are broadcast.
+/// C1: ranks are at least 2. C2: the contracted sizes agree. C3: leading dimensions can be broadcast. C4: types agree.
+Tensor matmul(Tensor a, Tensor b, Where where = Where::current());
+/// x [..., in] times weight [out, in] transposed, plus bias [out].
+/// C1: the input's rank is at least 2. C2: its last dimension is the weight's. C3: the bias has the weight's outputs.
+Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Where where = Where::current());
+
+struct ConvOptions {
+  Pair stride = 1, padding = 0, dilation = 1;
+  int64_t groups = 1;
+};
+/// x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o]; output (h + 2 padding - dilation (kh - 1) - 1) / stride + 1.
+/// C1: ranks are 4. C2: the input's channels are groups times the weight's. C3: groups divides the outputs.
+/// C4: the output is not empty. C5: stride and dilation are positive, padding is not negative. C6: the bias is [o].
+Tensor conv2d(Tensor x, Tensor weight, Tensor bias = {}, ConvOptions options = {}, Where where = Where::current());
+
+struct AttentionOptions {
+  bool causal = false;
+  double scale = 0; ///< 0: 1 / sqrt(d)
+};
+/// q [b, heads, t, d], k and v [b, heads, s, d] -> [b, heads, t, d].
+/// C1: ranks are 4. C2: batch, heads and d agree, k's shape is v's. C3: causal attention needs t <= s.
+Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {}, Where where = Where::current());
+
+/// Row ids[...] of weight [rows, width]. C1: the weight's rank is 2. C2: ids are i32.
+Tensor embedding(Tensor ids, Tensor weight, Where where = Where::current());
+
+// ---- pooling ----------------------------------------------------------------------------------------------------
+
+struct PoolOptions {
+  Pair stride = 0; ///< 0: the kernel
+  Pair padding = 0;
+};
+/// Windows of x [n, c, h, w]. C1: rank is 4. C2: the output is not empty. C3: padding is smaller than the kernel.
+/// C4: kernel and stride are positive.
+Tensor maxPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
+/// Mean of each window, padding counted. Rules as maxPool2d.
+Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
+/// Mean of each picture: [n, c, h, w] -> [n, c]. C1: rank is 4.
+Tensor globalAvgPool(Tensor x, Where where = Where::current());
+
+// ---- normalisation and regularisation ------------------------------------------------------------------------------
+
+struct BatchNormOptions {
+  double momentum = 0.1, eps = 1e-5;
+  int64_t group = 0; ///< > 0: statistics over each run of that many samples; 0: over the whole microbatch
+};
+class Buffer;
+/// x [n, c, ...], everything else [c]. In training: statistics of the microbatch, and the running ones move by
+/// `momentum` (variance unbiased, as PyTorch); in evaluation: the running ones.
+/// C1: rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group divides n. C4: more than one value a
+/// channel.
+Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Buffer &runningVar, BatchNormOptions options = {},
+                   Where where = Where::current());
+/// Over the last dimension, of size c; weight and bias [c]. C1: they have that shape.
+Tensor layerNorm(Tensor x, Tensor weight, Tensor bias, double eps = 1e-5, Where where = Where::current());
+/// Zeroes elements with probability p and scales the others by 1 / (1 - p); identity in evaluation. C1: 0 <= p < 1.
+Tensor dropout(Tensor x, double p = 0.5, Where where = Where::current());
+
+// ---- elementwise ------------------------------------------------------------------------------------------------
+
+Tensor relu(Tensor x, Where where = Where::current());
+enum class Gelu : uint8_t { Exact, Tanh };
+Tensor gelu(Tensor x, Gelu kind = Gelu::Exact, Where where = Where::current());
+Tensor silu(Tensor x, Where where = Where::current());
+Tensor tanh(Tensor x, Where where = Where::current());
+Tensor sigmoid(Tensor x, Where where = Where::current());
+Tensor exp(Tensor x, Where where = Where::current());
+Tensor log(Tensor x, Where where = Where::current());
+Tensor sqrt(Tensor x, Where where = Where::current());
+Tensor rsqrt(Tensor x, Where where = Where::current());
+Tensor abs(Tensor x, Where where = Where::current());
+Tensor erf(Tensor x, Where where = Where::current());
+/// Broadcast as the operators do, with their rules.
+Tensor pow(Operand x, Operand y);
+Tensor maximum(Operand x, Operand y);
+Tensor minimum(Operand x, Operand y);
+/// C1: 0 <= dim < rank.
+Tensor softmax(Tensor x, int64_t dim = -1, Where where = Where::current());
+Tensor logSoftmax(Tensor x, int64_t dim = -1, Where where = Where::current());
+/// Another element type (to nearest even; float to integer truncates).
+Tensor cast(Tensor x, DType type, Where where = Where::current());
+
+// ---- reductions -------------------------------------------------------------------------------------------------
+
+/// Over `dims` (empty: all), which disappear unless keepDim. C1: dims lie in [0, rank) and differ.
+Tensor sum(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
+Tensor mean(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
+Tensor max(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
+Tensor min(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
+
+// ---- shapes -----------------------------------------------------------------------------------------------------
+
+/// One size may be -1: what is left. C1: element counts agree. C2: at most one -1, the others positive.
+Tensor reshape(Tensor x, Shape shape, Where where = Where::current());
+/// Dimensions start..end become one. C1: 0 <= start <= end < rank.
+Tensor flatten(Tensor x, int64_t start = 0, int64_t end = -1, Where where = Where::current());
+/// Swaps two dimensions. C1: both lie in [0, rank).
+Tensor transpose(Tensor x, int64_t a, int64_t b, Where where = Where::current());
+/// Dimension i of the result is dims[i] of x. C1: dims is a permutation of [0, rank).
+Tensor permute(Tensor x, std::vector<int64_t> dims, Where where = Where::current());
+/// Elements [start, end) of a dimension. C1: the dimension exists. C2: 0 <= start < end <= size (negative: from the end).
+Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where = Where::current());
+/// Element `index` of a dimension, which disappears. Rules as slice.
+Tensor select(Tensor x, int64_t dim, int64_t index, Where where = Where::current());
+/// C1: at least one tensor. C2: the dimension exists. C3: other dimensions and element types agree.
+Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where = Where::current());
+/// result[.., j, ..] = x[.., index[.., j, ..], ..]. C1: ranks agree. C2: the dimension exists. C3: other sizes agree.
+/// C4: the index is i32.
+Tensor gather(Tensor x, int64_t dim, Tensor index, Where where = Where::current());
+/// Adds or drops a dimension of size 1. C1: the dimension exists. C2 (squeeze): its size is 1.
+Tensor unsqueeze(Tensor x, int64_t dim, Where where = Where::current());
+Tensor squeeze(Tensor x, int64_t dim, Where where = Where::current());
+/// 0, 1, ..., count - 1 as i32. C1: count is positive.
+Tensor arange(int64_t count, Where where = Where::current());
+/// A tensor of one value. C1: sizes are positive.
+Tensor full(Shape shape, double value, DType type = DType::F32, Where where = Where::current());
+
+// ---- marks ------------------------------------------------------------------------------------------------------
+
+/// Asks for a sharding: per dimension "" or mesh axes joined by "+": `withSharding(x, {"dp", "", "tp"})`.
+/// C1: one entry per dimension. C2: axes are dp, tp or pp.
+Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where = Where::current());
+/// Ops made from here on belong to pipeline stage `k`. C1: stages do not decrease and are not negative.
+void stage(int64_t k, Where where = Where::current());
+
+} // namespace cleave

@@ -1,0 +1,162 @@
+// Modules: parts of a model that register themselves, their parameters and buffers by name, so that every parameter has
+// a path such as "blocks.0.attention.qkv.weight". A module derives from Module and defines `Tensor forward(Tensor)`;
+// calling the module (`block(x)`) runs forward with the module's path on every op that it makes.
+// Modules and parameters stay where they were made: children know their parent by address.
+#pragma once
+#include "cleave/Init.h"
+#include "cleave/Tensor.h"
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave {
+
+class Module;
+
+/// A trained tensor. Converts to the Tensor of the trace at hand, so it can be used wherever a tensor can; using one
+/// parameter in several places ties them: `linear(x, embedding.weight)`.
+class Parameter {
+public:
+  /// Sizes are positive, elements at most 2^40 (rule parameter C1); the name is new in its module and has no dot (rule parameter C2).
+  Parameter(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
+  ~Parameter();
+  Parameter(const Parameter &) = delete;
+  Parameter &operator=(const Parameter &) = delete;
+
+  operator Tensor() const { return tensor(); }
+  Tensor tensor(Where where = Where::current()) const;
+  const Shape &shape() const { return sizes; }
+  const std::string &name() const { return ownName; }
+  /// Module path, for example "fc1.weight".
+  std::string path() const;
+  const InitValues &initial() const { return begin; }
+  int64_t elements() const;
+
+  /// A frozen parameter gets no gradient and no update.
+  Parameter &requiresGrad(bool on) {
+    trains = on;
+    return *this;
+  }
+  bool requiresGrad() const { return trains; }
+
+private:
+  Module *owner;
+  std::string ownName;
+  Shape sizes;
+  InitValues begin;
+  bool trains = true;
+};
+
+/// State that is not trained, for example a running mean. Training may give it a new value once per microbatch.
+class Buffer {
+public:
+  Buffer(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
+  ~Buffer();
+  Buffer(const Buffer &) = delete;
+  Buffer &operator=(const Buffer &) = delete;
+
+  operator Tensor() const { return tensor(); }
+  /// The value at this place of the trace.
+  Tensor tensor(Where where = Where::current()) const;
+  /// What the buffer is from here on. Same shape and element type (rule buffer C1); ignored in evaluation.
+  void set(Tensor value, Where where = Where::current());
+  const Shape &shape() const { return sizes; }
+  const std::string &name() const { return ownName; }
+  std::string path() const;
+  const InitValues &initial() const { return begin; }
+
+private:
+  Module *owner;
+  std::string ownName;
+  Shape sizes;
+  InitValues begin;
+};
+
+class Module {
+public:
+  /// A model: the root, whose path is empty.
+  Module() = default;
+  /// A part of `parent`. The name is new in its parent and has no dot (rule module C1).
+  Module(Module &parent, std::string name, Where where = Where::current());
+  virtual ~Module();
+  Module(const Module &) = delete;
+  Module &operator=(const Module &) = delete;
+
+  /// What the module computes: a module defines one of these. (A root may have any signature of tensors.)
+  virtual Tensor forward(Tensor x);
+  virtual Tensor forward(Tensor x, Tensor y);
+  virtual Tensor forward(Tensor x, Tensor y, Tensor z);
+
+  /// Runs forward under this module's path.
+  Tensor operator()(Tensor x, Where where = Where::current());
+  Tensor operator()(Tensor x, Tensor y, Where where = Where::current());
+  Tensor operator()(Tensor x, Tensor y, Tensor z, Where where = Where::current());
+
+  /// "blocks.0.attention"; empty for the root.
+  std::string path() const;
+  const std::string &name() const { return ownName; }
+  /// Stops training of every parameter in here.
+  Module &freeze();
+  /// All of them, depth first in the order of definition.
+  std::vector<Parameter *> parameters() const;
+  std::vector<Buffer *> buffers() const;
+  /// Trained and frozen parameters, in elements.
+  int64_t parameterCount() const;
+  const std::vector<Module *> &children() const { return childList; }
+
+private:
+  friend class Parameter;
+  friend class Buffer;
+  void takeName(const std::string &name, const char *rule, Where where);
+  void collect(std::vector<Parameter *> *parameters, std::vector<Buffer *> *buffers) const;
+
+  Module *parent = nullptr;
+  std::string ownName;
+  std::vector<std::string> names;
+  std::vector<Module *> childList;
+  /// Parameters, buffers and children in the order of definition (exactly one pointer of each is set).
+  struct Member {
+    Parameter *parameter = nullptr;
+    Buffer *buffer = nullptr;
+    Module *child = nullptr;
+  };
+  std::vector<Member> members;
+};
+
+/// Modules of one kind in a row, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string, ...).
+template <class T> class ModuleList : public Module {
+public:
+  ModuleList(Module &parent, std::string name) : Module(parent, std::move(name)) {}
+  /// `count` modules made with the same arguments.
+  template <class... Args>
+  ModuleList(Module &parent, std::string name, int64_t count, const Args &...args) : Module(parent, std::move(name)) {
+    for (int64_t i = 0; i < count; ++i)
+      emplace(args...);
+  }
+  template <class... Args> T &emplace(Args &&...args) {
+    return list.emplace_back(static_cast<Module &>(*this), std::to_string(list.size()), std::forward<Args>(args)...);
+  }
+  T &operator[](int64_t i) { return list[static_cast<size_t>(i)]; }
+  int64_t size() const { return static_cast<int64_t>(list.size()); }
+  auto begin() { return list.begin(); }
+  auto end() { return list.end(); }
+
+  /// One after the other.
+  Tensor forward(Tensor x) override {
+    for (T &module : list)
+      x = module(x);
+    return x;
+  }
+
+private:
+  std::deque<T> list;
+};
+
+/// Where the innermost running module was called: what a layer gives its ops as their place in the user's program.
+Where callSite();
+
+} // namespace cleave

@@ -1,0 +1,56 @@
+// Optimizers, learning-rate schedules and parameter groups, as data. The formulas are PyTorch's.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace cleave {
+
+/// g += weightDecay p;  b = momentum b + g;  p -= lr (nesterov ? g + momentum b : b)
+struct Sgd {
+  double lr = 0.01, momentum = 0;
+  bool nesterov = false;
+  double weightDecay = 0;
+};
+
+/// Kingma and Ba 2015; weightDecay is added to the gradient.
+struct Adam {
+  double lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weightDecay = 0;
+};
+
+/// Loshchilov and Hutter 2019: the decay is decoupled from the gradient, p -= lr weightDecay p.
+struct AdamW {
+  double lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weightDecay = 0.01;
+};
+
+using Optimizer = std::variant<Sgd, Adam, AdamW>;
+
+// The rate of step s = 1, 2, ... from the optimizer's lr.
+/// lr
+struct ConstantLr {};
+/// lr gamma^floor((s - 1) / every)
+struct StepLr {
+  int64_t every = 1000;
+  double gamma = 0.1;
+};
+/// A half cosine from lr to min over `steps` steps (0: the run's), after `warmup` steps of linear growth.
+struct CosineLr {
+  double min = 0;
+  int64_t warmup = 0, steps = 0;
+};
+/// lr min(1, s / warmup)
+struct WarmupLr {
+  int64_t warmup = 100;
+};
+using LearningRateSchedule = std::variant<ConstantLr, StepLr, CosineLr, WarmupLr>;
+
+/// Settings of the parameters whose path matches: `*` stands for any run of characters, dots included. Later groups
+/// override earlier ones. A pattern that matches no parameter is an error.
+struct ParameterGroup {
+  std::string pattern;
+  std::optional<double> lrScale = {}, weightDecay = {};
+};
+
+} // namespace cleave

@@ -1,0 +1,113 @@
+// Training without a command line: what to train (TrainConfig), how to run it (RunOptions), and the Trainer that does.
+#pragma once
+#include "cleave/Data.h"
+#include "cleave/Loss.h"
+#include "cleave/Module.h"
+#include "cleave/Optimizer.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// What is trained: part of the program.
+struct TrainConfig {
+  Data data = Mnist{};
+  LossFunction loss = crossEntropy;
+  Optimizer optimizer = Sgd{};
+  LearningRateSchedule learningRate = ConstantLr{};
+  double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this
+  std::vector<ParameterGroup> groups = {};
+  int64_t batch = 32; ///< global, rows
+};
+
+/// How it is run: what the command line can say. Empty and absent fields leave the choice to the program's defaults.
+struct RunOptions {
+  std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
+  int64_t devices = 0;       ///< with `strategy` data, model, pipeline or hybrid: the mesh for so many devices
+  std::string strategy = {}; ///< one of those words, or a strategy file
+  std::string schedule = {}; ///< "gpipe" or "1f1b"
+  std::optional<int64_t> microbatches = {}, batch = {}, seed = {}, threads = {};
+  std::optional<int64_t> epochs = {}, steps = {};
+  std::string backend = {}, optimizer = {}, precision = {}, recompute = {};
+  std::optional<double> lr = {}, momentum = {}, weightDecay = {};
+  std::optional<int64_t> zero = {};
+  std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
+  bool resume = false, json = false, quiet = false, code = true;
+  std::vector<std::string> printAfter = {};
+};
+
+/// A model whose type is forgotten: its root module and how to call it.
+struct Model {
+  Module *root = nullptr;
+  std::function<Tensor(std::span<const Tensor>)> forward;
+  std::string name = "model";   ///< of the program
+  std::string options = "{}";   ///< the model's options, a JSON object; stored in plans and checkpoints
+};
+
+/// Wraps a module whose forward takes one to four tensors.
+template <class M> Model makeModel(M &module, std::string name = "model", std::string options = "{}");
+
+struct Evaluation {
+  double loss = 0, accuracy = 0; ///< accuracy is NaN for a loss that counts none
+  int64_t samples = 0;
+};
+
+struct CheckResult {
+  std::string difference; ///< the first tensor that differs, by module path; empty: none
+  int64_t tensors = 0;    ///< compared
+  double largest = 0;     ///< difference, relative to the tensor's largest element
+};
+
+class Trainer {
+public:
+  /// `model` outlives the trainer.
+  Trainer(Model model, TrainConfig config);
+  template <class M, class = std::enable_if_t<std::is_base_of_v<Module, M>>>
+  Trainer(M &module, TrainConfig config) : Trainer(makeModel(module), std::move(config)) {}
+  ~Trainer();
+
+  /// Compiles, or takes options.plan, and trains. Errors are thrown as std::runtime_error with a message for people.
+  void train(const RunOptions &options);
+  /// The loss and accuracy of a checkpoint on the data's evaluation split.
+  Evaluation evaluate(const RunOptions &options);
+  /// The plan's bytes.
+  std::vector<uint8_t> plan(const RunOptions &options);
+  /// The traced graph as text.
+  std::string graph(const RunOptions &options);
+  /// Runs the plan beside the reference interpreter for options.steps steps (default 1).
+  CheckResult check(const RunOptions &options);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+namespace detail {
+[[noreturn]] void wrongInputs(size_t given);
+}
+
+template <class M> Model makeModel(M &module, std::string name, std::string options) {
+  auto forward = [&module](std::span<const Tensor> in) -> Tensor {
+    if constexpr (requires(Tensor t) { module.M::forward(t); })
+      if (in.size() == 1)
+        return module.forward(in[0]);
+    if constexpr (requires(Tensor t) { module.M::forward(t, t); })
+      if (in.size() == 2)
+        return module.forward(in[0], in[1]);
+    if constexpr (requires(Tensor t) { module.M::forward(t, t, t); })
+      if (in.size() == 3)
+        return module.forward(in[0], in[1], in[2]);
+    if constexpr (requires(Tensor t) { module.M::forward(t, t, t, t); })
+      if (in.size() == 4)
+        return module.forward(in[0], in[1], in[2], in[3]);
+    detail::wrongInputs(in.size());
+  };
+  return Model{&module, forward, std::move(name), std::move(options)};
+}
+
+} // namespace cleave

@@ -1,0 +1,72 @@
+// The usual layers: parameters with PyTorch's beginnings, and the function each runs.
+#include "cleave/Layers.h"
+#include "frontend/trace/Diagnose.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave {
+
+/// U(-1/sqrt(fanIn), 1/sqrt(fanIn))
+static Init byFanIn(int64_t fanIn) {
+  const double bound = 1 / std::sqrt(static_cast<double>(fanIn));
+  return init::uniform(-bound, bound);
+}
+
+static Tensor given(const std::optional<Parameter> &bias) { return bias ? bias->tensor(callSite()) : Tensor(); }
+
+Linear::Linear(Module &parent, std::string name, int64_t in, int64_t out, LinearOptions o, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {out, in}, o.weightInit.value_or(byFanIn(in)), where) {
+  if (o.bias)
+    bias.emplace(*this, "bias", Shape{out}, o.biasInit.value_or(byFanIn(in)), where);
+}
+
+Tensor Linear::forward(Tensor x) { return linear(x, weight, given(bias), callSite()); }
+
+static int64_t inOfGroup(int64_t in, int64_t out, int64_t groups, const std::string &name, Where where) {
+  if (groups < 1 || in % groups || out % groups)
+    failRule("conv2d", 3, fmt::format("{}: {} inputs and {} outputs cannot be cut into {} groups", name, in, out, groups), {},
+             where);
+  return in / groups;
+}
+
+static Init convInit(int64_t in, const Conv2dOptions &o) { return byFanIn(in / o.groups * o.kernel.h * o.kernel.w); }
+
+Conv2d::Conv2d(Module &parent, std::string name, int64_t in, int64_t out, Conv2dOptions o, Where where)
+    : Module(parent, name, where),
+      weight(*this, "weight", {out, inOfGroup(in, out, o.groups, name, where), o.kernel.h, o.kernel.w},
+             o.weightInit.value_or(convInit(in, o)), where),
+      options{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups} {
+  if (o.bias)
+    bias.emplace(*this, "bias", Shape{out}, o.biasInit.value_or(convInit(in, o)), where);
+}
+
+Tensor Conv2d::forward(Tensor x) { return conv2d(x, weight, given(bias), options, callSite()); }
+
+BatchNorm2d::BatchNorm2d(Module &parent, std::string name, int64_t channels, BatchNormOptions options, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {channels}, init::ones(), where),
+      bias(*this, "bias", {channels}, init::zeros(), where),
+      runningMean(*this, "running_mean", {channels}, init::zeros(), where),
+      runningVar(*this, "running_var", {channels}, init::ones(), where), options(options) {}
+
+Tensor BatchNorm2d::forward(Tensor x) {
+  return batchNorm2d(x, weight, bias, runningMean, runningVar, options, callSite());
+}
+
+LayerNorm::LayerNorm(Module &parent, std::string name, int64_t width, double eps, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {width}, init::ones(), where),
+      bias(*this, "bias", {width}, init::zeros(), where), eps(eps) {}
+
+Tensor LayerNorm::forward(Tensor x) { return layerNorm(x, weight, bias, eps, callSite()); }
+
+Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t width, EmbeddingOptions options, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {rows, width}, options.weightInit, where) {}
+
+Tensor Embedding::forward(Tensor ids) { return embedding(ids, weight, callSite()); }
+
+Dropout::Dropout(Module &parent, std::string name, double p, Where where)
+    : Module(parent, std::move(name), where), p(p) {}
+
+Tensor Dropout::forward(Tensor x) { return dropout(x, p, callSite()); }
+
+} // namespace cleave

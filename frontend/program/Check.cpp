@@ -1,0 +1,229 @@
+// Compares a plan with the graph it came from, step by step.
+#include "frontend/program/Check.h"
+#include "frontend/program/Reference.h"
+#include "runtime/base/Error.h"
+#include "runtime/comm/LocalWorld.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/Slices.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/LearningRate.h"
+#include "runtime/session/RankJob.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mutex>
+
+namespace cleave {
+
+namespace {
+
+/// How far plan and interpreter may lie apart, relative to the tensor's largest element: sums are taken in another order.
+constexpr double tolerance = 1e-3;
+
+const char *kindName(plan::TensorKind kind) {
+  switch (kind) {
+  case plan::TensorKind::Parameter:
+    return "parameter";
+  case plan::TensorKind::Buffer:
+    return "buffer";
+  case plan::TensorKind::State:
+    return "state";
+  case plan::TensorKind::Gradient:
+    return "gradient";
+  default:
+    return "";
+  }
+}
+
+/// A rank's piece of a tensor: element indices of the whole tensor and values.
+struct Piece {
+  unsigned rank;
+  std::vector<int64_t> indices;
+  std::vector<double> values;
+};
+using Pieces = std::map<TensorKey, std::vector<Piece>>;
+
+std::vector<int64_t> shapeOf(const plan::Tensor &tensor) {
+  return tensor.shape() ? std::vector<int64_t>(tensor.shape()->begin(), tensor.shape()->end()) : std::vector<int64_t>();
+}
+
+/// Calls fn(global index, local index) for every element of a box.
+template <class F>
+void forEachElement(const Box &box, const std::vector<int64_t> &global, const std::vector<int64_t> &local, F fn) {
+  int64_t count = 1;
+  for (int64_t size : box.size)
+    count *= size;
+  const auto globalStrides = ir::stridesOf(global), localStrides = ir::stridesOf(local);
+  for (int64_t flat = 0; flat < count; ++flat) {
+    int64_t rest = flat, globalAt = 0, localAt = 0;
+    for (size_t d = box.size.size(); d-- > 0; rest /= box.size[d]) {
+      const int64_t i = rest % box.size[d];
+      globalAt += (box.globalStart[d] + i) * globalStrides[d];
+      localAt += (box.localStart[d] + i) * localStrides[d];
+    }
+    fn(globalAt, localAt);
+  }
+}
+
+/// What a rank holds after a step: every persistent slot of a global tensor. (Gradients are declared as the partial sums that
+/// they are while microbatches add to them; after the step they are whole.)
+void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mutex &mutex) {
+  const plan::Program &program = executor.program();
+  const std::vector<uint32_t> sizes = meshSizes(plan);
+  const std::vector<uint32_t> coords(executor.rankInfo().coords()->begin(), executor.rankInfo().coords()->end());
+  for (unsigned s = 0; s < program.slots()->size(); ++s) {
+    const plan::Slot &slot = *program.slots()->Get(s);
+    if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
+      continue;
+    const plan::Tensor &tensor = *plan.tensors()->Get(static_cast<unsigned>(slot.tensor()));
+    const std::string kind = kindName(tensor.kind());
+    const plan::Sharding *sharding = slot.sharding();
+    if (kind.empty())
+      continue;
+    const std::vector<int64_t> global = shapeOf(tensor), local = localShape(sharding, global, sizes, coords);
+    Piece piece{executor.rank(), {}, {}};
+    const std::byte *memory = executor.persistent(s).data();
+    for (const Box &box : localBoxes(sharding, global, sizes, coords))
+      forEachElement(box, global, local, [&](int64_t globalAt, int64_t localAt) {
+        piece.indices.push_back(globalAt);
+        piece.values.push_back(loadElement(memory, localAt, slot.dtype()));
+      });
+    std::lock_guard lock(mutex);
+    pieces[{kind, tensor.name()->str()}].push_back(std::move(piece));
+  }
+}
+
+std::string place(int64_t index, const std::vector<int64_t> &shape) {
+  std::vector<int64_t> at(shape.size());
+  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
+    at[d] = index % shape[d];
+  return fmt::format("[{}]", fmt::join(at, ", "));
+}
+
+class Comparison {
+public:
+  explicit Comparison(CheckResult &result) : result(result) {}
+
+  /// Every rank's piece of one tensor against the reference.
+  void compare(const TensorKey &key, const ir::HostTensor &expected, const std::vector<Piece> &pieces, int64_t step) {
+    double scale = 1e-6;
+    for (double value : expected.values)
+      scale = std::max(scale, std::abs(value));
+    ++result.tensors;
+    for (const Piece &piece : pieces)
+      for (size_t i = 0; i < piece.indices.size(); ++i) {
+        const double want = expected.values[piece.indices[i]], got = piece.values[i];
+        const double apart = std::isnan(want) && std::isnan(got) ? 0 : std::abs(want - got) / scale;
+        if (apart > result.largest)
+          result.largest = apart;
+        if (!(apart <= tolerance) && result.difference.empty())
+          result.difference = fmt::format("the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}",
+                                          key.first, key.second, step, piece.rank, place(piece.indices[i], expected.shape), got, want);
+      }
+  }
+
+  void loss(double got, double want, int64_t step) {
+    ++result.tensors;
+    if (!(std::abs(got - want) <= 1e-4 * std::max(1.0, std::abs(want))) && result.difference.empty())
+      result.difference = fmt::format("the loss differs in step {}: it is {:.9g}, the graph says {:.9g}", step, got, want);
+  }
+
+private:
+  CheckResult &result;
+};
+
+/// Takes the plan's values over, so that the next step begins equal on both sides.
+void adopt(TensorMap &values, const TensorKey &key, const std::vector<Piece> &pieces) {
+  ir::HostTensor &tensor = values.at(key);
+  for (const Piece &piece : pieces)
+    for (size_t i = 0; i < piece.indices.size(); ++i)
+      tensor.values[piece.indices[i]] = piece.values[i];
+}
+
+/// Both sides of a check, and the step they are at.
+class Check {
+public:
+  Check(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source)
+      : file(std::move(plan)), source(source), order(source.samples(Split::Train), file->plan().seed()),
+        rate(LearningRate::parse(file->plan().training() ? file->plan().training()->str() : "")),
+        reference(step, file->plan().seed(), file->plan().microbatches()), values(reference.initial()) {}
+
+  CheckResult run(int64_t steps, unsigned threads);
+
+private:
+  void compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums, CheckResult &result);
+
+  std::shared_ptr<const PlanFile> file;
+  const DataSource &source;
+  SampleOrder order;
+  LearningRate rate;
+  Reference reference;
+  TensorMap values;
+  Pieces pieces;
+  std::mutex mutex;
+};
+
+void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums, CheckResult &result) {
+  const auto epoch = order.of(at.epoch);
+  const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
+  Comparison comparison(result);
+  const StepSums expected = reference.train(values, source, rows, step);
+  comparison.loss(sums.meanLoss(), expected.loss / expected.weight, step);
+  const std::vector<TensorKey> keys = reference.order();
+  const auto compare = [&](const TensorKey &key) {
+    const auto found = pieces.find(key);
+    if (found == pieces.end())
+      return;
+    comparison.compare(key, values.at(key), found->second, step);
+    adopt(values, key, found->second);
+  };
+  for (const TensorKey &key : keys)
+    if (key.first == "buffer" || key.first == "gradient")
+      compare(key);
+  reference.update(values, rate.at(step, steps), step, expected.weight);
+  for (const TensorKey &key : keys)
+    if (key.first == "parameter" || key.first == "state")
+      compare(key);
+}
+
+CheckResult Check::run(int64_t steps, unsigned threads) {
+  const plan::Plan &plan = file->plan();
+  const int64_t batch = plan.batch(), samples = source.samples(Split::Train);
+  if (batch > samples)
+    throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
+  const unsigned ranks = plan.ranks()->size();
+  LocalWorld world(ranks);
+  CheckResult result;
+  runRanks(world, [&](unsigned rank) {
+    RankJob job(file, rank, world[rank], source, order, {.threads = threads});
+    DataPosition at;
+    for (int64_t step = 1; step <= steps; ++step) {
+      job.train(step, static_cast<float>(rate.at(step, steps)), at, std::nullopt);
+      const LossSums sums = job.metrics();
+      collect(plan, job.executor(), pieces, mutex);
+      world[rank].barrier();
+      if (rank == 0) {
+        compareStep(step, steps, at, sums, result);
+        pieces.clear();
+      }
+      world[rank].barrier();
+      at.sample += batch;
+      at.settle(samples, batch);
+      if (!result.difference.empty())
+        break;
+    }
+  });
+  return result;
+}
+
+} // namespace
+
+CheckResult checkPlanAgainstGraph(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source,
+                                  int64_t steps, unsigned threads) {
+  checkPlanOrThrow(plan->plan(), plan->name());
+  return Check(std::move(plan), step, source).run(steps, threads);
+}
+
+} // namespace cleave

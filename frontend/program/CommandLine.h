@@ -1,0 +1,17 @@
+// The options of every program's commands, as one struct filled by CLI11.
+#pragma once
+#include "cleave/Trainer.h"
+
+#include <CLI/CLI.hpp>
+
+namespace cleave {
+
+struct CommandLine {
+  RunOptions run;
+  std::string output; ///< -o
+};
+
+/// Adds train, eval, plan, check and graph with their options to `app`. `line` outlives it.
+void addCommands(CLI::App &app, CommandLine &line);
+
+} // namespace cleave

@@ -1,0 +1,106 @@
+// Options that are given again beside a plan.
+#include "frontend/program/Given.h"
+#include "frontend/program/Job.h"
+#include "frontend/trace/TraceModel.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+namespace {
+
+class Comparison {
+public:
+  explicit Comparison(const PlanFile &plan) : name(plan.name()) {}
+
+  template <class T> void same(const char *option, const T &given, const T &found) {
+    if (given != found)
+      throw userError(fmt::format("{} {}: the plan {} has {}", option, given, name, found));
+  }
+  template <class T> void same(const char *option, const std::optional<T> &given, const T &found) {
+    if (given)
+      same(option, *given, found);
+  }
+  void word(const char *option, const std::string &given, const flatbuffers::String *found) {
+    if (!given.empty())
+      same(option, given, found ? found->str() : std::string());
+  }
+
+private:
+  std::string name;
+};
+
+std::string meshOf(const plan::Plan &plan) {
+  std::string text;
+  if (plan.mesh())
+    for (const auto *axis : *plan.mesh())
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis->name() ? axis->name()->str() : "", axis->size());
+  return text;
+}
+
+void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &options) {
+  if (options.mesh.empty())
+    return;
+  const Mesh mesh = partitioner::parseMesh(options.mesh);
+  bool equal = true;
+  if (plan.mesh())
+    for (const auto *axis : *plan.mesh())
+      equal &= axis->name() && mesh.size(axis->name()->str()) == static_cast<int64_t>(axis->size());
+  if (!equal)
+    compare.same("--mesh", options.mesh, meshOf(plan));
+}
+
+/// Options of the optimizer that were given, against the plan's.
+void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
+  const auto found = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
+  if (found.is_discarded() || !found.contains("optimizer"))
+    return;
+  const auto &optimizer = found.at("optimizer");
+  const std::string name = optimizer.value("name", "");
+  if (!options.optimizer.empty())
+    compare.same("--optimizer", options.optimizer, name);
+  compare.same("--lr", options.lr, optimizer.value("lr", 0.0));
+  compare.same("--momentum", options.momentum, optimizer.value("momentum", 0.0));
+  compare.same("--weight-decay", options.weightDecay, optimizer.value("weight_decay", 0.0));
+}
+
+} // namespace
+
+void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfig &config, const RunOptions &options) {
+  const plan::Plan &plan = file.plan();
+  Comparison compare(file);
+  const std::string planned = plan.model() ? plan.model()->str() : "";
+  if (planned != model.name)
+    throw userError(fmt::format("--plan {}: it trains the model {}, this program is {}", file.name(), planned, model.name));
+  checkMesh(compare, plan, options);
+  compare.word("--schedule", options.schedule, plan.schedule());
+  compare.word("--backend", options.backend, plan.backend());
+  compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
+  compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
+  compare.same("--seed", options.seed, static_cast<int64_t>(plan.seed()));
+  checkTraining(compare, plan, config, options);
+  if (!options.strategy.empty() || options.devices > 0)
+    throw userError(fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));
+}
+
+void takeFromPlan(const PlanFile &file, RunOptions &options) {
+  const plan::Plan &plan = file.plan();
+  options.mesh = meshOf(plan);
+  options.batch = plan.batch();
+  options.microbatches = plan.microbatches();
+  options.seed = static_cast<int64_t>(plan.seed());
+  const auto training = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
+  if (!training.is_object() || !training.contains("optimizer"))
+    return;
+  const auto &optimizer = training.at("optimizer");
+  options.optimizer = optimizer.value("name", options.optimizer);
+  options.lr = optimizer.value("lr", 0.0);
+  options.weightDecay = optimizer.value("weight_decay", 0.0);
+  if (options.optimizer == "sgd")
+    options.momentum = optimizer.value("momentum", 0.0);
+}
+
+} // namespace cleave

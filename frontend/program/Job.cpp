@@ -1,0 +1,225 @@
+// Makes every choice of a job.
+#include "frontend/program/Job.h"
+#include "frontend/trace/TraceModel.h"
+#include "runtime/base/Error.h"
+#include "runtime/session/Launch.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// `given` if it is one of `known`, `otherwise` if nothing was given.
+std::string oneOf(const char *option, const std::string &given, const std::string &otherwise, const Words &known) {
+  if (given.empty())
+    return otherwise;
+  if (std::find(known.begin(), known.end(), given) == known.end())
+    throw userError(fmt::format("{} {}: must be one of {}", option, given, fmt::join(known, ", ")));
+  return given;
+}
+
+/// A choice of which only the first is there yet.
+void onlyFirst(const char *option, const std::string &given, const Words &known) {
+  if (oneOf(option, given, known[0], known) != known[0])
+    throw userError(fmt::format("{} {}: not available yet; {} is", option, given, known[0]));
+}
+
+void checkBackend(const std::string &backend) {
+  if (backend == "cuda")
+    throw environmentError("--backend cuda: no CUDA device can be used: this build has the cpu backend alone");
+}
+
+void positive(const char *option, std::optional<int64_t> value) {
+  if (value && *value < 1)
+    throw userError(fmt::format("{} {}: must be positive", option, *value));
+}
+
+// ---- optimizer ----------------------------------------------------------------------------------------------------
+
+Optimizer namedOptimizer(const std::string &name) {
+  if (name == "sgd")
+    return Sgd{};
+  if (name == "adam")
+    return Adam{};
+  return AdamW{};
+}
+
+Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) {
+  Optimizer optimizer = programs;
+  const std::string name = oneOf("--optimizer", options.optimizer, optimizerName(programs), {"sgd", "adam", "adamw"});
+  if (name != optimizerName(programs))
+    optimizer = namedOptimizer(name);
+  if (options.lr && !(*options.lr >= 0 && *options.lr < 1e30))
+    throw userError(fmt::format("--lr {}: must be a number that is not negative", *options.lr));
+  if (options.weightDecay && !(*options.weightDecay >= 0 && *options.weightDecay < 1e30))
+    throw userError(fmt::format("--weight-decay {}: must be a number that is not negative", *options.weightDecay));
+  std::visit(
+      [&](auto &o) {
+        o.lr = options.lr.value_or(o.lr);
+        o.weightDecay = options.weightDecay.value_or(o.weightDecay);
+      },
+      optimizer);
+  if (!options.momentum)
+    return optimizer;
+  Sgd *sgd = std::get_if<Sgd>(&optimizer);
+  if (!sgd)
+    throw userError(fmt::format("--momentum {}: only sgd has a momentum, the optimizer is {}", *options.momentum, name));
+  if (!(*options.momentum >= 0 && *options.momentum < 1))
+    throw userError(fmt::format("--momentum {}: must lie in [0, 1)", *options.momentum));
+  sgd->momentum = *options.momentum;
+  return optimizer;
+}
+
+// ---- strategy -----------------------------------------------------------------------------------------------------
+
+const Words kinds = {"data", "model", "pipeline", "hybrid", "auto"};
+
+bool isKind(const std::string &strategy) { return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end(); }
+
+std::string meshText(const Mesh &mesh) {
+  std::vector<std::string> parts;
+  for (const MeshAxis &axis : mesh.axes)
+    parts.push_back(fmt::format("{}={}", axis.name, axis.size));
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+partitioner::Strategy chooseStrategy(const RunOptions &options) {
+  partitioner::Strategy strategy;
+  const bool file = !options.strategy.empty() && !isKind(options.strategy);
+  if (file)
+    strategy = partitioner::Strategy::load(options.strategy);
+  if (isKind(options.strategy) && options.devices < 1)
+    throw userError(fmt::format("--strategy {}: needs --devices N, the number of devices to split over", options.strategy));
+  if (options.devices > 0 && !isKind(options.strategy))
+    throw userError(fmt::format("--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead",
+                                options.devices));
+  if (options.devices > 0 && !options.mesh.empty())
+    throw userError(fmt::format("--devices {}: cannot be given beside --mesh {}", options.devices, options.mesh));
+
+  const Mesh fromFile = strategy.mesh;
+  if (options.devices > 0)
+    strategy.mesh = partitioner::meshFor(options.devices, options.strategy);
+  else if (!options.mesh.empty())
+    strategy.mesh = partitioner::parseMesh(options.mesh);
+  else if (strategy.mesh.axes.empty())
+    strategy.mesh = partitioner::parseMesh("dp=1");
+  if (!fromFile.axes.empty() && fromFile != strategy.mesh)
+    throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
+                                meshText(fromFile)));
+  strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, {"gpipe", "1f1b"});
+  strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
+  return strategy;
+}
+
+} // namespace
+
+Job resolveJob(const TrainConfig &config, const RunOptions &options) {
+  positive("--batch", options.batch);
+  positive("--microbatches", options.microbatches);
+  positive("--threads", options.threads);
+  positive("--epochs", options.epochs);
+  positive("--steps", options.steps);
+  Job job;
+  job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
+  checkBackend(job.backend);
+  onlyFirst("--precision", options.precision, {"fp32", "tf32", "bf16", "fp16"});
+  onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
+  if (options.zero.value_or(0) != 0)
+    throw userError(fmt::format("--zero {}: {}", *options.zero,
+                                *options.zero < 0 || *options.zero > 3 ? "must lie in [0, 3]" : "not available yet; 0 is"));
+  if (options.seed.value_or(0) < 0)
+    throw userError(fmt::format("--seed {}: must not be negative", *options.seed));
+  job.config = config;
+  job.config.optimizer = chooseOptimizer(config.optimizer, options);
+  job.strategy = chooseStrategy(options);
+  job.batch = options.batch.value_or(config.batch);
+  job.seed = static_cast<uint64_t>(options.seed.value_or(0));
+  if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)
+    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches", job.batch,
+                                job.strategy.microbatches));
+  job.threads = options.threads ? static_cast<unsigned>(*options.threads)
+                                : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
+  return job;
+}
+
+// ---- what is stored -------------------------------------------------------------------------------------------------
+
+std::string dataJson(const Data &data) {
+  constexpr const char *kind[] = {"mnist", "text", "synthetic", "custom"};
+  nlohmann::ordered_json json = {{"kind", kind[data.index()]}, {"fields", nlohmann::json::array()}};
+  for (const DataField &field : fieldsOf(data)) {
+    nlohmann::ordered_json entry = {{"name", field.name}, {"dtype", field.dtype == FieldType::F32 ? "f32" : "i32"}, {"shape", field.shape}};
+    if (field.classes > 0)
+      entry["classes"] = field.classes;
+    json["fields"].push_back(entry);
+  }
+  if (const Text *text = std::get_if<Text>(&data)) {
+    json["context"] = text->context;
+    json["vocab"] = text->vocab;
+  }
+  return json.dump();
+}
+
+static nlohmann::ordered_json rateJson(const LearningRateSchedule &schedule, double base) {
+  if (const StepLr *step = std::get_if<StepLr>(&schedule))
+    return {{"kind", "step"}, {"base", base}, {"every", step->every}, {"gamma", step->gamma}};
+  if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule))
+    return {{"kind", cosine->warmup > 0 ? "warmup_cosine" : "cosine"}, {"base", base},
+            {"min", cosine->min}, {"warmup", cosine->warmup}, {"steps", cosine->steps}};
+  if (const WarmupLr *warmup = std::get_if<WarmupLr>(&schedule)) // a cosine from the base to the base is constant
+    return {{"kind", "warmup_cosine"}, {"base", base}, {"min", base}, {"warmup", warmup->warmup}};
+  return {{"kind", "constant"}, {"base", base}};
+}
+
+std::string trainingJson(const TrainConfig &config) {
+  nlohmann::ordered_json optimizer = {{"name", optimizerName(config.optimizer)},
+                                      {"lr", learningRate(config.optimizer)},
+                                      {"weight_decay", weightDecay(config.optimizer)},
+                                      {"clip_norm", config.clipNorm}};
+  if (const Sgd *sgd = std::get_if<Sgd>(&config.optimizer)) {
+    optimizer["momentum"] = sgd->momentum;
+    optimizer["nesterov"] = sgd->nesterov;
+  }
+  const auto betas = [&](const auto &adam) {
+    optimizer["beta1"] = adam.beta1;
+    optimizer["beta2"] = adam.beta2;
+    optimizer["eps"] = adam.eps;
+  };
+  if (const Adam *adam = std::get_if<Adam>(&config.optimizer))
+    betas(*adam);
+  if (const AdamW *adam = std::get_if<AdamW>(&config.optimizer))
+    betas(*adam);
+  nlohmann::ordered_json json = {{"optimizer", optimizer}, {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
+  return json.dump();
+}
+
+// ---- data ---------------------------------------------------------------------------------------------------------
+
+const DataSource *customData(const Data &data) {
+  const auto *own = std::get_if<std::shared_ptr<Dataset>>(&data);
+  return own ? own->get() : nullptr;
+}
+
+std::string dataPlace(const Data &data, const RunOptions &options) {
+  if (options.data == "synthetic" || (options.data.empty() && customData(data)))
+    return options.data;
+  if (std::holds_alternative<SyntheticImages>(data)) {
+    if (!options.data.empty())
+      throw userError(fmt::format("--data {}: the program's data is synthetic", options.data));
+    return "synthetic";
+  }
+  if (options.data.empty())
+    throw userError("--data: needs the folder or file of the data set, or \"synthetic\"");
+  if (!std::filesystem::exists(options.data))
+    throw userError(fmt::format("--data {}: no such file or folder", options.data));
+  return options.data;
+}
+
+} // namespace cleave

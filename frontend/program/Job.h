@@ -1,0 +1,30 @@
+// A job with every choice made: the program's defaults overridden by what the run options say. All mistakes in options
+// that need no model are found here, so that they are reported at once.
+#pragma once
+#include "cleave/Trainer.h"
+#include "partitioner/strategy/Strategy.h"
+
+namespace cleave {
+
+struct Job {
+  TrainConfig config; ///< optimizer as overridden
+  partitioner::Strategy strategy;
+  int64_t batch = 0; ///< global, a multiple of strategy.microbatches
+  uint64_t seed = 0;
+  unsigned threads = 0; ///< per rank
+  std::string backend = "cpu";
+};
+
+/// Throws userError naming the option, the rule and the value.
+Job resolveJob(const TrainConfig &config, const RunOptions &options);
+
+/// What plans and checkpoints store: {"kind","fields",...} and {"optimizer","lr"}, as JSON.
+std::string dataJson(const Data &data);
+std::string trainingJson(const TrainConfig &config);
+
+/// The program's own data set, if that is what it has.
+const DataSource *customData(const Data &data);
+/// Where the data is; throws userError when it has to be said and was not, or does not exist.
+std::string dataPlace(const Data &data, const RunOptions &options);
+
+} // namespace cleave

@@ -1,0 +1,262 @@
+// A program's command line: the model's options, then the commands.
+#include "cleave/Program.h"
+#include "frontend/program/CommandLine.h"
+#include "frontend/trace/Diagnose.h"
+#include "runtime/checkpoint/Manifest.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/Launch.h"
+#include "runtime/session/Report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+struct Program::Impl {
+  std::string name;
+  std::vector<std::string> args; ///< without the program's name
+  std::vector<Declared> declared;
+  nlohmann::json stored;         ///< options of the checkpoint or plan that the command line names
+  std::string storedIn;          ///< its place, for messages
+  std::optional<Error> mistake;  ///< the first one found before `run`
+
+  std::optional<std::string> find(const std::string &option) const;
+  bool has(const std::string &flag) const { return std::find(args.begin(), args.end(), flag) != args.end(); }
+  void loadStored();
+  std::string optionsJson() const;
+  int command(CommandLine &line, const CLI::App &app, Trainer &trainer);
+};
+
+/// The last value given to an option, as `--name value` or `--name=value`.
+std::optional<std::string> Program::Impl::find(const std::string &option) const {
+  std::optional<std::string> value;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == option && i + 1 < args.size())
+      value = args[i + 1];
+    else if (args[i].starts_with(option + "="))
+      value = args[i].substr(option.size() + 1);
+  }
+  return value;
+}
+
+void Program::Impl::loadStored() {
+  std::string options;
+  if (args.empty() || has("--help") || has("-h"))
+    return;
+  if (const auto plan = find("--plan")) {
+    const auto file = PlanFile::load(*plan);
+    storedIn = "the plan " + *plan;
+    options = file->plan().options() ? file->plan().options()->str() : "{}";
+  } else if (const auto folder = find("--checkpoint"); folder && (args[0] == "eval" || has("--resume"))) {
+    options = readCheckpointInfo(*folder).options;
+    storedIn = "the checkpoint " + *folder;
+  } else
+    return;
+  stored = nlohmann::json::parse(options, nullptr, false);
+  if (!stored.is_object())
+    throw environmentError(fmt::format("{}: the model's options must be a JSON object, found {}", storedIn, options));
+}
+
+Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
+  impl->name = std::move(name);
+  impl->args.assign(argv + std::min(argc, 1), argv + argc);
+  try {
+    impl->loadStored();
+  } catch (const Error &e) {
+    impl->mistake = e;
+  }
+}
+
+Program::~Program() = default;
+
+// ---- the model's options ------------------------------------------------------------------------------------------
+
+/// What is wrong with a value; empty: nothing.
+template <class Kind>
+static std::string problem(Kind kind, const std::string &text, const std::vector<std::string> &choices) {
+  const auto integer = [](std::string_view part) {
+    int64_t value = 0;
+    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() && value > 0 && value <= 1'000'000'000;
+  };
+  if (!choices.empty())
+    return std::find(choices.begin(), choices.end(), text) != choices.end()
+               ? ""
+               : fmt::format("must be one of {}", fmt::join(choices, ", "));
+  if (kind == Kind::Integer && !integer(text))
+    return "must be a whole number from 1 to 1000000000";
+  if (kind == Kind::Integers)
+    for (size_t at = 0; at <= text.size();) {
+      const size_t comma = std::min(text.find(',', at), text.size());
+      if (!integer(std::string_view(text).substr(at, comma - at)))
+        return "must be whole numbers from 1 to 1000000000, separated by commas";
+      at = comma + 1;
+    }
+  if (kind == Kind::Number) {
+    char *end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end || !std::isfinite(value))
+      return "must be a number";
+  }
+  if (kind == Kind::Boolean && text != "true" && text != "false" && text != "1" && text != "0")
+    return "must be true or false";
+  return "";
+}
+
+/// A stored value as the command line would say it.
+static std::string textOf(const nlohmann::json &value) {
+  if (value.is_string())
+    return value.get<std::string>();
+  if (!value.is_array())
+    return value.dump();
+  std::vector<std::string> parts;
+  for (const auto &part : value)
+    parts.push_back(part.dump());
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+std::string Program::declare(Declared option) {
+  const std::string key = option.name.substr(std::min(option.name.size(), option.name.find_first_not_of('-')));
+  const std::optional<std::string> given = impl->find(option.name);
+  option.value = option.otherwise;
+  const auto mistake = [&](const std::string &text) {
+    if (!impl->mistake)
+      impl->mistake = userError(text);
+  };
+  if (given) {
+    if (const std::string wrong = problem(option.kind, *given, option.choices); !wrong.empty())
+      mistake(fmt::format("{} {}: {}", option.name, *given, wrong));
+    else
+      option.value = *given;
+  }
+  if (impl->stored.contains(key)) {
+    const std::string kept = textOf(impl->stored[key]);
+    if (given && *given != kept)
+      mistake(fmt::format("{} {}: {} has {}", option.name, *given, impl->storedIn, kept));
+    if (problem(option.kind, kept, option.choices).empty())
+      option.value = kept;
+    else
+      mistake(fmt::format("{}: {}: {}", impl->storedIn, option.name, kept));
+  }
+  impl->declared.push_back(option);
+  return option.value;
+}
+
+std::string Program::Impl::optionsJson() const {
+  nlohmann::ordered_json json = nlohmann::json::object();
+  for (const Declared &option : declared) {
+    const std::string key = option.name.substr(option.name.find_first_not_of('-'));
+    if (option.kind == Kind::Word)
+      json[key] = option.value;
+    else if (option.kind == Kind::Boolean)
+      json[key] = option.value == "true" || option.value == "1";
+    else
+      json[key] = nlohmann::json::parse(option.kind == Kind::Integers ? "[" + option.value + "]" : option.value);
+  }
+  return json.dump();
+}
+
+// ---- commands -----------------------------------------------------------------------------------------------------
+
+static void writeText(const std::string &path, const std::string &text) {
+  std::FILE *file = path.empty() || path == "-" ? stdout : std::fopen(path.c_str(), "w");
+  if (!file)
+    throw userError(fmt::format("-o {}: cannot be written", path));
+  const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if ((file != stdout ? std::fclose(file) : std::fflush(file)) != 0 || !whole)
+    throw environmentError(fmt::format("-o {}: cannot be written whole (is the disk full?)", path));
+}
+
+static void printPlan(const std::string &path, bool json) {
+  const auto plan = PlanFile::load(path);
+  if (json) {
+    std::puts(toJson(reportPlan(*plan)).c_str());
+    return;
+  }
+  std::puts(fmt::format("{}: plan {} for {} ranks, {} bytes", path, plan->hash().substr(0, 6),
+                        plan->plan().ranks() ? plan->plan().ranks()->size() : 0, plan->bytes().size())
+                .c_str());
+}
+
+int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trainer) {
+  const std::string command = app.get_subcommands().at(0)->get_name();
+  if (command == "train")
+    trainer.train(line.run);
+  else if (command == "eval")
+    trainer.evaluate(line.run);
+  else if (command == "graph")
+    writeText(line.output, trainer.graph(line.run));
+  else if (command == "plan") {
+    writePlan(line.output, trainer.plan(line.run));
+    printPlan(line.output, line.run.json);
+  } else if (command == "check") {
+    const CheckResult result = trainer.check(line.run);
+    if (!result.difference.empty())
+      throw environmentError("check: " + result.difference);
+    std::puts(fmt::format("plan and graph agree: {} tensors compared, largest relative difference {:.1e}", result.tensors, result.largest).c_str());
+  }
+  return 0;
+}
+
+/// Parses; false: help or version was printed.
+static bool parse(CLI::App &app, std::vector<std::string> args) {
+  std::reverse(args.begin(), args.end()); // CLI11 takes them from the back
+  try {
+    app.parse(args);
+    return true;
+  } catch (const CLI::CallForHelp &) {
+    const auto chosen = app.get_subcommands();
+    std::fputs(chosen.empty() ? app.help().c_str() : chosen[0]->help().c_str(), stdout);
+  } catch (const CLI::CallForVersion &e) {
+    std::puts(e.what());
+  } catch (const CLI::ParseError &e) {
+    throw userError(fmt::format("{} ({} --help lists the commands, {} COMMAND --help their options)", e.what(),
+                                app.get_name(), app.get_name()));
+  }
+  return false;
+}
+
+int Program::run(TrainConfig config, const std::function<std::unique_ptr<Module>()> &make,
+                 const std::function<Model(Module &)> &wrap) {
+  const auto work = [&]() -> int {
+    CLI::App app{fmt::format("{}: a model compiled by Cleave and trained on many devices", impl->name), impl->name};
+    app.set_version_flag("--version", fmt::format("cleave {}", CLEAVE_VERSION));
+    CommandLine line;
+    addCommands(app, line);
+    std::vector<std::string> ignored(impl->declared.size());
+    for (CLI::App *command : app.get_subcommands({}))
+      for (size_t i = 0; i < ignored.size(); ++i) {
+        const Declared &option = impl->declared[i];
+        command->add_option(option.name, ignored[i], fmt::format("{} (default: {})", option.help, option.otherwise))
+            ->group("Model")
+            ->type_name(option.choices.empty() ? "VALUE" : fmt::format("{}", fmt::join(option.choices, "|")));
+      }
+    if (!parse(app, impl->args))
+      return 0;
+    if (impl->mistake)
+      throw *impl->mistake;
+    const std::unique_ptr<Module> module = make();
+    Model model = wrap(*module);
+    model.name = impl->name;
+    model.options = impl->optionsJson();
+    Trainer trainer(std::move(model), std::move(config));
+    return impl->command(line, app, trainer);
+  };
+  return guardedMain([&]() -> int {
+    try {
+      return work();
+    } catch (const ModelError &e) { // found by every process before any talks to another: one of them says it
+      if (launchedRank() == 0)
+        fmt::print(stderr, "{}\n", e.what());
+      return static_cast<int>(e.status);
+    }
+  });
+}
+
+} // namespace cleave

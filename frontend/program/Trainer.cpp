@@ -1,0 +1,136 @@
+// Trains, evaluates, compiles: what Program's commands and a user's own main share.
+#include "cleave/Trainer.h"
+#include "frontend/program/Check.h"
+#include "frontend/program/Given.h"
+#include "frontend/program/Job.h"
+#include "frontend/trace/TraceModel.h"
+#include "passes/pipeline/Pipeline.h"
+#include "runtime/base/Error.h"
+#include "runtime/checkpoint/Manifest.h"
+#include "runtime/session/Launch.h"
+#include "runtime/session/Session.h"
+#include "runtime/session/Setup.h"
+
+#include <chrono>
+#include <fmt/format.h>
+
+namespace cleave {
+
+struct Trainer::Impl {
+  Model model;
+  TrainConfig config;
+
+  GraphModule trace(const Job &job) const { return traceModel(model, job.config, job.batch / job.strategy.microbatches); }
+  passes::CompileOptions compileOptions(const Job &job, const RunOptions &options) const;
+  /// The plan of a run: compiled on rank 0 and sent, or read from options.plan.
+  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds) const;
+};
+
+passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOptions &options) const {
+  passes::CompileOptions compile;
+  compile.strategy = job.strategy;
+  compile.batch = job.batch;
+  compile.seed = job.seed;
+  compile.threads = static_cast<int>(job.threads);
+  compile.backend = job.backend;
+  compile.code = options.code;
+  compile.model = model.name;
+  compile.modelOptions = model.options;
+  compile.data = dataJson(job.config.data);
+  compile.training = trainingJson(job.config);
+  compile.printAfter = options.printAfter;
+  return compile;
+}
+
+std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) const {
+  const auto began = std::chrono::steady_clock::now();
+  std::shared_ptr<const PlanFile> plan;
+  if (!options.plan.empty()) {
+    plan = planForAllRanks([&] {
+      auto file = PlanFile::load(options.plan);
+      checkAgainstPlan(*file, model, config, options);
+      return file;
+    });
+  } else {
+    const Job job = resolveJob(config, options);
+    // Every process traces, so that a mistake in the model ends them all; rank 0 alone compiles.
+    GraphModule graph = trace(job);
+    plan = planForAllRanks([&] {
+      return PlanFile::fromBytes(passes::compile(std::move(graph), compileOptions(job, options)), "the compiled plan");
+    });
+  }
+  *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return plan;
+}
+
+Trainer::Trainer(Model model, TrainConfig config) : impl(new Impl{std::move(model), std::move(config)}) {}
+Trainer::~Trainer() = default;
+
+void Trainer::train(const RunOptions &options) {
+  if (options.epochs && options.steps)
+    throw userError(fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
+  if (options.resume && options.checkpoint.empty())
+    throw userError("--resume: needs --checkpoint DIR to continue from");
+  TrainOptions train;
+  train.dataDir = dataPlace(impl->config.data, options);
+  train.epochs = options.epochs.value_or(0);
+  train.steps = options.steps.value_or(0);
+  train.metricsFile = options.metrics;
+  train.checkpointDir = options.checkpoint;
+  train.resume = options.resume;
+  train.threads = static_cast<unsigned>(options.threads.value_or(0));
+  train.json = options.json;
+  train.quiet = options.quiet;
+  const auto plan = impl->planOf(options, &train.compileSeconds);
+  runTraining(plan, train, customData(impl->config.data));
+}
+
+Evaluation Trainer::evaluate(const RunOptions &given) {
+  if (given.checkpoint.empty())
+    throw userError("--checkpoint: evaluation needs the folder of a checkpoint");
+  const CheckpointInfo info = readCheckpointInfo(given.checkpoint);
+  if (info.model != impl->model.name)
+    throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", given.checkpoint, info.model,
+                                impl->model.name));
+  RunOptions options = given;
+  EvalOptions eval;
+  eval.dataDir = dataPlace(impl->config.data, options);
+  eval.checkpointDir = options.checkpoint;
+  eval.threads = static_cast<unsigned>(options.threads.value_or(0));
+  eval.json = options.json;
+  if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
+    options.batch = info.batch;
+    options.microbatches = options.microbatches.value_or(info.microbatches);
+  }
+  double seconds = 0;
+  const auto plan = impl->planOf(options, &seconds);
+  const EvalResult result = runEval(plan, eval, customData(impl->config.data));
+  return {result.loss, result.accuracy, result.samples};
+}
+
+std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
+  const Job job = resolveJob(impl->config, options);
+  return passes::compile(impl->trace(job), impl->compileOptions(job, options));
+}
+
+std::string Trainer::graph(const RunOptions &options) { return impl->trace(resolveJob(impl->config, options)).str(); }
+
+CheckResult Trainer::check(const RunOptions &given) {
+  if (ranksAreProcesses())
+    throw userError("check: runs in one process, found a launcher of several");
+  RunOptions options = given;
+  std::shared_ptr<const PlanFile> plan;
+  if (!options.plan.empty()) {
+    plan = PlanFile::load(options.plan);
+    checkAgainstPlan(*plan, impl->model, impl->config, options);
+    takeFromPlan(*plan, options);
+  }
+  const Job job = resolveJob(impl->config, options);
+  const passes::CompileOptions compile = impl->compileOptions(job, options);
+  if (!plan)
+    plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");
+  const OpenedData data = openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
+  return checkPlanAgainstGraph(plan, passes::step(impl->trace(job), compile), *data.source, options.steps.value_or(1), job.threads);
+}
+
+} // namespace cleave

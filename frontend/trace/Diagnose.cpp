@@ -1,0 +1,84 @@
+// Errors in the user's model.
+#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Trace.h"
+
+#include <cctype>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+
+namespace cleave {
+
+/// Line `number` of a file; empty when it cannot be read. Paths that the build made relative are tried in its folder.
+static std::string sourceLine(const std::string &file, unsigned number) {
+  for (const std::string &root : {std::string(), std::string(CLEAVE_SOURCE_DIR "/")}) {
+    std::ifstream in(root + file);
+    std::string line;
+    for (unsigned i = 0; i < number; ++i)
+      if (!std::getline(in, line))
+        line.clear();
+    if (!line.empty())
+      return line;
+  }
+  return {};
+}
+
+/// The line without its indentation, and a caret under `column` (1-based; 0: unknown).
+static std::string quote(std::string line, unsigned column) {
+  const size_t indent = line.find_first_not_of(" \t");
+  if (indent == std::string::npos)
+    return {};
+  std::string text = "\n  " + line.substr(indent);
+  if (column > indent && column <= line.size() + 1)
+    text += "\n  " + std::string(column - 1 - indent, ' ') + "^";
+  for (char &c : text)
+    if (c == '\t')
+      c = ' ';
+  return text;
+}
+
+/// Compilers point at a call's parenthesis where its callee is no plain function (g++ always): step back to the name.
+static unsigned calleeColumn(const std::string &line, unsigned column) {
+  const auto inName = [&](unsigned at) { return at > 0 && (std::isalnum(static_cast<unsigned char>(line[at - 1])) || line[at - 1] == '_'); };
+  if (column < 2 || column > line.size() || line[column - 1] != '(')
+    return column;
+  unsigned start = column;
+  while (inName(start - 1))
+    --start;
+  return start;
+}
+
+void failAt(const std::string &text, const Facts &facts, Where where) {
+  const std::string line = sourceLine(where.file_name(), where.line());
+  const unsigned column = calleeColumn(line, where.column());
+  std::string message = fmt::format("{}:{}:{}: error: {}", where.file_name(), where.line(), column, text);
+  message += quote(line, column);
+  std::vector<std::string> parts;
+  for (const auto &[name, value] : facts)
+    parts.push_back(fmt::format("{}: {}", name, value));
+  if (!parts.empty())
+    message += fmt::format("\n  {}", fmt::join(parts, "   "));
+  throw ModelError(message);
+}
+
+void failRule(const char *op, int rule, const std::string &text, const Facts &facts, Where where) {
+  failAt(fmt::format("{}: {} (rule {} C{})", op, text, op, rule), facts, where);
+}
+
+std::string shapeText(const Shape &shape) {
+  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
+}
+
+std::string nameOr(Tensor tensor, const std::string &otherwise) {
+  if (Trace *trace = Trace::active(); trace && tensor)
+    if (auto found = trace->names.find(valueOf(tensor).getAsOpaquePointer()); found != trace->names.end())
+      return found->second;
+  return otherwise;
+}
+
+std::pair<std::string, std::string> fact(Tensor tensor, const std::string &otherwise) {
+  const std::string name = nameOr(tensor, "");
+  return name.empty() ? std::pair(otherwise, tensor.str()) : std::pair(name, shapeText(tensor.shape()));
+}
+
+} // namespace cleave

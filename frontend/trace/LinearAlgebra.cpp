@@ -1,0 +1,204 @@
+// Matrix products, convolution, attention, embedding, pooling.
+#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Trace.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave {
+
+using namespace ir;
+
+// ---- matmul and linear --------------------------------------------------------------------------------------------
+
+/// x with `lead` as its leading dimensions; the last two stay.
+static mlir::Value broadcastLead(Trace &trace, Tensor x, const Shape &lead, Where where) {
+  Shape shape = lead, own = x.shape();
+  shape.insert(shape.end(), own.end() - 2, own.end());
+  if (own == shape)
+    return valueOf(x);
+  Shape kept;
+  std::vector<int64_t> dims;
+  const size_t shift = shape.size() - own.size();
+  for (size_t i = 0; i < own.size(); ++i)
+    if (i + 2 >= own.size() || own[i] == shape[shift + i]) {
+      kept.push_back(own[i]);
+      dims.push_back(static_cast<int64_t>(shift + i));
+    }
+  Tensor small = reshape(x, kept, where);
+  return trace.make<BroadcastOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(small),
+                                 llvm::ArrayRef<int64_t>(dims));
+}
+
+Tensor matmul(Tensor a, Tensor b, Where where) {
+  Trace &trace = Trace::current("matmul", where);
+  const Facts facts = {fact(a, "left"), fact(b, "right")};
+  if (a.rank() < 2 || b.rank() < 2)
+    failRule("matmul", 1, fmt::format("ranks must be at least 2, found {} and {}", a.rank(), b.rank()), facts, where);
+  if (a.size(-1) != b.size(-2))
+    failRule("matmul", 2, fmt::format("the left's last dimension is {}, the right's last but one {}", a.size(-1), b.size(-2)),
+             facts, where);
+  if (a.dtype() != b.dtype() || !llvm::isa<mlir::FloatType>(typeOf(a).getElementType()))
+    failRule("matmul", 4, "element types must be one float type", facts, where);
+  mlir::Value x = valueOf(a), y = valueOf(b);
+  Shape leadA = a.shape(), leadB = b.shape();
+  leadA.resize(leadA.size() - 2);
+  leadB.resize(leadB.size() - 2);
+  if (leadA != leadB && !leadB.empty()) {
+    Shape lead(std::max(leadA.size(), leadB.size()), 1);
+    for (size_t i = 0; i < lead.size(); ++i) {
+      const int64_t p = i < leadA.size() ? leadA[leadA.size() - 1 - i] : 1, q = i < leadB.size() ? leadB[leadB.size() - 1 - i] : 1;
+      if (p != q && p != 1 && q != 1)
+        failRule("matmul", 3, "leading dimensions cannot be broadcast to each other", facts, where);
+      lead[lead.size() - 1 - i] = p == 1 ? q : p;
+    }
+    x = broadcastLead(trace, a, lead, where);
+    y = broadcastLead(trace, b, lead, where);
+  }
+  return tensorOf(trace.make<MatmulOp>(where, x, y, false, false).getResult());
+}
+
+/// "fc1" for the weight fc1.weight: whom the user knows.
+static std::string ownerOf(Tensor weight) {
+  const std::string name = nameOr(weight, "");
+  const size_t dot = name.rfind('.');
+  return name.empty() ? "the weight" : dot == std::string::npos ? name : name.substr(0, dot);
+}
+
+Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
+  Trace &trace = Trace::current("linear", where);
+  const Facts facts = {fact(x, "input"), fact(weight, "weight")};
+  if (x.rank() < 2 || weight.rank() != 2)
+    failRule("linear", 1, fmt::format("the input's rank must be at least 2 and the weight's 2, found {} and {}", x.rank(), weight.rank()),
+             facts, where);
+  if (x.size(-1) != weight.size(1))
+    failRule("linear", 2,
+             fmt::format("the input's last dimension is {}, {} expects {}", x.size(-1), ownerOf(weight), weight.size(1)),
+             facts, where);
+  if (x.dtype() != weight.dtype())
+    failRule("linear", 4, "the element types of input and weight differ", facts, where);
+  Tensor y = tensorOf(trace.make<MatmulOp>(where, valueOf(x), valueOf(weight), false, true).getResult());
+  if (!bias)
+    return y;
+  if (bias.shape() != Shape{weight.size(0)})
+    failRule("linear", 3, fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
+             {fact(bias, "bias"), fact(weight, "weight")}, where);
+  return Operand(y, where) + bias;
+}
+
+// ---- convolution --------------------------------------------------------------------------------------------------
+
+/// Positions of a window of `kernel` over `size` with `pad` on either side.
+static int64_t positions(int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+  const int64_t room = size + 2 * pad - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+static void checkConv(Tensor x, Tensor weight, Tensor bias, const ConvOptions &o, Where where) {
+  const Facts facts = {fact(x, "input"), fact(weight, "weight")};
+  if (x.rank() != 4 || weight.rank() != 4)
+    failRule("conv2d", 1, fmt::format("ranks must be 4, found {} and {}", x.rank(), weight.rank()), facts, where);
+  if (o.stride.h < 1 || o.stride.w < 1 || o.dilation.h < 1 || o.dilation.w < 1 || o.padding.h < 0 || o.padding.w < 0)
+    failRule("conv2d", 5,
+             fmt::format("stride {}x{}, dilation {}x{} must be positive, padding {}x{} not negative", o.stride.h, o.stride.w,
+                         o.dilation.h, o.dilation.w, o.padding.h, o.padding.w),
+             facts, where);
+  if (o.groups < 1 || weight.size(0) % o.groups)
+    failRule("conv2d", 3, fmt::format("{} outputs cannot be cut into {} groups", weight.size(0), o.groups), facts, where);
+  if (x.size(1) != o.groups * weight.size(1))
+    failRule("conv2d", 2,
+             fmt::format("the input has {} channels, {} expects {}", x.size(1), ownerOf(weight), o.groups * weight.size(1)),
+             facts, where);
+  if (positions(x.size(2), weight.size(2), o.stride.h, o.padding.h, o.dilation.h) < 1 ||
+      positions(x.size(3), weight.size(3), o.stride.w, o.padding.w, o.dilation.w) < 1)
+    failRule("conv2d", 4,
+             fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), weight.size(2), weight.size(3)),
+             facts, where);
+  if (bias && bias.shape() != Shape{weight.size(0)})
+    failRule("conv2d", 6, fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
+             {fact(bias, "bias"), fact(weight, "weight")}, where);
+}
+
+Tensor conv2d(Tensor x, Tensor weight, Tensor bias, ConvOptions o, Where where) {
+  Trace &trace = Trace::current("conv2d", where);
+  checkConv(x, weight, bias, o, where);
+  const int64_t stride[] = {o.stride.h, o.stride.w}, dilation[] = {o.dilation.h, o.dilation.w},
+                padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
+  Tensor y = tensorOf(trace
+                          .make<Conv2dOp>(where, valueOf(x), valueOf(weight), llvm::ArrayRef<int64_t>(stride),
+                                          llvm::ArrayRef<int64_t>(padding), llvm::ArrayRef<int64_t>(dilation),
+                                          static_cast<uint64_t>(o.groups))
+                          .getResult());
+  if (!bias)
+    return y;
+  const int64_t channel[] = {1};
+  mlir::Value wide = trace.make<BroadcastOp>(where, typeOf(y), valueOf(bias), llvm::ArrayRef<int64_t>(channel));
+  return tensorOf(trace.make<AddOp>(where, typeOf(y), valueOf(y), wide).getResult());
+}
+
+// ---- pooling ------------------------------------------------------------------------------------------------------
+
+template <class Op> static Tensor pool(const char *name, Tensor x, Pair kernel, PoolOptions o, Where where) {
+  Trace &trace = Trace::current(name, where);
+  const Facts facts = {fact(x, "input")};
+  if (x.rank() != 4)
+    failRule(name, 1, fmt::format("the rank must be 4, found {}", x.rank()), facts, where);
+  if (o.stride.h == 0 && o.stride.w == 0)
+    o.stride = kernel;
+  if (kernel.h < 1 || kernel.w < 1 || o.stride.h < 1 || o.stride.w < 1)
+    failRule(name, 4, fmt::format("kernel {}x{} and stride {}x{} must be positive", kernel.h, kernel.w, o.stride.h, o.stride.w),
+             facts, where);
+  if (o.padding.h < 0 || o.padding.w < 0 || o.padding.h >= kernel.h || o.padding.w >= kernel.w)
+    failRule(name, 3, fmt::format("padding {}x{} must be smaller than the kernel {}x{}", o.padding.h, o.padding.w, kernel.h, kernel.w),
+             facts, where);
+  if (positions(x.size(2), kernel.h, o.stride.h, o.padding.h, 1) < 1 || positions(x.size(3), kernel.w, o.stride.w, o.padding.w, 1) < 1)
+    failRule(name, 2, fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), kernel.h, kernel.w),
+             facts, where);
+  const int64_t size[] = {kernel.h, kernel.w}, stride[] = {o.stride.h, o.stride.w},
+                padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
+  auto op = trace.make<Op>(where, valueOf(x), llvm::ArrayRef<int64_t>(size), llvm::ArrayRef<int64_t>(stride),
+                           llvm::ArrayRef<int64_t>(padding));
+  return tensorOf(op.getResult());
+}
+
+Tensor maxPool2d(Tensor x, Pair kernel, PoolOptions options, Where where) {
+  return pool<MaxPool2dOp>("maxPool2d", x, kernel, options, where);
+}
+Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options, Where where) {
+  return pool<AvgPool2dOp>("avgPool2d", x, kernel, options, where);
+}
+
+Tensor globalAvgPool(Tensor x, Where where) {
+  if (x.rank() != 4)
+    failRule("globalAvgPool", 1, fmt::format("the rank must be 4, found {}", x.rank()), {fact(x, "input")}, where);
+  return mean(x, {2, 3}, false, where);
+}
+
+// ---- attention and embedding --------------------------------------------------------------------------------------
+
+Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions o, Where where) {
+  constexpr const char *name = "scaledDotProductAttention";
+  Trace &trace = Trace::current(name, where);
+  const Facts facts = {fact(q, "q"), fact(k, "k"), fact(v, "v")};
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
+    failRule(name, 1, fmt::format("ranks must be 4, found {}, {} and {}", q.rank(), k.rank(), v.rank()), facts, where);
+  if (k.shape() != v.shape() || q.size(0) != k.size(0) || q.size(1) != k.size(1) || q.size(3) != k.size(3))
+    failRule(name, 2, "batch, heads and head size must agree, and k's shape be v's", facts, where);
+  if (o.causal && q.size(2) > k.size(2))
+    failRule(name, 3, fmt::format("causal attention of {} positions over {}", q.size(2), k.size(2)), facts, where);
+  const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  auto op = trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), o.causal);
+  return tensorOf(op.getResult());
+}
+
+Tensor embedding(Tensor ids, Tensor weight, Where where) {
+  Trace &trace = Trace::current("embedding", where);
+  const Facts facts = {fact(ids, "ids"), fact(weight, "weight")};
+  if (weight.rank() != 2)
+    failRule("embedding", 1, fmt::format("the weight's rank must be 2, found {}", weight.rank()), facts, where);
+  if (ids.dtype() != DType::I32)
+    failRule("embedding", 2, "ids must be i32", facts, where);
+  return tensorOf(trace.make<EmbeddingOp>(where, valueOf(weight), valueOf(ids), mlir::Value()).getResult());
+}
+
+} // namespace cleave

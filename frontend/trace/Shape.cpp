@@ -1,0 +1,264 @@
+// Reductions, shapes, constants and marks.
+#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Trace.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <numeric>
+
+namespace cleave {
+
+using namespace ir;
+
+// ---- reductions ---------------------------------------------------------------------------------------------------
+
+/// Sorted, positive, all of them when none is given.
+static std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<int64_t> dims, Where where) {
+  if (dims.empty()) {
+    dims.resize(static_cast<size_t>(x.rank()));
+    std::iota(dims.begin(), dims.end(), 0);
+    return dims;
+  }
+  for (int64_t &dim : dims)
+    dim = normalDim(name, 1, x, dim, where);
+  std::sort(dims.begin(), dims.end());
+  if (std::adjacent_find(dims.begin(), dims.end()) != dims.end())
+    failRule(name, 1, fmt::format("dimensions must differ, found {}", fmt::join(dims, ", ")), {fact(x, "input")}, where);
+  return dims;
+}
+
+static Tensor reduce(const char *name, ReduceKind kind, Tensor x, const std::vector<int64_t> &given, bool keepDim,
+                     Where where) {
+  Trace &trace = Trace::current(name, where);
+  const std::vector<int64_t> dims = reducedDims(name, x, given, where);
+  mlir::Value value = valueOf(x);
+  if (!dims.empty())
+    value = trace.make<ReduceOp>(where, kind, value, llvm::ArrayRef<int64_t>(dims)).getResult();
+  if (!keepDim)
+    return tensorOf(value);
+  Shape shape = x.shape();
+  for (int64_t dim : dims)
+    shape[dim] = 1;
+  return reshape(tensorOf(value), shape, where);
+}
+
+Tensor sum(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  return reduce("sum", ReduceKind::Sum, x, dims, keepDim, where);
+}
+Tensor max(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  return reduce("max", ReduceKind::Max, x, dims, keepDim, where);
+}
+Tensor min(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  return reduce("min", ReduceKind::Min, x, dims, keepDim, where);
+}
+
+Tensor mean(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  Tensor total = reduce("mean", ReduceKind::Sum, x, dims, keepDim, where);
+  const double count = static_cast<double>(x.elements()) / static_cast<double>(std::max<int64_t>(1, total.elements()));
+  return Operand(total, where) * (1.0 / count);
+}
+
+// ---- shapes -------------------------------------------------------------------------------------------------------
+
+Tensor reshape(Tensor x, Shape shape, Where where) {
+  Trace &trace = Trace::current("reshape", where);
+  int64_t known = 1, open = -1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1 && open < 0)
+      open = static_cast<int64_t>(i);
+    else if (shape[i] < 1)
+      failRule("reshape", 2, fmt::format("sizes must be positive and at most one -1, found [{}]", fmt::join(shape, ", ")),
+               {fact(x, "input")}, where);
+    else
+      known *= shape[i];
+  }
+  if (open >= 0 && x.elements() % known == 0)
+    shape[open] = x.elements() / known;
+  else if (open >= 0 || known != x.elements())
+    failRule("reshape", 1,
+             fmt::format("the input has {} elements, shape [{}] {} {}", x.elements(), fmt::join(shape, ", "),
+                         open >= 0 ? "needs a multiple of" : "has", known),
+             {fact(x, "input")}, where);
+  if (shape == x.shape())
+    return x;
+  return tensorOf(
+      trace.make<ReshapeOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(x)).getResult());
+}
+
+Tensor flatten(Tensor x, int64_t start, int64_t end, Where where) {
+  start = normalDim("flatten", 1, x, start, where);
+  end = normalDim("flatten", 1, x, end, where);
+  if (start > end)
+    failRule("flatten", 1, fmt::format("the first dimension is {}, the last {}", start, end), {fact(x, "input")}, where);
+  Shape shape = x.shape(), flat(shape.begin(), shape.begin() + start);
+  flat.push_back(std::accumulate(shape.begin() + start, shape.begin() + end + 1, int64_t(1), std::multiplies<>()));
+  flat.insert(flat.end(), shape.begin() + end + 1, shape.end());
+  return reshape(x, flat, where);
+}
+
+static Tensor permuted(const char *name, Tensor x, const std::vector<int64_t> &dims, Where where) {
+  Trace &trace = Trace::current(name, where);
+  if (std::is_sorted(dims.begin(), dims.end()))
+    return x;
+  return tensorOf(trace.make<TransposeOp>(where, valueOf(x), llvm::ArrayRef<int64_t>(dims)).getResult());
+}
+
+Tensor transpose(Tensor x, int64_t a, int64_t b, Where where) {
+  std::vector<int64_t> dims(static_cast<size_t>(x.rank()));
+  std::iota(dims.begin(), dims.end(), 0);
+  std::swap(dims[normalDim("transpose", 1, x, a, where)], dims[normalDim("transpose", 1, x, b, where)]);
+  return permuted("transpose", x, dims, where);
+}
+
+Tensor permute(Tensor x, std::vector<int64_t> dims, Where where) {
+  std::vector<int64_t> found = dims;
+  for (int64_t &dim : found)
+    dim = normalDim("permute", 1, x, dim, where);
+  std::vector<int64_t> sorted = found;
+  std::sort(sorted.begin(), sorted.end());
+  if (static_cast<int64_t>(dims.size()) != x.rank() || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    failRule("permute", 1, fmt::format("[{}] is no permutation of {} dimensions", fmt::join(dims, ", "), x.rank()),
+             {fact(x, "input")}, where);
+  return permuted("permute", x, found, where);
+}
+
+static Tensor sliced(const char *name, Tensor x, int64_t dim, int64_t start, int64_t end, Where where) {
+  Trace &trace = Trace::current(name, where);
+  dim = normalDim(name, 1, x, dim, where);
+  const int64_t size = x.size(dim), from = start < 0 ? start + size : start, to = end < 0 ? end + size : end;
+  if (from < 0 || from >= to || to > size)
+    failRule(name, 2, fmt::format("elements [{}, {}) of dimension {}, which has {}", start, end, dim, size),
+             {fact(x, "input")}, where);
+  std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0);
+  Shape sizes = x.shape();
+  if (from == 0 && to == size)
+    return x;
+  starts[dim] = from;
+  sizes[dim] = to - from;
+  return tensorOf(trace.make<SliceOp>(where, valueOf(x), llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes))
+                      .getResult());
+}
+
+Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where) {
+  return sliced("slice", x, dim, start, end, where);
+}
+
+Tensor select(Tensor x, int64_t dim, int64_t index, Where where) {
+  dim = normalDim("select", 1, x, dim, where);
+  const int64_t from = index < 0 ? index + x.size(dim) : index;
+  return squeeze(sliced("select", x, dim, from, from + 1, where), dim, where);
+}
+
+Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where) {
+  Trace &trace = Trace::current("concat", where);
+  if (tensors.empty())
+    failRule("concat", 1, "at least one tensor is needed, found none", {}, where);
+  dim = normalDim("concat", 2, tensors[0], dim, where);
+  std::vector<mlir::Value> values;
+  for (Tensor tensor : tensors) {
+    Shape a = tensors[0].shape(), b = tensor.shape();
+    if (a.size() == b.size())
+      a[dim] = b[dim] = 0;
+    if (a != b || tensor.dtype() != tensors[0].dtype())
+      failRule("concat", 3, fmt::format("tensors must agree but for dimension {}", dim),
+               {fact(tensors[0], "first"), fact(tensor, "other")}, where);
+    values.push_back(valueOf(tensor));
+  }
+  return tensorOf(trace.make<ConcatOp>(where, mlir::ValueRange(values), static_cast<uint64_t>(dim)).getResult());
+}
+
+Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
+  Trace &trace = Trace::current("gather", where);
+  const Facts facts = {fact(x, "input"), fact(index, "index")};
+  if (x.rank() != index.rank())
+    failRule("gather", 1, fmt::format("the input's rank is {}, the index's {}", x.rank(), index.rank()), facts, where);
+  dim = normalDim("gather", 2, x, dim, where);
+  Shape a = x.shape(), b = index.shape();
+  a[dim] = b[dim];
+  if (a != b)
+    failRule("gather", 3, fmt::format("input and index must agree but for dimension {}", dim), facts, where);
+  if (index.dtype() != DType::I32)
+    failRule("gather", 4, "the index must be i32", facts, where);
+  return tensorOf(trace.make<GatherOp>(where, valueOf(x), valueOf(index), static_cast<uint64_t>(dim)).getResult());
+}
+
+Tensor unsqueeze(Tensor x, int64_t dim, Where where) {
+  Shape shape = x.shape();
+  const int64_t at = dim < 0 ? dim + x.rank() + 1 : dim;
+  if (at < 0 || at > x.rank())
+    failRule("unsqueeze", 1, fmt::format("dimension {} cannot be added to rank {}", dim, x.rank()), {fact(x, "input")},
+             where);
+  shape.insert(shape.begin() + at, 1);
+  return reshape(x, shape, where);
+}
+
+Tensor squeeze(Tensor x, int64_t dim, Where where) {
+  dim = normalDim("squeeze", 1, x, dim, where);
+  Shape shape = x.shape();
+  if (shape[dim] != 1)
+    failRule("squeeze", 2, fmt::format("dimension {} has size {}, not 1", dim, shape[dim]), {fact(x, "input")}, where);
+  shape.erase(shape.begin() + dim);
+  return reshape(x, shape, where);
+}
+
+// ---- constants ----------------------------------------------------------------------------------------------------
+
+Tensor arange(int64_t count, Where where) {
+  Trace &trace = Trace::current("arange", where);
+  if (count < 1)
+    failRule("arange", 1, fmt::format("the count must be positive, found {}", count), {}, where);
+  return tensorOf(trace
+                      .make<IotaOp>(where, trace.type({count}, trace.element(DType::I32)), mlir::Value(),
+                                    static_cast<uint64_t>(0))
+                      .getResult());
+}
+
+Tensor full(Shape shape, double value, DType type, Where where) {
+  Trace &trace = Trace::current("full", where);
+  for (int64_t size : shape)
+    if (size < 1)
+      failRule("full", 1, fmt::format("sizes must be positive, found [{}]", fmt::join(shape, ", ")), {}, where);
+  return tensorOf(trace.splat(where, trace.type(shape, trace.element(type)), value));
+}
+
+// ---- marks --------------------------------------------------------------------------------------------------------
+
+static bool knownAxes(const std::string &entry) {
+  if (entry.empty())
+    return true;
+  for (size_t at = 0;; ++at) {
+    const size_t plus = entry.find('+', at);
+    const std::string axis = entry.substr(at, plus - at);
+    if (axis != "dp" && axis != "tp" && axis != "pp")
+      return false;
+    if (plus == std::string::npos)
+      return true;
+    at = plus;
+  }
+}
+
+Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
+  Trace &trace = Trace::current("withSharding", where);
+  if (static_cast<int64_t>(axes.size()) != x.rank())
+    failRule("withSharding", 1, fmt::format("{} entries for rank {}", axes.size(), x.rank()), {fact(x, "input")}, where);
+  std::vector<llvm::StringRef> entries;
+  for (const std::string &entry : axes) {
+    if (!knownAxes(entry))
+      failRule("withSharding", 2, fmt::format("axes are dp, tp or pp, joined by +; found \"{}\"", entry),
+               {fact(x, "input")}, where);
+    entries.push_back(entry);
+  }
+  return tensorOf(
+      trace.make<ShardHintOp>(where, typeOf(x), valueOf(x), trace.builder.getStrArrayAttr(entries)).getResult());
+}
+
+void stage(int64_t k, Where where) {
+  Trace &trace = Trace::current("stage", where);
+  if (k < trace.stage.value_or(0))
+    failRule("stage", 1, fmt::format("stages begin at 0 and do not decrease, found {} after {}", k, trace.stage.value_or(0)),
+             {}, where);
+  trace.stage = k;
+}
+
+} // namespace cleave

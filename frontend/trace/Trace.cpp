@@ -1,0 +1,120 @@
+// The trace at hand, and the part of Tensor that looks at values.
+#include "frontend/trace/Trace.h"
+#include "frontend/trace/Diagnose.h"
+
+#include "llvm/Support/raw_ostream.h"
+#include <fmt/format.h>
+
+namespace cleave {
+
+static thread_local Trace *activeTrace = nullptr;
+
+Trace *Trace::active() { return activeTrace; }
+
+Trace &Trace::current(const char *what, Where where) {
+  if (!activeTrace)
+    failAt(fmt::format("{}: called while no model is traced; ops belong into a module's forward", what), {}, where);
+  return *activeTrace;
+}
+
+Trace::Trace(mlir::Block *body, Mode mode) : builder(mlir::OpBuilder::atBlockEnd(body)), mode(mode) {}
+
+TraceScope::TraceScope(Trace &trace) : before(activeTrace) { activeTrace = &trace; }
+TraceScope::~TraceScope() { activeTrace = before; }
+
+mlir::Location Trace::location(Where where) {
+  return mlir::FileLineColLoc::get(builder.getStringAttr(where.file_name()), where.line(), where.column());
+}
+
+void Trace::mark(mlir::Operation *op) {
+  op->setAttr(ir::attr::path, builder.getStringAttr(path()));
+  if (stage)
+    op->setAttr(ir::attr::stage, builder.getI64IntegerAttr(*stage));
+}
+
+std::string Trace::path() const { return frames.empty() ? "" : frames.back().path; }
+void Trace::enter(std::string path, Where where) { frames.push_back({std::move(path), where}); }
+void Trace::leave() { frames.pop_back(); }
+Where Trace::callSite() const { return frames.empty() ? Where() : frames.back().where; }
+Where callSite() { return activeTrace ? activeTrace->callSite() : Where(); }
+
+mlir::RankedTensorType Trace::type(const Shape &shape, mlir::Type element) {
+  return mlir::RankedTensorType::get(shape, element);
+}
+
+mlir::Type Trace::element(DType type) {
+  switch (type) {
+  case DType::F32:
+    return builder.getF32Type();
+  case DType::F16:
+    return builder.getF16Type();
+  case DType::BF16:
+    return builder.getBF16Type();
+  case DType::I32:
+    return builder.getI32Type();
+  case DType::I64:
+    return builder.getI64Type();
+  case DType::I1:
+    return builder.getI1Type();
+  }
+  llvm_unreachable("element type");
+}
+
+mlir::Value Trace::splat(Where where, mlir::RankedTensorType type, double value) {
+  mlir::Type element = type.getElementType();
+  mlir::Attribute one = llvm::isa<mlir::FloatType>(element)
+                            ? mlir::Attribute(builder.getFloatAttr(element, value))
+                            : mlir::Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
+  return make<ir::ConstantOp>(where, type, llvm::cast<mlir::ElementsAttr>(mlir::DenseElementsAttr::get(type, one)));
+}
+
+// ---- Tensor -------------------------------------------------------------------------------------------------------
+
+Tensor Tensor::fromHandle(const void *handle) {
+  Tensor tensor;
+  tensor.handle = handle;
+  return tensor;
+}
+
+Shape Tensor::shape() const {
+  assert(*this && "no tensor");
+  auto shape = typeOf(*this).getShape();
+  return Shape(shape.begin(), shape.end());
+}
+
+int64_t Tensor::rank() const { return typeOf(*this).getRank(); }
+int64_t Tensor::elements() const { return typeOf(*this).getNumElements(); }
+
+int64_t Tensor::size(int64_t dim, Where where) const {
+  return typeOf(*this).getDimSize(normalDim("size", 1, *this, dim, where));
+}
+
+DType Tensor::dtype() const {
+  mlir::Type type = typeOf(*this).getElementType();
+  if (type.isF32())
+    return DType::F32;
+  if (type.isF16())
+    return DType::F16;
+  if (type.isBF16())
+    return DType::BF16;
+  return type.isInteger(1) ? DType::I1 : type.isInteger(32) ? DType::I32 : DType::I64;
+}
+
+std::string Tensor::str() const {
+  if (!*this)
+    return "nothing";
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << typeOf(*this);
+  return text;
+}
+
+int64_t normalDim(const char *op, int rule, Tensor x, int64_t dim, Where where) {
+  const int64_t rank = x.rank(), found = dim < 0 ? dim + rank : dim;
+  if (found < 0 || found >= rank)
+    failRule(op, rule, fmt::format("dimension {} does not exist, the input's rank is {}", dim, rank), {fact(x, "input")},
+             where);
+  return found;
+}
+
+} // namespace cleave

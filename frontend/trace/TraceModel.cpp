@@ -1,0 +1,249 @@
+// Traces a model: arguments for inputs, parameters and buffers; the model's forward and its loss; results.
+#include "frontend/trace/TraceModel.h"
+#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Trace.h"
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave {
+
+namespace {
+
+namespace attr = ir::attr;
+
+/// `*` stands for any run of characters.
+bool matches(const char *pattern, const char *text) {
+  if (*pattern == '*')
+    return matches(pattern + 1, text) || (*text && matches(pattern, text + 1));
+  return *pattern ? *pattern == *text && matches(pattern + 1, text + 1) : !*text;
+}
+
+class Builder {
+public:
+  Builder(const Model &model, const TrainConfig &config, int64_t rows, GraphModule &graph)
+      : model(model), config(config), rows(rows), graph(graph), b(&graph.context()) {}
+
+  void function(const char *name, Trace::Mode mode);
+  void optimizer();
+
+private:
+  /// Arguments of the function in order, with their attributes.
+  void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, Tensor &target);
+  void addParameters(mlir::Block *body, Trace &trace);
+  void addBuffers(mlir::Block *body, Trace &trace);
+  mlir::Value argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape, mlir::Type element);
+  void setInit(const InitValues &init);
+  void setGroups(const std::string &path);
+  void finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function);
+
+  const Model &model;
+  const TrainConfig &config;
+  int64_t rows;
+  GraphModule &graph;
+  mlir::Builder b;
+  std::vector<mlir::NamedAttrList> argAttrs;
+};
+
+mlir::Value Builder::argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape,
+                              mlir::Type element) {
+  mlir::NamedAttrList &attrs = argAttrs.emplace_back();
+  attrs.set(attr::kind, b.getStringAttr(kind));
+  attrs.set(attr::name, b.getStringAttr(name));
+  return body->addArgument(mlir::RankedTensorType::get(shape, element), b.getUnknownLoc());
+}
+
+void Builder::setInit(const InitValues &init) {
+  argAttrs.back().set(attr::init, ir::InitAttr::get(b.getContext(), init.distribution, init.a, init.b));
+}
+
+void Builder::setGroups(const std::string &path) {
+  for (const ParameterGroup &group : config.groups) {
+    if (!matches(group.pattern.c_str(), path.c_str()))
+      continue;
+    if (group.lrScale)
+      argAttrs.back().set(attr::lrScale, b.getF64FloatAttr(*group.lrScale));
+    if (group.weightDecay)
+      argAttrs.back().set(attr::weightDecay, b.getF64FloatAttr(*group.weightDecay));
+  }
+}
+
+void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, Tensor &target) {
+  const std::vector<DataField> fields = fieldsOf(config.data);
+  if (fields.size() < 2)
+    throw userError(fmt::format("data: at least two fields are needed, the last of them for the loss; found {}", fields.size()));
+  for (const DataField &field : fields) {
+    Shape shape = field.shape;
+    shape.insert(shape.begin(), rows);
+    mlir::Type element = field.dtype == FieldType::F32 ? mlir::Type(b.getF32Type()) : mlir::Type(b.getI32Type());
+    inputs.push_back(tensorOf(argument(body, "input", field.name, shape, element)));
+  }
+  target = inputs.back();
+  inputs.pop_back();
+}
+
+void Builder::addParameters(mlir::Block *body, Trace &trace) {
+  for (const Parameter *parameter : model.root->parameters()) {
+    const std::string path = parameter->path();
+    mlir::Value value = argument(body, "parameter", path, parameter->shape(), b.getF32Type());
+    setInit(parameter->initial());
+    if (parameter->requiresGrad()) {
+      argAttrs.back().set(attr::trainable, b.getBoolAttr(true));
+      setGroups(path);
+    }
+    trace.state[parameter] = value;
+    trace.names[value.getAsOpaquePointer()] = path;
+  }
+}
+
+void Builder::addBuffers(mlir::Block *body, Trace &trace) {
+  for (const Buffer *buffer : model.root->buffers()) {
+    mlir::Value value = argument(body, "buffer", buffer->path(), buffer->shape(), b.getF32Type());
+    setInit(buffer->initial());
+    trace.state[buffer] = value;
+    trace.names[value.getAsOpaquePointer()] = buffer->path();
+  }
+}
+
+void checkLoss(const Loss &loss) {
+  const auto scalar = [](Tensor t) { return t && t.rank() == 0 && t.dtype() == DType::F32; };
+  if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct && !scalar(loss.correct)))
+    throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}", loss.sum.str(),
+                                loss.weight.str(), loss.correct.str()));
+  if (loss.staticWeight < 1)
+    throw userError(fmt::format("loss: staticWeight must be positive, found {}", loss.staticWeight));
+}
+
+/// Results and the function's type.
+void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function) {
+  std::vector<mlir::Value> results = {valueOf(loss.sum), valueOf(loss.weight)};
+  std::vector<std::pair<std::string, std::string>> marks = {{"loss", ""}, {"weight", ""}};
+  if (loss.correct) {
+    results.push_back(valueOf(loss.correct));
+    marks.emplace_back("correct", "");
+  }
+  for (const Buffer *buffer : trace.changed) {
+    results.push_back(trace.state.at(buffer));
+    marks.emplace_back("buffer", buffer->path());
+  }
+  mlir::func::ReturnOp::create(trace.builder, b.getUnknownLoc(), results);
+  mlir::Block &body = function.getBody().front();
+  function.setType(b.getFunctionType(body.getArgumentTypes(), mlir::TypeRange(mlir::ValueRange(results))));
+  for (size_t i = 0; i < argAttrs.size(); ++i)
+    function.setArgAttrs(static_cast<unsigned>(i), argAttrs[i]);
+  for (size_t i = 0; i < marks.size(); ++i) {
+    function.setResultAttr(static_cast<unsigned>(i), attr::kind, b.getStringAttr(marks[i].first));
+    if (!marks[i].second.empty())
+      function.setResultAttr(static_cast<unsigned>(i), attr::name, b.getStringAttr(marks[i].second));
+  }
+  if (mode == Trace::Mode::Train)
+    function->setAttr("cleave.static_weight", b.getI64IntegerAttr(loss.staticWeight));
+}
+
+void Builder::function(const char *name, Trace::Mode mode) {
+  auto function = mlir::func::FuncOp::create(b.getUnknownLoc(), name, b.getFunctionType({}, {}));
+  graph.module().push_back(function);
+  mlir::Block *body = new mlir::Block;
+  function.getBody().push_back(body);
+
+  Trace trace(body, mode);
+  TraceScope scope(trace);
+  argAttrs.clear();
+  std::vector<Tensor> inputs;
+  Tensor target;
+  addInputs(body, inputs, target);
+  addParameters(body, trace);
+  addBuffers(body, trace);
+  const Tensor prediction = model.forward(inputs);
+  if (!prediction)
+    throw userError("forward: the model returned no tensor");
+  Loss loss;
+  {
+    PathScope path(trace, "loss", Where());
+    loss = config.loss(prediction, target);
+  }
+  checkLoss(loss);
+  finish(trace, loss, mode, function);
+}
+
+void Builder::optimizer() {
+  mlir::NamedAttrList attrs;
+  const auto number = [&](const char *name, double value) { attrs.set(name, b.getF64FloatAttr(value)); };
+  attrs.set("name", b.getStringAttr(optimizerName(config.optimizer)));
+  number("lr", learningRate(config.optimizer));
+  number("weight_decay", weightDecay(config.optimizer));
+  number("clip_norm", config.clipNorm);
+  if (const Sgd *sgd = std::get_if<Sgd>(&config.optimizer)) {
+    number("momentum", sgd->momentum);
+    attrs.set("nesterov", b.getBoolAttr(sgd->nesterov));
+  }
+  const auto betas = [&](const auto &adam) {
+    number("beta1", adam.beta1);
+    number("beta2", adam.beta2);
+    number("eps", adam.eps);
+  };
+  if (const Adam *adam = std::get_if<Adam>(&config.optimizer))
+    betas(*adam);
+  if (const AdamW *adam = std::get_if<AdamW>(&config.optimizer))
+    betas(*adam);
+  graph.module()->setAttr(attr::optimizer, attrs.getDictionary(b.getContext()));
+}
+
+void checkGroups(const Model &model, const TrainConfig &config) {
+  for (const ParameterGroup &group : config.groups) {
+    bool used = false;
+    for (const Parameter *parameter : model.root->parameters())
+      used |= matches(group.pattern.c_str(), parameter->path().c_str());
+    if (!used)
+      throw userError(fmt::format("parameter group \"{}\": matches no parameter of the model", group.pattern));
+  }
+}
+
+} // namespace
+
+std::vector<DataField> fieldsOf(const Data &data) {
+  if (const Mnist *mnist = std::get_if<Mnist>(&data))
+    return {{"image", FieldType::F32, {mnist->channels, mnist->size, mnist->size}, 0},
+            {"label", FieldType::I32, {}, mnist->classes}};
+  if (const Text *text = std::get_if<Text>(&data))
+    return {{"tokens", FieldType::I32, {text->context}, 0}, {"targets", FieldType::I32, {text->context}, text->vocab}};
+  if (const SyntheticImages *images = std::get_if<SyntheticImages>(&data))
+    return {{"image", FieldType::F32, {images->channels, images->height, images->width}, 0},
+            {"label", FieldType::I32, {}, images->classes}};
+  const auto &own = std::get<std::shared_ptr<Dataset>>(data);
+  if (!own)
+    throw userError("data: the program's data set is a null pointer");
+  return own->fields();
+}
+
+std::string optimizerName(const Optimizer &optimizer) {
+  constexpr const char *names[] = {"sgd", "adam", "adamw"};
+  return names[optimizer.index()];
+}
+double learningRate(const Optimizer &optimizer) {
+  return std::visit([](const auto &o) { return o.lr; }, optimizer);
+}
+double weightDecay(const Optimizer &optimizer) {
+  return std::visit([](const auto &o) { return o.weightDecay; }, optimizer);
+}
+
+void detail::wrongInputs(size_t given) {
+  throw userError(fmt::format("forward: the model takes no {} tensors, which is what the data set gives it", given));
+}
+
+GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows) {
+  if (!config.loss)
+    throw userError("loss: none was given");
+  checkGroups(model, config);
+  GraphModule graph;
+  Builder builder(model, config, rows, graph);
+  builder.function("forward", Trace::Mode::Train);
+  builder.function("eval", Trace::Mode::Eval);
+  builder.optimizer();
+  if (const std::string problems = graph.verify(); !problems.empty())
+    throw Error(Status::Internal, "the traced graph is not valid, which is Cleave's fault:\n" + problems);
+  return graph;
+}
+
+} // namespace cleave

@@ -1,0 +1,86 @@
+// The distribution dialect: registration and verifiers.
+#include "ir/dist/Dist.h"
+
+#include "ir/dist/Sharding.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <set>
+
+#include "ir/dist/DistDialect.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/dist/DistAttrs.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "ir/dist/DistOps.cpp.inc"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+void DistDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "ir/dist/DistAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/dist/DistOps.cpp.inc"
+      >();
+}
+
+LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef text) {
+  std::string why;
+  if (!cleave::Sharding::parse(text.str(), &why))
+    return emitError() << "sharding \"" << text << "\": " << why;
+  return success();
+}
+
+LogicalResult MeshOp::verify() {
+  if (getAxes().size() != getSizes().size())
+    return emitOpError("C1: ") << getAxes().size() << " names, " << getSizes().size() << " sizes";
+  std::set<StringRef> seen;
+  for (auto name : getAxes().getAsValueRange<StringAttr>())
+    if (!seen.insert(name).second)
+      return emitOpError("C2: axis ") << name << " is named twice";
+  for (int64_t size : getSizes())
+    if (size < 1)
+      return emitOpError("C3: an axis has size ") << size;
+  return success();
+}
+
+LogicalResult AllReduceOp::verify() {
+  if (getInputs().empty())
+    return emitOpError("C1: no operand");
+  if (getInputs().getTypes() != getResults().getTypes())
+    return emitOpError("C2: results differ from operands in type");
+  if (getAxes().empty())
+    return emitOpError("C3: no axis");
+  return success();
+}
+
+// The whole dimension (on one side) is the sum of the shares, and the other side's is one of them.
+static LogicalResult verifyShares(Operation *op, Value whole, Value share, int64_t dim, ArrayRef<int64_t> sizes) {
+  auto wholeShape = cast<RankedTensorType>(whole.getType()).getShape();
+  auto shareShape = cast<RankedTensorType>(share.getType()).getShape();
+  int64_t sum = 0;
+  for (int64_t s : sizes)
+    sum += s;
+  if (dim < 0 || dim >= (int64_t)wholeShape.size() || wholeShape[dim] != sum)
+    return op->emitOpError("C1: the shares add up to ") << sum << ", not to dimension " << dim << " of the whole";
+  if (wholeShape.size() != shareShape.size() || !llvm::is_contained(sizes, shareShape[dim]))
+    return op->emitOpError("C2: a share's dimension ") << dim << " is none of the sizes";
+  return success();
+}
+
+LogicalResult AllGatherOp::verify() { return verifyShares(*this, getResult(), getInput(), getDim(), getSizes()); }
+LogicalResult ReduceScatterOp::verify() { return verifyShares(*this, getInput(), getResult(), getDim(), getSizes()); }
+
+LogicalResult ShardSliceOp::verify() {
+  auto shape = cast<RankedTensorType>(getInput().getType()).getShape();
+  if ((int64_t)getDim() >= (int64_t)shape.size() || (int64_t)(getOuter() * getSize() * getInner()) != shape[getDim()])
+    return emitOpError("C1: ") << getOuter() << " x " << getSize() << " x " << getInner() << " is not dimension " << getDim();
+  return success();
+}

@@ -1,0 +1,26 @@
+// The distribution dialect in C++; value structs (Sharding, Mesh) are in ir/dist/Sharding.h and need no MLIR.
+#pragma once
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "ir/dist/DistDialect.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/dist/DistAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "ir/dist/DistOps.h.inc"
+
+namespace cleave::dist {
+namespace attr {
+inline constexpr llvm::StringLiteral sharding = "dist.sharding", shardings = "dist.shardings", stage = "dist.stage",
+                                     rankClass = "dist.class", segment = "dist.segment", global = "dist.global", globals = "dist.globals";
+}
+} // namespace cleave::dist

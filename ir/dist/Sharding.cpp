@@ -1,0 +1,274 @@
+// Meshes and shardings: arithmetic of shares and the text form.
+#include "ir/dist/Sharding.h"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace cleave {
+
+int64_t Mesh::size(const std::string &axis) const {
+  for (const MeshAxis &a : axes)
+    if (a.name == axis)
+      return a.size;
+  return 1;
+}
+
+int64_t Mesh::size(const std::vector<std::string> &names) const {
+  int64_t product = 1;
+  for (const std::string &name : names)
+    product *= size(name);
+  return product;
+}
+
+int64_t Mesh::ranks() const {
+  int64_t product = 1;
+  for (const MeshAxis &a : axes)
+    product *= a.size;
+  return product;
+}
+
+// From slowest to fastest: pp, dp, tp. Axes a mesh lacks count as size 1; others (none today) would come first.
+static std::vector<size_t> rankOrder(const Mesh &mesh) {
+  std::vector<size_t> order;
+  auto position = [](const std::string &name) { return name == "pp" ? 1 : name == "dp" ? 2 : name == "tp" ? 3 : 0; };
+  for (size_t i = 0; i < mesh.axes.size(); ++i)
+    order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return position(mesh.axes[a].name) < position(mesh.axes[b].name); });
+  return order;
+}
+
+std::vector<int64_t> Mesh::coords(int64_t rank) const {
+  std::vector<int64_t> result(axes.size());
+  std::vector<size_t> order = rankOrder(*this);
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    result[*it] = rank % axes[*it].size;
+    rank /= axes[*it].size;
+  }
+  return result;
+}
+
+int64_t Mesh::rank(const std::vector<int64_t> &coords) const {
+  int64_t result = 0;
+  for (size_t i : rankOrder(*this))
+    result = result * axes[i].size + coords[i];
+  return result;
+}
+
+int64_t Mesh::linear(const std::vector<std::string> &names, const std::vector<int64_t> &coords) const {
+  int64_t result = 0;
+  for (const std::string &name : names)
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (axes[i].name == name)
+        result = result * axes[i].size + coords[i];
+  return result;
+}
+
+int64_t shareSize(int64_t size, int64_t parts, int64_t at) { return size / parts + (at < size % parts ? 1 : 0); }
+int64_t shareStart(int64_t size, int64_t parts, int64_t at) { return at * (size / parts) + std::min(at, size % parts); }
+
+bool DimSharding::split() const {
+  return std::any_of(factors.begin(), factors.end(), [](const Factor &f) { return !f.axes.empty(); });
+}
+
+Sharding Sharding::replicated(const std::vector<int64_t> &shape) {
+  Sharding result;
+  for (int64_t size : shape)
+    result.dims.push_back({{{size, {}}}});
+  return result;
+}
+
+namespace {
+
+std::string trim(const std::string &text) {
+  size_t begin = 0, end = text.size();
+  while (begin < end && std::isspace((unsigned char)text[begin]))
+    ++begin;
+  while (end > begin && std::isspace((unsigned char)text[end - 1]))
+    --end;
+  return text.substr(begin, end - begin);
+}
+
+// Splits at `separator` outside parentheses.
+std::vector<std::string> splitOutside(const std::string &text, char separator) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (char c : text) {
+    depth += (c == '(') - (c == ')');
+    if (c == separator && depth == 0)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  for (std::string &part : parts)
+    part = trim(part);
+  return parts;
+}
+
+bool parseAxes(const std::string &text, std::vector<std::string> &axes, std::string &why) {
+  for (const std::string &name : splitOutside(text, '+')) {
+    bool word = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+    if (!word || std::isdigit((unsigned char)name[0])) {
+      why = "\"" + name + "\" is not an axis name";
+      return false;
+    }
+    axes.push_back(name);
+  }
+  return true;
+}
+
+bool parseFactor(const std::string &text, Factor &factor, std::string &why) {
+  size_t colon = text.find(':');
+  std::string number = trim(text.substr(0, colon));
+  if (number.empty() || number.size() > 15 || !std::all_of(number.begin(), number.end(), [](unsigned char c) { return std::isdigit(c); }) ||
+      (factor.size = std::stoll(number)) < 1) {
+    why = "\"" + number + "\" is not a factor's size";
+    return false;
+  }
+  return colon == std::string::npos || parseAxes(trim(text.substr(colon + 1)), factor.axes, why);
+}
+
+bool parseDim(const std::string &text, DimSharding &dim, std::string &why) {
+  if (text == "_") {
+    dim.factors.push_back({0, {}});
+    return true;
+  }
+  if (text.size() >= 2 && text.front() == '(' && text.back() == ')') {
+    for (const std::string &part : splitOutside(text.substr(1, text.size() - 2), 'x')) {
+      Factor factor;
+      if (!parseFactor(part, factor, why))
+        return false;
+      dim.factors.push_back(factor);
+    }
+    return true;
+  }
+  Factor factor{0, {}};
+  if (!parseAxes(text, factor.axes, why))
+    return false;
+  dim.factors.push_back(factor);
+  return true;
+}
+
+std::string join(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : "+") + name;
+  return text;
+}
+
+} // namespace
+
+std::optional<Sharding> Sharding::parse(const std::string &text, std::string *why) {
+  std::string reason;
+  auto fail = [&]() -> std::optional<Sharding> {
+    if (why)
+      *why = reason;
+    return std::nullopt;
+  };
+  Sharding result;
+  size_t bar = text.find('|');
+  std::string dims = trim(text.substr(0, bar));
+  if (!dims.empty())
+    for (const std::string &part : splitOutside(dims, ',')) {
+      DimSharding dim;
+      if (!parseDim(part, dim, reason))
+        return fail();
+      result.dims.push_back(dim);
+    }
+  if (bar != std::string::npos) {
+    std::string partial = trim(text.substr(bar + 1));
+    size_t space = partial.find(' ');
+    result.partialKind = partial.substr(0, space);
+    if (space == std::string::npos ||
+        (result.partialKind != "sum" && result.partialKind != "max" && result.partialKind != "min" && result.partialKind != "or")) {
+      reason = "\"" + partial + "\" is not `sum|max|min|or axes`";
+      return fail();
+    }
+    if (!parseAxes(trim(partial.substr(space)), result.partialAxes, reason))
+      return fail();
+  }
+  std::vector<std::string> seen = result.partialAxes;
+  for (const DimSharding &dim : result.dims)
+    for (const Factor &factor : dim.factors)
+      for (const std::string &axis : factor.axes) {
+        if (std::find(seen.begin(), seen.end(), axis) != seen.end()) {
+          reason = "axis " + axis + " is used twice";
+          return fail();
+        }
+        seen.push_back(axis);
+      }
+  return result;
+}
+
+std::string Sharding::str() const {
+  std::string text;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    text += d ? ", " : "";
+    const auto &factors = dims[d].factors;
+    if (factors.size() == 1) {
+      text += factors[0].axes.empty() ? "_" : join(factors[0].axes);
+      continue;
+    }
+    text += "(";
+    for (size_t f = 0; f < factors.size(); ++f) {
+      text += (f ? " x " : "") + std::to_string(factors[f].size);
+      if (!factors[f].axes.empty())
+        text += ":" + join(factors[f].axes);
+    }
+    text += ")";
+  }
+  if (!partialAxes.empty())
+    text += (text.empty() ? "| " : " | ") + partialKind + " " + join(partialAxes);
+  return text;
+}
+
+bool Sharding::resolve(const std::vector<int64_t> &shape) {
+  if (shape.size() != dims.size())
+    return false;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    std::vector<Factor> merged;
+    int64_t product = 1;
+    for (Factor factor : dims[d].factors) {
+      if (factor.size == 0)
+        factor.size = shape[d];
+      product *= factor.size;
+      if (factor.axes.empty() && !merged.empty() && merged.back().axes.empty())
+        merged.back().size *= factor.size;
+      else
+        merged.push_back(factor);
+    }
+    if (merged.size() > 1)
+      std::erase_if(merged, [](const Factor &f) { return f.axes.empty() && f.size == 1; });
+    if (product != shape[d] || merged.empty())
+      return false;
+    dims[d].factors = merged;
+  }
+  return true;
+}
+
+bool Sharding::isReplicated() const {
+  return partialAxes.empty() && std::none_of(dims.begin(), dims.end(), [](const DimSharding &d) { return d.split(); });
+}
+
+bool Sharding::usesAxis(const std::string &axis) const {
+  auto has = [&](const std::vector<std::string> &axes) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+  for (const DimSharding &dim : dims)
+    for (const Factor &factor : dim.factors)
+      if (has(factor.axes))
+        return true;
+  return has(partialAxes);
+}
+
+std::vector<int64_t> Sharding::localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const {
+  std::vector<int64_t> shape;
+  for (const DimSharding &dim : dims) {
+    int64_t size = 1;
+    for (const Factor &factor : dim.factors)
+      size *= shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords));
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+} // namespace cleave

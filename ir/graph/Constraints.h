@@ -1,0 +1,34 @@
+// Helpers of the graph dialect's inference and verifiers. Ops whose result types are inferred check their constraints
+// there: an op built or parsed wrongly says which constraint it breaks either way.
+#pragma once
+#include "ir/graph/Graph.h"
+
+namespace cleave::ir {
+
+/// Reports a broken constraint of `op` ("cleave.matmul"): 'cleave.matmul' op C2: ...
+template <typename... Parts>
+mlir::LogicalResult broken(std::optional<mlir::Location> loc, llvm::StringRef op, Parts &&...parts) {
+  return mlir::emitOptionalError(loc, "'", op, "' op ", std::forward<Parts>(parts)...);
+}
+
+inline mlir::RankedTensorType tensorType(mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()); }
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
+inline mlir::Type elementOf(mlir::Value value) { return tensorType(value).getElementType(); }
+
+/// Whether values increase strictly within [0, rank).
+inline bool increasesWithin(llvm::ArrayRef<int64_t> dims, int64_t rank) {
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] < 0 || dims[i] >= rank || (i && dims[i] <= dims[i - 1]))
+      return false;
+  return true;
+}
+
+/// `shape` for a message: 48x784.
+inline std::string shapeText(llvm::ArrayRef<int64_t> shape) {
+  std::string text;
+  for (int64_t size : shape)
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text.empty() ? "scalar" : text;
+}
+
+} // namespace cleave::ir

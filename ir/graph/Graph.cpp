@@ -1,0 +1,83 @@
+// The graph dialect: registration, attributes, constants. Ops' inference, verifiers and folders are in the files beside
+// this one, by subject: Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp, Composite.cpp, Fusion.cpp.
+#include "ir/graph/Graph.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cleave::ir;
+
+namespace cleave::ir {
+static FailureOr<Number> parseNumber(AsmParser &parser) {
+  double value = 0;
+  if (parser.parseFloat(value))
+    return failure();
+  return Number(value);
+}
+} // namespace cleave::ir
+
+#include "ir/graph/GraphDialect.cpp.inc"
+#include "ir/graph/GraphEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/graph/GraphAttrs.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "ir/graph/GraphOps.cpp.inc"
+
+void CleaveDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "ir/graph/GraphAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/graph/GraphOps.cpp.inc"
+      >();
+}
+
+Operation *CleaveDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+  auto elements = dyn_cast<ElementsAttr>(value);
+  if (!elements || elements.getType() != type)
+    return nullptr;
+  return ConstantOp::create(builder, loc, type, elements);
+}
+
+std::optional<double> cleave::ir::splatOf(Attribute value) {
+  auto splat = dyn_cast_or_null<SplatElementsAttr>(value);
+  if (!splat)
+    return std::nullopt;
+  Type element = splat.getElementType();
+  if (isa<FloatType>(element))
+    return splat.getSplatValue<APFloat>().convertToDouble();
+  APInt bits = splat.getSplatValue<APInt>();
+  return element.isInteger(1) ? double(bits.getZExtValue()) : double(bits.getSExtValue());
+}
+
+std::optional<double> cleave::ir::splatOf(Value value) {
+  if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    return splatOf(broadcast.getInput());
+  if (auto constant = value.getDefiningOp<ConstantOp>())
+    return splatOf(Attribute(constant.getValue()));
+  return std::nullopt;
+}
+
+DenseElementsAttr cleave::ir::splatAttr(RankedTensorType type, double value) {
+  Type element = type.getElementType();
+  if (isa<FloatType>(element))
+    return DenseElementsAttr::get(type, Attribute(FloatAttr::get(element, value)));
+  return DenseElementsAttr::get(type, Attribute(IntegerAttr::get(element, int64_t(value))));
+}
+
+Value cleave::ir::splatConstant(OpBuilder &builder, Location loc, RankedTensorType type, double value) {
+  return ConstantOp::create(builder, loc, type, cast<ElementsAttr>(splatAttr(type, value)));
+}
+
+void cleave::ir::copyMarks(Operation *from, Operation *to) {
+  to->setDiscardableAttrs(from->getDiscardableAttrDictionary());
+}
+
+// A fusion's implicit terminator yields nothing.
+void cleave::ir::YieldOp::build(mlir::OpBuilder &, mlir::OperationState &) {}

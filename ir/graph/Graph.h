@@ -1,0 +1,60 @@
+// The graph dialect in C++: ops, attributes, and the names of the attributes that functions and ops carry.
+#pragma once
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include <bit>
+
+namespace cleave::ir {
+/// A double as a parameter of an attribute: equal and hashed by its bits.
+struct Number {
+  double value;
+  Number(double value) : value(value) {}
+  operator double() const { return value; }
+  bool operator==(const Number &other) const {
+    return std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(other.value);
+  }
+};
+inline llvm::hash_code hash_value(const Number &number) {
+  return llvm::hash_value(std::bit_cast<uint64_t>(number.value));
+}
+} // namespace cleave::ir
+
+#include "ir/graph/GraphDialect.h.inc"
+#include "ir/graph/GraphEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/graph/GraphAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "ir/graph/GraphOps.h.inc"
+
+namespace cleave::ir {
+
+/// Discardable attributes; see the essay in GraphBase.td.
+namespace attr {
+inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name", init = "cleave.init",
+                                     trainable = "cleave.trainable", lrScale = "cleave.lr_scale",
+                                     weightDecay = "cleave.weight_decay", path = "cleave.path", stage = "cleave.stage",
+                                     phase = "cleave.phase", optimizer = "cleave.optimizer";
+}
+
+/// The one value of a splat constant; none for anything else. Integers and i1 read as numbers.
+std::optional<double> splatOf(mlir::Attribute value);
+/// The same of what makes `value`, seen through broadcasts.
+std::optional<double> splatOf(mlir::Value value);
+/// `value` in every element of `type`, rounded to its element type.
+mlir::DenseElementsAttr splatAttr(mlir::RankedTensorType type, double value);
+mlir::Value splatConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type, double value);
+/// Copies the discardable attributes (path, stage, phase, ...) of an op to the one that replaces it.
+void copyMarks(mlir::Operation *from, mlir::Operation *to);
+
+} // namespace cleave::ir

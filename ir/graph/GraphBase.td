@@ -1,0 +1,103 @@
+// The graph dialect's base: dialect essay, attributes, enums and op classes.
+#ifndef CLEAVE_GRAPH_BASE
+#define CLEAVE_GRAPH_BASE
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Cleave_Dialect : Dialect {
+  let name = "cleave";
+  let cppNamespace = "::cleave::ir";
+  let summary = "a neural network's training step over whole tensors, with no devices";
+  let description = [{
+    The graph dialect says *what* a network computes and nothing about where. Tensors are ranked, static and whole: a
+    value of type `tensor<48x784xf32>` is the whole microbatch, however many devices will hold pieces of it. All ops are
+    pure; state (parameters, running statistics, optimizer state) enters a function as arguments and leaves it as results.
+
+    A model is a module with functions (`func.func`):
+
+    - `@forward`: what tracing produced for training. Arguments carry `cleave.kind` ("input", "parameter", "buffer") and
+      `cleave.name` (the module path, "blocks.0.attention.qkv.weight"); parameters and buffers also `cleave.init`,
+      parameters `cleave.trainable` and optionally `cleave.lr_scale`, `cleave.weight_decay` (parameter groups). Results carry
+      `cleave.kind`: "loss" (the *sum* over samples, `tensor<f32>`), "weight" (how many samples or positions counted,
+      `tensor<f32>`), "correct" (optional metric, `tensor<f32>`), "buffer" with its `cleave.name` (the new value).
+    - `@eval`: the same model traced for inference; results "loss", "weight", "correct".
+    - `@train`: what differentiation makes of `@forward`: its results and, for every trainable parameter, a result of kind
+      "gradient" named as the parameter.
+    - `@update`: the optimizer as graph ops: arguments "parameter", "gradient", "state" (named "<parameter>.<slot>"),
+      "scalar" ("lr", "step", "weight": `tensor<f32>`); results "parameter" and "state".
+
+    Every op carries the user's source line as its location, `cleave.path` (the module path that made it) and, where the
+    user marked one, `cleave.stage`. Differentiation copies path and stage to the gradient ops it makes and adds
+    `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that elementwise ops, their gradients
+    and their sharding rules see equal shapes. Composite ops (softmax, layerNorm, batchNorm, crossEntropy) keep their own
+    gradient ops and are decomposed into primitives only after differentiation, before a strategy is applied: then a
+    reduction over a split dimension is a partial sum like any other, and synchronised batch normalisation or a
+    cross-entropy over split classes needs no rule of its own.
+
+    Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests name them. Where result types are
+    inferred, inference checks them. Equal shapes or types that a trait of the op demands have the trait's message.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
+}
+
+class Cleave_Attr<string name, string attrMnemonic> : AttrDef<Cleave_Dialect, name> { let mnemonic = attrMnemonic; }
+
+/// A double that prints with as many digits as it takes to read it back exactly.
+def Cleave_Double : AttrOrTypeParameter<"::cleave::ir::Number", "a number"> {
+  let cppAccessorType = "double";
+  let parser = "::cleave::ir::parseNumber($_parser)";
+  let printer = "$_printer.printFloat(::llvm::APFloat(double($_self)))";
+}
+
+def Cleave_InitAttr : Cleave_Attr<"Init", "init"> {
+  let summary = "how a parameter begins";
+  let description = [{ `constant` a; `uniform` in [a, b); `normal` with mean a and standard deviation b. }];
+  let parameters = (ins StringRefParameter<"constant, uniform or normal">:$distribution, Cleave_Double:$a, Cleave_Double:$b);
+  let assemblyFormat = "`<` $distribution `,` $a `,` $b `>`";
+}
+
+def Cleave_ReduceKind : I32EnumAttr<"ReduceKind", "how a reduction combines", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">, I32EnumAttrCase<"Min", 2, "min">]> {
+  let cppNamespace = "::cleave::ir"; let genSpecializedAttr = 0;
+}
+def Cleave_ReduceKindAttr : EnumAttr<Cleave_Dialect, Cleave_ReduceKind, "reduce_kind"> { let assemblyFormat = "$value"; }
+
+def Cleave_Predicate : I32EnumAttr<"Predicate", "how a comparison compares", [
+    I32EnumAttrCase<"Eq", 0, "eq">, I32EnumAttrCase<"Ne", 1, "ne">, I32EnumAttrCase<"Lt", 2, "lt">,
+    I32EnumAttrCase<"Le", 3, "le">, I32EnumAttrCase<"Gt", 4, "gt">, I32EnumAttrCase<"Ge", 5, "ge">]> {
+  let cppNamespace = "::cleave::ir"; let genSpecializedAttr = 0;
+}
+def Cleave_PredicateAttr : EnumAttr<Cleave_Dialect, Cleave_Predicate, "predicate"> { let assemblyFormat = "$value"; }
+
+def Cleave_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1]>;
+def Cleave_FloatTensor : StaticShapeTensorOf<[F32, F16, BF16]>;
+def Cleave_IntTensor : StaticShapeTensorOf<[I32, I64]>;
+def Cleave_BoolTensor : StaticShapeTensorOf<[I1]>;
+
+class Cleave_Op<string mnemonic, list<Trait> traits = []> : Op<Cleave_Dialect, mnemonic, !listconcat([Pure], traits)> {
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+/// Result types follow from operands and attributes: `builder.create<Op>(loc, operands..., attributes...)`.
+class Cleave_InferOp<string mnemonic, list<Trait> traits = []>
+    : Cleave_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)>;
+
+class Cleave_Unary<string mnemonic, string what> : Cleave_Op<mnemonic, [Elementwise, SameOperandsAndResultType]> {
+  let summary = what;
+  let arguments = (ins Cleave_Tensor:$input);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+class Cleave_Binary<string mnemonic, string what, list<Trait> traits = []>
+    : Cleave_Op<mnemonic, !listconcat([Elementwise, SameOperandsAndResultType], traits)> {
+  let summary = what;
+  let arguments = (ins Cleave_Tensor:$lhs, Cleave_Tensor:$rhs);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+
+#endif

@@ -1,0 +1,377 @@
+// The graph dialect's ops, with numbered constraints. See GraphBase.td for the essay.
+#ifndef CLEAVE_GRAPH_OPS
+#define CLEAVE_GRAPH_OPS
+
+include "ir/graph/GraphBase.td"
+
+// ---- elementwise --------------------------------------------------------------------------------------------------
+
+def Cleave_NegOp : Cleave_Unary<"neg", "-x">;
+def Cleave_AbsOp : Cleave_Unary<"abs", "|x|">;
+def Cleave_ExpOp : Cleave_Unary<"exp", "e^x">;
+def Cleave_LogOp : Cleave_Unary<"log", "natural logarithm">;
+def Cleave_SqrtOp : Cleave_Unary<"sqrt", "square root">;
+def Cleave_RsqrtOp : Cleave_Unary<"rsqrt", "1 / square root">;
+def Cleave_TanhOp : Cleave_Unary<"tanh", "hyperbolic tangent">;
+def Cleave_ErfOp : Cleave_Unary<"erf", "error function">;
+def Cleave_SigmoidOp : Cleave_Unary<"sigmoid", "1 / (1 + e^-x)">;
+def Cleave_ReluOp : Cleave_Unary<"relu", "max(x, 0)">;
+def Cleave_SiluOp : Cleave_Unary<"silu", "x * sigmoid(x)">;
+def Cleave_GeluOp : Cleave_Op<"gelu", [Elementwise, SameOperandsAndResultType]> {
+  let summary = "x * Phi(x), or its tanh approximation (Hendrycks and Gimpel 2016)";
+  let arguments = (ins Cleave_FloatTensor:$input, UnitAttr:$tanh);
+  let results = (outs Cleave_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+def Cleave_GeluGradOp : Cleave_Op<"gelu_grad", [Elementwise, SameOperandsAndResultType]> {
+  let summary = "gradient of gelu: grad * gelu'(input)";
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, UnitAttr:$tanh);
+  let results = (outs Cleave_FloatTensor:$result);
+  let assemblyFormat = "$grad `,` $input attr-dict `:` type($result)";
+}
+
+def Cleave_AddOp : Cleave_Binary<"add", "x + y", [Commutative]> { let hasCanonicalizer = 1; }
+def Cleave_SubOp : Cleave_Binary<"sub", "x - y"> { let hasCanonicalizer = 1; }
+def Cleave_MulOp : Cleave_Binary<"mul", "x * y", [Commutative]> { let hasCanonicalizer = 1; }
+def Cleave_DivOp : Cleave_Binary<"div", "x / y"> { let hasCanonicalizer = 1; }
+def Cleave_MaxOp : Cleave_Binary<"max", "larger of x and y", [Commutative]>;
+def Cleave_MinOp : Cleave_Binary<"min", "smaller of x and y", [Commutative]>;
+def Cleave_PowOp : Cleave_Binary<"pow", "x to the power y">;
+
+def Cleave_CompareOp : Cleave_InferOp<"compare", [Elementwise, SameTypeOperands]> {
+  let summary = "elementwise comparison";
+  let description = [{ (C1) operands have equal types; the result has their shape and element type i1. }];
+  let arguments = (ins Cleave_PredicateAttr:$predicate, Cleave_Tensor:$lhs, Cleave_Tensor:$rhs);
+  let results = (outs Cleave_BoolTensor:$result);
+  let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
+}
+def Cleave_SelectOp : Cleave_Op<"select", [Elementwise, AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
+  let summary = "condition ? onTrue : onFalse";
+  let description = [{ (C1) all operands have equal shapes. }];
+  let arguments = (ins Cleave_BoolTensor:$condition, Cleave_Tensor:$onTrue, Cleave_Tensor:$onFalse);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$condition `,` $onTrue `,` $onFalse attr-dict `:` type($condition) `,` type($result)";
+}
+def Cleave_CastOp : Cleave_Op<"cast", [Elementwise, SameOperandsAndResultShape]> {
+  let summary = "change of element type (round to nearest even; float to int truncates)";
+  let arguments = (ins Cleave_Tensor:$input);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+
+// ---- constants and indices ---------------------------------------------------------------------------------------
+
+def Cleave_ConstantOp : Cleave_Op<"constant", [ConstantLike]> {
+  let summary = "a constant tensor (usually a splat)";
+  let description = [{ (C1) the value's type is the result's type. }];
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "attr-dict $value `:` type($result)";
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+def Cleave_IotaOp : Cleave_Op<"iota"> {
+  let summary = "result[..., i, ...] = i (+ offset) along dimension `dim`";
+  let description = [{
+    (C1) 0 <= dim < rank. (C2) the result is i32. (C3) `offset`, given by partitioning where the dimension is split, is
+    tensor<i32>.
+  }];
+  let arguments = (ins Optional<Cleave_Tensor>:$offset, I64Attr:$dim);
+  let results = (outs Cleave_IntTensor:$result);
+  let hasVerifier = 1;
+}
+def Cleave_RandomUniformOp : Cleave_Op<"random_uniform"> {
+  let summary = "uniform numbers in [0, 1), Philox keyed by (seed, name, training step, global element index)";
+  let arguments = (ins StrAttr:$name);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+
+// ---- shape -------------------------------------------------------------------------------------------------------
+
+def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
+  let summary = "repeats the operand along new dimensions";
+  let description = [{
+    `dims[i]` is the result's dimension that operand dimension i becomes; the others repeat.
+    (C1) dims has the operand's rank and increases strictly. (C2) operand dimension i has the size of result dimension
+    dims[i]. (C3) element types are equal.
+  }];
+  let arguments = (ins Cleave_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+def Cleave_ReduceOp : Cleave_InferOp<"reduce"> {
+  let summary = "sum, max or min over dimensions, which disappear";
+  let description = [{ (C1) dims increase strictly within [0, rank). }];
+  let arguments = (ins Cleave_ReduceKindAttr:$kind, Cleave_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$kind $input `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+def Cleave_ReshapeOp : Cleave_Op<"reshape"> {
+  let summary = "the same elements in row-major order under another shape";
+  let description = [{ (C1) element counts are equal. (C2) element types are equal. }];
+  let arguments = (ins Cleave_Tensor:$input);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let hasCanonicalizer = 1;
+}
+def Cleave_TransposeOp : Cleave_InferOp<"transpose"> {
+  let summary = "result dimension i is operand dimension permutation[i]";
+  let description = [{ (C1) permutation is a permutation of [0, rank). }];
+  let arguments = (ins Cleave_Tensor:$input, DenseI64ArrayAttr:$permutation);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input `permutation` $permutation attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+  let hasCanonicalizer = 1;
+}
+def Cleave_SliceOp : Cleave_InferOp<"slice"> {
+  let summary = "result[i] = input[starts + i], shape sizes";
+  let description = [{ (C1) starts and sizes have the rank's length. (C2) 0 <= starts, 1 <= sizes, starts + sizes <= shape. }];
+  let arguments = (ins Cleave_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$sizes);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input `starts` $starts `sizes` $sizes attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+def Cleave_PadOp : Cleave_InferOp<"pad"> {
+  let summary = "zeros around the operand: `low` before and `high` after each dimension";
+  let description = [{ (C1) low and high have the rank's length and are not negative. }];
+  let arguments = (ins Cleave_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input `low` $low `high` $high attr-dict `:` type($input) `->` type($result)";
+}
+def Cleave_ConcatOp : Cleave_InferOp<"concat"> {
+  let summary = "operands one after the other along `dim`";
+  let description = [{ (C1) at least one operand. (C2) 0 <= dim < rank. (C3) other dimensions and element types are equal. }];
+  let arguments = (ins Variadic<Cleave_Tensor>:$inputs, I64Attr:$dim);
+  let results = (outs Cleave_Tensor:$result);
+  let hasFolder = 1;
+}
+def Cleave_GatherOp : Cleave_InferOp<"gather"> {
+  let summary = "result[.., j, ..] = input[.., index[.., j, ..], ..] along `dim` (torch.gather)";
+  let description = [{ (C1) ranks are equal. (C2) 0 <= dim < rank. (C3) other dimensions are equal. (C4) index is i32. }];
+  let arguments = (ins Cleave_Tensor:$input, Cleave_IntTensor:$index, I64Attr:$dim);
+  let results = (outs Cleave_Tensor:$result);
+}
+def Cleave_ScatterAddOp : Cleave_Op<"scatter_add"> {
+  let summary = "gradient of gather: zeros with grad[.., j, ..] added at index[.., j, ..] along `dim`";
+  let description = [{ (C1) grad and index have equal shapes. (C2) 0 <= dim < rank. (C3) other dimensions equal the result's. }];
+  let arguments = (ins Cleave_Tensor:$grad, Cleave_IntTensor:$index, I64Attr:$dim);
+  let results = (outs Cleave_Tensor:$result);
+  let hasVerifier = 1;
+}
+def Cleave_EmbeddingOp : Cleave_InferOp<"embedding"> {
+  let summary = "result[..., :] = table[ids[...] - start, :], zeros where that row does not exist";
+  let description = [{
+    (C1) the table has rank 2. (C2) ids are i32. `start` (tensor<i32>) is given by partitioning where rows are split.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$table, Cleave_IntTensor:$ids, Optional<Cleave_Tensor>:$start);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_EmbeddingGradOp : Cleave_Op<"embedding_grad"> {
+  let summary = "gradient of the table: row r is the sum of grad[i, :] where ids[i] - start == r, in order of i";
+  let description = [{ (C1) grad's shape is ids' shape and the width. (C2) the result has rank 2 and that width. }];
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$ids, Optional<Cleave_Tensor>:$start);
+  let results = (outs Cleave_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+// ---- linear algebra ----------------------------------------------------------------------------------------------
+
+def Cleave_MatmulOp : Cleave_InferOp<"matmul"> {
+  let summary = "matrix product over the last two dimensions";
+  let description = [{
+    a: [..., m, k] ([..., k, m] if transA), b: [..., k, n] ([..., n, k] if transB), result [..., m, n]. Leading dimensions
+    are equal, or b has rank 2 and is shared by all of a's.
+    (C1) ranks are at least 2. (C2) the contracted sizes are equal. (C3) leading dimensions are equal or b has rank 2.
+    (C4) element types are equal. (C5) transA only where the ranks are equal.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$a, Cleave_FloatTensor:$b, UnitAttr:$transA, UnitAttr:$transB);
+  let results = (outs Cleave_FloatTensor:$result);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, results)";
+}
+class Cleave_ConvLike<string mnemonic> : Cleave_Op<mnemonic> { let hasVerifier = 1; }
+// stride = [h, w], padding = [top, left, bottom, right], dilation = [h, w]
+def Cleave_Conv2dOp : Cleave_InferOp<"conv2d"> {
+  let summary = "2-D convolution: input [n, c, h, w], weight [o, c/groups, kh, kw] -> [n, o, oh, ow]";
+  let description = [{
+    oh = (h + top + bottom - dilation*(kh-1) - 1) / stride + 1.
+    (C1) ranks are 4. (C2) c = groups * weight dimension 1. (C3) groups divides o. (C4) the output is not empty.
+    (C5) stride and dilation have 2 positive values, padding 4 that are not negative.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_Conv2dInputGradOp : Cleave_ConvLike<"conv2d_input_grad"> {
+  let summary = "gradient of conv2d's input (the result type) from grad [n, o, oh, ow] and weight";
+  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
+  let summary = "gradient of conv2d's weight (the result type) from grad [n, o, oh, ow] and input";
+  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+// kernel = [h, w]
+def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
+  let summary = "largest of each window; `workspace` (i32, the result's shape) serves the gradient and is opaque";
+  let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
+    (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
+  let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding);
+  let results = (outs Cleave_FloatTensor:$result, Cleave_IntTensor:$workspace);
+}
+def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
+  let summary = "gradient of max_pool2d's input (the result type); the first maximum in row order receives it";
+  let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) so has the workspace. }];
+  let hasVerifier = 1;
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
+                       DenseI64ArrayAttr:$padding);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_AvgPool2dOp : Cleave_InferOp<"avg_pool2d"> {
+  let summary = "mean of each window, padding counted";
+  let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
+    (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
+  let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_AvgPool2dGradOp : Cleave_Op<"avg_pool2d_grad"> {
+  let summary = "gradient of avg_pool2d's input (the result type)";
+  let description = [{ (C1) to (C4) as avg_pool2d. (C5) grad has the shape of its result. }];
+  let hasVerifier = 1;
+  let arguments = (ins Cleave_FloatTensor:$grad, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_AttentionOp : Cleave_InferOp<"attention"> {
+  let summary = "softmax(scale * q k^T, causal mask) v; `lse` is the log of the softmax's denominator";
+  let description = [{
+    q [b, h, t, d], k and v [b, h, s, d] -> result [b, h, t, d], lse [b, h, t] (f32). Causal: position i sees j <= i + s - t.
+    (C1) ranks are 4. (C2) b, h, d agree and k's shape is v's. (C3) causal needs t <= s.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Cleave_FloatTensor:$result, Cleave_FloatTensor:$lse);
+}
+def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad"> {
+  let summary = "gradients of q, k and v (Dao et al. 2022, algorithm 4: probabilities are recomputed from lse)";
+  let description = [{ (C1) to (C3) as attention. (C4) grad and out have q's shape, lse q's without the last dimension. }];
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v, Cleave_FloatTensor:$out,
+                       Cleave_FloatTensor:$lse, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Cleave_FloatTensor:$gradQ, Cleave_FloatTensor:$gradK, Cleave_FloatTensor:$gradV);
+}
+
+// ---- composites: decomposed into primitives after differentiation -------------------------------------------------
+
+def Cleave_SoftmaxOp : Cleave_Op<"softmax", [SameOperandsAndResultType]> {
+  let summary = "exp(x - max) / sum along `dim`";
+  let description = [{ (C1) 0 <= dim < rank. }];
+  let arguments = (ins Cleave_FloatTensor:$input, I64Attr:$dim);
+  let results = (outs Cleave_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+def Cleave_LogSoftmaxOp : Cleave_Op<"log_softmax", [SameOperandsAndResultType]> {
+  let summary = "log(softmax(x)) along `dim`";
+  let description = [{ (C1) 0 <= dim < rank. }];
+  let arguments = (ins Cleave_FloatTensor:$input, I64Attr:$dim);
+  let results = (outs Cleave_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+def Cleave_LayerNormOp : Cleave_InferOp<"layer_norm"> {
+  let summary = "(x - mean) / sqrt(var + eps) * weight + bias over the last dimension";
+  let description = [{
+    result as x; mean and rstd [leading dimensions] (f32). (C1) weight and bias have shape [last dimension].
+  }];
+  let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$bias, F64Attr:$eps);
+  let results = (outs Cleave_FloatTensor:$result, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$rstd);
+}
+def Cleave_LayerNormGradOp : Cleave_InferOp<"layer_norm_grad"> {
+  let summary = "gradients of layer_norm's input, weight and bias";
+  let description = [{ (C1) grad has the input's shape, weight its last dimension, mean and rstd its leading ones. }];
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$rstd);
+  let results = (outs Cleave_FloatTensor:$gradInput, Cleave_FloatTensor:$gradWeight, Cleave_FloatTensor:$gradBias);
+}
+def Cleave_BatchNormOp : Cleave_InferOp<"batch_norm"> {
+  let summary = "training batch normalisation over all dimensions but 1: statistics of the whole microbatch";
+  let description = [{
+    x [n, c, ...] -> result; mean and variance (biased) [c]. (C1) rank is at least 2. (C2) weight and bias have shape [c].
+    `group` > 0: statistics over each run of that many samples; then mean and variance are [n/group, c]. (C3) group divides n.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$bias, F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group);
+  let results = (outs Cleave_FloatTensor:$result, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$variance);
+}
+def Cleave_BatchNormGradOp : Cleave_InferOp<"batch_norm_grad"> {
+  let summary = "gradients of batch_norm's input, weight and bias";
+  let description = [{
+    (C1) grad has the input's shape and weight its channels. (C2) group divides n. (C3) mean and variance are batch_norm's.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$variance,
+                       F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group);
+  let results = (outs Cleave_FloatTensor:$gradInput, Cleave_FloatTensor:$gradWeight, Cleave_FloatTensor:$gradBias);
+}
+def Cleave_CrossEntropyOp : Cleave_InferOp<"cross_entropy"> {
+  let summary = "sum over rows of logsumexp(logits) - logits[label], how many rows counted, and lse";
+  let description = [{
+    logits [..., classes], labels [...] i32; rows with a negative label are ignored. loss and weight are tensor<f32>, lse [...].
+    (C1) labels' shape is logits' without the last dimension. (C2) labels are i32.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels);
+  let results = (outs Cleave_FloatTensor:$loss, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$lse);
+}
+def Cleave_CrossEntropyGradOp : Cleave_Op<"cross_entropy_grad"> {
+  let summary = "grad (tensor<f32>) * (softmax(logits) - onehot(labels)), zero in ignored rows; result as logits";
+  let description = [{
+    (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. (C3) grad is a scalar, lse has labels'
+    shape, the result logits' type.
+  }];
+  let hasVerifier = 1;
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels, Cleave_FloatTensor:$lse);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+def Cleave_TopOneCorrectOp : Cleave_InferOp<"top_one_correct"> {
+  let summary = "in how many rows with label >= 0 no logit is larger than the label's (tensor<f32>)";
+  let description = [{ (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. }];
+  let arguments = (ins Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels);
+  let results = (outs Cleave_FloatTensor:$result);
+}
+
+// ---- fusion: what code generation compiles to one kernel ----------------------------------------------------------
+
+def Cleave_FusionOp : Op<Cleave_Dialect, "fusion", [Pure, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "elementwise and reducing ops that one generated kernel computes";
+  let description = [{
+    The body's block arguments are the operands; it ends in `cleave.yield` of the results.
+    (C1) block arguments have the operands' types. (C2) yielded types are the result types.
+  }];
+  let arguments = (ins Variadic<Cleave_Tensor>:$inputs);
+  let results = (outs Variadic<Cleave_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`(` operands `)` attr-dict-with-keyword `:` functional-type(operands, results) $body";
+  let hasVerifier = 1;
+}
+def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<["FusionOp"]>]> {
+  let summary = "the results of a fusion";
+  let arguments = (ins Variadic<Cleave_Tensor>:$results);
+  let assemblyFormat = "attr-dict ($results^ `:` type($results))?";
+  let builders = [OpBuilder<(ins), [{}]>];
+}
+
+// ---- marks -------------------------------------------------------------------------------------------------------
+
+def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
+  let summary = "identity that carries the user's withSharding mark: one entry per dimension, \"\" or mesh axes joined by +";
+  let description = [{ (C1) one entry per dimension. }];
+  let arguments = (ins Cleave_Tensor:$input, StrArrayAttr:$sharding);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input $sharding attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif

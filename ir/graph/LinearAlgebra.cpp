@@ -1,0 +1,192 @@
+// Matrix products, convolutions, pooling and attention: inference and verifiers.
+#include "ir/graph/Constraints.h"
+
+using namespace mlir;
+using namespace cleave::ir;
+
+LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
+                                         DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+                                         SmallVectorImpl<Type> &types) {
+  Adaptor op(operands, attributes, properties, regions);
+  auto a = shapeOf(op.getA()), b = shapeOf(op.getB());
+  if (a.size() < 2 || b.size() < 2)
+    return broken(loc, getOperationName(), "C1: ranks are ", a.size(), " and ", b.size());
+  auto leadingA = a.drop_back(2), leadingB = b.drop_back(2);
+  int64_t m = a[a.size() - (op.getTransA() ? 1 : 2)], kA = a[a.size() - (op.getTransA() ? 2 : 1)];
+  int64_t n = b[b.size() - (op.getTransB() ? 2 : 1)], kB = b[b.size() - (op.getTransB() ? 1 : 2)];
+  if (kA != kB)
+    return broken(loc, getOperationName(), "C2: the contracted sizes are ", kA, " and ", kB);
+  if (leadingA != leadingB && b.size() != 2)
+    return broken(loc, getOperationName(), "C3: leading dimensions are ", shapeText(leadingA), " and ",
+                  shapeText(leadingB));
+  if (elementOf(op.getA()) != elementOf(op.getB()))
+    return broken(loc, getOperationName(), "C4: element types are ", elementOf(op.getA()), " and ", elementOf(op.getB()));
+  if (op.getTransA() && a.size() != b.size())
+    return broken(loc, getOperationName(), "C5: transA with ranks ", a.size(), " and ", b.size());
+  SmallVector<int64_t> shape(leadingA);
+  shape.append({m, n});
+  types.push_back(RankedTensorType::get(shape, elementOf(op.getA())));
+  return success();
+}
+
+// ---- windows: convolution and pooling ------------------------------------------------------------------------------
+
+/// Where windows of `kernel` elements, `dilation` apart, begin every `stride` elements: how many there are.
+static int64_t windows(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
+  int64_t room = size + low + high - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {
+  return values.size() == count && llvm::all_of(values, [&](int64_t v) { return v >= least; });
+}
+
+/// Checks C1 to C5 of a convolution over `input` and `weight`; its output shape.
+static FailureOr<SmallVector<int64_t>> convShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
+                                                 ArrayRef<int64_t> weight, ArrayRef<int64_t> stride,
+                                                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups) {
+  if (input.size() != 4 || weight.size() != 4)
+    return broken(loc, name, "C1: ranks are ", input.size(), " and ", weight.size(), ", not 4");
+  if (groups < 1 || input[1] != groups * weight[1])
+    return broken(loc, name, "C2: the input has ", input[1], " channels, the weight ", groups, " groups of ", weight[1]);
+  if (weight[0] % groups)
+    return broken(loc, name, "C3: ", groups, " groups do not divide ", weight[0], " output channels");
+  if (!allAtLeast(stride, 2, 1) || !allAtLeast(dilation, 2, 1) || !allAtLeast(padding, 4, 0))
+    return broken(loc, name, "C5: stride and dilation are not 2 positive values, or padding not 4 that are not negative");
+  int64_t h = windows(input[2], weight[2], stride[0], padding[0], padding[2], dilation[0]);
+  int64_t w = windows(input[3], weight[3], stride[1], padding[1], padding[3], dilation[1]);
+  if (h < 1 || w < 1)
+    return broken(loc, name, "C4: the output would be ", h, "x", w);
+  return SmallVector<int64_t>{input[0], weight[0], h, w};
+}
+
+LogicalResult Conv2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
+                                         DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+                                         SmallVectorImpl<Type> &types) {
+  Adaptor op(operands, attributes, properties, regions);
+  auto shape = convShape(loc, getOperationName(), shapeOf(op.getInput()), shapeOf(op.getWeight()), op.getStride(),
+                         op.getPadding(), op.getDilation(), op.getGroups());
+  if (failed(shape))
+    return failure();
+  types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
+  return success();
+}
+
+/// The checks of both convolution gradients: C1 to C5 as conv2d, and C6.
+template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
+  auto shape = convShape(op.getLoc(), op.getOperationName(), input, weight, op.getStride(), op.getPadding(),
+                         op.getDilation(), op.getGroups());
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))
+    return op.emitOpError("C6: grad is ") << shapeText(shapeOf(op.getGrad())) << ", the convolution's result "
+                                          << shapeText(*shape);
+  return success();
+}
+
+LogicalResult Conv2dInputGradOp::verify() {
+  return verifyConvGrad(*this, getType().getShape(), shapeOf(getWeight()));
+}
+LogicalResult Conv2dWeightGradOp::verify() { return verifyConvGrad(*this, shapeOf(getInput()), getType().getShape()); }
+
+/// Checks C1 to C4 of pooling over `input`; its output shape.
+static FailureOr<SmallVector<int64_t>> poolShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
+                                                 ArrayRef<int64_t> kernel, ArrayRef<int64_t> stride,
+                                                 ArrayRef<int64_t> padding) {
+  if (input.size() != 4)
+    return broken(loc, name, "C1: the rank is ", input.size(), ", not 4");
+  if (!allAtLeast(kernel, 2, 1) || !allAtLeast(stride, 2, 1) || !allAtLeast(padding, 4, 0))
+    return broken(loc, name, "C4: kernel and stride are not 2 positive values, or padding not 4 that are not negative");
+  for (int i = 0; i < 4; ++i)
+    if (padding[i] >= kernel[i % 2])
+      return broken(loc, name, "C3: padding ", padding[i], " is not smaller than the kernel's ", kernel[i % 2]);
+  int64_t h = windows(input[2], kernel[0], stride[0], padding[0], padding[2], 1);
+  int64_t w = windows(input[3], kernel[1], stride[1], padding[1], padding[3], 1);
+  if (h < 1 || w < 1)
+    return broken(loc, name, "C2: the output would be ", h, "x", w);
+  return SmallVector<int64_t>{input[0], input[1], h, w};
+}
+
+LogicalResult MaxPool2dOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, ValueRange operands,
+                                            DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+                                            SmallVectorImpl<Type> &types) {
+  Adaptor op(operands, attributes, properties, regions);
+  auto shape = poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
+  if (failed(shape))
+    return failure();
+  types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
+  types.push_back(RankedTensorType::get(*shape, IntegerType::get(context, 32)));
+  return success();
+}
+
+LogicalResult AvgPool2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
+                                            DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+                                            SmallVectorImpl<Type> &types) {
+  Adaptor op(operands, attributes, properties, regions);
+  auto shape = poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
+  if (failed(shape))
+    return failure();
+  types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
+  return success();
+}
+
+/// The checks of both pooling gradients: C1 to C4 as the pooling, and C5.
+template <typename Op> static LogicalResult verifyPoolGrad(Op op) {
+  auto shape = poolShape(op.getLoc(), op.getOperationName(), op.getType().getShape(), op.getKernel(), op.getStride(),
+                         op.getPadding());
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))
+    return op.emitOpError("C5: grad is ") << shapeText(shapeOf(op.getGrad())) << ", the pooling's result "
+                                          << shapeText(*shape);
+  return success();
+}
+
+LogicalResult MaxPool2dGradOp::verify() {
+  if (failed(verifyPoolGrad(*this)))
+    return failure();
+  if (shapeOf(getWorkspace()) != shapeOf(getGrad()))
+    return emitOpError("C6: the workspace is ") << shapeText(shapeOf(getWorkspace())) << ", grad "
+                                                << shapeText(shapeOf(getGrad()));
+  return success();
+}
+LogicalResult AvgPool2dGradOp::verify() { return verifyPoolGrad(*this); }
+
+// ---- attention -----------------------------------------------------------------------------------------------------
+
+static LogicalResult checkAttention(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> q, ArrayRef<int64_t> k,
+                                    ArrayRef<int64_t> v, bool causal) {
+  if (q.size() != 4 || k.size() != 4 || v.size() != 4)
+    return broken(loc, name, "C1: ranks are ", q.size(), ", ", k.size(), " and ", v.size(), ", not 4");
+  if (q[0] != k[0] || q[1] != k[1] || q[3] != k[3] || k != v)
+    return broken(loc, name, "C2: q is ", shapeText(q), ", k ", shapeText(k), ", v ", shapeText(v));
+  if (causal && q[2] > k[2])
+    return broken(loc, name, "C3: causal with ", q[2], " queries and ", k[2], " keys");
+  return success();
+}
+
+LogicalResult AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, ValueRange operands,
+                                            DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+                                            SmallVectorImpl<Type> &types) {
+  Adaptor op(operands, attributes, properties, regions);
+  if (failed(checkAttention(loc, getOperationName(), shapeOf(op.getQ()), shapeOf(op.getK()), shapeOf(op.getV()),
+                            op.getCausal())))
+    return failure();
+  types.push_back(op.getQ().getType());
+  types.push_back(RankedTensorType::get(shapeOf(op.getQ()).drop_back(), Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
+                                                DictionaryAttr attributes, OpaqueProperties properties,
+                                                RegionRange regions, SmallVectorImpl<Type> &types) {
+  Adaptor op(operands, attributes, properties, regions);
+  auto q = shapeOf(op.getQ());
+  if (failed(checkAttention(loc, getOperationName(), q, shapeOf(op.getK()), shapeOf(op.getV()), op.getCausal())))
+    return failure();
+  if (shapeOf(op.getGrad()) != q || shapeOf(op.getOut()) != q || shapeOf(op.getLse()) != q.drop_back())
+    return broken(loc, getOperationName(), "C4: q is ", shapeText(q), ", grad ", shapeText(shapeOf(op.getGrad())),
+                  ", out ", shapeText(shapeOf(op.getOut())), ", lse ", shapeText(shapeOf(op.getLse())));
+  types.append({op.getQ().getType(), op.getK().getType(), op.getV().getType()});
+  return success();
+}

@@ -1,0 +1,123 @@
+// Kernels of the elementwise ops.
+#include "ir/graph/Graph.h"
+#include "ir/interpreter/Program.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace cleave::ir {
+
+template <typename F> static Kernel unary(Operation *op, F f) {
+  return [type = emptyTensor(op->getResult(0).getType()), f](const Operands &in, Environment &) {
+    HostTensor out = type;
+    out.values.resize(in[0]->values.size());
+    for (size_t i = 0; i < out.values.size(); ++i)
+      out.values[i] = f(in[0]->values[i]);
+    out.round();
+    return std::vector<HostTensor>{std::move(out)};
+  };
+}
+
+template <typename F> static Kernel binary(Operation *op, F f) {
+  return [type = emptyTensor(op->getResult(0).getType()), f](const Operands &in, Environment &) {
+    HostTensor out = type;
+    out.values.resize(in[0]->values.size());
+    for (size_t i = 0; i < out.values.size(); ++i)
+      out.values[i] = f(in[0]->values[i], in[1]->values[i]);
+    out.round();
+    return std::vector<HostTensor>{std::move(out)};
+  };
+}
+
+static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+static constexpr double root2OverPi = 0.79788456080286535588, cubic = 0.044715;
+
+static double gelu(double x, bool tanh) {
+  if (tanh)
+    return 0.5 * x * (1 + std::tanh(root2OverPi * (x + cubic * x * x * x)));
+  return 0.5 * x * std::erfc(-x * M_SQRT1_2);
+}
+
+/// Derivative of gelu.
+static double geluSlope(double x, bool tanh) {
+  if (tanh) {
+    double t = std::tanh(root2OverPi * (x + cubic * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root2OverPi * (1 + 3 * cubic * x * x);
+  }
+  double density = std::exp(-0.5 * x * x) * root2OverPi / 2; // 1 / sqrt(2 pi)
+  return 0.5 * std::erfc(-x * M_SQRT1_2) + x * density;
+}
+
+static bool compare(Predicate predicate, double x, double y) {
+  switch (predicate) {
+  case Predicate::Eq:
+    return x == y;
+  case Predicate::Ne:
+    return x != y;
+  case Predicate::Lt:
+    return x < y;
+  case Predicate::Le:
+    return x <= y;
+  case Predicate::Gt:
+    return x > y;
+  case Predicate::Ge:
+    return x >= y;
+  }
+  return false;
+}
+
+static Kernel divide(Operation *op) {
+  if (isa<FloatType>(cast<RankedTensorType>(op->getResult(0).getType()).getElementType()))
+    return binary(op, [](double x, double y) { return x / y; });
+  return binary(op, [](double x, double y) { return y == 0 ? 0 : std::trunc(x / y); });
+}
+
+static Kernel select(Operation *) {
+  return [](const Operands &in, Environment &) {
+    HostTensor out = *in[2];
+    for (size_t i = 0; i < out.values.size(); ++i)
+      if (in[0]->values[i] != 0)
+        out.values[i] = in[1]->values[i];
+    return std::vector<HostTensor>{std::move(out)};
+  };
+}
+
+Kernel elementwiseKernel(Operation *op) {
+  using Result = Kernel;
+  return llvm::TypeSwitch<Operation *, Result>(op)
+      .Case([](NegOp op) { return unary(op, [](double x) { return -x; }); })
+      .Case([](AbsOp op) { return unary(op, [](double x) { return std::abs(x); }); })
+      .Case([](ExpOp op) { return unary(op, [](double x) { return std::exp(x); }); })
+      .Case([](LogOp op) { return unary(op, [](double x) { return std::log(x); }); })
+      .Case([](SqrtOp op) { return unary(op, [](double x) { return std::sqrt(x); }); })
+      .Case([](RsqrtOp op) { return unary(op, [](double x) { return 1 / std::sqrt(x); }); })
+      .Case([](TanhOp op) { return unary(op, [](double x) { return std::tanh(x); }); })
+      .Case([](ErfOp op) { return unary(op, [](double x) { return std::erf(x); }); })
+      .Case([](SigmoidOp op) { return unary(op, [](double x) { return sigmoid(x); }); })
+      .Case([](ReluOp op) { return unary(op, [](double x) { return x < 0 ? 0 : x; }); })
+      .Case([](SiluOp op) { return unary(op, [](double x) { return x * sigmoid(x); }); })
+      .Case([](GeluOp op) { return unary(op, [t = op.getTanh()](double x) { return gelu(x, t); }); })
+      .Case([](GeluGradOp op) {
+        return binary(op, [t = op.getTanh()](double grad, double x) { return grad * geluSlope(x, t); });
+      })
+      .Case([](AddOp op) { return binary(op, [](double x, double y) { return x + y; }); })
+      .Case([](SubOp op) { return binary(op, [](double x, double y) { return x - y; }); })
+      .Case([](MulOp op) { return binary(op, [](double x, double y) { return x * y; }); })
+      .Case([](DivOp op) { return divide(op); })
+      .Case([](MaxOp op) { return binary(op, [](double x, double y) { return x > y || std::isnan(x) ? x : y; }); })
+      .Case([](MinOp op) { return binary(op, [](double x, double y) { return x < y || std::isnan(x) ? x : y; }); })
+      .Case([](PowOp op) { return binary(op, [](double x, double y) { return std::pow(x, y); }); })
+      .Case([](CompareOp op) {
+        return binary(op, [p = op.getPredicate()](double x, double y) { return double(compare(p, x, y)); });
+      })
+      .Case([](SelectOp op) { return select(op); })
+      .Case([](CastOp op) { return unary(op, [](double x) { return x; }); })
+      .Case([](ShardHintOp op) { return unary(op, [](double x) { return x; }); })
+      .Default([](Operation *) { return Kernel(); });
+}
+
+} // namespace cleave::ir

@@ -1,0 +1,123 @@
+// Rounding, strides and comparison of the interpreter's tensors.
+#include "ir/interpreter/HostTensor.h"
+
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+namespace cleave::ir {
+
+const char *dtypeName(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+    return "f32";
+  case DType::F16:
+    return "f16";
+  case DType::BF16:
+    return "bf16";
+  case DType::I32:
+    return "i32";
+  case DType::I64:
+    return "i64";
+  case DType::I1:
+    return "i1";
+  }
+  return "?";
+}
+
+/// Rounds to a binary format with `digits` significant bits and exponents from `least` to `most`, to nearest even.
+static double roundBinary(double value, int digits, int least, int most) {
+  if (value == 0 || !std::isfinite(value))
+    return value;
+  int exponent = std::ilogb(value);
+  double quantum = std::ldexp(1.0, std::max(exponent, least) - (digits - 1)); // distance of neighbours; fixed below `least`
+  double rounded = std::nearbyint(value / quantum) * quantum;
+  if (std::abs(rounded) >= std::ldexp(2.0, most))
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return rounded;
+}
+
+double roundTo(DType dtype, double value) {
+  switch (dtype) {
+  case DType::F32:
+    return static_cast<float>(value);
+  case DType::F16:
+    return roundBinary(value, 11, -14, 15);
+  case DType::BF16:
+    return roundBinary(value, 8, -126, 127);
+  case DType::I32:
+    return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(value)));
+  case DType::I64:
+    return static_cast<double>(static_cast<int64_t>(value));
+  case DType::I1:
+    return value != 0;
+  }
+  return value;
+}
+
+HostTensor::HostTensor(std::vector<int64_t> shape, DType dtype, double value)
+    : shape(std::move(shape)), dtype(dtype), values(elementCount(this->shape), roundTo(dtype, value)) {}
+
+HostTensor::HostTensor(std::vector<int64_t> shape, DType dtype, std::vector<double> values)
+    : shape(std::move(shape)), dtype(dtype), values(std::move(values)) {
+  assert(elementCount(this->shape) == size());
+  round();
+}
+
+void HostTensor::round() {
+  if (dtype == DType::F32) {
+    for (double &value : values)
+      value = static_cast<float>(value);
+    return;
+  }
+  for (double &value : values)
+    value = roundTo(dtype, value);
+}
+
+bool HostTensor::operator==(const HostTensor &other) const {
+  if (shape != other.shape || dtype != other.dtype)
+    return false;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i] != other.values[i] && !(std::isnan(values[i]) && std::isnan(other.values[i])))
+      return false;
+  return true;
+}
+
+int64_t elementCount(const std::vector<int64_t> &shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+std::vector<int64_t> stridesOf(const std::vector<int64_t> &shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * shape[i];
+  return strides;
+}
+
+std::string typeText(const HostTensor &tensor) {
+  std::string text = "tensor<";
+  for (int64_t size : tensor.shape)
+    text += std::to_string(size) + "x";
+  return text + dtypeName(tensor.dtype) + ">";
+}
+
+double largestError(const HostTensor &x, const HostTensor &y) {
+  if (x.shape != y.shape)
+    return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    double a = x.values[i], b = y.values[i];
+    if (a == b || (std::isnan(a) && std::isnan(b)))
+      continue;
+    double error = std::abs(a - b) / std::max({1.0, std::abs(a), std::abs(b)});
+    if (!(error <= largest))
+      largest = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+  }
+  return largest;
+}
+
+} // namespace cleave::ir

@@ -1,0 +1,48 @@
+// Tensors of the reference interpreter: whole numbers and floats alike as doubles, always rounded to the element type.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::ir {
+
+enum class DType { F32, F16, BF16, I32, I64, I1 };
+
+/// "f32", "bf16", ...
+const char *dtypeName(DType dtype);
+
+/// The nearest value of the type: floats round to nearest even, integers truncate and wrap, i1 is whether it is not zero.
+/// (i64 is exact up to 2^53.)
+double roundTo(DType dtype, double value);
+
+/// Row-major. `values` has the product of `shape` elements, each a value of `dtype`.
+struct HostTensor {
+  std::vector<int64_t> shape;
+  DType dtype = DType::F32;
+  std::vector<double> values;
+
+  HostTensor() = default;
+  /// Filled with one value.
+  HostTensor(std::vector<int64_t> shape, DType dtype, double value = 0);
+  /// `values` are rounded to the type. Their number must be the product of the shape.
+  HostTensor(std::vector<int64_t> shape, DType dtype, std::vector<double> values);
+
+  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
+  int64_t size() const { return static_cast<int64_t>(values.size()); }
+  /// Rounds every element to the type.
+  void round();
+  /// Equal shape, type and bits (NaN equals NaN; 0 and -0 are equal).
+  bool operator==(const HostTensor &other) const;
+};
+
+/// Product of sizes, 1 for none.
+int64_t elementCount(const std::vector<int64_t> &shape);
+/// Row-major strides.
+std::vector<int64_t> stridesOf(const std::vector<int64_t> &shape);
+/// For messages: tensor<4x8xf32>.
+std::string typeText(const HostTensor &tensor);
+
+/// Largest |x - y| / max(1, |x|, |y|) over all elements; infinite where shapes differ or only one side is NaN.
+double largestError(const HostTensor &x, const HostTensor &y);
+
+} // namespace cleave::ir

@@ -1,0 +1,128 @@
+// Programs: from a block to instructions, and running them.
+#include "ir/interpreter/Interpreter.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "ir/interpreter/Program.h"
+#include "runtime/base/Error.h"
+
+#include <cassert>
+
+using namespace mlir;
+
+namespace cleave::ir {
+
+DType dtypeOf(Type element) {
+  if (element.isF32())
+    return DType::F32;
+  if (element.isF16())
+    return DType::F16;
+  if (element.isBF16())
+    return DType::BF16;
+  if (element.isInteger(32))
+    return DType::I32;
+  if (element.isInteger(64))
+    return DType::I64;
+  assert(element.isInteger(1));
+  return DType::I1;
+}
+
+HostTensor emptyTensor(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  HostTensor result;
+  result.shape = tensor.getShape().vec();
+  result.dtype = dtypeOf(tensor.getElementType());
+  return result;
+}
+
+static Kernel fusionKernel(Operation *op) {
+  auto fusion = dyn_cast<FusionOp>(op);
+  if (!fusion)
+    return {};
+  return [program = programOf(fusion.getBody().front())](const Operands &in, Environment &environment) {
+    return program.run(in, environment);
+  };
+}
+
+static Kernel kernelOf(Operation *op) {
+  for (auto *subject : {elementwiseKernel, indexKernel, shapeKernel, linearAlgebraKernel, poolingKernel, attentionKernel,
+                        normKernel, lossKernel, fusionKernel, distKernel})
+    if (Kernel kernel = subject(op))
+      return kernel;
+  throw Error(Status::Internal, "interpreter: no rule for " + op->getName().getStringRef().str());
+}
+
+Program programOf(Block &block) {
+  Program program;
+  llvm::DenseMap<Value, int> number;
+  llvm::DenseMap<Value, size_t> lastUse; // instruction that reads a value last
+  auto add = [&](Value value) { return number[value] = program.values++; };
+  for (BlockArgument argument : block.getArguments())
+    program.arguments.push_back(add(argument));
+  for (Operation &op : block.without_terminator()) {
+    Instruction instruction;
+    instruction.kernel = kernelOf(&op);
+    for (Value operand : op.getOperands()) {
+      instruction.operands.push_back(number.at(operand));
+      lastUse[operand] = program.code.size();
+    }
+    for (Value result : op.getResults()) {
+      instruction.results.push_back(add(result));
+      lastUse[result] = program.code.size();
+    }
+    program.code.push_back(std::move(instruction));
+  }
+  for (Value result : block.getTerminator()->getOperands()) {
+    program.results.push_back(number.at(result));
+    lastUse.erase(result);
+  }
+  for (auto [value, at] : lastUse)
+    if (!isa<BlockArgument>(value))
+      program.code[at].dead.push_back(number.at(value));
+  return program;
+}
+
+std::vector<HostTensor> Program::run(const Operands &inputs, Environment &environment) const {
+  assert(inputs.size() == arguments.size());
+  std::vector<HostTensor> made(values);
+  Operands at(values, nullptr);
+  for (size_t i = 0; i < arguments.size(); ++i)
+    at[arguments[i]] = inputs[i];
+  for (const Instruction &instruction : code) {
+    Operands operands;
+    for (int operand : instruction.operands)
+      operands.push_back(at[operand]);
+    std::vector<HostTensor> results = instruction.kernel(operands, environment);
+    assert(results.size() == instruction.results.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      made[instruction.results[i]] = std::move(results[i]);
+      at[instruction.results[i]] = &made[instruction.results[i]];
+    }
+    for (int dead : instruction.dead)
+      made[dead] = {};
+  }
+  std::vector<HostTensor> results;
+  for (int result : this->results)
+    results.push_back(*at[result]);
+  return results;
+}
+
+std::vector<HostTensor> evaluate(Operation *function, const std::vector<HostTensor> &inputs, const Context &context) {
+  auto func = cast<func::FuncOp>(function);
+  std::string name = func.getSymName().str();
+  if (inputs.size() != func.getNumArguments())
+    throw userError("interpreter: @" + name + " takes " + std::to_string(func.getNumArguments()) + " arguments, given " +
+                    std::to_string(inputs.size()));
+  Operands operands;
+  for (auto [i, input] : llvm::enumerate(inputs)) {
+    HostTensor expected = emptyTensor(func.getArgument(i).getType());
+    if (input.shape != expected.shape || input.dtype != expected.dtype)
+      throw userError("interpreter: argument " + std::to_string(i) + " of @" + name + " is " + typeText(expected) +
+                      ", given " + typeText(input));
+    operands.push_back(&input);
+  }
+  Environment environment{context, nullptr};
+  return programOf(func.getBody().front()).run(operands, environment);
+}
+
+} // namespace cleave::ir

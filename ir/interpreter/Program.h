@@ -1,0 +1,56 @@
+// A function made ready to run: MLIR is read once, before any thread starts; what runs are closures over plain values.
+#pragma once
+#include "ir/interpreter/Interpreter.h"
+
+#include "mlir/IR/Block.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+
+#include <functional>
+
+namespace cleave::ir {
+
+class RankPort;
+
+/// Where an instruction runs: `rank` is the rank's access to its peers, null for a function on global shapes.
+struct Environment {
+  Context context;
+  RankPort *rank = nullptr;
+};
+
+using Operands = std::vector<const HostTensor *>;
+/// What an op does. Operands and results in the op's order.
+using Kernel = std::function<std::vector<HostTensor>(const Operands &, Environment &)>;
+
+struct Instruction {
+  Kernel kernel;
+  std::vector<int> operands, results; // value numbers
+  std::vector<int> dead;              // values not read after it
+};
+
+struct Program {
+  int values = 0;
+  std::vector<int> arguments, results; // value numbers
+  std::vector<Instruction> code;
+  std::vector<HostTensor> run(const Operands &inputs, Environment &environment) const;
+};
+
+/// Reads a block that ends in a terminator whose operands are the results. Throws an internal error for an unknown op.
+Program programOf(mlir::Block &block);
+
+/// An empty tensor type as the interpreter's: shape and element type.
+HostTensor emptyTensor(mlir::Type type);
+DType dtypeOf(mlir::Type element);
+
+/// The kernels by subject; none where the op is not theirs.
+Kernel elementwiseKernel(mlir::Operation *op);
+Kernel indexKernel(mlir::Operation *op);
+Kernel shapeKernel(mlir::Operation *op);
+Kernel linearAlgebraKernel(mlir::Operation *op);
+Kernel poolingKernel(mlir::Operation *op);
+Kernel attentionKernel(mlir::Operation *op);
+Kernel normKernel(mlir::Operation *op);
+Kernel lossKernel(mlir::Operation *op);
+Kernel distKernel(mlir::Operation *op);
+
+} // namespace cleave::ir

@@ -1,0 +1,171 @@
+// Strategy in, local programs out: shardings, segments, classes of equal ranks, schedules.
+#include "partitioner/apply/Apply.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/apply/Emit.h"
+#include "partitioner/schedule/Schedule.h"
+#include "partitioner/sharding/Assign.h"
+#include "partitioner/sharding/Pinned.h"
+#include "partitioner/stages/Layers.h"
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+#include <set>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+// A rule that no tensor matches is a mistake, not a wish that came to nothing.
+static void checkRules(func::FuncOp train, const Strategy &strategy) {
+  for (const ShardRule &rule : strategy.shard) {
+    bool matched = false;
+    for (unsigned i = 0; i < train.getNumArguments(); ++i)
+      if (auto name = train.getArgAttrOfType<StringAttr>(i, ir::attr::name))
+        matched |= matches(rule.pattern, name.str());
+    if (!matched)
+      throw userError(fmt::format("shard: no parameter or buffer of the model matches \"{}\"", rule.pattern));
+  }
+}
+
+// Every split tensor as a rule of its own, so that the strategy in a plan says everything and reads back.
+static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
+  std::vector<ShardRule> rules;
+  for (auto &[name, sharding] : named) {
+    ShardRule rule{name, {}, "default"};
+    for (const ShardRule &given : strategy.shard)
+      if (matches(given.pattern, name))
+        rule.origin = given.origin;
+    for (size_t d = 0; d < sharding.dims.size(); ++d) {
+      auto [key, axes] = splitText(sharding.dims[d], d);
+      if (!axes.empty())
+        rule.dims[key] = axes;
+    }
+    if (!rule.dims.empty() || rule.origin != "default")
+      rules.push_back(rule);
+  }
+  return rules;
+}
+
+NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
+  checkRules(step.lookupSymbol<func::FuncOp>("train"), strategy);
+  NamedShardings named;
+  for (const char *name : {"train", "update", "eval"})
+    if (auto func = step.lookupSymbol<func::FuncOp>(name))
+      assignShardings(func, strategy, named);
+  return named;
+}
+
+namespace {
+
+// Every distinct split of a factor in the functions: ranks that agree on the size of all of them have equal programs.
+std::set<std::pair<int64_t, std::vector<std::string>>> splitsOf(ModuleOp module) {
+  std::set<std::pair<int64_t, std::vector<std::string>>> splits;
+  auto add = [&](Value value) {
+    for (const DimSharding &dim : shardingOf(value).dims)
+      for (const Factor &factor : dim.factors)
+        if (!factor.axes.empty())
+          splits.insert({factor.size, factor.axes});
+  };
+  module.walk([&](func::FuncOp func) {
+    for (Value argument : func.getArguments())
+      add(argument);
+    func.walk([&](Operation *op) {
+      if (op != func.getOperation())
+        for (Value result : op->getResults())
+          add(result);
+    });
+  });
+  return splits;
+}
+
+std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
+  auto splits = splitsOf(module);
+  const Mesh &mesh = strategy.mesh;
+  std::map<std::pair<int64_t, std::vector<int64_t>>, RankClass> classes; // by stage and share sizes
+  std::vector<std::pair<int64_t, std::vector<int64_t>>> order;
+  for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+    std::vector<int64_t> coords = mesh.coords(rank), key;
+    int64_t stage = mesh.linear({"pp"}, coords);
+    for (auto &[size, axes] : splits)
+      key.push_back(shareSize(size, mesh.size(axes), mesh.linear(axes, coords)));
+    auto [entry, added] = classes.try_emplace({stage, key});
+    if (added)
+      order.push_back({stage, key});
+    entry->second.stage = stage;
+    entry->second.ranks.push_back(rank);
+  }
+  std::vector<RankClass> result;
+  std::map<int64_t, int64_t> count;
+  for (auto &key : order) {
+    classes[key].index = count[key.first]++;
+    result.push_back(classes[key]);
+  }
+  return result;
+}
+
+std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) {
+  std::vector<StageInfo> stages(strategy.mesh.size("pp"));
+  for (size_t s = 0; s < stages.size(); ++s)
+    if (s < strategy.stages.size())
+      stages[s].layers = strategy.stages[s];
+  for (int64_t rank = 0; rank < strategy.mesh.ranks(); ++rank)
+    stages[strategy.mesh.linear({"pp"}, strategy.mesh.coords(rank))].ranks.push_back(rank);
+  func::FuncOp train = info.train;
+  train.walk([&](Operation *op) {
+    if (op != train.getOperation() && !isa<func::ReturnOp>(op))
+      stages[stageOf(op)].flops += flopsOf(op);
+  });
+  for (BlockArgument argument : train.getArguments()) {
+    auto kind = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
+    auto name = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::name);
+    if (kind && name && kind.getValue() == "parameter")
+      stages[info.owners.at(name.str()).front()].parameters += cast<RankedTensorType>(argument.getType()).getNumElements();
+  }
+  return stages;
+}
+
+std::vector<ScheduleItem> evalItems(int64_t microbatches) {
+  std::vector<ScheduleItem> items{{"eval_begin", 0}};
+  for (int64_t m = 0; m < microbatches; ++m)
+    items.push_back({"eval", m});
+  items.push_back({"eval_reduce", 0});
+  return items;
+}
+
+void declareMesh(ModuleOp module, const Mesh &mesh) {
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  SmallVector<StringRef> names;
+  SmallVector<int64_t> sizes;
+  for (const MeshAxis &axis : mesh.axes) {
+    names.push_back(axis.name);
+    sizes.push_back(axis.size);
+  }
+  dist::MeshOp::create(builder, module.getLoc(), builder.getStringAttr("mesh"), builder.getStrArrayAttr(names), builder.getDenseI64ArrayAttr(sizes));
+}
+
+} // namespace
+
+Applied apply(OwningOpRef<ModuleOp> &step, const Strategy &strategy) {
+  splitTiedGradients(step->lookupSymbol<func::FuncOp>("train"));
+  Applied applied;
+  applied.strategy = strategy;
+  applied.strategy.shard = completeRules(annotate(*step, strategy), strategy);
+  StepInfo info = describeStep(*step, strategy);
+  applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(step->getLoc()));
+  declareMesh(*applied.module, strategy.mesh);
+  applied.classes = classesOf(strategy, *step);
+  for (RankClass &rankClass : applied.classes)
+    emitClass(info, *applied.module, rankClass, strategy.mesh.coords(rankClass.ranks.front()));
+  applied.stages = stagesOf(strategy, info);
+  for (std::vector<ScheduleItem> &items : applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.microbatches)) {
+    items.insert(items.begin(), {"begin", 0});
+    items.push_back({"reduce", 0});
+    items.push_back({"update", 0});
+  }
+  applied.eval.assign(strategy.mesh.size("pp"), evalItems(strategy.microbatches));
+  return applied;
+}
+
+} // namespace cleave::partitioner

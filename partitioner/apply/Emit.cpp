@@ -1,0 +1,325 @@
+// The segments of one class: begin, forward, input_gradient, weight_gradient, reduce; eval_begin, eval, eval_reduce.
+#include "partitioner/apply/Emit.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/sharding/Assign.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+const char *segmentName(int order) { return order == Forward ? "forward" : order == InputGradient ? "input_gradient" : "weight_gradient"; }
+
+std::string resultText(func::FuncOp func, unsigned i, StringRef name) {
+  auto text = func.getResultAttrOfType<StringAttr>(i, name);
+  return text ? text.str() : "";
+}
+std::string argumentText(BlockArgument argument, StringRef name) {
+  auto text = cast<func::FuncOp>(argument.getOwner()->getParentOp()).getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
+  return text ? text.str() : "";
+}
+
+bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
+
+// A gradient bucket is reduced as one message; larger ones would wait too long for their last gradient.
+constexpr int64_t bucketBytes = 25 << 20;
+
+/// Emits the ops of one segment of @train or @eval.
+class SegmentEmitter {
+public:
+  SegmentEmitter(const StepInfo &info, func::FuncOp source, const Segmentation &cut, SegmentKey key, LocalFunction &local)
+      : info(info), source(source), cut(cut), key(key), local(local) {}
+
+  void run() {
+    if (auto ops = cut.ops.find(key); ops != cut.ops.end())
+      for (Operation *op : ops->second) {
+        if (isRemade(op, false))
+          continue; // on demand
+        emit(op);
+        for (Value result : op->getResults())
+          send(result);
+      }
+    for (const Crossing &crossing : cut.crossings) // renamed values, which nothing above has made
+      if (cut.place.at(crossing.value.getDefiningOp()) == key && isRemade(crossing.value.getDefiningOp(), false))
+        send(crossing);
+    returnStashes();
+    returnResults();
+  }
+
+private:
+  const StepInfo &info;
+  func::FuncOp source;
+  const Segmentation &cut;
+  SegmentKey key;
+  LocalFunction &local;
+  DenseMap<Value, Value> values;
+
+  void emit(Operation *op) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(get(operand));
+    SmallVector<Value> results = local.localiser.emit(op, operands);
+    for (auto [global, piece] : llvm::zip_equal(op->getResults(), results))
+      values[global] = piece;
+  }
+
+  const Crossing *crossingTo(Value value) {
+    for (const Crossing &crossing : cut.crossings)
+      if (crossing.value == value && crossing.to == key.stage)
+        return &crossing;
+    return nullptr;
+  }
+
+  Value receive(Value value, const Crossing &crossing) {
+    auto op = dist::RecvOp::create(local.builder, value.getLoc(), local.localiser.localType(value), crossing.from, crossing.tag);
+    auto *def = value.getDefiningOp();
+    for (StringRef name : {ir::attr::path, ir::attr::phase})
+      if (Attribute attribute = def->getAttr(name))
+        op->setAttr(name, attribute);
+    unsigned number = cast<OpResult>(value).getResultNumber();
+    op->setAttr(dist::attr::shardings, local.builder.getArrayAttr(cast<ArrayAttr>(def->getAttr(dist::attr::shardings))[number]));
+    op->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
+    return op.getResult();
+  }
+
+  // The local piece of a value, wherever it comes from.
+  Value get(Value value) {
+    if (auto known = values.find(value); known != values.end())
+      return known->second;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return values[value] = local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
+    Operation *def = value.getDefiningOp();
+    SegmentKey made = cut.place.at(def);
+    if (isRemade(def, made.stage != key.stage)) {
+      emit(def);
+      return values[value];
+    }
+    const Crossing *crossing = crossingTo(value);
+    if (crossing && crossing->receiveOrder == key.order)
+      return values[value] = receive(value, *crossing);
+    return values[value] = local.slot("stash", cut.stashes.at({value.getAsOpaquePointer(), key.stage}), value);
+  }
+
+  void send(Value value) {
+    for (const Crossing &crossing : cut.crossings)
+      if (crossing.value == value && crossing.from == key.stage)
+        send(crossing);
+  }
+
+  void send(const Crossing &crossing) {
+    auto op = dist::SendOp::create(local.builder, crossing.value.getLoc(), get(crossing.value), crossing.to, crossing.tag);
+    for (StringRef name : {ir::attr::path, ir::attr::phase})
+      if (Attribute attribute = crossing.value.getDefiningOp()->getAttr(name))
+        op->setAttr(name, attribute);
+  }
+
+  // What this segment makes (or receives) and a later one of the stage reads.
+  void returnStashes() {
+    std::vector<std::pair<std::string, Value>> kept;
+    for (auto &[id, name] : cut.stashes) {
+      if (id.second != key.stage)
+        continue;
+      Value value = Value::getFromOpaquePointer(id.first);
+      SegmentKey made = cut.place.at(value.getDefiningOp());
+      const Crossing *crossing = made.stage == key.stage ? nullptr : crossingTo(value);
+      if (crossing ? crossing->receiveOrder == key.order : made == key)
+        kept.push_back({name, value});
+    }
+    std::sort(kept.begin(), kept.end(), [](auto &a, auto &b) { return a.first < b.first; });
+    for (auto &[name, value] : kept)
+      local.returns("stash", name, get(value));
+  }
+
+  void returnResults() {
+    auto terminator = source.getBody().front().getTerminator();
+    bool accumulate = info.strategy->microbatches > 1;
+    for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
+      Value value = terminator->getOperand(i);
+      Operation *def = value.getDefiningOp();
+      std::string kind = resultText(source, i, ir::attr::kind), name = resultText(source, i, ir::attr::name);
+      auto stage = source.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
+      SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, Forward};
+      if (made != key)
+        continue;
+      if (isMetric(kind))
+        local.returns("metric", kind, add("metric", kind, value));
+      else if (kind == "gradient")
+        local.returns(kind, name, accumulate ? add(kind, name, value) : get(value));
+      else if (kind == "buffer")
+        local.returns(kind, name, get(value));
+    }
+  }
+
+  // slot + value
+  Value add(const std::string &kind, const std::string &name, Value value) {
+    Value slot = kind == "metric" ? local.slot(kind, name, cast<RankedTensorType>(value.getType())) : local.slot(kind, name, value);
+    auto op = ir::AddOp::create(local.builder, value.getLoc(), slot, get(value));
+    if (Operation *def = value.getDefiningOp())
+      for (StringRef attribute : {StringRef(ir::attr::path), StringRef(ir::attr::phase), StringRef(dist::attr::shardings)})
+        if (Attribute found = def->getAttr(attribute); found && def->getNumResults() == 1)
+          op->setAttr(attribute, found);
+    return op.getResult();
+  }
+};
+
+Value zeros(LocalFunction &local, RankedTensorType type) {
+  return ir::ConstantOp::create(local.builder, local.func.getLoc(), type, DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
+}
+
+bool madeIn(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
+
+void emitBegin(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords, bool eval) {
+  LocalFunction local(module, rankClass, eval ? "eval_begin" : "begin", info.strategy->mesh, coords);
+  for (const Total &metric : eval ? info.evalMetrics : info.metrics)
+    local.returns("metric", metric.name, zeros(local, metric.type));
+  if (!eval && info.strategy->microbatches > 1)
+    for (const Total &gradient : info.gradients)
+      if (madeIn(gradient, rankClass.stage))
+        local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
+  local.finish(rankClass);
+}
+
+// Gradients in buckets of equal axes, then the metrics over all stages.
+void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords, bool eval) {
+  LocalFunction local(module, rankClass, eval ? "eval_reduce" : "reduce", info.strategy->mesh, coords);
+  Location loc = local.func.getLoc();
+  struct Bucket {
+    std::vector<std::string> axes, names;
+    std::vector<int64_t> stages;
+    SmallVector<Value> values;
+    int64_t bytes = 0;
+  };
+  std::vector<Bucket> buckets;
+  for (const Total &gradient : eval ? std::vector<Total>{} : info.gradients) {
+    if (!madeIn(gradient, rankClass.stage))
+      continue;
+    std::vector<std::string> axes = gradient.partialAxes;
+    std::vector<int64_t> stages;
+    if (gradient.stages.size() > 1) {
+      axes.push_back("pp");
+      stages = gradient.stages;
+    }
+    std::erase_if(axes, [&](const std::string &axis) { return info.strategy->mesh.size(axis) == 1; });
+    if (axes.empty())
+      continue;
+    Value slot = local.slot("gradient", gradient.name, gradient.value);
+    int64_t bytes = cast<RankedTensorType>(slot.getType()).getNumElements() * 4;
+    auto open = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket &b) { return b.axes == axes && b.stages == stages && b.bytes + bytes <= bucketBytes; });
+    if (open == buckets.end())
+      open = buckets.insert(buckets.end(), Bucket{axes, {}, stages, {}, 0});
+    open->names.push_back(gradient.name);
+    open->values.push_back(slot);
+    open->bytes += bytes;
+  }
+  for (Bucket &bucket : buckets) {
+    SmallVector<Value> reduced = local.localiser.allReduce(loc, bucket.values, bucket.axes, "sum", bucket.stages);
+    if (Operation *op = reduced[0].getDefiningOp())
+      op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+    for (auto [name, value] : llvm::zip_equal(bucket.names, reduced))
+      local.returns("gradient", name, value);
+  }
+  std::map<std::vector<std::string>, std::vector<const Total *>> byAxes;
+  for (const Total &metric : eval ? info.evalMetrics : info.metrics) {
+    std::vector<std::string> axes = metric.partialAxes;
+    axes.push_back("pp");
+    byAxes[axes].push_back(&metric);
+  }
+  for (auto &[axes, metrics] : byAxes) {
+    SmallVector<Value> slots;
+    for (const Total *metric : metrics)
+      slots.push_back(local.slot("metric", metric->name, metric->type));
+    SmallVector<Value> reduced = local.localiser.allReduce(loc, slots, axes, "sum");
+    if (reduced[0] == slots[0])
+      continue;
+    reduced[0].getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("metrics"));
+    for (auto [metric, value] : llvm::zip_equal(metrics, reduced))
+      local.returns("metric", metric->name, value);
+  }
+  local.finish(rankClass);
+}
+
+std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
+  std::vector<Total> totals;
+  auto terminator = func.getBody().front().getTerminator();
+  for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
+    std::string kind = resultText(func, i, ir::attr::kind), name = resultText(func, i, ir::attr::name);
+    if (gradients ? kind != "gradient" : !isMetric(kind))
+      continue;
+    Value value = terminator->getOperand(i);
+    auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
+    int64_t stage = value.getDefiningOp() ? stageOf(value.getDefiningOp()) : marked ? marked.getInt() : 0;
+    std::string key = gradients ? name : kind;
+    auto known = std::find_if(totals.begin(), totals.end(), [&](const Total &t) { return t.name == key; });
+    if (known == totals.end())
+      known = totals.insert(totals.end(), {key, cast<RankedTensorType>(value.getType()), value, {}, {}});
+    for (const std::string &axis : shardingOf(value).partialAxes)
+      if (!llvm::is_contained(known->partialAxes, axis))
+        known->partialAxes.push_back(axis);
+    known->stages.push_back(stage);
+  }
+  return totals;
+}
+
+} // namespace
+
+StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
+  StepInfo info;
+  info.strategy = &strategy;
+  info.train = annotated.lookupSymbol<func::FuncOp>("train");
+  info.update = annotated.lookupSymbol<func::FuncOp>("update");
+  info.eval = annotated.lookupSymbol<func::FuncOp>("eval");
+  int64_t tag = 0;
+  info.trainCut = cutSegments(info.train, tag);
+  if (info.eval)
+    info.evalCut = cutSegments(info.eval, tag);
+  info.metrics = totalsOf(info.train, false);
+  info.gradients = totalsOf(info.train, true);
+  if (info.eval)
+    info.evalMetrics = totalsOf(info.eval, false);
+  // A stage owns what its ops read.
+  for (BlockArgument argument : info.train.getArguments()) {
+    std::string kind = argumentText(argument, ir::attr::kind);
+    if (kind != "parameter" && kind != "buffer")
+      continue;
+    std::vector<int64_t> &stages = info.owners[argumentText(argument, ir::attr::name)];
+    SmallVector<Value> work{argument};
+    while (!work.empty()) // through ops that are remade where they are used
+      for (Operation *user : work.pop_back_val().getUsers()) {
+        if (isa<func::ReturnOp>(user))
+          continue;
+        if (isRemade(user, true))
+          work.push_back(user->getResult(0));
+        else if (!llvm::is_contained(stages, stageOf(user)))
+          stages.push_back(stageOf(user));
+      }
+    if (stages.empty())
+      stages.push_back(0);
+    llvm::sort(stages);
+  }
+  return info;
+}
+
+void emitClass(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords) {
+  emitBegin(info, module, rankClass, coords, false);
+  for (int order : {Forward, InputGradient, WeightGradient}) {
+    LocalFunction local(module, rankClass, segmentName(order), info.strategy->mesh, coords);
+    SegmentEmitter(info, info.train, info.trainCut, {rankClass.stage, order}, local).run();
+    local.finish(rankClass);
+  }
+  emitReduce(info, module, rankClass, coords, false);
+  if (info.update)
+    emitUpdate(info, module, rankClass, coords);
+  if (!info.eval)
+    return;
+  emitBegin(info, module, rankClass, coords, true);
+  LocalFunction local(module, rankClass, "eval", info.strategy->mesh, coords);
+  SegmentEmitter(info, info.eval, info.evalCut, {rankClass.stage, Forward}, local).run();
+  local.finish(rankClass);
+  emitReduce(info, module, rankClass, coords, true);
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,203 @@
+// Local ops: most are clones with local types; constants, iota, embeddings and reshards know where they lie.
+#include "partitioner/apply/Localise.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/sharding/Assign.h"
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+int64_t Localiser::share(const Factor &factor) const { return shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords)); }
+
+RankedTensorType Localiser::localType(Value global) const {
+  return RankedTensorType::get(shardingOf(global).localShape(mesh, coords), typeOf(global).getElementType());
+}
+
+SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::vector<std::string> axes, const std::string &kind, const std::vector<int64_t> &stages) {
+  std::erase_if(axes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
+  if (axes.empty() || values.empty())
+    return SmallVector<Value>(values.begin(), values.end());
+  std::vector<std::string> ordered; // the mesh's order
+  for (const MeshAxis &axis : mesh.axes)
+    if (llvm::is_contained(axes, axis.name))
+      ordered.push_back(axis.name);
+  SmallVector<StringRef> names(ordered.begin(), ordered.end());
+  auto op = dist::AllReduceOp::create(builder, loc, values.getTypes(), values, builder.getStrArrayAttr(names), builder.getStringAttr(kind),
+                                      stages.empty() ? nullptr : builder.getDenseI64ArrayAttr(stages));
+  return SmallVector<Value>(op.getResults().begin(), op.getResults().end());
+}
+
+Value Localiser::reshaped(Location loc, Value local, ArrayRef<int64_t> shape) {
+  if (typeOf(local).getShape() == shape)
+    return local;
+  return ir::ReshapeOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()), local);
+}
+
+// The dimension seen as [outer, size, inner] around one factor.
+static SmallVector<int64_t> opened(ArrayRef<int64_t> shape, int64_t dim, int64_t outer, int64_t size, int64_t inner) {
+  SmallVector<int64_t> result(shape.begin(), shape.begin() + dim);
+  result.append({outer, size, inner});
+  result.append(shape.begin() + dim + 1, shape.end());
+  return result;
+}
+
+Value Localiser::gatherDim(Location loc, Value local, int64_t dim, const DimSharding &from) {
+  std::vector<int64_t> sizes; // of the factors, local until gathered
+  for (const Factor &factor : from.factors)
+    sizes.push_back(share(factor));
+  for (size_t f = 0; f < from.factors.size(); ++f) {
+    const Factor &factor = from.factors[f];
+    int64_t parts = mesh.size(factor.axes);
+    if (parts == 1)
+      continue;
+    SmallVector<int64_t> shape(typeOf(local).getShape());
+    int64_t outer = 1, inner = 1;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      (i < f ? outer : i > f ? inner : outer) *= i == f ? 1 : sizes[i];
+    SmallVector<int64_t> shares;
+    for (int64_t i = 0; i < parts; ++i)
+      shares.push_back(shareSize(factor.size, parts, i));
+    bool simple = outer == 1 && inner == 1;
+    Value input = simple ? local : reshaped(loc, local, opened(shape, dim, outer, sizes[f], inner));
+    int64_t gatherDim = simple ? dim : dim + 1;
+    SmallVector<int64_t> whole(typeOf(input).getShape());
+    whole[gatherDim] = factor.size;
+    SmallVector<StringRef> axes(factor.axes.begin(), factor.axes.end());
+    Value gathered = dist::AllGatherOp::create(builder, loc, RankedTensorType::get(whole, typeOf(local).getElementType()), input,
+                                               builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(gatherDim), builder.getDenseI64ArrayAttr(shares));
+    sizes[f] = factor.size;
+    shape[dim] = outer * factor.size * inner;
+    local = reshaped(loc, gathered, shape);
+  }
+  return local;
+}
+
+Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimSharding &to) {
+  int64_t outer = 1, inner = typeOf(local).getShape()[dim];
+  for (const Factor &factor : to.factors) {
+    inner /= factor.size;
+    if (mesh.size(factor.axes) > 1) {
+      SmallVector<int64_t> shape(typeOf(local).getShape());
+      shape[dim] = outer * share(factor) * inner;
+      SmallVector<StringRef> axes(factor.axes.begin(), factor.axes.end());
+      local = dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()), local, builder.getStrArrayAttr(axes),
+                                         dim, outer, factor.size, inner);
+    }
+    outer *= share(factor);
+  }
+  return local;
+}
+
+Value Localiser::reshard(Operation *op, Value local) {
+  Sharding from = shardingOf(op->getOperand(0)), to = shardingOf(op->getResult(0));
+  std::vector<std::string> finished;
+  for (const std::string &axis : from.partialAxes)
+    if (!llvm::is_contained(to.partialAxes, axis))
+      finished.push_back(axis);
+  local = allReduce(op->getLoc(), local, finished, from.partialKind)[0];
+  for (size_t d = 0; d < from.dims.size(); ++d) {
+    if (from.dims[d] == to.dims[d])
+      continue;
+    if (from.dims[d].split())
+      local = gatherDim(op->getLoc(), local, d, from.dims[d]);
+    if (to.dims[d].split())
+      local = sliceDim(op->getLoc(), local, d, to.dims[d]);
+  }
+  return local;
+}
+
+Value Localiser::offset(Location loc, const DimSharding &dim) {
+  if (!dim.split())
+    return nullptr;
+  const Factor &first = dim.factors.front();
+  if (dim.factors.size() != 1)
+    throw Error(Status::Internal, "a share of a dimension with several factors has no single offset");
+  SmallVector<StringRef> axes(first.axes.begin(), first.axes.end());
+  return dist::ShardOffsetOp::create(builder, loc, RankedTensorType::get({}, builder.getI32Type()), builder.getI64IntegerAttr(first.size), builder.getStrArrayAttr(axes));
+}
+
+Value Localiser::constant(Operation *op) {
+  auto value = cast<ir::ConstantOp>(op).getValue();
+  RankedTensorType type = localType(op->getResult(0));
+  if (auto splat = dyn_cast<DenseElementsAttr>(value); splat && splat.isSplat())
+    return ir::ConstantOp::create(builder, op->getLoc(), type, DenseElementsAttr::get(type, splat.getSplatValue<Attribute>()));
+  Value local = builder.clone(*op)->getResult(0);
+  Sharding to = shardingOf(op->getResult(0));
+  for (size_t d = 0; d < to.dims.size(); ++d)
+    if (to.dims[d].split())
+      local = sliceDim(op->getLoc(), local, d, to.dims[d]);
+  return local;
+}
+
+Value Localiser::iota(Operation *op) {
+  auto iota = cast<ir::IotaOp>(op);
+  Sharding sharding = shardingOf(iota.getResult());
+  const DimSharding &dim = sharding.dims[iota.getDim()];
+  RankedTensorType type = localType(iota.getResult());
+  if (dim.factors.size() == 1)
+    return ir::IotaOp::create(builder, op->getLoc(), type, offset(op->getLoc(), dim), iota.getDimAttr());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[iota.getDim()] = typeOf(iota.getResult()).getShape()[iota.getDim()];
+  Value whole = ir::IotaOp::create(builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType()), Value(), iota.getDimAttr());
+  return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
+}
+
+// Attributes that tell where a local value comes from; the sharding only where the local value is that value's piece.
+static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
+  for (NamedAttribute attribute : from->getDiscardableAttrs())
+    if (attribute.getName() != dist::attr::shardings)
+      to->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  if (to->getResultTypes() != TypeRange(pieces))
+    return;
+  SmallVector<Attribute> globals;
+  for (Value result : from->getResults())
+    globals.push_back(TypeAttr::get(result.getType()));
+  to->setAttr(dist::attr::globals, ArrayAttr::get(from->getContext(), globals));
+  to->setAttr(dist::attr::shardings, from->getAttr(dist::attr::shardings));
+}
+
+SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
+  Block *block = builder.getInsertionBlock();
+  Operation *before = builder.getInsertionPoint() == block->begin() ? nullptr : &*std::prev(builder.getInsertionPoint());
+  SmallVector<Value> results;
+  SmallVector<Type> types;
+  for (Value result : op->getResults())
+    types.push_back(localType(result));
+  if (isa<dist::ReshardOp>(op)) {
+    results = {reshard(op, operands[0])};
+  } else if (isa<ir::ConstantOp>(op)) {
+    results = {constant(op)};
+  } else if (isa<ir::IotaOp>(op)) {
+    results = {iota(op)};
+  } else if (isa<ir::ShardHintOp>(op)) {
+    results = {operands[0]};
+  } else {
+    SmallVector<Value> all(operands);
+    // Rows of a table that is split begin at this rank's offset.
+    if (auto embedding = dyn_cast<ir::EmbeddingOp>(op)) {
+      if (Value start = offset(op->getLoc(), shardingOf(embedding.getTable()).dims[0]))
+        all.push_back(start);
+    } else if (isa<ir::EmbeddingGradOp>(op)) {
+      if (Value start = offset(op->getLoc(), shardingOf(op->getResult(0)).dims[0]))
+        all.push_back(start);
+    }
+    OperationState state(op->getLoc(), op->getName(), all, types, op->getAttrs());
+    Operation *local = builder.create(state);
+    if (auto slice = dyn_cast<ir::SliceOp>(local))
+      slice.setSizes(cast<RankedTensorType>(types[0]).getShape());
+    results.assign(local->result_begin(), local->result_end());
+  }
+  auto it = before ? std::next(before->getIterator()) : block->begin();
+  for (; it != builder.getInsertionPoint(); ++it)
+    describe(op, types, &*it);
+  return results;
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,41 @@
+// One op of the annotated phase as ops of the local phase, for the ranks at given mesh coordinates.
+#pragma once
+#include "ir/dist/Sharding.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace cleave::partitioner {
+
+/// Makes local ops. `coords` are those of one rank of the class; nothing but shapes may depend on them.
+class Localiser {
+public:
+  Localiser(mlir::OpBuilder &builder, const Mesh &mesh, const std::vector<int64_t> &coords) : builder(builder), mesh(mesh), coords(coords) {}
+
+  /// The type of this rank's piece of an annotated value.
+  mlir::RankedTensorType localType(mlir::Value global) const;
+
+  /// Emits `op` on local operands at the builder's insertion point; returns its results.
+  llvm::SmallVector<mlir::Value> emit(mlir::Operation *op, mlir::ValueRange operands);
+
+  /// Emits a collective over `axes` (axes of size 1 are dropped; no axis left: the operands themselves).
+  llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes, const std::string &kind,
+                                           const std::vector<int64_t> &stages = {});
+
+private:
+  mlir::OpBuilder &builder;
+  const Mesh &mesh;
+  const std::vector<int64_t> &coords;
+
+  mlir::Value reshard(mlir::Operation *op, mlir::Value local);
+  mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
+  mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
+  mlir::Value constant(mlir::Operation *op);
+  mlir::Value iota(mlir::Operation *op);
+  mlir::Value reshaped(mlir::Location loc, mlir::Value local, llvm::ArrayRef<int64_t> shape);
+  /// Start of this rank's share of a dimension split by its first factor, as tensor<i32>; null where it is not split.
+  mlir::Value offset(mlir::Location loc, const DimSharding &dim);
+  int64_t share(const Factor &factor) const;
+};
+
+} // namespace cleave::partitioner

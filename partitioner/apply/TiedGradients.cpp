@@ -1,0 +1,80 @@
+// A parameter used in several stages: its gradient is a sum whose terms are made in different stages.
+#include "ir/graph/Graph.h"
+#include "partitioner/apply/Apply.h"
+#include "partitioner/apply/Segments.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+// The terms of a sum of gradients, as far as it is made of additions used once.
+static void collectTerms(Value value, SmallVector<Value> &terms) {
+  auto add = value.getDefiningOp<ir::AddOp>();
+  if (add && add->hasAttr(ir::attr::phase) && value.hasOneUse()) {
+    collectTerms(add.getLhs(), terms);
+    collectTerms(add.getRhs(), terms);
+  } else {
+    terms.push_back(value);
+  }
+}
+
+static int64_t stageOfTerm(Value term) { return term.getDefiningOp() ? stageOf(term.getDefiningOp()) : 0; }
+
+void splitTiedGradients(func::FuncOp train) {
+  auto terminator = cast<func::ReturnOp>(train.getBody().front().getTerminator());
+  OpBuilder builder(terminator);
+  SmallVector<Value> results;
+  SmallVector<DictionaryAttr> attributes;
+  for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
+    DictionaryAttr dict = train.getResultAttrDict(i);
+    auto kind = train.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
+    std::map<int64_t, Value> sums;
+    if (kind && kind.getValue() == "gradient") {
+      SmallVector<Value> terms;
+      collectTerms(value, terms);
+      std::map<int64_t, SmallVector<Value>> byStage;
+      for (Value term : terms)
+        byStage[stageOfTerm(term)].push_back(term);
+      if (byStage.size() > 1)
+        for (auto &[stage, parts] : byStage) {
+          Value sum = parts[0];
+          for (Value part : ArrayRef(parts).drop_front()) {
+            auto add = ir::AddOp::create(builder, part.getLoc(), part.getType(), sum, part);
+            add->setDiscardableAttrs(part.getDefiningOp()->getDiscardableAttrDictionary());
+            sum = add.getResult();
+          }
+          sums[stage] = sum;
+        }
+    }
+    if (sums.empty())
+      sums[stageOfTerm(value)] = value;
+    for (auto &[stage, sum] : sums) {
+      results.push_back(sum);
+      NamedAttrList list(dict ? dict : DictionaryAttr::get(train.getContext()));
+      list.set(ir::attr::stage, builder.getI64IntegerAttr(stage));
+      attributes.push_back(list.getDictionary(train.getContext()));
+    }
+  }
+  SmallVector<Type> types;
+  for (Value result : results)
+    types.push_back(result.getType());
+  SmallVector<Value> old(terminator.getOperands());
+  terminator->setOperands(results);
+  train.setFunctionType(FunctionType::get(train.getContext(), train.getArgumentTypes(), types));
+  train->removeAttr(train.getResAttrsAttrName());
+  for (auto [i, dict] : llvm::enumerate(attributes))
+    train.setResultAttrs(i, dict);
+  // The sums across stages are dead now.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(train.getBody().front().without_terminator())))
+      if (op.use_empty() && isa<ir::AddOp>(op)) {
+        op.erase();
+        changed = true;
+      }
+  }
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,453 @@
+// One walk in program order. A parameter or buffer stays *open* until its first use decides how it lies; constants and
+// broadcasts are made anew under the sharding their user wants; all other disagreements become dist.reshard.
+#include "partitioner/sharding/Assign.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/sharding/Heads.h"
+#include "partitioner/sharding/Pinned.h"
+#include "partitioner/sharding/Reshape.h"
+#include "partitioner/sharding/Rules.h"
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+static std::vector<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape().vec(); }
+
+Sharding shardingOf(Value value) {
+  dist::ShardingAttr text;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    text = func.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), dist::attr::sharding);
+  } else {
+    auto all = value.getDefiningOp()->getAttrOfType<ArrayAttr>(dist::attr::shardings);
+    text = all ? cast<dist::ShardingAttr>(all[cast<OpResult>(value).getResultNumber()]) : nullptr;
+  }
+  assert(text && "a value without a sharding");
+  auto sharding = Sharding::parse(text.getText().str());
+  bool fits = sharding && sharding->resolve(shapeOf(value));
+  assert(fits && "a sharding that does not fit its tensor");
+  (void)fits;
+  return *sharding;
+}
+
+namespace {
+
+class Assigner {
+public:
+  Assigner(func::FuncOp func, const Strategy &strategy, NamedShardings &named)
+      : func(func), strategy(strategy), mesh(strategy.mesh), named(named), builder(func.getContext()) {}
+
+  void run() {
+    for (BlockArgument argument : func.getArguments())
+      visitArgument(argument);
+    std::vector<Operation *> ops;
+    for (Operation &op : func.getBody().front().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : ops)
+      visit(op);
+    visitReturn();
+    annotate();
+  }
+
+private:
+  func::FuncOp func;
+  const Strategy &strategy;
+  const Mesh &mesh;
+  NamedShardings &named;
+  OpBuilder builder;
+  DenseMap<Value, Sharding> shardings;
+  DenseMap<Value, std::string> open; // undecided arguments and their names
+  std::map<std::pair<void *, std::string>, Value> resharded;
+
+  std::string argumentString(unsigned index, StringRef attribute) {
+    auto text = func.getArgAttrOfType<StringAttr>(index, attribute);
+    return text ? text.str() : "";
+  }
+
+  void visitArgument(BlockArgument argument) {
+    unsigned index = argument.getArgNumber();
+    std::string kind = argumentString(index, ir::attr::kind), name = argumentString(index, ir::attr::name);
+    std::vector<int64_t> shape = shapeOf(argument);
+    Sharding sharding = Sharding::replicated(shape);
+    if (kind == "input" && mesh.size("dp") > 1 && !shape.empty()) {
+      if (shape[0] < mesh.size("dp"))
+        throw userError(fmt::format("mesh: a microbatch has {} rows, fewer than dp = {} (batch / microbatches must be at least dp)", shape[0], mesh.size("dp")));
+      sharding.dims[0].factors[0].axes = {"dp"};
+    } else if (kind == "gradient" || kind == "state") {
+      sharding = ofParameter(name, kind == "state", shape);
+    } else if (kind == "parameter" || kind == "buffer") {
+      auto known = named.find(name);
+      if (known != named.end())
+        sharding = known->second;
+      else if (auto pinned = pinnedSharding(name, shape, strategy))
+        named[name] = sharding = *pinned;
+      else
+        open[argument] = name;
+    }
+    shardings[argument] = sharding;
+  }
+
+  // A gradient lies as its parameter; a state "<parameter>.<slot>" as its parameter where shapes agree.
+  Sharding ofParameter(const std::string &name, bool state, const std::vector<int64_t> &shape) {
+    auto known = named.find(state ? name.substr(0, name.rfind('.')) : name);
+    return known != named.end() && known->second.dims.size() == shape.size() ? known->second : Sharding::replicated(shape);
+  }
+
+  // ---- uses --------------------------------------------------------------------------------------------------------
+
+  // Decides an open argument.
+  void close(Value argument, const Sharding &sharding) {
+    shardings[argument] = sharding;
+    named[open[argument]] = sharding;
+    open.erase(argument);
+  }
+
+  static Sharding operandOf(ir::BroadcastOp op, const Sharding &result) {
+    Sharding operand;
+    for (int64_t d : op.getDims())
+      operand.dims.push_back(result.dims[d]);
+    return operand;
+  }
+
+  // A broadcast (of a broadcast ...) of an open argument decides it when it is used.
+  void closeSources(Value value, const Sharding &sharding) {
+    if (auto op = value.getDefiningOp<ir::BroadcastOp>()) {
+      Sharding source = operandOf(op, sharding);
+      if (open.count(op.getInput()))
+        close(op.getInput(), source);
+      else
+        closeSources(op.getInput(), source);
+    }
+  }
+
+  Operation *cloneFree(Operation *op, const Sharding &sharding) {
+    builder.setInsertionPointAfter(op);
+    Operation *copy = builder.clone(*op);
+    shardings[copy->getResult(0)] = sharding;
+    return copy;
+  }
+
+  static std::string place(Operation *op) {
+    auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage);
+    return fmt::format("{}{}", stage ? stage.getInt() : -1, op->hasAttr(ir::attr::phase) ? "b" : "f");
+  }
+
+  // The value under `required`, for `user`.
+  Value use(Value value, const Sharding &required, Operation *user) {
+    if (open.count(value)) {
+      close(value, required);
+      return value;
+    }
+    Sharding current = shardings[value];
+    if (current == required) {
+      closeSources(value, required);
+      return value;
+    }
+    if (current.partialAxes != required.partialAxes && !current.partialAxes.empty()) {
+      Sharding whole = current;
+      whole.partialAxes = required.partialAxes;
+      whole.partialKind = required.partialKind;
+      value = reshard(value, whole, value.getDefiningOp() ? value.getDefiningOp() : user, true);
+      return use(value, required, user);
+    }
+    Operation *def = value.getDefiningOp();
+    std::pair<void *, std::string> key{value.getAsOpaquePointer(), "free " + required.str() + sizes(required)};
+    if (def && isRemakeable(value)) {
+      if (auto known = resharded.find(key); known != resharded.end())
+        return known->second;
+      return resharded[key] = remake(def, required);
+    }
+    return reshard(value, required, user, false);
+  }
+
+  // Constants, indices, broadcasts, and elementwise ops of nothing else (a mask, for example).
+  static bool isRemakeable(Value value) {
+    Operation *def = value.getDefiningOp();
+    if (!def || isFree(def) || isa<ir::BroadcastOp>(def))
+      return def;
+    return def->hasTrait<OpTrait::Elementwise>() && llvm::all_of(def->getOperands(), isRemakeable);
+  }
+
+  // The same op once more, its result under `required`.
+  Value remake(Operation *def, const Sharding &required) {
+    Operation *copy = cloneFree(def, required);
+    for (unsigned i = 0; i < def->getNumOperands(); ++i) {
+      auto broadcast = dyn_cast<ir::BroadcastOp>(def);
+      Value source = use(def->getOperand(i), broadcast ? operandOf(broadcast, required) : required, def);
+      copy->setOperand(i, source);
+      if (Operation *sourceDef = source.getDefiningOp(); sourceDef && copy->isBeforeInBlock(sourceDef))
+        copy->moveAfter(sourceDef);
+    }
+    return copy->getResult(0);
+  }
+
+  static std::string sizes(const Sharding &sharding) {
+    std::string text;
+    for (const DimSharding &dim : sharding.dims)
+      for (const Factor &factor : dim.factors)
+        text += fmt::format(" {}", factor.size);
+    return text;
+  }
+
+  // A dist.reshard beside the definition (sums are finished where they are made) or before the user.
+  Value reshard(Value value, const Sharding &to, Operation *where, bool atDefinition) {
+    std::pair<void *, std::string> key{value.getAsOpaquePointer(), place(where) + to.str() + sizes(to)};
+    if (auto known = resharded.find(key); known != resharded.end())
+      return known->second;
+    if (atDefinition && value.getDefiningOp())
+      builder.setInsertionPointAfter(value.getDefiningOp());
+    else
+      builder.setInsertionPoint(where);
+    auto *context = func.getContext();
+    auto op = dist::ReshardOp::create(builder, where->getLoc(), value.getType(), value, dist::ShardingAttr::get(context, shardings[value].str()),
+                                      dist::ShardingAttr::get(context, to.str()));
+    for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase, llvm::StringLiteral("cleave.parameter")})
+      if (Attribute attribute = where->getAttr(name))
+        op->setAttr(name, attribute);
+    shardings[op.getResult()] = to;
+    return resharded[key] = op.getResult();
+  }
+
+  // ---- ops ---------------------------------------------------------------------------------------------------------
+
+  void visit(Operation *op) {
+    if (isFree(op)) {
+      shardings[op->getResult(0)] = Sharding::replicated(shapeOf(op->getResult(0)));
+    } else if (auto reshape = dyn_cast<ir::ReshapeOp>(op)) {
+      visitReshape(reshape);
+    } else if (auto broadcast = dyn_cast<ir::BroadcastOp>(op); broadcast && openBroadcast(broadcast)) {
+      shardings[broadcast.getResult()] = Sharding::replicated(shapeOf(broadcast.getResult()));
+    } else {
+      visitByRule(op, *shardingRule(op));
+    }
+  }
+
+  bool openBroadcast(ir::BroadcastOp op) {
+    if (open.count(op.getInput()))
+      return true;
+    auto inner = op.getInput().getDefiningOp<ir::BroadcastOp>();
+    return inner && openBroadcast(inner);
+  }
+
+  void visitReshape(ir::ReshapeOp op) {
+    Value input = op.getInput();
+    Sharding required = shardings[input];
+    if (!required.partialAxes.empty() && !(required.partialKind == "sum" && input.hasOneUse()))
+      required.partialAxes.clear();
+    Sharding result = reshapeOrGather(required, shapeOf(input), shapeOf(op.getResult()), mesh);
+    op->setOperand(0, use(input, required, op));
+    shardings[op.getResult()] = result;
+  }
+
+  static bool isSplat(Value value) {
+    if (auto broadcast = value.getDefiningOp<ir::BroadcastOp>())
+      return isSplat(broadcast.getInput());
+    auto constant = value.getDefiningOp<ir::ConstantOp>();
+    return constant && constant.getValue().isSplat();
+  }
+
+  // Axes over which the op's operands are partial sums that it may pass on unreduced. Only single uses pass, or a value
+  // would be reduced once for itself and once for what it passed into.
+  std::vector<std::string> passedAxes(Operation *op, const OpRule &rule) {
+    std::vector<std::string> axes;
+    bool scale = isa<ir::MulOp>(op) || isa<ir::DivOp>(op);
+    if (!rule.linear && !scale)
+      return {};
+    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+      Value operand = op->getOperand(i);
+      if (scale && isSplat(operand) && !(isa<ir::DivOp>(op) && i == 0))
+        continue;
+      const Sharding &sharding = shardings[operand];
+      if (open.count(operand) || sharding.partialAxes.empty() || sharding.partialKind != "sum" || !operand.hasOneUse())
+        return {};
+      if (!axes.empty() && axes != sharding.partialAxes)
+        return {};
+      axes = sharding.partialAxes;
+    }
+    bool bothVary = scale && !isSplat(op->getOperand(0)) && !isSplat(op->getOperand(1));
+    return bothVary ? std::vector<std::string>{} : axes;
+  }
+
+  using Choice = std::vector<DimSharding>; // per factor; no factors: not split
+
+  static bool usesAxis(const Choice &choice, const std::string &axis) {
+    for (const DimSharding &dim : choice)
+      for (const Factor &factor : dim.factors)
+        if (llvm::is_contained(factor.axes, axis))
+          return true;
+    return false;
+  }
+
+  // Takes a candidate for a factor unless the factor is split already or an axis is in use.
+  static void propose(Choice &choice, int factor, const DimSharding &candidate, const std::vector<std::string> &passed) {
+    if (!candidate.split() || choice[factor].split())
+      return;
+    for (const Factor &part : candidate.factors)
+      for (const std::string &axis : part.axes)
+        if (usesAxis(choice, axis) || llvm::is_contained(passed, axis))
+          return;
+    choice[factor] = candidate;
+  }
+
+  bool isParameter(Value value) { return isa<BlockArgument>(value) && named.count(argumentString(cast<BlockArgument>(value).getArgNumber(), ir::attr::name)); }
+
+  Choice chooseFactors(Operation *op, const OpRule &rule, const std::vector<std::string> &passed) {
+    Choice choice(rule.factors.size());
+    if (auto hint = dyn_cast<ir::ShardHintOp>(op)) {
+      applyHint(hint, rule, choice);
+      return choice;
+    }
+    for (bool parameters : {true, false}) // what lies decided in memory moves last
+      for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+        Value operand = op->getOperand(i);
+        if (open.count(operand) || isParameter(operand) != parameters)
+          continue;
+        for (auto [d, factor] : llvm::enumerate(rule.operands[i]))
+          if (rule.factors[factor] != FactorKind::Whole)
+            propose(choice, factor, shardings[operand].dims[d], passed);
+      }
+    chooseDefault(op, rule, choice, passed);
+    if (auto grad = dyn_cast<ir::EmbeddingGradOp>(op))
+      if (const Sharding *parameter = gradientTarget(grad.getResult()))
+        propose(choice, rule.results[0][0], parameter->dims[0], passed);
+    return choice;
+  }
+
+  // Tensor parallelism by default: an undecided weight is split by its output (by heads where attention follows), an
+  // embedding by its rows, unless the input's split already made it row parallel (Shoeybi et al. 2019).
+  void chooseDefault(Operation *op, const OpRule &rule, Choice &choice, const std::vector<std::string> &passed) {
+    int64_t tp = mesh.size("tp");
+    if (tp == 1 || rule.defaultFactor < 0 || !open.count(op->getOperand(rule.parameterOperand)) || usesAxis(choice, "tp"))
+      return;
+    auto &dims = rule.operands[rule.parameterOperand];
+    int64_t d = llvm::find(dims, rule.defaultFactor) - dims.begin();
+    int64_t size = shapeOf(op->getOperand(rule.parameterOperand))[d];
+    if (size < tp)
+      return;
+    DimSharding split{{{size, {"tp"}}}};
+    if (rule.factors[rule.defaultFactor] == FactorKind::Parallel) {
+      int64_t out = llvm::find(rule.results[0], rule.defaultFactor) - rule.results[0].begin();
+      split = splitByHeads(op->getResult(0), out, size, "tp", tp);
+    }
+    propose(choice, rule.defaultFactor, split, passed);
+  }
+
+  void applyHint(ir::ShardHintOp hint, const OpRule &rule, Choice &choice) {
+    std::vector<int64_t> shape = shapeOf(hint.getResult());
+    for (auto [d, entry] : llvm::enumerate(hint.getSharding().getAsValueRange<StringAttr>()))
+      if (!entry.empty())
+        choice[rule.results[0][d]] = parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
+  }
+
+  // The parameter whose gradient a value becomes, through additions.
+  const Sharding *gradientTarget(Value value) {
+    for (OpOperand &use : value.getUses()) {
+      if (isa<func::ReturnOp>(use.getOwner())) {
+        auto name = func.getResultAttrOfType<StringAttr>(use.getOperandNumber(), ir::attr::name);
+        auto known = name ? named.find(name.str()) : named.end();
+        if (known != named.end())
+          return &known->second;
+      } else if (isa<ir::AddOp>(use.getOwner())) {
+        if (const Sharding *found = gradientTarget(use.getOwner()->getResult(0)))
+          return found;
+      }
+    }
+    return nullptr;
+  }
+
+  static Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<int> &dims, const std::vector<int64_t> &shape) {
+    Sharding sharding = Sharding::replicated(shape);
+    for (auto [d, factor] : llvm::enumerate(dims))
+      if (rule.factors[factor] != FactorKind::Whole && choice[factor].split())
+        sharding.dims[d] = choice[factor];
+    return sharding;
+  }
+
+  void visitByRule(Operation *op, const OpRule &rule) {
+    std::vector<std::string> passed = passedAxes(op, rule);
+    Choice choice = chooseFactors(op, rule, passed);
+    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+      Value operand = op->getOperand(i);
+      Sharding required = fromChoice(choice, rule, rule.operands[i], shapeOf(operand));
+      if (!passed.empty() && shardings[operand].partialAxes == passed)
+        required.partialAxes = passed;
+      op->setOperand(i, use(operand, required, op));
+    }
+    for (auto [r, result] : llvm::enumerate(op->getResults())) {
+      Sharding sharding = fromChoice(choice, rule, rule.results[r], shapeOf(result));
+      sharding.partialAxes = passed;
+      for (auto [f, kind] : llvm::enumerate(rule.factors))
+        if (kind != FactorKind::Parallel && kind != FactorKind::Whole && !llvm::is_contained(rule.results[r], (int)f))
+          for (const Factor &part : choice[f].factors)
+            for (const std::string &axis : part.axes) {
+              sharding.partialAxes.push_back(axis);
+              sharding.partialKind = kind == FactorKind::Max ? "max" : kind == FactorKind::Min ? "min" : "sum";
+            }
+      llvm::sort(sharding.partialAxes);
+      shardings[result] = sharding;
+    }
+  }
+
+  void visitReturn() {
+    Operation *terminator = func.getBody().front().getTerminator();
+    for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
+      Value value = terminator->getOperand(i);
+      auto text = [&](StringRef attribute) {
+        auto found = func.getResultAttrOfType<StringAttr>(i, attribute);
+        return found ? found.str() : std::string();
+      };
+      std::string kind = text(ir::attr::kind), name = text(ir::attr::name);
+      Sharding required = Sharding::replicated(shapeOf(value));
+      if (kind == "gradient" || kind == "parameter" || kind == "state")
+        required = ofParameter(name, kind == "state", shapeOf(value));
+      else if (kind == "buffer" && named.count(name))
+        required = named[name];
+      if (kind == "gradient" || kind == "loss" || kind == "weight" || kind == "correct") {
+        required.partialAxes = shardings[value].partialAxes;
+        required.partialKind = shardings[value].partialKind;
+      }
+      terminator->setOperand(i, use(value, required, value.getDefiningOp() ? lastOp() : terminator));
+    }
+    while (!open.empty())
+      close(open.begin()->first, shardings[open.begin()->first]);
+  }
+
+  // Where a reshard of a result goes: after everything, with the stage and phase of the value's own op.
+  Operation *lastOp() { return func.getBody().front().getTerminator(); }
+
+  void annotate() {
+    auto *context = func.getContext();
+    for (BlockArgument argument : func.getArguments())
+      func.setArgAttr(argument.getArgNumber(), dist::attr::sharding, dist::ShardingAttr::get(context, shardings[argument].str()));
+    func.walk([&](Operation *op) {
+      if (op->getNumResults() == 0 || op == func.getOperation())
+        return;
+      SmallVector<Attribute> texts;
+      for (Value result : op->getResults())
+        texts.push_back(dist::ShardingAttr::get(context, shardings[result].str()));
+      op->setAttr(dist::attr::shardings, ArrayAttr::get(context, texts));
+    });
+    terminateReshards();
+  }
+
+  // Reshards before the return carry no stage yet: they take the one of what they reshard.
+  void terminateReshards() {
+    func.walk([&](dist::ReshardOp op) {
+      Operation *def = op.getInput().getDefiningOp();
+      for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase, llvm::StringLiteral("cleave.parameter")})
+        if (def && !op->hasAttr(ir::attr::stage) && def->hasAttr(name))
+          op->setAttr(name, def->getAttr(name));
+    });
+  }
+};
+
+} // namespace
+
+void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) { Assigner(func, strategy, named).run(); }
+
+} // namespace cleave::partitioner

@@ -1,0 +1,27 @@
+// Gives every tensor of a function its sharding: one deterministic walk in program order that reads the rule table,
+// takes the user's marks and rules as given, and puts a `dist.reshard` wherever an op needs an operand otherwise.
+#pragma once
+#include "ir/dist/Sharding.h"
+#include "partitioner/strategy/Strategy.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <map>
+#include <string>
+
+namespace cleave::partitioner {
+
+/// Shardings of named persistent tensors (parameters, buffers), decided in @train and kept by @eval and @update.
+using NamedShardings = std::map<std::string, Sharding>;
+
+/// Annotates `func` (dist.sharding on arguments, dist.shardings on ops, reshards). Inputs are split over dp along
+/// dimension 0; parameters and buffers follow `named`, then the strategy's rules, then the default choices of the ops
+/// that use them first; what they become is added to `named`. Results of kind gradient, parameter, state and buffer lie
+/// as their parameter does; gradients and metrics may stay partial (over dp), everything else is whole.
+/// Throws userError for a rule that names an unknown dimension or axis.
+void assignShardings(mlir::func::FuncOp func, const Strategy &strategy, NamedShardings &named);
+
+/// The sharding of a value after assignShardings.
+Sharding shardingOf(mlir::Value value);
+
+} // namespace cleave::partitioner

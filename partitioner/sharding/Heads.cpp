@@ -1,0 +1,92 @@
+// Follows one dimension through elementwise ops, transposes, slices and reshapes.
+#include "partitioner/sharding/Heads.h"
+
+#include "ir/graph/Graph.h"
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+// The result dimensions that input dimension `dim` of a reshape becomes: [first, last); empty where it merges.
+std::pair<int64_t, int64_t> reshapedTo(ir::ReshapeOp op, int64_t dim) {
+  ArrayRef<int64_t> in = shapeOf(op.getInput()), out = shapeOf(op.getResult());
+  int64_t before = 1, seen = 1;
+  for (int64_t d = 0; d < dim; ++d)
+    before *= in[d];
+  size_t first = 0;
+  while (first < out.size() && seen < before)
+    seen *= out[first++];
+  if (seen != before)
+    return {0, 0};
+  size_t last = first;
+  while (last < out.size() && seen < before * in[dim])
+    seen *= out[last++];
+  return seen == before * in[dim] ? std::pair<int64_t, int64_t>(first, last) : std::pair<int64_t, int64_t>(0, 0);
+}
+
+bool isBatchOfAttention(Operation *user, OpOperand &use, int64_t dim) {
+  if (auto matmul = dyn_cast<ir::MatmulOp>(user))
+    return shapeOf(matmul.getB()).size() > 2 && dim < (int64_t)shapeOf(use.get()).size() - 2;
+  return isa<ir::AttentionOp>(user) && dim == 1;
+}
+
+// The dimension of the user's result that `dim` of the operand becomes, or -1.
+int64_t follow(Operation *user, int64_t dim, Value operand) {
+  if (user->hasTrait<OpTrait::Elementwise>())
+    return dim;
+  if (auto transpose = dyn_cast<ir::TransposeOp>(user))
+    return llvm::find(transpose.getPermutation(), dim) - transpose.getPermutation().begin();
+  if (auto slice = dyn_cast<ir::SliceOp>(user))
+    return shapeOf(slice.getResult())[dim] == shapeOf(operand)[dim] ? dim : -1;
+  if (auto reshape = dyn_cast<ir::ReshapeOp>(user)) {
+    auto [first, last] = reshapedTo(reshape, dim);
+    return last == first + 1 ? first : -1;
+  }
+  return -1;
+}
+
+bool reachesBatch(Value value, int64_t dim, int depth = 0) {
+  if (depth > 12)
+    return false;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isBatchOfAttention(user, use, dim))
+      return true;
+    int64_t next = follow(user, dim, value);
+    if (next >= 0 && reachesBatch(user->getResult(0), next, depth + 1))
+      return true;
+  }
+  return false;
+}
+
+} // namespace
+
+DimSharding splitByHeads(Value value, int64_t dim, int64_t size, const std::string &axis, int64_t parts) {
+  DimSharding whole{{{size, {axis}}}};
+  for (int depth = 0; depth < 4; ++depth) {
+    Value next;
+    for (Operation *user : value.getUsers()) {
+      if (auto reshape = dyn_cast<ir::ReshapeOp>(user)) {
+        auto [first, last] = reshapedTo(reshape, dim);
+        ArrayRef<int64_t> out = shapeOf(reshape.getResult());
+        int64_t outer = 1;
+        for (int64_t d = first; d < last; ++d) {
+          if (out[d] >= parts && last - first > 1 && reachesBatch(reshape.getResult(), d))
+            return {{{outer, {}}, {out[d], {axis}}, {size / outer / out[d], {}}}};
+          outer *= out[d];
+        }
+      } else if (user->hasTrait<OpTrait::Elementwise>() && !next) {
+        next = user->getResult(0);
+      }
+    }
+    if (!next)
+      break;
+    value = next;
+  }
+  return whole;
+}
+
+} // namespace cleave::partitioner

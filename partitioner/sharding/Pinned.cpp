@@ -1,0 +1,108 @@
+// Patterns over module paths, and the text of one dimension's split.
+#include "partitioner/sharding/Pinned.h"
+
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <sstream>
+
+namespace cleave::partitioner {
+
+DimSharding parseAxesSplit(const std::string &axes, int64_t size, const Mesh &mesh, const std::string &where) {
+  Factor factor{size, {}};
+  std::stringstream parts(axes);
+  std::string axis;
+  while (std::getline(parts, axis, '+')) {
+    auto known = [&](const MeshAxis &a) { return a.name == axis; };
+    if (std::none_of(mesh.axes.begin(), mesh.axes.end(), known) || axis == "pp")
+      throw userError(fmt::format("{}: axis \"{}\" is unknown; a tensor is split over dp or tp", where, axis));
+    if (mesh.size(axis) > 1)
+      factor.axes.push_back(axis);
+  }
+  if (mesh.size(factor.axes) > size)
+    throw userError(fmt::format("{}: {} elements cannot be split {} ways over {}", where, size, mesh.size(factor.axes), axes));
+  return {{factor}};
+}
+
+bool matches(const std::string &pattern, const std::string &name) {
+  size_t p = 0, n = 0;
+  while (p < pattern.size()) {
+    if (pattern[p] == '*') {
+      for (size_t end = n;; ++end) {
+        if (matches(pattern.substr(p + 1), name.substr(end)))
+          return true;
+        if (end == name.size() || name[end] == '.')
+          return false;
+      }
+    }
+    if (n == name.size() || pattern[p] != name[n])
+      return false;
+    ++p, ++n;
+  }
+  return n == name.size();
+}
+
+static int64_t number(const std::string &text, const std::string &where) {
+  int64_t value = -1;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    throw userError(fmt::format("{}: \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of dimension 0", where, text));
+  return value;
+}
+
+// "0" or "0:3x4x16.1".
+static void applyEntry(Sharding &sharding, const std::string &key, const std::string &axes, const std::vector<int64_t> &shape, const Mesh &mesh, const std::string &where) {
+  size_t colon = key.find(':');
+  int64_t dim = number(key.substr(0, colon), where);
+  if (dim >= (int64_t)shape.size())
+    throw userError(fmt::format("{}: dimension {} does not exist, the tensor has {}", where, dim, shape.size()));
+  if (colon == std::string::npos) {
+    sharding.dims[dim] = parseAxesSplit(axes, shape[dim], mesh, where);
+    return;
+  }
+  size_t dot = key.find('.', colon);
+  int64_t which = dot == std::string::npos ? -1 : number(key.substr(dot + 1), where);
+  std::stringstream parts(key.substr(colon + 1, dot - colon - 1));
+  std::string part;
+  DimSharding split;
+  int64_t product = 1;
+  while (std::getline(parts, part, 'x')) {
+    int64_t size = number(part, where);
+    bool chosen = (int64_t)split.factors.size() == which;
+    split.factors.push_back(chosen ? parseAxesSplit(axes, size, mesh, where).factors[0] : Factor{size, {}});
+    product *= size;
+  }
+  if (product != shape[dim] || which < 0 || which >= (int64_t)split.factors.size())
+    throw userError(fmt::format("{}: the factors of \"{}\" do not multiply to dimension {} = {}, or the chosen one does not exist", where, key, dim, shape[dim]));
+  sharding.dims[dim] = split;
+}
+
+std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t number) {
+  std::string key = std::to_string(number), sizes, axes;
+  for (size_t f = 0; f < dim.factors.size(); ++f) {
+    const Factor &factor = dim.factors[f];
+    sizes += (f ? "x" : "") + std::to_string(factor.size);
+    if (!factor.axes.empty() && axes.empty()) {
+      axes = fmt::format("{}", fmt::join(factor.axes, "+"));
+      key = std::to_string(f);
+    }
+  }
+  return {dim.factors.size() == 1 ? std::to_string(number) : fmt::format("{}:{}.{}", number, sizes, key), axes};
+}
+
+std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape, const Strategy &strategy) {
+  std::optional<Sharding> result;
+  for (const ShardRule &rule : strategy.shard) {
+    if (!matches(rule.pattern, name))
+      continue;
+    result = Sharding::replicated(shape);
+    for (auto &[key, axes] : rule.dims)
+      applyEntry(*result, key, axes, shape, strategy.mesh, fmt::format("sharding of {} (rule \"{}\")", name, rule.pattern));
+    result->resolve(shape);
+  }
+  return result;
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,24 @@
+// Shardings that the user wrote down: rules of a strategy, marks in code.
+#pragma once
+#include "ir/dist/Sharding.h"
+#include "partitioner/strategy/Strategy.h"
+
+#include <optional>
+
+namespace cleave::partitioner {
+
+/// "tp" or "dp+tp" as the split of one dimension. Throws userError naming `where`, an axis the mesh lacks, or a size
+/// smaller than the split.
+DimSharding parseAxesSplit(const std::string &axes, int64_t size, const Mesh &mesh, const std::string &where);
+
+/// What the strategy's rules say of a tensor; the last rule that matches wins. A key is a dimension's number, or for one
+/// split in the middle `"0:3x4x16.1" = "tp"`: dimension 0 seen as factors 3, 4, 16, of which factor 1 is split.
+std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape, const Strategy &strategy);
+
+/// A dimension's split as key and axes of a rule; no axes where it is not split. The reverse of what pinnedSharding reads.
+std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t number);
+
+/// `*` stands for any run of characters without a dot.
+bool matches(const std::string &pattern, const std::string &name);
+
+} // namespace cleave::partitioner

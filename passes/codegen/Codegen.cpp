@@ -1,0 +1,126 @@
+// The kernel builder: fusions in, one shared object out.
+#include "passes/codegen/Codegen.h"
+#include "passes/codegen/FromFusion.h"
+#include "passes/codegen/Object.h"
+#include "runtime/base/Error.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <fmt/format.h>
+#include <map>
+#include <thread>
+
+namespace cleave::passes {
+
+std::string hostTarget() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return "x86-64-v4";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+    return "x86-64-v3";
+  throw environmentError("code generation: this processor has no AVX2 and FMA (target x86-64-v3)");
+}
+
+struct KernelBuilder::Impl {
+  std::string target;
+  std::map<std::string, unsigned> bySource;
+  std::vector<std::unique_ptr<kernel::Program>> programs;
+  std::vector<Info> infos;
+};
+
+KernelBuilder::KernelBuilder(std::string target) : impl(std::make_unique<Impl>()) {
+  if (target != "x86-64-v4" && target != "x86-64-v3")
+    throw userError(fmt::format("code target must be x86-64-v4 or x86-64-v3, found {}", target));
+  impl->target = std::move(target);
+}
+
+KernelBuilder::~KernelBuilder() = default;
+
+const std::vector<KernelBuilder::Info> &KernelBuilder::kernels() const { return impl->infos; }
+
+namespace {
+
+/// "reduce max, broadcast, sub, exp": the body's ops in order, each once.
+std::string opNames(const kernel::KernelGraph &graph) {
+  std::vector<std::string> names;
+  for (const kernel::Node &n : graph.nodes) {
+    std::string name = kernel::nodeName(n.kind);
+    if (n.kind == kernel::NodeKind::Input || n.kind == kernel::NodeKind::Constant)
+      continue;
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+} // namespace
+
+KernelCall KernelBuilder::add(mlir::Operation *fusion) {
+  kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
+  std::string why;
+  std::optional<kernel::Program> program = kernel::schedule(graph, &why, impl->target == "x86-64-v4" ? 16 : 8);
+  if (!program)
+    llvm::report_fatal_error(llvm::Twine("a fusion is not one kernel: ") + why);
+  KernelCall call;
+  call.extent = program->extent;
+  call.grain = program->grain;
+  for (int s : program->scalarInputs)
+    call.scalarOperands.push_back(static_cast<unsigned>(s));
+  std::vector<unsigned> operandOf; // input buffer -> operand
+  for (unsigned i = 0; i < fusion->getNumOperands(); ++i)
+    if (!graph.nodes[i].scalar)
+      operandOf.push_back(i);
+  for (auto [result, buffer] : program->mayAlias())
+    call.mayAlias.push_back({static_cast<unsigned>(result), operandOf[static_cast<size_t>(buffer)]});
+
+  static const char *const shapes[] = {"map", "rows", "columns"};
+  auto [it, added] = impl->bySource.emplace(program->str(), static_cast<unsigned>(impl->infos.size()));
+  if (added) {
+    impl->infos.push_back({fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]),
+                           it->first, opNames(graph)});
+    impl->programs.push_back(std::make_unique<kernel::Program>(std::move(*program)));
+  }
+  call.kernel = it->second;
+  return call;
+}
+
+std::vector<uint8_t> KernelBuilder::link() {
+  size_t count = impl->programs.size();
+  if (count == 0)
+    return {};
+  // Batches of a fixed size, so that the bytes do not depend on how many threads compile.
+  constexpr size_t batch = 12;
+  size_t batches = (count + batch - 1) / batch;
+  std::vector<std::vector<char>> objects(batches);
+  std::vector<std::exception_ptr> errors(batches);
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next++) < batches;) {
+      try {
+        std::vector<kernel::NamedProgram> kernels;
+        for (size_t k = i * batch; k < std::min(count, (i + 1) * batch); ++k)
+          kernels.push_back({impl->infos[k].symbol, impl->programs[k].get()});
+        objects[i] = kernel::compileObject(kernels, impl->target);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+  };
+  size_t threads = std::min<size_t>({batches, 8, std::max(1u, std::thread::hardware_concurrency())});
+  std::vector<std::thread> pool;
+  for (size_t t = 1; t < threads; ++t)
+    pool.emplace_back(work);
+  work();
+  for (std::thread &t : pool)
+    t.join();
+  for (const std::exception_ptr &e : errors)
+    if (e)
+      std::rethrow_exception(e);
+  return kernel::linkShared(objects);
+}
+
+} // namespace cleave::passes

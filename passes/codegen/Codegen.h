@@ -1,0 +1,60 @@
+// Code generation: `cleave.fusion` ops to x86 kernels in one ELF shared object, which the plan carries and the runtime
+// opens from memory.
+//
+// Kernel ABI: void f(void *const *args, const int64_t *scalars, int64_t begin, int64_t end). `args`: the fusion's operands
+// that are not scalars, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin, end) is a part
+// of [0, extent); begin is a multiple of `grain`, and so is end unless it is the extent. The bits of the results do not
+// depend on how the extent is cut. Kernels allocate nothing, keep no state and may run on many threads at once.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mlir {
+class Operation;
+}
+
+namespace cleave::passes {
+
+/// "x86-64-v4" where this processor has AVX-512 (F, BW, CD, DQ, VL), "x86-64-v3" where it has AVX2 and FMA.
+/// Throws environmentError on anything older.
+std::string hostTarget();
+
+/// How one fusion op is executed.
+struct KernelCall {
+  unsigned kernel = 0;                  // index of KernelBuilder::kernels()
+  int64_t extent = 0, grain = 1;        // of the parallel range
+  std::vector<unsigned> scalarOperands; // fusion operands given in `scalars`, in this order, not in `args`
+  /// (result, operand): the result may be written over the operand's memory (equal shape and element type). Each pair
+  /// holds by itself; one operand can be overwritten by one result only.
+  std::vector<std::pair<unsigned, unsigned>> mayAlias;
+};
+
+class KernelBuilder {
+public:
+  /// `target`: "x86-64-v4" or "x86-64-v3"; anything else is a userError.
+  explicit KernelBuilder(std::string target);
+  ~KernelBuilder();
+
+  /// Plans the kernel of a `cleave.fusion`; fusions with equal bodies (up to collapsible shapes) share one kernel.
+  KernelCall add(mlir::Operation *fusion);
+
+  /// Compiles and links all kernels added so far; empty where there are none. Throws environmentError where no temporary
+  /// file can be written.
+  std::vector<uint8_t> link();
+
+  struct Info {
+    std::string symbol;
+    std::string source; // the kernel's schedule as text
+    std::string ops;    // the fused ops, for people
+  };
+  const std::vector<Info> &kernels() const;
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace cleave::passes

@@ -1,0 +1,113 @@
+// The cost model of kernels: bytes that travel, cycles, threads that find work, and the launch.
+#include "passes/codegen/Cost.h"
+#include "passes/codegen/Affine.h"
+
+#include <algorithm>
+#include <set>
+
+namespace cleave::passes::kernel {
+
+double operationCycles(const ProgramValue &v) {
+  if (v.kind != ValueKind::Op)
+    return v.kind == ValueKind::Constant || v.kind == ValueKind::Scalar ? 0 : 1;
+  switch (v.op) {
+  case NodeKind::Exp:
+    return 12;
+  case NodeKind::Log:
+    return 16;
+  case NodeKind::Sqrt:
+  case NodeKind::Div:
+    return 10;
+  case NodeKind::Rsqrt:
+    return 20;
+  case NodeKind::Tanh:
+  case NodeKind::Sigmoid:
+  case NodeKind::Silu:
+    return 25;
+  case NodeKind::Erf:
+  case NodeKind::Gelu:
+    return 35;
+  case NodeKind::GeluGrad:
+    return 50;
+  case NodeKind::Pow:
+    return 400;
+  default:
+    return 1;
+  }
+}
+
+namespace {
+
+constexpr double launchMicroseconds = 2, bytesPerMicrosecond = 6000, cyclesPerMicrosecond = 2500;
+constexpr int64_t threads = 4, cachedBytes = 512 * 1024;
+
+double iterations(const Program &p, uint32_t loops) {
+  double count = 1;
+  for (size_t l = 0; l < p.loops.size(); ++l)
+    count *= loops >> l & 1 ? static_cast<double>(p.loops[l].extent) : 1;
+  return count;
+}
+
+/// Times each value is computed, in vectors or scalars.
+double evaluations(const Program &p, size_t i) {
+  uint32_t loops = p.placements[i].loops;
+  double count = iterations(p, loops);
+  if (p.vectorLoop >= 0 && loops >> p.vectorLoop & 1) {
+    double extent = static_cast<double>(p.loops[p.vectorLoop].extent);
+    count = count / extent * ((p.loops[p.vectorLoop].extent + p.width - 1) / p.width);
+  }
+  return count;
+}
+
+bool gathers(const Program &p, const Expr &e) { return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1; }
+
+} // namespace
+
+double cost(const Program &p) {
+  // Sweeps that compute a value again: an upper bound by the sweeps between its first and the last.
+  bool rowCached = p.reducedCount() * 4 * (p.shape == Shape::Columns ? p.width * p.unroll : 1) <= cachedBytes;
+  uint32_t reduced = 0;
+  for (size_t l = 0; l < p.loops.size(); ++l)
+    reduced |= p.loops[l].reduced ? 1u << l : 0;
+  std::vector<std::set<int>> sweepsOf(p.values.size());
+  auto visit = [&](auto &self, int v, int s) -> void {
+    const Placement &at = p.placements[v];
+    if (!(at.loops & reduced) && p.shape != Shape::Map)
+      s = -1;
+    if (at.scratch >= 0 && s > at.scratchFrom)
+      return;
+    if (!sweepsOf[v].insert(s).second)
+      return;
+    if (p.values[v].kind != ValueKind::Reduce)
+      for (int o : p.values[v].operands)
+        self(self, o, s);
+    else
+      self(self, p.values[v].operands[0], at.sweep - 1);
+  };
+  for (const Store &s : p.stores)
+    visit(visit, s.value, s.sweep);
+
+  double cycles = 0, bytes = 0;
+  std::vector<double> read(p.buffers.size(), 0);
+  for (size_t i = 0; i < p.values.size(); ++i) {
+    const ProgramValue &v = p.values[i];
+    double times = static_cast<double>(sweepsOf[i].size());
+    bool isGather = v.kind == ValueKind::Load && gathers(p, v.expr);
+    cycles += evaluations(p, i) * times * (operationCycles(v) + (isGather ? 24 : 0));
+    if (v.kind == ValueKind::Load && v.buffer >= 0 && times > 0)
+      read[v.buffer] += iterations(p, loopsOf(v.expr)) * static_cast<double>(elementBytes(v.type)) *
+                        (rowCached ? 1 : times) * (isGather ? 1.5 : 1);
+  }
+  for (int b = 0; b < p.inputs; ++b)
+    bytes += read[b];
+  for (const Store &s : p.stores) {
+    bool scatters = gathers(p, s.expr);
+    bytes += static_cast<double>(p.bufferSizes[s.buffer] * elementBytes(p.buffers[s.buffer])) * (scatters ? 3 : 1);
+    cycles += scatters ? static_cast<double>(p.bufferSizes[s.buffer]) * 3 : 0;
+  }
+  int64_t pieces = (p.extent + p.grain - 1) / p.grain;
+  double parallel = static_cast<double>(std::min(threads, std::max<int64_t>(pieces, 1)));
+  return launchMicroseconds + (bytes / bytesPerMicrosecond + cycles / cyclesPerMicrosecond) / parallel;
+}
+
+} // namespace cleave::passes::kernel

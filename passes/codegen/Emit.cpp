@@ -1,0 +1,325 @@
+// The loops of a kernel.
+#include "passes/codegen/Emit.h"
+#include "passes/codegen/Affine.h"
+#include "passes/codegen/Emitter.h"
+
+namespace cleave::passes::kernel {
+
+using V = llvm::Value *;
+
+llvm::Function *emitKernel(const Program &program, llvm::Module &module, const std::string &name) {
+  return Emitter(program, module, name).run();
+}
+
+Emitter::Emitter(const Program &program, llvm::Module &module, const std::string &name)
+    : p(program), module(module), b(module.getContext()), math(b) {
+  llvm::FastMathFlags flags;
+  flags.setAllowContract(true);
+  flags.setNoSignedZeros(true);
+  b.setFastMathFlags(flags);
+  llvm::Type *pointer = b.getPtrTy(), *i64 = b.getInt64Ty();
+  auto *type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, i64, i64}, false);
+  function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  args = function->getArg(0);
+  scalars = function->getArg(1);
+  begin = function->getArg(2);
+  end = function->getArg(3);
+  for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
+    if (l != p.vectorLoop)
+      (p.loops[l].reduced ? reducedLoopsInside : keptLoops).push_back(l);
+  indices.assign(p.loops.size(), nullptr);
+  levels.resize(3 + reducedLoopsInside.size());
+}
+
+void Emitter::at(int level) {
+  llvm::BasicBlock *block = levels[level].block;
+  if (block->getTerminator())
+    b.SetInsertPoint(block->getTerminator());
+  else
+    b.SetInsertPoint(block);
+}
+
+int Emitter::loopLevel(int loop) const {
+  if (loop == p.vectorLoop)
+    return p.shape == Shape::Columns ? 1 : static_cast<int>(levels.size()) - 1;
+  if (!p.loops[loop].reduced)
+    return 1;
+  for (size_t i = 0; i < reducedLoopsInside.size(); ++i)
+    if (reducedLoopsInside[i] == loop)
+      return 2 + static_cast<int>(i);
+  return 1;
+}
+
+int Emitter::levelOf(uint32_t loops) const {
+  int level = 0;
+  for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
+    if (loops >> l & 1)
+      level = std::max(level, loopLevel(l));
+  return level;
+}
+
+int Emitter::levelOf(int value) const {
+  return std::max(levelOf(p.placements[value].loops), p.placements[value].row ? 1 : 0);
+}
+
+/// for (index = low; index < high; index += step), its body at `level`; the level above goes on after it.
+Emitter::OpenLoop Emitter::open(int level, V low, V high, int64_t step) {
+  auto &context = module.getContext();
+  OpenLoop loop{llvm::BasicBlock::Create(context, "loop", function), llvm::BasicBlock::Create(context, "done", function),
+                nullptr, high, step, level};
+  at(level - 1);
+  llvm::BasicBlock *before = b.GetInsertBlock();
+  b.CreateCondBr(b.CreateICmpSLT(low, high), loop.header, loop.exit);
+  b.SetInsertPoint(loop.header);
+  loop.index = b.CreatePHI(b.getInt64Ty(), 2);
+  loop.index->addIncoming(low, before);
+  levels[level].block = loop.header;
+  levels[level].cache.clear();
+  return loop;
+}
+
+void Emitter::close(const OpenLoop &loop) {
+  at(loop.level);
+  V next = b.CreateNSWAdd(loop.index, int64(loop.step));
+  loop.index->addIncoming(next, b.GetInsertBlock());
+  b.CreateCondBr(b.CreateICmpSLT(next, loop.high), loop.header, loop.exit);
+  for (size_t l = static_cast<size_t>(loop.level); l < levels.size(); ++l)
+    levels[l].cache.clear();
+  levels[loop.level - 1].block = loop.exit;
+}
+
+llvm::Function *Emitter::run() {
+  entry = llvm::BasicBlock::Create(module.getContext(), "entry", function);
+  levels[0].block = entry;
+  b.SetInsertPoint(entry);
+  for (size_t i = 0; i < p.buffers.size(); ++i)
+    bases.push_back(b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), args, i)));
+  for (size_t t = 0; t < p.tables.size(); ++t) {
+    std::vector<llvm::Constant *> elements;
+    for (double x : p.tables[t])
+      elements.push_back(isFloat(p.tableTypes[t])
+                             ? llvm::ConstantFP::get(b.getFloatTy(), x)
+                             : llvm::ConstantInt::get(memory(p.tableTypes[t]), static_cast<uint64_t>(static_cast<int64_t>(x)), true));
+    auto *type = llvm::ArrayType::get(elements[0]->getType(), elements.size());
+    tables.push_back(new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
+                                              llvm::ConstantArray::get(type, elements)));
+  }
+  int64_t floats = p.reducedCount() * (p.shape == Shape::Columns ? p.width * p.unroll : 1);
+  for (int s = 0; s < p.scratchSlots; ++s) {
+    scratch.push_back(b.CreateAlloca(b.getFloatTy(), int64(floats + p.width)));
+    scratch.back()->setAlignment(llvm::Align(64));
+  }
+  if (p.flat)
+    emitFlat();
+  else
+    emitRows();
+  at(0);
+  b.CreateRetVoid();
+  return function;
+}
+
+void Emitter::emitFlat() {
+  levels[1].block = entry; // one level
+  std::vector<Accumulator> none;
+  vectorLoop(begin, end, -1, 0, none);
+  levels[0].block = levels[1].block;
+}
+
+void Emitter::emitRows() {
+  OpenLoop row = open(1, begin, end, 1);
+  setRowIndices(row.index);
+  emitRow();
+  close(row);
+}
+
+/// Takes the row's number apart into the kept loops, and in Columns the block of the vector loop.
+void Emitter::setRowIndices(V row) {
+  at(1);
+  if (p.shape == Shape::Columns) {
+    int64_t extent = p.loops[p.vectorLoop].extent, block = p.width * p.unroll, blocks = (extent + block - 1) / block;
+    V inBlock = blocks == 1 ? int64(0) : keptLoops.empty() ? row : b.CreateURem(row, int64(blocks));
+    row = b.CreateUDiv(row, int64(blocks));
+    indices[p.vectorLoop] = b.CreateMul(inBlock, int64(block));
+    laneLimit = extent % block ? int64(extent) : nullptr;
+  }
+  for (size_t k = keptLoops.size(); k-- > 0;) {
+    int64_t extent = p.loops[keptLoops[k]].extent;
+    indices[keptLoops[k]] = k == 0 ? row : b.CreateURem(row, int64(extent));
+    row = k == 0 ? row : b.CreateUDiv(row, int64(extent));
+  }
+}
+
+void Emitter::emitRow() {
+  if (p.shape == Shape::Map) {
+    std::vector<Accumulator> none;
+    if (p.vectorLoop < 0) {
+      for (const Store &s : p.stores)
+        emit(s.value, 0);
+      for (const Store &s : p.stores)
+        store(s, 0);
+    } else {
+      int64_t extent = p.loops[p.vectorLoop].extent;
+      vectorLoop(int64(0), int64(extent), extent, 0, none);
+    }
+    return;
+  }
+  for (int s = 0; s < p.sweeps; ++s)
+    sweep(s);
+  endStores();
+}
+
+void Emitter::sweep(int s) {
+  currentSweep = s;
+  std::vector<Accumulator> accumulators;
+  for (int i = 0; i < static_cast<int>(p.values.size()); ++i) {
+    if (p.values[i].kind != ValueKind::Reduce || p.placements[i].sweep != s + 1)
+      continue;
+    Accumulator a{i, {}};
+    bool vector = p.shape == Shape::Rows || onVector(p.placements[p.values[i].operands[0]].loops);
+    for (int c = 0; c < p.unroll; ++c) {
+      llvm::IRBuilder<> atEntry(&entry->front());
+      a.slots.push_back(atEntry.CreateAlloca(shaped(compute(p.values[i].type), vector)));
+      at(1);
+      b.CreateStore(identity(p.values[i].combine, p.values[i].type, vector), a.slots.back());
+    }
+    accumulators.push_back(std::move(a));
+  }
+  bool stores = false;
+  for (const Store &store : p.stores)
+    stores |= store.sweep == s;
+  if (accumulators.empty() && !stores)
+    return;
+  reducedLoops(0, s, accumulators);
+  finish(accumulators);
+}
+
+void Emitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
+  if (next < reducedLoopsInside.size()) {
+    int loop = reducedLoopsInside[next];
+    OpenLoop l = open(2 + static_cast<int>(next), int64(0), int64(p.loops[loop].extent), 1);
+    indices[loop] = l.index;
+    reducedLoops(next + 1, s, accumulators);
+    close(l);
+  } else if (p.shape == Shape::Rows) {
+    int64_t extent = p.loops[p.vectorLoop].extent;
+    vectorLoop(int64(0), int64(extent), extent, s, accumulators);
+  } else {
+    levels.back().block = levels[levels.size() - 2].block; // the level of the vector loop stays empty
+    body(p.unroll, s, accumulators);
+  }
+}
+
+/// Whole groups of `unroll` vectors, then single ones with masked lanes. staticExtent: high - low where known.
+void Emitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
+  int level = static_cast<int>(levels.size()) - 1;
+  int64_t step = p.width * p.unroll;
+  V rest = low;
+  laneLimit = nullptr;
+  if (staticExtent < 0 || staticExtent >= step) {
+    V whole;
+    if (staticExtent >= 0) {
+      whole = int64(staticExtent / step * step);
+    } else {
+      at(level - 1);
+      whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), int64(-step)));
+    }
+    OpenLoop l = open(level, low, whole, step);
+    indices[p.vectorLoop] = l.index;
+    body(p.unroll, s, accumulators);
+    close(l);
+    rest = whole;
+  }
+  if (staticExtent < 0 || staticExtent % step) {
+    OpenLoop l = open(level, rest, high, p.width);
+    indices[p.vectorLoop] = l.index;
+    laneLimit = staticExtent >= 0 && staticExtent % p.width == 0 ? nullptr : high;
+    body(1, s, accumulators);
+    close(l);
+    laneLimit = nullptr;
+  }
+}
+
+/// One step of a sweep: everything is computed before anything is stored, so that results may lie on operands.
+void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
+  int level = static_cast<int>(levels.size()) - 1;
+  for (int c = 0; c < copies; ++c) {
+    for (const Accumulator &a : accumulators)
+      emit(p.values[a.value].operands[0], c);
+    for (const Store &store : p.stores)
+      if (store.sweep == s)
+        emit(store.value, c);
+  }
+  for (int c = 0; c < copies; ++c)
+    for (const Accumulator &a : accumulators) {
+      const ProgramValue &v = p.values[a.value];
+      V x = emit(v.operands[0], c);
+      at(p.shape == Shape::Columns ? level - 1 : level);
+      auto *type = a.slots[c]->getAllocatedType();
+      if (type->isVectorTy()) {
+        x = splat(x);
+        if (p.shape == Shape::Rows)
+          if (V exists = mask(c))
+            x = b.CreateSelect(exists, x, identity(v.combine, v.type, true));
+      }
+      b.CreateStore(combine(v.combine, b.CreateLoad(type, a.slots[c]), x, v.type), a.slots[c]);
+    }
+  for (size_t i = 0; i < p.values.size(); ++i)
+    if (p.placements[i].scratch >= 0 && p.placements[i].scratchFrom == s)
+      for (int c = 0; c < copies; ++c) {
+        V x = emit(static_cast<int>(i), c);
+        V to = scratchPointer(p.placements[i].scratch, c);
+        at(p.shape == Shape::Columns ? level - 1 : level);
+        x = splat(x);
+        if (V exists = mask(c); exists && p.shape == Shape::Rows)
+          b.CreateMaskedStore(x, to, llvm::Align(4), exists);
+        else
+          b.CreateAlignedStore(x, to, llvm::Align(4));
+      }
+  for (int c = 0; c < copies; ++c)
+    for (const Store &st : p.stores)
+      if (st.sweep == s)
+        store(st, c);
+}
+
+/// After a sweep: copies and lanes are combined in a fixed order; the results are values of the row.
+void Emitter::finish(std::vector<Accumulator> &accumulators) {
+  for (const Accumulator &a : accumulators) {
+    const ProgramValue &v = p.values[a.value];
+    at(1);
+    std::vector<V> parts;
+    for (llvm::AllocaInst *slot : a.slots)
+      parts.push_back(b.CreateLoad(slot->getAllocatedType(), slot));
+    if (p.shape == Shape::Columns) {
+      bool vector = onVector(p.placements[a.value].loops);
+      for (int c = 0; c < (vector ? p.unroll : 1); ++c)
+        levels[1].cache[{a.value, c}] = parts[c];
+      continue;
+    }
+    for (size_t width = parts.size(); width > 1; width /= 2)
+      for (size_t i = 0; i < width / 2; ++i)
+        parts[i] = combine(v.combine, parts[i], parts[i + width / 2], v.type);
+    V x = parts[0];
+    for (int width = p.width / 2; width >= 1; width /= 2) {
+      std::vector<int> order(p.width, -1);
+      for (int i = 0; i < width; ++i)
+        order[i] = i + width;
+      x = combine(v.combine, x, b.CreateShuffleVector(x, order), v.type);
+    }
+    levels[1].cache[{a.value, 0}] = b.CreateExtractElement(x, uint64_t{0});
+  }
+}
+
+void Emitter::endStores() {
+  int copies = p.shape == Shape::Columns ? p.unroll : 1;
+  for (int c = 0; c < copies; ++c)
+    for (const Store &s : p.stores)
+      if (s.sweep < 0)
+        emit(s.value, c);
+  for (int c = 0; c < copies; ++c)
+    for (const Store &s : p.stores)
+      if (s.sweep < 0)
+        store(s, c);
+}
+
+} // namespace cleave::passes::kernel

@@ -1,0 +1,17 @@
+// Programs to LLVM IR.
+#pragma once
+#include "passes/codegen/Program.h"
+
+#include <string>
+
+namespace llvm {
+class Function;
+class Module;
+} // namespace llvm
+
+namespace cleave::passes::kernel {
+
+/// Adds the kernel `name` (ABI in Codegen.h) to `module`. Vectors are explicit; loops are plain.
+llvm::Function *emitKernel(const Program &program, llvm::Module &module, const std::string &name);
+
+} // namespace cleave::passes::kernel

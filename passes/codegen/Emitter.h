@@ -1,0 +1,110 @@
+// The emitter's state: one insertion point and one cache of values per loop level. Private to codegen.
+//
+// Levels: 0 the kernel, 1 the row (the parallel loop), 2 and further the loops inside a row, vector loop last. A value is
+// emitted at the level of the innermost loop it depends on, at that level's current end, which dominates all that follows
+// in it. In Columns the vector loop belongs to the row level.
+#pragma once
+#include "passes/codegen/Math.h"
+#include "passes/codegen/Program.h"
+
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+
+#include <map>
+#include <vector>
+
+namespace cleave::passes::kernel {
+
+class Emitter {
+public:
+  Emitter(const Program &program, llvm::Module &module, const std::string &name);
+  llvm::Function *run();
+
+private:
+  using V = llvm::Value *;
+  struct Level {
+    llvm::BasicBlock *block = nullptr;
+    std::map<std::pair<int, int>, V> cache; // (value, copy)
+  };
+  struct OpenLoop {
+    llvm::BasicBlock *header, *exit;
+    llvm::PHINode *index;
+    V high;
+    int64_t step;
+    int level;
+  };
+  struct Accumulator {
+    int value;                          // the Reduce
+    std::vector<llvm::AllocaInst *> slots; // per copy
+  };
+
+  // structure
+  void emitFlat();
+  void emitRows();
+  void emitRow();
+  void setRowIndices(V row);
+  void sweep(int s);
+  void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators);
+  void vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators);
+  void body(int copies, int s, std::vector<Accumulator> &accumulators);
+  void finish(std::vector<Accumulator> &accumulators);
+  void endStores();
+  OpenLoop open(int level, V low, V high, int64_t step);
+  void close(const OpenLoop &loop);
+  void at(int level); // insert at the end of that level
+  V int64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
+
+  // values (EmitValue.cpp)
+  V emit(int value, int copy);
+  V compute(const ProgramValue &v, int value, int copy);
+  V operation(const ProgramValue &v, const std::vector<V> &x, const std::vector<Element> &types);
+  V floatOperation(const ProgramValue &v, const std::vector<V> &x);
+  V intOperation(const ProgramValue &v, const std::vector<V> &x);
+  V compare(Relation relation, V x, V y, Element type);
+  V cast(V x, Element from, Element to);
+  V roundTo(V x, Element type);
+  V load(const ProgramValue &v, int value, int copy);
+  V loadMasked(const ProgramValue &v, V pointer, V mask, bool vector);
+  void store(const Store &s, int copy);
+  V fromMemory(V x, Element type);
+  V toMemory(V x, Element type);
+  V condition(const std::vector<Condition> &conditions, int copy, int level);
+  V splat(V x) { return x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
+  V combine(Combine kind, V x, V y, Element type);
+  V identity(Combine kind, Element type, bool vector);
+  /// The scalar part of an expression (lane 0 of `copy`), computed no deeper than `level`.
+  V expr(const Expr &e, int copy, int level);
+  V lanes(llvm::Type *element, int64_t step); // <0, step, 2 step, ...>
+  V mask(int copy);                           // lanes that exist; null: all
+  V pointer(int buffer, V index);
+  V lanePointers(V first, llvm::Type *element, int64_t step);
+  V scratchPointer(int slot, int copy);
+
+  bool onVector(uint32_t loops) const { return p.vectorLoop >= 0 && loops >> p.vectorLoop & 1; }
+  int levelOf(int value) const;
+  int levelOf(uint32_t loops) const;
+  int loopLevel(int loop) const;
+  llvm::Type *compute(Element type);
+  llvm::Type *memory(Element type);
+  llvm::Type *shaped(llvm::Type *element, bool vector) {
+    return vector ? llvm::VectorType::get(element, p.width, false) : element;
+  }
+
+  const Program &p;
+  llvm::Module &module;
+  llvm::IRBuilder<> b;
+  Math math;
+  llvm::Function *function = nullptr;
+  llvm::BasicBlock *entry = nullptr;
+  V args = nullptr, scalars = nullptr, begin = nullptr, end = nullptr;
+  std::vector<Level> levels;
+  std::vector<V> indices;              // per loop: its current index
+  std::vector<int> keptLoops, reducedLoopsInside; // without the vector loop
+  std::vector<V> bases;                // per buffer
+  std::vector<llvm::GlobalVariable *> tables;
+  std::vector<llvm::AllocaInst *> scratch;
+  V laneLimit = nullptr;               // vector loop's end where lanes must be masked
+  int currentSweep = 0;
+};
+
+} // namespace cleave::passes::kernel

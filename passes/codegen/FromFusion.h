@@ -1,0 +1,27 @@
+// From IR to kernel graphs: used by code generation on `cleave.fusion` ops and by fusion on ops it may merge.
+#pragma once
+#include "passes/codegen/KernelGraph.h"
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/ArrayRef.h"
+
+namespace cleave::passes::kernel {
+
+/// True for ops of the graph dialect that a kernel can compute (all elementwise, constant, iota, indexing, reduce).
+bool isFusible(mlir::Operation *op);
+
+/// The node of one op, its operands not filled in.
+Node nodeOf(mlir::Operation *op);
+
+/// The graph of `ops` (operands before users) with `inputs` from outside, in this order, and `outputs` among the ops'
+/// results (or inputs). scalar[i]: input i is given as a scalar.
+KernelGraph graphOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
+                    llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar);
+
+/// The graph of a `cleave.fusion`; operands defined by dist.shard_offset are scalars.
+KernelGraph graphOfFusion(mlir::Operation *fusion);
+
+/// True for a value that dist.shard_offset defines.
+bool isShardOffset(mlir::Value value);
+
+} // namespace cleave::passes::kernel

@@ -1,0 +1,206 @@
+// Elementary functions in LLVM IR.
+#include "passes/codegen/Math.h"
+
+#include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/Module.h"
+
+#include <cmath>
+
+namespace cleave::passes::kernel {
+
+using llvm::Value;
+
+Value *Math::constant(Value *like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+
+Value *Math::integer(Value *like, int64_t value) {
+  llvm::Type *type = b.getInt32Ty();
+  if (auto *vector = llvm::dyn_cast<llvm::VectorType>(like->getType()))
+    type = llvm::VectorType::get(type, vector->getElementCount());
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true);
+}
+
+Value *Math::bits(Value *x) { return b.CreateBitCast(x, integer(x, 0)->getType()); }
+
+Value *Math::fma(Value *x, Value *y, Value *z) { return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z}); }
+
+Value *Math::abs(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+
+Value *Math::sqrt(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x); }
+
+Value *Math::max(Value *x, Value *y) {
+  Value *larger = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y); // y where either is NaN
+  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, larger);
+}
+
+Value *Math::min(Value *x, Value *y) {
+  Value *smaller = b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
+  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, smaller);
+}
+
+Value *Math::clamp(Value *x, double low, double high) {
+  Value *l = constant(x, low), *h = constant(x, high);
+  x = b.CreateSelect(b.CreateFCmpOGT(l, x), l, x);
+  return b.CreateSelect(b.CreateFCmpOLT(h, x), h, x);
+}
+
+Value *Math::copySign(Value *magnitude, Value *sign) {
+  Value *mask = integer(sign, INT32_MIN);
+  return b.CreateBitCast(b.CreateOr(bits(magnitude), b.CreateAnd(bits(sign), mask)), magnitude->getType());
+}
+
+Value *Math::polynomial(Value *x, std::initializer_list<double> coefficients) {
+  auto it = coefficients.end();
+  Value *result = constant(x, *--it);
+  while (it != coefficients.begin())
+    result = fma(result, x, constant(x, *--it));
+  return result;
+}
+
+Value *Math::powerOfTwo(Value *n) {
+  Value *biased = b.CreateShl(b.CreateAdd(n, llvm::ConstantInt::get(n->getType(), 127)), 23);
+  llvm::Type *type = b.getFloatTy();
+  if (auto *vector = llvm::dyn_cast<llvm::VectorType>(n->getType()))
+    type = llvm::VectorType::get(type, vector->getElementCount());
+  return b.CreateBitCast(biased, type);
+}
+
+/// x = n ln 2 + r in two parts of ln 2 (Cody and Waite 1980), then a polynomial of degree 6.
+Math::ExpParts Math::expParts(Value *x) {
+  Value *n = b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, b.CreateFMul(x, constant(x, 1.44269504088896341)));
+  Value *r = fma(n, constant(x, -0.693145751953125), x);
+  r = fma(n, constant(x, -1.42860682030941723e-6), r);
+  Value *q = polynomial(r, {0.5, 0.166665181517601, 0.04166620597243309, 0.008368954062461853, 0.0013950594002380967});
+  Value *fraction = fma(b.CreateFMul(r, r), q, r);
+  // NaN must not reach the conversion, which would make it poison.
+  Value *safe = b.CreateSelect(b.CreateFCmpORD(n, n), n, constant(n, 0));
+  return {fraction, b.CreateFPToSI(safe, integer(x, 0)->getType())};
+}
+
+Value *Math::exp(Value *x) {
+  ExpParts parts = expParts(clamp(x, -104, 89));
+  Value *half = b.CreateAShr(parts.exponent, 1), *rest = b.CreateSub(parts.exponent, half);
+  Value *mantissa = b.CreateFAdd(parts.fraction, constant(x, 1));
+  return b.CreateFMul(b.CreateFMul(mantissa, powerOfTwo(half)), powerOfTwo(rest));
+}
+
+Value *Math::log(Value *x) {
+  // Subnormals are scaled up; then x = 2^e * (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2).
+  Value *tiny = b.CreateFCmpOLT(x, constant(x, 1.17549435e-38));
+  Value *scaled = b.CreateSelect(tiny, b.CreateFMul(x, constant(x, 8388608.0)), x);
+  Value *word = bits(scaled);
+  Value *shifted = b.CreateSub(word, integer(x, 0x3f3504f3));
+  Value *e = b.CreateAShr(shifted, 23);
+  Value *m = b.CreateBitCast(b.CreateSub(word, b.CreateShl(e, 23)), x->getType());
+  Value *exponent = b.CreateSIToFP(e, x->getType());
+  exponent = b.CreateFSub(exponent, b.CreateSelect(tiny, constant(x, 23), constant(x, 0)));
+  Value *f = b.CreateFSub(m, constant(x, 1)), *f2 = b.CreateFMul(f, f);
+  Value *p = polynomial(f, {0.3333331048488617, -0.24999986588954926, 0.20002226531505585, -0.16669249534606934,
+                            0.14218655228614807, -0.12384366989135742, 0.1187300980091095, -0.1178971379995346,
+                            0.06915183365345001});
+  Value *low = fma(exponent, constant(x, 1.42860682030941723e-6), b.CreateFMul(b.CreateFMul(f2, f), p));
+  low = fma(f2, constant(x, -0.5), low);
+  Value *result = fma(exponent, constant(x, 0.693145751953125), b.CreateFAdd(f, low));
+  Value *infinity = llvm::ConstantFP::getInfinity(x->getType());
+  result = b.CreateSelect(b.CreateFCmpOEQ(x, infinity), infinity, result);
+  result = b.CreateSelect(b.CreateFCmpOEQ(x, constant(x, 0)), llvm::ConstantFP::getInfinity(x->getType(), true), result);
+  return b.CreateSelect(b.CreateFCmpUGE(x, constant(x, 0)), b.CreateSelect(b.CreateFCmpUNO(x, x), x, result),
+                        llvm::ConstantFP::getNaN(x->getType()));
+}
+
+/// With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which loses nothing for small x.
+Value *Math::tanh(Value *x) {
+  Value *y = clamp(b.CreateFMul(abs(x), constant(x, 2)), 0, 40);
+  ExpParts parts = expParts(y);
+  Value *power = powerOfTwo(parts.exponent);
+  Value *t = fma(parts.fraction, power, b.CreateFSub(power, constant(x, 1)));
+  return copySign(b.CreateFDiv(t, b.CreateFAdd(t, constant(x, 2))), x);
+}
+
+Value *Math::sigmoid(Value *x) {
+  return b.CreateFDiv(constant(x, 1), b.CreateFAdd(constant(x, 1), exp(b.CreateFNeg(x))));
+}
+
+/// x P(x^2) up to 1, then 1 - e^-L(x) where L = -log(1 - erf) is nearly a parabola.
+Value *Math::erf(Value *x) {
+  Value *magnitude = clamp(abs(x), 0, 4);
+  Value *small = b.CreateFMul(x, polynomial(b.CreateFMul(x, x),
+                                            {1.128379225730896, -0.37612637877464294, 0.11283782124519348,
+                                             -0.0268654003739357, 0.005220945458859205, -0.000848282827064395,
+                                             0.00011256943980697542, -9.641505130275618e-06}));
+  Value *l = polynomial(b.CreateFSub(magnitude, constant(x, 2)),
+                        {5.364941120147705, 4.418160915374756, 0.9237509369850159, 0.0164656899869442,
+                         -0.0035703498870134354, 0.0007307762280106544, -0.00013752926315646619, 2.1293360987328924e-05,
+                         -2.514395021080418e-07});
+  Value *large = copySign(b.CreateFSub(constant(x, 1), exp(b.CreateFNeg(l))), x);
+  return b.CreateSelect(b.CreateFCmpOGT(magnitude, constant(x, 1)), large, small);
+}
+
+namespace {
+constexpr double tanhScale = 0.79788456080286536, tanhCubic = 0.044715; // sqrt(2 / pi)
+constexpr double rsqrt2 = 0.70710678118654752, rsqrtTwoPi = 0.39894228040143268;
+} // namespace
+
+Value *Math::gelu(Value *x, bool tanhForm) {
+  Value *half = b.CreateFMul(x, constant(x, 0.5));
+  if (!tanhForm)
+    return fma(half, erf(b.CreateFMul(x, constant(x, rsqrt2))), half);
+  Value *inner = fma(b.CreateFMul(x, x), constant(x, tanhScale * tanhCubic), constant(x, tanhScale));
+  // (1 + tanh u) / 2 = 1 / (1 + e^-2u)
+  Value *u2 = b.CreateFMul(b.CreateFMul(x, inner), constant(x, 2));
+  Value *result = b.CreateFMul(x, sigmoid(u2));
+  // -infinity times zero: the limit is zero
+  return b.CreateSelect(b.CreateFCmpOLT(x, constant(x, -1e4)), constant(x, 0), result);
+}
+
+Value *Math::geluDerivative(Value *x, bool tanhForm) {
+  if (!tanhForm) {
+    Value *cdf = fma(erf(b.CreateFMul(x, constant(x, rsqrt2))), constant(x, 0.5), constant(x, 0.5));
+    Value *square = clamp(b.CreateFMul(b.CreateFMul(x, x), constant(x, -0.5)), -104, 0);
+    Value *density = b.CreateFMul(exp(square), constant(x, rsqrtTwoPi));
+    return fma(clamp(x, -1e6, 1e6), density, cdf);
+  }
+  Value *y = clamp(x, -30, 30); // constant beyond
+  Value *y2 = b.CreateFMul(y, y);
+  Value *inner = fma(y2, constant(x, tanhScale * tanhCubic), constant(x, tanhScale));
+  Value *s = sigmoid(b.CreateFMul(b.CreateFMul(y, inner), constant(x, 2)));
+  Value *slope = fma(y2, constant(x, 3 * tanhScale * tanhCubic), constant(x, tanhScale)); // du/dx
+  // s + x * 2 s (1 - s) u'
+  Value *tail = b.CreateFMul(b.CreateFMul(s, b.CreateFSub(constant(x, 1), s)), b.CreateFMul(constant(x, 2), slope));
+  return fma(y, tail, s);
+}
+
+Value *Math::pow(Value *x, Value *y) {
+  auto splat = [&](double &value) {
+    auto *c = llvm::dyn_cast<llvm::Constant>(y);
+    if (c && c->getType()->isVectorTy())
+      c = c->getSplatValue();
+    auto *fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(c);
+    if (fp)
+      value = fp->getValueAPF().convertToFloat();
+    return fp != nullptr;
+  };
+  double exponent = 0;
+  if (splat(exponent)) {
+    if (exponent == 1)
+      return x;
+    if (exponent == 2)
+      return b.CreateFMul(x, x);
+    if (exponent == 3)
+      return b.CreateFMul(b.CreateFMul(x, x), x);
+    if (exponent == 0.5)
+      return sqrt(x);
+    if (exponent == -0.5)
+      return b.CreateFDiv(constant(x, 1), sqrt(x));
+  }
+  llvm::Type *f = b.getFloatTy();
+  llvm::FunctionCallee powf = b.GetInsertBlock()->getModule()->getOrInsertFunction("powf", f, f, f);
+  auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (!vector)
+    return b.CreateCall(powf, {x, y});
+  Value *result = llvm::PoisonValue::get(vector);
+  for (unsigned i = 0; i < vector->getNumElements(); ++i)
+    result = b.CreateInsertElement(result, b.CreateCall(powf, {b.CreateExtractElement(x, i), b.CreateExtractElement(y, i)}), i);
+  return result;
+}
+
+} // namespace cleave::passes::kernel

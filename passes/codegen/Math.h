@@ -1,0 +1,43 @@
+// Elementary functions as LLVM IR on f32 scalars or vectors, without calls: polynomials fitted for this project (weighted
+// minimax, mpmath), each within a few units in the last place, NaN in NaN out, infinities as in libm.
+#pragma once
+#include "llvm/IR/IRBuilder.h"
+
+namespace cleave::passes::kernel {
+
+class Math {
+public:
+  explicit Math(llvm::IRBuilder<> &builder) : b(builder) {}
+  llvm::Value *exp(llvm::Value *x);      // 0 below -104, infinity above 89
+  llvm::Value *log(llvm::Value *x);
+  llvm::Value *tanh(llvm::Value *x);
+  llvm::Value *erf(llvm::Value *x);
+  llvm::Value *sigmoid(llvm::Value *x);
+  llvm::Value *gelu(llvm::Value *x, bool tanhForm);
+  llvm::Value *geluDerivative(llvm::Value *x, bool tanhForm);
+  llvm::Value *pow(llvm::Value *x, llvm::Value *y); // libm, lane by lane, unless y is 2, 3, 0.5, 1 or -0.5
+  llvm::Value *sqrt(llvm::Value *x);
+  llvm::Value *abs(llvm::Value *x);
+  llvm::Value *max(llvm::Value *x, llvm::Value *y); // NaN where either is
+  llvm::Value *min(llvm::Value *x, llvm::Value *y);
+  llvm::Value *constant(llvm::Value *like, double value);
+  llvm::Value *fma(llvm::Value *x, llvm::Value *y, llvm::Value *z);
+
+private:
+  struct ExpParts {
+    llvm::Value *fraction; // e^r - 1, |r| <= ln 2 / 2
+    llvm::Value *exponent; // integer n; the result is (fraction + 1) * 2^n
+  };
+  ExpParts expParts(llvm::Value *x);
+  llvm::Value *powerOfTwo(llvm::Value *n); // as float, -126 <= n <= 127
+  llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first
+  llvm::Value *bits(llvm::Value *x);
+  llvm::Value *integer(llvm::Value *like, int64_t value); // i32 of the same width
+  llvm::Value *copySign(llvm::Value *magnitude, llvm::Value *sign);
+  /// x limited to [low, high]; NaN stays.
+  llvm::Value *clamp(llvm::Value *x, double low, double high);
+
+  llvm::IRBuilder<> &b;
+};
+
+} // namespace cleave::passes::kernel

@@ -1,0 +1,53 @@
+// From a kernel graph to the values of a program: demand-driven, each output at every index of the iteration space.
+// Private to codegen; see Program.h for what comes out.
+#pragma once
+#include "passes/codegen/Affine.h"
+
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace cleave::passes::kernel {
+
+class Planner {
+public:
+  explicit Planner(const KernelGraph &graph) : graph(graph) {}
+  /// Fills loops, values, stores and buffers of `program`. False, with `why`, where the graph is not one kernel.
+  bool run(Program &program);
+  std::string why;
+
+private:
+  using Conditions = std::vector<Condition>;
+  bool chooseRoot();
+  bool attempt();
+  void makeLoops();
+  bool placeOutputs();
+  bool outputIndex(int node, bool kept, Index &index);
+  int demand(int node, const Index &index, const Conditions &guards);
+  int compute(int node, const Index &index, const Conditions &guards);
+  int load(int node, const Index &index, const Conditions &guards);
+  int iota(const Node &n, const Index &index, const Conditions &guards);
+  int pad(const Node &n, const Index &index, const Conditions &guards);
+  int concat(const Node &n, const Index &index, const Conditions &guards);
+  int reduce(const Node &n, const Index &index, const Conditions &guards);
+  int elementwise(const Node &n, const Index &index, const Conditions &guards);
+  int guarded(const Conditions &conditions, int inside, int outside, Element type);
+  int intern(ProgramValue value);
+  bool alwaysTrue(const Condition &c) const;
+  int fail(const std::string &reason);
+
+  const KernelGraph &graph;
+  Program p;
+  std::vector<std::vector<int64_t>> factors; // per dimension of the root: the extents of its loops
+  std::vector<bool> reducedDims;
+  std::vector<int64_t> rootShape;
+  Expr full, kept, reduced; // row-major positions in the whole space, its kept and its reduced part
+  uint32_t keptMask = 0, allMask = 0;
+  std::map<std::tuple<int, Index, Conditions>, int> memo;
+  std::map<int, std::vector<Index>> demanded; // unguarded
+  std::map<ProgramValue, int> numbers;
+  std::vector<int> bufferOf, scalarOf;        // per node: of inputs
+  SplitRequest split;
+};
+
+} // namespace cleave::passes::kernel

@@ -1,0 +1,116 @@
+// A kernel before code: loops, values with affine addresses, and stores. Made from a KernelGraph by `schedule`, which also
+// decides whether a graph can be one kernel at all; fusion asks it before it merges. No LLVM here.
+//
+// The iteration space is a list of loops, *kept* ones (parallel) and *reduced* ones. A value is computed at the current
+// index of the loops it depends on, so it is hoisted out of the others. Reductions are evaluated per kept index ("row")
+// in sweeps: sweep s walks the reduced loops once, computes the reductions that need only results of earlier sweeps and
+// stores the results that do. One loop is walked `width` elements at a time:
+//
+//   map       no reduced loops; the vector loop is innermost
+//   rows      the vector loop is reduced: lanes are combined at the end of a sweep
+//   columns   the vector loop is kept: each lane is a row of its own
+#pragma once
+#include "passes/codegen/KernelGraph.h"
+
+#include <array>
+#include <optional>
+
+namespace cleave::passes::kernel {
+
+inline constexpr int maxLoops = 10;
+
+/// constant + sum of coef[l] * index of loop l.
+struct Expr {
+  std::array<int64_t, maxLoops> coef{};
+  int64_t constant = 0;
+  auto operator<=>(const Expr &) const = default;
+};
+
+/// low <= expr < high.
+struct Condition {
+  Expr expr;
+  int64_t low = 0, high = 0;
+  auto operator<=>(const Condition &) const = default;
+};
+
+enum class ValueKind : uint8_t { Load, Scalar, Constant, Index, Op, Guarded, Reduce };
+
+/// Load: element `expr` of buffer `buffer` (of table `-1 - buffer` where negative), where all `conditions` hold, else 0.
+/// Scalar: scalars[buffer]. Constant: `constant`. Index: the value of `expr`, i32. Op: `op` of the operands.
+/// Guarded: operand 0 where all conditions hold, else operand 1. Reduce: operand 0 combined over the reduced loops.
+struct ProgramValue {
+  ValueKind kind = ValueKind::Constant;
+  NodeKind op = NodeKind::Input;
+  Element type = Element::F32;
+  std::vector<int> operands;
+  Expr expr;
+  int buffer = 0;
+  double constant = 0;
+  std::vector<Condition> conditions;
+  Combine combine = Combine::Sum;
+  Relation relation = Relation::Eq;
+  bool tanh = false;
+  auto operator<=>(const ProgramValue &) const = default;
+};
+
+/// What follows from a value's place in the program.
+struct Placement {
+  uint32_t loops = 0;  // bit l: depends on loop l
+  bool row = false;    // depends on a reduction: not before the row begins
+  int sweep = 0;       // earliest sweep that can compute it; for Reduce: the sweep after the one that does
+  int scratch = -1;    // slot of the row's scratch memory where it is kept for later sweeps
+  int scratchFrom = 0; // the sweep that fills the scratch
+};
+
+struct Store {
+  int value = 0;
+  int buffer = 0;    // inputs first, then outputs
+  Expr expr;
+  int sweep = 0;     // -1: at the end of the row
+};
+
+struct Loop {
+  int64_t extent = 1;
+  bool reduced = false;
+};
+
+enum class Shape : uint8_t { Map, Rows, Columns };
+
+struct Program {
+  Shape shape = Shape::Map;
+  std::vector<Loop> loops;            // outermost first; exprs are over these
+  int vectorLoop = -1;                // -1: every loop has extent 1
+  std::vector<ProgramValue> values;   // operands before users
+  std::vector<Placement> placements;  // one per value
+  std::vector<Store> stores;
+  std::vector<Element> buffers;       // args: non-scalar inputs, then outputs
+  std::vector<int64_t> bufferSizes;   // elements
+  std::vector<std::vector<double>> tables;
+  std::vector<Element> tableTypes;
+  int inputs = 0;                     // how many of `buffers` are inputs
+  std::vector<int> scalarInputs;      // graph inputs that are scalars, in order
+  int sweeps = 1;
+  int scratchSlots = 0;
+  int width = 16;                     // lanes of a vector
+  int unroll = 1;                     // vectors at a time
+  int64_t extent = 1, grain = 1;      // of the parallel range
+  bool flat = false;                  // Map with one loop: code does not depend on its extent
+
+  /// Iterations of the reduced loops (1 without).
+  int64_t reducedCount() const;
+  int64_t keptCount() const;
+  /// (output, buffer of input): storing the output over that input is safe.
+  std::vector<std::pair<int, int>> mayAlias() const;
+  /// The program as text; programs with equal text have equal code.
+  std::string str() const;
+};
+
+/// Plans a graph as one kernel, or says in `why` why it cannot be one. Never fails for a single node with its inputs
+/// (except a reduction of i1, or more than maxLoops dimensions). `width`: lanes of a vector, 16 for AVX-512, 8 for AVX2
+/// (LLVM 22 miscompiles masked loads that it has to split).
+std::optional<Program> schedule(const KernelGraph &graph, std::string *why = nullptr, int width = 16);
+
+/// Estimated microseconds of one execution on a few threads, launch included; only good for comparing.
+double cost(const Program &program);
+
+} // namespace cleave::passes::kernel

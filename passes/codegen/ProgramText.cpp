@@ -1,0 +1,99 @@
+// Programs as text: what people read in the plan, and the key by which equal kernels are found.
+#include "passes/codegen/Affine.h"
+#include "passes/codegen/Program.h"
+
+#include <fmt/format.h>
+
+namespace cleave::passes::kernel {
+
+namespace {
+
+std::string text(const Expr &e, const Program &p) {
+  std::string out;
+  for (size_t l = 0; l < p.loops.size(); ++l) {
+    if (!e.coef[l])
+      continue;
+    out += out.empty() ? "" : " + ";
+    out += e.coef[l] == 1 ? fmt::format("i{}", l) : fmt::format("{}*i{}", e.coef[l], l);
+  }
+  if (e.constant || out.empty())
+    out += out.empty() ? fmt::format("{}", e.constant) : fmt::format(" + {}", e.constant);
+  return out;
+}
+
+std::string text(const std::vector<Condition> &conditions, const Program &p) {
+  std::string out;
+  for (const Condition &c : conditions)
+    out += fmt::format("{}{} <= {} < {}", out.empty() ? " where " : " and ", c.low, text(c.expr, p), c.high);
+  return out;
+}
+
+std::string bufferName(int b, const Program &p) {
+  return b < 0 ? fmt::format("table{}", -1 - b) : b < p.inputs ? fmt::format("in{}", b) : fmt::format("out{}", b - p.inputs);
+}
+
+std::string text(const ProgramValue &v, const Program &p) {
+  static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"}, *const combines[] = {"sum", "max", "min"};
+  std::string out;
+  switch (v.kind) {
+  case ValueKind::Load:
+    return fmt::format("{}[{}]{}", bufferName(v.buffer, p), text(v.expr, p), text(v.conditions, p));
+  case ValueKind::Scalar:
+    return fmt::format("scalar {}", v.buffer);
+  case ValueKind::Constant:
+    return fmt::format("{}", v.constant);
+  case ValueKind::Index:
+    return fmt::format("index {}", text(v.expr, p));
+  case ValueKind::Op:
+    out = nodeName(v.op);
+    if (v.op == NodeKind::Compare)
+      out += fmt::format(" {}", relations[static_cast<int>(v.relation)]);
+    if (v.tanh)
+      out += " tanh";
+    break;
+  case ValueKind::Guarded:
+    out = "guarded";
+    break;
+  case ValueKind::Reduce:
+    out = fmt::format("reduce {}", combines[static_cast<int>(v.combine)]);
+    break;
+  }
+  for (size_t i = 0; i < v.operands.size(); ++i)
+    out += fmt::format("{}%{}", i ? ", " : " ", v.operands[i]);
+  return out + text(v.conditions, p);
+}
+
+} // namespace
+
+std::string Program::str() const {
+  static const char *const shapes[] = {"map", "rows", "columns"};
+  std::string out = fmt::format("{} {} x {}", shapes[static_cast<int>(shape)], width, unroll);
+  for (size_t l = 0; l < loops.size(); ++l)
+    out += fmt::format("{} i{}{} < {}", l ? "," : "", l, loops[l].reduced ? " reduced" : "",
+                       flat ? std::string("n") : std::to_string(loops[l].extent));
+  if (vectorLoop >= 0)
+    out += fmt::format("; vector i{}", vectorLoop);
+  out += "\n";
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Placement &at = placements[i];
+    out += fmt::format("%{}: {} = {}", i, elementName(values[i].type), text(values[i], *this));
+    if (at.sweep)
+      out += fmt::format("  ; sweep {}", at.sweep);
+    if (at.scratch >= 0)
+      out += fmt::format("  ; scratch {} from sweep {}", at.scratch, at.scratchFrom);
+    out += "\n";
+  }
+  for (const Store &s : stores)
+    out += fmt::format("{}[{}]: {} = %{}{}\n", bufferName(s.buffer, *this), text(s.expr, *this),
+                       elementName(buffers[s.buffer]), s.value,
+                       shape == Shape::Map ? "" : s.sweep < 0 ? "  ; end" : fmt::format("  ; sweep {}", s.sweep));
+  for (size_t t = 0; t < tables.size(); ++t) {
+    out += fmt::format("table{}: {} =", t, elementName(tableTypes[t]));
+    for (double value : tables[t])
+      out += fmt::format(" {}", value);
+    out += "\n";
+  }
+  return out;
+}
+
+} // namespace cleave::passes::kernel

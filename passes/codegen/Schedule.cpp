@@ -1,0 +1,298 @@
+// From values to a schedule: loops are joined where every address allows it, one becomes the vector loop, values get
+// their sweep, and what is dear and needed again is kept in scratch memory.
+#include "passes/codegen/Affine.h"
+#include "passes/codegen/Cost.h"
+#include "passes/codegen/Planner.h"
+
+#include <algorithm>
+
+namespace cleave::passes::kernel {
+
+namespace {
+
+template <typename Fn> void forEachExpr(Program &p, Fn fn) {
+  for (ProgramValue &v : p.values) {
+    if (v.kind == ValueKind::Load || v.kind == ValueKind::Index)
+      fn(v.expr);
+    for (Condition &c : v.conditions)
+      fn(c.expr);
+  }
+  for (Store &s : p.stores)
+    fn(s.expr);
+}
+
+/// Joins loop `outer` into `inner` if every expression walks both as one.
+bool joinLoops(Program &p, int outer, int inner) {
+  if (p.loops[outer].reduced != p.loops[inner].reduced)
+    return false;
+  bool joinable = true;
+  forEachExpr(p, [&](Expr &e) { joinable &= e.coef[outer] == e.coef[inner] * p.loops[inner].extent; });
+  if (!joinable)
+    return false;
+  p.loops[inner].extent *= p.loops[outer].extent;
+  p.loops.erase(p.loops.begin() + outer);
+  forEachExpr(p, [&](Expr &e) {
+    std::copy(e.coef.begin() + outer + 1, e.coef.end(), e.coef.begin() + outer);
+    e.coef[maxLoops - 1] = 0;
+  });
+  return true;
+}
+
+void joinAllLoops(Program &p) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int a = 0; a < static_cast<int>(p.loops.size()) && !changed; ++a)
+      for (int b = 0; b < static_cast<int>(p.loops.size()) && !changed; ++b)
+        changed = a != b && joinLoops(p, a, b);
+  }
+}
+
+/// The loop along which most memory is contiguous, stores counting twice.
+void chooseVectorLoop(Program &p) {
+  std::vector<double> votes(p.loops.size(), 0);
+  auto vote = [&](const Expr &e, double weight) {
+    for (size_t l = 0; l < p.loops.size(); ++l)
+      weight *= e.coef[l] ? static_cast<double>(p.loops[l].extent) : 1;
+    for (size_t l = 0; l < p.loops.size(); ++l)
+      votes[l] += e.coef[l] == 1 ? weight : 0;
+  };
+  for (const ProgramValue &v : p.values)
+    if (v.kind == ValueKind::Load)
+      vote(v.expr, 1);
+  for (const Store &s : p.stores)
+    vote(s.expr, 2);
+  p.vectorLoop = -1;
+  double best = 0;
+  for (size_t l = p.loops.size(); l-- > 0;)
+    if (votes[l] > best) {
+      best = votes[l];
+      p.vectorLoop = static_cast<int>(l);
+    }
+  if (p.vectorLoop < 0 && !p.loops.empty()) { // nothing is contiguous: the innermost reduced loop, or the innermost
+    p.vectorLoop = static_cast<int>(p.loops.size()) - 1;
+    for (size_t l = 0; l < p.loops.size(); ++l)
+      if (p.loops[l].reduced)
+        p.vectorLoop = static_cast<int>(l);
+  }
+}
+
+/// A map with few long rows is cut into more, so that threads have something to share.
+void cutLongRows(Program &p) {
+  int v = p.vectorLoop;
+  if (p.shape != Shape::Map || v < 0 || p.loops.size() < 2 || static_cast<int>(p.loops.size()) == maxLoops)
+    return;
+  int64_t rows = p.keptCount() / p.loops[v].extent, extent = p.loops[v].extent;
+  if (rows >= 64 || extent < 8192)
+    return;
+  for (int64_t piece = 8192; piece >= 1024; piece -= 64) {
+    if (extent % piece)
+      continue;
+    p.loops[v].extent = piece;
+    p.loops.insert(p.loops.begin() + v, Loop{extent / piece, false});
+    forEachExpr(p, [&](Expr &e) {
+      std::copy_backward(e.coef.begin() + v, e.coef.end() - 1, e.coef.end());
+      e.coef[v] = e.coef[v + 1] * piece;
+    });
+    p.vectorLoop = v + 1;
+    return;
+  }
+}
+
+uint32_t reducedMask(const Program &p) {
+  uint32_t mask = 0;
+  for (size_t l = 0; l < p.loops.size(); ++l)
+    mask |= p.loops[l].reduced ? 1u << l : 0;
+  return mask;
+}
+
+void placeValues(Program &p) {
+  uint32_t reduced = reducedMask(p);
+  p.placements.assign(p.values.size(), {});
+  for (size_t i = 0; i < p.values.size(); ++i) {
+    const ProgramValue &v = p.values[i];
+    Placement &at = p.placements[i];
+    if (v.kind == ValueKind::Load || v.kind == ValueKind::Index)
+      at.loops = loopsOf(v.expr);
+    for (const Condition &c : v.conditions)
+      at.loops |= loopsOf(c.expr);
+    for (int o : v.operands) {
+      at.loops |= p.placements[o].loops;
+      at.row |= p.placements[o].row;
+      at.sweep = std::max(at.sweep, p.placements[o].sweep);
+    }
+    if (v.kind == ValueKind::Reduce) {
+      at.loops &= ~reduced;
+      at.row = true;
+      ++at.sweep;
+    }
+    p.sweeps = std::max(p.sweeps, at.sweep);
+  }
+  for (Store &s : p.stores) {
+    s.sweep = p.shape == Shape::Map ? 0 : (loopsOf(s.expr) & reduced) ? p.placements[s.value].sweep : -1;
+    p.sweeps = std::max(p.sweeps, s.sweep + 1);
+  }
+}
+
+/// Decides what each sweep computes and what it takes from scratch.
+class ScratchPlan {
+public:
+  explicit ScratchPlan(Program &p) : p(p), reduced(reducedMask(p)), first(p.values.size(), -1), work(p.values.size(), 0) {}
+
+  void run() {
+    int64_t lanes = p.shape == Shape::Columns ? p.width * p.unroll : 1;
+    int64_t slotFloats = p.reducedCount() * lanes;
+    slotsLeft = p.shape == Shape::Map || slotFloats > 16384 ? 0 : 32768 / slotFloats;
+    for (size_t i = 0; i < p.values.size(); ++i) {
+      work[i] = operationCycles(p.values[i]);
+      for (int o : p.values[i].operands)
+        if (full(o))
+          work[i] += work[o];
+    }
+    for (int s = 0; s < p.sweeps; ++s) {
+      for (size_t i = 0; i < p.values.size(); ++i)
+        if (p.values[i].kind == ValueKind::Reduce && p.placements[i].sweep == s + 1)
+          visit(p.values[i].operands[0], s);
+      for (const Store &store : p.stores)
+        if (store.sweep == s)
+          visit(store.value, s);
+    }
+  }
+
+private:
+  bool full(int v) const { return p.placements[v].loops & reduced; }
+  void visit(int v, int s) {
+    if (!full(v) || first[v] == s)
+      return;
+    Placement &at = p.placements[v];
+    if (first[v] >= 0 && work[v] >= 10 && isFloat(p.values[v].type) && p.values[v].kind == ValueKind::Op) {
+      if (at.scratch < 0 && slotsLeft > 0) {
+        at.scratch = p.scratchSlots++;
+        at.scratchFrom = first[v];
+        --slotsLeft;
+      }
+      if (at.scratch >= 0)
+        return;
+    }
+    if (first[v] < 0)
+      first[v] = s;
+    for (int o : p.values[v].operands)
+      if (p.values[v].kind != ValueKind::Reduce)
+        visit(o, s);
+  }
+
+  Program &p;
+  uint32_t reduced;
+  std::vector<int> first; // the first sweep that computes it
+  std::vector<double> work;
+  int64_t slotsLeft = 0;
+};
+
+void chooseUnroll(Program &p) {
+  p.unroll = 1;
+  if (p.vectorLoop < 0)
+    return;
+  double work = 0;
+  for (size_t i = 0; i < p.values.size(); ++i)
+    if (p.placements[i].loops >> p.vectorLoop & 1)
+      work += std::min(operationCycles(p.values[i]), 12.0);
+  int64_t vectors = (p.loops[p.vectorLoop].extent + p.width - 1) / p.width;
+  int most = work > 40 ? 1 : work > 16 ? 2 : 4;
+  if (p.shape == Shape::Columns && work <= 8)
+    most = 8;
+  if (p.flat)
+    p.unroll = most;
+  else
+    while (p.unroll * 2 <= most && p.unroll * 4 <= vectors)
+      p.unroll *= 2;
+}
+
+void chooseExtent(Program &p) {
+  int64_t vector = p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent, perStep;
+  if (p.flat) {
+    p.extent = vector;
+    p.grain = 4096;
+    return;
+  }
+  int64_t rows = p.keptCount();
+  if (p.shape == Shape::Columns) {
+    int64_t block = p.width * p.unroll;
+    p.extent = rows / vector * ((vector + block - 1) / block);
+    perStep = p.reducedCount() * block;
+  } else {
+    p.extent = p.shape == Shape::Map ? rows / vector : rows;
+    perStep = p.shape == Shape::Map ? vector : p.reducedCount();
+  }
+  p.grain = std::max<int64_t>(1, 4096 / perStep);
+}
+
+} // namespace
+
+int64_t Program::reducedCount() const {
+  int64_t count = 1;
+  for (const Loop &l : loops)
+    count *= l.reduced ? l.extent : 1;
+  return count;
+}
+
+int64_t Program::keptCount() const {
+  int64_t count = 1;
+  for (const Loop &l : loops)
+    count *= l.reduced ? 1 : l.extent;
+  return count;
+}
+
+std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int width) {
+  Program p;
+  Planner planner(graph);
+  if (!planner.run(p)) {
+    if (why)
+      *why = planner.why;
+    return std::nullopt;
+  }
+  p.width = width;
+  joinAllLoops(p);
+  chooseVectorLoop(p);
+  bool reduces = reducedMask(p) != 0;
+  p.shape = !reduces ? Shape::Map : p.loops[p.vectorLoop].reduced ? Shape::Rows : Shape::Columns;
+  cutLongRows(p);
+  p.flat = p.shape == Shape::Map && p.loops.size() == 1;
+  placeValues(p);
+  chooseUnroll(p);
+  ScratchPlan(p).run();
+  chooseExtent(p);
+  return p;
+}
+
+std::vector<std::pair<int, int>> Program::mayAlias() const {
+  std::vector<std::pair<int, int>> pairs;
+  uint32_t reduced = reducedMask(*this);
+  auto readsAfter = [&](int buffer, int sweep) { // can the buffer be read in a later sweep?
+    std::vector<char> reads(values.size(), false);
+    for (size_t v = 0; v < values.size(); ++v) {
+      reads[v] = values[v].kind == ValueKind::Load && values[v].buffer == buffer;
+      if (placements[v].loops & reduced)
+        for (int o : values[v].operands)
+          reads[v] |= reads[o];
+    }
+    for (size_t i = 0; i < values.size(); ++i)
+      if (values[i].kind == ValueKind::Reduce && placements[i].sweep - 1 > sweep && reads[values[i].operands[0]])
+        return true;
+    return std::any_of(stores.begin(), stores.end(), [&](const Store &s) { return s.sweep > sweep && reads[s.value]; });
+  };
+  for (const Store &s : stores)
+    for (int b = 0; b < inputs; ++b) {
+      if (buffers[b] != buffers[s.buffer] || bufferSizes[b] != bufferSizes[s.buffer])
+        continue;
+      bool read = false, same = true;
+      for (const ProgramValue &v : values)
+        if (v.kind == ValueKind::Load && v.buffer == b) {
+          read = true;
+          same &= v.expr == s.expr && v.conditions.empty();
+        }
+      if (read && same && (s.sweep < 0 || !readsAfter(b, s.sweep)))
+        pairs.push_back({s.buffer - inputs, b});
+    }
+  return pairs;
+}
+
+} // namespace cleave::passes::kernel

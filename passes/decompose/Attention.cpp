@@ -1,0 +1,51 @@
+// Attention as matrix products and a softmax, and its gradient with probabilities recomputed from lse
+// (Dao, Fu, Ermon, Rudra, Re: FlashAttention, NeurIPS 2022, algorithm 4, without the tiling).
+#include "passes/decompose/Rewrites.h"
+
+namespace cleave::passes {
+namespace {
+using mlir::Value;
+
+constexpr int64_t rowDim = 2, columnDim = 3;
+constexpr double masked = -1e30; // exp of it is 0, and no difference of two such is a NaN
+
+Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
+
+/// scale * q k^T in f32 [b, h, t, s], a large negative number where the causal mask hides j > i + s - t.
+Value scores(Emitter &e, Value q, Value k, double scale, bool causal) {
+  Value s = e.scale(e.toF32(e.matmul(q, k, false, true)), scale);
+  if (!causal)
+    return s;
+  Dims shape = shapeOf(s);
+  Value row = e.iota(shape, rowDim), column = e.iota(shape, columnDim);
+  Value reach = e.shift(row, static_cast<double>(shape[columnDim] - shape[rowDim]));
+  return e.select(e.compare(ir::Predicate::Le, column, reach), s, e.constantLike(s, masked));
+}
+
+Value spread(Emitter &e, Value rows, Value like) { return e.broadcastBack(rows, shapeOf(like), {columnDim}); }
+
+} // namespace
+
+Values decomposeAttention(ir::AttentionOp op, Emitter &e) {
+  Value s = scores(e, op.getQ(), op.getK(), op.getScale().convertToDouble(), op.getCausal());
+  Value max = e.reduce(ir::ReduceKind::Max, s, {columnDim});
+  Value exponential = e.exp(e.sub(s, spread(e, max, s)));
+  Value sum = e.sum(exponential, {columnDim});
+  Value p = e.cast(e.div(exponential, spread(e, sum, s)), tensorType(op.getV()).getElementType());
+  Value result = e.matmul(p, op.getV(), false, false), lse = e.add(max, e.log(sum));
+  return {result, likeResult(e, lse, op.getLse())};
+}
+
+Values decomposeAttentionGrad(ir::AttentionGradOp op, Emitter &e) {
+  double scale = op.getScale().convertToDouble();
+  mlir::Type element = tensorType(op.getQ()).getElementType();
+  Value s = scores(e, op.getQ(), op.getK(), scale, op.getCausal());
+  Value p = e.exp(e.sub(s, spread(e, e.toF32(op.getLse()), s)));
+  Value gradV = e.matmul(e.cast(p, element), op.getGrad(), true, false);
+  Value gradP = e.toF32(e.matmul(op.getGrad(), op.getV(), false, true));
+  Value rows = e.sum(e.mul(e.toF32(op.getGrad()), e.toF32(op.getOut())), {columnDim});
+  Value gradS = e.cast(e.scale(e.mul(p, e.sub(gradP, spread(e, rows, s))), scale), element);
+  return {e.matmul(gradS, op.getK(), false, false), e.matmul(gradS, op.getQ(), true, false), gradV};
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,64 @@
+// See Decompose.h.
+#include "passes/decompose/Decompose.h"
+
+#include "passes/decompose/Rewrites.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+namespace {
+
+/// What stands for the op's results; empty where the op stays.
+Values rewrite(Operation *op, Emitter &e, const DecomposeOptions &options) {
+  return llvm::TypeSwitch<Operation *, Values>(op)
+      .Case([&](ir::SoftmaxOp op) { return decomposeSoftmax(op, e); })
+      .Case([&](ir::LogSoftmaxOp op) { return decomposeLogSoftmax(op, e); })
+      .Case([&](ir::CrossEntropyOp op) { return decomposeCrossEntropy(op, e); })
+      .Case([&](ir::CrossEntropyGradOp op) { return decomposeCrossEntropyGrad(op, e); })
+      .Case([&](ir::TopOneCorrectOp op) { return decomposeTopOneCorrect(op, e); })
+      .Case([&](ir::LayerNormOp op) { return decomposeLayerNorm(op, e); })
+      .Case([&](ir::LayerNormGradOp op) { return decomposeLayerNormGrad(op, e); })
+      .Case([&](ir::BatchNormOp op) { return decomposeBatchNorm(op, e); })
+      .Case([&](ir::BatchNormGradOp op) { return decomposeBatchNormGrad(op, e); })
+      .Case([&](ir::AttentionOp op) { return options.attention ? decomposeAttention(op, e) : Values(); })
+      .Case([&](ir::AttentionGradOp op) { return options.attention ? decomposeAttentionGrad(op, e) : Values(); })
+      .Default(Values());
+}
+
+struct DecomposePass : PassWrapper<DecomposePass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DecomposePass)
+  DecomposePass() = default;
+  DecomposePass(const DecomposePass &other) : PassWrapper(other) {}
+
+  StringRef getArgument() const override { return "decompose"; }
+  StringRef getDescription() const override { return "softmax, norms, losses and attention become primitives"; }
+  void runOnOperation() override { decompose(getOperation(), {attention == "decompose"}); }
+
+  Option<std::string> attention{*this, "attention", llvm::cl::desc("\"decompose\" or \"keep\""),
+                                llvm::cl::init("decompose")};
+};
+
+} // namespace
+
+void decompose(ModuleOp module, const DecomposeOptions &options) {
+  llvm::SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) { ops.push_back(op); });
+  for (Operation *op : ops) {
+    Emitter e{OpBuilder(op)};
+    e.setOrigin(op);
+    Values values = rewrite(op, e, options);
+    if (values.empty())
+      continue;
+    assert(ValueRange(values).getTypes() == op->getResultTypes() && "a rewrite keeps the result types");
+    op->replaceAllUsesWith(values);
+    op->erase();
+  }
+}
+
+std::unique_ptr<Pass> createDecomposePass(const DecomposeOptions &options) {
+  auto pass = std::make_unique<DecomposePass>();
+  pass->attention = options.attention ? "decompose" : "keep";
+  return pass;
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,114 @@
+// Layer and batch normalisation and their gradients. With xhat = (x - mean) * rstd and gw = grad * weight:
+//   grad x = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)),  grad weight = sum(grad * xhat),  grad bias = sum(grad).
+#include "passes/decompose/Rewrites.h"
+
+namespace cleave::passes {
+namespace {
+using mlir::Value;
+
+Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
+
+struct Moments {
+  Value centred;        // x - mean
+  Value mean, variance; // without `dims`
+};
+
+/// Mean and biased variance over `dims`, in two passes.
+Moments moments(Emitter &e, Value x, Dims dims) {
+  double count = 1;
+  for (int64_t dim : dims)
+    count *= shapeOf(x)[dim];
+  Value mean = e.scale(e.sum(x, dims), 1 / count);
+  Value centred = e.sub(x, e.broadcastBack(mean, shapeOf(x), dims));
+  return {centred, mean, e.scale(e.sum(e.mul(centred, centred), dims), 1 / count)};
+}
+
+/// Batch normalisation's view of its tensors: [n, c, ...], or [n/group, group, c, ...] where statistics are by group.
+struct BatchView {
+  llvm::SmallVector<int64_t> shape;
+  llvm::SmallVector<int64_t> reduced; // dimensions the statistics lose
+  llvm::SmallVector<int64_t> groups;  // dimensions of the statistics that weight and bias lack
+  int64_t channel;                    // the dimension of weight and bias
+  double count = 1;                   // elements of one statistic
+
+  BatchView(Dims original, int64_t group) : shape(original.begin(), original.end()), channel(group > 0 ? 2 : 1) {
+    if (group > 0) {
+      shape[0] = group;
+      shape.insert(shape.begin(), original[0] / group);
+      groups.push_back(0);
+    }
+    for (int64_t i = 0, rank = shape.size(); i < rank; ++i)
+      if (i != channel && !(group > 0 && i == 0)) {
+        reduced.push_back(i);
+        count *= shape[i];
+      }
+  }
+  /// A statistic to the whole shape.
+  Value spread(Emitter &e, Value statistic) const { return e.broadcastBack(statistic, shape, reduced); }
+  /// weight or bias to the whole shape.
+  Value spreadChannel(Emitter &e, Value vector) const { return e.broadcast(vector, shape, {channel}); }
+};
+
+} // namespace
+
+Values decomposeLayerNorm(ir::LayerNormOp op, Emitter &e) {
+  Value x = e.toF32(op.getInput());
+  Dims shape = shapeOf(x);
+  int64_t last = shape.size() - 1;
+  Moments m = moments(e, x, {last});
+  Value rstd = e.rsqrt(e.shift(m.variance, op.getEps().convertToDouble()));
+  Value normal = e.mul(m.centred, e.broadcastBack(rstd, shape, {last}));
+  Value weight = e.broadcast(e.toF32(op.getWeight()), shape, {last});
+  Value bias = e.broadcast(e.toF32(op.getBias()), shape, {last});
+  Value y = e.add(e.mul(normal, weight), bias);
+  return {likeResult(e, y, op.getResult()), likeResult(e, m.mean, op.getMean()), likeResult(e, rstd, op.getRstd())};
+}
+
+Values decomposeLayerNormGrad(ir::LayerNormGradOp op, Emitter &e) {
+  Value x = e.toF32(op.getInput()), grad = e.toF32(op.getGrad());
+  Dims shape = shapeOf(x);
+  int64_t last = shape.size() - 1;
+  double count = shape[last];
+  auto spread = [&](Value statistic) { return e.broadcastBack(statistic, shape, {last}); };
+  Value rstd = spread(e.toF32(op.getRstd()));
+  Value normal = e.mul(e.sub(x, spread(e.toF32(op.getMean()))), rstd);
+  Value weighted = e.mul(grad, e.broadcast(e.toF32(op.getWeight()), shape, {last}));
+  Value mean = e.scale(e.sum(weighted, {last}), 1 / count);
+  Value slope = e.scale(e.sum(e.mul(weighted, normal), {last}), 1 / count);
+  Value gradInput = e.mul(rstd, e.sub(e.sub(weighted, spread(mean)), e.mul(normal, spread(slope))));
+  auto leading = dimsExcept(shape.size(), {last});
+  Value gradWeight = e.sum(e.mul(grad, normal), leading), gradBias = e.sum(grad, leading);
+  return {likeResult(e, gradInput, op.getGradInput()), likeResult(e, gradWeight, op.getGradWeight()),
+          likeResult(e, gradBias, op.getGradBias())};
+}
+
+Values decomposeBatchNorm(ir::BatchNormOp op, Emitter &e) {
+  BatchView view(shapeOf(op.getInput()), op.getGroup());
+  Value x = e.reshape(e.toF32(op.getInput()), view.shape);
+  Moments m = moments(e, x, view.reduced);
+  Value rstd = e.rsqrt(e.shift(m.variance, op.getEps().convertToDouble()));
+  Value normal = e.mul(m.centred, view.spread(e, rstd));
+  Value y = e.add(e.mul(normal, view.spreadChannel(e, e.toF32(op.getWeight()))),
+                  view.spreadChannel(e, e.toF32(op.getBias())));
+  y = e.reshape(y, shapeOf(op.getInput()));
+  return {likeResult(e, y, op.getResult()), likeResult(e, m.mean, op.getMean()),
+          likeResult(e, m.variance, op.getVariance())};
+}
+
+Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e) {
+  BatchView view(shapeOf(op.getInput()), op.getGroup());
+  Value x = e.reshape(e.toF32(op.getInput()), view.shape), grad = e.reshape(e.toF32(op.getGrad()), view.shape);
+  Value rstd = e.rsqrt(e.shift(e.toF32(op.getVariance()), op.getEps().convertToDouble()));
+  Value normal = e.mul(e.sub(x, view.spread(e, e.toF32(op.getMean()))), view.spread(e, rstd));
+  // Sums of each group; the weight is the same for all of a channel, so it can be multiplied in last.
+  Value sumGrad = e.sum(grad, view.reduced), sumSlope = e.sum(e.mul(grad, normal), view.reduced);
+  Value mean = e.scale(sumGrad, 1 / view.count), slope = e.scale(sumSlope, 1 / view.count);
+  Value centred = e.sub(e.sub(grad, view.spread(e, mean)), e.mul(normal, view.spread(e, slope)));
+  Value weight = e.broadcastBack(e.toF32(op.getWeight()), shapeOf(rstd), view.groups);
+  Value gradInput = e.reshape(e.mul(centred, view.spread(e, e.mul(rstd, weight))), shapeOf(op.getInput()));
+  Value gradWeight = e.sum(sumSlope, view.groups), gradBias = e.sum(sumGrad, view.groups);
+  return {likeResult(e, gradInput, op.getGradInput()), likeResult(e, gradWeight, op.getGradWeight()),
+          likeResult(e, gradBias, op.getGradBias())};
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,183 @@
+// See Differentiate.h. Two sweeps: forwards to find which values depend on a trainable parameter, backwards to apply a
+// rule to each op on the way from the loss to them.
+#include "passes/differentiate/Differentiate.h"
+
+#include "passes/differentiate/Rules.h"
+#include "runtime/base/Error.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+void Adjoints::add(Value value, Value gradient) {
+  assert(gradient.getType() == value.getType() && "a gradient has its value's type");
+  Value &sum = gradients[value];
+  if (!sum) {
+    sum = gradient;
+    return;
+  }
+  Emitter origin = e;
+  if (Operation *producer = value.getDefiningOp()) {
+    origin.setOrigin(producer);
+    origin.setAttribute(ir::attr::phase, "backward");
+  }
+  sum = origin.add(sum, gradient);
+}
+
+const RuleTable::Rule *RuleTable::find(Operation *op) const {
+  auto found = rules.find(op->getName().getStringRef());
+  return found == rules.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+bool isTrainable(func::FuncOp function, unsigned argument) {
+  auto kind = function.getArgAttrOfType<StringAttr>(argument, ir::attr::kind);
+  auto trainable = function.getArgAttr(argument, ir::attr::trainable);
+  bool off = trainable && isa<BoolAttr>(trainable) && !cast<BoolAttr>(trainable).getValue();
+  return kind && kind.getValue() == "parameter" && trainable && !off;
+}
+
+/// Whether a gradient can pass from this result to its op's operands.
+bool carriesGradient(OpResult result) {
+  if (!isFloat(result) || gradientRules().stopsAt(result.getOwner()))
+    return false;
+  auto loss = dyn_cast<ir::CrossEntropyOp>(result.getOwner());
+  return !loss || result != loss.getWeight(); // how many rows counted depends on labels alone
+}
+
+/// Values that depend on a trainable parameter.
+llvm::DenseSet<Value> activeValues(func::FuncOp function) {
+  llvm::DenseSet<Value> active;
+  for (BlockArgument argument : function.getArguments())
+    if (isTrainable(function, argument.getArgNumber()))
+      active.insert(argument);
+  for (Operation &op : function.front())
+    if (llvm::any_of(op.getOperands(), [&](Value operand) { return active.contains(operand); }))
+      for (OpResult result : op.getResults())
+        if (carriesGradient(result))
+          active.insert(result);
+  return active;
+}
+
+Value lossOf(func::FuncOp function) {
+  for (auto [i, result] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
+    auto kind = function.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
+    if (kind && kind.getValue() == "loss")
+      return result;
+  }
+  throw userError("differentiate: @forward has no result of kind \"loss\"");
+}
+
+void applyRule(Operation *op, Adjoints &adjoints) {
+  llvm::SmallVector<Value> grads;
+  for (OpResult result : op->getResults())
+    grads.push_back(adjoints.needs(result) ? adjoints.gradientOf(result) : Value());
+  if (llvm::none_of(grads, [](Value grad) { return bool(grad); }))
+    return;
+  std::string where = locationText(op->getLoc()), name = op->getName().getStringRef().str();
+  const RuleTable::Rule *rule = gradientRules().find(op);
+  if (!rule)
+    throw userError(where + "error: differentiate: " + name +
+                    " has no gradient and stands between a trainable parameter and the loss");
+  for (size_t i = 1; i < grads.size(); ++i)
+    if (grads[i])
+      throw userError(where + "error: differentiate: the loss depends on result " + std::to_string(i) + " of " + name +
+                      ", which has no gradient");
+  adjoints.e.setOrigin(op);
+  adjoints.e.setAttribute(ir::attr::phase, "backward");
+  (*rule)(op, grads, adjoints);
+}
+
+/// Appends gradient ops to the body.
+void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCount) {
+  Value loss = lossOf(function);
+  llvm::SmallVector<Operation *> forward;
+  for (Operation &op : function.front().without_terminator())
+    forward.push_back(&op);
+  if (adjoints.needs(loss)) {
+    if (Operation *producer = loss.getDefiningOp())
+      adjoints.e.setOrigin(producer);
+    adjoints.e.setAttribute(ir::attr::phase, "backward");
+    adjoints.add(loss, adjoints.e.constantLike(loss, 1 / staticCount));
+  }
+  for (Operation *op : llvm::reverse(forward))
+    applyRule(op, adjoints);
+}
+
+Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &adjoints) {
+  if (Value gradient = adjoints.gradientOf(parameter))
+    return gradient;
+  auto name = function.getArgAttrOfType<StringAttr>(parameter.getArgNumber(), ir::attr::name);
+  adjoints.e.setOrigin(parameter.getLoc(), {});
+  adjoints.e.setAttribute(ir::attr::path, name ? name.getValue().rsplit('.').first : llvm::StringRef());
+  adjoints.e.setAttribute(ir::attr::phase, "backward");
+  return adjoints.e.constantLike(parameter, 0);
+}
+
+/// Appends a result of kind "gradient" for every trainable parameter.
+void returnGradients(func::FuncOp function, Adjoints &adjoints) {
+  Operation *terminator = function.front().getTerminator();
+  auto results = llvm::to_vector(terminator->getOperands());
+  llvm::SmallVector<DictionaryAttr> attributes;
+  for (unsigned i = 0; i < results.size(); ++i)
+    attributes.push_back(function.getResultAttrDict(i));
+  OpBuilder &b = adjoints.e.builder();
+  for (BlockArgument argument : function.getArguments()) {
+    if (!isTrainable(function, argument.getArgNumber()))
+      continue;
+    results.push_back(gradientOrZero(function, argument, adjoints));
+    attributes.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr(ir::attr::kind, b.getStringAttr("gradient")),
+         b.getNamedAttr(ir::attr::name, function.getArgAttr(argument.getArgNumber(), ir::attr::name)),
+         b.getNamedAttr(ir::attr::trainable, function.getArgAttr(argument.getArgNumber(), ir::attr::trainable))}));
+  }
+  terminator->setOperands(results);
+  function.setType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
+  function.setAllResultAttrs(attributes);
+}
+
+struct DifferentiatePass : PassWrapper<DifferentiatePass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DifferentiatePass)
+  DifferentiatePass() = default;
+  DifferentiatePass(const DifferentiatePass &other) : PassWrapper(other) {}
+
+  StringRef getArgument() const override { return "differentiate"; }
+  StringRef getDescription() const override { return "reverse-mode differentiation: @forward becomes @train"; }
+
+  void runOnOperation() override {
+    try {
+      differentiate(getOperation(), {microbatches});
+    } catch (const Error &error) {
+      getOperation().emitError(error.what());
+      signalPassFailure();
+    }
+  }
+  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches a step"), llvm::cl::init(1)};
+};
+
+} // namespace
+
+void differentiate(ModuleOp module, const DifferentiateOptions &options) {
+  auto function = module.lookupSymbol<func::FuncOp>("forward");
+  if (!function)
+    throw userError("differentiate: the module has no @forward");
+  auto weight = function->getAttrOfType<IntegerAttr>("cleave.static_weight");
+  if (!weight || weight.getInt() < 1 || options.microbatches < 1)
+    throw userError("differentiate: @forward needs cleave.static_weight >= 1, and microbatches must be at least 1");
+  OpBuilder builder(function.front().getTerminator());
+  int64_t staticCount = weight.getInt() * options.microbatches;
+  Adjoints adjoints(builder, activeValues(function));
+  appendBackward(function, adjoints, static_cast<double>(staticCount));
+  returnGradients(function, adjoints);
+  function.setName("train");
+  function->setAttr("cleave.static_count", builder.getI64IntegerAttr(staticCount));
+}
+
+std::unique_ptr<Pass> createDifferentiatePass(const DifferentiateOptions &options) {
+  auto pass = std::make_unique<DifferentiatePass>();
+  pass->microbatches = options.microbatches;
+  return pass;
+}
+
+} // namespace cleave::passes

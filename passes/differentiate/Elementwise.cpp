@@ -1,0 +1,128 @@
+// Gradient rules of elementwise ops. Where the result says enough it is used instead of the operand, as it is more
+// often stored anyway.
+#include "passes/differentiate/Rules.h"
+
+#include <cmath>
+
+namespace cleave::passes {
+namespace {
+using mlir::Value;
+using Predicate = ir::Predicate;
+
+/// grad where the condition holds, zero elsewhere.
+Value masked(Emitter &e, Value condition, Value grad) { return e.select(condition, grad, e.constantLike(grad, 0)); }
+
+void negRule(ir::NegOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.neg(g[0])); }
+
+void absRule(ir::AbsOp op, Grads g, Adjoints &a) {
+  Value x = op.getInput(), positive = masked(a.e, a.e.compare(Predicate::Gt, x, 0), g[0]);
+  a.add(x, a.e.select(a.e.compare(Predicate::Lt, x, 0), a.e.neg(g[0]), positive));
+}
+
+void expRule(ir::ExpOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.mul(g[0], op.getResult())); }
+void logRule(ir::LogOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.div(g[0], op.getInput())); }
+void sqrtRule(ir::SqrtOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), a.e.div(a.e.scale(g[0], 0.5), op.getResult()));
+}
+void rsqrtRule(ir::RsqrtOp op, Grads g, Adjoints &a) {
+  Value y = op.getResult();
+  a.add(op.getInput(), a.e.mul(a.e.scale(g[0], -0.5), a.e.mul(y, a.e.mul(y, y))));
+}
+
+void tanhRule(ir::TanhOp op, Grads g, Adjoints &a) {
+  Value y = op.getResult();
+  a.add(op.getInput(), a.e.mul(g[0], a.e.sub(a.e.constantLike(y, 1), a.e.mul(y, y))));
+}
+
+void erfRule(ir::ErfOp op, Grads g, Adjoints &a) {
+  Value x = op.getInput(), slope = a.e.scale(a.e.exp(a.e.neg(a.e.mul(x, x))), 2 / std::sqrt(3.14159265358979323846));
+  a.add(x, a.e.mul(g[0], slope));
+}
+
+void sigmoidRule(ir::SigmoidOp op, Grads g, Adjoints &a) {
+  Value y = op.getResult();
+  a.add(op.getInput(), a.e.mul(g[0], a.e.mul(y, a.e.sub(a.e.constantLike(y, 1), y))));
+}
+
+void reluRule(ir::ReluOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), masked(a.e, a.e.compare(Predicate::Gt, op.getResult(), 0), g[0]));
+}
+
+/// silu' = s (1 + x (1 - s)), s = sigmoid(x)
+void siluRule(ir::SiluOp op, Grads g, Adjoints &a) {
+  Emitter &e = a.e;
+  Value x = op.getInput(), s = e.sigmoid(x), one = e.constantLike(x, 1);
+  Value slope = e.mul(s, e.add(one, e.mul(x, e.sub(one, s))));
+  a.add(x, e.mul(g[0], slope));
+}
+
+void geluRule(ir::GeluOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), a.e.op<ir::GeluGradOp>(g[0].getType(), g[0], op.getInput(), op.getTanh()));
+}
+
+void addRule(ir::AddOp op, Grads g, Adjoints &a) {
+  a.contribute(op.getLhs(), [&] { return g[0]; });
+  a.contribute(op.getRhs(), [&] { return g[0]; });
+}
+void subRule(ir::SubOp op, Grads g, Adjoints &a) {
+  a.contribute(op.getLhs(), [&] { return g[0]; });
+  a.contribute(op.getRhs(), [&] { return a.e.neg(g[0]); });
+}
+void mulRule(ir::MulOp op, Grads g, Adjoints &a) {
+  a.contribute(op.getLhs(), [&] { return a.e.mul(g[0], op.getRhs()); });
+  a.contribute(op.getRhs(), [&] { return a.e.mul(g[0], op.getLhs()); });
+}
+void divRule(ir::DivOp op, Grads g, Adjoints &a) {
+  Value overRhs = a.e.div(g[0], op.getRhs());
+  a.contribute(op.getLhs(), [&] { return overRhs; });
+  a.contribute(op.getRhs(), [&] { return a.e.neg(a.e.mul(overRhs, op.getResult())); });
+}
+
+/// The chosen operand receives the gradient, each half of it where they are equal.
+void chooseRule(Predicate chosen, Value x, Value y, Value g, Adjoints &a) {
+  Emitter &e = a.e;
+  Value ifEqual = masked(e, e.compare(Predicate::Eq, x, y), e.scale(g, 0.5));
+  a.contribute(x, [&] { return e.select(e.compare(chosen, x, y), g, ifEqual); });
+  a.contribute(y, [&] { return e.select(e.compare(chosen, y, x), g, ifEqual); });
+}
+void maxRule(ir::MaxOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Gt, op.getLhs(), op.getRhs(), g[0], a); }
+void minRule(ir::MinOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Lt, op.getLhs(), op.getRhs(), g[0], a); }
+
+/// d x^y = y x^(y-1) dx (0 where y = 0) + x^y log(x) dy (0 where x = 0)
+void powRule(ir::PowOp op, Grads g, Adjoints &a) {
+  Emitter &e = a.e;
+  Value x = op.getLhs(), y = op.getRhs();
+  a.contribute(x, [&] {
+    Value slope = e.mul(y, e.pow(x, e.shift(y, -1)));
+    return masked(e, e.compare(Predicate::Ne, y, 0), e.mul(g[0], slope));
+  });
+  a.contribute(y,
+               [&] { return masked(e, e.compare(Predicate::Ne, x, 0), e.mul(g[0], e.mul(op.getResult(), e.log(x)))); });
+}
+
+void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
+  Value zero = a.e.constantLike(g[0], 0);
+  a.contribute(op.getOnTrue(), [&] { return a.e.select(op.getCondition(), g[0], zero); });
+  a.contribute(op.getOnFalse(), [&] { return a.e.select(op.getCondition(), zero, g[0]); });
+}
+
+void castRule(ir::CastOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), a.e.cast(g[0], tensorType(op.getInput()).getElementType()));
+}
+
+void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput(), g[0]); }
+
+} // namespace
+
+void addElementwiseRules(RuleTable &table) {
+  table.on(negRule), table.on(absRule), table.on(expRule), table.on(logRule), table.on(sqrtRule), table.on(rsqrtRule);
+  table.on(tanhRule), table.on(erfRule), table.on(sigmoidRule), table.on(reluRule), table.on(siluRule);
+  table.on(geluRule);
+  table.on(addRule), table.on(subRule), table.on(mulRule), table.on(divRule);
+  table.on(maxRule), table.on(minRule), table.on(powRule);
+  table.on(selectRule), table.on(castRule), table.on(shardHintRule);
+  table.stop<ir::CompareOp>(), table.stop<ir::IotaOp>(), table.stop<ir::ConstantOp>();
+  table.stop<ir::RandomUniformOp>();
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,73 @@
+// Gradient rules of matrix products, convolutions, pooling and attention.
+#include "passes/differentiate/Rules.h"
+
+namespace cleave::passes {
+namespace {
+using mlir::Value;
+
+/// c = op(a) op(b), gc its gradient, equal ranks: the gradient of a.
+Value gradientOfA(Emitter &e, Value gc, Value b, bool transA, bool transB) {
+  return transA ? e.matmul(b, gc, transB, true) : e.matmul(gc, b, false, !transB);
+}
+/// The same of b.
+Value gradientOfB(Emitter &e, Value gc, Value a, bool transA, bool transB) {
+  return transB ? e.matmul(gc, a, true, transA) : e.matmul(a, gc, !transA, false);
+}
+
+/// All leading dimensions as one.
+Value flattenRows(Emitter &e, Value x) {
+  Dims shape = shapeOf(x);
+  return e.reshape(x, {product(shape.drop_back()), shape.back()});
+}
+
+/// A shared b of rank 2 sees the rows of all of a's matrices as one, so its gradient is one product.
+void matmulRule(ir::MatmulOp op, Grads g, Adjoints &adjoints) {
+  Emitter &e = adjoints.e;
+  Value a = op.getA(), b = op.getB();
+  bool shared = rankOf(a) != rankOf(b), transA = op.getTransA(), transB = op.getTransB();
+  adjoints.contribute(a, [&] { return gradientOfA(e, g[0], b, transA, transB); });
+  adjoints.contribute(b, [&] {
+    if (shared)
+      return gradientOfB(e, flattenRows(e, g[0]), flattenRows(e, a), false, transB);
+    return gradientOfB(e, g[0], a, transA, transB);
+  });
+}
+
+void conv2dRule(ir::Conv2dOp op, Grads g, Adjoints &a) {
+  auto gradient = [&]<class Op>(Value of, Value other) {
+    return a.e
+        .op<Op>(of.getType(), g[0], other, op.getStrideAttr(), op.getPaddingAttr(), op.getDilationAttr(),
+                op.getGroupsAttr())
+        .getResult();
+  };
+  Value x = op.getInput(), w = op.getWeight();
+  a.contribute(x, [&] { return gradient.operator()<ir::Conv2dInputGradOp>(x, w); });
+  a.contribute(w, [&] { return gradient.operator()<ir::Conv2dWeightGradOp>(w, x); });
+}
+
+void maxPoolRule(ir::MaxPool2dOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), a.e.op<ir::MaxPool2dGradOp>(op.getInput().getType(), g[0], op.getWorkspace(), op.getKernelAttr(),
+                                                   op.getStrideAttr(), op.getPaddingAttr()));
+}
+
+void avgPoolRule(ir::AvgPool2dOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), a.e.op<ir::AvgPool2dGradOp>(op.getInput().getType(), g[0], op.getKernelAttr(),
+                                                   op.getStrideAttr(), op.getPaddingAttr()));
+}
+
+void attentionRule(ir::AttentionOp op, Grads g, Adjoints &a) {
+  Value q = op.getQ(), k = op.getK(), v = op.getV();
+  auto grad =
+      a.e.op<ir::AttentionGradOp>(g[0], q, k, v, op.getResult(), op.getLse(), op.getScaleAttr(), op.getCausalAttr());
+  a.contribute(q, [&] { return grad.getGradQ(); });
+  a.contribute(k, [&] { return grad.getGradK(); });
+  a.contribute(v, [&] { return grad.getGradV(); });
+}
+
+} // namespace
+
+void addLinearAlgebraRules(RuleTable &table) {
+  table.on(matmulRule), table.on(conv2dRule), table.on(maxPoolRule), table.on(avgPoolRule), table.on(attentionRule);
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,168 @@
+// The export pipeline: every class's functions become a program; then tables, code, bytes.
+#include "passes/export/Export.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "passes/export/Schedule.h"
+#include "passes/export/Segment.h"
+#include "passes/export/Select.h"
+#include "passes/fuse/Fuse.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/PlanFile.h"
+
+#include "mlir/IR/SymbolTable.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+namespace {
+
+/// A class's functions in the order of a schedule, each once.
+struct NamedFunction {
+  std::string segment;
+  func::FuncOp function;
+};
+
+std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, const partitioner::RankClass &rankClass,
+                                       const std::vector<partitioner::ScheduleItem> &items) {
+  std::vector<NamedFunction> list;
+  std::set<std::string> seen;
+  for (const auto &item : items) {
+    auto found = rankClass.functions.find(item.segment);
+    if (found == rankClass.functions.end() || !seen.insert(item.segment).second)
+      continue;
+    auto function = applied.module.get().lookupSymbol<func::FuncOp>(found->second);
+    if (!function)
+      throw Error(Status::Internal, "plan export: no function \"" + found->second + "\"");
+    list.push_back({item.segment, function});
+  }
+  return list;
+}
+
+SmallVector<func::FuncOp> bare(const std::vector<NamedFunction> &list) {
+  SmallVector<func::FuncOp> functions;
+  for (NamedFunction entry : list)
+    functions.push_back(entry.function);
+  return functions;
+}
+
+void lower(const std::vector<NamedFunction> &list) {
+  for (NamedFunction entry : list) {
+    joinPads(entry.function);
+    selectLibraryCalls(entry.function);
+    fuse(entry.function);
+    removeUnused(entry.function);
+  }
+}
+
+/// Arguments first: they say more of a named tensor than the results that are written to it.
+void registerArguments(ProgramBuilder &builder, const std::vector<NamedFunction> &list) {
+  for (NamedFunction entry : list)
+    for (BlockArgument argument : entry.function.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      std::string kind = argumentText(entry.function, i, ir::attr::kind).str();
+      if (!isPersistentKind(kind) && (kind != "input" || argument.use_empty()))
+        continue;
+      Label label = builder.tables.label(argument.getType(), entry.function.getArgAttr(i, dist::attr::sharding),
+                                         entry.function.getArgAttr(i, dist::attr::global), builder.coords);
+      if (!label.known)
+        throw Error(Status::Internal, "plan export: the sharding of " + kind + " \"" +
+                                          argumentText(entry.function, i, ir::attr::name).str() + "\" in " +
+                                          entry.function.getName().str() + " does not give its local shape");
+      std::string name = argumentText(entry.function, i, ir::attr::name).str();
+      builder.describe(builder.namedSlot(kind, name, argument.getType(), label), entry.function, i);
+    }
+}
+
+void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list) {
+  builder.beginPass();
+  SmallVector<func::FuncOp> functions = bare(list);
+  for (size_t i = 0; i < list.size(); ++i)
+    builder.addSegment(list[i].function, list[i].segment, ArrayRef<func::FuncOp>(functions).drop_front(i + 1));
+}
+
+void exportClass(partitioner::Applied &applied, const partitioner::RankClass &rankClass, Tables &tables,
+                 KernelBuilder &kernels) {
+  auto stage = static_cast<size_t>(rankClass.stage);
+  const auto &train = applied.train[stage];
+  static const std::vector<partitioner::ScheduleItem> none;
+  const auto &eval = stage < applied.eval.size() ? applied.eval[stage] : none;
+  auto training = functionsOf(applied, rankClass, train), evaluation = functionsOf(applied, rankClass, eval);
+  lower(training);
+  lower(evaluation);
+  ProgramBuilder builder(tables, kernels, rankClass);
+  registerArguments(builder, training);
+  registerArguments(builder, evaluation);
+  addSegments(builder, training);
+  addSegments(builder, evaluation);
+  scheduleProgram(builder, train, eval);
+  auto index = static_cast<uint32_t>(tables.plan.programs.size());
+  for (int64_t rank : rankClass.ranks)
+    tables.plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));
+  tables.plan.programs.push_back(std::move(builder.program));
+}
+
+void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const CompileOptions &options,
+                 const std::string &target) {
+  plan.compiler = "cleave 0.1.0";
+  plan.backend = options.backend;
+  plan.target = target;
+  plan.threads = static_cast<uint32_t>(std::max(1, options.threads));
+  plan.model = options.model;
+  plan.options = options.modelOptions;
+  plan.schedule = applied.strategy.schedule;
+  plan.microbatches = static_cast<uint32_t>(applied.strategy.microbatches);
+  plan.batch = static_cast<uint32_t>(options.batch);
+  plan.seed = options.seed;
+  plan.strategy = applied.strategy.toToml();
+  plan.data = options.data;
+  plan.training = options.training;
+  for (const MeshAxis &axis : applied.strategy.mesh.axes) {
+    auto &made = plan.mesh.emplace_back(std::make_unique<plan::MeshAxisT>());
+    made->name = axis.name;
+    made->size = static_cast<uint32_t>(axis.size);
+  }
+  for (const partitioner::StageInfo &stage : applied.stages) {
+    auto &made = plan.stages.emplace_back(std::make_unique<plan::StageT>());
+    made->layers = stage.layers;
+    made->ranks.assign(stage.ranks.begin(), stage.ranks.end());
+    made->parameters = static_cast<uint64_t>(stage.parameters);
+    made->flops = stage.flops;
+  }
+}
+
+void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
+  for (const KernelBuilder::Info &info : kernels.kernels()) {
+    auto &made = plan.kernels.emplace_back(std::make_unique<plan::KernelInfoT>());
+    made->symbol = info.symbol;
+    made->source = info.source;
+    made->ops = info.ops;
+  }
+  if (code)
+    plan.code = kernels.link();
+}
+
+} // namespace
+
+std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOptions &options) {
+  plan::PlanT plan;
+  std::string target = options.target.empty() ? hostTarget() : options.target;
+  describeRun(plan, applied, options, target);
+  plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
+  Tables tables(plan, applied.strategy.mesh);
+  tables.string("");
+  KernelBuilder kernels(target);
+  for (const partitioner::RankClass &rankClass : applied.classes)
+    exportClass(applied, rankClass, tables, kernels);
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
+    if (!plan.ranks[rank])
+      throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
+  tables.linkParameters();
+  addKernels(plan, kernels, options.code);
+  flatbuffers::FlatBufferBuilder flat;
+  plan::FinishPlanBuffer(flat, plan::Plan::Pack(flat, &plan));
+  return sealPlan({flat.GetBufferPointer(), flat.GetSize()});
+}
+
+} // namespace cleave::passes

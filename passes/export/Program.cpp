@@ -1,0 +1,156 @@
+// Slots and rank tables of one program.
+#include "passes/export/Program.h"
+
+#include "ir/graph/Graph.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+
+namespace cleave::passes {
+
+plan::TensorKind tensorKindOf(const std::string &kind) {
+  static const std::map<std::string, plan::TensorKind> kinds{
+      {"input", plan::TensorKind::Input},         {"parameter", plan::TensorKind::Parameter},
+      {"buffer", plan::TensorKind::Buffer},       {"state", plan::TensorKind::State},
+      {"gradient", plan::TensorKind::Gradient},   {"scalar", plan::TensorKind::Scalar},
+      {"metric", plan::TensorKind::Metric}};
+  auto found = kinds.find(kind);
+  return found == kinds.end() ? plan::TensorKind::Activation : found->second;
+}
+
+bool isPersistentKind(llvm::StringRef kind) {
+  plan::TensorKind tensorKind = tensorKindOf(kind.str());
+  return tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input;
+}
+
+plan::SegmentKind segmentKindOf(const std::string &name) {
+  static const std::map<std::string, plan::SegmentKind> kinds{
+      {"begin", plan::SegmentKind::Begin},
+      {"forward", plan::SegmentKind::Forward},
+      {"recompute", plan::SegmentKind::Recompute},
+      {"input_gradient", plan::SegmentKind::InputGradient},
+      {"weight_gradient", plan::SegmentKind::WeightGradient},
+      {"reduce", plan::SegmentKind::Reduce},
+      {"update", plan::SegmentKind::Update},
+      {"eval_begin", plan::SegmentKind::Begin},
+      {"eval", plan::SegmentKind::Eval},
+      {"eval_reduce", plan::SegmentKind::Reduce},
+      {"finish", plan::SegmentKind::Reduce}};
+  auto found = kinds.find(name);
+  if (found == kinds.end())
+    throw Error(Status::Internal, "plan export: no segment is called \"" + name + "\"");
+  return found->second;
+}
+
+ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass)
+    : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())) {
+  program->stage = static_cast<uint32_t>(rankClass.stage);
+}
+
+uint32_t ProgramBuilder::newSlot(const std::string &name, mlir::Type type, const Label &label, plan::Space space) {
+  auto made = std::make_unique<plan::SlotT>();
+  auto shape = llvm::cast<mlir::RankedTensorType>(type).getShape();
+  made->name = name;
+  made->dtype = dtypeOf(type);
+  made->shape.assign(shape.begin(), shape.end());
+  made->bytes = bytesOf(type);
+  made->space = space;
+  made->sharding = tables.sharding(label);
+  program->slots.push_back(std::move(made));
+  labels.push_back(label);
+  return static_cast<uint32_t>(program->slots.size() - 1);
+}
+
+uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &name, mlir::Type type,
+                                   const Label &label) {
+  auto [found, fresh] = named.try_emplace({kind, name}, 0);
+  if (fresh) {
+    plan::TensorKind tensorKind = tensorKindOf(kind);
+    bool input = tensorKind == plan::TensorKind::Input;
+    found->second = newSlot(name, type, label, input ? plan::Space::Input : plan::Space::Persistent);
+    slot(found->second).tensor = -1;
+    auto add = [&](auto &list) {
+      using Entry = typename std::remove_reference_t<decltype(list)>::value_type::element_type;
+      auto &entry = list.emplace_back(std::make_unique<Entry>());
+      entry->slot = found->second;
+      entry->name = name;
+    };
+    if (input)
+      add(program->inputs);
+    if (tensorKind == plan::TensorKind::Scalar)
+      add(program->scalars);
+    if (tensorKind == plan::TensorKind::Metric)
+      add(program->metrics);
+  }
+  uint32_t index = found->second;
+  if (slot(index).bytes != bytesOf(type))
+    throw Error(Status::Internal, "plan export: " + kind + " \"" + name + "\" has " + std::to_string(slot(index).bytes) +
+                                      " bytes in one segment and " + std::to_string(bytesOf(type)) + " in another");
+  Label &known = labels[index];
+  if (label.known && slot(index).tensor < 0) {
+    known = label;
+    slot(index).tensor =
+        static_cast<int32_t>(tables.tensor(name, tensorKindOf(kind), slot(index).dtype, label.global));
+    slot(index).sharding = tables.sharding(known);
+  }
+  if (known.sharding.partialAxes.empty() && !label.sharding.partialAxes.empty()) { // while it accumulates
+    known.sharding.partialAxes = label.sharding.partialAxes;
+    known.sharding.partialKind = label.sharding.partialKind;
+    slot(index).sharding = tables.sharding(known);
+  }
+  return index;
+}
+
+void ProgramBuilder::describe(uint32_t index, mlir::func::FuncOp function, unsigned argument) {
+  if (slot(index).tensor < 0)
+    return;
+  plan::TensorT &tensor = tables.at(static_cast<uint32_t>(slot(index).tensor));
+  if (auto init = function.getArgAttrOfType<ir::InitAttr>(argument, ir::attr::init); init && !tensor.init) {
+    tensor.init = std::make_unique<plan::InitT>();
+    tensor.init->kind = init.getDistribution() == "uniform"  ? plan::InitKind::Uniform
+                        : init.getDistribution() == "normal" ? plan::InitKind::Normal
+                                                             : plan::InitKind::Constant;
+    tensor.init->a = init.getA();
+    tensor.init->b = init.getB();
+  }
+  if (mlir::Attribute trainable = function.getArgAttr(argument, ir::attr::trainable)) {
+    auto flag = llvm::dyn_cast<mlir::BoolAttr>(trainable);
+    tensor.trainable |= !flag || flag.getValue();
+  }
+}
+
+namespace {
+
+template <class T> uint32_t indexIn(std::vector<T> &list, const T &entry) {
+  auto found = std::find(list.begin(), list.end(), entry);
+  if (found == list.end())
+    found = list.insert(list.end(), entry);
+  return static_cast<uint32_t>(found - list.begin());
+}
+
+} // namespace
+
+uint32_t ProgramBuilder::scalarIndex(const ScalarSource &source) { return indexIn(scalars, source); }
+uint32_t ProgramBuilder::groupIndex(const GroupAxes &group) { return indexIn(groups, group); }
+uint32_t ProgramBuilder::peerIndex(int64_t stage) { return indexIn(peers, stage); }
+
+std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const std::vector<int64_t> &at) {
+  const Mesh &mesh = tables.mesh;
+  auto made = std::make_unique<plan::RankT>();
+  made->program = programIndex;
+  made->coords.assign(at.begin(), at.end());
+  for (const ScalarSource &source : scalars)
+    made->scalars.push_back(source.scale * shareStart(source.size, mesh.size(source.axes), mesh.linear(source.axes, at)));
+  for (const GroupAxes &group : groups)
+    made->groups.push_back(tables.group(group, at));
+  for (int64_t stage : peers) {
+    std::vector<int64_t> other = at;
+    for (size_t i = 0; i < mesh.axes.size(); ++i)
+      if (mesh.axes[i].name == "pp")
+        other[i] = stage;
+    made->peers.push_back(static_cast<uint32_t>(mesh.rank(other)));
+  }
+  return made;
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,139 @@
+// From a fused local function to the steps of a segment.
+#include "passes/export/Segment.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "passes/export/Select.h"
+#include "runtime/plan/DTypes.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+std::vector<std::string> axesOf(ArrayAttr axes) {
+  std::vector<std::string> names;
+  for (Attribute axis : axes)
+    names.push_back(cast<StringAttr>(axis).getValue().str());
+  return names;
+}
+
+std::vector<int64_t> intsOf(Operation *op, llvm::StringRef name) {
+  return cast<DenseI64ArrayAttr>(op->getAttrDictionary().get(name)).asArrayRef().vec();
+}
+
+int64_t intOf(Operation *op, llvm::StringRef name) {
+  return cast<IntegerAttr>(op->getAttrDictionary().get(name)).getInt();
+}
+
+std::unique_ptr<plan::ViewT> SegmentBuilder::wholeSlot(uint32_t slot) const {
+  auto made = std::make_unique<plan::ViewT>();
+  made->slot = slot;
+  const auto &shape = program.program->slots[slot]->shape;
+  made->strides = Strided::contiguous(shape).strides;
+  return made;
+}
+
+std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value) const {
+  auto made = std::make_unique<plan::ViewT>();
+  made->slot = slot(value);
+  made->strides = Strided::contiguous(cast<RankedTensorType>(value.getType()).getShape().vec()).strides;
+  return made;
+}
+
+std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, ArrayRef<int64_t> offsetAndStrides) const {
+  auto made = std::make_unique<plan::ViewT>();
+  made->slot = slot(value);
+  made->offset = static_cast<uint64_t>(offsetAndStrides[0]) * dtypeSize(dtypeOf(value.getType()));
+  made->strides = offsetAndStrides.drop_front().vec();
+  return made;
+}
+
+void SegmentBuilder::append(Operation *from, plan::StepOpUnion op, std::vector<uint32_t> touched, double flops) {
+  auto step = std::make_unique<plan::StepT>();
+  step->op = std::move(op);
+  auto path = from->getAttrOfType<StringAttr>(ir::attr::path);
+  step->path = program.tables.string(path ? path.getValue().str() : "");
+  step->location = program.tables.string(locationOf(from->getLoc()));
+  step->flops = flops;
+  draft.segment->steps.push_back(std::move(step));
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  draft.touched.push_back(std::move(touched));
+}
+
+void SegmentBuilder::copySlot(Operation *from, uint32_t source, uint32_t destination) {
+  plan::CopyT copy;
+  copy.dtype = program.slot(destination).dtype;
+  copy.shape = {static_cast<int64_t>(program.slot(destination).bytes / dtypeSize(copy.dtype))};
+  for (auto [view, slot] : {std::pair(&copy.src, source), std::pair(&copy.dst, destination)}) {
+    *view = std::make_unique<plan::ViewT>();
+    (*view)->slot = slot;
+    (*view)->strides = {1};
+  }
+  step(from, std::move(copy), {source, destination});
+}
+
+namespace {
+
+/// Stash names that segments after this one read.
+std::set<std::string> stashRead(ArrayRef<func::FuncOp> later) {
+  std::set<std::string> names;
+  for (func::FuncOp function : later)
+    for (BlockArgument argument : function.getArguments())
+      if (!argument.use_empty() && argumentText(function, argument.getArgNumber(), ir::attr::kind) == "stash")
+        names.insert(argumentText(function, argument.getArgNumber(), ir::attr::name).str());
+  return names;
+}
+
+/// Named tensors that could not be written in place. Sources that are themselves overwritten here are saved first.
+void emitCopies(SegmentBuilder &s, func::FuncOp function) {
+  Operation *end = function.front().getTerminator();
+  std::set<uint32_t> destinations;
+  for (const auto &copy : s.slots.copies())
+    destinations.insert(copy.to);
+  std::vector<std::pair<uint32_t, uint32_t>> copies;
+  for (const auto &copy : s.slots.copies()) {
+    Operation *from = copy.from.getDefiningOp();
+    if (from && isa<ir::ConstantOp>(from)) {
+      emitFill(s, from, copy.to);
+      continue;
+    }
+    uint32_t source = s.slot(copy.from);
+    if (destinations.count(source)) {
+      uint32_t saved = s.program.newSlot("saved " + s.program.slot(source).name, copy.from.getType(),
+                                         s.program.labels[source], plan::Space::Placed);
+      s.program.slot(saved).tensor = s.program.slot(source).tensor;
+      s.copySlot(end, source, saved);
+      source = saved;
+    }
+    copies.push_back({source, copy.to});
+  }
+  for (auto [source, destination] : copies)
+    s.copySlot(end, source, destination);
+}
+
+} // namespace
+
+void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, ArrayRef<func::FuncOp> later) {
+  std::set<std::string> readLater = stashRead(later);
+  SlotAssignment slots(*this, function, readLater);
+  SegmentDraft &draft = segments.emplace_back();
+  draft.name = name;
+  draft.segment->name = name;
+  draft.segment->kind = segmentKindOf(name);
+  SegmentBuilder builder(*this, draft, slots);
+  for (Operation &op : function.front())
+    if (!isNoOp(&op, tables.mesh) && !isa<dist::ShardOffsetOp, func::ReturnOp>(op))
+      emitOp(builder, &op);
+  emitCopies(builder, function);
+  std::set<uint32_t> placed;
+  for (const auto &touched : draft.touched)
+    for (uint32_t index : touched)
+      if (slot(index).space != plan::Space::Persistent)
+        placed.insert(index);
+  draft.segment->slots.assign(placed.begin(), placed.end());
+}
+
+} // namespace cleave::passes

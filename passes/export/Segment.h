@@ -1,0 +1,110 @@
+// Builds one segment: which slot every value lies in (Slots.cpp), then a step or a few for every op (Steps*.cpp).
+#pragma once
+#include "passes/export/Library.h"
+#include "passes/export/Program.h"
+#include "passes/export/Strided.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace cleave::passes {
+
+/// Operand and result are the same bytes: reshapes, marks, collectives of one member. Results then pair with operands.
+bool isNoOp(mlir::Operation *op, const Mesh &mesh);
+
+/// Assigns slots to the values of a local function. Values that share bytes have one root.
+///
+/// Results are written in place where that is safe: into the named tensor they are returned as, once its old value is no
+/// longer read; into a fusion's operand that dies there. What stays apart is copied at the end (`copies`).
+class SlotAssignment {
+public:
+  SlotAssignment(ProgramBuilder &program, mlir::func::FuncOp function, const std::set<std::string> &stashReadLater);
+
+  uint32_t slotOf(mlir::Value value) const { return slots.at(root(value)); }
+  bool hasSlot(mlir::Value value) const { return slots.count(root(value)) != 0; }
+  const KernelCall &kernelOf(mlir::Operation *fusion) const { return kernels.at(fusion); }
+  /// Left at the end: value into named slot.
+  struct Copy {
+    mlir::Value from;
+    uint32_t to;
+  };
+  const std::vector<Copy> &copies() const { return remaining; }
+
+private:
+  mlir::Value root(mlir::Value value) const;
+  void findUses();
+  void assignArguments();
+  void findTargets();
+  void assignResult(mlir::OpResult result);
+  void finish();
+
+  std::optional<uint32_t> intoSlot(mlir::OpResult result);
+  std::optional<uint32_t> targetSlot(mlir::OpResult result);
+  std::optional<uint32_t> reusedSlot(mlir::OpResult result);
+  bool mayReplace(mlir::OpResult result, uint32_t slot);
+  Label labelOf(mlir::OpResult result) const;
+  void bind(mlir::Value value, uint32_t slot);
+
+  ProgramBuilder &program;
+  mlir::func::FuncOp function;
+  const std::set<std::string> &readLater;
+  std::map<mlir::Operation *, int64_t> positions;
+  std::map<mlir::Operation *, KernelCall> kernels;
+  llvm::DenseMap<mlir::Value, int64_t> lastUse;         // of roots
+  llvm::DenseMap<mlir::Value, uint32_t> slots;          // of roots
+  std::map<uint32_t, std::vector<mlir::Value>> holding; // roots in a slot
+  llvm::DenseMap<mlir::Value, uint32_t> targets;        // root -> named slot it is returned as
+  llvm::DenseSet<mlir::Value> sent;                     // roots
+  llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands
+  std::vector<Copy> remaining;
+};
+
+/// What the ops' step functions use.
+class SegmentBuilder {
+public:
+  SegmentBuilder(ProgramBuilder &program, SegmentDraft &draft, const SlotAssignment &slots)
+      : program(program), draft(draft), slots(slots) {}
+
+  ProgramBuilder &program;
+  SegmentDraft &draft;
+  const SlotAssignment &slots;
+
+  uint32_t slot(mlir::Value value) const { return slots.slotOf(value); }
+  /// The whole slot, contiguous in the value's shape.
+  std::unique_ptr<plan::ViewT> view(mlir::Value value) const;
+  /// Offset and strides (in elements) on the value's slot.
+  std::unique_ptr<plan::ViewT> view(mlir::Value value, llvm::ArrayRef<int64_t> offsetAndStrides) const;
+  std::unique_ptr<plan::ViewT> wholeSlot(uint32_t slot) const;
+
+  /// Appends a step that touches these slots.
+  template <class Op> void step(mlir::Operation *from, Op op, std::vector<uint32_t> touched, double flops = 0) {
+    plan::StepOpUnion made;
+    made.Set(std::move(op));
+    append(from, std::move(made), std::move(touched), flops);
+  }
+  /// One contiguous copy between slots of equal size.
+  void copySlot(mlir::Operation *from, uint32_t source, uint32_t destination);
+
+private:
+  void append(mlir::Operation *from, plan::StepOpUnion op, std::vector<uint32_t> touched, double flops);
+};
+
+/// Appends the steps of an op; throws userError where it has none.
+void emitOp(SegmentBuilder &s, mlir::Operation *op);
+/// The library steps, by the graph op's name; false where it is none of theirs.
+bool emitLibraryCall(SegmentBuilder &s, library::CallOp call);
+bool emitPool(SegmentBuilder &s, mlir::Operation *op);
+bool emitLookup(SegmentBuilder &s, mlir::Operation *op);
+bool emitMessage(SegmentBuilder &s, mlir::Operation *op);
+void emitEmbeddingGrad(SegmentBuilder &s, library::CallOp call);
+/// Fills a slot with the constant's value; `from` gives path and location.
+void emitFill(SegmentBuilder &s, mlir::Operation *constant, uint32_t slot);
+/// Index of Rank.scalars for a value made by dist.shard_offset; -1 for a null value.
+int32_t scalarOf(SegmentBuilder &s, mlir::Value offset);
+
+/// Attributes as vectors.
+std::vector<std::string> axesOf(mlir::ArrayAttr axes);
+std::vector<int64_t> intsOf(mlir::Operation *op, llvm::StringRef name);
+int64_t intOf(mlir::Operation *op, llvm::StringRef name);
+
+} // namespace cleave::passes

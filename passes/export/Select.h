@@ -1,0 +1,22 @@
+// Selection of library steps, before fusion: matrix products with the strides of their operands and results (transposes,
+// slices and reshapes around them cost nothing), biases that a library adds, gradients that a library accumulates.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::passes {
+
+/// Sums of zero-padded pieces that fill the whole become concatenations.
+void joinPads(mlir::func::FuncOp function);
+
+/// Replaces matmul, conv2d, conv2d_input_grad, conv2d_weight_grad and embedding_grad by `library.call`, with what they
+/// take along; then removes what is no longer used.
+void selectLibraryCalls(mlir::func::FuncOp function);
+
+/// Removes ops whose results nobody uses.
+void removeUnused(mlir::func::FuncOp function);
+
+/// "parameter", "gradient", ... of an argument or result; empty where it has none.
+llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
+llvm::StringRef resultText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
+
+} // namespace cleave::passes

@@ -1,0 +1,34 @@
+// What the files of library selection share.
+#pragma once
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "passes/export/Library.h"
+#include "passes/export/Select.h"
+#include "passes/export/Strided.h"
+
+#include <map>
+
+namespace cleave::passes {
+
+Sizes sizesOf(mlir::Value value);
+bool definedBefore(mlir::Value value, mlir::Operation *op);
+
+/// Offset, then strides.
+mlir::DenseI64ArrayAttr viewAttr(mlir::OpBuilder &b, const Strided &view);
+/// The op's attributes and `op` = its name (or `callee`).
+mlir::NamedAttrList callAttributes(mlir::Operation *op, llvm::StringRef callee = {});
+/// A call whose result stands for that of a later op has that op's sharding.
+void carrySharding(mlir::Operation *from, mlir::NamedAttrList &attributes);
+/// Makes the call in place of `op`; it gives `result`, which may be that of a later op.
+library::CallOp replaceByCall(mlir::Operation *op, mlir::Value result, mlir::ValueRange operands,
+                              const mlir::NamedAttrList &attributes);
+
+/// Where all that happens to `result` is that it is added to a gradient argument, which is returned: the add, the argument.
+std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
+/// The bias that `add` adds to every row of `value`, known before `product`; null where it does not.
+mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *product);
+
+/// `concats`: concatenations some pieces of which are written in place, piece -> call.
+void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats);
+
+} // namespace cleave::passes

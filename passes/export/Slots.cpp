@@ -1,0 +1,229 @@
+// Which slot every value of a segment lies in.
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "passes/export/Segment.h"
+#include "passes/export/Select.h"
+#include "runtime/base/Error.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+bool isNoOp(Operation *op, const Mesh &mesh) {
+  auto alone = [&](ArrayAttr axes) { return mesh.size(axesOf(axes)) == 1; };
+  if (isa<ir::ReshapeOp, ir::ShardHintOp>(op))
+    return true;
+  if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
+    return alone(reduce.getAxes());
+  if (auto gather = dyn_cast<dist::AllGatherOp>(op))
+    return alone(gather.getAxes());
+  if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+    return alone(scatter.getAxes());
+  if (auto slice = dyn_cast<dist::ShardSliceOp>(op))
+    return alone(slice.getAxes());
+  return false;
+}
+
+SlotAssignment::SlotAssignment(ProgramBuilder &program, func::FuncOp function, const std::set<std::string> &readLater)
+    : program(program), function(function), readLater(readLater) {
+  findUses();
+  assignArguments();
+  findTargets();
+  for (Operation &op : function.front()) {
+    if (isNoOp(&op, program.tables.mesh) || isa<dist::ShardOffsetOp>(op))
+      continue;
+    for (OpResult result : op.getResults())
+      assignResult(result);
+  }
+  finish();
+}
+
+Value SlotAssignment::root(Value value) const {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isNoOp(op, program.tables.mesh))
+      break;
+    value = op->getOperand(cast<OpResult>(value).getResultNumber());
+  }
+  return value;
+}
+
+void SlotAssignment::findUses() {
+  int64_t position = 0;
+  for (Operation &op : function.front()) {
+    positions[&op] = position;
+    if (!isNoOp(&op, program.tables.mesh))
+      for (Value operand : op.getOperands())
+        lastUse[root(operand)] = position;
+    if (isa<dist::SendOp>(op))
+      sent.insert(root(op.getOperand(0)));
+    if (isa<ir::FusionOp>(op))
+      kernels.emplace(&op, program.kernels.add(&op));
+    ++position;
+  }
+}
+
+void SlotAssignment::bind(Value value, uint32_t slot) {
+  slots[value] = slot;
+  holding[slot].push_back(value);
+}
+
+void SlotAssignment::assignArguments() {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    std::string kind = argumentText(function, index, ir::attr::kind).str();
+    std::string name = argumentText(function, index, ir::attr::name).str();
+    if (kind == "stash") {
+      if (argument.use_empty())
+        continue;
+      auto found = program.stash.find(name);
+      if (found == program.stash.end())
+        throw Error(Status::Internal, "plan export: " + function.getName().str() + " reads \"" + name +
+                                          "\", which no earlier segment stashes");
+      bind(argument, found->second);
+      continue;
+    }
+    if (!isPersistentKind(kind) && argument.use_empty())
+      continue; // an input nobody reads
+    Label label = program.tables.label(argument.getType(), function.getArgAttr(index, dist::attr::sharding),
+                                       function.getArgAttr(index, dist::attr::global), program.coords);
+    uint32_t slot = program.namedSlot(kind, name, argument.getType(), label);
+    program.describe(slot, function, index);
+    bind(argument, slot);
+  }
+}
+
+Label SlotAssignment::labelOf(OpResult result) const {
+  auto entry = [&](StringRef key) -> Attribute {
+    auto array = result.getOwner()->getAttrOfType<ArrayAttr>(key);
+    return array && result.getResultNumber() < array.size() ? array[result.getResultNumber()] : Attribute();
+  };
+  Attribute sharding = entry(dist::attr::shardings), global = entry(dist::attr::globals);
+  if (!sharding)
+    return {}; // no claim at all
+  return program.tables.label(result.getType(), sharding, global, program.coords);
+}
+
+/// Named slots of results, and which values want to be written there.
+void SlotAssignment::findTargets() {
+  Operation *end = function.front().getTerminator();
+  for (OpOperand &operand : end->getOpOperands()) {
+    unsigned index = operand.getOperandNumber();
+    std::string kind = resultText(function, index, ir::attr::kind).str();
+    if (!isPersistentKind(kind))
+      continue;
+    std::string name = resultText(function, index, ir::attr::name).str();
+    Value value = root(operand.get());
+    Label label;
+    if (auto result = dyn_cast<OpResult>(value))
+      label = labelOf(result);
+    targets.try_emplace(value, program.namedSlot(kind, name, operand.get().getType(), label));
+  }
+}
+
+void SlotAssignment::assignResult(OpResult result) {
+  for (auto choose : {&SlotAssignment::intoSlot, &SlotAssignment::targetSlot, &SlotAssignment::reusedSlot})
+    if (auto slot = (this->*choose)(result))
+      return bind(result, *slot);
+  auto path = result.getOwner()->getAttrOfType<StringAttr>(ir::attr::path);
+  std::string name = path ? path.getValue().str() : result.getOwner()->getName().stripDialect().str();
+  Label label = labelOf(result);
+  uint32_t slot = program.newSlot(name, result.getType(), label, plan::Space::Placed);
+  if (label.known)
+    program.slot(slot).tensor = static_cast<int32_t>(program.tables.tensor(
+        name, plan::TensorKind::Activation, dtypeOf(result.getType()), label.global));
+  bind(result, slot);
+}
+
+std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
+  auto call = dyn_cast<library::CallOp>(result.getOwner());
+  if (!call || !call.into())
+    return std::nullopt;
+  return slotOf(call.into());
+}
+
+/// Whether `result` may be written over what `slot` holds: nobody reads that later, and this op reads it only where its
+/// kernel allows (or reduces it in place).
+bool SlotAssignment::mayReplace(OpResult result, uint32_t slot) {
+  Operation *op = result.getOwner();
+  int64_t position = positions.at(op);
+  auto held = holding.find(slot);
+  if (held == holding.end())
+    return true;
+  for (Value value : held->second) {
+    auto last = lastUse.find(value);
+    if (last != lastUse.end() && last->second > position)
+      return false;
+  }
+  int64_t reading = -1;
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!hasSlot(operand.get()) || slotOf(operand.get()) != slot)
+      continue;
+    if (reading >= 0)
+      return false;
+    reading = operand.getOperandNumber();
+  }
+  if (reading < 0)
+    return true;
+  if (isa<dist::AllReduceOp>(op))
+    return reading == static_cast<int64_t>(result.getResultNumber());
+  auto kernel = kernels.find(op);
+  std::pair<unsigned, unsigned> pair{result.getResultNumber(), static_cast<unsigned>(reading)};
+  return kernel != kernels.end() && llvm::is_contained(kernel->second.mayAlias, pair) &&
+         overwritten.insert({op, pair.second}).second;
+}
+
+std::optional<uint32_t> SlotAssignment::targetSlot(OpResult result) {
+  auto target = targets.find(result);
+  if (target == targets.end() || !mayReplace(result, target->second))
+    return std::nullopt;
+  return target->second;
+}
+
+/// The slot of a fusion's operand that dies there, if it means the same.
+std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
+  auto kernel = kernels.find(result.getOwner());
+  if (kernel == kernels.end())
+    return std::nullopt;
+  for (auto [written, read] : kernel->second.mayAlias) {
+    if (written != result.getResultNumber())
+      continue;
+    Value operand = root(result.getOwner()->getOperand(read));
+    uint32_t slot = slotOf(operand);
+    if (program.slot(slot).space != plan::Space::Placed || program.slot(slot).bytes != bytesOf(result.getType()) ||
+        program.slot(slot).dtype != dtypeOf(result.getType()) || !(program.labels[slot] == labelOf(result)))
+      continue;
+    bool kept = program.sentSlots.count(slot) || llvm::any_of(holding[slot], [&](Value value) { return sent.contains(value); }) ||
+                llvm::any_of(program.stash, [&](auto &entry) {
+                  return entry.second == slot && readLater.count(entry.first);
+                });
+    if (!kept && mayReplace(result, slot))
+      return slot;
+  }
+  return std::nullopt;
+}
+
+/// Stashed values are known by name; named tensors that could not be written in place are copied.
+void SlotAssignment::finish() {
+  Operation *end = function.front().getTerminator();
+  for (OpOperand &operand : end->getOpOperands()) {
+    unsigned index = operand.getOperandNumber();
+    std::string kind = resultText(function, index, ir::attr::kind).str();
+    std::string name = resultText(function, index, ir::attr::name).str();
+    uint32_t slot = slotOf(operand.get());
+    if (isPersistentKind(kind)) {
+      uint32_t named = program.namedSlot(kind, name, operand.get().getType(), {});
+      if (slot != named)
+        remaining.push_back({operand.get(), named});
+      continue;
+    }
+    if (program.slot(slot).space == plan::Space::Persistent) { // it may change before it is read
+      uint32_t copy = program.newSlot(name, operand.get().getType(), program.labels[slot], plan::Space::Placed);
+      program.slot(copy).tensor = program.slot(slot).tensor;
+      remaining.push_back({operand.get(), copy});
+      slot = copy;
+    }
+    program.stash[name] = slot;
+  }
+}
+
+} // namespace cleave::passes

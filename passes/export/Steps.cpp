@@ -1,0 +1,166 @@
+// Steps of generated kernels, fills and look-ups; and which file has the others.
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "passes/export/Segment.h"
+#include "runtime/base/Error.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+namespace {
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// Sizes before, at and after a dimension.
+struct Split {
+  int64_t outer = 1, extent = 1, inner = 1;
+};
+
+Split splitAt(Value value, int64_t dim) {
+  Split split;
+  for (auto [d, size] : llvm::enumerate(typeOf(value).getShape()))
+    (static_cast<int64_t>(d) < dim ? split.outer : static_cast<int64_t>(d) > dim ? split.inner : split.extent) *= size;
+  return split;
+}
+
+void emitKernel(SegmentBuilder &s, ir::FusionOp fusion) {
+  const KernelCall &call = s.slots.kernelOf(fusion);
+  plan::KernelT kernel;
+  kernel.kernel = call.kernel;
+  kernel.extent = call.extent;
+  kernel.grain = call.grain;
+  kernel.outputs = fusion->getNumResults();
+  std::vector<uint32_t> touched;
+  for (unsigned index : call.scalarOperands) {
+    auto scalar = std::make_unique<plan::ScalarArgT>();
+    scalar->rank_scalar = scalarOf(s, fusion->getOperand(index));
+    kernel.scalars.push_back(std::move(scalar));
+  }
+  auto argument = [&](Value value) {
+    kernel.args.push_back(s.view(value));
+    touched.push_back(s.slot(value));
+  };
+  for (auto [i, operand] : llvm::enumerate(fusion->getOperands()))
+    if (!llvm::is_contained(call.scalarOperands, static_cast<unsigned>(i)))
+      argument(operand);
+  for (Value result : fusion->getResults())
+    argument(result);
+  s.step(fusion, std::move(kernel), std::move(touched));
+}
+
+void emitEmbedding(SegmentBuilder &s, ir::EmbeddingOp op) {
+  plan::EmbeddingT step;
+  step.table = s.slot(op.getTable());
+  step.ids = s.slot(op.getIds());
+  step.out = s.slot(op.getResult());
+  step.rows = typeOf(op.getTable()).getDimSize(0);
+  step.width = typeOf(op.getTable()).getDimSize(1);
+  step.count = typeOf(op.getIds()).getNumElements();
+  step.start = scalarOf(s, op.getStart());
+  step.dtype = dtypeOf(op.getType());
+  s.step(op, std::move(step), {s.slot(op.getTable()), s.slot(op.getIds()), s.slot(op.getResult())});
+}
+
+void emitGather(SegmentBuilder &s, ir::GatherOp op) {
+  Split split = splitAt(op.getInput(), static_cast<int64_t>(op.getDim()));
+  plan::GatherT step;
+  step.src = s.slot(op.getInput());
+  step.index = s.slot(op.getIndex());
+  step.out = s.slot(op.getResult());
+  step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
+  step.count = typeOf(op.getIndex()).getDimSize(static_cast<unsigned>(op.getDim()));
+  step.dtype = dtypeOf(op.getType());
+  s.step(op, std::move(step), {s.slot(op.getInput()), s.slot(op.getIndex()), s.slot(op.getResult())});
+}
+
+void emitScatterAdd(SegmentBuilder &s, ir::ScatterAddOp op) {
+  Split split = splitAt(op.getResult(), static_cast<int64_t>(op.getDim()));
+  plan::ScatterAddT step;
+  step.src = s.slot(op.getGrad());
+  step.index = s.slot(op.getIndex());
+  step.out = s.slot(op.getResult());
+  step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
+  step.count = typeOf(op.getIndex()).getDimSize(static_cast<unsigned>(op.getDim()));
+  step.dtype = dtypeOf(op.getType());
+  s.step(op, std::move(step), {s.slot(op.getGrad()), s.slot(op.getIndex()), s.slot(op.getResult())});
+}
+
+/// The numbers are those of the global tensor: the slot must say which part of it this rank holds.
+void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
+  uint32_t slot = s.slot(op.getResult());
+  const Label &label = s.program.labels[slot];
+  if (!label.known)
+    throw Error(Status::Internal, "plan export: random numbers \"" + op.getName().str() + "\" without a sharding");
+  plan::RandomT step;
+  step.out = slot;
+  step.key = hashName(op.getName());
+  step.shape = label.global;
+  step.dtype = dtypeOf(op.getType());
+  s.step(op, std::move(step), {slot});
+}
+
+double splatValue(ElementsAttr value, Operation *op) {
+  auto splat = dyn_cast<SplatElementsAttr>(value);
+  if (!splat)
+    throw userError(locationOf(op->getLoc()) + ": a constant tensor of different elements has no step yet (only splats)");
+  if (isa<FloatType>(splat.getElementType()))
+    return splat.getSplatValue<APFloat>().convertToDouble();
+  APInt integer = splat.getSplatValue<APInt>();
+  return integer.getBitWidth() == 1 ? static_cast<double>(integer.getZExtValue())
+                                    : static_cast<double>(integer.getSExtValue());
+}
+
+} // namespace
+
+void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
+  auto op = cast<ir::ConstantOp>(constant);
+  plan::FillT step;
+  step.dst = slot;
+  auto value = op.getValue();
+  if (auto f = dyn_cast<SplatElementsAttr>(value); f && isa<Float16Type, BFloat16Type>(f.getElementType())) {
+    APFloat number = f.getSplatValue<APFloat>();
+    bool loses = false;
+    number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+    step.value = number.convertToDouble();
+  } else {
+    step.value = splatValue(value, constant);
+  }
+  step.dtype = s.program.slot(slot).dtype;
+  s.step(constant, std::move(step), {slot});
+}
+
+int32_t scalarOf(SegmentBuilder &s, Value offset) {
+  if (!offset)
+    return -1;
+  auto source = offset.getDefiningOp<dist::ShardOffsetOp>();
+  if (!source)
+    throw Error(Status::Internal, "plan export: an offset that is no dist.shard_offset");
+  return static_cast<int32_t>(
+      s.program.scalarIndex({static_cast<int64_t>(source.getSize()), 1, axesOf(source.getAxes())}));
+}
+
+bool emitLookup(SegmentBuilder &s, Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case([&](ir::EmbeddingOp e) { return emitEmbedding(s, e), true; })
+      .Case([&](ir::GatherOp g) { return emitGather(s, g), true; })
+      .Case([&](ir::ScatterAddOp g) { return emitScatterAdd(s, g), true; })
+      .Case([&](ir::RandomUniformOp r) { return emitRandom(s, r), true; })
+      .Case([&](ir::ConstantOp c) { return emitFill(s, c, s.slot(c.getResult())), true; })
+      .Case([&](ir::FusionOp f) { return emitKernel(s, f), true; })
+      .Default(false);
+}
+
+void emitOp(SegmentBuilder &s, Operation *op) {
+  if (auto call = dyn_cast<library::CallOp>(op); call && emitLibraryCall(s, call))
+    return;
+  if (emitLookup(s, op) || emitPool(s, op) || emitMessage(s, op))
+    return;
+  std::string where = locationOf(op->getLoc());
+  throw userError((where.empty() ? "" : where + ": ") + "plan: op \"" + op->getName().getStringRef().str() +
+                  "\" has neither a library step nor a kernel");
+}
+
+} // namespace cleave::passes

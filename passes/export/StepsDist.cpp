@@ -1,0 +1,140 @@
+// Steps that concern other ranks: collectives, messages, and the share of a tensor that is this rank's.
+#include "ir/dist/Dist.h"
+#include "passes/export/Segment.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+namespace {
+
+ArrayRef<int64_t> sizesOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t all = 1;
+  for (int64_t size : sizes)
+    all *= size;
+  return all;
+}
+
+plan::CollectiveT collective(SegmentBuilder &s, plan::CollectiveKind kind, ArrayAttr axes, Type type,
+                             std::optional<ArrayRef<int64_t>> stages = std::nullopt) {
+  plan::CollectiveT step;
+  step.kind = kind;
+  step.group = s.program.groupIndex({axesOf(axes), stages ? stages->vec() : std::vector<int64_t>()});
+  step.dtype = dtypeOf(type);
+  return step;
+}
+
+/// Buffers of different element types travel in steps of their own.
+void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
+  std::vector<plan::CollectiveT> steps;
+  std::vector<std::vector<uint32_t>> touched;
+  for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
+    size_t at = 0;
+    while (at < steps.size() && steps[at].dtype != dtypeOf(input.getType()))
+      ++at;
+    if (at == steps.size()) {
+      steps.push_back(collective(s, plan::CollectiveKind::AllReduce, op.getAxes(), input.getType(), op.getStages()));
+      steps.back().reduce = reduceKindOf(op.getKind());
+      touched.emplace_back();
+    }
+    auto buffer = std::make_unique<plan::CollectiveBufferT>();
+    buffer->in = s.slot(input), buffer->out = s.slot(result);
+    buffer->count = cast<RankedTensorType>(input.getType()).getNumElements();
+    touched[at].insert(touched[at].end(), {buffer->in, buffer->out});
+    steps[at].buffers.push_back(std::move(buffer));
+  }
+  for (size_t i = 0; i < steps.size(); ++i)
+    s.step(op, std::move(steps[i]), std::move(touched[i]));
+}
+
+/// `whole`: the value that has all shares.
+void emitShares(SegmentBuilder &s, Operation *op, plan::CollectiveT step, Value whole, int64_t dim,
+                ArrayRef<int64_t> sizes) {
+  auto buffer = std::make_unique<plan::CollectiveBufferT>();
+  Value input = op->getOperand(0), result = op->getResult(0);
+  buffer->in = s.slot(input), buffer->out = s.slot(result);
+  buffer->outer = product(sizesOf(whole).take_front(static_cast<size_t>(dim)));
+  buffer->inner = product(sizesOf(whole).drop_front(static_cast<size_t>(dim) + 1));
+  buffer->count = product(sizesOf(whole));
+  buffer->sizes = sizes.vec();
+  std::vector<uint32_t> touched{buffer->in, buffer->out};
+  step.buffers.push_back(std::move(buffer));
+  s.step(op, std::move(step), std::move(touched));
+}
+
+void emitAllGather(SegmentBuilder &s, dist::AllGatherOp op) {
+  emitShares(s, op, collective(s, plan::CollectiveKind::AllGather, op.getAxes(), op.getInput().getType()),
+             op.getResult(), static_cast<int64_t>(op.getDim()), op.getSizes());
+}
+
+void emitReduceScatter(SegmentBuilder &s, dist::ReduceScatterOp op) {
+  auto step = collective(s, plan::CollectiveKind::ReduceScatter, op.getAxes(), op.getInput().getType());
+  step.reduce = reduceKindOf(op.getKind());
+  emitShares(s, op, std::move(step), op.getInput(), static_cast<int64_t>(op.getDim()), op.getSizes());
+}
+
+/// [lead x outer, size, inner x trail] -> the middle's share; where it begins is a value of the rank's table.
+void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
+  ArrayRef<int64_t> shape = sizesOf(op.getInput());
+  size_t dim = static_cast<size_t>(op.getDim());
+  int64_t rows = product(shape.take_front(dim)) * static_cast<int64_t>(op.getOuter());
+  int64_t inner = static_cast<int64_t>(op.getInner()) * product(shape.drop_front(dim + 1));
+  int64_t size = static_cast<int64_t>(op.getSize());
+  int64_t share = product(sizesOf(op.getResult())) / std::max<int64_t>(1, rows * inner);
+  plan::CopyT step;
+  step.shape = {rows, share * inner};
+  step.src = s.view(op.getInput(), {0, size * inner, 1});
+  step.dst = s.view(op.getResult(), {0, share * inner, 1});
+  step.dtype = dtypeOf(op.getInput().getType());
+  step.src_offset_scalar = static_cast<int32_t>(s.program.scalarIndex({size, inner, axesOf(op.getAxes())}));
+  s.step(op, std::move(step), {s.slot(op.getInput()), s.slot(op.getResult())});
+}
+
+/// What lies in a named tensor may change before the message has left: it is sent from a copy.
+void emitSend(SegmentBuilder &s, dist::SendOp op) {
+  uint32_t slot = s.slot(op.getInput());
+  if (s.program.slot(slot).space == plan::Space::Persistent) {
+    uint32_t copy = s.program.newSlot("sent " + s.program.slot(slot).name, op.getInput().getType(),
+                                      s.program.labels[slot], plan::Space::Placed);
+    s.program.slot(copy).tensor = s.program.slot(slot).tensor;
+    s.copySlot(op, slot, copy);
+    slot = copy;
+  }
+  plan::SendT step;
+  step.slot = slot;
+  step.bytes = s.program.slot(slot).bytes;
+  step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()));
+  step.tag = static_cast<uint32_t>(op.getTag());
+  s.program.sentSlots.insert(slot);
+  s.draft.sends.push_back({slot, step.tag, s.draft.touched.size()});
+  s.step(op, std::move(step), {slot});
+}
+
+void emitRecv(SegmentBuilder &s, dist::RecvOp op) {
+  plan::RecvT step;
+  step.slot = s.slot(op.getResult());
+  step.bytes = s.program.slot(step.slot).bytes;
+  step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()));
+  step.tag = static_cast<uint32_t>(op.getTag());
+  uint32_t slot = step.slot;
+  s.step(op, std::move(step), {slot});
+}
+
+} // namespace
+
+bool emitMessage(SegmentBuilder &s, Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case([&](dist::AllReduceOp o) { return emitAllReduce(s, o), true; })
+      .Case([&](dist::AllGatherOp o) { return emitAllGather(s, o), true; })
+      .Case([&](dist::ReduceScatterOp o) { return emitReduceScatter(s, o), true; })
+      .Case([&](dist::ShardSliceOp o) { return emitShardSlice(s, o), true; })
+      .Case([&](dist::SendOp o) { return emitSend(s, o), true; })
+      .Case([&](dist::RecvOp o) { return emitRecv(s, o), true; })
+      .Default(false);
+}
+
+} // namespace cleave::passes

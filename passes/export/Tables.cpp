@@ -1,0 +1,195 @@
+// The plan's shared tables.
+#include "passes/export/Tables.h"
+
+#include "ir/dist/Dist.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/DTypes.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace cleave::passes {
+
+plan::DType dtypeOf(mlir::Type type) {
+  if (auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type))
+    type = tensor.getElementType();
+  if (type.isF32())
+    return plan::DType::F32;
+  if (type.isF16())
+    return plan::DType::F16;
+  if (type.isBF16())
+    return plan::DType::BF16;
+  if (type.isInteger(32))
+    return plan::DType::I32;
+  if (type.isInteger(64))
+    return plan::DType::I64;
+  if (type.isInteger(1))
+    return plan::DType::I1;
+  llvm_unreachable("an element type that no graph op has");
+}
+
+uint64_t bytesOf(mlir::Type type) {
+  auto tensor = llvm::cast<mlir::RankedTensorType>(type);
+  return static_cast<uint64_t>(tensor.getNumElements()) * dtypeSize(dtypeOf(tensor));
+}
+
+plan::ReduceKind reduceKindOf(llvm::StringRef kind) {
+  if (kind == "max")
+    return plan::ReduceKind::Max;
+  if (kind == "min")
+    return plan::ReduceKind::Min;
+  if (kind == "or")
+    return plan::ReduceKind::Or;
+  assert(kind == "sum" && "an unknown reduction");
+  return plan::ReduceKind::Sum;
+}
+
+std::string locationOf(mlir::Location location) {
+  if (auto file = llvm::dyn_cast<mlir::FileLineColLoc>(location))
+    return file.getFilename().str() + ":" + std::to_string(file.getLine()) + ":" + std::to_string(file.getColumn());
+  if (auto name = llvm::dyn_cast<mlir::NameLoc>(location))
+    return locationOf(name.getChildLoc());
+  if (auto call = llvm::dyn_cast<mlir::CallSiteLoc>(location))
+    return locationOf(call.getCallee());
+  if (auto fused = llvm::dyn_cast<mlir::FusedLoc>(location))
+    for (mlir::Location part : fused.getLocations())
+      if (std::string text = locationOf(part); !text.empty())
+        return text;
+  return {};
+}
+
+uint64_t hashName(llvm::StringRef name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (char c : name)
+    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+uint32_t Tables::string(const std::string &text) {
+  auto [found, fresh] = strings.try_emplace(text, static_cast<uint32_t>(plan.strings.size()));
+  if (fresh)
+    plan.strings.push_back(text);
+  return found->second;
+}
+
+uint32_t Tables::tensor(const std::string &name, plan::TensorKind kind, plan::DType dtype,
+                        const std::vector<int64_t> &shape) {
+  std::string key = std::to_string(static_cast<int>(kind)) + "/" + name;
+  if (kind == plan::TensorKind::Activation) {
+    key += "/" + std::to_string(static_cast<int>(dtype));
+    for (int64_t size : shape)
+      key += "," + std::to_string(size);
+  }
+  auto [found, fresh] = tensors.try_emplace(key, static_cast<uint32_t>(plan.tensors.size()));
+  if (fresh) {
+    auto &tensor = plan.tensors.emplace_back(std::make_unique<plan::TensorT>());
+    tensor->name = name;
+    tensor->kind = kind;
+    tensor->dtype = dtype;
+    tensor->shape = shape;
+  }
+  return found->second;
+}
+
+void Tables::linkParameters() {
+  std::map<std::string, int32_t> parameters;
+  for (size_t i = 0; i < plan.tensors.size(); ++i)
+    if (plan.tensors[i]->kind == plan::TensorKind::Parameter)
+      parameters[plan.tensors[i]->name] = static_cast<int32_t>(i);
+  for (auto &tensor : plan.tensors) {
+    if (tensor->kind != plan::TensorKind::State && tensor->kind != plan::TensorKind::Gradient)
+      continue;
+    for (std::string name = tensor->name; !name.empty(); name.resize(name.rfind('.'))) { // "<parameter>.<slot>"
+      if (auto found = parameters.find(name); found != parameters.end()) {
+        tensor->parameter = found->second;
+        break;
+      }
+      if (name.rfind('.') == std::string::npos)
+        break;
+    }
+  }
+}
+
+Label Tables::label(mlir::Type local, mlir::Attribute shardingAttr, mlir::Attribute globalAttr,
+                    const std::vector<int64_t> &coords) const {
+  Label label;
+  auto localType = llvm::cast<mlir::RankedTensorType>(local);
+  std::vector<int64_t> localShape = localType.getShape().vec();
+  mlir::RankedTensorType globalType = localType;
+  if (auto attribute = llvm::dyn_cast_or_null<mlir::TypeAttr>(globalAttr))
+    globalType = llvm::cast<mlir::RankedTensorType>(attribute.getValue());
+  label.global = globalType.getShape().vec();
+  auto attribute = llvm::dyn_cast_or_null<dist::ShardingAttr>(shardingAttr);
+  if (!attribute) {
+    label.known = label.global == localShape;
+    label.sharding = Sharding::replicated(label.global);
+    return label;
+  }
+  auto parsed = Sharding::parse(attribute.getText().str());
+  assert(parsed && "the attribute's verifier has read it");
+  label.sharding = *parsed;
+  std::erase_if(label.sharding.partialAxes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
+  label.known = label.sharding.dims.size() == label.global.size() && label.sharding.resolve(label.global) &&
+                label.sharding.localShape(mesh, coords) == localShape;
+  if (!label.known) {
+    label.global.clear();
+    label.sharding.dims.clear();
+  }
+  return label;
+}
+
+std::vector<uint8_t> Tables::axisIndices(const std::vector<std::string> &axes) const {
+  std::vector<uint8_t> indices;
+  for (const std::string &name : axes)
+    for (size_t i = 0; i < mesh.axes.size(); ++i)
+      if (mesh.axes[i].name == name)
+        indices.push_back(static_cast<uint8_t>(i));
+  return indices;
+}
+
+std::unique_ptr<plan::ShardingT> Tables::sharding(const Label &label) const {
+  if (mesh.ranks() == 1 || (!label.known && label.sharding.partialAxes.empty()))
+    return nullptr; // nothing to say
+  auto result = std::make_unique<plan::ShardingT>();
+  for (const DimSharding &dim : label.sharding.dims) {
+    auto &out = result->dims.emplace_back(std::make_unique<plan::DimT>());
+    for (const Factor &factor : dim.factors) {
+      auto &made = out->factors.emplace_back(std::make_unique<plan::FactorT>());
+      made->size = factor.size;
+      made->axes = axisIndices(factor.axes);
+    }
+  }
+  result->partial_axes = axisIndices(label.sharding.partialAxes);
+  result->partial_kind = reduceKindOf(label.sharding.partialKind);
+  return result;
+}
+
+uint32_t Tables::group(const GroupAxes &group, const std::vector<int64_t> &coords) {
+  const auto &axes = group.axes;
+  std::map<int64_t, uint32_t> members; // by place along the axes
+  for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+    std::vector<int64_t> other = mesh.coords(rank);
+    bool same = true;
+    for (size_t i = 0; i < mesh.axes.size(); ++i)
+      same &= other[i] == coords[i] || std::find(axes.begin(), axes.end(), mesh.axes[i].name) != axes.end();
+    int64_t stage = mesh.linear({"pp"}, other);
+    if (same && (group.stages.empty() ||
+                 std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end()))
+      members[mesh.linear(axes, other)] = static_cast<uint32_t>(rank);
+  }
+  std::vector<uint32_t> ranks;
+  for (auto [place, rank] : members)
+    ranks.push_back(rank);
+  std::string name;
+  for (const std::string &axis : axes)
+    name += (name.empty() ? "" : "+") + axis;
+  auto [found, fresh] = groups.try_emplace({name, ranks}, static_cast<uint32_t>(plan.groups.size()));
+  if (fresh) {
+    auto &made = plan.groups.emplace_back(std::make_unique<plan::GroupT>());
+    made->axis = name;
+    made->ranks = ranks;
+  }
+  return found->second;
+}
+
+} // namespace cleave::passes

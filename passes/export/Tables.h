@@ -1,0 +1,70 @@
+// What all programs of a plan share: strings, tensors, groups; and the translation of types and shardings to the schema.
+#pragma once
+#include "ir/dist/Sharding.h"
+#include "runtime/plan/plan_generated.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Location.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::passes {
+
+plan::DType dtypeOf(mlir::Type type);
+/// Bytes of a tensor of this type in memory.
+uint64_t bytesOf(mlir::Type type);
+plan::ReduceKind reduceKindOf(llvm::StringRef kind);
+/// "file.cpp:12:5", empty where the location names no file.
+std::string locationOf(mlir::Location location);
+/// FNV-1a, 64 bits.
+uint64_t hashName(llvm::StringRef name);
+
+/// What a piece of memory means: its part of a global tensor, and what it still lacks.
+struct Label {
+  std::vector<int64_t> global;      // empty with `known` false
+  bool known = false;               // the sharding gives exactly the local shape
+  Sharding sharding;                // resolved where known
+  bool operator==(const Label &) const = default;
+};
+
+/// Ranks that differ only along `axes`; where `stages` is not empty only those of these stages.
+struct GroupAxes {
+  std::vector<std::string> axes;
+  std::vector<int64_t> stages;
+  bool operator==(const GroupAxes &) const = default;
+};
+
+class Tables {
+public:
+  Tables(plan::PlanT &plan, const Mesh &mesh) : plan(plan), mesh(mesh) {}
+
+  uint32_t string(const std::string &text);
+
+  /// `name` and `kind` identify a tensor; activations also `shape` and `dtype`.
+  uint32_t tensor(const std::string &name, plan::TensorKind kind, plan::DType dtype, const std::vector<int64_t> &shape);
+  plan::TensorT &at(uint32_t tensor) { return *plan.tensors[tensor]; }
+  /// Links states and gradients to their parameters, once all are known.
+  void linkParameters();
+
+  /// From the attributes `dist.sharding` and `dist.global` (either may be null). `coords`: of any rank of the class.
+  Label label(mlir::Type local, mlir::Attribute sharding, mlir::Attribute global, const std::vector<int64_t> &coords) const;
+  std::unique_ptr<plan::ShardingT> sharding(const Label &label) const;
+
+  /// The group to which the rank at `coords` belongs, ranks in member order: index of Plan.groups.
+  uint32_t group(const GroupAxes &group, const std::vector<int64_t> &coords);
+
+  plan::PlanT &plan;
+  const Mesh &mesh;
+
+private:
+  std::vector<uint8_t> axisIndices(const std::vector<std::string> &axes) const;
+  std::map<std::string, uint32_t> strings;
+  std::map<std::string, uint32_t> tensors;
+  std::map<std::pair<std::string, std::vector<uint32_t>>, uint32_t> groups;
+};
+
+} // namespace cleave::passes

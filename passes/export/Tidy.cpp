@@ -1,0 +1,95 @@
+// Tidying before selection: sums of padded pieces (gradients of slices) become concatenations.
+#include "ir/graph/Graph.h"
+#include "passes/export/Select.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+llvm::StringRef argumentText(func::FuncOp function, unsigned index, llvm::StringRef attribute) {
+  auto text = function.getArgAttrOfType<StringAttr>(index, attribute);
+  return text ? text.getValue() : llvm::StringRef();
+}
+
+llvm::StringRef resultText(func::FuncOp function, unsigned index, llvm::StringRef attribute) {
+  auto text = function.getResultAttrOfType<StringAttr>(index, attribute);
+  return text ? text.getValue() : llvm::StringRef();
+}
+
+void removeUnused(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+namespace {
+
+/// Leaves of a tree of additions whose inner sums have no other use.
+void addends(Value value, bool top, SmallVectorImpl<Value> &leaves) {
+  auto add = value.getDefiningOp<ir::AddOp>();
+  if (!add || (!top && !value.hasOneUse()))
+    return leaves.push_back(value);
+  addends(add.getLhs(), false, leaves);
+  addends(add.getRhs(), false, leaves);
+}
+
+/// The one dimension that a pad extends; -1 where there are several or none.
+int64_t paddedDim(ir::PadOp pad) {
+  int64_t found = -1;
+  for (auto [d, amounts] : llvm::enumerate(llvm::zip(pad.getLow(), pad.getHigh())))
+    if (std::get<0>(amounts) || std::get<1>(amounts)) {
+      if (found >= 0)
+        return -1;
+      found = static_cast<int64_t>(d);
+    }
+  return found;
+}
+
+/// Pads that together fill the whole along one dimension, in order; empty where they do not.
+SmallVector<ir::PadOp> tiling(ArrayRef<Value> leaves, int64_t &dim) {
+  SmallVector<ir::PadOp> pads;
+  for (Value leaf : leaves) {
+    auto pad = leaf.getDefiningOp<ir::PadOp>();
+    if (!pad || paddedDim(pad) < 0 || (!pads.empty() && paddedDim(pad) != dim))
+      return {};
+    dim = paddedDim(pad);
+    pads.push_back(pad);
+  }
+  llvm::sort(pads, [&](ir::PadOp a, ir::PadOp b) { return a.getLow()[dim] < b.getLow()[dim]; });
+  int64_t at = 0;
+  for (ir::PadOp pad : pads) {
+    if (pad.getLow()[dim] != at)
+      return {};
+    at += cast<RankedTensorType>(pad.getInput().getType()).getDimSize(dim);
+  }
+  if (at != cast<RankedTensorType>(leaves[0].getType()).getDimSize(dim))
+    return {};
+  return pads;
+}
+
+} // namespace
+
+void joinPads(func::FuncOp function) {
+  SmallVector<ir::AddOp> adds;
+  function.walk([&](ir::AddOp add) { adds.push_back(add); });
+  for (ir::AddOp add : llvm::reverse(adds)) { // the top of a tree comes first
+    SmallVector<Value> leaves;
+    addends(add.getResult(), true, leaves);
+    int64_t dim = -1;
+    SmallVector<ir::PadOp> pads = tiling(leaves, dim);
+    if (pads.empty())
+      continue;
+    OpBuilder b(add);
+    SmallVector<Value> pieces;
+    for (ir::PadOp pad : pads)
+      pieces.push_back(pad.getInput());
+    auto concat = ir::ConcatOp::create(b, add.getLoc(), add.getType(), pieces, b.getI64IntegerAttr(dim));
+    concat->setDiscardableAttrs(add->getDiscardableAttrDictionary());
+    add.getResult().replaceAllUsesWith(concat.getResult());
+  }
+  removeUnused(function);
+}
+
+} // namespace cleave::passes

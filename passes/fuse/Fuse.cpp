@@ -1,0 +1,286 @@
+// Fusion in five steps:
+//
+//  1. very large reductions to very few results become two (SplitReductions.cpp);
+//  2. constants, iotas and broadcasts are cloned to each of their users, where they cost nothing;
+//  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the planner of
+//     kernels accepts the result and its cost model finds it cheaper;
+//  4. a result that only other fusions read is computed again by them where that is cheaper than memory;
+//  5. reshapes at a group's border stay outside (they are free there), and the groups become `cleave.fusion` ops.
+#include "passes/fuse/Fuse.h"
+#include "ir/graph/Graph.h"
+#include "passes/codegen/FromFusion.h"
+#include "passes/fuse/Groups.h"
+#include "passes/fuse/Steps.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <limits>
+#include <set>
+
+namespace cleave::passes {
+
+namespace {
+
+constexpr double impossible = std::numeric_limits<double>::infinity();
+constexpr double launch = 2; // microseconds, as in the cost model
+constexpr size_t largestGroup = 160;
+
+class Fuser {
+public:
+  explicit Fuser(mlir::Block &block) : groups(block) {}
+  void run() {
+    absorbFree();
+    for (int round = 0; round < 4; ++round) {
+      bool changed = mergeProducers();
+      changed |= mergeSiblings();
+      changed |= recompute();
+      if (!changed)
+        break;
+    }
+  }
+  Groups groups;
+
+private:
+  double costOf(const std::vector<mlir::Operation *> &ops) {
+    if (ops.size() > largestGroup)
+      return impossible;
+    std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+    if (outputs.empty())
+      return 0;
+    llvm::SmallVector<bool> scalar;
+    for (mlir::Value input : inputs)
+      scalar.push_back(kernel::isShardOffset(input));
+    auto program = kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar));
+    return program ? kernel::cost(*program) : impossible;
+  }
+  double costOf(int id) {
+    if (groups[id].cost < 0)
+      groups[id].cost = costOf(groups[id].ops);
+    return groups[id].cost;
+  }
+
+  /// Group a comes before b. Merges them where that saves more than `handicap` microseconds.
+  bool tryMerge(int a, int b, double handicap) {
+    auto key = std::pair(std::pair(a, groups[a].version), std::pair(b, groups[b].version));
+    if (!tried.insert(key).second)
+      return false;
+    std::vector<mlir::Operation *> ops = groups[a].ops;
+    ops.insert(ops.end(), groups[b].ops.begin(), groups[b].ops.end());
+    double apart = costOf(a) + costOf(b), together = costOf(ops);
+    if (together + handicap >= apart || !groups.merge(a, b))
+      return false;
+    groups[b].cost = together;
+    return true;
+  }
+
+  /// Constants, iotas and broadcasts with one user join it.
+  void absorbFree() {
+    std::vector<int> ids = groups.order();
+    for (size_t i = ids.size(); i-- > 0;) {
+      int id = ids[i];
+      mlir::Operation *op = groups[id].ops.front();
+      if (!isFree(op) || !op->hasOneUse())
+        continue;
+      int user = groups.groupOf(*op->user_begin());
+      if (user >= 0 && groups[user].fusible)
+        tryMerge(id, user, -1e30);
+    }
+  }
+
+  bool mergeProducers() {
+    bool changed = false;
+    for (int raw : std::vector<int>(groups.order())) {
+      if (groups.find(raw) != raw || !groups[raw].fusible)
+        continue;
+      for (bool again = true; again;) { // merged groups bring new producers
+        again = false;
+        for (mlir::Value input : groups.inputs(groups[raw].ops)) {
+          int producer = groups.groupOf(input.getDefiningOp());
+          if (producer < 0 || !groups[producer].fusible || !tryMerge(producer, raw, 0))
+            continue;
+          changed = again = true;
+          break;
+        }
+      }
+    }
+    return changed;
+  }
+
+  /// Users of the same tensor, nearest first; the saved launch alone is no reason (it would make every kernel different).
+  bool mergeSiblings() {
+    bool changed = false;
+    llvm::SetVector<mlir::Value> values;
+    for (int id : groups.order())
+      if (groups[id].fusible)
+        for (mlir::Value input : groups.inputs(groups[id].ops))
+          if (mlir::cast<mlir::RankedTensorType>(input.getType()).getNumElements() > 256)
+            values.insert(input);
+    for (mlir::Value value : values) {
+      llvm::SetVector<int> users;
+      for (mlir::Operation *op : value.getUsers())
+        if (int id = groups.groupOf(op); id >= 0 && groups[id].fusible)
+          users.insert(id);
+      std::vector<int> sorted(users.begin(), users.end());
+      if (sorted.size() > 16)
+        continue;
+      auto before = [&](int a, int b) { return groups.positionOf(a) < groups.positionOf(b); };
+      std::sort(sorted.begin(), sorted.end(), before);
+      for (size_t i = 0; i < sorted.size(); ++i)
+        for (size_t j = i + 1; j < sorted.size(); ++j) {
+          int a = groups.find(sorted[i]), b = groups.find(sorted[j]);
+          if (a != b)
+            changed |= before(a, b) ? tryMerge(a, b, launch) : tryMerge(b, a, launch);
+        }
+    }
+    return changed;
+  }
+
+  /// The ops of a group that `value` needs, in order; empty where a reduction or too much is among them.
+  std::vector<mlir::Operation *> slice(int id, mlir::Value value) {
+    std::set<mlir::Operation *> needed{value.getDefiningOp()};
+    std::vector<mlir::Operation *> ops;
+    const auto &all = groups[id].ops;
+    for (size_t i = all.size(); i-- > 0;) {
+      if (!needed.count(all[i]))
+        continue;
+      if (mlir::isa<ir::ReduceOp>(all[i]) || ops.size() > 24)
+        return {};
+      ops.insert(ops.begin(), all[i]);
+      for (mlir::Value operand : all[i]->getOperands())
+        if (operand.getDefiningOp() && groups.groupOf(operand.getDefiningOp()) == id)
+          needed.insert(operand.getDefiningOp());
+    }
+    return ops;
+  }
+
+  static std::vector<mlir::Operation *> cloneInto(const std::vector<mlir::Operation *> &ops,
+                                                  const std::vector<mlir::Operation *> &users) {
+    mlir::IRMapping map;
+    mlir::OpBuilder b(ops.front()->getContext());
+    std::vector<mlir::Operation *> result;
+    b.setInsertionPointAfter(ops.back());
+    for (mlir::Operation *op : ops)
+      result.push_back(b.clone(*op, map));
+    for (mlir::Operation *user : users)
+      for (mlir::OpOperand &operand : user->getOpOperands())
+        if (operand.get() == ops.back()->getResult(0))
+          operand.set(result.back()->getResult(0));
+    result.insert(result.end(), users.begin(), users.end());
+    return result;
+  }
+
+  /// Tries to compute `value` of group `id` again in every group that reads it.
+  bool recomputeValue(int id, mlir::Value value) {
+    llvm::SetVector<int> readers;
+    for (mlir::Operation *user : value.getUsers()) {
+      int reader = groups.groupOf(user);
+      if (reader == id)
+        continue;
+      if (reader < 0 || !groups[reader].fusible)
+        return false;
+      readers.insert(reader);
+    }
+    std::vector<mlir::Operation *> needed = slice(id, value);
+    if (needed.empty() || readers.empty() || readers.size() > 6)
+      return false;
+    double before = costOf(id);
+    std::vector<std::vector<mlir::Operation *>> original, changed;
+    for (int reader : readers) {
+      before += costOf(reader);
+      original.push_back(groups[reader].ops);
+      changed.push_back(cloneInto(needed, original.back()));
+    }
+    std::vector<mlir::Operation *> rest = groups[id].ops; // what nobody needs any more costs nothing
+    double after = costOf(rest);
+    for (const auto &ops : changed)
+      after += costOf(ops);
+    if (after + 0.05 < before) {
+      for (size_t i = 0; i < readers.size(); ++i)
+        groups.setOps(readers[i], changed[i]);
+      std::vector<mlir::Operation *> alive = withoutDead(rest);
+      for (size_t i = rest.size(); i-- > 0;)
+        if (std::find(alive.begin(), alive.end(), rest[i]) == alive.end())
+          rest[i]->erase();
+      groups.setOps(id, alive);
+      if (alive.empty())
+        groups.erase(id);
+      groups.rebuildEdges();
+      return true;
+    }
+    for (size_t i = 0; i < readers.size(); ++i) { // undo
+      for (mlir::Operation *user : original[i])
+        user->replaceUsesOfWith(changed[i][needed.size() - 1]->getResult(0), value);
+      for (size_t k = needed.size(); k-- > 0;)
+        changed[i][k]->erase();
+    }
+    return false;
+  }
+
+  static std::vector<mlir::Operation *> withoutDead(const std::vector<mlir::Operation *> &ops) {
+    std::set<mlir::Operation *> dead;
+    for (size_t i = ops.size(); i-- > 0;)
+      if (llvm::all_of(ops[i]->getUsers(), [&](mlir::Operation *user) { return dead.count(user) != 0; }))
+        dead.insert(ops[i]);
+    std::vector<mlir::Operation *> alive;
+    for (mlir::Operation *op : ops)
+      if (!dead.count(op))
+        alive.push_back(op);
+    return alive;
+  }
+
+  bool recompute() {
+    bool changed = false;
+    for (int id : std::vector<int>(groups.order())) {
+      if (groups.find(id) != id || !groups[id].fusible)
+        continue;
+      for (bool again = true; again && !groups[id].ops.empty();) {
+        again = false;
+        for (mlir::Value output : groups.outputs(groups[id].ops)) {
+          if (!triedValues.insert({std::pair(id, groups[id].version), output.getAsOpaquePointer()}).second)
+            continue;
+          if (recomputeValue(id, output)) {
+            changed = again = true;
+            break;
+          }
+        }
+      }
+    }
+    return changed;
+  }
+
+  std::set<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
+  std::set<std::pair<std::pair<int, int>, void *>> triedValues;
+};
+
+} // namespace
+
+bool isFree(mlir::Operation *op) { return mlir::isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op); }
+
+/// Clones free ops so that each fusible user has its own.
+void cloneFreeOps(mlir::Block &block) {
+  for (mlir::Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
+    if (kernel::isFusible(&op) && op.use_empty()) {
+      op.erase();
+      continue;
+    }
+    if (!isFree(&op) || !kernel::isFusible(&op))
+      continue;
+    for (mlir::OpOperand &use : llvm::make_early_inc_range(op.getUses())) {
+      if (op.hasOneUse() || !kernel::isFusible(use.getOwner()))
+        continue;
+      mlir::OpBuilder b(&op); // before its original, so that this walk sees it with one use only
+      use.set(b.clone(op)->getResult(0));
+    }
+  }
+}
+
+void fuse(mlir::func::FuncOp function) {
+  mlir::Block &block = function.getBody().front();
+  splitReductions(block);
+  cloneFreeOps(block);
+  Fuser fuser(block);
+  fuser.run();
+  materialize(block, fuser.groups);
+}
+
+} // namespace cleave::passes

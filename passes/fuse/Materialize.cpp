@@ -1,0 +1,156 @@
+// From groups to `cleave.fusion` ops.
+#include "ir/graph/Graph.h"
+#include "passes/codegen/FromFusion.h"
+#include "passes/fuse/Steps.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+
+#include <algorithm>
+
+namespace cleave::passes {
+
+namespace {
+
+bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
+  std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+  llvm::SmallVector<bool> scalar;
+  for (mlir::Value input : inputs)
+    scalar.push_back(kernel::isShardOffset(input));
+  return kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar)).has_value();
+}
+
+/// A reshape at the border of a group, and on which side.
+struct Border {
+  mlir::Operation *op = nullptr;
+  bool after = false;
+};
+
+Border borderReshape(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
+  auto inside = [&](mlir::Operation *op) { return op && std::find(ops.begin(), ops.end(), op) != ops.end(); };
+  for (mlir::Operation *op : ops) {
+    if (!mlir::isa<ir::ReshapeOp>(op))
+      continue;
+    if (!inside(op->getOperand(0).getDefiningOp()))
+      return {op, false};
+    if (llvm::none_of(op->getUsers(), inside))
+      return {op, true};
+  }
+  return {};
+}
+
+void peelReshapes(Groups &groups, int id) {
+  while (true) {
+    std::vector<mlir::Operation *> ops = groups[id].ops;
+    Border border = borderReshape(groups, ops);
+    if (!border.op)
+      return;
+    std::erase(ops, border.op);
+    if (!ops.empty() && !isKernel(groups, ops))
+      return;
+    groups.insert(border.op, id, border.after);
+    groups.setOps(id, ops);
+    if (ops.empty()) {
+      groups.erase(id);
+      return;
+    }
+  }
+}
+
+/// Constants that only ops outside fusions use stay constants: they are fills.
+bool staysOutside(const std::vector<mlir::Operation *> &ops) {
+  return ops.size() == 1 && mlir::isa<ir::ConstantOp>(ops[0]);
+}
+
+mlir::StringAttr joinPaths(mlir::MLIRContext *context, const std::vector<mlir::Operation *> &ops) {
+  std::vector<llvm::StringRef> paths;
+  for (mlir::Operation *op : ops)
+    if (auto path = op->getAttrOfType<mlir::StringAttr>(ir::attr::path))
+      if (std::find(paths.begin(), paths.end(), path.getValue()) == paths.end())
+        paths.push_back(path.getValue());
+  std::string text;
+  for (size_t i = 0; i < paths.size() && i < 3; ++i)
+    text += (i ? " + " : "") + paths[i].str();
+  if (paths.size() > 3)
+    text += " + ...";
+  return paths.empty() ? nullptr : mlir::StringAttr::get(context, text);
+}
+
+/// One array of the outputs' entries of attribute `name` (arrays of one entry on their ops); null if one lacks it.
+mlir::ArrayAttr gather(mlir::MLIRContext *context, const std::vector<mlir::Value> &outputs, llvm::StringRef name) {
+  llvm::SmallVector<mlir::Attribute> entries;
+  for (mlir::Value output : outputs) {
+    auto array = output.getDefiningOp()->getAttrOfType<mlir::ArrayAttr>(name);
+    if (!array || array.size() != 1)
+      return nullptr;
+    entries.push_back(array[0]);
+  }
+  return mlir::ArrayAttr::get(context, entries);
+}
+
+ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &ops) {
+  mlir::MLIRContext *context = ops[0]->getContext();
+  std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+  mlir::Operation *last = ops.back();
+  mlir::OpBuilder b(last->getBlock()->getTerminator());
+  llvm::SmallVector<mlir::Type> types;
+  for (mlir::Value output : outputs)
+    types.push_back(output.getType());
+  mlir::OperationState state(last->getLoc(), ir::FusionOp::getOperationName());
+  state.addOperands(inputs);
+  state.addTypes(types);
+  state.addRegion();
+  auto fusion = mlir::cast<ir::FusionOp>(b.create(state));
+  mlir::Block &body = fusion.getBody().emplaceBlock();
+  mlir::IRMapping map;
+  for (mlir::Value input : inputs)
+    map.map(input, body.addArgument(input.getType(), input.getLoc()));
+  b.setInsertionPointToEnd(&body);
+  for (mlir::Operation *op : ops) {
+    mlir::Operation *copy = b.clone(*op, map);
+    for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
+      copy->removeDiscardableAttr(name);
+  }
+  llvm::SmallVector<mlir::Value> yielded;
+  for (mlir::Value output : outputs)
+    yielded.push_back(map.lookup(output));
+  ir::YieldOp::create(b, last->getLoc(), yielded);
+
+  if (mlir::StringAttr path = joinPaths(context, ops))
+    fusion->setAttr(ir::attr::path, path);
+  for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
+    if (mlir::Attribute value = last->getAttr(name))
+      fusion->setAttr(name, value);
+  for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
+    if (mlir::ArrayAttr entries = gather(context, outputs, name))
+      fusion->setAttr(name, entries);
+  for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))
+    output.replaceUsesWithIf(result, [&](mlir::OpOperand &use) {
+      return std::find(ops.begin(), ops.end(), use.getOwner()) == ops.end();
+    });
+  return fusion;
+}
+
+} // namespace
+
+void materialize(mlir::Block &block, Groups &groups) {
+  for (int id : std::vector<int>(groups.order()))
+    if (groups[id].fusible)
+      peelReshapes(groups, id);
+  std::vector<mlir::Operation *> order, replaced;
+  for (int id : groups.order()) {
+    const std::vector<mlir::Operation *> &ops = groups[id].ops;
+    if (!groups[id].fusible || staysOutside(ops)) {
+      order.insert(order.end(), ops.begin(), ops.end());
+      continue;
+    }
+    order.push_back(makeFusion(groups, ops));
+    replaced.insert(replaced.end(), ops.begin(), ops.end());
+  }
+  for (mlir::Operation *op : order)
+    op->moveBefore(block.getTerminator());
+  for (size_t i = replaced.size(); i-- > 0;)
+    replaced[i]->erase();
+}
+
+} // namespace cleave::passes

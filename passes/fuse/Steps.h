@@ -1,0 +1,17 @@
+// The steps of fusion that stand in files of their own. See Fuse.cpp.
+#pragma once
+#include "passes/fuse/Groups.h"
+
+namespace cleave::passes {
+
+/// Constant, iota or broadcast: costs nothing inside a kernel.
+bool isFree(mlir::Operation *op);
+
+/// Reductions of 64K elements and more to so few results that threads find no work are done in two steps: 8 to 64 parts
+/// of a reduced dimension, then the parts. How they are cut depends on the shapes alone.
+void splitReductions(mlir::Block &block);
+
+/// Makes the groups `cleave.fusion` ops and puts the block's ops into the groups' order.
+void materialize(mlir::Block &block, Groups &groups);
+
+} // namespace cleave::passes

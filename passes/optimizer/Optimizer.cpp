@@ -1,0 +1,268 @@
+// See Optimizer.h.
+#include "passes/optimizer/Optimizer.h"
+
+#include "passes/optimizer/Settings.h"
+#include "passes/rewrite/Emitter.h"
+#include "runtime/base/Error.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace cleave::passes {
+namespace {
+
+/// A trainable parameter and, once @update exists, its values there.
+struct Parameter {
+  std::string name;
+  RankedTensorType type, gradientType;
+  DictionaryAttr attributes; // of its argument of @train
+  Location location;
+  Value value, gradient;
+  llvm::SmallVector<Value> states;
+
+  /// Its own setting, or the optimizer's.
+  double setting(llvm::StringRef attribute, double otherwise) const {
+    return numberAttr(attributes.get(attribute)).value_or(otherwise);
+  }
+};
+
+/// What all parameters share, as tensor<f32>.
+struct Scalars {
+  Value lr, step, weight;
+  Value gradientScale;                       // static count / weight, and clipping
+  Value stepSize, inverseRootBiasCorrection; // Adam: lr / (1 - beta1^step), 1 / sqrt(1 - beta2^step)
+};
+
+class UpdateBuilder {
+public:
+  UpdateBuilder(ModuleOp module, func::FuncOp train)
+      : module(module), train(train), e(OpBuilder(module.getContext())),
+        settings(readOptimizerSettings(module->getAttrOfType<DictionaryAttr>(ir::attr::optimizer))) {}
+
+  void build() {
+    collectParameters();
+    createFunction();
+    prepareScalars();
+    llvm::SmallVector<Value> results;
+    llvm::SmallVector<llvm::SmallVector<Value>> states;
+    for (Parameter &parameter : parameters) {
+      originOf(parameter);
+      results.push_back(update(parameter));
+    }
+    for (Parameter &parameter : parameters)
+      results.append(parameter.states.begin(), parameter.states.end());
+    func::ReturnOp::create(e.builder(), module.getLoc(), results);
+  }
+
+private:
+  void collectParameters();
+  void createFunction();
+  void prepareScalars();
+  Value squaredNorm();
+  Value update(Parameter &parameter);
+  Value sgd(Parameter &parameter, Value gradient, double decay, Value lr);
+  Value adam(Parameter &parameter, Value gradient, double decay, double lrScale);
+  Value biasCorrection(double beta);
+
+  void originOf(const Parameter &parameter) {
+    llvm::StringRef name = parameter.name;
+    e.setOrigin(parameter.location, {});
+    e.setAttribute(ir::attr::path, name.contains('.') ? name.rsplit('.').first : llvm::StringRef());
+    e.setAttribute("cleave.parameter", name);
+  }
+  void sharedOrigin() {
+    e.setOrigin(module.getLoc(), {});
+    e.setAttribute(ir::attr::path, "optimizer");
+  }
+  Value scalar(double value) { return e.constant(RankedTensorType::get({}, e.builder().getF32Type()), value); }
+
+  ModuleOp module;
+  func::FuncOp train;
+  Emitter e;
+  OptimizerSettings settings;
+  std::vector<Parameter> parameters;
+  Scalars scalars;
+};
+
+/// The parameters that @train has gradients of, in that order.
+void UpdateBuilder::collectParameters() {
+  llvm::StringMap<unsigned> arguments;
+  for (unsigned i = 0; i < train.getNumArguments(); ++i)
+    if (auto name = train.getArgAttrOfType<StringAttr>(i, ir::attr::name))
+      arguments[name.getValue()] = i;
+  for (unsigned i = 0; i < train.getNumResults(); ++i) {
+    auto kind = train.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
+    if (!kind || kind.getValue() != "gradient")
+      continue;
+    auto name = train.getResultAttrOfType<StringAttr>(i, ir::attr::name);
+    unsigned argument = arguments.at(name.getValue());
+    parameters.push_back({name.getValue().str(),
+                          cast<RankedTensorType>(train.getArgument(argument).getType()),
+                          cast<RankedTensorType>(train.getResultTypes()[i]),
+                          train.getArgAttrDict(argument),
+                          train.getArgument(argument).getLoc(),
+                          {},
+                          {},
+                          {}});
+  }
+}
+
+void UpdateBuilder::createFunction() {
+  OpBuilder &b = e.builder();
+  llvm::SmallVector<Type> types, resultTypes;
+  llvm::SmallVector<DictionaryAttr> attributes, resultAttributes;
+  llvm::SmallVector<Location> locations;
+  auto named = [&](llvm::StringRef kind, llvm::StringRef name) {
+    return NamedAttrList(
+        {b.getNamedAttr(ir::attr::kind, b.getStringAttr(kind)), b.getNamedAttr(ir::attr::name, b.getStringAttr(name))});
+  };
+  auto argument = [&](Type type, Location location, NamedAttrList list) {
+    types.push_back(type), locations.push_back(location), attributes.push_back(list.getDictionary(b.getContext()));
+  };
+  auto result = [&](Type type, NamedAttrList list) {
+    resultTypes.push_back(type), resultAttributes.push_back(list.getDictionary(b.getContext()));
+  };
+  for (Parameter &p : parameters) {
+    argument(p.type, p.location, NamedAttrList(p.attributes));
+    result(p.type, named("parameter", p.name));
+  }
+  for (Parameter &p : parameters)
+    argument(p.gradientType, p.location, named("gradient", p.name));
+  for (Parameter &p : parameters)
+    for (const std::string &slot : settings.slots()) {
+      NamedAttrList list = named("state", p.name + "." + slot);
+      result(p.type, list);
+      list.set("cleave.parameter", b.getStringAttr(p.name));
+      list.set(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", 0.0, 0.0));
+      argument(p.type, p.location, list);
+    }
+  auto scalarType = RankedTensorType::get({}, b.getF32Type());
+  argument(scalarType, module.getLoc(), named("scalar", "lr"));
+  argument(scalarType, module.getLoc(), named("scalar", "step"));
+  argument(scalarType, module.getLoc(), named("metric", "weight"));
+
+  b.setInsertionPointToEnd(module.getBody());
+  auto function = func::FuncOp::create(b, module.getLoc(), "update", b.getFunctionType(types, resultTypes));
+  function.setAllArgAttrs(attributes);
+  function.setAllResultAttrs(resultAttributes);
+  Block *body = b.createBlock(&function.getBody(), {}, types, locations);
+  b.setInsertionPointToEnd(body);
+
+  size_t next = 0;
+  for (Parameter &p : parameters)
+    p.value = body->getArgument(next++);
+  for (Parameter &p : parameters)
+    p.gradient = body->getArgument(next++);
+  for (Parameter &p : parameters)
+    for (size_t i = 0; i < settings.slots().size(); ++i)
+      p.states.push_back(body->getArgument(next++));
+  scalars.lr = body->getArgument(next++);
+  scalars.step = body->getArgument(next++);
+  scalars.weight = body->getArgument(next++);
+}
+
+/// Sum of the squares of all gradients: one term a parameter, added in order.
+Value UpdateBuilder::squaredNorm() {
+  Value total;
+  for (Parameter &p : parameters) {
+    originOf(p);
+    Value gradient = e.toF32(p.gradient);
+    Value term = e.sum(e.mul(gradient, gradient), dimsExcept(rankOf(gradient)));
+    sharedOrigin();
+    total = total ? e.add(total, term) : term;
+  }
+  return total;
+}
+
+/// 1 - beta^step. With T = tanh(step ln(beta) / 2) it is -2T / (1 - T), which loses no digits where beta^step is
+/// near 1.
+Value UpdateBuilder::biasCorrection(double beta) {
+  if (beta == 0)
+    return scalar(1);
+  Value t = e.tanh(e.scale(scalars.step, std::log(beta) / 2));
+  return e.div(e.scale(t, -2), e.sub(scalar(1), t));
+}
+
+void UpdateBuilder::prepareScalars() {
+  sharedOrigin();
+  auto count = train->getAttrOfType<IntegerAttr>("cleave.static_count");
+  if (!count)
+    throw userError("optimizer: @train has no cleave.static_count");
+  // A batch in which nothing counts has gradients of zero: any finite scale will do.
+  Value scale = e.div(scalar(static_cast<double>(count.getInt())), e.max(scalars.weight, scalar(1)));
+  if (settings.clipNorm && !parameters.empty()) {
+    Value norm = e.mul(scale, e.sqrt(squaredNorm()));
+    Value clip = e.div(scalar(*settings.clipNorm), e.shift(norm, 1e-6));
+    scale = e.mul(scale, e.min(clip, scalar(1)));
+  }
+  scalars.gradientScale = scale;
+  if (settings.kind == OptimizerKind::Sgd)
+    return;
+  scalars.stepSize = e.div(scalars.lr, biasCorrection(settings.beta1));
+  scalars.inverseRootBiasCorrection = e.rsqrt(biasCorrection(settings.beta2));
+}
+
+Value UpdateBuilder::update(Parameter &p) {
+  Value gradient = e.mul(e.toF32(p.gradient), e.splat(scalars.gradientScale, p.type.getShape()));
+  double decay = p.setting(ir::attr::weightDecay, settings.weightDecay), lrScale = p.setting(ir::attr::lrScale, 1);
+  if (settings.kind == OptimizerKind::Sgd)
+    return sgd(p, gradient, decay, e.splat(e.scale(scalars.lr, lrScale), p.type.getShape()));
+  return adam(p, gradient, decay, lrScale);
+}
+
+/// g += decay p;  buf = momentum buf + g;  g = nesterov ? g + momentum buf : buf;  p -= lr g
+Value UpdateBuilder::sgd(Parameter &p, Value gradient, double decay, Value lr) {
+  if (decay != 0)
+    gradient = e.add(gradient, e.scale(p.value, decay));
+  if (settings.momentum != 0) {
+    Value &buffer = p.states[0];
+    buffer = e.add(e.scale(buffer, settings.momentum), gradient);
+    gradient = settings.nesterov ? e.add(gradient, e.scale(buffer, settings.momentum)) : buffer;
+  }
+  return e.sub(p.value, e.mul(lr, gradient));
+}
+
+/// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g;  p -= stepSize m / (sqrt(v) / sqrt(1 - beta2^t) + eps).
+/// Adam adds decay p to g (L2), AdamW first multiplies p by 1 - lr decay (Loshchilov and Hutter 2019).
+Value UpdateBuilder::adam(Parameter &p, Value gradient, double decay, double lrScale) {
+  Dims shape = p.type.getShape();
+  Value value = p.value;
+  if (decay != 0 && settings.kind == OptimizerKind::Adam)
+    gradient = e.add(gradient, e.scale(value, decay));
+  if (decay != 0 && settings.kind == OptimizerKind::AdamW)
+    value = e.mul(value, e.splat(e.sub(scalar(1), e.scale(scalars.lr, lrScale * decay)), shape));
+  Value &m = p.states[0], &v = p.states[1];
+  m = e.add(e.scale(m, settings.beta1), e.scale(gradient, 1 - settings.beta1));
+  v = e.add(e.scale(v, settings.beta2), e.scale(e.mul(gradient, gradient), 1 - settings.beta2));
+  Value root = e.mul(e.sqrt(v), e.splat(scalars.inverseRootBiasCorrection, shape));
+  Value step = e.splat(e.scale(scalars.stepSize, lrScale), shape);
+  return e.sub(value, e.div(e.mul(step, m), e.shift(root, settings.eps)));
+}
+
+struct BuildOptimizerPass : PassWrapper<BuildOptimizerPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildOptimizerPass)
+  StringRef getArgument() const override { return "build-optimizer"; }
+  StringRef getDescription() const override { return "builds @update from the module attribute cleave.optimizer"; }
+  void runOnOperation() override {
+    try {
+      buildOptimizer(getOperation());
+    } catch (const Error &error) {
+      getOperation().emitError(error.what());
+      signalPassFailure();
+    }
+  }
+};
+
+} // namespace
+
+void buildOptimizer(ModuleOp module) {
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  if (!train)
+    throw userError("optimizer: the module has no @train (differentiate first)");
+  UpdateBuilder(module, train).build();
+}
+
+std::unique_ptr<Pass> createBuildOptimizerPass() { return std::make_unique<BuildOptimizerPass>(); }
+
+} // namespace cleave::passes

@@ -1,0 +1,34 @@
+// Builds @update, the optimizer as graph ops, for the trainable parameters of @train.
+//
+// The module attribute `cleave.optimizer` is a dictionary: name = "sgd", "adam" or "adamw"; lr (used by the host, who
+// writes the scalar), momentum, nesterov, weight_decay, beta1, beta2, eps, clip_norm. Formulas and defaults are
+// PyTorch's (torch.optim.SGD with dampening 0, Adam, AdamW; torch.nn.utils.clip_grad_norm_ over all parameters at
+// once).
+//
+// Arguments of @update: for every trainable parameter the parameters (kind "parameter"), then the gradients
+// ("gradient"), then the states ("state", named "<parameter>.momentum", "<parameter>.exp_avg",
+// "<parameter>.exp_avg_sq", cleave.init constant 0), then scalars "lr" and "step" (1 for the first step; kind
+// "scalar"), then "weight" (kind "metric", the global number of rows or positions counted), each tensor<f32>. Results:
+// parameters, then states.
+//
+// Gradients arrive over the static count (see Differentiate.h) and are first multiplied by static count / weight.
+//
+// Ops of one parameter carry `cleave.parameter` (its name) and cleave.path (the name without its last component); ops
+// on scalars that all parameters share have the path "optimizer" and no `cleave.parameter`.
+#pragma once
+#include <memory>
+
+namespace mlir {
+class ModuleOp;
+class Pass;
+} // namespace mlir
+
+namespace cleave::passes {
+
+/// Adds @update. Throws userError for an unknown optimizer or option, or a value out of its range.
+void buildOptimizer(mlir::ModuleOp module);
+
+/// The same as `--build-optimizer`.
+std::unique_ptr<mlir::Pass> createBuildOptimizerPass();
+
+} // namespace cleave::passes

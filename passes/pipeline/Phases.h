@@ -1,0 +1,14 @@
+// The pipeline's phases for those who look at what lies between them: tests, `check`, documentation.
+#pragma once
+#include "partitioner/apply/Applied.h"
+#include "passes/pipeline/Pipeline.h"
+
+namespace cleave::passes {
+
+/// Names of the phases that `CompileOptions::printAfter` may name, in order.
+const std::vector<std::string> &phaseNames();
+
+/// Everything up to the local programs; `model` becomes the step on global shapes.
+partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options);
+
+} // namespace cleave::passes

@@ -1,0 +1,99 @@
+// The pipeline, in order. The one place that knows every phase.
+#include "passes/pipeline/Pipeline.h"
+
+#include "partitioner/apply/Apply.h"
+#include "partitioner/stages/Layers.h"
+#include "passes/decompose/Decompose.h"
+#include "passes/differentiate/Differentiate.h"
+#include "passes/export/Export.h"
+#include "passes/optimizer/Optimizer.h"
+#include "passes/pipeline/Phases.h"
+#include "passes/simplify/Simplify.h"
+#include "runtime/base/Error.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+const std::vector<std::string> &phaseNames() {
+  static const std::vector<std::string> names{"trace", "stages", "differentiate", "optimizer", "decompose", "annotate", "apply"};
+  return names;
+}
+
+namespace {
+
+/// Ends a phase: verifies the module and prints it where that was asked for.
+void finish(const char *phase, ModuleOp module, const CompileOptions &options) {
+  std::string messages;
+  llvm::raw_string_ostream stream(messages);
+  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
+    stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
+    return success();
+  });
+  if (failed(mlir::verify(module)))
+    throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase, messages));
+  if (std::find(options.printAfter.begin(), options.printAfter.end(), phase) != options.printAfter.end()) {
+    llvm::errs() << "// ---- IR after " << phase << " ----\n";
+    module.print(llvm::errs());
+    llvm::errs() << '\n';
+  }
+}
+
+void checkOptions(const CompileOptions &options) {
+  for (const std::string &name : options.printAfter)
+    if (std::find(phaseNames().begin(), phaseNames().end(), name) == phaseNames().end())
+      throw userError(fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(phaseNames(), ", ")));
+  int64_t microbatches = options.strategy.microbatches;
+  if (microbatches < 1 || options.batch % microbatches != 0)
+    throw userError(fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
+}
+
+/// From the traced model to the step on global shapes; completes the strategy's stages.
+void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
+  finish("trace", module, options);
+  partitioner::assignStages(module, strategy); // gradient ops inherit the stage of their forward op
+  finish("stages", module, options);
+  differentiate(module, {strategy.microbatches});
+  simplify(module);
+  finish("differentiate", module, options);
+  buildOptimizer(module);
+  finish("optimizer", module, options);
+  decompose(module, {.attention = true});
+  simplify(module);
+  finish("decompose", module, options);
+}
+
+} // namespace
+
+GraphModule step(GraphModule model, const CompileOptions &options) {
+  checkOptions(options);
+  partitioner::Strategy strategy = options.strategy;
+  buildStep(model.module(), strategy, options);
+  return model;
+}
+
+partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options) {
+  checkOptions(options);
+  partitioner::Strategy strategy = options.strategy;
+  buildStep(model.module(), strategy, options);
+  OwningOpRef<ModuleOp> step(model.module().clone());
+  partitioner::Applied applied = partitioner::apply(step, strategy);
+  finish("annotate", *step, options);
+  finish("apply", *applied.module, options);
+  return applied;
+}
+
+std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
+  partitioner::Applied applied = applyStrategy(model, options);
+  return exportPlan(applied, options);
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,323 @@
+// Greedy placement over a conflict graph, in several orders, with local improvement; a free list for huge problems.
+#include "passes/place/Place.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace cleave::passes {
+
+namespace {
+
+constexpr uint64_t maxPairs = 8'000'000;  ///< conflict graph kept in memory up to this
+constexpr uint64_t workBudget = 10'000'000; ///< neighbours looked at over all passes
+constexpr int64_t unplaced = -1;
+
+uint64_t roundUp(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// One lifetime of one interval.
+struct Piece {
+  int64_t first, last;
+  uint32_t interval;
+};
+
+std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
+  std::vector<Piece> pieces;
+  for (uint32_t i = 0; i < intervals.size(); ++i) {
+    std::vector<Lifetime> live = intervals[i].live;
+    std::sort(live.begin(), live.end(), [](const Lifetime &a, const Lifetime &b) { return a.first < b.first; });
+    size_t own = pieces.size(); // of this interval; those that meet become one
+    for (const Lifetime &life : live) {
+      assert(life.first <= life.last && "a lifetime ends before it begins");
+      if (pieces.size() > own && life.first <= pieces.back().last + 1)
+        pieces.back().last = std::max(pieces.back().last, life.last);
+      else
+        pieces.push_back({life.first, life.last, i});
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) {
+    return std::tie(a.first, a.last, a.interval) < std::tie(b.first, b.last, b.interval);
+  });
+  return pieces;
+}
+
+/// Calls visit(piece, alive) for each piece in order of time with the pieces alive when it begins. Stops where visit says
+/// false.
+template <class Visit> void sweep(const std::vector<Piece> &pieces, Visit visit) {
+  std::multimap<int64_t, uint32_t> ends; // last -> position in `alive`
+  std::vector<uint32_t> alive;           // intervals
+  std::vector<std::multimap<int64_t, uint32_t>::iterator> where;
+  for (const Piece &piece : pieces) {
+    while (!ends.empty() && ends.begin()->first < piece.first) {
+      uint32_t at = ends.begin()->second;
+      ends.erase(ends.begin());
+      if (at + 1 != alive.size()) {
+        alive[at] = alive.back(), where[at] = where.back();
+        where[at]->second = at;
+      }
+      alive.pop_back(), where.pop_back();
+    }
+    if (!visit(piece, alive))
+      return;
+    where.push_back(ends.emplace(piece.last, static_cast<uint32_t>(alive.size())));
+    alive.push_back(piece.interval);
+  }
+}
+
+class Placer {
+public:
+  Placer(const std::vector<Interval> &intervals, uint64_t alignment) : intervals(intervals) {
+    for (const Interval &interval : intervals)
+      sizes.push_back(roundUp(interval.bytes, alignment));
+    pieces = piecesByStart(intervals);
+  }
+
+  Placement run() {
+    best.lowerBound = liveSum();
+    if (!buildConflicts()) {
+      placeByTime();
+      return best;
+    }
+    tryOrders();
+    improve();
+    return best;
+  }
+
+  uint64_t liveSum() const {
+    uint64_t largest = 0;
+    std::multimap<int64_t, uint64_t> ends;
+    uint64_t sum = 0;
+    for (const Piece &piece : pieces) {
+      while (!ends.empty() && ends.begin()->first < piece.first)
+        sum -= ends.begin()->second, ends.erase(ends.begin());
+      sum += sizes[piece.interval];
+      ends.emplace(piece.last, sizes[piece.interval]);
+      largest = std::max(largest, sum);
+    }
+    return largest;
+  }
+
+private:
+  bool buildConflicts() {
+    uint64_t pairs = 0;
+    sweep(pieces, [&](const Piece &, const std::vector<uint32_t> &alive) { return (pairs += alive.size()) <= maxPairs; });
+    if (pairs > maxPairs)
+      return false;
+    neighbours.resize(intervals.size());
+    sweep(pieces, [&](const Piece &piece, const std::vector<uint32_t> &alive) {
+      for (uint32_t other : alive)
+        if (other != piece.interval) {
+          neighbours[piece.interval].push_back(other);
+          neighbours[other].push_back(piece.interval);
+        }
+      return true;
+    });
+    for (auto &list : neighbours) { // several lifetimes may meet more than once
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+      workOfPass += list.size() + 1;
+    }
+    return true;
+  }
+
+  /// The lowest offset (or the tightest gap) where `i` fits among its placed neighbours.
+  uint64_t findOffset(uint32_t i, const std::vector<int64_t> &offsets, bool bestFit) {
+    busy.clear();
+    for (uint32_t other : neighbours[i])
+      if (offsets[other] != unplaced && sizes[other])
+        busy.push_back({static_cast<uint64_t>(offsets[other]), static_cast<uint64_t>(offsets[other]) + sizes[other]});
+    std::sort(busy.begin(), busy.end());
+    uint64_t end = 0, found = 0, foundGap = UINT64_MAX;
+    for (auto [from, to] : busy) {
+      if (from >= end + sizes[i] && from - end < foundGap) {
+        found = end, foundGap = from - end;
+        if (!bestFit)
+          return found;
+      }
+      end = std::max(end, to);
+    }
+    return foundGap == UINT64_MAX ? end : found;
+  }
+
+  /// Places in this order; keeps the result where it is the best so far. Returns the bytes needed.
+  uint64_t pass(const std::vector<uint32_t> &order, bool bestFit) {
+    std::vector<int64_t> offsets(intervals.size(), unplaced);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < intervals.size(); ++i)
+      if (intervals[i].fixedOffset >= 0) {
+        offsets[i] = intervals[i].fixedOffset;
+        bytes = std::max(bytes, static_cast<uint64_t>(offsets[i]) + sizes[i]);
+      }
+    for (uint32_t i : order)
+      if (offsets[i] == unplaced) {
+        offsets[i] = static_cast<int64_t>(findOffset(i, offsets, bestFit));
+        bytes = std::max(bytes, static_cast<uint64_t>(offsets[i]) + sizes[i]);
+      }
+    work += workOfPass;
+    if (best.offsets.empty() || bytes < best.bytes) {
+      best.bytes = bytes;
+      best.offsets.assign(offsets.begin(), offsets.end());
+      bestOrder = order, bestFits = bestFit;
+    }
+    return bytes;
+  }
+
+  bool done() const { return best.bytes <= best.lowerBound + best.lowerBound / 1000 || work > workBudget; }
+
+  /// Order by descending key, ties by index.
+  template <class Key> std::vector<uint32_t> orderBy(Key key) const {
+    std::vector<uint32_t> order(intervals.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return std::pair(key(b), a) < std::pair(key(a), b); });
+    return order;
+  }
+
+  void tryOrders() {
+    auto duration = [&](uint32_t i) {
+      int64_t sum = 0;
+      for (const Lifetime &life : intervals[i].live)
+        sum += life.last - life.first + 1;
+      return sum;
+    };
+    auto start = [&](uint32_t i) { return intervals[i].live.empty() ? 0 : intervals[i].live.front().first; };
+    std::vector<std::vector<uint32_t>> orders;
+    orders.push_back(orderBy([&](uint32_t i) { return std::pair(sizes[i], duration(i)); }));
+    orders.push_back(orderBy([&](uint32_t i) { return static_cast<double>(sizes[i]) * static_cast<double>(duration(i)); }));
+    orders.push_back(orderBy([&](uint32_t i) { return std::pair(duration(i), sizes[i]); }));
+    orders.push_back(orderBy([&](uint32_t i) { return std::tuple(-start(i), duration(i), sizes[i]); }));
+    for (const auto &order : orders)
+      for (bool bestFit : {true, false}) {
+        pass(order, bestFit);
+        if (done())
+          return;
+      }
+  }
+
+  /// While the peak exceeds the bound: those that reach it go first, or a random distance further to the front.
+  void improve() {
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    auto random = [&](uint64_t below) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      return (state >> 33) % below;
+    };
+    while (!done()) {
+      std::vector<uint32_t> order = bestOrder;
+      bool toFront = random(2) == 0;
+      for (size_t at = 0; at < order.size(); ++at) {
+        uint32_t i = order[at];
+        if (sizes[i] == 0 || best.offsets[i] + sizes[i] < best.bytes || at == 0)
+          continue;
+        size_t to = toFront ? 0 : random(at);
+        std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), order.begin() + static_cast<std::ptrdiff_t>(at),
+                    order.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+      }
+      if (random(4) == 0 && order.size() > 1)
+        std::swap(order[random(order.size())], order[random(order.size())]);
+      uint64_t before = best.bytes;
+      if (pass(order, bestFits) == before)
+        bestOrder = order; // sideways: another peak may be easier to lower
+    }
+  }
+
+  /// For problems whose conflict graph is too large: allocate and free in order of time, tightest hole first.
+  void placeByTime() {
+    uint64_t base = 0;
+    for (uint32_t i = 0; i < intervals.size(); ++i)
+      if (intervals[i].fixedOffset >= 0)
+        base = std::max(base, static_cast<uint64_t>(intervals[i].fixedOffset) + sizes[i]);
+    std::vector<Piece> whole; // several lifetimes count as one
+    for (uint32_t i = 0; i < intervals.size(); ++i)
+      if (!intervals[i].live.empty() && intervals[i].fixedOffset < 0) {
+        Piece piece{INT64_MAX, INT64_MIN, i};
+        for (const Lifetime &life : intervals[i].live)
+          piece.first = std::min(piece.first, life.first), piece.last = std::max(piece.last, life.last);
+        whole.push_back(piece);
+      }
+    std::sort(whole.begin(), whole.end(), [&](const Piece &a, const Piece &b) {
+      return std::tuple(a.first, -a.last, sizes[b.interval], a.interval) <
+             std::tuple(b.first, -b.last, sizes[a.interval], b.interval);
+    });
+    best.offsets.assign(intervals.size(), 0);
+    std::map<uint64_t, uint64_t> holes;               // begin -> size
+    std::set<std::pair<uint64_t, uint64_t>> bySize;   // size, begin
+    std::multimap<int64_t, uint32_t> ends;
+    uint64_t top = base;
+    auto release = [&](uint64_t begin, uint64_t size) {
+      auto next = holes.lower_bound(begin);
+      if (next != holes.end() && next->first == begin + size) {
+        size += next->second;
+        bySize.erase({next->second, next->first});
+        next = holes.erase(next);
+      }
+      if (next != holes.begin()) {
+        auto previous = std::prev(next);
+        if (previous->first + previous->second == begin) {
+          begin = previous->first, size += previous->second;
+          bySize.erase({previous->second, previous->first});
+          holes.erase(previous);
+        }
+      }
+      holes[begin] = size;
+      bySize.insert({size, begin});
+    };
+    auto take = [&](uint64_t size) {
+      auto hole = bySize.lower_bound({size, 0});
+      if (hole != bySize.end()) {
+        auto [holeSize, begin] = *hole;
+        bySize.erase(hole), holes.erase(begin);
+        if (holeSize > size)
+          release(begin + size, holeSize - size);
+        return begin;
+      }
+      uint64_t begin = top; // grow, into the topmost hole where it touches the end
+      if (!holes.empty() && holes.rbegin()->first + holes.rbegin()->second == top) {
+        begin = holes.rbegin()->first;
+        bySize.erase({holes.rbegin()->second, begin}), holes.erase(begin);
+      }
+      top = begin + size;
+      return begin;
+    };
+    for (const Piece &piece : whole) {
+      while (!ends.empty() && ends.begin()->first < piece.first) {
+        uint32_t gone = ends.begin()->second;
+        ends.erase(ends.begin());
+        release(best.offsets[gone], sizes[gone]);
+      }
+      if (sizes[piece.interval] == 0)
+        continue;
+      best.offsets[piece.interval] = take(sizes[piece.interval]);
+      ends.emplace(piece.last, piece.interval);
+    }
+    for (uint32_t i = 0; i < intervals.size(); ++i)
+      if (intervals[i].fixedOffset >= 0)
+        best.offsets[i] = static_cast<uint64_t>(intervals[i].fixedOffset);
+    best.bytes = top;
+  }
+
+  const std::vector<Interval> &intervals;
+  std::vector<uint64_t> sizes;
+  std::vector<Piece> pieces;
+  std::vector<std::vector<uint32_t>> neighbours;
+  std::vector<std::pair<uint64_t, uint64_t>> busy;
+  uint64_t workOfPass = 0, work = 0;
+  Placement best;
+  std::vector<uint32_t> bestOrder;
+  bool bestFits = true;
+};
+
+} // namespace
+
+Placement place(const std::vector<Interval> &intervals, uint64_t alignment) {
+  if (intervals.empty())
+    return {};
+  return Placer(intervals, alignment).run();
+}
+
+uint64_t largestLiveSum(const std::vector<Interval> &intervals, uint64_t alignment) {
+  return Placer(intervals, alignment).liveSum();
+}
+
+} // namespace cleave::passes

@@ -1,0 +1,128 @@
+// See Emitter.h.
+#include "passes/rewrite/Emitter.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
+Dims shapeOf(Value value) { return tensorType(value).getShape(); }
+int64_t rankOf(Value value) { return tensorType(value).getRank(); }
+
+llvm::SmallVector<int64_t> dimsExcept(int64_t count, Dims excluded) {
+  llvm::SmallVector<int64_t> dims;
+  for (int64_t i = 0; i < count; ++i)
+    if (!llvm::is_contained(excluded, i))
+      dims.push_back(i);
+  return dims;
+}
+
+int64_t product(Dims sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>()); }
+
+bool isFloat(Value value) { return isa<FloatType>(tensorType(value).getElementType()); }
+
+std::string locationText(Location location) {
+  std::string text;
+  location->walk([&](Location part) {
+    auto file = dyn_cast<FileLineColLoc>(part);
+    if (!file)
+      return WalkResult::advance();
+    text =
+        file.getFilename().str() + ":" + std::to_string(file.getLine()) + ":" + std::to_string(file.getColumn()) + ": ";
+    return WalkResult::interrupt();
+  });
+  return text;
+}
+
+llvm::StringRef textAttr(Operation *op, llvm::StringRef name) {
+  auto attribute = op->getAttrOfType<StringAttr>(name);
+  return attribute ? attribute.getValue() : llvm::StringRef();
+}
+
+Emitter::Emitter(OpBuilder builder) : b(builder), location(builder.getUnknownLoc()) {}
+
+void Emitter::setOrigin(Operation *op) { setOrigin(op->getLoc(), llvm::to_vector(op->getDiscardableAttrs())); }
+
+void Emitter::setOrigin(Location newLocation, llvm::ArrayRef<NamedAttribute> newAttributes) {
+  location = newLocation;
+  attributes.assign(newAttributes.begin(), newAttributes.end());
+}
+
+void Emitter::setAttribute(llvm::StringRef name, llvm::StringRef value) {
+  llvm::erase_if(attributes, [&](NamedAttribute attribute) { return attribute.getName() == name; });
+  attributes.push_back(b.getNamedAttr(name, b.getStringAttr(value)));
+}
+
+void Emitter::stamp(Operation *op) {
+  for (NamedAttribute attribute : attributes)
+    op->setDiscardableAttr(attribute.getName(), attribute.getValue());
+}
+
+Value Emitter::neg(Value x) { return op<ir::NegOp>(x); }
+Value Emitter::exp(Value x) { return op<ir::ExpOp>(x); }
+Value Emitter::log(Value x) { return op<ir::LogOp>(x); }
+Value Emitter::sqrt(Value x) { return op<ir::SqrtOp>(x); }
+Value Emitter::rsqrt(Value x) { return op<ir::RsqrtOp>(x); }
+Value Emitter::tanh(Value x) { return op<ir::TanhOp>(x); }
+Value Emitter::sigmoid(Value x) { return op<ir::SigmoidOp>(x); }
+Value Emitter::add(Value x, Value y) { return op<ir::AddOp>(x, y); }
+Value Emitter::sub(Value x, Value y) { return op<ir::SubOp>(x, y); }
+Value Emitter::mul(Value x, Value y) { return op<ir::MulOp>(x, y); }
+Value Emitter::div(Value x, Value y) { return op<ir::DivOp>(x, y); }
+Value Emitter::max(Value x, Value y) { return op<ir::MaxOp>(x, y); }
+Value Emitter::min(Value x, Value y) { return op<ir::MinOp>(x, y); }
+Value Emitter::pow(Value x, Value y) { return op<ir::PowOp>(x, y); }
+Value Emitter::scale(Value x, double factor) { return factor == 1 ? x : mul(x, constantLike(x, factor)); }
+Value Emitter::shift(Value x, double term) { return term == 0 ? x : add(x, constantLike(x, term)); }
+
+Value Emitter::compare(ir::Predicate predicate, Value x, Value y) { return op<ir::CompareOp>(predicate, x, y); }
+Value Emitter::compare(ir::Predicate predicate, Value x, double y) { return compare(predicate, x, constantLike(x, y)); }
+Value Emitter::select(Value condition, Value onTrue, Value onFalse) {
+  return op<ir::SelectOp>(onTrue.getType(), condition, onTrue, onFalse);
+}
+Value Emitter::cast(Value x, Type elementType) {
+  if (tensorType(x).getElementType() == elementType)
+    return x;
+  return op<ir::CastOp>(tensorType(x).clone(elementType), x);
+}
+
+Value Emitter::constant(RankedTensorType type, double value) {
+  Type element = type.getElementType();
+  Attribute splat;
+  if (isa<FloatType>(element))
+    splat = b.getFloatAttr(element, value);
+  else
+    splat = b.getIntegerAttr(element, static_cast<int64_t>(value));
+  return op<ir::ConstantOp>(type, DenseElementsAttr::get(type, splat));
+}
+
+Value Emitter::iota(Dims shape, int64_t dim) {
+  return op<ir::IotaOp>(RankedTensorType::get(shape, b.getI32Type()), Value(), static_cast<uint64_t>(dim));
+}
+
+Value Emitter::broadcast(Value x, Dims shape, Dims dims) {
+  if (shapeOf(x) == shape)
+    return x;
+  return op<ir::BroadcastOp>(RankedTensorType::get(shape, tensorType(x).getElementType()), x, dims);
+}
+
+Value Emitter::broadcastBack(Value x, Dims shape, Dims dropped) {
+  return broadcast(x, shape, dimsExcept(shape.size(), dropped));
+}
+
+Value Emitter::reduce(ir::ReduceKind kind, Value x, Dims dims) {
+  return dims.empty() ? x : op<ir::ReduceOp>(kind, x, dims).getResult();
+}
+
+Value Emitter::reshape(Value x, Dims shape) {
+  if (shapeOf(x) == shape)
+    return x;
+  return op<ir::ReshapeOp>(RankedTensorType::get(shape, tensorType(x).getElementType()), x);
+}
+
+Value Emitter::matmul(Value x, Value y, bool transA, bool transB) { return op<ir::MatmulOp>(x, y, transA, transB); }
+
+} // namespace cleave::passes

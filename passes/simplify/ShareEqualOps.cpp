@@ -1,0 +1,74 @@
+// Common subexpressions and dead ops. MLIR's own pass compares all attributes; here the module path may differ.
+#include "passes/rewrite/Emitter.h"
+#include "passes/simplify/Simplify.h"
+
+#include "llvm/ADT/Hashing.h"
+
+#include <unordered_set>
+
+using namespace mlir;
+
+namespace cleave::passes {
+namespace {
+
+/// Operands, in one order where the op commutes.
+llvm::SmallVector<Value> orderedOperands(Operation *op) {
+  llvm::SmallVector<Value> operands(op->getOperands());
+  if (op->hasTrait<OpTrait::IsCommutative>())
+    llvm::sort(operands, [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); });
+  return operands;
+}
+
+/// Discardable attributes without the module path, unless that is all that places the op.
+llvm::SmallVector<NamedAttribute> placing(Operation *op) {
+  llvm::SmallVector<NamedAttribute> attributes(op->getDiscardableAttrs());
+  if (op->getNumOperands() != 0)
+    llvm::erase_if(attributes, [](NamedAttribute attribute) { return attribute.getName() == ir::attr::path; });
+  return attributes; // sorted by name, as MLIR keeps them
+}
+
+struct Hash {
+  size_t operator()(Operation *op) const {
+    auto operands = orderedOperands(op);
+    llvm::hash_code hash = llvm::hash_combine(op->getName().getAsOpaquePointer(), op->hashProperties(),
+                                              llvm::hash_combine_range(op->result_type_begin(), op->result_type_end()));
+    for (Value operand : operands)
+      hash = llvm::hash_combine(hash, operand.getAsOpaquePointer());
+    return hash;
+  }
+};
+
+struct Equal {
+  bool operator()(Operation *x, Operation *y) const {
+    return x->getName() == y->getName() && x->getResultTypes() == y->getResultTypes() &&
+           orderedOperands(x) == orderedOperands(y) &&
+           x->getName().compareOpProperties(x->getPropertiesStorage(), y->getPropertiesStorage()) &&
+           placing(x) == placing(y);
+  }
+};
+
+} // namespace
+
+bool shareEqualOps(func::FuncOp function) {
+  std::unordered_set<Operation *, Hash, Equal> seen;
+  bool changed = false;
+  for (Operation &op : llvm::make_early_inc_range(function.front().without_terminator())) {
+    if (op.getNumRegions() != 0 || !isMemoryEffectFree(&op))
+      continue;
+    auto [first, isNew] = seen.insert(&op);
+    if (isNew)
+      continue;
+    op.replaceAllUsesWith(*first);
+    op.erase();
+    changed = true;
+  }
+  return changed;
+}
+
+void eraseDeadOps(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front().without_terminator())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+} // namespace cleave::passes

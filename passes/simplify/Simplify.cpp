@@ -1,0 +1,65 @@
+// See Simplify.h.
+#include "passes/simplify/Simplify.h"
+
+#include "ir/graph/Graph.h"
+
+#include "mlir/Rewrite/FrozenRewritePatternSet.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace cleave::passes {
+namespace {
+
+/// An op that a pattern or folder makes without marks takes those of the op it stands before, which it serves.
+struct Marker : RewriterBase::Listener {
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
+    Operation *next = op->getNextNode();
+    if (!next || !op->getDiscardableAttrs().empty())
+      return;
+    for (NamedAttribute attribute : next->getDiscardableAttrs())
+      op->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  }
+};
+
+FrozenRewritePatternSet allPatterns(MLIRContext *context) {
+  RewritePatternSet patterns(context);
+  for (RegisteredOperationName op : context->getRegisteredOperations())
+    if (op.getDialectNamespace() == "cleave")
+      op.getCanonicalizationPatterns(patterns, context);
+  addSimplifyPatterns(patterns);
+  return FrozenRewritePatternSet(std::move(patterns));
+}
+
+void simplifyFunction(func::FuncOp function, const FrozenRewritePatternSet &patterns) {
+  Marker marker;
+  GreedyRewriteConfig config;
+  config.enableConstantCSE(false).setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  config.setListener(&marker);
+  bool changed = true;
+  while (changed) {
+    (void)applyPatternsGreedily(function, patterns, config);
+    changed = shareEqualOps(function);
+  }
+  eraseDeadOps(function);
+}
+
+struct SimplifyPass : PassWrapper<SimplifyPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SimplifyPass)
+  StringRef getArgument() const override { return "simplify"; }
+  StringRef getDescription() const override { return "canonical forms, common subexpressions, dead ops"; }
+  void runOnOperation() override { simplify(getOperation()); }
+};
+
+} // namespace
+
+void simplify(ModuleOp module) {
+  FrozenRewritePatternSet patterns = allPatterns(module.getContext());
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isDeclaration())
+      simplifyFunction(function, patterns);
+}
+
+std::unique_ptr<Pass> createSimplifyPass() { return std::make_unique<SimplifyPass>(); }
+
+} // namespace cleave::passes

@@ -1,0 +1,166 @@
+// Loading checkpoints into any mesh.
+#include "runtime/base/Error.h"
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/checkpoint/Files.h"
+#include "runtime/checkpoint/Plan.h"
+#include "runtime/checkpoint/Safetensors.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
+
+namespace cleave {
+namespace {
+
+/// Half-open hyper-rectangle of a global tensor.
+struct Region {
+  std::vector<int64_t> start, size;
+  bool empty() const {
+    return std::any_of(size.begin(), size.end(), [](int64_t n) { return n <= 0; });
+  }
+};
+
+Region intersect(const Region &a, const Region &b) {
+  Region out = a;
+  for (size_t d = 0; d < a.start.size(); ++d) {
+    out.start[d] = std::max(a.start[d], b.start[d]);
+    out.size[d] = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]) - out.start[d];
+  }
+  return out;
+}
+
+/// What of `a` lies outside `inner`, a part of it: at most two boxes per dimension.
+void subtract(const Region &a, const Region &inner, std::vector<Region> &rest) {
+  Region core = a;
+  for (size_t d = 0; d < a.start.size(); ++d) {
+    Region low = core, high = core;
+    low.size[d] = inner.start[d] - core.start[d];
+    high.start[d] = inner.start[d] + inner.size[d];
+    high.size[d] = core.start[d] + core.size[d] - high.start[d];
+    for (Region &side : {std::ref(low), std::ref(high)})
+      if (!side.empty())
+        rest.push_back(side);
+    core.start[d] = inner.start[d];
+    core.size[d] = inner.size[d];
+  }
+}
+
+class Reader {
+public:
+  explicit Reader(std::string folder) : folder(std::move(folder)) {}
+
+  /// Copies `region` of the tensor from a piece to the local array (shape `local`) that holds `box`.
+  void copy(const ManifestTensor &tensor, const ManifestPiece &piece, const Region &region, const Box &box,
+            const std::vector<int64_t> &local, std::byte *to) {
+    const SafetensorsFile &file = open(piece.file);
+    const SafetensorsEntry &entry = file.entry(piece.key);
+    if (entry.shape != piece.size || entry.dtype != tensor.dtype)
+      throw environmentError(fmt::format("{}: tensor {}: the manifest says {} [{}], the file holds {} [{}]", file.name(),
+                                         piece.key, tensor.dtype, fmt::join(piece.size, ", "), entry.dtype,
+                                         fmt::join(entry.shape, ", ")));
+    const size_t width = safetensorsWidth(entry.dtype), rank = region.start.size();
+    if (rank == 0) {
+      file.read(entry, 0, to, width);
+      return;
+    }
+    uint64_t rowBytes = width;
+    for (size_t d = 1; d < rank; ++d)
+      rowBytes *= uint64_t(piece.size[d]);
+    const int64_t rowsAtOnce = std::max<int64_t>(1, int64_t((uint64_t{8} << 20) / rowBytes));
+    std::vector<int64_t> from(rank), at(rank), size = region.size, slab = piece.size;
+    for (int64_t done = 0; done < region.size[0]; done += rowsAtOnce) {
+      size[0] = slab[0] = std::min(rowsAtOnce, region.size[0] - done);
+      buffer.resize(size_t(uint64_t(size[0]) * rowBytes));
+      file.read(entry, uint64_t(region.start[0] - piece.start[0] + done) * rowBytes, buffer.data(), buffer.size());
+      for (size_t d = 0; d < rank; ++d) {
+        from[d] = d == 0 ? 0 : region.start[d] - piece.start[d];
+        at[d] = region.start[d] - box.globalStart[d] + box.localStart[d] + (d == 0 ? done : 0);
+      }
+      copyBox(to, local, at, buffer.data(), slab, from, size, width);
+    }
+  }
+
+private:
+  const SafetensorsFile &open(const std::string &name) {
+    const auto it = files.find(name);
+    return it != files.end() ? it->second : files.emplace(name, SafetensorsFile(folder + "/" + name)).first->second;
+  }
+  std::string folder;
+  std::map<std::string, SafetensorsFile> files;
+  std::vector<std::byte> buffer;
+};
+
+/// Fills one box of a local array from whichever pieces cover it.
+void fillBox(Reader &reader, const ManifestTensor &tensor, const Box &box, const std::vector<int64_t> &local,
+             std::byte *to, const std::string &folder) {
+  std::vector<Region> open{{box.globalStart, box.size}};
+  for (const ManifestPiece &piece : tensor.pieces) {
+    std::vector<Region> rest;
+    for (const Region &region : open) {
+      const Region common = intersect(region, {piece.start, piece.size});
+      if (common.empty()) {
+        rest.push_back(region);
+        continue;
+      }
+      reader.copy(tensor, piece, common, box, local, to);
+      subtract(region, common, rest);
+    }
+    open = std::move(rest);
+    if (open.empty())
+      return;
+  }
+  throw environmentError(fmt::format("checkpoint {}: tensor {}: no piece covers [{}] + [{}]", folder, tensor.name,
+                                     fmt::join(open[0].start, ", "), fmt::join(open[0].size, ", ")));
+}
+
+/// The manifest's tensor for a tensor of the plan, of the same shape and type.
+const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> &byName, const plan::Tensor &tensor,
+                            const std::string &folder) {
+  const std::string name = tensor.name()->str();
+  const auto it = byName.find(name);
+  if (it == byName.end())
+    throw userError(fmt::format("checkpoint {}: tensor {} is missing; the model or optimizer that wrote it was another",
+                                folder, name));
+  const std::vector<int64_t> shape = tensorShape(tensor);
+  if (it->second->shape != shape || it->second->dtype != safetensorsName(tensor.dtype()))
+    throw userError(fmt::format("checkpoint {}: tensor {}: the model has {} [{}], the checkpoint {} [{}]", folder, name,
+                                safetensorsName(tensor.dtype()), fmt::join(shape, ", "), it->second->dtype,
+                                fmt::join(it->second->shape, ", ")));
+  return *it->second;
+}
+
+/// Everything the checkpoint holds must have a place in the plan.
+void refuseExtras(const Manifest &manifest, const plan::Plan &plan, LoadWhat what, const std::string &folder) {
+  std::set<std::string> known;
+  for (const plan::Tensor *tensor : *plan.tensors())
+    known.insert(tensor->name()->str());
+  for (const ManifestTensor &tensor : manifest.tensors)
+    if (!known.contains(tensor.name) && (what == LoadWhat::Everything || tensor.kind != "state"))
+      throw userError(fmt::format("checkpoint {}: tensor {} [{}] has no place in the model", folder, tensor.name,
+                                  fmt::join(tensor.shape, ", ")));
+}
+
+} // namespace
+
+void loadCheckpoint(const std::string &folder, const Manifest &manifest, const plan::Plan &plan, unsigned rank,
+                    LoadWhat what, const SlotMemory &memory) {
+  refuseExtras(manifest, plan, what, folder);
+  std::map<std::string, const ManifestTensor *> byName;
+  for (const ManifestTensor &tensor : manifest.tensors)
+    byName.emplace(tensor.name, &tensor);
+  Reader reader(folder);
+  for (uint32_t slot : savedSlots(plan, rank)) {
+    const plan::Tensor &tensor = *plan.tensors()->Get(uint32_t(programOf(plan, rank).slots()->Get(slot)->tensor()));
+    if (tensor.kind() == plan::TensorKind::State && what != LoadWhat::Everything)
+      continue;
+    const ManifestTensor &stored = match(byName, tensor, folder);
+    const std::vector<int64_t> local = slotShape(plan, rank, slot);
+    for (const Box &box : slotBoxes(plan, rank, slot))
+      fillBox(reader, stored, box, local, memory(slot).data(), folder);
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,113 @@
+// Reading and laying out safetensors files.
+#include "runtime/checkpoint/Safetensors.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+size_t safetensorsWidth(const std::string &dtype) {
+  static const std::map<std::string, size_t> widths{{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+                                                    {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
+  const auto it = widths.find(dtype);
+  return it == widths.end() ? 0 : it->second;
+}
+
+static SafetensorsEntry parseEntry(const nlohmann::json &json, const std::string &key, uint64_t dataBytes,
+                                   const std::string &name) {
+  SafetensorsEntry entry;
+  entry.dtype = json.at("dtype").get<std::string>();
+  uint64_t bytes = safetensorsWidth(entry.dtype);
+  if (bytes == 0)
+    throw environmentError(fmt::format("{}: tensor {}: a type of safetensors expected, found {}", name, key, entry.dtype));
+  for (const auto &size : json.at("shape")) {
+    entry.shape.push_back(size.get<int64_t>());
+    if (entry.shape.back() < 0 || __builtin_mul_overflow(bytes, uint64_t(entry.shape.back()), &bytes))
+      throw environmentError(fmt::format("{}: tensor {}: sizes must not be negative or overflow, found {}", name, key,
+                                         entry.shape.back()));
+  }
+  const auto &range = json.at("data_offsets");
+  if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
+    throw environmentError(fmt::format("{}: tensor {}: data_offsets are two numbers, found {}", name, key, range.dump()));
+  entry.begin = range[0].get<uint64_t>();
+  entry.end = range[1].get<uint64_t>();
+  if (entry.begin > entry.end || entry.end > dataBytes || entry.end - entry.begin != bytes)
+    throw environmentError(fmt::format("{}: tensor {}: its {} bytes must lie within the {} bytes of data, found [{}, {})",
+                                       name, key, bytes, dataBytes, entry.begin, entry.end));
+  return entry;
+}
+
+SafetensorsHeader parseSafetensors(std::span<const char> text, uint64_t fileSize, const std::string &name) {
+  SafetensorsHeader header;
+  header.dataStart = 8 + uint64_t(text.size());
+  if (header.dataStart > fileSize)
+    throw environmentError(fmt::format("{}: a header of {} bytes is longer than the file of {}", name, text.size(), fileSize));
+  try {
+    const auto json = nlohmann::json::parse(text.begin(), text.end());
+    if (!json.is_object())
+      throw environmentError(fmt::format("{}: the header must be a JSON object", name));
+    for (const auto &[key, value] : json.items())
+      if (key != "__metadata__")
+        header.entries.emplace(key, parseEntry(value, key, fileSize - header.dataStart, name));
+  } catch (const nlohmann::json::exception &e) {
+    throw environmentError(fmt::format("{}: the header is not the JSON expected: {}", name, e.what()));
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto &[key, entry] : header.entries)
+    ranges.emplace_back(entry.begin, entry.end);
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].first < ranges[i - 1].second)
+      throw environmentError(fmt::format("{}: tensors must not overlap, two hold byte {}", name, ranges[i].first));
+  return header;
+}
+
+std::string layOutSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries) {
+  auto json = nlohmann::ordered_json::object();
+  json["__metadata__"] = {{"format", "cleave"}};
+  uint64_t at = 0;
+  for (auto &[key, entry] : entries) {
+    uint64_t bytes = safetensorsWidth(entry.dtype);
+    for (int64_t size : entry.shape)
+      bytes *= uint64_t(size);
+    entry.begin = at;
+    entry.end = at += bytes;
+    json[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
+  }
+  std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' '); // so that the data is aligned
+  std::string out(8, '\0');
+  for (int i = 0; i < 8; ++i)
+    out[size_t(i)] = char(uint64_t(text.size()) >> (8 * i));
+  return out + text;
+}
+
+static SafetensorsHeader readHeader(const InputFile &file) {
+  unsigned char first[8];
+  if (file.size() < 8)
+    throw environmentError(fmt::format("{}: a safetensors file has at least 8 bytes, found {}", file.name(), file.size()));
+  file.read(first, 8, 0);
+  uint64_t length = 0;
+  for (int i = 0; i < 8; ++i)
+    length |= uint64_t(first[i]) << (8 * i);
+  if (length > file.size() - 8 || length > uint64_t{100} << 20)
+    throw environmentError(fmt::format("{}: the header must fit the file of {} bytes and 100 MiB, found {} bytes",
+                                       file.name(), file.size(), length));
+  std::vector<char> text(static_cast<size_t>(length));
+  file.read(text.data(), text.size(), 8);
+  return parseSafetensors(text, file.size(), file.name());
+}
+
+SafetensorsFile::SafetensorsFile(const std::string &path) : file(path), header(readHeader(file)) {}
+
+const SafetensorsEntry &SafetensorsFile::entry(const std::string &key) const {
+  const auto it = header.entries.find(key);
+  if (it == header.entries.end())
+    throw environmentError(fmt::format("{}: tensor {} is missing", file.name(), key));
+  return it->second;
+}
+
+} // namespace cleave

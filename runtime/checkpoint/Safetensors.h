@@ -1,0 +1,50 @@
+// Safetensors files: 8 bytes little-endian length of a JSON header, the header, raw little-endian data.
+#pragma once
+#include "runtime/checkpoint/Files.h"
+
+#include <map>
+#include <span>
+
+namespace cleave {
+
+/// One tensor of a file. Offsets count from the end of the header.
+struct SafetensorsEntry {
+  std::string dtype; ///< "F32", "I64", ...
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+/// Bytes of one element; 0 for a type that is not known here.
+size_t safetensorsWidth(const std::string &dtype);
+
+/// Header of a file: `entries` by key, `dataStart` the file offset of the data.
+struct SafetensorsHeader {
+  std::map<std::string, SafetensorsEntry> entries;
+  uint64_t dataStart = 0;
+};
+
+/// Decodes a header; `fileSize` is the size of the whole file. Throws environmentError naming the rule and the value:
+/// every range lies in the file, fits its shape and type, and none overlaps another.
+SafetensorsHeader parseSafetensors(std::span<const char> headerText, uint64_t fileSize, const std::string &name);
+
+/// The first bytes of a file: length and header. Fills in the entries' offsets in the order given.
+std::string layOutSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries);
+
+class SafetensorsFile {
+public:
+  explicit SafetensorsFile(const std::string &path);
+  /// Throws environmentError naming a key that is missing.
+  const SafetensorsEntry &entry(const std::string &key) const;
+  const std::map<std::string, SafetensorsEntry> &entries() const { return header.entries; }
+  /// Reads part of an entry's data.
+  void read(const SafetensorsEntry &entry, uint64_t offset, void *to, size_t bytes) const {
+    file.read(to, bytes, header.dataStart + entry.begin + offset);
+  }
+  const std::string &name() const { return file.name(); }
+
+private:
+  InputFile file;
+  SafetensorsHeader header;
+};
+
+} // namespace cleave

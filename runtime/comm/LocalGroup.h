@@ -1,0 +1,58 @@
+// Collectives among threads. Members publish their pointers, meet, and read each other's memory directly; small buffers
+// are first copied to a staging area, which saves the second meeting.
+#pragma once
+#include "runtime/comm/Communicator.h"
+#include "runtime/comm/Event.h"
+
+#include <functional>
+
+namespace cleave {
+
+/// What the members of one group share.
+struct LocalGroup {
+  LocalGroup(std::vector<uint32_t> ranks, WaitLimits &limits);
+
+  struct alignas(64) Member {
+    std::span<const CollectivePart> parts; ///< published for the collective under way
+    std::unique_ptr<std::byte[]> staging;  ///< two halves, used in turn
+  };
+  std::vector<uint32_t> ranks;
+  WaitLimits &limits;
+  std::vector<Member> members;
+  alignas(64) std::atomic<uint32_t> arrived{0};
+  alignas(64) Event phase;
+};
+
+class LocalCommunicator final : public Communicator {
+public:
+  /// `fail` throws the error for a wait that ended early; `reading` is true while this rank reads others' memory.
+  LocalCommunicator(LocalGroup &group, unsigned member, std::function<void(WaitResult)> fail, const unsigned &threads,
+                    std::atomic<bool> &reading);
+  unsigned size() const override { return static_cast<unsigned>(group.ranks.size()); }
+  unsigned member() const override { return me; }
+  void run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
+           std::span<const CollectivePart> parts) override;
+  void barrier() override;
+
+private:
+  struct Call;
+  void work(plan::CollectiveKind kind, const Call &call, std::span<const CollectivePart> parts);
+  void gatherSources(const Call &call, size_t part, int64_t stagingOffset);
+  void reduceWhole(const Call &call, const CollectivePart &part);
+  void reduceOwnChunk(const Call &call, const CollectivePart &part);
+  void copyOtherChunks(const Call &call, size_t part);
+  void reduceOwnShare(const Call &call, const CollectivePart &part);
+  void copyShares(const Call &call, const CollectivePart &part);
+  void copyBlocks(const Call &call, const CollectivePart &part);
+  unsigned threadsFor(int64_t bytes) const;
+
+  LocalGroup &group;
+  unsigned me;
+  std::function<void(WaitResult)> fail;
+  const unsigned &threads;
+  std::atomic<bool> &reading;
+  unsigned half = 0;
+  std::vector<const void *> sources; ///< each member's input of the part under way
+};
+
+} // namespace cleave

@@ -1,0 +1,594 @@
+// Ranks as MPI processes: the one file that knows mpi.h.
+//
+// Reductions are an exchange of chunks, sums in member order, and a gather of the sums; so the bits are the local
+// communicator's. Large buffers go in rounds through two fixed scratch buffers, which also keeps every MPI count an int.
+// Waits poll, so that a deadline and another rank's failure end them.
+#include "runtime/comm/MpiWorld.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/comm/Reduce.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/Slices.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <sched.h>
+#include <thread>
+#include <unistd.h>
+
+namespace cleave {
+
+namespace {
+
+constexpr int64_t scratchBytes = int64_t{4} << 20;   // of each of the two scratch buffers
+constexpr int64_t smallBytes = 16 << 10;             // reduced by everybody after one gather
+constexpr size_t pieceBytes = size_t{1} << 30;       // of a message
+constexpr int failureTag = 1;
+constexpr int spinsBeforeYield = 200;
+
+std::atomic<bool> anyFailure{false};
+
+void check(int code, const char *what) {
+  if (code == MPI_SUCCESS)
+    return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw environmentError(fmt::format("mpi: {}: {}", what, std::string(text, static_cast<size_t>(length))));
+}
+
+/// Ends MPI when the process ends. After a failure others may be gone: then it does not wait for them for ever.
+void finalise() {
+  int initialised = 0, finalised = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalised);
+  if (!initialised || finalised)
+    return;
+  if (anyFailure.load())
+    std::thread([] {
+      ::sleep(5);
+      ::_exit(static_cast<int>(Status::Environment));
+    }).detach();
+  MPI_Finalize();
+}
+
+void initialise() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (initialised)
+    return;
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    throw environmentError("mpi: it does not start");
+  std::atexit(finalise);
+}
+
+class MpiCommunicator;
+
+class MpiWorld final : public World {
+public:
+  explicit MpiWorld(unsigned expected);
+  ~MpiWorld() override;
+  unsigned rank() const override { return me; }
+  unsigned size() const override { return ranks; }
+  Communicator &group(std::span<const uint32_t> list) override;
+  void setTimeout(double value) override { seconds = value; }
+  void setThreads(unsigned) override {}
+  void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
+  void waitSend(uint32_t tag, int32_t microbatch) override;
+  void waitAllSends() override;
+  void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
+  void reserveSends(size_t count) override { sending.reserve(count); }
+  void detach() override;
+  void abort(const std::string &message) override;
+  void barrier() override;
+  void broadcast(std::vector<uint8_t> &bytes) override;
+  std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
+
+  /// Polls until the request is done.
+  void wait(MPI_Request &request, const char *what);
+  std::byte *scratch(int which) { return scratchMemory[which].data(); }
+
+private:
+  struct Sending {
+    uint32_t tag;
+    int32_t microbatch;
+    MPI_Request request;
+  };
+  void lookForFailure();
+  template <typename Describe> void poll(MPI_Request &request, MPI_Status *status, Describe describe);
+
+  MPI_Comm messages = MPI_COMM_NULL, control = MPI_COMM_NULL;
+  unsigned me = 0, ranks = 0;
+  int largestTag = 32767;
+  double seconds = 600;
+  std::vector<Sending> sending;
+  std::vector<std::byte> scratchMemory[2];
+  std::map<std::vector<uint32_t>, std::unique_ptr<MpiCommunicator>> communicators;
+  std::string failureText; ///< what was sent by abort; lives until the messages are gone
+};
+
+class MpiCommunicator final : public Communicator {
+public:
+  MpiCommunicator(MpiWorld &world, std::vector<uint32_t> ranks, int tag);
+  ~MpiCommunicator() override {
+    if (comm != MPI_COMM_NULL && !anyFailure.load())
+      MPI_Comm_free(&comm);
+  }
+  unsigned size() const override { return static_cast<unsigned>(ranks.size()); }
+  unsigned member() const override { return me; }
+  void run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
+           std::span<const CollectivePart> parts) override;
+  void barrier() override;
+
+private:
+  struct Call {
+    plan::ReduceKind reduce;
+    plan::DType dtype;
+    int64_t element;
+  };
+  void reduceSmall(const Call &call, std::span<const CollectivePart> parts, int64_t bytes);
+  void allReduce(const Call &call, const CollectivePart &part);
+  void allGather(const Call &call, const CollectivePart &part);
+  void reduceScatter(const Call &call, const CollectivePart &part);
+  void allToAll(const Call &call, const CollectivePart &part);
+  void broadcast(const Call &call, const CollectivePart &part);
+  void exchange(const std::byte *from, std::byte *to);
+  void gatherBytes(const void *from, int bytes, std::byte *to);
+
+  MpiWorld &world;
+  std::vector<uint32_t> ranks;
+  unsigned me = 0;
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::string what;
+  std::vector<int> sendCounts, sendPlaces, recvCounts, recvPlaces;
+  std::vector<const void *> inputs;
+};
+
+MpiCommunicator::MpiCommunicator(MpiWorld &world, std::vector<uint32_t> list, int tag)
+    : world(world), ranks(std::move(list)), what(fmt::format("ranks {}", fmt::join(ranks, ", "))) {
+  std::vector<int> members(ranks.begin(), ranks.end());
+  MPI_Group all, group;
+  check(MPI_Comm_group(MPI_COMM_WORLD, &all), "group");
+  check(MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &group), "group");
+  check(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &comm), "communicator");
+  MPI_Group_free(&group);
+  MPI_Group_free(&all);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int place = 0;
+  MPI_Comm_rank(comm, &place);
+  me = static_cast<unsigned>(place);
+  sendCounts.resize(ranks.size());
+  sendPlaces = recvCounts = recvPlaces = sendCounts;
+  inputs.resize(ranks.size());
+}
+
+void MpiCommunicator::barrier() {
+  MPI_Request request;
+  check(MPI_Ibarrier(comm, &request), "barrier");
+  world.wait(request, what.c_str());
+}
+
+void MpiCommunicator::exchange(const std::byte *from, std::byte *to) {
+  MPI_Request request;
+  check(MPI_Ialltoallv(from, sendCounts.data(), sendPlaces.data(), MPI_BYTE, to, recvCounts.data(), recvPlaces.data(),
+                       MPI_BYTE, comm, &request),
+        "exchange");
+  world.wait(request, what.c_str());
+}
+
+void MpiCommunicator::gatherBytes(const void *from, int bytes, std::byte *to) {
+  MPI_Request request;
+  check(MPI_Iallgatherv(from, bytes, MPI_BYTE, to, recvCounts.data(), recvPlaces.data(), MPI_BYTE, comm, &request),
+        "gather");
+  world.wait(request, what.c_str());
+}
+
+void MpiCommunicator::reduceSmall(const Call &call, std::span<const CollectivePart> parts, int64_t bytes) {
+  std::byte *mine = world.scratch(0), *all = world.scratch(1);
+  int64_t at = 0;
+  for (const CollectivePart &part : parts) {
+    std::memcpy(mine + at, part.in, static_cast<size_t>(part.count * call.element));
+    at += part.count * call.element;
+  }
+  for (unsigned m = 0; m < size(); ++m) {
+    recvCounts[m] = static_cast<int>(bytes);
+    recvPlaces[m] = static_cast<int>(m * bytes);
+  }
+  gatherBytes(mine, static_cast<int>(bytes), all);
+  at = 0;
+  for (const CollectivePart &part : parts) {
+    // pieces need not be aligned to their elements: bring them to the front of the other scratch buffer one by one
+    int64_t piece = part.count * call.element, room = (piece + 63) / 64 * 64;
+    for (unsigned m = 0; m < size(); ++m) {
+      std::memcpy(mine + m * room, all + m * bytes + at, static_cast<size_t>(piece));
+      inputs[m] = mine + m * room;
+    }
+    reduceElements(call.dtype, call.reduce, inputs, 0, part.out, part.count);
+    at += piece;
+  }
+}
+
+void MpiCommunicator::allReduce(const Call &call, const CollectivePart &part) {
+  int64_t block = scratchBytes / call.element;
+  for (int64_t begin = 0; begin < part.count; begin += block) {
+    int64_t count = std::min(block, part.count - begin);
+    const auto *in = static_cast<const std::byte *>(part.in) + begin * call.element;
+    auto *out = static_cast<std::byte *>(part.out) + begin * call.element;
+    Part mine = splitPart(count, size(), me);
+    for (unsigned m = 0; m < size(); ++m) {
+      Part chunk = splitPart(count, size(), m);
+      sendCounts[m] = static_cast<int>(chunk.count * call.element);
+      sendPlaces[m] = static_cast<int>(chunk.begin * call.element);
+      recvCounts[m] = static_cast<int>(mine.count * call.element);
+      recvPlaces[m] = static_cast<int>(m * mine.count * call.element);
+      inputs[m] = world.scratch(1) + recvPlaces[m];
+    }
+    exchange(in, world.scratch(1));
+    reduceElements(call.dtype, call.reduce, inputs, 0, world.scratch(0), mine.count);
+    for (unsigned m = 0; m < size(); ++m) {
+      recvCounts[m] = sendCounts[m];
+      recvPlaces[m] = sendPlaces[m];
+    }
+    gatherBytes(world.scratch(0), recvCounts[me], out);
+  }
+}
+
+/// Copies elements [begin, begin + count) of a member's flat share [outer, mine, inner] to or from the whole tensor.
+void copyShare(std::byte *flat, std::byte *whole, int64_t begin, int64_t count, int64_t rowBytes, int64_t wholeRow,
+               int64_t start, bool toWhole) {
+  for (int64_t at = begin; at < begin + count;) {
+    int64_t row = at / rowBytes, inside = at % rowBytes, bytes = std::min(rowBytes - inside, begin + count - at);
+    std::byte *there = whole + row * wholeRow + start + inside, *here = flat + (at - begin);
+    std::memcpy(toWhole ? there : here, toWhole ? here : there, static_cast<size_t>(bytes));
+    at += bytes;
+  }
+}
+
+void MpiCommunicator::allGather(const Call &call, const CollectivePart &part) {
+  int64_t unit = part.inner * call.element, largest = 0;
+  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
+  for (int64_t size : part.sizes)
+    largest = std::max(largest, size * unit * part.outer);
+  int64_t round = std::max<int64_t>(64, scratchBytes / size() / 64 * 64);
+  for (int64_t begin = 0; begin < largest; begin += round) {
+    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
+    for (unsigned m = 0; m < size(); ++m) {
+      recvCounts[m] = static_cast<int>(bytesOf(m));
+      recvPlaces[m] = static_cast<int>(m * round);
+    }
+    gatherBytes(static_cast<const std::byte *>(part.in) + (bytesOf(me) ? begin : 0), recvCounts[me], world.scratch(1));
+    int64_t start = 0;
+    for (unsigned m = 0; m < size(); ++m) {
+      copyShare(world.scratch(1) + m * round, static_cast<std::byte *>(part.out), begin, bytesOf(m),
+                std::max<int64_t>(1, part.sizes[m] * unit), wholeRow, start, true);
+      start += part.sizes[m] * unit;
+    }
+  }
+}
+
+void MpiCommunicator::reduceScatter(const Call &call, const CollectivePart &part) {
+  int64_t unit = part.inner * call.element, largest = 0;
+  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
+  for (int64_t size : part.sizes)
+    largest = std::max(largest, size * unit * part.outer);
+  int64_t round = std::max<int64_t>(64, scratchBytes / size() / 64 * 64);
+  auto *in = static_cast<std::byte *>(const_cast<void *>(part.in)); // only read
+  for (int64_t begin = 0; begin < largest; begin += round) {
+    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
+    int64_t start = 0;
+    for (unsigned m = 0; m < size(); ++m) {
+      sendCounts[m] = static_cast<int>(bytesOf(m));
+      recvCounts[m] = static_cast<int>(bytesOf(me));
+      sendPlaces[m] = recvPlaces[m] = static_cast<int>(m * round);
+      copyShare(world.scratch(0) + m * round, in, begin, bytesOf(m), std::max<int64_t>(1, part.sizes[m] * unit),
+                wholeRow, start, false);
+      start += part.sizes[m] * unit;
+      inputs[m] = world.scratch(1) + m * round;
+    }
+    exchange(world.scratch(0), world.scratch(1));
+    if (bytesOf(me))
+      reduceElements(call.dtype, call.reduce, inputs, 0, static_cast<std::byte *>(part.out) + begin,
+                     bytesOf(me) / call.element);
+  }
+}
+
+void MpiCommunicator::allToAll(const Call &call, const CollectivePart &part) {
+  int64_t block = part.count / size() * call.element, round = scratchBytes / size();
+  for (int64_t begin = 0; begin < block; begin += round) {
+    int64_t bytes = std::min(round, block - begin);
+    for (unsigned m = 0; m < size(); ++m) {
+      std::memcpy(world.scratch(0) + m * round, static_cast<const std::byte *>(part.in) + m * block + begin,
+                  static_cast<size_t>(bytes));
+      sendCounts[m] = recvCounts[m] = static_cast<int>(bytes);
+      sendPlaces[m] = recvPlaces[m] = static_cast<int>(m * round);
+    }
+    exchange(world.scratch(0), world.scratch(1));
+    for (unsigned m = 0; m < size(); ++m)
+      std::memcpy(static_cast<std::byte *>(part.out) + m * block + begin, world.scratch(1) + m * round,
+                  static_cast<size_t>(bytes));
+  }
+}
+
+void MpiCommunicator::broadcast(const Call &call, const CollectivePart &part) {
+  auto bytes = static_cast<size_t>(part.count * call.element);
+  if (me == 0 && part.out != part.in && bytes)
+    std::memcpy(part.out, part.in, bytes);
+  for (size_t begin = 0; begin < bytes; begin += pieceBytes) {
+    MPI_Request request;
+    check(MPI_Ibcast(static_cast<std::byte *>(part.out) + begin, static_cast<int>(std::min(pieceBytes, bytes - begin)),
+                     MPI_BYTE, 0, comm, &request),
+          "broadcast");
+    world.wait(request, what.c_str());
+  }
+}
+
+void MpiCommunicator::run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
+                          std::span<const CollectivePart> parts) {
+  Call call{reduce, dtype, static_cast<int64_t>(dtypeSize(dtype))};
+  if (kind == plan::CollectiveKind::AllReduce) {
+    int64_t bytes = 0;
+    for (const CollectivePart &part : parts)
+      bytes += part.count * call.element;
+    if (bytes <= smallBytes && bytes * size() <= scratchBytes / 2)
+      return reduceSmall(call, parts, bytes);
+  }
+  for (const CollectivePart &part : parts)
+    switch (kind) {
+    case plan::CollectiveKind::AllReduce:
+      allReduce(call, part);
+      break;
+    case plan::CollectiveKind::AllGather:
+      allGather(call, part);
+      break;
+    case plan::CollectiveKind::ReduceScatter:
+      reduceScatter(call, part);
+      break;
+    case plan::CollectiveKind::AllToAll:
+      allToAll(call, part);
+      break;
+    case plan::CollectiveKind::Broadcast:
+      broadcast(call, part);
+      break;
+    }
+}
+
+MpiWorld::MpiWorld(unsigned expected) {
+  initialise();
+  int value = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &value);
+  ranks = static_cast<unsigned>(value);
+  MPI_Comm_rank(MPI_COMM_WORLD, &value);
+  me = static_cast<unsigned>(value);
+  if (expected && expected != ranks)
+    throw userError(fmt::format("the plan is for {} ranks, mpi started {} processes", expected, ranks));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &messages), "communicator");
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &control), "communicator");
+  int *bound = nullptr, found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  if (found)
+    largestTag = *bound;
+  for (auto &memory : scratchMemory)
+    memory.resize(static_cast<size_t>(std::max<int64_t>(scratchBytes, 64 * ranks)) + 4096);
+  reserveSends(64);
+}
+
+MpiWorld::~MpiWorld() {
+  communicators.clear();
+  if (!anyFailure.load()) {
+    MPI_Comm_free(&messages);
+    MPI_Comm_free(&control);
+  }
+}
+
+Communicator &MpiWorld::group(std::span<const uint32_t> list) {
+  std::vector<uint32_t> key(list.begin(), list.end());
+  auto &communicator = communicators[key];
+  if (!communicator) {
+    // Any tag that members agree on: two groups of the same members are the same group.
+    uint32_t hash = 2166136261u;
+    for (uint32_t rank : key)
+      hash = (hash ^ rank) * 16777619u;
+    communicator = std::make_unique<MpiCommunicator>(*this, key, static_cast<int>(hash % 32749u));
+  }
+  return *communicator;
+}
+
+void MpiWorld::lookForFailure() {
+  int found = 0;
+  MPI_Status status;
+  MPI_Iprobe(MPI_ANY_SOURCE, failureTag, control, &found, &status);
+  if (!found)
+    return;
+  anyFailure.store(true);
+  char text[1024] = {};
+  MPI_Recv(text, sizeof text - 1, MPI_BYTE, status.MPI_SOURCE, failureTag, control, MPI_STATUS_IGNORE);
+  throw environmentError(fmt::format("rank {} failed: {}", status.MPI_SOURCE, text));
+}
+
+template <typename Describe> void MpiWorld::poll(MPI_Request &request, MPI_Status *status, Describe describe) {
+  int done = 0;
+  for (int i = 0; i < spinsBeforeYield; ++i) {
+    check(MPI_Test(&request, &done, status), "wait");
+    if (done)
+      return;
+  }
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (uint32_t i = 1;; ++i) {
+    ::sched_yield();
+    check(MPI_Test(&request, &done, status), "wait");
+    if (done)
+      return;
+    if (i % 256 != 0)
+      continue;
+    lookForFailure();
+    if (std::chrono::steady_clock::now() > deadline) {
+      std::string text = fmt::format("no answer within {} s while waiting for {}", seconds, describe());
+      abort(text);
+      throw environmentError(fmt::format("rank {}: {}", me, text));
+    }
+  }
+}
+
+void MpiWorld::wait(MPI_Request &request, const char *what) {
+  poll(request, MPI_STATUS_IGNORE, [&] { return std::string(what); });
+}
+
+/// One MPI tag for a (tag, microbatch) pair.
+static int messageTag(uint32_t tag, int32_t microbatch, int largest) {
+  constexpr int64_t microbatches = 1 << 13;
+  int64_t value = tag * microbatches + microbatch + 1;
+  if (microbatch < -1 || microbatch + 1 >= microbatches || value > largest)
+    throw environmentError(fmt::format("mpi: message tag {} of microbatch {} is beyond what mpi can name", tag, microbatch));
+  return static_cast<int>(value);
+}
+
+void MpiWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
+  int name = messageTag(tag, microbatch, largestTag);
+  size_t begin = 0;
+  do {
+    size_t piece = std::min(pieceBytes, bytes - begin);
+    Sending &sent = sending.emplace_back(Sending{tag, microbatch, MPI_REQUEST_NULL});
+    check(MPI_Isend(static_cast<const std::byte *>(data) + begin, static_cast<int>(piece), MPI_BYTE,
+                    static_cast<int>(peer), name, messages, &sent.request),
+          "send");
+    begin += piece;
+  } while (begin < bytes);
+}
+
+void MpiWorld::waitSend(uint32_t tag, int32_t microbatch) {
+  for (size_t i = 0; i < sending.size();) {
+    if (sending[i].tag != tag || sending[i].microbatch != microbatch) {
+      ++i;
+      continue;
+    }
+    wait(sending[i].request, "a message to be received");
+    sending.erase(sending.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void MpiWorld::waitAllSends() {
+  for (Sending &sent : sending)
+    wait(sent.request, "a message to be received");
+  sending.clear();
+}
+
+void MpiWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
+  int name = messageTag(tag, microbatch, largestTag);
+  size_t begin = 0;
+  do {
+    size_t piece = std::min(pieceBytes, bytes - begin);
+    MPI_Request request;
+    MPI_Status status;
+    check(MPI_Irecv(static_cast<std::byte *>(data) + begin, static_cast<int>(piece), MPI_BYTE, static_cast<int>(peer),
+                    name, messages, &request),
+          "receive");
+    poll(request, &status,
+         [&] { return fmt::format("message {} of microbatch {} from rank {}", tag, microbatch, peer); });
+    int got = 0;
+    MPI_Get_count(&status, MPI_BYTE, &got);
+    if (static_cast<size_t>(got) != piece)
+      throw environmentError(fmt::format("rank {}: message {} from rank {} must have {} bytes, found {}", me, tag, peer,
+                                         piece, got));
+    begin += piece;
+  } while (begin < bytes);
+}
+
+void MpiWorld::detach() {
+  for (Sending &sent : sending) { // only after a failure
+    MPI_Cancel(&sent.request);
+    MPI_Request_free(&sent.request);
+  }
+  sending.clear();
+}
+
+void MpiWorld::abort(const std::string &message) {
+  if (anyFailure.exchange(true))
+    return;
+  failureText = message.substr(0, 1000);
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    if (rank == me)
+      continue;
+    MPI_Request request;
+    MPI_Isend(failureText.data(), static_cast<int>(failureText.size()), MPI_BYTE, static_cast<int>(rank), failureTag,
+              control, &request);
+    int done = 0;
+    for (int i = 0; i < 1000 && !done; ++i)
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (!done)
+      MPI_Request_free(&request);
+  }
+}
+
+void MpiWorld::barrier() {
+  MPI_Request request;
+  check(MPI_Ibarrier(control, &request), "barrier");
+  wait(request, "all ranks");
+}
+
+void MpiWorld::broadcast(std::vector<uint8_t> &bytes) {
+  uint64_t size = bytes.size();
+  MPI_Request request;
+  check(MPI_Ibcast(&size, sizeof size, MPI_BYTE, 0, control, &request), "broadcast");
+  wait(request, "rank 0");
+  bytes.resize(size);
+  for (size_t begin = 0; begin < size; begin += pieceBytes) {
+    check(MPI_Ibcast(bytes.data() + begin, static_cast<int>(std::min(pieceBytes, size - begin)), MPI_BYTE, 0, control,
+                     &request),
+          "broadcast");
+    wait(request, "rank 0");
+  }
+}
+
+std::vector<std::vector<uint8_t>> MpiWorld::gather(std::span<const uint8_t> bytes) {
+  constexpr uint32_t gatherTag = 0x3fff0; // with microbatch -1: no plan uses it
+  uint64_t size = bytes.size();
+  std::vector<std::vector<uint8_t>> all;
+  if (me != 0) {
+    send(&size, sizeof size, 0, gatherTag, -1);
+    waitSend(gatherTag, -1);
+    send(bytes.data(), bytes.size(), 0, gatherTag, -1);
+    waitSend(gatherTag, -1);
+    return all;
+  }
+  all.resize(ranks);
+  all[0].assign(bytes.begin(), bytes.end());
+  for (unsigned rank = 1; rank < ranks; ++rank) {
+    recv(&size, sizeof size, rank, gatherTag, -1);
+    all[rank].resize(size);
+    recv(all[rank].data(), size, rank, gatherTag, -1);
+  }
+  return all;
+}
+
+} // namespace
+
+bool startedByMpi() {
+  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"})
+    if (std::getenv(name))
+      return true;
+  return false;
+}
+
+std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks) { return std::make_unique<MpiWorld>(expectedRanks); }
+
+void abortMpi(int status) {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (initialised)
+    MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+} // namespace cleave

@@ -1,0 +1,16 @@
+// Ranks as MPI processes. MPI is initialised (funneled threads) by the first MpiWorld and finalised at exit.
+#pragma once
+#include "runtime/comm/Communicator.h"
+
+namespace cleave {
+
+/// Whether this process was started by mpirun, srun or another launcher that MPI knows.
+bool startedByMpi();
+
+/// The world of all processes. Throws a user error, naming both, when `expectedRanks` > 0 is not its size.
+std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks);
+
+/// Ends all processes with this exit status, for a failure that cannot be told by World::abort.
+[[noreturn]] void abortMpi(int status);
+
+} // namespace cleave

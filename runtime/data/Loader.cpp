@@ -1,0 +1,150 @@
+// The loader: what to copy where comes from runtime/plan/Inputs.h; this file reads samples and lays them down.
+#include "runtime/data/Loader.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace cleave {
+
+std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source) {
+  std::vector<Bound> bound;
+  for (InputPart &part : inputParts(plan, rank, eval)) {
+    const bool integer = part.dtype == plan::DType::I32;
+    if (!integer && part.dtype != plan::DType::F32 && part.dtype != plan::DType::BF16 && part.dtype != plan::DType::F16)
+      throw environmentError(fmt::format("plan input {}: the type must be a float or i32, found {}", part.field,
+                                         dtypeName(part.dtype)));
+    if (part.global.empty())
+      throw environmentError(fmt::format("plan input {}: an input has a batch dimension, found a scalar", part.field));
+    const std::vector<int64_t> shape(part.global.begin() + 1, part.global.end());
+    const size_t field = findField(source, part.field, integer ? FieldType::I32 : FieldType::F32, shape);
+    const bool label = source.fields()[field].isLabel();
+    bound.push_back({std::move(part), field, label});
+  }
+  return bound;
+}
+
+Loader::Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order)
+    : source(source), order(order), train(bind(plan, rank, false, source)), eval(bind(plan, rank, true, source)) {
+  size_t largest = 0;
+  for (const auto *list : {&train, &eval})
+    for (const Bound &bound : *list)
+      largest = std::max(largest, size_t(source.fields()[bound.field].bytes()));
+  sample.resize(largest);
+  if (!train.empty() || !eval.empty())
+    helper = std::thread([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    std::lock_guard lock(mutex);
+    stop = true;
+  }
+  changed.notify_all();
+  if (helper.joinable())
+    helper.join();
+}
+
+void Loader::start(const BatchRef &batch, std::byte *buffer) {
+  if (!helper.joinable())
+    return;
+  {
+    std::lock_guard lock(mutex);
+    assert(!busy && "one batch at a time");
+    job = batch;
+    target = buffer;
+    busy = true;
+  }
+  changed.notify_all();
+}
+
+void Loader::wait() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [this] { return !busy; });
+  if (failure)
+    std::rethrow_exception(std::exchange(failure, nullptr));
+}
+
+void Loader::work() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [this] { return busy || stop; });
+    if (stop)
+      return;
+    lock.unlock();
+    std::exception_ptr caught;
+    try {
+      fill(job, target);
+    } catch (...) {
+      caught = std::current_exception();
+    }
+    lock.lock();
+    failure = caught;
+    busy = false;
+    changed.notify_all();
+  }
+}
+
+void Loader::fill(const BatchRef &batch, std::byte *buffer) {
+  const auto &list = batch.split == Split::Train ? train : eval;
+  const auto epochOrder = batch.split == Split::Train && !list.empty() ? order.of(batch.epoch) : nullptr;
+  for (const Bound &bound : list)
+    for (const Box &box : bound.part.boxes)
+      fillBox(batch, bound, box, epochOrder.get(), buffer + bound.part.offset);
+}
+
+/// Copies the part of a sample that a box needs (dimensions 1...) to its place in the local tensor, whose rows have
+/// shape local[1...]; converts to a 16-bit type where the slot has one. `from` is null for padding with `pad`.
+static void placeSample(const std::byte *from, double pad, const InputPart &part, const Box &box, std::byte *row) {
+  const size_t rank = part.global.size();
+  int64_t count = 1;
+  for (size_t d = 1; d < rank; ++d)
+    count *= box.size[d];
+  const plan::DType source = part.dtype == plan::DType::I32 ? plan::DType::I32 : plan::DType::F32;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, at = 0, to = 0, strideFrom = 1, strideTo = 1;
+    for (size_t d = rank; d-- > 1;) {
+      const int64_t x = rest % box.size[d];
+      rest /= box.size[d];
+      at += (box.globalStart[d] + x) * strideFrom;
+      to += (box.localStart[d] + x) * strideTo;
+      strideFrom *= part.global[d];
+      strideTo *= part.shape[d];
+    }
+    storeElement(row, to, part.dtype, from ? loadElement(from, at, source) : pad);
+  }
+}
+
+void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *epochOrder,
+                     std::byte *slot) {
+  const InputPart &part = bound.part;
+  const size_t rank = part.global.size();
+  int64_t rowBytes = int64_t(dtypeSize(part.dtype));
+  bool whole = part.dtype == plan::DType::F32 || part.dtype == plan::DType::I32;
+  for (size_t d = 1; d < rank; ++d) {
+    rowBytes *= part.shape[d];
+    whole = whole && box.size[d] == part.global[d] && part.shape[d] == part.global[d];
+  }
+  for (int64_t i = 0; i < box.size[0]; ++i) {
+    std::byte *row = slot + (box.localStart[0] + i) * rowBytes;
+    const int64_t inBatch = part.microbatch * part.global[0] + box.globalStart[0] + i;
+    if (inBatch >= batch.count) {
+      if (whole && !bound.label)
+        std::memset(row, 0, size_t(rowBytes));
+      else
+        placeSample(nullptr, bound.label ? -1 : 0, part, box, row);
+      continue;
+    }
+    const int64_t position = batch.first + inBatch;
+    const int64_t index = epochOrder ? int64_t((*epochOrder)[size_t(position)]) : position;
+    source.read(batch.split, index, bound.field, whole ? row : sample.data());
+    if (!whole)
+      placeSample(sample.data(), 0, part, box, row);
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,63 @@
+// Fills a rank's input buffer with the rows of a batch that the rank needs, on a helper thread, while the executor runs
+// on the other buffer. Per rank; ranks without inputs start no thread. Nothing is allocated after the first batches.
+#pragma once
+#include "runtime/data/DataSource.h"
+#include "runtime/data/Shuffle.h"
+#include "runtime/plan/Inputs.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace cleave {
+
+/// A batch of a split: samples [first, first + count) of the epoch's order (training) or of the split itself
+/// (evaluation). Rows of the batch beyond `count` are padding.
+struct BatchRef {
+  Split split = Split::Train;
+  int64_t epoch = 1;
+  int64_t first = 0, count = 0;
+};
+
+class Loader {
+public:
+  /// `source` and `order` outlive the loader. Throws userError where the data set lacks a field the plan's inputs need
+  /// or has another shape for it.
+  Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order);
+  ~Loader();
+  Loader(const Loader &) = delete;
+
+  /// Begins to fill `buffer`; at most one batch is under way.
+  void start(const BatchRef &batch, std::byte *buffer);
+  /// Waits for the batch under way; throws what its reading threw.
+  void wait();
+
+private:
+  /// An input part bound to a field of the data set.
+  struct Bound {
+    InputPart part;
+    size_t field;
+    bool label;
+  };
+  static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
+  void work();
+  void fill(const BatchRef &batch, std::byte *buffer);
+  void fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *order,
+               std::byte *buffer);
+
+  const DataSource &source;
+  SampleOrder &order;
+  std::vector<Bound> train, eval;
+  std::vector<std::byte> sample; ///< scratch for one sample of the largest field
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool busy = false, stop = false;
+  BatchRef job;
+  std::byte *target = nullptr;
+  std::exception_ptr failure;
+  std::thread helper;
+};
+
+} // namespace cleave

@@ -1,0 +1,29 @@
+// The MNIST digits in their original IDX files (gzipped or not), held in memory as bytes.
+// Fields: "image" f32 [1, rows, columns] in [0, 1], "label" i32 [].
+#pragma once
+#include "runtime/data/DataSource.h"
+#include "runtime/data/Idx.h"
+
+namespace cleave {
+
+class MnistSource final : public DataSource {
+public:
+  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`. Throws userError naming the file and rule.
+  explicit MnistSource(const std::string &folder);
+
+  const std::vector<DataField> &fields() const override { return fieldList; }
+  int64_t samples(Split split) const override { return part(split).labels.dims[0]; }
+  void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
+
+private:
+  struct Part {
+    IdxArray images, labels;
+  };
+  const Part &part(Split split) const { return split == Split::Train ? train : eval; }
+  static Part load(const std::string &folder, const std::string &prefix);
+
+  Part train, eval;
+  std::vector<DataField> fieldList;
+};
+
+} // namespace cleave

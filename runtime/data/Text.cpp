@@ -1,0 +1,69 @@
+// Text windows: window i of a split begins at character i * context of that split; its last target is the character
+// that the next window begins with.
+#include "runtime/data/Text.h"
+#include "runtime/base/Error.h"
+#include "runtime/data/Idx.h"
+
+#include <cassert>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace cleave {
+namespace fs = std::filesystem;
+
+/// The file that `path` means.
+static std::string textFile(const std::string &path) {
+  std::error_code error;
+  if (!fs::exists(path, error))
+    throw userError(fmt::format("{}: no such file or folder", path));
+  if (!fs::is_directory(path, error))
+    return path;
+  std::vector<std::string> found;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".txt")
+      found.push_back(it->path().string());
+  if (error)
+    throw userError(fmt::format("{}: cannot be listed: {}", path, error.message()));
+  if (found.size() != 1)
+    throw userError(fmt::format("{}: a text data set is a folder with one .txt file, found {}", path, found.size()));
+  return found[0];
+}
+
+static std::string readText(const std::string &file) {
+  const std::vector<uint8_t> bytes = readMaybeGzip(file);
+  return {bytes.begin(), bytes.end()};
+}
+
+TextSource::TextSource(const std::string &path, int64_t context, int64_t vocab)
+    : TextSource(readText(textFile(path)), context, vocab, textFile(path)) {}
+
+TextSource::TextSource(std::string characters, int64_t contextLength, int64_t vocab, const std::string &name)
+    : text(std::move(characters)), context(contextLength) {
+  if (context < 1)
+    throw userError(fmt::format("{}: the context of a text window must be positive, found {}", name, context));
+  for (size_t i = 0; i < text.size(); ++i)
+    if (int64_t(uint8_t(text[i])) >= vocab)
+      throw userError(fmt::format("{}: character codes must be below the vocabulary of {}, found {} at offset {}", name,
+                                  vocab, unsigned(uint8_t(text[i])), i));
+  trainCharacters = int64_t(text.size()) * 9 / 10;
+  for (Split split : {Split::Train, Split::Eval})
+    if (samples(split) < 1)
+      throw userError(fmt::format("{}: {} characters are too few for one {} window of {} characters", name, text.size(),
+                                  split == Split::Train ? "training" : "evaluation", context));
+  fieldList = {{"tokens", FieldType::I32, {context}, 0}, {"targets", FieldType::I32, {context}, vocab}};
+}
+
+int64_t TextSource::samples(Split split) const {
+  const int64_t characters = split == Split::Train ? trainCharacters : int64_t(text.size()) - trainCharacters;
+  return characters < 1 ? 0 : (characters - 1) / context;
+}
+
+void TextSource::read(Split split, int64_t index, size_t field, std::byte *dst) const {
+  assert(index >= 0 && index < samples(split) && field < 2);
+  const int64_t start = (split == Split::Train ? 0 : trainCharacters) + index * context + int64_t(field);
+  int32_t *out = reinterpret_cast<int32_t *>(dst);
+  for (int64_t i = 0; i < context; ++i)
+    out[i] = uint8_t(text[size_t(start + i)]);
+}
+
+} // namespace cleave

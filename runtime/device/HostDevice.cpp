@@ -1,0 +1,95 @@
+// Which function makes which step, slot numbering, and generated kernels.
+#include "runtime/device/HostDevice.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+namespace cleave {
+
+uint32_t SlotScope::local(uint32_t slot) {
+  auto [found, fresh] = places.try_emplace(slot, static_cast<uint32_t>(list.size()));
+  if (fresh)
+    list.push_back(slot);
+  return found->second;
+}
+
+const plan::Slot &SlotScope::slot(uint32_t slot) const { return *program.slots()->Get(slot); }
+
+int64_t SlotScope::scalar(int32_t index, int64_t none) const {
+  return index < 0 ? none : rank.scalars()->Get(static_cast<uint32_t>(index));
+}
+
+namespace {
+
+/// Calls a generated kernel. Small ranges (at most one grain) are called directly.
+class KernelOp final : public Op {
+public:
+  KernelOp(const plan::Kernel &kernel, SlotScope &scope, const KernelTable &kernels, unsigned threads)
+      : function(kernels[kernel.kernel()]), extent(kernel.extent()), grain(std::max<int64_t>(1, kernel.grain())),
+        threads(threads) {
+    if (kernel.args())
+      for (const plan::View *view : *kernel.args())
+        operands.push_back({scope.local(view->slot()), static_cast<int64_t>(view->offset())});
+    if (kernel.scalars())
+      for (const plan::ScalarArg *scalar : *kernel.scalars())
+        scalars.push_back(scope.scalar(scalar->rank_scalar(), scalar->value()));
+    args.resize(operands.size());
+  }
+
+  void run(SlotTable slots, const RunContext &) override {
+    for (size_t i = 0; i < operands.size(); ++i)
+      args[i] = operands[i].at(slots);
+    parallelRange(threads, extent, grain,
+                  [this](int64_t begin, int64_t end) { function(args.data(), scalars.data(), begin, end); });
+  }
+
+private:
+  KernelFunction function;
+  std::vector<Operand> operands;
+  std::vector<void *> args;
+  std::vector<int64_t> scalars;
+  int64_t extent, grain;
+  unsigned threads;
+};
+
+} // namespace
+
+std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const KernelTable &kernels,
+                                 unsigned threads) {
+  const plan::Kernel &kernel = *step.op_as_Kernel();
+  if (kernels.empty() || !kernels[kernel.kernel()])
+    throw environmentError("plan: it carries no code (it was made without), so its kernels cannot run");
+  return std::make_unique<KernelOp>(kernel, scope, kernels, threads);
+}
+
+std::unique_ptr<Op> HostDevice::prepare(const plan::Step &step, SlotScope &scope, const KernelTable &kernels) {
+  switch (step.op_type()) {
+  case plan::StepOp::Matmul:
+  case plan::StepOp::Conv:
+  case plan::StepOp::Pool:
+    return prepareLibrary(step, scope);
+  case plan::StepOp::Kernel:
+    return makeKernelOp(step, scope, kernels, threads);
+  case plan::StepOp::Copy:
+    return makeCopyOp(step, scope, threads);
+  case plan::StepOp::Fill:
+    return makeFillOp(step, scope, threads);
+  case plan::StepOp::Embedding:
+    return makeEmbeddingOp(step, scope, threads);
+  case plan::StepOp::EmbeddingGrad:
+    return makeEmbeddingGradOp(step, scope, threads);
+  case plan::StepOp::Gather:
+    return makeGatherOp(step, scope, threads);
+  case plan::StepOp::ScatterAdd:
+    return makeScatterAddOp(step, scope, threads);
+  case plan::StepOp::Random:
+    return makeRandomOp(step, scope, threads);
+  default:
+    throw environmentError(fmt::format("plan: a device cannot run a step of kind {}", EnumNameStepOp(step.op_type())));
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,30 @@
+// Steps that host devices run with their own loops: generated kernels, copies, lookups, random numbers. Parallel over
+// independent outputs, so the bits do not depend on the number of threads.
+#pragma once
+#include "runtime/device/Device.h"
+
+namespace cleave {
+
+class HostDevice : public Device {
+public:
+  explicit HostDevice(unsigned threads) : threads(threads) {}
+  std::unique_ptr<Op> prepare(const plan::Step &step, SlotScope &scope, const KernelTable &kernels) override;
+
+protected:
+  /// Matmul, Conv and Pool.
+  virtual std::unique_ptr<Op> prepareLibrary(const plan::Step &step, SlotScope &scope) = 0;
+  unsigned threads;
+};
+
+// Each file of the folder gives some of these; all may throw environment errors for what they cannot do.
+std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const KernelTable &kernels,
+                                 unsigned threads);
+std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeEmbeddingGradOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeGatherOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeScatterAddOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeRandomOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+
+} // namespace cleave

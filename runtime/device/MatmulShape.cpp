@@ -1,0 +1,103 @@
+// Normal form of a matrix product.
+#include "runtime/device/MatmulShape.h"
+
+#include "runtime/plan/plan_generated.h"
+
+#include <utility>
+
+namespace cleave {
+
+namespace {
+
+/// Strides of dimensions with one element mean nothing; a library wants plausible ones.
+void canonical(MatmulOperand &operand, int64_t rows, int64_t columns) {
+  if (columns == 1 && operand.row != 1)
+    operand.column = 1;
+  if (rows == 1 && operand.column == 1)
+    operand.row = columns;
+  else if (rows == 1)
+    operand.row = 1;
+  if (columns == 1 && operand.row == 1)
+    operand.column = rows == 1 ? 1 : rows;
+  if (operand.column == 1 && rows == 1)
+    operand.row = columns;
+}
+
+void joinBatch(MatmulShape &shape) {
+  MatmulOperand *operands[] = {&shape.a, &shape.b, &shape.c};
+  for (size_t d = shape.batch.size(); d-- > 0;)
+    if (shape.batch[d] == 1) {
+      shape.batch.erase(shape.batch.begin() + static_cast<std::ptrdiff_t>(d));
+      for (MatmulOperand *operand : operands)
+        operand->batch.erase(operand->batch.begin() + static_cast<std::ptrdiff_t>(d));
+    }
+  for (size_t d = shape.batch.size(); d-- > 1;) {
+    bool joins = true;
+    for (MatmulOperand *operand : operands)
+      joins = joins && operand->batch[d - 1] == operand->batch[d] * shape.batch[d];
+    if (!joins)
+      continue;
+    shape.batch[d - 1] *= shape.batch[d];
+    shape.batch.erase(shape.batch.begin() + static_cast<std::ptrdiff_t>(d));
+    for (MatmulOperand *operand : operands)
+      operand->batch.erase(operand->batch.begin() + static_cast<std::ptrdiff_t>(d - 1));
+  }
+}
+
+/// [batch, m, k] times one [k, n] is [batch * m, k] times it.
+void foldShared(MatmulShape &shape) {
+  if (shape.batch.size() != 1 || shape.b.batch[0] != 0)
+    return;
+  if (shape.a.batch[0] != shape.m * shape.a.row || shape.c.batch[0] != shape.m * shape.c.row)
+    return;
+  shape.m *= shape.batch[0];
+  shape.batch.clear();
+  shape.a.batch.clear();
+  shape.b.batch.clear();
+  shape.c.batch.clear();
+}
+
+} // namespace
+
+int64_t MatmulShape::batches() const {
+  int64_t count = 1;
+  for (int64_t size : batch)
+    count *= size;
+  return count;
+}
+
+MatmulShape matmulShape(const plan::Matmul &matmul) {
+  MatmulShape shape;
+  if (matmul.batch())
+    shape.batch.assign(matmul.batch()->begin(), matmul.batch()->end());
+  shape.m = matmul.m();
+  shape.n = matmul.n();
+  shape.k = matmul.k();
+  auto read = [&](const plan::View *view) {
+    MatmulOperand operand;
+    auto rank = static_cast<uint32_t>(shape.batch.size());
+    for (uint32_t d = 0; d < rank; ++d)
+      operand.batch.push_back(view->strides()->Get(d));
+    operand.row = view->strides()->Get(rank);
+    operand.column = view->strides()->Get(rank + 1);
+    return operand;
+  };
+  shape.a = read(matmul.a());
+  shape.b = read(matmul.b());
+  shape.c = read(matmul.c());
+  joinBatch(shape);
+  canonical(shape.a, shape.m, shape.k);
+  canonical(shape.b, shape.k, shape.n);
+  canonical(shape.c, shape.m, shape.n);
+  foldShared(shape);
+  if (shape.c.column != 1) {
+    std::swap(shape.a, shape.b);
+    std::swap(shape.m, shape.n);
+    for (MatmulOperand *operand : {&shape.a, &shape.b, &shape.c})
+      std::swap(operand->row, operand->column);
+    shape.exchanged = true;
+  }
+  return shape;
+}
+
+} // namespace cleave

@@ -1,0 +1,108 @@
+// Arguments and errors of oneDNN primitives, and the CPU device.
+#include "runtime/device/OneDnn.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/device/CpuDevice.h"
+#include "runtime/device/HostDevice.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+namespace cleave {
+
+size_t Workspace::reserve(size_t &used, size_t bytes) {
+  size_t offset = used;
+  used += (bytes + 63) / 64 * 64;
+  need = std::max(need, used);
+  return offset;
+}
+
+void BoundPrimitive::add(int arg, const dnnl::memory::desc &desc, Argument argument) {
+  argument.memory = dnnl::memory(desc, context->engine, DNNL_MEMORY_NONE);
+  list.push_back({arg, argument.memory.get()});
+  arguments.push_back(std::move(argument));
+}
+
+void BoundPrimitive::bindSlot(int arg, const dnnl::memory::desc &desc, Operand operand) {
+  add(arg, desc, {{}, operand, false, 0});
+}
+
+void BoundPrimitive::bindWorkspace(int arg, const dnnl::memory::desc &desc, size_t offset) {
+  add(arg, desc, {{}, {}, true, offset});
+}
+
+void BoundPrimitive::run(SlotTable slots) {
+  static constexpr int64_t none[8] = {};
+  run(slots, none, 0);
+}
+
+void BoundPrimitive::run(SlotTable slots, const int64_t *shift, size_t workspaceShift) {
+  size_t slot = 0;
+  for (Argument &argument : arguments) {
+    std::byte *at = argument.workspace ? context->workspace.memory + argument.offset + workspaceShift
+                                       : argument.operand.at(slots) + shift[slot++];
+    dnnl_memory_set_data_handle(argument.memory.get(), at);
+  }
+  dnnl_status_t status =
+      dnnl_primitive_execute(primitive.get(), context->stream.get(), static_cast<int>(list.size()), list.data());
+  if (status != dnnl_success)
+    throw environmentError(fmt::format("onednn: a primitive failed with status {}", static_cast<int>(status)));
+}
+
+dnnl::memory::data_type oneDnnType(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::F32:
+    return dnnl::memory::data_type::f32;
+  case plan::DType::BF16:
+    return dnnl::memory::data_type::bf16;
+  default:
+    throw environmentError(fmt::format("cpu: matrix products and convolutions are f32 or bf16, found {}", dtypeName(dtype)));
+  }
+}
+
+dnnl::primitive_attr userScratchpad(bool accumulate) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (accumulate) {
+    dnnl::post_ops post;
+    post.append_sum();
+    attributes.set_post_ops(post);
+  }
+  return attributes;
+}
+
+namespace {
+
+class CpuDevice final : public HostDevice {
+public:
+  explicit CpuDevice(unsigned threads) : HostDevice(threads) {
+    setThreads(threads); // primitives are made for the number of threads of the moment
+    context.threads = threads;
+  }
+  size_t workspaceBytes() const override { return context.workspace.need; }
+  void setWorkspace(std::byte *memory) override { context.workspace.memory = memory; }
+
+protected:
+  std::unique_ptr<Op> prepareLibrary(const plan::Step &step, SlotScope &scope) override {
+    try {
+      if (step.op_type() == plan::StepOp::Matmul)
+        return makeOneDnnMatmul(step, scope, context);
+      return step.op_type() == plan::StepOp::Conv ? makeOneDnnConv(step, scope, context)
+                                                  : makeOneDnnPool(step, scope, context);
+    } catch (const dnnl::error &error) {
+      throw environmentError(fmt::format("cpu: onednn has no primitive for a {} step: {}",
+                                         EnumNameStepOp(step.op_type()), error.what()));
+    }
+  }
+
+private:
+  OneDnnContext context;
+};
+
+} // namespace
+
+std::unique_ptr<Device> makeCpuDevice(unsigned threads) { return std::make_unique<CpuDevice>(threads); }
+
+} // namespace cleave

@@ -1,0 +1,198 @@
+// Convolutions. A convolution's primitive may want layouts of its own; then its arguments are reordered
+// through the workspace. By measurement, NHWC activations are always taken as they are (only weights are reordered),
+// NCHW activations are reordered to blocked layouts unless the kernel is 1x1 or there are few channels, where oneDNN's
+// GEMM path on plain layouts wins.
+#include "runtime/device/OneDnn.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+namespace cleave {
+
+namespace {
+
+using dnnl::memory;
+using tag = memory::format_tag;
+
+struct ConvDescs {
+  memory::desc src, weights, dst, bias; ///< as the plan has them
+  memory::dims strides, dilation, padBegin, padEnd;
+};
+
+ConvDescs describe(const plan::Conv &op, SlotScope &scope) {
+  tag layout = op.nhwc() ? tag::nhwc : tag::nchw;
+  ConvDescs d;
+  d.src = {{op.n(), op.ic(), op.ih(), op.iw()}, oneDnnType(scope.slot(op.src()).dtype()), layout};
+  d.dst = {{op.n(), op.oc(), op.oh(), op.ow()}, oneDnnType(scope.slot(op.dst()).dtype()), layout};
+  auto weightType = oneDnnType(scope.slot(op.weights()).dtype());
+  int64_t g = op.groups();
+  d.weights = g == 1 ? memory::desc({op.oc(), op.ic(), op.kh(), op.kw()}, weightType, tag::oihw)
+                     : memory::desc({g, op.oc() / g, op.ic() / g, op.kh(), op.kw()}, weightType, tag::goihw);
+  if (op.bias() >= 0)
+    d.bias = {{op.oc()}, oneDnnType(scope.slot(static_cast<uint32_t>(op.bias())).dtype()), tag::a};
+  d.strides = {op.stride_h(), op.stride_w()};
+  d.dilation = {op.dilation_h() - 1, op.dilation_w() - 1};
+  d.padBegin = {op.pad_top(), op.pad_left()};
+  // The end padding that makes the sizes exact: what the plan says may be more than the windows reach.
+  auto end = [](int64_t in, int64_t out, int64_t k, int64_t stride, int64_t dilation, int64_t begin) {
+    return (out - 1) * stride + (k - 1) * dilation + 1 - in - begin;
+  };
+  d.padEnd = {end(op.ih(), op.oh(), op.kh(), op.stride_h(), op.dilation_h(), op.pad_top()),
+              end(op.iw(), op.ow(), op.kw(), op.stride_w(), op.dilation_w(), op.pad_left())};
+  return d;
+}
+
+memory::desc anyLayout(const memory::desc &desc) { return {desc.dims(), desc.data_type(), tag::any}; }
+
+/// A created convolution of either direction: its primitive and the layouts it wants.
+struct ConvChoice {
+  dnnl::primitive primitive;
+  memory::desc src, weights, dst, scratchpad;
+  std::string name;
+};
+
+ConvChoice choose(const plan::Conv &op, const ConvDescs &d, OneDnnContext &context, bool plain) {
+  memory::desc src = plain ? d.src : anyLayout(d.src), dst = plain ? d.dst : anyLayout(d.dst),
+               weights = anyLayout(d.weights);
+  auto attributes = userScratchpad();
+  auto algorithm = dnnl::algorithm::convolution_direct;
+  bool bias = op.kind() == plan::ConvKind::Forward && op.bias() >= 0;
+  auto make = [&](const memory::desc &s, const memory::desc &w, const memory::desc &t) {
+    using Forward = dnnl::convolution_forward;
+    auto kind = dnnl::prop_kind::forward_training;
+    return Forward::primitive_desc(bias ? Forward::desc(kind, algorithm, s, w, d.bias, t, d.strides, d.dilation, d.padBegin, d.padEnd)
+                                        : Forward::desc(kind, algorithm, s, w, t, d.strides, d.dilation, d.padBegin, d.padEnd),
+                                   attributes, context.engine);
+  };
+  auto forward = make(src, weights, dst);
+  if (op.kind() == plan::ConvKind::Forward)
+    return {dnnl::convolution_forward(forward), forward.src_desc(), forward.weights_desc(), forward.dst_desc(),
+            forward.scratchpad_desc(), forward.impl_info_str()};
+  if (op.kind() == plan::ConvKind::BackwardData) {
+    dnnl::convolution_backward_data::desc desc(algorithm, src, weights, dst, d.strides, d.dilation, d.padBegin, d.padEnd);
+    dnnl::convolution_backward_data::primitive_desc back(desc, attributes, context.engine, forward);
+    return {dnnl::convolution_backward_data(back), back.diff_src_desc(), back.weights_desc(), back.diff_dst_desc(),
+            back.scratchpad_desc(), back.impl_info_str()};
+  }
+  dnnl::convolution_backward_weights::desc desc(algorithm, src, weights, dst, d.strides, d.dilation, d.padBegin, d.padEnd);
+  dnnl::convolution_backward_weights::primitive_desc back(desc, attributes, context.engine, forward);
+  return {dnnl::convolution_backward_weights(back), back.src_desc(), back.diff_weights_desc(), back.diff_dst_desc(),
+          back.scratchpad_desc(), back.impl_info_str()};
+}
+
+/// Whether plain NCHW layouts are the faster ones.
+bool prefersPlain(const plan::Conv &op) {
+  if (op.nhwc() || op.kh() * op.kw() == 1)
+    return true;
+  if (op.kind() == plan::ConvKind::Forward)
+    return op.ic() / op.groups() == 1 && op.groups() == 1;
+  return op.kind() == plan::ConvKind::BackwardData && op.ic() <= 4;
+}
+
+ConvChoice chooseBest(const plan::Conv &op, const ConvDescs &d, OneDnnContext &context) {
+  bool plain = prefersPlain(op);
+  std::optional<ConvChoice> choice;
+  try {
+    choice = choose(op, d, context, plain);
+    if (std::string_view(choice->name).substr(0, 3) != "ref")
+      return *choice;
+  } catch (const dnnl::error &) {
+  }
+  try { // the other way, where the first has only plain loops
+    ConvChoice other = choose(op, d, context, !plain);
+    if (!choice || std::string_view(other.name).substr(0, 3) != "ref")
+      return other;
+  } catch (const dnnl::error &) {
+    if (!choice)
+      throw;
+  }
+  return *choice;
+}
+
+class ConvOp final : public Op {
+public:
+  ConvOp(const plan::Conv &op, SlotScope &scope, OneDnnContext &context) : context(context) {
+    ConvDescs d = describe(op, scope);
+    ConvChoice choice = chooseBest(op, d, context);
+    BoundPrimitive main(context, choice.primitive);
+    Operand src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())};
+    bool forward = op.kind() == plan::ConvKind::Forward, data = op.kind() == plan::ConvKind::BackwardData;
+    bool toWeights = op.kind() == plan::ConvKind::BackwardWeights;
+    bind(main, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, d.src, choice.src, src, data, op.accumulate());
+    bind(main, toWeights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, d.weights, choice.weights, weights, toWeights,
+         op.accumulate());
+    bind(main, forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, d.dst, choice.dst, dst, forward, op.accumulate());
+    if (forward && op.bias() >= 0)
+      main.bindSlot(DNNL_ARG_BIAS, d.bias, {scope.local(static_cast<uint32_t>(op.bias()))});
+    main.bindWorkspace(DNNL_ARG_SCRATCHPAD, choice.scratchpad, context.workspace.reserve(used, choice.scratchpad.get_size()));
+    sequence = std::move(before);
+    sequence.push_back(std::move(main));
+    for (BoundPrimitive &primitive : after)
+      sequence.push_back(std::move(primitive));
+  }
+
+  void run(SlotTable slots, const RunContext &) override {
+    for (BoundPrimitive &primitive : sequence)
+      primitive.run(slots);
+  }
+
+private:
+  /// Binds an argument directly, or through the workspace with a reorder before (inputs) or after (the output).
+  void bind(BoundPrimitive &main, int arg, const memory::desc &ours, const memory::desc &theirs, Operand slot,
+            bool output, bool accumulate) {
+    if (ours == theirs && !(output && accumulate)) {
+      main.bindSlot(arg, ours, slot);
+      return;
+    }
+    size_t offset = context.workspace.reserve(used, theirs.get_size());
+    main.bindWorkspace(arg, theirs, offset);
+    const memory::desc &from = output ? theirs : ours, &to = output ? ours : theirs;
+    dnnl::reorder::primitive_desc desc(context.engine, from, context.engine, to, userScratchpad(output && accumulate));
+    BoundPrimitive reorder(context, dnnl::reorder(desc));
+    size_t scratch = context.workspace.reserve(used, desc.scratchpad_desc().get_size());
+    if (output) {
+      reorder.bindWorkspace(DNNL_ARG_FROM, from, offset);
+      reorder.bindSlot(DNNL_ARG_TO, to, slot);
+    } else {
+      reorder.bindSlot(DNNL_ARG_FROM, from, slot);
+      reorder.bindWorkspace(DNNL_ARG_TO, to, offset);
+    }
+    reorder.bindWorkspace(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), scratch);
+    (output ? after : before).push_back(std::move(reorder));
+  }
+
+  OneDnnContext &context;
+  size_t used = 0;
+  std::vector<BoundPrimitive> before, after, sequence;
+};
+
+/// An empty share of the batch or of the channels: nothing to compute, the output is zero.
+class ZeroOp final : public Op {
+public:
+  ZeroOp(Operand out, size_t bytes) : out(out), bytes(bytes) {}
+  void run(SlotTable slots, const RunContext &) override {
+    if (bytes)
+      std::memset(out.at(slots), 0, bytes);
+  }
+
+private:
+  Operand out;
+  size_t bytes;
+};
+
+} // namespace
+
+std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, OneDnnContext &context) {
+  const plan::Conv &op = *step.op_as_Conv();
+  if (op.n() == 0 || op.ic() == 0 || op.oc() == 0) {
+    uint32_t out = op.kind() == plan::ConvKind::Forward        ? op.dst()
+                   : op.kind() == plan::ConvKind::BackwardData ? op.src()
+                                                               : op.weights();
+    return std::make_unique<ZeroOp>(Operand{scope.local(out)}, op.accumulate() ? 0 : scope.slot(out).bytes());
+  }
+  return std::make_unique<ConvOp>(op, scope, context);
+}
+
+} // namespace cleave

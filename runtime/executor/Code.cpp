@@ -1,0 +1,94 @@
+// Opens the shared object in a plan through a memory file, so that nothing is left on disk.
+#include "runtime/executor/Code.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <mutex>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cleave {
+
+namespace {
+
+/// Whether this processor runs code for `target`.
+bool processorHas(const std::string &target) {
+  __builtin_cpu_init();
+  if (target.empty() || target == "x86-64")
+    return true;
+  if (target == "x86-64-v2")
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  if (target == "x86-64-v3")
+    return v3;
+  if (target == "x86-64-v4")
+    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return false;
+}
+
+/// A memory file with the object's bytes.
+int memoryFile(const flatbuffers::Vector<uint8_t> &code) {
+  int file = ::memfd_create("cleave-plan", MFD_CLOEXEC);
+  size_t done = 0;
+  while (file >= 0 && done < code.size()) {
+    ssize_t wrote = ::write(file, code.data() + done, code.size() - done);
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote < 0) {
+      ::close(file);
+      file = -1;
+      break;
+    }
+    done += static_cast<size_t>(wrote);
+  }
+  if (file < 0)
+    throw environmentError(fmt::format("plan: no memory file for its code: {}", std::strerror(errno)));
+  return file;
+}
+
+} // namespace
+
+std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &file) {
+  static std::mutex mutex;
+  static std::map<const PlanFile *, std::weak_ptr<const Code>> opened;
+  std::lock_guard lock(mutex);
+  if (auto code = opened[file.get()].lock())
+    return code;
+  const plan::Plan &plan = file->plan();
+  std::shared_ptr<Code> code(new Code);
+  code->plan = file;
+  if (plan.code() && plan.code()->size()) {
+    std::string target = plan.target() ? plan.target()->str() : "";
+    if (!processorHas(target))
+      throw environmentError(fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
+    int memory = memoryFile(*plan.code());
+    code->library = ::dlopen(fmt::format("/proc/self/fd/{}", memory).c_str(), RTLD_NOW | RTLD_LOCAL);
+    ::close(memory);
+    if (!code->library)
+      throw environmentError(fmt::format("plan '{}': its code does not open: {}", file->name(), ::dlerror()));
+    if (plan.kernels())
+      for (const plan::KernelInfo *kernel : *plan.kernels()) {
+        void *symbol = ::dlsym(code->library, kernel->symbol()->c_str());
+        if (!symbol)
+          throw environmentError(fmt::format("plan '{}': its code has no kernel '{}'", file->name(), kernel->symbol()->str()));
+        code->table.push_back(reinterpret_cast<KernelFunction>(symbol));
+      }
+  }
+  opened[file.get()] = code;
+  return code;
+}
+
+Code::~Code() {
+  if (library)
+    ::dlclose(library);
+}
+
+} // namespace cleave

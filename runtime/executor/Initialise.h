@@ -1,0 +1,15 @@
+// Initial values of parameters, buffers and states.
+#pragma once
+#include "runtime/plan/PlanTypes.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cleave {
+
+/// Fills one slot (`memory` holds it) as its tensor's Init says: by global element index, so the values do not depend
+/// on the sharding. Key = seed ^ fnv1a64(tensor name); Uniform draws stream 0, Normal stream 1 (Philox.h).
+void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::Slot &slot, std::byte *memory,
+                    unsigned threads);
+
+} // namespace cleave

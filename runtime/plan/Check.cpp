@@ -1,0 +1,30 @@
+// The plan checker: structure first; what follows values and messages only when the structure holds.
+#include "runtime/plan/Check.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/plan/CheckParts.h"
+
+namespace cleave {
+
+std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options) {
+  check::Report report(options.maxErrors);
+  check::checkStructure(plan, report);
+  if (report.count() == 0) {
+    check::checkMemory(plan, options, report);
+    check::checkPartials(plan, report);
+    check::checkCommunication(plan, report);
+  }
+  return report.take();
+}
+
+void checkPlanOrThrow(const plan::Plan &plan, const std::string &name, const CheckOptions &options) {
+  auto errors = checkPlan(plan, options);
+  if (errors.empty())
+    return;
+  std::string text = fmt::format("plan '{}' is not sound: {}", name, errors[0]);
+  for (size_t i = 1; i < errors.size(); ++i)
+    text += "\n  " + errors[i];
+  throw environmentError(text);
+}
+
+} // namespace cleave

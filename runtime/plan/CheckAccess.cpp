@@ -1,0 +1,185 @@
+// Which parts of which slots a step touches.
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/DTypes.h"
+
+#include <numeric>
+
+namespace cleave::check {
+
+namespace {
+
+using Fn = std::function<void(const Access &)>;
+
+struct Accesses {
+  const plan::Program &program;
+  const Fn &fn;
+
+  uint64_t slotBytes(uint32_t slot) const {
+    return slot < length(program.slots()) ? program.slots()->Get(slot)->bytes() : 0;
+  }
+  uint64_t elementBytes(uint32_t slot) const {
+    return slot < length(program.slots()) ? dtypeSize(program.slots()->Get(slot)->dtype()) : 1;
+  }
+  void touch(Access::Kind kind, uint32_t slot, uint64_t elements) const {
+    fn({kind, slot, 0, elements * elementBytes(slot)});
+  }
+  void read(uint32_t slot, uint64_t elements) const { touch(Access::Read, slot, elements); }
+  void write(uint32_t slot, uint64_t elements, bool accumulate = false) const {
+    if (accumulate)
+      touch(Access::Read, slot, elements);
+    touch(Access::Write, slot, elements);
+  }
+  /// A strided window of the given sizes.
+  void window(Access::Kind kind, const plan::View *view, const std::vector<int64_t> &sizes, uint64_t element) const {
+    uint64_t last = 0;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d] == 0)
+        return;
+      last += static_cast<uint64_t>(sizes[d] - 1) * static_cast<uint64_t>(view->strides()->Get(static_cast<uint32_t>(d)));
+    }
+    fn({kind, view->slot(), view->offset(), (last + 1) * element});
+  }
+};
+
+uint64_t product(std::initializer_list<int64_t> sizes) {
+  uint64_t all = 1;
+  for (int64_t size : sizes)
+    all *= static_cast<uint64_t>(size);
+  return all;
+}
+
+void matmul(const plan::Matmul &op, const Accesses &a) {
+  auto sizes = [&](int64_t rows, int64_t columns) {
+    std::vector<int64_t> list;
+    if (op.batch())
+      list.assign(op.batch()->begin(), op.batch()->end());
+    list.push_back(rows);
+    list.push_back(columns);
+    return list;
+  };
+  a.window(Access::Read, op.a(), sizes(op.m(), op.k()), a.elementBytes(op.a()->slot()));
+  a.window(Access::Read, op.b(), sizes(op.k(), op.n()), a.elementBytes(op.b()->slot()));
+  if (op.bias() >= 0)
+    a.read(static_cast<uint32_t>(op.bias()), static_cast<uint64_t>(op.n()));
+  if (op.accumulate())
+    a.window(Access::Read, op.c(), sizes(op.m(), op.n()), a.elementBytes(op.c()->slot()));
+  a.window(Access::Write, op.c(), sizes(op.m(), op.n()), a.elementBytes(op.c()->slot()));
+}
+
+void conv(const plan::Conv &op, const Accesses &a) {
+  uint64_t src = product({op.n(), op.ic(), op.ih(), op.iw()}), dst = product({op.n(), op.oc(), op.oh(), op.ow()});
+  uint64_t weights = op.groups() > 0 ? product({op.oc(), op.ic() / op.groups(), op.kh(), op.kw()}) : 0;
+  bool forward = op.kind() == plan::ConvKind::Forward, data = op.kind() == plan::ConvKind::BackwardData;
+  if (!data)
+    a.read(op.src(), src);
+  if (forward || data)
+    a.read(op.weights(), weights);
+  if (!forward)
+    a.read(op.dst(), dst);
+  if (op.bias() >= 0)
+    a.read(static_cast<uint32_t>(op.bias()), static_cast<uint64_t>(op.oc()));
+  if (forward)
+    a.write(op.dst(), dst, op.accumulate());
+  else
+    data ? a.write(op.src(), src, op.accumulate()) : a.write(op.weights(), weights, op.accumulate());
+}
+
+void pool(const plan::Pool &op, const Accesses &a) {
+  uint64_t src = product({op.n(), op.c(), op.ih(), op.iw()}), dst = product({op.n(), op.c(), op.oh(), op.ow()});
+  bool forward = op.kind() == plan::PoolKind::MaxForward || op.kind() == plan::PoolKind::AverageForward;
+  forward ? a.read(op.src(), src) : a.read(op.dst(), dst);
+  if (op.kind() == plan::PoolKind::MaxBackward && op.workspace() >= 0)
+    a.read(static_cast<uint32_t>(op.workspace()), dst);
+  if (op.kind() == plan::PoolKind::MaxForward && op.workspace() >= 0)
+    a.write(static_cast<uint32_t>(op.workspace()), dst);
+  forward ? a.write(op.dst(), dst) : a.write(op.src(), src);
+}
+
+void kernel(const plan::Kernel &op, const Accesses &a) {
+  uint32_t count = length(op.args());
+  for (uint32_t i = 0; i < count; ++i) {
+    const plan::View *view = op.args()->Get(i);
+    uint64_t bytes = a.slotBytes(view->slot());
+    uint64_t rest = bytes > view->offset() ? bytes - view->offset() : 0;
+    Access::Kind kind = op.outputs() == 0 ? Access::Unknown : i + op.outputs() >= count ? Access::Write : Access::Read;
+    a.fn({kind, view->slot(), view->offset(), rest});
+  }
+}
+
+void collective(const plan::Collective &op, const plan::Step &, const Accesses &a) {
+  for (uint32_t i = 0; i < length(op.buffers()); ++i) {
+    const plan::CollectiveBuffer *buffer = op.buffers()->Get(i);
+    auto count = static_cast<uint64_t>(buffer->count());
+    uint64_t whole = 0;
+    if (buffer->sizes())
+      for (int64_t size : *buffer->sizes())
+        whole += static_cast<uint64_t>(size);
+    whole *= product({buffer->outer(), buffer->inner()});
+    // A member's own share is what its slot holds; that it fits is checked with the group at hand.
+    uint64_t inAll = a.slotBytes(buffer->in()) / a.elementBytes(buffer->in());
+    uint64_t outAll = a.slotBytes(buffer->out()) / a.elementBytes(buffer->out());
+    bool gather = op.kind() == plan::CollectiveKind::AllGather, scatter = op.kind() == plan::CollectiveKind::ReduceScatter;
+    a.read(buffer->in(), scatter ? whole : gather ? std::min(inAll, whole) : count);
+    a.write(buffer->out(), gather ? whole : scatter ? std::min(outAll, whole) : count);
+  }
+}
+
+} // namespace
+
+void forEachAccess(const plan::Step &step, const plan::Program &program, const Fn &fn) {
+  Accesses a{program, fn};
+  if (const auto *op = step.op_as_Matmul())
+    return matmul(*op, a);
+  if (const auto *op = step.op_as_Conv())
+    return conv(*op, a);
+  if (const auto *op = step.op_as_Pool())
+    return pool(*op, a);
+  if (const auto *op = step.op_as_Kernel())
+    return kernel(*op, a);
+  if (const auto *op = step.op_as_Collective())
+    return collective(*op, step, a);
+  if (const auto *op = step.op_as_Copy()) {
+    std::vector<int64_t> sizes;
+    if (op->shape())
+      sizes.assign(op->shape()->begin(), op->shape()->end());
+    a.window(Access::Read, op->src(), sizes, dtypeSize(op->dtype()));
+    return a.window(Access::Write, op->dst(), sizes, dtypeSize(op->dtype()));
+  }
+  if (const auto *op = step.op_as_Fill())
+    return fn({Access::Write, op->dst(), 0, a.slotBytes(op->dst())});
+  if (const auto *op = step.op_as_Embedding()) {
+    a.read(op->table(), product({op->rows(), op->width()}));
+    a.read(op->ids(), static_cast<uint64_t>(op->count()));
+    return a.write(op->out(), product({op->count(), op->width()}));
+  }
+  if (const auto *op = step.op_as_EmbeddingGrad()) {
+    a.read(op->ids(), static_cast<uint64_t>(op->count()));
+    a.read(op->grad(), product({op->count(), op->width()}));
+    return a.write(op->dtable(), product({op->rows(), op->width()}), op->accumulate());
+  }
+  if (const auto *op = step.op_as_Gather()) {
+    a.read(op->src(), product({op->outer(), op->extent(), op->inner()}));
+    a.read(op->index(), product({op->outer(), op->count(), op->inner()}));
+    return a.write(op->out(), product({op->outer(), op->count(), op->inner()}));
+  }
+  if (const auto *op = step.op_as_ScatterAdd()) {
+    a.read(op->src(), product({op->outer(), op->count(), op->inner()}));
+    a.read(op->index(), product({op->outer(), op->count(), op->inner()}));
+    return a.write(op->out(), product({op->outer(), op->extent(), op->inner()}));
+  }
+  if (const auto *op = step.op_as_Random())
+    return fn({Access::Write, op->out(), 0, a.slotBytes(op->out())});
+  if (const auto *op = step.op_as_Send())
+    return fn({Access::Read, op->slot(), 0, op->bytes()});
+  if (const auto *op = step.op_as_Recv())
+    return fn({Access::Write, op->slot(), 0, op->bytes()});
+}
+
+std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step) {
+  const plan::Segment *s = info.segments()->Get(segment);
+  std::string name = s->name() ? s->name()->str() : "";
+  return fmt::format("program {}, segment {}{}, step {} ({})", program, segment, name.empty() ? "" : " (" + name + ")",
+                     step, EnumNameStepOp(s->steps()->Get(step)->op_type()));
+}
+
+} // namespace cleave::check

@@ -1,0 +1,269 @@
+// Runs all ranks symbolically: each has a list of collectives, sends, receives and waits, and goes on until it must wait
+// for another. Sends only start; a receive waits for its message, a wait for the receiver, a collective for all members.
+// When nobody can go on and somebody is not done, the plan would hang.
+#include "runtime/plan/CheckParts.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+namespace cleave::check {
+
+namespace {
+
+struct Event {
+  uint32_t step;
+  const plan::Collective *collective = nullptr;
+  const plan::Send *send = nullptr;
+  const plan::Recv *recv = nullptr;
+};
+
+struct MessageKey {
+  uint32_t sender, receiver, tag;
+  int32_t microbatch;
+  auto operator<=>(const MessageKey &) const = default;
+};
+
+struct Meeting {
+  std::vector<uint32_t> members;
+  std::vector<uint32_t> arrived;
+};
+
+/// Where a rank stands: the action, and in it the waits, then the events.
+struct Cursor {
+  uint32_t action = 0, wait = 0, event = 0;
+  bool waiting = false; ///< in a collective
+  bool done = false;
+};
+
+std::string describe(const plan::Collective &op) {
+  std::vector<std::string> counts;
+  for (uint32_t i = 0; i < length(op.buffers()); ++i) {
+    const plan::CollectiveBuffer &b = *op.buffers()->Get(i);
+    counts.push_back(length(b.sizes()) ? fmt::format("{}x[{}]x{}", b.outer(), fmt::join(*b.sizes(), ","), b.inner())
+                                       : fmt::format("{}", b.count()));
+  }
+  return fmt::format("{} {} of {} {}", EnumNameCollectiveKind(op.kind()), EnumNameReduceKind(op.reduce()),
+                     fmt::join(counts, " + "), EnumNameDType(op.dtype()));
+}
+
+bool same(const plan::Collective &a, const plan::Collective &b) {
+  if (a.kind() != b.kind() || a.dtype() != b.dtype() || length(a.buffers()) != length(b.buffers()))
+    return false;
+  bool reduces = a.kind() == plan::CollectiveKind::AllReduce || a.kind() == plan::CollectiveKind::ReduceScatter;
+  bool shares = a.kind() == plan::CollectiveKind::AllGather || a.kind() == plan::CollectiveKind::ReduceScatter;
+  if (reduces && a.reduce() != b.reduce())
+    return false;
+  for (uint32_t i = 0; i < length(a.buffers()); ++i) {
+    const plan::CollectiveBuffer &x = *a.buffers()->Get(i), &y = *b.buffers()->Get(i);
+    if (!shares && x.count() != y.count())
+      return false;
+    if (shares && (x.outer() != y.outer() || x.inner() != y.inner() ||
+                   !std::equal(x.sizes()->begin(), x.sizes()->end(), y.sizes()->begin(), y.sizes()->end())))
+      return false;
+  }
+  return true;
+}
+
+class Simulation {
+public:
+  Simulation(const plan::Plan &plan, bool eval, Report &report) : plan(plan), eval(eval), report(report) {
+    for (uint32_t p = 0; p < length(plan.programs()); ++p)
+      programs.push_back(eventsOf(*plan.programs()->Get(p)));
+    cursors.resize(length(plan.ranks()));
+    for (uint32_t r = 0; r < cursors.size(); ++r)
+      ready.push_back(r);
+  }
+
+  void run() {
+    while (!ready.empty() && !report.full() && !broken) {
+      uint32_t rank = ready.front();
+      ready.pop_front();
+      while (!broken && advance(rank)) {
+      }
+    }
+    if (broken || report.full())
+      return;
+    bool stuck = false;
+    for (uint32_t r = 0; r < cursors.size(); ++r)
+      if (!cursors[r].done) {
+        report.add("{}: rank {} waits for ever: {}", entry(), r, waitsFor(r));
+        stuck = true;
+      }
+    for (auto &[key, queue] : messages)
+      if (!queue.empty() && !stuck)
+        report.add("{}: rank {} sends message {} of microbatch {} to rank {}, which never receives it", entry(), key.sender,
+                   key.tag, key.microbatch, key.receiver);
+  }
+
+private:
+  using SegmentEvents = std::vector<std::vector<Event>>;
+
+  static SegmentEvents eventsOf(const plan::Program &program) {
+    SegmentEvents segments;
+    for (uint32_t s = 0; s < length(program.segments()); ++s) {
+      auto &events = segments.emplace_back();
+      const auto *steps = program.segments()->Get(s)->steps();
+      for (uint32_t i = 0; i < length(steps); ++i) {
+        const plan::Step &step = *steps->Get(i);
+        Event event{i, step.op_as_Collective(), step.op_as_Send(), step.op_as_Recv()};
+        if (event.collective || event.send || event.recv)
+          events.push_back(event);
+      }
+    }
+    return segments;
+  }
+
+  const plan::Rank &rankAt(uint32_t rank) const { return *plan.ranks()->Get(rank); }
+  const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actionsOf(uint32_t rank) const {
+    const plan::Program *program = plan.programs()->Get(rankAt(rank).program());
+    return eval ? program->eval() : program->train();
+  }
+  const char *entry() const { return eval ? "eval" : "train"; }
+  std::string place(uint32_t rank) const {
+    const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
+    uint32_t program = rankAt(rank).program();
+    const Event &event = programs[program][action.segment()][cursors[rank].event];
+    return fmt::format("microbatch {}, {}", action.microbatch(),
+                       placeOf(program, *plan.programs()->Get(program), action.segment(), event.step));
+  }
+
+  /// One thing that `rank` does; false when it must wait or is done.
+  bool advance(uint32_t rank) {
+    Cursor &cursor = cursors[rank];
+    const auto *actions = actionsOf(rank);
+    if (cursor.waiting || cursor.done)
+      return false;
+    if (cursor.action >= length(actions)) {
+      cursor.done = true;
+      return false;
+    }
+    const plan::Action &action = *actions->Get(cursor.action);
+    if (cursor.wait < length(action.wait_sends()))
+      return advanceWait(rank, *action.wait_sends()->Get(cursor.wait));
+    const auto &events = programs[rankAt(rank).program()][action.segment()];
+    if (cursor.event >= events.size()) {
+      cursor = {cursor.action + 1, 0, 0, false, false};
+      return true;
+    }
+    const Event &event = events[cursor.event];
+    if (event.collective)
+      return meet(rank, *event.collective);
+    if (event.send) {
+      MessageKey key{rank, rankAt(rank).peers()->Get(event.send->peer()), event.send->tag(), action.microbatch()};
+      messages[key].push_back(event.send->bytes());
+      ++started[{rank, rank, key.tag, key.microbatch}];
+      ready.push_back(key.receiver);
+      ++cursor.event;
+      return true;
+    }
+    return receive(rank, *event.recv, action.microbatch());
+  }
+
+  bool advanceWait(uint32_t rank, const plan::SendId &id) {
+    auto found = started.find({rank, rank, id.tag(), id.microbatch()});
+    if (found == started.end()) {
+      report.add("{}: rank {}, action {}: waits for message {} of microbatch {}, which it has not started", entry(), rank,
+                 cursors[rank].action, id.tag(), id.microbatch());
+      broken = true;
+      return false;
+    }
+    if (found->second > 0)
+      return false;
+    ++cursors[rank].wait;
+    return true;
+  }
+
+  bool receive(uint32_t rank, const plan::Recv &recv, int32_t microbatch) {
+    MessageKey key{rankAt(rank).peers()->Get(recv.peer()), rank, recv.tag(), microbatch};
+    auto found = messages.find(key);
+    if (found == messages.end() || found->second.empty())
+      return false;
+    if (found->second.front() != recv.bytes())
+      report.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank, place(rank),
+                 recv.bytes(), recv.tag(), key.sender, found->second.front());
+    found->second.pop_front();
+    --started[{key.sender, key.sender, key.tag, key.microbatch}];
+    ready.push_back(key.sender);
+    ++cursors[rank].event;
+    return true;
+  }
+
+  Meeting &meetingOf(uint32_t group) {
+    std::vector<uint32_t> members(plan.groups()->Get(group)->ranks()->begin(), plan.groups()->Get(group)->ranks()->end());
+    Meeting &meeting = meetings[members]; // groups of the same members are one
+    meeting.members = members;
+    return meeting;
+  }
+
+  bool meet(uint32_t rank, const plan::Collective &op) {
+    Meeting &meeting = meetingOf(rankAt(rank).groups()->Get(op.group()));
+    if (!meeting.arrived.empty()) {
+      uint32_t first = meeting.arrived[0];
+      const plan::Collective &other = *current(first).collective;
+      if (!same(op, other)) {
+        report.add("{}: rank {}, {}: starts {}, while rank {}, {}, starts {}", entry(), rank, place(rank), describe(op),
+                   first, place(first), describe(other));
+        broken = true;
+        return false;
+      }
+    }
+    meeting.arrived.push_back(rank);
+    cursors[rank].waiting = true;
+    if (meeting.arrived.size() < meeting.members.size())
+      return false;
+    for (uint32_t member : meeting.arrived) {
+      cursors[member].waiting = false;
+      ++cursors[member].event;
+      if (member != rank)
+        ready.push_back(member);
+    }
+    meeting.arrived.clear();
+    return true;
+  }
+
+  const Event &current(uint32_t rank) const {
+    const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
+    return programs[rankAt(rank).program()][action.segment()][cursors[rank].event];
+  }
+
+  std::string waitsFor(uint32_t rank) {
+    const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
+    if (cursors[rank].wait < length(action.wait_sends())) {
+      const plan::SendId *id = action.wait_sends()->Get(cursors[rank].wait);
+      return fmt::format("action {}: for its message {} of microbatch {} to be received", cursors[rank].action, id->tag(),
+                         id->microbatch());
+    }
+    const Event &event = current(rank);
+    if (event.recv)
+      return fmt::format("{}: for message {} from rank {}", place(rank), event.recv->tag(),
+                         rankAt(rank).peers()->Get(event.recv->peer()));
+    Meeting &meeting = meetingOf(rankAt(rank).groups()->Get(event.collective->group()));
+    std::vector<uint32_t> absent;
+    for (uint32_t member : meeting.members)
+      if (std::find(meeting.arrived.begin(), meeting.arrived.end(), member) == meeting.arrived.end())
+        absent.push_back(member);
+    return fmt::format("{}: for ranks {} to join {}", place(rank), fmt::join(absent, ", "), describe(*event.collective));
+  }
+
+  const plan::Plan &plan;
+  bool eval;
+  Report &report;
+  bool broken = false;
+  std::vector<SegmentEvents> programs;
+  std::vector<Cursor> cursors;
+  std::deque<uint32_t> ready;
+  std::map<MessageKey, std::deque<uint64_t>> messages; ///< bytes of what is under way
+  std::map<MessageKey, int64_t> started;               ///< by (sender, sender, tag, microbatch): not yet received
+  std::map<std::vector<uint32_t>, Meeting> meetings;
+};
+
+} // namespace
+
+void checkCommunication(const plan::Plan &plan, Report &report) {
+  for (bool eval : {false, true})
+    Simulation(plan, eval, report).run();
+}
+
+} // namespace cleave::check

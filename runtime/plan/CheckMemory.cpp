@@ -1,0 +1,209 @@
+// Follows the values in each program's arena. Every placed slot that is written owns its bytes until another slot is
+// written over them; whoever reads must find his own value, of his own microbatch. So two slots that live at the same
+// time can never overlap without being found.
+#include "runtime/base/Error.h"
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Inputs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace cleave::check {
+
+namespace {
+
+struct Owner {
+  uint64_t end;
+  uint32_t slot;
+  int32_t microbatch;
+};
+
+struct Message {
+  uint32_t tag;
+  int32_t microbatch;
+  uint32_t slot;
+  uint64_t begin, end;
+};
+
+/// Accesses of a segment's steps, found once.
+struct SegmentAccesses {
+  std::vector<std::vector<Access>> steps;
+  std::map<uint32_t, uint32_t> places; ///< slot -> index in the segment's list
+};
+
+class MemoryCheck {
+public:
+  MemoryCheck(const plan::Plan &plan, uint32_t index, Report &report)
+      : plan(plan), index(index), program(*plan.programs()->Get(index)), report(report) {
+    for (uint32_t s = 0; s < length(program.segments()); ++s) {
+      const plan::Segment &segment = *program.segments()->Get(s);
+      SegmentAccesses accesses;
+      for (uint32_t i = 0; i < length(segment.slots()); ++i)
+        accesses.places[segment.slots()->Get(i)] = i;
+      for (uint32_t i = 0; i < length(segment.steps()); ++i) {
+        auto &list = accesses.steps.emplace_back();
+        forEachAccess(*segment.steps()->Get(i), program, [&](const Access &access) {
+          if (access.bytes && program.slots()->Get(access.slot)->space() != plan::Space::Input)
+            list.push_back(access);
+        });
+      }
+      segments.push_back(std::move(accesses));
+    }
+  }
+
+  void follow(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions) {
+    owners.clear();
+    messages.clear();
+    placePersistent();
+    for (uint32_t i = 0; i < length(actions) && !report.full(); ++i)
+      follow(*actions->Get(i));
+  }
+
+private:
+  /// Persistent slots own their bytes from the start.
+  void placePersistent() {
+    for (uint32_t i = 0; i < length(program.slots()); ++i) {
+      const plan::Slot &slot = *program.slots()->Get(i);
+      if (slot.space() == plan::Space::Persistent && slot.bytes())
+        owners[slot.offset()] = {slot.offset() + slot.bytes(), i, -1};
+    }
+  }
+
+  void follow(const plan::Action &action) {
+    for (uint32_t i = 0; i < length(action.wait_sends()); ++i) {
+      const plan::SendId *id = action.wait_sends()->Get(i);
+      std::erase_if(messages, [&](const Message &m) { return m.tag == id->tag() && m.microbatch == id->microbatch(); });
+    }
+    const plan::Segment &segment = *program.segments()->Get(action.segment());
+    const SegmentAccesses &accesses = segments[action.segment()];
+    for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
+      for (const Access &access : accesses.steps[s])
+        touch(action, s, access, addressOf(action, accesses, access.slot));
+      if (const auto *send = segment.steps()->Get(s)->op_as_Send()) {
+        uint64_t at = addressOf(action, accesses, send->slot());
+        messages.push_back({send->tag(), action.microbatch(), send->slot(), at, at + send->bytes()});
+      }
+    }
+  }
+
+  uint64_t addressOf(const plan::Action &action, const SegmentAccesses &accesses, uint32_t slot) const {
+    const plan::Slot &info = *program.slots()->Get(slot);
+    if (info.space() == plan::Space::Persistent)
+      return info.offset();
+    return program.layouts()->Get(action.layout())->offsets()->Get(accesses.places.at(slot));
+  }
+
+  void touch(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
+    auto found = owners.find(address);
+    bool mine = found != owners.end() && found->second.slot == access.slot;
+    if (access.kind == Access::Read) {
+      if (!mine)
+        return missing(action, step, access, address);
+      if (int32_t held = found->second.microbatch; otherMicrobatch(access.slot, held, action.microbatch()))
+        report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step),
+                   action.microbatch(), describe(access.slot), held);
+      return;
+    }
+    for (const Message &message : messages)
+      if (message.begin < address + access.begin + access.bytes && address + access.begin < message.end)
+        report.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
+                   place(action, step), action.microbatch(), describe(access.slot), message.tag, message.microbatch,
+                   describe(message.slot));
+    if (mine)
+      found->second.microbatch = action.microbatch();
+    else
+      own(action, step, access.slot, address);
+  }
+
+  void missing(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
+    auto last = owners.upper_bound(address);
+    std::string who = "nobody wrote";
+    if (last != owners.begin() && std::prev(last)->second.end > address)
+      who = fmt::format("slot {} has overwritten", describe(std::prev(last)->second.slot));
+    report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(action, step), action.microbatch(),
+               describe(access.slot), address, who);
+    own(action, step, access.slot, address); // reported once
+  }
+
+  void own(const plan::Action &action, uint32_t step, uint32_t slot, uint64_t address) {
+    uint64_t end = address + program.slots()->Get(slot)->bytes();
+    auto at = owners.upper_bound(address);
+    if (at != owners.begin() && std::prev(at)->second.end > address)
+      --at;
+    while (at != owners.end() && at->first < end) {
+      if (program.slots()->Get(at->second.slot)->space() == plan::Space::Persistent) {
+        report.add("{}: slot {} overlaps persistent slot {}", place(action, step), describe(slot), describe(at->second.slot));
+        return;
+      }
+      at = owners.erase(at);
+    }
+    owners[address] = {end, slot, action.microbatch()};
+  }
+
+  /// Activations belong to one microbatch; gradients and the like may gather several.
+  bool otherMicrobatch(uint32_t slot, int32_t held, int32_t wanted) const {
+    int32_t tensor = program.slots()->Get(slot)->tensor();
+    return held >= 0 && wanted >= 0 && held != wanted && tensor >= 0 &&
+           program.slots()->Get(slot)->space() == plan::Space::Placed &&
+           plan.tensors()->Get(static_cast<uint32_t>(tensor))->kind() == plan::TensorKind::Activation;
+  }
+
+  std::string place(const plan::Action &action, uint32_t step) const {
+    return placeOf(index, program, action.segment(), step);
+  }
+  std::string describe(uint32_t slot) const {
+    const auto *name = program.slots()->Get(slot)->name();
+    return name && name->size() ? fmt::format("{} ({})", slot, name->str()) : fmt::format("{}", slot);
+  }
+
+  const plan::Plan &plan;
+  uint32_t index;
+  const plan::Program &program;
+  Report &report;
+  std::vector<SegmentAccesses> segments;
+  std::map<uint64_t, Owner> owners; ///< by first byte
+  std::vector<Message> messages;    ///< started, not waited for
+};
+
+/// Two microbatches' rows may not share bytes of the input buffer.
+void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
+  for (bool eval : {false, true})
+    try {
+      auto parts = inputParts(plan, rank, eval);
+      std::sort(parts.begin(), parts.end(), [](const InputPart &a, const InputPart &b) { return a.offset < b.offset; });
+      for (size_t i = 1; i < parts.size(); ++i) {
+        const InputPart &a = parts[i - 1], &b = parts[i];
+        if (a.offset + a.bytes > b.offset && b.bytes && !(a.field == b.field && a.microbatch == b.microbatch))
+          report.add("rank {}: inputs '{}' of microbatch {} and '{}' of microbatch {} overlap at byte {}", rank, a.field,
+                     a.microbatch, b.field, b.microbatch, b.offset);
+      }
+    } catch (const Error &error) {
+      report.add("rank {}: {}", rank, error.what());
+    }
+}
+
+} // namespace
+
+void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report) {
+  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
+    const plan::Program &program = *plan.programs()->Get(p);
+    uint64_t peak = program.arena_bytes() + 2 * program.input_bytes();
+    if (program.peak_bytes() != peak)
+      report.add("program {}: its peak must be arena + 2 input buffers = {} bytes, found {}", p, peak, program.peak_bytes());
+    if (program.lower_bound_bytes() > program.peak_bytes())
+      report.add("program {}: its lower bound of {} bytes is above its peak of {}", p, program.lower_bound_bytes(),
+                 program.peak_bytes());
+    if (options.memoryBytes && peak > options.memoryBytes)
+      report.add("program {}: it needs {} bytes, a rank has {}", p, peak, options.memoryBytes);
+    MemoryCheck check(plan, p, report);
+    check.follow(program.train());
+    check.follow(program.eval());
+  }
+  std::set<uint32_t> done;
+  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r)
+    if (done.insert(plan.ranks()->Get(r)->program()).second)
+      checkInputs(plan, r, report);
+}
+
+} // namespace cleave::check

@@ -1,0 +1,59 @@
+// The three parts of the plan checker and what they share. See Check.h for what is checked.
+#pragma once
+#include "runtime/plan/Check.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace cleave::check {
+
+/// Collects defects up to a limit.
+class Report {
+public:
+  explicit Report(size_t most) : most(most) {}
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    ++found;
+    if (errors.size() >= most)
+      return;
+    std::string text = fmt::format(format, std::forward<Args>(args)...);
+    if (std::find(errors.begin(), errors.end(), text) == errors.end()) // ranks share programs and their defects
+      errors.push_back(std::move(text));
+  }
+  bool full() const { return errors.size() >= most; }
+  size_t count() const { return found; }
+  std::vector<std::string> take() { return std::move(errors); }
+
+private:
+  size_t most, found = 0;
+  std::vector<std::string> errors;
+};
+
+/// How a step uses a slot.
+struct Access {
+  enum Kind { Read, Write, Unknown } kind; ///< Unknown: an argument of a kernel that does not say what it writes
+  uint32_t slot;
+  uint64_t begin, bytes;                   ///< the part of the slot touched; a kernel's arguments: to the slot's end
+};
+
+/// Everything a step reads and writes, reads first. An accumulating output is a read and a write.
+void forEachAccess(const plan::Step &step, const plan::Program &program, const std::function<void(const Access &)> &fn);
+
+/// Length of a flatbuffer vector that may be absent.
+template <typename T> uint32_t length(const T *vector) { return vector ? vector->size() : 0; }
+
+/// "program 0, segment 3 (forward), step 5 (Matmul)"
+std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);
+
+/// Everything that later parts rely on: indices, sizes, names. Later parts run only when this finds nothing.
+void checkStructure(const plan::Plan &plan, Report &report);
+/// Values in memory along each program's actions.
+void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report);
+/// Partial values.
+void checkPartials(const plan::Plan &plan, Report &report);
+/// All ranks together: collectives and messages.
+void checkCommunication(const plan::Plan &plan, Report &report);
+
+} // namespace cleave::check

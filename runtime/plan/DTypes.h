@@ -1,0 +1,30 @@
+// Element types: sizes, names, and conversions between float and the 16-bit formats (round to nearest even).
+#pragma once
+#include "runtime/plan/PlanTypes.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace cleave {
+
+/// Bytes of one element (I1 takes one byte).
+size_t dtypeSize(plan::DType type);
+/// "f32", "bf16", ...
+const char *dtypeName(plan::DType type);
+
+inline float bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+inline uint16_t floatToBf16(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return static_cast<uint16_t>((bits >> 16) | 0x40); // NaN stays NaN
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+float f16ToFloat(uint16_t bits);
+uint16_t floatToF16(float value);
+
+/// Element `index` of an array of `type` as a double, and back (rounded; integers truncate).
+double loadElement(const void *data, int64_t index, plan::DType type);
+void storeElement(void *data, int64_t index, plan::DType type, double value);
+
+} // namespace cleave

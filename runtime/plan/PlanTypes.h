@@ -1,0 +1,17 @@
+// Names of the plan schema's types for headers that need no more than the names; the whole is
+// "runtime/plan/plan_generated.h", generated into the build folder.
+#pragma once
+#include <cstdint>
+
+namespace cleave::plan {
+enum class DType : uint8_t;
+enum class ReduceKind : uint8_t;
+enum class CollectiveKind : uint8_t;
+struct Plan;
+struct Program;
+struct Rank;
+struct Slot;
+struct Sharding;
+struct Step;
+struct Tensor;
+} // namespace cleave::plan

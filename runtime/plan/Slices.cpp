@@ -1,0 +1,142 @@
+// Local parts of global tensors.
+#include "runtime/plan/Slices.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+namespace cleave {
+
+namespace {
+
+/// What of a factor this rank holds.
+Part factorPart(const plan::Factor &factor, std::span<const uint32_t> mesh, std::span<const uint32_t> coords) {
+  int64_t parts = 1, part = 0;
+  if (factor.axes())
+    for (uint8_t axis : *factor.axes()) {
+      if (axis >= mesh.size() || axis >= coords.size())
+        throw environmentError(fmt::format("sharding: mesh axis {} of {}", axis, mesh.size()));
+      parts *= mesh[axis];
+      part = part * mesh[axis] + coords[axis];
+    }
+  return splitPart(factor.size(), parts, part);
+}
+
+/// Appends a run, joined to the last where both sides continue.
+void append(std::vector<Run> &runs, Run run) {
+  if (run.size == 0)
+    return;
+  if (!runs.empty()) {
+    Run &last = runs.back();
+    if (last.globalStart + last.size == run.globalStart && last.localStart + last.size == run.localStart) {
+      last.size += run.size;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+/// Runs of one dimension: factor by factor from the minor end, each repeats the runs of those below it.
+std::vector<Run> dimensionRuns(const plan::Dim &dim, int64_t extent, std::span<const uint32_t> mesh,
+                               std::span<const uint32_t> coords) {
+  std::vector<Run> runs{{0, 1, 0}};
+  int64_t globalBelow = 1, localBelow = 1;
+  const auto *factors = dim.factors();
+  for (size_t f = factors ? factors->size() : 0; f-- > 0;) {
+    const plan::Factor &factor = *factors->Get(static_cast<flatbuffers::uoffset_t>(f));
+    Part part = factorPart(factor, mesh, coords);
+    std::vector<Run> next;
+    bool whole = runs.size() == 1 && runs[0].size == globalBelow;
+    if (whole) {
+      append(next, {part.begin * globalBelow, part.count * globalBelow, 0});
+    } else {
+      for (int64_t i = 0; i < part.count; ++i)
+        for (const Run &run : runs)
+          append(next, {(part.begin + i) * globalBelow + run.globalStart, run.size, i * localBelow + run.localStart});
+    }
+    runs = std::move(next);
+    globalBelow *= factor.size();
+    localBelow *= part.count;
+  }
+  if (globalBelow != extent)
+    throw environmentError(
+        fmt::format("sharding: the factors of a dimension multiply to {}, the dimension is {}", globalBelow, extent));
+  return runs;
+}
+
+} // namespace
+
+Part splitPart(int64_t size, int64_t parts, int64_t part) {
+  int64_t each = size / parts, rest = size % parts;
+  return {part * each + (part < rest ? part : rest), each + (part < rest ? 1 : 0)};
+}
+
+std::vector<std::vector<Run>> localRuns(const plan::Sharding *sharding, std::span<const int64_t> global,
+                                        std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords) {
+  const auto *dims = sharding ? sharding->dims() : nullptr;
+  std::vector<std::vector<Run>> runs;
+  if (!dims || dims->size() == 0) {
+    for (int64_t extent : global)
+      runs.push_back(extent ? std::vector<Run>{{0, extent, 0}} : std::vector<Run>{});
+    return runs;
+  }
+  if (dims->size() != global.size())
+    throw environmentError(fmt::format("sharding: {} dimensions for a tensor of {}", dims->size(), global.size()));
+  for (size_t d = 0; d < global.size(); ++d)
+    runs.push_back(
+        dimensionRuns(*dims->Get(static_cast<flatbuffers::uoffset_t>(d)), global[d], meshSizes, coords));
+  return runs;
+}
+
+std::vector<int64_t> localShape(const plan::Sharding *sharding, std::span<const int64_t> global,
+                                std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords) {
+  const auto *dims = sharding ? sharding->dims() : nullptr;
+  if (!dims || dims->size() == 0)
+    return {global.begin(), global.end()};
+  if (dims->size() != global.size())
+    throw environmentError(fmt::format("sharding: {} dimensions for a tensor of {}", dims->size(), global.size()));
+  std::vector<int64_t> shape;
+  for (const plan::Dim *dim : *dims) {
+    int64_t whole = 1, local = 1;
+    if (dim->factors())
+      for (const plan::Factor *factor : *dim->factors()) {
+        whole *= factor->size();
+        local *= factorPart(*factor, meshSizes, coords).count;
+      }
+    if (whole != global[shape.size()])
+      throw environmentError(fmt::format("sharding: the factors of dimension {} multiply to {}, the dimension is {}",
+                                         shape.size(), whole, global[shape.size()]));
+    shape.push_back(local);
+  }
+  return shape;
+}
+
+std::vector<Box> localBoxes(const plan::Sharding *sharding, std::span<const int64_t> global,
+                            std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords) {
+  auto runs = localRuns(sharding, global, meshSizes, coords);
+  std::vector<Box> boxes(1);
+  for (const auto &dimension : runs) {
+    std::vector<Box> next;
+    next.reserve(boxes.size() * dimension.size());
+    for (const Box &box : boxes)
+      for (const Run &run : dimension) {
+        Box &wider = next.emplace_back(box);
+        wider.globalStart.push_back(run.globalStart);
+        wider.size.push_back(run.size);
+        wider.localStart.push_back(run.localStart);
+      }
+    boxes = std::move(next);
+  }
+  return boxes;
+}
+
+std::vector<uint32_t> meshSizes(const plan::Plan &plan) {
+  std::vector<uint32_t> sizes;
+  if (plan.mesh())
+    for (const plan::MeshAxis *axis : *plan.mesh())
+      sizes.push_back(axis->size());
+  return sizes;
+}
+
+} // namespace cleave

@@ -1,0 +1,47 @@
+// Which part of a global tensor a rank holds. A dimension is a product of factors, major first; a factor that is split
+// over mesh axes with T members gives member c size/T elements, and one more to each of the first size%T members.
+#pragma once
+#include "runtime/plan/PlanTypes.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cleave {
+
+/// A run of consecutive indices of one dimension: global [globalStart, globalStart + size) lies at localStart.
+struct Run {
+  int64_t globalStart, size, localStart;
+  bool operator==(const Run &) const = default;
+};
+
+/// A hyper-rectangle of the global tensor and where it begins in the local one; all have one entry per dimension.
+struct Box {
+  std::vector<int64_t> globalStart, size, localStart;
+  bool operator==(const Box &) const = default;
+};
+
+/// Part `part` of `parts` of `size` elements: {begin, count}.
+struct Part {
+  int64_t begin, count;
+};
+Part splitPart(int64_t size, int64_t parts, int64_t part);
+
+/// Local shape of a tensor of shape `global`. `sharding` may be null: whole. `meshSizes` and `coords` have one entry per
+/// axis of Plan.mesh. Throws an environment error where the factors do not multiply to the shape.
+std::vector<int64_t> localShape(const plan::Sharding *sharding, std::span<const int64_t> global,
+                                std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
+
+/// For each dimension the runs a rank holds, ascending, adjacent ones joined.
+std::vector<std::vector<Run>> localRuns(const plan::Sharding *sharding, std::span<const int64_t> global,
+                                        std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
+
+/// The product of localRuns: boxes in row-major order which together tile the local tensor. A scalar gives one box with
+/// no dimensions; an empty share gives none.
+std::vector<Box> localBoxes(const plan::Sharding *sharding, std::span<const int64_t> global,
+                            std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
+
+/// Sizes of Plan.mesh's axes.
+std::vector<uint32_t> meshSizes(const plan::Plan &plan);
+
+} // namespace cleave

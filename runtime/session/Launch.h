@@ -1,0 +1,32 @@
+// Where the ranks of a plan run: threads of this process, or one process each (mpirun, srun).
+#pragma once
+#include "runtime/comm/Communicator.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <functional>
+#include <memory>
+
+namespace cleave {
+
+/// Whether a launcher started this process as one rank of many. Throws environmentError for a launcher that is not
+/// supported (torchrun's environment without MPI).
+bool ranksAreProcesses();
+
+/// The rank of this process as its launcher says, 0 without one. Needs no MPI call.
+unsigned launchedRank();
+
+/// Threads a rank gets when nobody says otherwise: cores / ranks on this host, at least 1. `ranks`: of the plan.
+unsigned defaultThreads(unsigned ranks);
+
+/// The plan that all ranks run: `make` is called on rank 0 alone and its bytes are sent to the other processes.
+std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make);
+
+/// Runs `fn` for every rank that lives in this process (all of them, or one under a launcher) and returns when they have
+/// ended. Throws the first failure; userError naming both numbers when a launcher started another number of ranks.
+void runPlanRanks(unsigned ranks, const std::function<void(unsigned rank, World &world)> &fn);
+
+/// A program's main: calls `fn`, prints what it throws as "error: ..." and returns the exit status. Under a launcher the
+/// failing rank ends all ranks, and a failure that all have is printed once. Ignores SIGPIPE.
+int guardedMain(const std::function<int()> &fn);
+
+} // namespace cleave

@@ -1,0 +1,61 @@
+// Metrics as JSON lines.
+#include "runtime/session/Metrics.h"
+#include "runtime/base/Error.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+/// A JSON string with its quotes.
+static std::string quoted(const std::string &text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+std::string toJson(const RunRecord &run) {
+  return fmt::format(R"({{"run":{{"program":{},"mesh":{{"dp":{},"tp":{},"pp":{}}},"schedule":{},"microbatches":{},)"
+                     R"("batch":{},"seed":{},"backend":{},"parameters":{},"plan_hash":{},"peak_bytes":[{}],)"
+                     R"("compile_s":{}}}}})",
+                     quoted(run.program), run.dp, run.tp, run.pp, quoted(run.schedule), run.microbatches, run.batch,
+                     run.seed, quoted(run.backend), run.parameters, quoted(run.planHash), fmt::join(run.peakBytes, ","),
+                     jsonNumber(run.compileSeconds));
+}
+
+std::string toJson(const StepRecord &record) {
+  return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}}})", record.step,
+                     record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
+                     jsonNumber(record.milliseconds));
+}
+
+std::string toJson(const EpochRecord &record) {
+  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{}}})", record.epoch, jsonNumber(record.loss),
+                     jsonNumber(record.accuracy));
+}
+
+MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {
+  if (path.empty())
+    return;
+  file.reset(fopen(path.c_str(), append ? "ae" : "we"));
+  if (!file)
+    throw userError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));
+}
+
+void MetricsFile::write(const std::string &line) {
+  if (!file)
+    return;
+  if (fwrite(line.data(), 1, line.size(), file.get()) != line.size() || fputc('\n', file.get()) == EOF)
+    throw environmentError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));
+}
+
+void MetricsFile::flush() {
+  if (file && fflush(file.get()) != 0)
+    throw environmentError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));
+}
+
+} // namespace cleave

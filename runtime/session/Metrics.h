@@ -1,0 +1,60 @@
+// The metrics file: JSON lines, numbers printed so that they read back exactly. First one "run" record, then a record
+// per step and one per evaluated epoch.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct StepRecord {
+  int64_t step = 0, epoch = 0;
+  double loss = 0, lr = 0, samplesPerSecond = 0, milliseconds = 0;
+};
+
+struct EpochRecord {
+  int64_t epoch = 0;
+  double loss = 0, accuracy = 0;
+};
+
+/// What a run is: the first record of the metrics file.
+struct RunRecord {
+  std::string program;
+  int64_t dp = 1, tp = 1, pp = 1;
+  std::string schedule;
+  int64_t microbatches = 1, batch = 1;
+  uint64_t seed = 0;
+  std::string backend;
+  int64_t parameters = 0;
+  std::string planHash;
+  std::vector<uint64_t> peakBytes; ///< per rank
+  double compileSeconds = 0;
+};
+
+/// JSON of one record, without a newline. Infinities and NaNs, which JSON lacks, are printed as null.
+std::string toJson(const RunRecord &run);
+std::string toJson(const StepRecord &step);
+std::string toJson(const EpochRecord &epoch);
+
+/// A number as JSON: the shortest text that reads back exactly, null if not finite.
+std::string jsonNumber(double value);
+
+/// Writes records to a file; does nothing when the path is empty.
+class MetricsFile {
+public:
+  MetricsFile() = default;
+  /// Throws userError naming a path that cannot be opened. `append`: a resumed run adds to what is there.
+  MetricsFile(const std::string &path, bool append);
+  /// Throws environmentError naming the path when the disk is full.
+  void write(const std::string &line);
+  /// Makes what was written so far visible to readers.
+  void flush();
+
+private:
+  std::string path;
+  std::unique_ptr<FILE, int (*)(FILE *)> file{nullptr, fclose};
+};
+
+} // namespace cleave

@@ -1,0 +1,73 @@
+// The progress bar and its plain form.
+#include "runtime/session/Progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace cleave {
+
+std::string clockTime(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e8)
+    return "?";
+  const int64_t s = int64_t(seconds + 0.5);
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string grouped(int64_t value) {
+  std::string text = std::to_string(value);
+  const int64_t begin = value < 0 ? 1 : 0;
+  for (int64_t at = int64_t(text.size()) - 3; at > begin; at -= 3)
+    text.insert(size_t(at), ",");
+  return text;
+}
+
+Progress::Progress(int64_t total, bool quiet, FILE *to)
+    : total(total), quiet(quiet), terminal(isatty(fileno(to)) == 1), to(to) {}
+
+void Progress::step(int64_t step, double loss, double rate) {
+  if (quiet)
+    return;
+  if (first < 0)
+    first = step - 1;
+  const auto now = Clock::now();
+  const double since = std::chrono::duration<double>(now - last).count();
+  // A terminal is redrawn ten times a second; elsewhere a line comes every ten seconds. The last step always shows.
+  if (step < total && since < (terminal ? 0.1 : 10.0))
+    return;
+  last = now;
+  draw(step, loss, rate);
+}
+
+void Progress::draw(int64_t step, double loss, double rate) {
+  const double gone = std::chrono::duration<double>(last - began).count();
+  const double left = gone / double(std::max<int64_t>(1, step - first)) * double(total - step);
+  const std::string numbers = fmt::format("step {}/{}  loss {:.4f}  {} samples/s", step, total, loss,
+                                          grouped(std::isfinite(rate) ? int64_t(rate) : 0));
+  if (!terminal) {
+    fmt::print(to, "{}  {} left\n", numbers, clockTime(left));
+  } else {
+    const int width = 30, full = int(double(width) * double(step) / double(std::max<int64_t>(1, total)));
+    fmt::print(to, "\r[{:<{}}] {}  {} left\x1b[K", std::string(size_t(full), '#'), width, numbers, clockTime(left));
+    open = true;
+  }
+  fflush(to);
+}
+
+void Progress::line(const std::string &text) {
+  if (quiet)
+    return;
+  finish();
+  fmt::print(to, "{}\n", text);
+  fflush(to);
+}
+
+void Progress::finish() {
+  if (open)
+    fputc('\n', to);
+  open = false;
+}
+
+} // namespace cleave

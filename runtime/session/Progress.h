@@ -1,0 +1,38 @@
+// Progress of a run on standard error: one bar that redraws itself on a terminal, an occasional plain line elsewhere.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace cleave {
+
+class Progress {
+public:
+  /// `total`: steps of the run; `quiet`: prints nothing.
+  Progress(int64_t total, bool quiet, FILE *to = stderr);
+  ~Progress() { finish(); }
+
+  /// After a step. `rate`: samples per second.
+  void step(int64_t step, double loss, double rate);
+  /// A line of its own, for example an epoch's evaluation.
+  void line(const std::string &text);
+  /// Ends the bar's line.
+  void finish();
+
+private:
+  using Clock = std::chrono::steady_clock;
+  void draw(int64_t step, double loss, double rate);
+
+  int64_t total, first = -1;
+  bool quiet, terminal, open = false;
+  FILE *to;
+  Clock::time_point began = Clock::now(), last{};
+};
+
+/// Seconds as people read them: "0:07", "12:40", "3:05:00".
+std::string clockTime(double seconds);
+/// A count with thousands separated: "118,400".
+std::string grouped(int64_t value);
+
+} // namespace cleave

@@ -1,0 +1,96 @@
+// One rank's work: batches in, iterations, sums out.
+#include "runtime/session/RankJob.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <array>
+
+namespace cleave {
+
+/// The lowest rank whose program reports the loss; 0 where none does.
+static unsigned metricsOwner(const plan::Plan &plan) {
+  for (unsigned rank = 0; rank < plan.ranks()->size(); ++rank) {
+    const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
+    for (unsigned i = 0; metrics && i < metrics->size(); ++i)
+      if (metrics->Get(i)->name()->string_view() == "loss")
+        return rank;
+  }
+  return 0;
+}
+
+bool canEvaluate(const plan::Plan &plan) {
+  for (const plan::Program *program : *plan.programs())
+    if (program->eval() && program->eval()->size() > 0)
+      return true;
+  return false;
+}
+
+RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
+                 SampleOrder &order, const ExecutorOptions &options)
+    : file(std::move(plan)), source(source), batch(file->plan().batch()), runner(file, rank, world, options),
+      loader(file->plan(), rank, source, order) {
+  const unsigned from = metricsOwner(file->plan());
+  owner = rank == from;
+  if (from != 0 && (rank == from || rank == 0)) {
+    const std::array<uint32_t, 2> pair{from, 0};
+    toRankZero = &world.group(pair);
+  }
+  runner.initialise();
+}
+
+void RankJob::prepare(const BatchRef &what, int into) { loader.start(what, runner.inputBuffer(into)); }
+
+void RankJob::train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next) {
+  const auto reference = [&](const DataPosition &at) { return BatchRef{Split::Train, at.epoch, at.sample, batch}; };
+  if (prepared != position) {
+    loader.wait();
+    prepare(reference(position), buffer);
+  }
+  loader.wait();
+  prepared = next;
+  if (next)
+    prepare(reference(*next), 1 - buffer);
+  runner.setScalar("lr", lr);
+  runner.train(step, buffer);
+  buffer = 1 - buffer;
+}
+
+LossSums RankJob::collect(LossSums sums) {
+  if (!toRankZero)
+    return sums;
+  std::array<double, 3> values{sums.loss, sums.weight, sums.correct};
+  toRankZero->broadcast(values.data(), values.data(), sizeof values, plan::DType::U8);
+  return {values[0], values[1], values[2]};
+}
+
+static LossSums localSums(const Executor &runner) {
+  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0), runner.metric("correct").value_or(0)};
+}
+
+LossSums RankJob::metrics() { return collect(owner ? localSums(runner) : LossSums{}); }
+
+LossSums RankJob::evaluate() {
+  const int64_t samples = source.samples(Split::Eval);
+  const auto reference = [&](int64_t first) {
+    return BatchRef{Split::Eval, 0, first, std::min(batch, samples - first)};
+  };
+  loader.wait();
+  prepared.reset();
+  LossSums sums;
+  if (samples > 0)
+    prepare(reference(0), buffer);
+  for (int64_t first = 0; first < samples; first += batch) {
+    loader.wait();
+    if (first + batch < samples)
+      prepare(reference(first + batch), 1 - buffer);
+    runner.eval(buffer);
+    buffer = 1 - buffer;
+    const LossSums one = localSums(runner);
+    sums.loss += one.loss;
+    sums.weight += one.weight;
+    sums.correct += one.correct;
+  }
+  return collect(owner ? sums : LossSums{});
+}
+
+} // namespace cleave

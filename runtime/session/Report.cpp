@@ -1,0 +1,337 @@
+// Reading a report out of a plan.
+#include "runtime/session/Report.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace cleave {
+namespace {
+
+std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
+
+const plan::Program &programAt(const plan::Plan &plan, uint32_t rank) {
+  return *plan.programs()->Get(plan.ranks()->Get(rank)->program());
+}
+
+/// Calls fn(action, segment) for each action of a program's training iteration.
+template <typename Fn> void eachAction(const plan::Program &program, Fn fn) {
+  if (!program.train())
+    return;
+  for (const plan::Action *action : *program.train())
+    fn(*action, *program.segments()->Get(action->segment()));
+}
+
+/// Calls fn(step) for each step of a segment.
+template <typename Fn> void eachStep(const plan::Segment &segment, Fn fn) {
+  if (segment.steps())
+    for (const plan::Step *step : *segment.steps())
+      fn(*step);
+}
+
+/// The lowest rank of every stage.
+std::map<uint32_t, uint32_t> representatives(const plan::Plan &plan) {
+  std::map<uint32_t, uint32_t> first;
+  for (uint32_t rank = 0; rank < plan.ranks()->size(); ++rank)
+    first.emplace(programAt(plan, rank).stage(), rank);
+  return first;
+}
+
+const char *kindText(plan::TensorKind kind) {
+  static const char *const names[] = {"activation", "input", "parameter", "buffer", "state", "gradient", "scalar", "metric"};
+  return names[size_t(kind)];
+}
+
+const char *collectiveText(plan::CollectiveKind kind) {
+  static const char *const names[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"};
+  return names[size_t(kind)];
+}
+
+/// What a collective carries, from its first buffer's tensor and the segment it lies in.
+std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const plan::Segment &segment,
+                     const plan::Collective &collective) {
+  const uint32_t index = collective.buffers()->Get(0)->in();
+  for (uint32_t i = 0; program.metrics() && i < program.metrics()->size(); ++i)
+    if (program.metrics()->Get(i)->slot() == index)
+      return "loss";
+  const plan::Slot &slot = *program.slots()->Get(index);
+  if (slot.tensor() >= 0)
+    switch (plan.tensors()->Get(uint32_t(slot.tensor()))->kind()) {
+    case plan::TensorKind::Gradient:
+      return "gradients";
+    case plan::TensorKind::Parameter:
+      return "parameters";
+    case plan::TensorKind::Buffer:
+      return "buffers";
+    case plan::TensorKind::State:
+      return "states";
+    case plan::TensorKind::Scalar:
+    case plan::TensorKind::Metric:
+      return "loss";
+    default:
+      break;
+    }
+  switch (segment.kind()) {
+  case plan::SegmentKind::InputGradient:
+    return "activation gradients";
+  case plan::SegmentKind::WeightGradient:
+  case plan::SegmentKind::Reduce:
+    return "gradients";
+  case plan::SegmentKind::Update:
+    return "parameters";
+  case plan::SegmentKind::Begin:
+    return "loss";
+  default:
+    return "activations";
+  }
+}
+
+uint64_t payload(const plan::Collective &collective) {
+  uint64_t elements = 0;
+  for (const plan::CollectiveBuffer *buffer : *collective.buffers()) {
+    int64_t shares = 0;
+    for (uint32_t i = 0; buffer->sizes() && i < buffer->sizes()->size(); ++i)
+      shares += buffer->sizes()->Get(i);
+    const bool listed =
+        collective.kind() == plan::CollectiveKind::AllGather || collective.kind() == plan::CollectiveKind::ReduceScatter;
+    elements += uint64_t(listed ? buffer->outer() * buffer->inner() * shares : buffer->count());
+  }
+  return elements * dtypeSize(collective.dtype());
+}
+
+void addCommunication(const plan::Plan &plan, PlanReport &report) {
+  std::map<std::tuple<std::string, std::string, std::string>, PlanReport::Collective> collectives;
+  std::map<std::tuple<uint32_t, uint32_t, std::string>, PlanReport::Message> messages;
+  for (const auto &[stage, rank] : representatives(plan)) {
+    const plan::Program &program = programAt(plan, rank);
+    const plan::Rank &who = *plan.ranks()->Get(rank);
+    eachAction(program, [&](const plan::Action &, const plan::Segment &segment) {
+      eachStep(segment, [&](const plan::Step &step) {
+        if (const auto *collective = step.op_as_Collective()) {
+          const plan::Group &group = *plan.groups()->Get(who.groups()->Get(collective->group()));
+          if (group.ranks()->size() < 2 || !collective->buffers() || collective->buffers()->size() == 0)
+            return;
+          const std::string kind = collectiveText(collective->kind()), axis = text(group.axis());
+          const std::string source = sourceOf(plan, program, segment, *collective);
+          auto &entry = collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
+          entry.bytes += payload(*collective);
+          ++entry.count;
+        } else if (const auto *send = step.op_as_Send()) {
+          const uint32_t to = programAt(plan, who.peers()->Get(send->peer())).stage();
+          const std::string path = text(plan.strings()->Get(step.path()));
+          auto &entry = messages.try_emplace({stage, to, path}, PlanReport::Message{stage, to, path}).first->second;
+          entry.bytes += send->bytes();
+          ++entry.count;
+        }
+      });
+    });
+  }
+  for (auto &[key, entry] : collectives)
+    report.collectives.push_back(std::move(entry));
+  for (auto &[key, entry] : messages)
+    report.messages.push_back(std::move(entry));
+}
+
+void addTensors(const plan::Plan &plan, PlanReport &report) {
+  std::set<int32_t> seen;
+  for (const auto &[stage, rank] : representatives(plan)) {
+    const plan::Program &program = programAt(plan, rank);
+    if (!program.slots())
+      continue;
+    for (const plan::Slot *slot : *program.slots()) {
+      if (slot->tensor() < 0 || slot->space() == plan::Space::Placed || seen.contains(slot->tensor()))
+        continue;
+      const plan::Tensor &tensor = *plan.tensors()->Get(uint32_t(slot->tensor()));
+      if (tensor.kind() == plan::TensorKind::Activation || tensor.kind() == plan::TensorKind::Gradient)
+        continue;
+      seen.insert(slot->tensor());
+      PlanReport::Tensor entry{text(tensor.name()), kindText(tensor.kind()), dtypeName(tensor.dtype()), {},
+                               shardingText(plan, slot->sharding()), 1};
+      for (uint32_t d = 0; tensor.shape() && d < tensor.shape()->size(); ++d) {
+        entry.shape.push_back(tensor.shape()->Get(d));
+        entry.elements *= tensor.shape()->Get(d);
+      }
+      report.tensors.push_back(std::move(entry));
+    }
+  }
+}
+
+/// What the timeline draws of a segment: a letter and how long it takes, 0 for nothing. Without segments of their own
+/// for the gradients of weights, the backward pass takes two forward passes.
+std::pair<char, double> drawn(const plan::Segment &segment, bool splitBackward) {
+  switch (segment.kind()) {
+  case plan::SegmentKind::Forward:
+    return {'F', 1};
+  case plan::SegmentKind::Recompute:
+    return {'R', 1};
+  case plan::SegmentKind::InputGradient:
+    return {'B', splitBackward ? 1 : 2};
+  case plan::SegmentKind::WeightGradient:
+    return {'W', 1};
+  default:
+    return {' ', 0};
+  }
+}
+
+/// Plays the representatives' schedules against each other: an action begins when the one before it and the senders of
+/// what it receives have ended.
+void addTimeline(const plan::Plan &plan, PlanReport &report) {
+  const auto stages = representatives(plan);
+  if (stages.size() < 2)
+    return;
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, int32_t>; // sender, receiver, tag, microbatch
+  std::map<Key, double> sent;
+  std::set<Key> expected;
+  const auto eachMessage = [&](uint32_t rank, const plan::Action &action, const plan::Segment &segment, auto onSend, auto onRecv) {
+    const auto *peers = plan.ranks()->Get(rank)->peers();
+    eachStep(segment, [&](const plan::Step &step) {
+      if (const auto *send = step.op_as_Send())
+        onSend(Key{rank, peers->Get(send->peer()), send->tag(), action.microbatch()});
+      else if (const auto *recv = step.op_as_Recv())
+        onRecv(Key{peers->Get(recv->peer()), rank, recv->tag(), action.microbatch()});
+    });
+  };
+  const auto ignore = [](const Key &) {};
+  std::map<uint32_t, bool> split;
+  for (const auto &[stage, rank] : stages)
+    eachAction(programAt(plan, rank), [&](const plan::Action &action, const plan::Segment &segment) {
+      split[stage] = split[stage] || segment.kind() == plan::SegmentKind::WeightGradient;
+      eachMessage(rank, action, segment, [&](const Key &key) { expected.insert(key); }, ignore);
+    });
+
+  std::map<uint32_t, std::pair<uint32_t, double>> state; // stage: next action, time
+  report.timeline.resize(stages.rbegin()->first + 1);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const auto &[stage, rank] : stages) {
+      const plan::Program &program = programAt(plan, rank);
+      auto &[next, time] = state[stage];
+      while (program.train() && next < program.train()->size()) {
+        const plan::Action &action = *program.train()->Get(next);
+        const plan::Segment &segment = *program.segments()->Get(action.segment());
+        double begin = time;
+        bool ready = true;
+        eachMessage(rank, action, segment, ignore, [&](const Key &key) {
+          if (const auto it = sent.find(key); it != sent.end())
+            begin = std::max(begin, it->second);
+          else if (expected.contains(key))
+            ready = false;
+        });
+        if (!ready)
+          break;
+        const auto [letter, length] = drawn(segment, split[stage]);
+        time = begin + length;
+        if (length > 0)
+          report.timeline[stage].push_back({letter, action.microbatch(), begin, time});
+        eachMessage(rank, action, segment, [&](const Key &key) { sent[key] = time; }, ignore);
+        ++next;
+        moved = true;
+      }
+    }
+  }
+}
+
+void addFacts(const PlanFile &file, PlanReport &report) {
+  const plan::Plan &plan = file.plan();
+  report.model = text(plan.model());
+  report.hash = file.hash();
+  report.schedule = text(plan.schedule());
+  report.backend = text(plan.backend());
+  report.target = text(plan.target());
+  report.compiler = text(plan.compiler());
+  report.costs = text(plan.costs());
+  report.ranks = plan.ranks()->size();
+  report.microbatches = plan.microbatches();
+  report.batch = plan.batch();
+  report.threads = plan.threads();
+  report.seed = plan.seed();
+  report.programs = plan.programs()->size();
+  report.codeBytes = plan.code() ? plan.code()->size() : 0;
+  report.fileBytes = file.bytes().size();
+  for (uint32_t i = 0; plan.mesh() && i < plan.mesh()->size(); ++i) {
+    const std::string name = text(plan.mesh()->Get(i)->name());
+    (name == "dp" ? report.dp : name == "tp" ? report.tp : report.pp) = plan.mesh()->Get(i)->size();
+  }
+  for (uint32_t i = 0; plan.kernels() && i < plan.kernels()->size(); ++i) {
+    ++report.kernels;
+    const std::string ops = text(plan.kernels()->Get(i)->ops());
+    bool word = false;
+    for (char c : ops) {
+      const bool letter = c != ' ' && c != ',' && c != '+';
+      report.fusedOps += letter && !word;
+      word = letter;
+    }
+  }
+  for (uint32_t rank = 0; rank < report.ranks; ++rank) {
+    const plan::Program &program = programAt(plan, rank);
+    report.peakBytes.push_back(program.peak_bytes());
+    report.lowerBoundBytes.push_back(program.lower_bound_bytes());
+    eachAction(program, [&](const plan::Action &, const plan::Segment &segment) {
+      ++report.actions;
+      report.steps += segment.steps() ? segment.steps()->size() : 0;
+    });
+  }
+  for (uint32_t i = 0; plan.stages() && i < plan.stages()->size(); ++i) {
+    const plan::Stage &stage = *plan.stages()->Get(i);
+    PlanReport::Stage entry{{}, {}, stage.parameters(), stage.flops()};
+    for (uint32_t k = 0; stage.layers() && k < stage.layers()->size(); ++k)
+      entry.layers.push_back(stage.layers()->Get(k)->str());
+    for (uint32_t k = 0; stage.ranks() && k < stage.ranks()->size(); ++k)
+      entry.ranks.push_back(stage.ranks()->Get(k));
+    report.stages.push_back(std::move(entry));
+  }
+}
+
+} // namespace
+
+std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding) {
+  if (!sharding)
+    return "whole";
+  const auto axes = [&](const flatbuffers::Vector<uint8_t> *list) {
+    std::string out;
+    for (uint32_t i = 0; list && i < list->size(); ++i)
+      out += (i ? "+" : "") + text(plan.mesh()->Get(list->Get(i))->name());
+    return out;
+  };
+  std::string out;
+  bool split = false;
+  for (uint32_t d = 0; sharding->dims() && d < sharding->dims()->size(); ++d) {
+    const auto *factors = sharding->dims()->Get(d)->factors();
+    out += d ? ", " : "";
+    for (uint32_t f = 0; factors && f < factors->size(); ++f) {
+      const std::string over = axes(factors->Get(f)->axes());
+      split = split || !over.empty();
+      out += fmt::format("{}{}{}{}", f ? "*" : "", factors->Get(f)->size(), over.empty() ? "" : "/", over);
+    }
+  }
+  static const char *const reductions[] = {"sum", "max", "min", "or"};
+  const std::string partial = axes(sharding->partial_axes());
+  out = split ? "[" + out + "]" : "whole";
+  return partial.empty() ? out : fmt::format("{} partial({}, {})", out, reductions[size_t(sharding->partial_kind())], partial);
+}
+
+uint64_t PlanReport::parameterCount() const {
+  uint64_t count = 0;
+  for (const Tensor &tensor : tensors)
+    if (tensor.kind == "parameter")
+      count += uint64_t(tensor.elements);
+  return count;
+}
+
+PlanReport reportPlan(const PlanFile &file) {
+  checkPlanOrThrow(file.plan(), file.name());
+  PlanReport report;
+  addFacts(file, report);
+  addTensors(file.plan(), report);
+  addCommunication(file.plan(), report);
+  addTimeline(file.plan(), report);
+  return report;
+}
+
+} // namespace cleave

@@ -1,0 +1,70 @@
+// What a plan says, as plain values: computed once from the file, printed by `cleave show` and compared by `cleave diff`.
+#pragma once
+#include "runtime/plan/PlanFile.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct PlanReport {
+  struct Stage {
+    std::vector<std::string> layers;
+    std::vector<uint32_t> ranks;
+    uint64_t parameters = 0;
+    double flops = 0;
+  };
+  /// A tensor that lives as long as the run, and how it is split: "[512/dp, 784]", or "whole".
+  struct Tensor {
+    std::string name, kind, dtype;
+    std::vector<int64_t> shape;
+    std::string sharding;
+    int64_t elements = 0;
+  };
+  /// Collectives of one training step of the same kind, axis and source. `bytes`: the payload of one rank of each stage,
+  /// summed over stages and calls. Source: "gradients", "activations", "activation gradients", "parameters", "states",
+  /// "loss".
+  struct Collective {
+    std::string kind, axis, source;
+    uint64_t bytes = 0, count = 0;
+  };
+  /// Messages of one training step between two stages, of one rank of the sending stage.
+  struct Message {
+    uint32_t from = 0, to = 0;
+    std::string source; ///< module path of the step that sends
+    uint64_t bytes = 0, count = 0;
+  };
+  /// An action of a stage as the timeline draws it; times in forward passes.
+  struct Span {
+    char kind; ///< F, B, W, R
+    int32_t microbatch;
+    double begin, end;
+  };
+
+  std::string model, hash, schedule, backend, target, compiler, costs;
+  int64_t dp = 1, tp = 1, pp = 1;
+  uint32_t ranks = 0, microbatches = 1, batch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
+  uint64_t seed = 0, codeBytes = 0, fileBytes = 0;
+  std::vector<Stage> stages;
+  std::vector<Tensor> tensors;
+  std::vector<Collective> collectives;
+  std::vector<Message> messages;
+  std::vector<uint64_t> peakBytes, lowerBoundBytes; ///< per rank
+  std::vector<std::vector<Span>> timeline;          ///< per stage; empty for one stage
+  uint64_t actions = 0, steps = 0;                  ///< of all ranks' training iteration
+
+  /// All parameters, tied ones once.
+  uint64_t parameterCount() const;
+};
+
+/// Throws environmentError when the plan does not pass Check.h, whose guarantees this relies on.
+PlanReport reportPlan(const PlanFile &file);
+
+/// The JSON of `cleave show --json`.
+std::string toJson(const PlanReport &report);
+
+/// How a tensor is split, as text.
+std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding);
+
+} // namespace cleave

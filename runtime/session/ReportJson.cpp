@@ -1,0 +1,45 @@
+// A report as JSON: the fields that `cleave show --json` promises, and a few more.
+#include "runtime/session/Report.h"
+
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+using Json = nlohmann::ordered_json;
+
+std::string toJson(const PlanReport &report) {
+  Json json{{"model", report.model},
+            {"mesh", {{"dp", report.dp}, {"tp", report.tp}, {"pp", report.pp}}},
+            {"ranks", report.ranks},
+            {"schedule", report.schedule},
+            {"microbatches", report.microbatches},
+            {"batch", report.batch},
+            {"seed", report.seed},
+            {"backend", report.backend},
+            {"target", report.target},
+            {"threads", report.threads},
+            {"parameters", report.parameterCount()}};
+  Json stages = Json::array(), tensors = Json::array(), collectives = Json::array(), messages = Json::array();
+  for (const auto &stage : report.stages)
+    stages.push_back(Json{{"layers", stage.layers}, {"ranks", stage.ranks}, {"parameters", stage.parameters}, {"flops", stage.flops}});
+  for (const auto &tensor : report.tensors)
+    tensors.push_back(Json{{"name", tensor.name}, {"kind", tensor.kind}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"sharding", tensor.sharding}});
+  for (const auto &entry : report.collectives)
+    collectives.push_back(Json{{"kind", entry.kind}, {"axis", entry.axis}, {"bytes", entry.bytes}, {"count", entry.count}, {"source", entry.source}});
+  for (const auto &entry : report.messages)
+    messages.push_back(Json{{"from", entry.from}, {"to", entry.to}, {"axis", "pp"}, {"bytes", entry.bytes}, {"count", entry.count}, {"source", entry.source}});
+  json["stages"] = std::move(stages);
+  json["tensors"] = std::move(tensors);
+  json["collectives"] = std::move(collectives);
+  json["messages"] = std::move(messages);
+  json["peak_bytes"] = report.peakBytes;
+  json["lower_bound_bytes"] = report.lowerBoundBytes;
+  json["programs"] = report.programs;
+  json["kernels"] = report.kernels;
+  json["code_bytes"] = report.codeBytes;
+  Json predicted = Json::parse(report.costs, nullptr, false);
+  json["predicted"] = predicted.is_object() ? predicted : Json(nullptr);
+  json["plan_hash"] = report.hash;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+} // namespace cleave

@@ -1,0 +1,70 @@
+// Results.
+#include "runtime/session/Results.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/Metrics.h"
+#include "runtime/session/Progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+static nlohmann::ordered_json number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options) {
+  const std::string model = plan.model() ? plan.model()->str() : "model";
+  if (options.json) {
+    nlohmann::ordered_json json{{"program", model},
+                                {"steps", result.steps},
+                                {"epoch", result.epoch},
+                                {"trained", result.trained},
+                                {"loss", result.trained ? number(result.loss) : nullptr},
+                                {"eval_loss", result.eval ? number(result.eval->loss) : nullptr},
+                                {"eval_accuracy", result.eval ? number(result.eval->accuracy) : nullptr},
+                                {"samples_per_s", number(result.samplesPerSecond)},
+                                {"seconds", number(result.seconds)},
+                                {"interrupted", result.interrupted}};
+    if (!options.checkpointDir.empty())
+      json["checkpoint"] = options.checkpointDir;
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  if (result.trained == 0) {
+    fmt::print("{}: {} steps were trained before, nothing is left to do\n", model, grouped(result.steps));
+    return;
+  }
+  fmt::print("{}: {} steps, loss {:.6g}, {} samples/s, {}\n", model, grouped(result.steps), result.loss,
+             grouped(int64_t(result.samplesPerSecond)), clockTime(result.seconds));
+  if (result.eval)
+    fmt::print("evaluation: loss {:.6g}, accuracy {:.2f}% of {} samples\n", result.eval->loss,
+               result.eval->accuracy * 100, grouped(result.eval->samples));
+  if (!options.checkpointDir.empty())
+    fmt::print("checkpoint: {}\n", options.checkpointDir);
+}
+
+void printResult(const EvalResult &result, bool json) {
+  if (json)
+    fmt::print("{{\"loss\":{},\"accuracy\":{},\"samples\":{}}}\n", jsonNumber(result.loss), jsonNumber(result.accuracy),
+               result.samples);
+  else
+    fmt::print("loss {:.6g}, accuracy {:.2f}% of {} samples\n", result.loss, result.accuracy * 100,
+               grouped(result.samples));
+}
+
+void printProfile(std::vector<StepTime> times, double seconds) {
+  std::sort(times.begin(), times.end(), [](const StepTime &a, const StepTime &b) { return a.seconds > b.seconds; });
+  fmt::print(stderr, "rank 0, the costliest steps of {:.2f} s\n{:>9} {:>6} {:>8} {:>9}  {:<14} {:<14} {}\n", seconds, "ms",
+             "share", "calls", "GFLOP/s", "kind", "segment", "path");
+  for (size_t i = 0; i < std::min<size_t>(25, times.size()); ++i) {
+    const StepTime &t = times[i];
+    fmt::print(stderr, "{:>9.2f} {:>5.1f}% {:>8} {:>9.1f}  {:<14} {:<14} {}\n", t.seconds * 1e3,
+               seconds > 0 ? 100 * t.seconds / seconds : 0, t.calls,
+               t.seconds > 0 ? t.flops * double(t.calls) / t.seconds / 1e9 : 0, t.kind, t.segment, t.path);
+  }
+}
+
+} // namespace cleave

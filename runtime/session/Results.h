@@ -1,0 +1,15 @@
+// What a job prints on standard output when it is done, for people or as one JSON object.
+#pragma once
+#include "runtime/session/Session.h"
+
+#include <vector>
+
+namespace cleave {
+
+void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options);
+/// {"loss","accuracy","samples"}
+void printResult(const EvalResult &result, bool json);
+/// The costliest steps of a rank, on standard error.
+void printProfile(std::vector<StepTime> times, double seconds);
+
+} // namespace cleave

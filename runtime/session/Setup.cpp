@@ -1,0 +1,92 @@
+// Before the ranks start.
+#include "runtime/session/Setup.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/Launch.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace cleave {
+
+static std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
+
+OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom) {
+  OpenedData data;
+  if (custom && where != "synthetic") {
+    data.source = custom;
+    return data;
+  }
+  const int64_t batch = plan.batch();
+  const SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, batch)};
+  data.owned = openData(DataSpec::parse(text(plan.data())), where, plan.seed(), size);
+  data.source = data.owned.get();
+  return data;
+}
+
+ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options) {
+  ExecutorOptions out;
+  out.threads = options.threads ? options.threads : plan.threads() ? plan.threads() : defaultThreads(plan.ranks()->size());
+  out.device = options.deviceName;
+  out.timeoutSeconds = options.timeoutSeconds;
+  out.profile = options.profile;
+  return out;
+}
+
+void requireTraining(const plan::Plan &plan, const std::string &name) {
+  for (const plan::Program *program : *plan.programs())
+    if (program->train() && program->train()->size() > 0)
+      return;
+  throw userError(fmt::format("{}: the plan has no train program", name));
+}
+
+void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder) {
+  if (info.model != text(plan.model()))
+    throw userError(fmt::format("--resume {}: the checkpoint is of model {}, the plan of {}", folder, info.model,
+                                text(plan.model())));
+  if (info.seed != plan.seed())
+    throw userError(fmt::format("--resume {}: the checkpoint was trained with seed {}, the plan has seed {}", folder,
+                                info.seed, plan.seed()));
+}
+
+void prepareCheckpointFolder(const std::string &folder) {
+  if (folder.empty())
+    return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error || !std::filesystem::is_directory(folder))
+    throw userError(fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
+  if (access(folder.c_str(), W_OK) != 0)
+    throw userError(fmt::format("--checkpoint {}: cannot be written", folder));
+}
+
+RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
+  const plan::Plan &plan = file.plan();
+  RunRecord run;
+  run.program = text(plan.model());
+  for (const plan::MeshAxis *axis : *plan.mesh()) {
+    const std::string name = text(axis->name());
+    (name == "dp" ? run.dp : name == "tp" ? run.tp : run.pp) = axis->size();
+  }
+  run.schedule = text(plan.schedule());
+  run.microbatches = plan.microbatches();
+  run.batch = plan.batch();
+  run.seed = plan.seed();
+  run.backend = text(plan.backend());
+  for (const plan::Tensor *tensor : *plan.tensors())
+    if (tensor->kind() == plan::TensorKind::Parameter) {
+      int64_t count = 1;
+      for (unsigned d = 0; tensor->shape() && d < tensor->shape()->size(); ++d)
+        count *= tensor->shape()->Get(d);
+      run.parameters += count;
+    }
+  run.planHash = file.hash();
+  for (const plan::Rank *rank : *plan.ranks())
+    run.peakBytes.push_back(plan.programs()->Get(rank->program())->peak_bytes());
+  run.compileSeconds = options.compileSeconds;
+  return run;
+}
+
+} // namespace cleave

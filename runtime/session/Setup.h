@@ -1,0 +1,34 @@
+// What a job needs before its ranks start: its data set, executor options, and checks that what was asked fits the plan.
+#pragma once
+#include "runtime/checkpoint/Manifest.h"
+#include "runtime/data/DataSource.h"
+#include "runtime/session/Metrics.h"
+#include "runtime/session/Session.h"
+
+#include <memory>
+
+namespace cleave {
+
+struct OpenedData {
+  std::unique_ptr<DataSource> owned;
+  const DataSource *source = nullptr;
+};
+
+/// The data set a plan runs on: synthetic when asked for, else the program's own, else the built-in one of the plan's kind.
+OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom);
+
+ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options);
+
+/// Throws userError when the plan has no train program.
+void requireTraining(const plan::Plan &plan, const std::string &name);
+
+/// A run continues only the run that was saved: throws userError naming both values where model or seed differ.
+void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder);
+
+/// Makes the checkpoint's folder before hours of training; throws userError naming it where that cannot be done.
+void prepareCheckpointFolder(const std::string &folder);
+
+/// The first record of the metrics file.
+RunRecord describeRun(const PlanFile &plan, const TrainOptions &options);
+
+} // namespace cleave

@@ -1,0 +1,277 @@
+// The training loop.
+#include "runtime/base/Error.h"
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/Interrupt.h"
+#include "runtime/session/Launch.h"
+#include "runtime/session/LearningRate.h"
+#include "runtime/session/Metrics.h"
+#include "runtime/session/Progress.h"
+#include "runtime/session/Results.h"
+#include "runtime/session/Session.h"
+#include "runtime/session/Setup.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// What the ranks of one process share.
+struct Training {
+  std::shared_ptr<const PlanFile> file;
+  const TrainOptions &options;
+  const DataSource &source;
+  SampleOrder order;
+  LearningRate rate;
+  std::optional<Manifest> resumed;
+  int64_t samples, batch;
+  int64_t firstStep = 1, lastStep = 0; ///< of this run; none when last < first
+  DataPosition begin;
+  StopAgreement stop;
+  TrainResult result; ///< written by rank 0's thread
+
+  Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source);
+  bool evaluates() const {
+    return options.evalEachEpoch && canEvaluate(file->plan()) && source.samples(Split::Eval) > 0;
+  }
+};
+
+Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source)
+    : file(std::move(plan)), options(options), source(source),
+      order(source.samples(Split::Train), file->plan().seed()),
+      rate(LearningRate::parse(file->plan().training() ? file->plan().training()->str() : "")),
+      samples(source.samples(Split::Train)), batch(file->plan().batch()) {
+  if (batch > samples)
+    throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
+  if (options.resume) {
+    resumed = readManifest(options.checkpointDir);
+    checkResume(resumed->info, file->plan(), options.checkpointDir);
+    begin = {resumed->info.epoch, resumed->info.position};
+    firstStep = resumed->info.step + 1;
+  }
+  begin.settle(samples, batch);
+  if (options.steps > 0) {
+    lastStep = options.steps;
+    return;
+  }
+  const int64_t epochs = options.epochs > 0 ? options.epochs : 1, perEpoch = samples / batch;
+  lastStep = firstStep - 1;
+  if (begin.epoch <= epochs)
+    lastStep += (samples - begin.sample) / batch + (epochs - begin.epoch) * perEpoch;
+}
+
+/// One rank's loop.
+class RankLoop {
+public:
+  RankLoop(Training &shared, unsigned rank, World &world)
+      : shared(shared), world(world), rank(rank), writer(shared.file, rank),
+        job(shared.file, rank, world, shared.source, shared.order, executorOptions(shared.file->plan(), shared.options)),
+        progress(shared.lastStep, rank != 0 || shared.options.quiet) {}
+
+  void run();
+
+private:
+  void begin();
+  void step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next);
+  void endEpoch(int64_t epoch);
+  void save(int64_t steps, const DataPosition &next);
+  CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
+
+  Training &shared;
+  World &world;
+  unsigned rank;
+  CheckpointWriter writer;
+  RankJob job;
+  Progress progress;
+  MetricsFile metrics;
+  bool warned = false;
+  int64_t saved = -1; ///< steps in the last checkpoint
+  Clock::time_point last, flushed;
+};
+
+void RankLoop::begin() {
+  const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
+  if (shared.resumed)
+    loadCheckpoint(shared.options.checkpointDir, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything, memory);
+  if (rank == 0) {
+    metrics = MetricsFile(shared.options.metricsFile, shared.options.resume);
+    metrics.write(toJson(describeRun(*shared.file, shared.options)));
+    metrics.flush();
+  }
+  world.barrier();
+}
+
+void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
+  const double lr = shared.rate.at(step, shared.lastStep);
+  job.train(step, float(lr), at, next);
+  const LossSums sums = job.metrics();
+  if (rank != 0)
+    return;
+  const double seconds = since(last), loss = sums.meanLoss();
+  last = Clock::now();
+  const StepRecord record{step, at.epoch, loss, lr, double(shared.batch) / seconds, seconds * 1e3};
+  if (!shared.options.metricsFile.empty()) {
+    metrics.write(toJson(record));
+    if (since(flushed) > 1) {
+      metrics.flush();
+      flushed = last;
+    }
+  }
+  progress.step(step, loss, record.samplesPerSecond);
+  if (!std::isfinite(loss) && !warned) {
+    warned = true;
+    progress.line(fmt::format("warning: the loss of step {} is not finite; a smaller learning rate may help", step));
+  }
+  shared.result.loss = loss;
+}
+
+void RankLoop::endEpoch(int64_t epoch) {
+  if (!shared.evaluates())
+    return;
+  const LossSums sums = job.evaluate();
+  if (rank != 0)
+    return;
+  shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
+  metrics.write(toJson(EpochRecord{epoch, sums.meanLoss(), sums.accuracy()}));
+  metrics.flush();
+  progress.line(fmt::format("epoch {}  eval loss {:.4f}  accuracy {:.2f}%", epoch, sums.meanLoss(), sums.accuracy() * 100));
+  last = Clock::now();
+}
+
+CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const {
+  const plan::Plan &plan = shared.file->plan();
+  const auto text = [](const flatbuffers::String *value) { return value ? value->str() : std::string(); };
+  return {steps,          next.epoch,           next.sample,          plan.seed(),           shared.batch,
+          plan.microbatches(), text(plan.model()), text(plan.options()), text(plan.training()), text(plan.data()),
+          shared.file->hash()};
+}
+
+void RankLoop::save(int64_t steps, const DataPosition &next) {
+  if (shared.options.checkpointDir.empty() || steps == saved)
+    return;
+  writer.save(shared.options.checkpointDir, describe(steps, next), world,
+              [this](unsigned slot) { return job.executor().persistent(slot); });
+  saved = steps;
+  last = Clock::now();
+}
+
+void RankLoop::run() {
+  begin();
+  const Clock::time_point began = last = flushed = Clock::now();
+  DataPosition at = shared.begin;
+  int64_t done = shared.firstStep - 1;
+  if (shared.resumed)
+    saved = done;
+  while (done < shared.lastStep && shared.stop.mayBegin(done + 1)) {
+    DataPosition next{at.epoch, at.sample + shared.batch};
+    next.settle(shared.samples, shared.batch);
+    const bool epochEnds = next.epoch != at.epoch;
+    const bool ahead = done + 1 < shared.lastStep && !(epochEnds && shared.evaluates());
+    step(done + 1, at, ahead ? std::optional(next) : std::nullopt);
+    ++done;
+    if (epochEnds) {
+      endEpoch(at.epoch);
+      save(done, next);
+    }
+    at = next;
+  }
+  save(done, at);
+  if (rank != 0)
+    return;
+  metrics.flush();
+  progress.finish();
+  TrainResult &result = shared.result;
+  result.steps = done;
+  result.epoch = at.epoch;
+  result.seconds = since(began);
+  result.trained = done - shared.firstStep + 1;
+  result.samplesPerSecond = result.seconds > 0 ? double(result.trained * shared.batch) / result.seconds : 0;
+  result.interrupted = shared.stop.stopped();
+  if (shared.options.profile)
+    printProfile(job.executor().profile(), result.seconds);
+}
+
+void checkOptions(const TrainOptions &options) {
+  if (options.steps < 0 || options.epochs < 0)
+    throw userError(fmt::format("--steps and --epochs must not be negative, found {} and {}", options.steps, options.epochs));
+  if (options.steps > 0 && options.epochs > 0)
+    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", options.steps, options.epochs));
+  if (options.resume && options.checkpointDir.empty())
+    throw userError("--resume needs --checkpoint DIR");
+}
+
+} // namespace
+
+TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource *custom) {
+  checkOptions(options);
+  checkPlanOrThrow(plan->plan(), plan->name());
+  requireTraining(plan->plan(), plan->name());
+  const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);
+  Training training(plan, options, *data.source);
+  prepareCheckpointFolder(options.checkpointDir);
+  {
+    std::optional<InterruptGuard> guard;
+    if (!ranksAreProcesses())
+      guard.emplace();
+    runPlanRanks(plan->plan().ranks()->size(),
+                 [&](unsigned rank, World &world) { RankLoop(training, rank, world).run(); });
+  }
+  if (!ranksAreProcesses() || launchedRank() == 0)
+    printResult(training.result, plan->plan(), options);
+  if (training.result.interrupted)
+    throw environmentError(fmt::format("interrupted after step {}{}", training.result.steps,
+                                       options.checkpointDir.empty() ? ""
+                                                                     : ", checkpoint written to " + options.checkpointDir));
+  return training.result;
+}
+
+namespace {
+
+/// Evaluates on one rank.
+void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &options, const DataSource &source,
+                  SampleOrder &order, const std::optional<Manifest> &manifest, unsigned rank, World &world,
+                  LossSums &result) {
+  TrainOptions jobOptions;
+  jobOptions.threads = options.threads;
+  jobOptions.deviceName = options.deviceName;
+  jobOptions.timeoutSeconds = options.timeoutSeconds;
+  RankJob job(plan, rank, world, source, order,
+              executorOptions(plan->plan(), jobOptions));
+  if (manifest)
+    loadCheckpoint(options.checkpointDir, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
+                   [&](unsigned slot) { return job.executor().persistent(slot); });
+  world.barrier();
+  const LossSums sums = job.evaluate();
+  if (rank == 0)
+    result = sums;
+}
+
+} // namespace
+
+EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &options, const DataSource *custom) {
+  checkPlanOrThrow(plan->plan(), plan->name());
+  if (!canEvaluate(plan->plan()))
+    throw userError(fmt::format("{}: the plan has no eval program", plan->name()));
+  std::optional<Manifest> manifest;
+  if (!options.checkpointDir.empty())
+    manifest = readManifest(options.checkpointDir);
+  const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);
+  SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
+  LossSums sums;
+  runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
+    evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
+  });
+  const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};
+  if (!ranksAreProcesses() || launchedRank() == 0)
+    printResult(result, options.json);
+  return result;
+}
+
+} // namespace cleave

@@ -1,0 +1,90 @@
+// Runs one step of a hand-made plan on a device, with data that are given or drawn.
+#pragma once
+#include "runtime/device/Device.h"
+#include "runtime/device/Philox.h"
+#include "runtime/plan/DTypes.h"
+#include "tests/support/PlanBuilder.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace cleave::test {
+
+/// How the numbers in float slots are drawn: small integers make every sum exact.
+enum class Data { Integers, Reals };
+
+/// A plan of one step and its memory, in one piece per slot.
+class StepRun {
+public:
+  explicit StepRun(PlanT made) : file(seal(made)) {
+    const Program &program = *file->plan().programs()->Get(0);
+    for (const Slot *slot : *program.slots())
+      memory.emplace_back((slot->bytes() + 63) / 64 * 8 + 16);
+  }
+
+  std::byte *slot(uint32_t index) {
+    auto at = reinterpret_cast<uintptr_t>(memory[index].data());
+    return reinterpret_cast<std::byte *>((at + 63) / 64 * 64);
+  }
+  const Slot &info(uint32_t index) const { return *file->plan().programs()->Get(0)->slots()->Get(index); }
+  int64_t count(uint32_t index) const {
+    return static_cast<int64_t>(info(index).bytes()) / elementBytes(info(index).dtype());
+  }
+
+  /// Fills every slot: floats as `data` says, integers from [0, mostIndex).
+  void draw(Data data, int64_t mostIndex) {
+    for (uint32_t s = 0; s < memory.size(); ++s)
+      for (int64_t i = 0; i < count(s); ++i) {
+        double u = philoxUniform(s + 1, 0, static_cast<uint64_t>(i));
+        bool integer = info(s).dtype() == DType::I32;
+        double value = integer ? std::floor(u * static_cast<double>(mostIndex)) - 1 : data == Data::Integers ? std::floor(u * 9) - 4 : u * 2 - 1;
+        storeElement(slot(s), i, info(s).dtype(), value);
+      }
+  }
+
+  void run(const std::string &deviceName, unsigned threads, RunContext context = {1, 0}, int times = 1) {
+    auto device = makeDevice(deviceName, threads);
+    const Plan &plan = file->plan();
+    const Program &program = *plan.programs()->Get(0);
+    SlotScope scope(plan, program, *plan.ranks()->Get(0));
+    std::vector<std::unique_ptr<Op>> ops;
+    KernelTable kernels;
+    for (const Step *step : *program.segments()->Get(0)->steps())
+      ops.push_back(device->prepare(*step, scope, kernels));
+    std::vector<uint64_t> workspace(device->workspaceBytes() / 8 + 16);
+    auto at = reinterpret_cast<uintptr_t>(workspace.data());
+    device->setWorkspace(reinterpret_cast<std::byte *>((at + 63) / 64 * 64));
+    std::vector<std::byte *> table;
+    for (uint32_t s : scope.slots())
+      table.push_back(slot(s));
+    for (int i = 0; i < times; ++i)
+      for (auto &op : ops)
+        op->run(table.data(), context);
+  }
+
+  std::vector<double> values(uint32_t index) {
+    std::vector<double> all;
+    for (int64_t i = 0; i < count(index); ++i)
+      all.push_back(loadElement(slot(index), i, info(index).dtype()));
+    return all;
+  }
+
+  std::shared_ptr<const PlanFile> file;
+
+private:
+  std::vector<std::vector<uint64_t>> memory;
+};
+
+/// A one-rank plan around one step; `build` makes slots and the step in segment 0.
+template <typename Build> PlanT stepPlan(Build build) {
+  PlanT plan = makePlan(1);
+  plan.seed = 99;
+  ProgramWriter writer;
+  writer.segment();
+  build(writer);
+  writer.action(0);
+  plan.programs.push_back(writer.finish());
+  return plan;
+}
+
+} // namespace cleave::test

@@ -1,0 +1,390 @@
+// The CPU device against the reference device, step by step: exact on integers, close on reals.
+#include "runtime/base/Error.h"
+#include "tests/conformance/DeviceRun.h"
+
+#include <catch2/catch.hpp>
+
+#include <fmt/format.h>
+
+#include "runtime/plan/Slices.h"
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// Runs a plan on both devices and compares all slots but `skip`, on 1 and 3 threads.
+void compare(const std::string &what, const PlanT &plan, double tolerance = 1e-5, int64_t mostIndex = 8, uint32_t skip = ~0u,
+             bool exact = true) {
+  INFO(what);
+  for (Data data : {Data::Integers, Data::Reals})
+    for (unsigned threads : {1u, 3u}) {
+      StepRun reference(plan), cpu(plan);
+      reference.draw(data, mostIndex);
+      cpu.draw(data, mostIndex);
+      reference.run("reference", 1);
+      cpu.run("cpu", threads);
+      for (uint32_t s = 0; s < plan.programs[0]->slots.size(); ++s) {
+        if (s == skip)
+          continue;
+        auto expected = reference.values(s), found = cpu.values(s);
+        double scale = 1, worst = 0;
+        for (double x : expected)
+          scale = std::max(scale, std::abs(x));
+        size_t where = 0;
+        for (size_t i = 0; i < expected.size(); ++i)
+          if (std::abs(expected[i] - found[i]) > worst) {
+            worst = std::abs(expected[i] - found[i]);
+            where = i;
+          }
+        INFO("slot " << s << " element " << where << " threads " << threads);
+        CHECK(worst <= (data == Data::Integers && exact ? 0 : tolerance * scale));
+      }
+    }
+}
+
+struct Gemm {
+  std::vector<int64_t> batch;
+  int64_t m, n, k;
+  bool ta = false, tb = false, tc = false, accumulate = false, bias = false, sharedB = false;
+};
+
+PlanT gemmPlan(const Gemm &g, DType dtype = DType::F32) {
+  return stepPlan([&](ProgramWriter &w) {
+    auto shape = [&](int64_t rows, int64_t columns) {
+      auto all = g.batch;
+      all.push_back(rows);
+      all.push_back(columns);
+      return all;
+    };
+    auto strides = [&](int64_t rows, int64_t columns, bool transposed, bool shared) {
+      auto all = denseStrides(shape(rows, columns));
+      if (transposed)
+        all[all.size() - 2] = 1, all.back() = rows;
+      for (size_t d = 0; shared && d + 2 < all.size(); ++d)
+        all[d] = 0;
+      return all;
+    };
+    uint32_t a = w.slot("a", dtype, shape(g.m, g.k), Space::Persistent);
+    uint32_t b = w.slot("b", dtype, shape(g.k, g.n), Space::Persistent);
+    uint32_t c = w.slot("c", DType::F32, shape(g.m, g.n), Space::Persistent);
+    MatmulT op;
+    if (g.bias)
+      op.bias = static_cast<int>(w.slot("bias", DType::F32, {g.n}, Space::Persistent));
+    op.a = w.view(a, strides(g.m, g.k, g.ta, false));
+    op.b = w.view(b, strides(g.k, g.n, g.tb, g.sharedB));
+    op.c = w.view(c, strides(g.m, g.n, g.tc, false));
+    op.batch = g.batch;
+    op.m = g.m, op.n = g.n, op.k = g.k;
+    op.accumulate = g.accumulate;
+    op.dtype = dtype;
+    w.step(0, std::move(op));
+  });
+}
+
+} // namespace
+
+TEST_CASE("matmul: transposes, batches, bias, accumulation") {
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{5, 7, 3}, {1, 10, 64}, {33, 1, 17}, {64, 48, 80}, {1, 1, 1}, {20, 30, 1}};
+  for (auto [m, n, k] : sizes)
+    for (int flags = 0; flags < 32; ++flags)
+      compare(fmt::format("{}x{}x{} flags {}", m, n, k, flags),
+              gemmPlan({{}, m, n, k, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)}));
+  for (std::vector<int64_t> batch : {std::vector<int64_t>{4}, {2, 3}, {2, 1, 2}, {1}})
+    for (int flags = 0; flags < 64; ++flags)
+      compare(fmt::format("batch of {} flags {}", batch.size(), flags),
+              gemmPlan({batch, 12, 9, 16, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16), bool(flags & 32)}));
+}
+
+TEST_CASE("matmul: empty sizes") {
+  for (auto [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{0, 4, 3}, {4, 0, 3}, {4, 3, 0}})
+    for (int flags = 0; flags < 4; ++flags)
+      compare("empty", gemmPlan({{}, m, n, k, false, false, false, bool(flags & 1), bool(flags & 2)}));
+  compare("empty batch", gemmPlan({{0, 2}, 4, 3, 2}));
+}
+
+TEST_CASE("matmul: the sizes where another routine is taken") {
+  for (int flags = 0; flags < 8; ++flags)
+    compare(fmt::format("large, flags {}", flags), gemmPlan({{}, 1030, 1025, 3, bool(flags & 1), bool(flags & 2), false, bool(flags & 4), true}));
+  compare("large, transposed result", gemmPlan({{}, 1030, 1025, 3, false, false, true, false, true}));
+  compare("wide", gemmPlan({{}, 3, 1025, 1030}), 1e-4);
+}
+
+TEST_CASE("matmul: heads cut out of a fused projection") {
+  // q and k in [B, T, 3, H, D], scores [B, H, T, T]; then scores times v into [B, T, H, D]
+  int64_t B = 2, T = 19, H = 3, D = 8, width = 3 * H * D;
+  for (bool second : {false, true})
+    compare("attention", stepPlan([&](ProgramWriter &w) {
+              uint32_t qkv = w.slot("qkv", DType::F32, {B, T, 3, H, D}, Space::Persistent);
+              uint32_t scores = w.slot("scores", DType::F32, {B, H, T, T}, Space::Persistent);
+              uint32_t out = w.slot("out", DType::F32, {B, T, H, D}, Space::Persistent);
+              MatmulT op;
+              op.batch = {B, H};
+              op.m = T;
+              if (second) {
+                op.a = w.view(scores, {H * T * T, T * T, T, 1});
+                op.b = w.view(qkv, {T * width, D, width, 1}, static_cast<uint64_t>(2 * H * D * 4));
+                op.c = w.view(out, {T * H * D, D, H * D, 1});
+                op.n = D, op.k = T;
+              } else {
+                op.a = w.view(qkv, {T * width, D, width, 1});
+                op.b = w.view(qkv, {T * width, D, 1, width}, static_cast<uint64_t>(H * D * 4));
+                op.c = w.view(scores, {H * T * T, T * T, T, 1});
+                op.n = T, op.k = D;
+              }
+              w.step(0, std::move(op));
+            }));
+}
+
+TEST_CASE("matmul: bf16 operands, f32 result") {
+  compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), 1e-2);
+}
+
+namespace {
+
+PlanT convPlan(ConvT op) {
+  return stepPlan([&](ProgramWriter &w) {
+    auto layout = [&](int64_t n, int64_t c, int64_t h, int64_t x) {
+      return op.nhwc ? std::vector<int64_t>{n, h, x, c} : std::vector<int64_t>{n, c, h, x};
+    };
+    op.src = w.slot("src", DType::F32, layout(op.n, op.ic, op.ih, op.iw), Space::Persistent);
+    op.weights = w.slot("weights", DType::F32, {op.oc, op.ic / op.groups, op.kh, op.kw}, Space::Persistent);
+    op.dst = w.slot("dst", DType::F32, layout(op.n, op.oc, op.oh, op.ow), Space::Persistent);
+    if (op.bias == 0)
+      op.bias = static_cast<int>(w.slot("bias", DType::F32, {op.oc}, Space::Persistent));
+    w.step(0, op);
+  });
+}
+
+ConvT conv(int64_t n, int64_t ic, int64_t size, int64_t oc, int64_t k, int64_t stride, int64_t pad, int64_t groups = 1,
+           int64_t dilation = 1) {
+  ConvT op;
+  op.n = n, op.ic = ic, op.ih = size, op.iw = size + 1, op.oc = oc, op.kh = k, op.kw = k;
+  op.stride_h = op.stride_w = stride;
+  op.dilation_h = op.dilation_w = dilation;
+  op.pad_top = op.pad_left = op.pad_bottom = op.pad_right = pad;
+  int64_t reach = (k - 1) * dilation + 1;
+  op.oh = (op.ih + 2 * pad - reach) / stride + 1;
+  op.ow = (op.iw + 2 * pad - reach) / stride + 1;
+  op.groups = groups;
+  op.bias = -1;
+  return op;
+}
+
+} // namespace
+
+TEST_CASE("convolution: directions, layouts, strides, groups, accumulation") {
+  for (ConvT op : {conv(2, 1, 12, 8, 3, 1, 1), conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0), conv(2, 16, 8, 16, 3, 1, 1),
+                   conv(2, 5, 11, 7, 5, 2, 2), conv(2, 8, 7, 8, 3, 1, 1, 8), conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0),
+                   conv(3, 33, 5, 17, 3, 1, 1)})
+    for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
+      for (int flags = 0; flags < 4; ++flags) {
+        op.kind = kind;
+        op.nhwc = flags & 1;
+        op.accumulate = flags & 2;
+        op.bias = kind == ConvKind::Forward && flags < 2 ? 0 : -1;
+        compare(fmt::format("{} ic {} oc {} k {} flags {}", EnumNameConvKind(kind), op.ic, op.oc, op.kh, flags), convPlan(op), 1e-4);
+      }
+}
+
+TEST_CASE("convolution: an empty share of the batch") {
+  for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights}) {
+    ConvT op = conv(0, 3, 8, 4, 3, 1, 1);
+    op.kind = kind;
+    compare("empty", convPlan(op));
+  }
+}
+
+namespace {
+
+/// Forward, then backward of the same gradient, in one plan.
+PlanT poolPlan(PoolT op, bool max) {
+  return stepPlan([&](ProgramWriter &w) {
+    auto layout = [&](int64_t h, int64_t x) {
+      return op.nhwc ? std::vector<int64_t>{op.n, h, x, op.c} : std::vector<int64_t>{op.n, op.c, h, x};
+    };
+    op.workspace = static_cast<int>(w.slot("places", DType::I32, layout(op.oh, op.ow), Space::Persistent));
+    op.src = w.slot("src", DType::F32, layout(op.ih, op.iw), Space::Persistent);
+    op.dst = w.slot("dst", DType::F32, layout(op.oh, op.ow), Space::Persistent);
+    uint32_t dstGradient = w.slot("dst'", DType::F32, layout(op.oh, op.ow), Space::Persistent);
+    uint32_t srcGradient = w.slot("src'", DType::F32, layout(op.ih, op.iw), Space::Persistent);
+    op.kind = max ? PoolKind::MaxForward : PoolKind::AverageForward;
+    w.step(0, op);
+    op.kind = max ? PoolKind::MaxBackward : PoolKind::AverageBackward;
+    op.src = srcGradient;
+    op.dst = dstGradient;
+    w.step(0, op);
+  });
+}
+
+} // namespace
+
+TEST_CASE("pooling: forward and backward; the first maximum takes the gradient") {
+  struct Case {
+    int64_t n, c, size, k, stride, pad;
+  };
+  for (Case c : {Case{2, 3, 8, 2, 2, 0}, {1, 16, 9, 3, 2, 1}, {2, 20, 7, 3, 1, 1}, {1, 5, 6, 6, 6, 0}, {2, 64, 8, 2, 2, 0}})
+    for (int flags = 0; flags < 8; ++flags) {
+      PoolT op;
+      op.n = c.n, op.c = c.c, op.ih = c.size, op.iw = c.size + 2, op.kh = op.kw = c.k;
+      op.stride_h = op.stride_w = c.stride;
+      op.pad_top = op.pad_left = op.pad_bottom = op.pad_right = c.pad;
+      op.oh = (op.ih + 2 * c.pad - c.k) / c.stride + 1;
+      op.ow = (op.iw + 2 * c.pad - c.k) / c.stride + 1;
+      op.nhwc = flags & 1;
+      op.include_padding = flags & 2;
+      // integers in [-4, 4] have many ties; averages of them round, so those are not exact
+      bool max = flags & 4;
+      compare(fmt::format("pool {} k {} flags {}", c.c, c.k, flags), poolPlan(op, max), 1e-5, 8, 0, max);
+    }
+}
+
+TEST_CASE("copies: any strides") {
+  struct Case {
+    std::vector<int64_t> shape, src, dst;
+  };
+  for (const Case &c : {Case{{6, 8}, {8, 1}, {8, 1}}, Case{{6, 8}, {8, 1}, {1, 6}}, Case{{37, 53}, {1, 37}, {53, 1}},
+                        Case{{2, 5, 3, 4}, {60, 4, 20, 1}, {60, 12, 4, 1}}, Case{{3, 1, 7}, {7, 7, 1}, {14, 7, 2}},
+                        Case{{4, 9}, {0, 1}, {9, 1}}, Case{{4, 9}, {1, 0}, {9, 1}}, Case{{}, {}, {}}, Case{{0, 3}, {3, 1}, {3, 1}},
+                        Case{{5, 6, 7}, {1, 5, 30}, {42, 7, 1}}, Case{{2, 40, 30}, {1200, 1, 40}, {1200, 30, 1}},
+                        Case{{300, 500}, {500, 1}, {1, 300}}, Case{{100000}, {1}, {1}}, Case{{2, 3, 5}, {1, 2, 6}, {5, 10, 1}}})
+    for (DType dtype : {DType::F32, DType::BF16, DType::I64, DType::U8}) {
+      INFO("rank " << c.shape.size() << " type " << dtypeName(dtype));
+      compare("copy", stepPlan([&](ProgramWriter &w) {
+                CopyT op;
+                uint32_t src = w.slot("src", dtype, {160000}, Space::Persistent), dst = w.slot("dst", dtype, {160000}, Space::Persistent);
+                op.src = w.view(src, c.src);
+                op.dst = w.view(dst, c.dst);
+                op.shape = c.shape;
+                op.dtype = dtype;
+                w.step(0, std::move(op));
+              }),
+              0);
+    }
+}
+
+TEST_CASE("fills") {
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8, DType::I1}) {
+    StepRun run(stepPlan([&](ProgramWriter &w) {
+      FillT op;
+      op.dst = w.slot("dst", dtype, {70001}, Space::Persistent);
+      op.value = 1;
+      op.dtype = dtype;
+      w.step(0, op);
+    }));
+    run.run("cpu", 3);
+    for (double x : run.values(0))
+      REQUIRE(x == 1);
+  }
+}
+
+TEST_CASE("lookups and their gradients: indices outside count as nothing") {
+  for (DType dtype : {DType::F32, DType::BF16})
+    for (int64_t width : {1, 5, 64}) {
+      compare("embedding", stepPlan([&](ProgramWriter &w) {
+                EmbeddingT op;
+                op.rows = 6, op.width = width, op.count = 300, op.dtype = dtype;
+                op.table = w.slot("table", dtype, {6, width}, Space::Persistent);
+                op.ids = w.slot("ids", DType::I32, {300}, Space::Persistent);
+                op.out = w.slot("out", dtype, {300, width}, Space::Persistent);
+                w.step(0, op);
+              }));
+      for (bool accumulate : {false, true})
+        compare("embedding gradient", stepPlan([&](ProgramWriter &w) {
+                  EmbeddingGradT op;
+                  op.rows = 6, op.width = width, op.count = 30, op.dtype = dtype, op.accumulate = accumulate;
+                  op.dtable = w.slot("dtable", dtype, {6, width}, Space::Persistent);
+                  op.ids = w.slot("ids", DType::I32, {30}, Space::Persistent);
+                  op.grad = w.slot("grad", dtype, {30, width}, Space::Persistent);
+                  w.step(0, op);
+                }),
+                dtype == DType::F32 ? 1e-5 : 5e-2);
+      for (auto [outer, inner] : {std::pair<int64_t, int64_t>{7, width}, {1, width}, {40, 1}}) {
+        compare("gather", stepPlan([&](ProgramWriter &w) {
+                  GatherT op;
+                  op.outer = outer, op.extent = 5, op.count = 4, op.inner = inner, op.dtype = dtype;
+                  op.src = w.slot("src", dtype, {outer, 5, inner}, Space::Persistent);
+                  op.index = w.slot("index", DType::I32, {outer, 4, inner}, Space::Persistent);
+                  op.out = w.slot("out", dtype, {outer, 4, inner}, Space::Persistent);
+                  w.step(0, op);
+                }));
+        compare("scatter-add", stepPlan([&](ProgramWriter &w) {
+                  ScatterAddT op;
+                  op.outer = outer, op.extent = 5, op.count = 4, op.inner = inner, op.dtype = dtype;
+                  op.src = w.slot("src", dtype, {outer, 4, inner}, Space::Persistent);
+                  op.index = w.slot("index", DType::I32, {outer, 4, inner}, Space::Persistent);
+                  op.out = w.slot("out", dtype, {outer, 5, inner}, Space::Persistent);
+                  w.step(0, op);
+                }),
+                dtype == DType::F32 ? 1e-5 : 5e-2);
+      }
+    }
+}
+
+TEST_CASE("random: any split draws the same numbers") {
+  auto draw = [](uint32_t dp, uint32_t tp, uint32_t coordDp, uint32_t coordTp, int32_t microbatch, unsigned threads) {
+    PlanT plan = stepPlan([&](ProgramWriter &w) {
+      std::vector<int64_t> local{splitPart(5, dp, coordDp).count, splitPart(3, tp, coordTp).count, 70};
+      uint32_t out = w.slot("out", DType::F32, local, Space::Persistent);
+      w.shard(out, {{{5, {0}}}, {{3, {1}}}, {{70, {}}}});
+      RandomT op;
+      op.out = out;
+      op.key = 1234;
+      op.shape = {5, 3, 70};
+      w.step(0, op);
+    });
+    plan.mesh[0]->size = dp;
+    plan.mesh[1]->size = tp;
+    plan.ranks[0]->coords = {coordDp, coordTp, 0};
+    StepRun run(plan);
+    run.run("cpu", threads, {7, microbatch});
+    return run.values(0);
+  };
+  for (int32_t microbatch : {0, 2}) {
+    auto whole = draw(1, 1, 0, 0, microbatch, 1);
+    for (int64_t i = 0; i < 1050; ++i)
+      REQUIRE(whole[static_cast<size_t>(i)] == philoxUniform(99 ^ 1234, 7, static_cast<uint64_t>(microbatch * 1050 + i)));
+    for (uint32_t d = 0; d < 2; ++d)
+      for (uint32_t t = 0; t < 2; ++t) {
+        auto part = draw(2, 2, d, t, microbatch, 2);
+        Part rows = splitPart(5, 2, d), columns = splitPart(3, 2, t);
+        size_t i = 0;
+        for (int64_t r = 0; r < rows.count; ++r)
+          for (int64_t c = 0; c < columns.count; ++c)
+            for (int64_t x = 0; x < 70; ++x)
+              REQUIRE(part[i++] == whole[static_cast<size_t>(((rows.begin + r) * 3 + columns.begin + c) * 70 + x)]);
+      }
+  }
+}
+
+TEST_CASE("results repeat bit for bit at the same number of threads") {
+  for (const PlanT &plan : {gemmPlan({{}, 70, 50, 600}), gemmPlan({{6}, 30, 40, 50, true}), convPlan(conv(4, 16, 10, 16, 3, 1, 1))})
+    for (unsigned threads : {1u, 2u}) {
+      std::vector<double> first;
+      for (int round = 0; round < 3; ++round) {
+        StepRun run(plan);
+        run.draw(Data::Reals, 8);
+        run.run("cpu", threads);
+        auto found = run.values(2);
+        if (round == 0)
+          first = found;
+        CHECK(found == first);
+      }
+    }
+}
+
+TEST_CASE("devices: names that are not there") {
+  auto statusOf = [](const std::string &name) {
+    try {
+      makeDevice(name, 1);
+      return Status::Success;
+    } catch (const Error &error) {
+      INFO(error.what());
+      CHECK(std::string(error.what()).find(name) != std::string::npos);
+      return error.status;
+    }
+  };
+  CHECK(statusOf("cuda") == Status::Environment);
+  CHECK(statusOf("tpu") == Status::User);
+  CHECK(statusOf("cpu") == Status::Success);
+}

@@ -1,0 +1,49 @@
+// The expectations of every communicator, on MPI processes; started by mpirun, one line per failure, status 1.
+#include "runtime/base/Error.h"
+#include "runtime/comm/MpiWorld.h"
+#include "tests/conformance/CollectiveChecks.h"
+
+#include <cstdio>
+#include <cstring>
+
+using namespace cleave;
+
+/// Rank 0 fails; the others must learn it from a wait.
+static int failingRank(World &world) {
+  world.setTimeout(60);
+  try {
+    if (world.rank() == 0)
+      throw environmentError("planted failure");
+    char byte;
+    world.recv(&byte, 1, 0, 1, 0);
+  } catch (const Error &error) {
+    if (world.rank() == 0) {
+      world.abort(error.what());
+      return 0;
+    }
+    bool told = std::string(error.what()).find("rank 0 failed: planted failure") != std::string::npos;
+    std::fprintf(stderr, "rank %u: %s\n", world.rank(), error.what());
+    return told ? 0 : 1;
+  }
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  auto world = makeMpiWorld(0);
+  if (argc > 1 && !std::strcmp(argv[1], "failure"))
+    return failingRank(*world);
+  auto errors = test::checkCollectives(*world);
+  auto more = test::checkMessages(*world);
+  errors.insert(errors.end(), more.begin(), more.end());
+  if (world->size() > 1)
+    try { // a plan for another number of ranks
+      makeMpiWorld(world->size() + 1);
+      errors.push_back("a plan for another number of ranks was taken");
+    } catch (const Error &error) {
+      if (error.status != Status::User)
+        errors.push_back(error.what());
+    }
+  for (const std::string &error : errors)
+    std::fprintf(stderr, "%s\n", error.c_str());
+  return errors.empty() ? 0 : 1;
+}

@@ -1,0 +1,17 @@
+// Plans: whatever bytes a sealed file holds, loading and checking it ends in an Error, in defects, or in none of them.
+#include "runtime/base/Error.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/PlanFile.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  try {
+    auto file = cleave::PlanFile::fromBytes(cleave::sealPlan({data, size}), "fuzz");
+    cleave::checkPlan(file->plan());
+  } catch (const cleave::Error &) {
+  }
+  try {
+    cleave::PlanFile::fromBytes({data, data + size}, "fuzz");
+  } catch (const cleave::Error &) {
+  }
+  return 0;
+}

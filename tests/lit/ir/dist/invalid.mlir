@@ -1,0 +1,58 @@
+// One case per numbered constraint of the distribution dialect.
+// RUN: cleave-opt %s -verify-diagnostics -split-input-file
+
+// expected-error @+1 {{C1: }}
+dist.mesh @mesh ["dp", "tp"] [2]
+// -----
+// expected-error @+1 {{C2: axis dp is named twice}}
+dist.mesh @mesh ["dp", "dp"] [2, 2]
+// -----
+// expected-error @+1 {{C3: an axis has size 0}}
+dist.mesh @mesh ["dp"] [0]
+// -----
+func.func @f() {
+  // expected-error @+1 {{C1: no operand}}
+  dist.all_reduce {axes = ["dp"], kind = "sum"} : () -> ()
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C2: results differ from operands in type}}
+  %0 = dist.all_reduce %x {axes = ["dp"], kind = "sum"} : (tensor<4xf32>) -> tensor<5xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C3: no axis}}
+  %0 = dist.all_reduce %x {axes = [], kind = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C1: the shares add up to 8}}
+  %0 = dist.all_gather %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 4, 4>} : (tensor<4xf32>) -> tensor<9xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C2: a share's dimension 0 is none of the sizes}}
+  %0 = dist.all_gather %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 5, 3>} : (tensor<4xf32>) -> tensor<8xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C1: the shares add up to 7}}
+  %0 = dist.reduce_scatter %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 4, 3>, kind = "sum"} : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C1: 2 x 3 x 1 is not dimension 0}}
+  %0 = dist.shard_slice %x {axes = ["tp"], dim = 0 : i64, outer = 2 : i64, size = 3 : i64, inner = 1 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+// -----
+// expected-error @+1 {{sharding "dp, (3 x": }}
+func.func @f(%x: tensor<8xf32> {dist.sharding = #dist.sharding<"dp, (3 x">}) {
+  return
+}

@@ -1,0 +1,178 @@
+"""Losses of the first 20 steps of the samples, trained by PyTorch in double from Cleave's own initial parameters and order
+of samples (both from Philox, see philox.py). Each entry names the arguments that make the sample do the same.
+
+MNIST comes from samples/data/digits, the text from ../shared/data/text where present.
+"""
+import gzip
+import math
+import pathlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from philox import fnv1a64, normal, uniform, words
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SEED, STEPS = 7, 20
+
+
+def shuffled_order(count, seed, epoch):
+    """As runtime/data/Shuffle.cpp."""
+    block = words(seed ^ fnv1a64("cleave.data.order"), epoch, 4 * count).reshape(-1, 4)
+    bits = [(int(w[1]) << 32) | int(w[0]) for w in block]
+    order = list(range(count))
+    for i in range(count - 1, 0, -1):
+        j = bits[i] * (i + 1) >> 64
+        order[i], order[j] = order[j], order[i]
+    return np.array(order)
+
+
+class Parameters:
+    """Draws each parameter under its Cleave name; the optimizer takes `all`."""
+
+    def __init__(self):
+        self.all = {}
+
+    def make(self, name, shape, values):
+        tensor = torch.from_numpy(np.asarray(values, dtype=np.float32).reshape(shape)).double()
+        self.all[name] = torch.nn.Parameter(tensor)
+        return self.all[name]
+
+    def uniform(self, name, shape, bound):
+        u = uniform(SEED ^ fnv1a64(name), 0, math.prod(shape))
+        return self.make(name, shape, -bound + 2 * bound * u)
+
+    def normal(self, name, shape, deviation):
+        return self.make(name, shape, deviation * normal(SEED ^ fnv1a64(name), 1, math.prod(shape)))
+
+    def constant(self, name, shape, value):
+        return self.make(name, shape, np.full(shape, value))
+
+    def linear(self, name, n_in, n_out):
+        bound = 1 / math.sqrt(n_in)
+        return self.uniform(name + ".weight", [n_out, n_in], bound), self.uniform(name + ".bias", [n_out], bound)
+
+
+def digits():
+    def idx(name, header):
+        raw = gzip.open(ROOT / "samples/data/digits" / f"{name}.gz").read()
+        return np.frombuffer(raw, np.uint8, offset=header)
+
+    images = idx("train-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
+    x = (images.astype(np.float32) / np.float32(255)).astype(np.float64)
+    return torch.from_numpy(x), torch.from_numpy(idx("train-labels-idx1-ubyte", 8).astype(np.int64))
+
+
+def windows(context):
+    for path in (ROOT.parent / "shared/data/text/tinyshakespeare.txt",):
+        if path.exists():
+            text = np.frombuffer(path.read_bytes(), np.uint8)
+            train = text[: len(text) * 9 // 10].astype(np.int64)
+            count = (len(train) - 1) // context
+            starts = np.arange(count)[:, None] * context + np.arange(context)[None, :]
+            return torch.from_numpy(train[starts]), torch.from_numpy(train[starts + 1])
+    return None
+
+
+def train(parameters, forward, optimizer, x, y, batch, microbatches):
+    order = shuffled_order(len(x), SEED, 1)
+    losses = []
+    for step in range(STEPS):
+        rows = order[step * batch : (step + 1) * batch]
+        optimizer.zero_grad()
+        total = 0.0
+        for part in np.split(rows, microbatches):
+            logits, labels = forward(x[part]), y[part]
+            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), reduction="sum")
+            loss = loss / y[rows].numel()
+            loss.backward()
+            total += loss.item()
+        optimizer.step()
+        losses.append(float(f"{total:.9g}"))
+    return losses
+
+
+def mlp():
+    p = Parameters()
+    widths = [784, 512, 512, 10]
+    layers = [p.linear(f"layers.{i}", widths[i], widths[i + 1]) for i in range(3)]
+
+    def forward(image):
+        x = image.flatten(1)
+        for i, (weight, bias) in enumerate(layers):
+            x = F.linear(x.relu() if i else x, weight, bias)
+        return x
+
+    optimizer = torch.optim.SGD(p.all.values(), 0.05, momentum=0.9)
+    return {"program": "mlp", "data": "digits", "arguments": ["--batch", "48", "--seed", str(SEED)],
+            "losses": train(p, forward, optimizer, *digits(), 48, 1)}
+
+
+def convnet():
+    p = Parameters()
+
+    def block(name, n_in, n_out):
+        bound = 1 / math.sqrt(n_in * 25)
+        weight = p.uniform(f"{name}.conv.weight", [n_out, n_in, 5, 5], bound)
+        bias = p.uniform(f"{name}.conv.bias", [n_out], bound)
+        scale, shift = p.constant(f"{name}.norm.weight", [n_out], 1.0), p.constant(f"{name}.norm.bias", [n_out], 0.0)
+        return lambda x: F.max_pool2d(
+            F.batch_norm(F.conv2d(x, weight, bias, padding=2), None, None, scale, shift, True, 0.1, 1e-5).relu(), 2)
+
+    block1, block2, fc = block("block1", 1, 16), block("block2", 16, 32), p.linear("fc", 32 * 7 * 7, 10)
+    optimizer = torch.optim.Adam(p.all.values(), 0.001)
+    arguments = ["--batch", "48", "--microbatches", "2", "--seed", str(SEED)]
+    forward = lambda image: F.linear(block2(block1(image)).flatten(1), *fc)
+    return {"program": "convnet", "data": "digits", "arguments": arguments,
+            "losses": train(p, forward, optimizer, *digits(), 48, 2)}
+
+
+def gpt():
+    layers, width, heads, context, vocab = 4, 64, 4, 32, 128
+    data = windows(context)
+    if data is None:
+        return None
+    p = Parameters()
+
+    def linear(name, n_in, n_out, scale=1.0):
+        return p.normal(name + ".weight", [n_out, n_in], 0.02 * scale), p.constant(name + ".bias", [n_out], 0.0)
+
+    def norm(name):
+        weight, bias = p.constant(name + ".weight", [width], 1.0), p.constant(name + ".bias", [width], 0.0)
+        return lambda x: F.layer_norm(x, (width,), weight, bias, 1e-5)
+
+    def block(name):
+        residual = 1 / math.sqrt(2 * layers)
+        norm1, norm2 = norm(name + ".norm1"), norm(name + ".norm2")
+        qkv = linear(name + ".attention.qkv", width, 3 * width)
+        projection = linear(name + ".attention.projection", width, width, residual)
+        up, down = linear(name + ".mlp.up", width, 4 * width), linear(name + ".mlp.down", 4 * width, width, residual)
+
+        def attention(x):
+            b, t, _ = x.shape
+            q, k, v = F.linear(x, *qkv).reshape(b, t, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return F.linear(mixed.transpose(1, 2).reshape(b, t, width), *projection)
+
+        def forward(x):
+            x = x + attention(norm1(x))
+            return x + F.linear(F.gelu(F.linear(norm2(x), *up), approximate="tanh"), *down)
+
+        return forward
+
+    embed, positions = p.normal("embed.weight", [vocab, width], 0.02), p.normal("positions.weight", [context, width], 0.02)
+    blocks, last = [block(f"blocks.{i}") for i in range(layers)], norm("norm")
+
+    def forward(tokens):
+        x = F.embedding(tokens, embed) + positions
+        for one in blocks:
+            x = one(x)
+        return F.linear(last(x), embed)
+
+    optimizer = torch.optim.AdamW(p.all.values(), 0.001, weight_decay=0.01)
+    arguments = ["--layers", "4", "--width", "64", "--heads", "4", "--context", "32", "--batch", "16", "--seed", str(SEED)]
+    return {"program": "gpt", "data": "text", "arguments": arguments,
+            "losses": train(p, forward, optimizer, *data, 16, 1)}
+
+
+CURVES = {"mlp": mlp, "convnet": convnet, "gpt": gpt}

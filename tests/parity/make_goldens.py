@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Writes what PyTorch (CPU, double) computes for every op, its gradients, and the optimizers, as JSON under goldens/.
+
+    python3 -m venv .venv && .venv/bin/pip install numpy torch
+    .venv/bin/python tests/parity/make_goldens.py [ops] [optimizers] [curves]
+
+The tests need only the JSON. Inputs are rounded to f32 first, so that both sides start from the same numbers.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "goldens"
+
+
+def numbers(tensor):
+    flat = tensor.reshape(-1)
+    if tensor.dtype.is_floating_point:
+        return [float(f"{value:.9g}") for value in flat.tolist()]
+    return flat.tolist()
+
+
+def array(tensor):
+    return {"shape": list(tensor.shape), "data": numbers(tensor)}
+
+
+def write(name, value):
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / name
+    path.write_text(json.dumps(value, separators=(",", ":")) + "\n")
+    print(f"{path.name}: {path.stat().st_size} bytes")
+
+
+def ops():
+    from cases import CASES
+
+    out = []
+    for case in CASES:
+        result, gradients = case.expected()
+        out.append({
+            "name": case.name,
+            "ir": case.ir(),
+            "floats": {**{k: array(v) for k, v in case.floats.items()}, "c": array(case.cotangent)},
+            "ints": {k: array(v) for k, v in case.ints.items()},
+            "result": array(result),
+            "gradients": {k: array(v) for k, v in gradients.items()},
+        })
+    write("ops.json", out)
+
+
+def optimizers():
+    from optimizers import CASES
+
+    write("optimizers.json", [case() for case in CASES])
+
+
+def curves():
+    from curves import CURVES
+
+    write("curves.json", {name: make() for name, make in CURVES.items()})
+
+
+if __name__ == "__main__":
+    for step in sys.argv[1:] or ["ops", "optimizers"]:
+        {"ops": ops, "optimizers": optimizers, "curves": curves}[step]()

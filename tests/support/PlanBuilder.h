@@ -1,0 +1,266 @@
+// Writes small plans by hand: for tests of the runtime that need no compiler.
+#pragma once
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cleave::test {
+
+using namespace cleave::plan;
+
+inline int64_t elementBytes(DType type) {
+  static constexpr int64_t bytes[] = {4, 2, 2, 4, 8, 1, 1};
+  return bytes[static_cast<size_t>(type)];
+}
+
+/// Row-major strides.
+inline std::vector<int64_t> denseStrides(const std::vector<int64_t> &shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;)
+    strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+/// A program under construction: slots are placed one after another in the arena.
+struct ProgramWriter {
+  ProgramT program;
+  uint64_t arena = 0, input = 0;
+  std::vector<uint64_t> offsets; ///< of each slot, also of placed ones
+
+  ProgramWriter() { program.layouts.push_back(std::make_unique<LayoutT>()); }
+
+  uint32_t slot(const std::string &name, DType dtype, std::vector<int64_t> shape, Space space = Space::Placed,
+                int tensor = -1) {
+    auto slot = std::make_unique<SlotT>();
+    slot->name = name;
+    slot->dtype = dtype;
+    int64_t bytes = elementBytes(dtype);
+    for (int64_t size : shape)
+      bytes *= size;
+    slot->shape = std::move(shape);
+    slot->bytes = static_cast<uint64_t>(bytes);
+    slot->space = space;
+    slot->tensor = tensor;
+    uint64_t &at = space == Space::Input ? input : arena;
+    offsets.push_back(at);
+    slot->offset = space == Space::Persistent ? at : 0;
+    at += (slot->bytes + 63) / 64 * 64;
+    program.slots.push_back(std::move(slot));
+    return static_cast<uint32_t>(program.slots.size() - 1);
+  }
+
+  void shard(uint32_t slot, std::vector<std::vector<std::pair<int64_t, std::vector<uint8_t>>>> dims,
+             std::vector<uint8_t> partial = {}) {
+    auto sharding = std::make_unique<ShardingT>();
+    for (auto &factors : dims) {
+      auto dim = std::make_unique<DimT>();
+      for (auto &[size, axes] : factors) {
+        auto factor = std::make_unique<FactorT>();
+        factor->size = size;
+        factor->axes = axes;
+        dim->factors.push_back(std::move(factor));
+      }
+      sharding->dims.push_back(std::move(dim));
+    }
+    sharding->partial_axes = std::move(partial);
+    program.slots[slot]->sharding = std::move(sharding);
+  }
+
+  /// A new segment; its slot list is filled by finish().
+  uint32_t segment(const std::string &name = "forward", SegmentKind kind = SegmentKind::Forward) {
+    auto segment = std::make_unique<SegmentT>();
+    segment->name = name;
+    segment->kind = kind;
+    program.segments.push_back(std::move(segment));
+    return static_cast<uint32_t>(program.segments.size() - 1);
+  }
+
+  template <typename OpT> StepT &step(uint32_t segment, OpT op) {
+    auto step = std::make_unique<StepT>();
+    step->op.Set(std::move(op));
+    program.segments[segment]->steps.push_back(std::move(step));
+    return *program.segments[segment]->steps.back();
+  }
+
+  static std::unique_ptr<ViewT> view(uint32_t slot, std::vector<int64_t> strides, uint64_t offset = 0) {
+    auto view = std::make_unique<ViewT>();
+    view->slot = slot;
+    view->strides = std::move(strides);
+    view->offset = offset;
+    return view;
+  }
+
+  void matmul(uint32_t segment, uint32_t a, uint32_t b, uint32_t c, int64_t m, int64_t n, int64_t k) {
+    MatmulT op;
+    op.a = view(a, {k, 1});
+    op.b = view(b, {n, 1});
+    op.c = view(c, {n, 1});
+    op.m = m, op.n = n, op.k = k;
+    step(segment, std::move(op));
+  }
+
+  void copy(uint32_t segment, uint32_t src, uint32_t dst, int64_t count) {
+    CopyT op;
+    op.src = view(src, {1});
+    op.dst = view(dst, {1});
+    op.shape = {count};
+    step(segment, std::move(op));
+  }
+
+  void fill(uint32_t segment, uint32_t dst, double value) {
+    FillT op;
+    op.dst = dst;
+    op.value = value;
+    step(segment, std::move(op));
+  }
+
+  void allReduce(uint32_t segment, uint32_t in, uint32_t out, int64_t count, uint32_t group = 0) {
+    CollectiveT op;
+    op.group = group;
+    auto buffer = std::make_unique<CollectiveBufferT>();
+    buffer->in = in;
+    buffer->out = out;
+    buffer->count = count;
+    op.buffers.push_back(std::move(buffer));
+    step(segment, std::move(op));
+  }
+
+  void send(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
+    SendT op;
+    op.slot = slot;
+    op.bytes = program.slots[slot]->bytes;
+    op.peer = peer;
+    op.tag = tag;
+    step(segment, std::move(op));
+  }
+
+  void recv(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
+    RecvT op;
+    op.slot = slot;
+    op.bytes = program.slots[slot]->bytes;
+    op.peer = peer;
+    op.tag = tag;
+    step(segment, std::move(op));
+  }
+
+  ActionT &action(uint32_t segment, int microbatch = 0, bool eval = false) {
+    auto action = std::make_unique<ActionT>();
+    action->segment = segment;
+    action->microbatch = microbatch;
+    action->layout = segment; // finish() makes one per segment
+    auto &list = eval ? program.eval : program.train;
+    list.push_back(std::move(action));
+    return *list.back();
+  }
+
+  void named(std::vector<std::unique_ptr<NamedSlotT>> &list, const std::string &name, uint32_t slot) {
+    auto named = std::make_unique<NamedSlotT>();
+    named->name = name;
+    named->slot = slot;
+    list.push_back(std::move(named));
+  }
+
+  /// Gives every segment the list of the slots it touches, and one layout: each slot at its own place.
+  std::unique_ptr<ProgramT> finish() {
+    program.layouts.clear();
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(Program::Pack(builder, &program));
+    const auto *packed = flatbuffers::GetRoot<Program>(builder.GetBufferPointer());
+    for (size_t s = 0; s < program.segments.size(); ++s) {
+      std::set<uint32_t> touched;
+      if (const auto *steps = packed->segments()->Get(static_cast<uint32_t>(s))->steps())
+        for (const Step *step : *steps)
+          check::forEachAccess(*step, *packed, [&](const check::Access &access) { touched.insert(access.slot); });
+      auto layout = std::make_unique<LayoutT>();
+      program.segments[s]->slots.clear();
+      for (uint32_t slot : touched)
+        if (program.slots[slot]->space != Space::Persistent) {
+          program.segments[s]->slots.push_back(slot);
+          layout->offsets.push_back(offsets[slot]);
+        }
+      program.layouts.push_back(std::move(layout));
+    }
+    program.arena_bytes = arena;
+    program.input_bytes = input;
+    program.peak_bytes = arena + 2 * input;
+    program.lower_bound_bytes = program.peak_bytes;
+    return std::make_unique<ProgramT>(std::move(program));
+  }
+};
+
+/// Gives a training action inputs of its own: a copy of its layout with the input slots `shift` bytes further on.
+inline void moveInputs(ProgramT &program, size_t action, uint64_t shift) {
+  ActionT &moved = *program.train[action];
+  auto layout = std::make_unique<LayoutT>(*program.layouts[moved.layout]);
+  const auto &slots = program.segments[moved.segment]->slots;
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (program.slots[slots[i]]->space == Space::Input)
+      layout->offsets[i] += shift;
+  moved.layout = static_cast<uint32_t>(program.layouts.size());
+  program.layouts.push_back(std::move(layout));
+  program.input_bytes += shift;
+  program.peak_bytes += 2 * shift;
+}
+
+/// A mesh ["dp", "tp", "pp"] with the ranks' coordinates; programs, groups and tables are the test's.
+inline PlanT makePlan(uint32_t dp, uint32_t tp = 1, uint32_t pp = 1) {
+  PlanT plan;
+  plan.threads = 1;
+  plan.microbatches = 1;
+  plan.backend = "cpu";
+  plan.strings = {""};
+  const char *names[] = {"dp", "tp", "pp"};
+  uint32_t sizes[] = {dp, tp, pp};
+  for (int a = 0; a < 3; ++a) {
+    auto axis = std::make_unique<MeshAxisT>();
+    axis->name = names[a];
+    axis->size = sizes[a];
+    plan.mesh.push_back(std::move(axis));
+  }
+  for (uint32_t p = 0; p < pp; ++p)
+    for (uint32_t d = 0; d < dp; ++d)
+      for (uint32_t t = 0; t < tp; ++t) {
+        auto rank = std::make_unique<RankT>();
+        rank->coords = {d, t, p};
+        plan.ranks.push_back(std::move(rank));
+      }
+  return plan;
+}
+
+inline int addTensor(PlanT &plan, const std::string &name, TensorKind kind, std::vector<int64_t> shape,
+                     DType dtype = DType::F32) {
+  auto tensor = std::make_unique<TensorT>();
+  tensor->name = name;
+  tensor->kind = kind;
+  tensor->dtype = dtype;
+  tensor->shape = std::move(shape);
+  plan.tensors.push_back(std::move(tensor));
+  return static_cast<int>(plan.tensors.size() - 1);
+}
+
+inline void addGroup(PlanT &plan, std::vector<uint32_t> ranks, const std::string &axis = "dp") {
+  auto group = std::make_unique<GroupT>();
+  group->axis = axis;
+  group->ranks = ranks;
+  for (uint32_t rank : ranks)
+    plan.ranks[rank]->groups.push_back(static_cast<uint32_t>(plan.groups.size()));
+  plan.groups.push_back(std::move(group));
+}
+
+inline std::vector<uint8_t> flatbuffer(const PlanT &plan) {
+  flatbuffers::FlatBufferBuilder builder;
+  FinishPlanBuffer(builder, Plan::Pack(builder, &plan));
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+inline std::shared_ptr<const PlanFile> seal(const PlanT &plan) {
+  return PlanFile::fromBytes(sealPlan(flatbuffer(plan)), "test");
+}
+
+} // namespace cleave::test

@@ -1,0 +1,86 @@
+// Choices of a job: program defaults, options, and the mistakes among them.
+#include "frontend/program/Job.h"
+#include "tests/unit/frontend/Support.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+std::string wrong(RunOptions options, TrainConfig config = {}) {
+  return mistake([&] { resolveJob(config, options); });
+}
+
+} // namespace
+
+TEST_CASE("defaults are the program's") {
+  const Job job = resolveJob({.optimizer = Sgd{.lr = 0.5, .momentum = 0.9}, .batch = 128}, {});
+  CHECK(job.batch == 128);
+  CHECK(job.strategy.microbatches == 1);
+  CHECK(job.strategy.mesh.ranks() == 1);
+  CHECK(std::get<Sgd>(job.config.optimizer).momentum == 0.9);
+}
+
+TEST_CASE("options override them") {
+  const Job job = resolveJob({.optimizer = Sgd{.lr = 0.5, .momentum = 0.9}},
+                             {.mesh = "dp=2,pp=2", .schedule = "gpipe", .microbatches = 4, .batch = 48, .seed = 7, .lr = 0.1});
+  CHECK(job.batch == 48);
+  CHECK(job.seed == 7);
+  CHECK(job.strategy.mesh.size("pp") == 2);
+  CHECK(job.strategy.schedule == "gpipe");
+  CHECK(std::get<Sgd>(job.config.optimizer).lr == 0.1);
+  CHECK(std::get<Sgd>(job.config.optimizer).momentum == 0.9);
+  const Job other = resolveJob({.optimizer = Sgd{.lr = 0.5}}, {.optimizer = "adamw"});
+  CHECK(std::get<AdamW>(other.config.optimizer).lr == 0.001);
+}
+
+TEST_CASE("mistakes name the option and the value") {
+  CHECK(has(wrong({.mesh = "foo=2"}), "foo"));
+  CHECK(has(wrong({.mesh = "dp=0"}), "dp"));
+  CHECK(has(wrong({.mesh = "dp=two"}), "two"));
+  CHECK(has(wrong({.schedule = "zigzag"}), "--schedule zigzag"));
+  CHECK(has(wrong({.optimizer = "magic"}), "--optimizer magic"));
+  CHECK(has(wrong({.backend = "abacus"}), "--backend abacus"));
+  const std::string uneven = wrong({.microbatches = 9, .batch = 8});
+  CHECK((has(uneven, "8") && has(uneven, "9")));
+  CHECK(has(wrong({.microbatches = 0}), "--microbatches 0"));
+  CHECK(has(wrong({.precision = "bf16"}), "--precision bf16: not available yet"));
+  CHECK(has(wrong({.precision = "int3"}), "--precision int3"));
+  CHECK(has(wrong({.recompute = "full"}), "--recompute full"));
+  CHECK(has(wrong({.zero = 2}), "--zero 2"));
+  CHECK(has(wrong({.devices = 4}), "--devices 4"));
+  CHECK(has(wrong({.strategy = "data"}), "--strategy data"));
+  CHECK(has(wrong({.mesh = "dp=2", .devices = 4, .strategy = "data"}), "--mesh dp=2"));
+  CHECK(has(wrong({.strategy = "/no/such/file.toml"}), "/no/such/file.toml"));
+  CHECK(has(wrong({.momentum = 0.5}, {.optimizer = Adam{}}), "--momentum 0.5"));
+  CHECK(has(wrong({.lr = -1.0}), "--lr -1"));
+  CHECK(has(wrong({.seed = -3}), "--seed -3"));
+  try {
+    resolveJob({}, {.backend = "cuda"});
+    FAIL("cuda is not there");
+  } catch (const Error &e) {
+    CHECK(e.status == Status::Environment);
+    CHECK(has(e.what(), "CUDA"));
+  }
+}
+
+TEST_CASE("data has to be somewhere") {
+  CHECK(has(mistake([] { dataPlace(Mnist{}, {}); }), "--data"));
+  CHECK(has(mistake([] { dataPlace(Mnist{}, {.data = "/no/such/place"}); }), "/no/such/place"));
+  CHECK(dataPlace(Mnist{}, {.data = "synthetic"}) == "synthetic");
+  CHECK(dataPlace(SyntheticImages{}, {}) == "synthetic");
+}
+
+TEST_CASE("what plans store is JSON") {
+  const auto data = nlohmann::json::parse(dataJson(Text{.context = 32, .vocab = 100}));
+  CHECK(data["kind"] == "text");
+  CHECK(data["context"] == 32);
+  CHECK(data["fields"][1]["name"] == "targets");
+  CHECK(data["fields"][1]["classes"] == 100);
+  const auto training = nlohmann::json::parse(trainingJson({.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}));
+  CHECK(training["optimizer"]["beta2"] == 0.999);
+  CHECK(training["lr"]["kind"] == "warmup_cosine");
+  CHECK(training["lr"]["base"] == 0.1);
+}

@@ -1,0 +1,76 @@
+// A program's command line: options of the model, commands, exit statuses.
+#include "tests/unit/frontend/Support.h"
+
+#include <cstdio>
+#include <fstream>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+struct Mlp : Module {
+  ModuleList<Linear> layers{*this, "layers"};
+  explicit Mlp(const std::vector<int64_t> &hidden) {
+    int64_t in = 784;
+    for (int64_t width : hidden)
+      layers.emplace(std::exchange(in, width), width);
+    layers.emplace(in, 10);
+  }
+  Tensor forward(Tensor image) { return layers(flatten(image, 1)); }
+};
+
+/// Runs the program with these arguments; returns its status.
+int run(std::vector<std::string> args) {
+  args.insert(args.begin(), "mlp");
+  std::vector<char *> argv;
+  for (std::string &arg : args)
+    argv.push_back(arg.data());
+  Program program{"mlp", static_cast<int>(argv.size()), argv.data()};
+  auto hidden = program.option("--hidden", std::vector<int64_t>{32}, "widths");
+  auto shape = program.option("--shape", "plain", "shape", {"plain", "odd"});
+  return program.run<Mlp>({.data = Mnist{}}, shape == "odd" ? std::vector<int64_t>{17} : hidden);
+}
+
+std::string graphOf(std::vector<std::string> args) {
+  const std::string path = "/tmp/cleave-frontend-test-" + std::to_string(getpid()) + ".mlir";
+  args.insert(args.begin(), {"graph", "-o", path});
+  REQUIRE(run(args) == 0);
+  std::ifstream in(path);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  std::remove(path.c_str());
+  return text;
+}
+
+} // namespace
+
+TEST_CASE("options of the model reach the model") {
+  CHECK(has(graphOf({}), "tensor<32x784xf32>"));
+  CHECK(has(graphOf({"--hidden", "24,12"}), "tensor<12x24xf32>"));
+  CHECK(has(graphOf({"--hidden=40"}), "tensor<40x784xf32>"));
+  CHECK(has(graphOf({"--shape", "odd"}), "tensor<17x784xf32>"));
+}
+
+TEST_CASE("a microbatch is traced") { CHECK(has(graphOf({"--batch", "48", "--microbatches", "4"}), "tensor<12x1x28x28xf32>")); }
+
+TEST_CASE("mistakes on the command line end with status 2") {
+  CHECK(run({}) == 2);
+  CHECK(run({"frobnicate"}) == 2);
+  CHECK(run({"graph", "--frobnicate"}) == 2);
+  CHECK(run({"graph", "--hidden", "4,x"}) == 2);
+  CHECK(run({"graph", "--hidden", "0"}) == 2);
+  CHECK(run({"graph", "--shape", "round"}) == 2);
+  CHECK(run({"graph", "--batch", "many"}) == 2);
+  CHECK(run({"graph", "-o", "/no/such/folder/file.mlir"}) == 2);
+  CHECK(run({"train", "--plan", "/no/such.plan", "--data", "synthetic"}) == 2);
+  CHECK(run({"eval", "--checkpoint", "/no/such/ck", "--data", "synthetic"}) == 2);
+  CHECK(run({"train", "--data", "/no/such/place"}) == 2);
+  CHECK(run({"train", "--data", "synthetic", "--steps", "1", "--epochs", "1"}) == 2);
+}
+
+TEST_CASE("help and version are no mistakes") {
+  CHECK(run({"--help"}) == 0);
+  CHECK(run({"train", "--help"}) == 0);
+  CHECK(run({"--version"}) == 0);
+}

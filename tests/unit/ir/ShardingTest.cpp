@@ -1,0 +1,92 @@
+// Shardings: arithmetic of shares, text form, pieces.
+#include "ir/interpreter/Slices.h"
+#include "tests/unit/ir/Ir.h"
+
+#include <numeric>
+
+using namespace cleave;
+using namespace cleave::ir;
+
+static const Mesh mesh{{{"dp", 2}, {"tp", 3}, {"pp", 2}}};
+
+TEST_CASE("remainders go to the first members") {
+  std::vector<int64_t> sizes, starts;
+  for (int64_t at = 0; at < 4; ++at) {
+    sizes.push_back(shareSize(10, 4, at));
+    starts.push_back(shareStart(10, 4, at));
+  }
+  CHECK(sizes == std::vector<int64_t>{3, 3, 2, 2});
+  CHECK(starts == std::vector<int64_t>{0, 3, 6, 8});
+  CHECK(shareSize(2, 3, 2) == 0);
+}
+
+TEST_CASE("rank = (pp * DP + dp) * TP + tp") {
+  CHECK(mesh.ranks() == 12);
+  for (int64_t rank = 0; rank < 12; ++rank) {
+    auto coords = mesh.coords(rank);
+    CHECK((coords[2] * 2 + coords[0]) * 3 + coords[1] == rank);
+    CHECK(mesh.rank(coords) == rank);
+  }
+  CHECK(mesh.linear({"dp", "tp"}, {1, 2, 0}) == 5);
+  CHECK(mesh.linear({"tp", "dp"}, {1, 2, 0}) == 5);
+  CHECK(mesh.linear({"tp", "dp"}, {0, 1, 0}) == 2);
+}
+
+TEST_CASE("the text form reads back") {
+  for (std::string text : {"dp, _, (3 x 4:tp x 16) | sum tp", "_", "dp+tp", "_, _", "(2:dp x 3:tp)"}) {
+    std::string why;
+    auto sharding = Sharding::parse(text, &why);
+    INFO(text << ": " << why);
+    if (text == "dp, _, (3 x 4:tp x 16) | sum tp") { // an axis may not split and be partial at once
+      CHECK(!sharding);
+      continue;
+    }
+    REQUIRE(sharding);
+    CHECK(sharding->str() == text);
+    CHECK(Sharding::parse(sharding->str()) == sharding);
+  }
+  CHECK(Sharding::parse("dp, (3 x 4:tp x 16) | max pp")->partialKind == "max");
+  CHECK(Sharding::parse("")->dims.empty());
+}
+
+TEST_CASE("malformed text says why") {
+  for (std::string text : {"dp, dp", "(3 x", "3", "dp | sum", "dp | product tp", "(0:dp)", "dp++tp"}) {
+    std::string why;
+    INFO(text);
+    CHECK(!Sharding::parse(text, &why));
+    CHECK(!why.empty());
+  }
+}
+
+TEST_CASE("pieces cover a tensor once") {
+  HostTensor whole({5, 14}, DType::F32);
+  std::iota(whole.values.begin(), whole.values.end(), 0);
+  for (std::string text : {"dp, tp", "_, _", "_, (2 x 7:tp)", "dp+tp, _", "_, (7:dp x 2:tp)", "tp, (2:dp x 7)"}) {
+    Sharding sharding = *Sharding::parse(text);
+    REQUIRE(sharding.resolve(whole.shape));
+    HostTensor built({5, 14}, DType::F32, -1.0);
+    int64_t elements = 0, copies = 1;
+    for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+      auto coords = mesh.coords(rank);
+      HostTensor piece = localPiece(whole, sharding, mesh, coords);
+      CHECK(piece.shape == sharding.localShape(mesh, coords));
+      placePiece(built, piece, sharding, mesh, coords);
+      elements += piece.size();
+    }
+    for (const MeshAxis &axis : mesh.axes)
+      copies *= sharding.usesAxis(axis.name) ? 1 : axis.size;
+    INFO(text);
+    CHECK(built == whole);
+    CHECK(elements == whole.size() * copies);
+  }
+}
+
+TEST_CASE("a factor in the middle takes its share of every major index") {
+  HostTensor whole({12}, DType::F32);
+  std::iota(whole.values.begin(), whole.values.end(), 0);
+  Sharding sharding = *Sharding::parse("(2 x 3:tp x 2)");
+  CHECK(localPiece(whole, sharding, mesh, {0, 1, 0}) == f32({4}, {2, 3, 8, 9}));
+  Sharding uneven = *Sharding::parse("(3 x 4:tp)");
+  CHECK(localPiece(whole, uneven, mesh, {0, 0, 0}) == f32({6}, {0, 1, 4, 5, 8, 9}));
+  CHECK(localPiece(whole, uneven, mesh, {0, 2, 0}) == f32({3}, {3, 7, 11}));
+}

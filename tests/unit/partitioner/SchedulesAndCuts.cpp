@@ -1,0 +1,128 @@
+// Schedules against their timelines; stage cuts against brute force; meshes and strategies as text.
+#include "partitioner/schedule/Schedule.h"
+#include "partitioner/stages/Layers.h"
+#include "partitioner/strategy/Strategy.h"
+#include "runtime/base/Error.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::partitioner;
+
+static std::string line(const std::vector<ScheduleItem> &items) {
+  std::string text;
+  for (const ScheduleItem &item : items)
+    if (item.segment != "weight_gradient")
+      text += (item.segment == "forward" ? "F" : "B") + std::to_string(item.microbatch) + " ";
+  return text;
+}
+
+TEST_CASE("gpipe runs all forwards, then all backwards") {
+  auto stages = makeSchedule("gpipe", 2, 3);
+  CHECK(line(stages[0]) == "F0 F1 F2 B2 B1 B0 ");
+  CHECK(line(stages[1]) == line(stages[0]));
+}
+
+TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatches") {
+  auto stages = makeSchedule("1f1b", 2, 4);
+  CHECK(line(stages[0]) == "F0 F1 B0 F2 B1 F3 B2 B3 ");
+  CHECK(line(stages[1]) == "F0 B0 F1 B1 F2 B2 F3 B3 ");
+  for (int64_t p : {1, 2, 4, 7})
+    for (int64_t m : {1, 2, 5, 16}) {
+      auto all = makeSchedule("1f1b", p, m);
+      for (int64_t s = 0; s < p; ++s) {
+        int64_t held = 0, most = 0, forwards = 0;
+        for (const ScheduleItem &item : all[s]) {
+          held += item.segment == "forward" ? 1 : item.segment == "weight_gradient" ? -1 : 0;
+          forwards += item.segment == "forward";
+          most = std::max(most, held);
+        }
+        CHECK(forwards == m);
+        CHECK(held == 0);
+        CHECK(most == std::min(p - s, m));
+      }
+    }
+}
+
+TEST_CASE("an unknown schedule is named") { CHECK_THROWS_WITH(makeSchedule("zigzag", 2, 2), Catch::Contains("zigzag")); }
+
+TEST_CASE("balanced cuts are as good as brute force") {
+  std::vector<double> costs{3, 1, 4, 1, 5, 9, 2, 6};
+  for (size_t parts : {1, 2, 3, 4, 8}) {
+    auto worstOf = [&](const std::vector<size_t> &begins) {
+      double worst = 0;
+      for (size_t p = 0; p < begins.size(); ++p) {
+        double sum = 0;
+        for (size_t i = begins[p]; i < (p + 1 < begins.size() ? begins[p + 1] : costs.size()); ++i)
+          sum += costs[i];
+        worst = std::max(worst, sum);
+      }
+      return worst;
+    };
+    double best = 1e9;
+    for (unsigned mask = 0; mask < 1u << (costs.size() - 1); ++mask)
+      if ((size_t)__builtin_popcount(mask) + 1 == parts) {
+        std::vector<size_t> begins{0};
+        for (size_t i = 0; i + 1 < costs.size(); ++i)
+          if (mask >> i & 1)
+            begins.push_back(i + 1);
+        best = std::min(best, worstOf(begins));
+      }
+    auto begins = balancedCuts(costs, parts);
+    REQUIRE(begins.size() == parts);
+    CHECK(std::is_sorted(begins.begin(), begins.end()));
+    CHECK(worstOf(begins) == best);
+  }
+}
+
+TEST_CASE("layers are top-level modules and members of lists") {
+  CHECK(layerOf("fc1") == "fc1");
+  CHECK(layerOf("blocks.3.attention.qkv") == "blocks.3");
+  CHECK(layerOf("layer1.0.conv1") == "layer1.0");
+  CHECK(layerOf("head.norm") == "head");
+  CHECK(layerOf("") == "");
+}
+
+TEST_CASE("meshes read from their shorthand and name what is wrong") {
+  Mesh mesh = parseMesh("tp=2,dp=3");
+  CHECK(mesh.size("dp") == 3);
+  CHECK(mesh.size("tp") == 2);
+  CHECK(mesh.size("pp") == 1);
+  for (auto [text, word] : {std::pair{"foo=2", "foo"}, {"dp=0", "dp"}, {"dp=two", "two"}, {"dp=2,dp=2", "twice"}, {"", "empty"}, {"dp", "dp"}, {"dp=-1", "-1"}})
+    CHECK_THROWS_WITH(parseMesh(text), Catch::Contains(word));
+}
+
+TEST_CASE("meshes for kinds of parallelism") {
+  CHECK(meshFor(8, "data").size("dp") == 8);
+  CHECK(meshFor(8, "model").size("tp") == 8);
+  CHECK(meshFor(8, "pipeline").size("pp") == 8);
+  Mesh hybrid = meshFor(8, "hybrid");
+  CHECK(hybrid.size("dp") == 2);
+  CHECK(hybrid.size("tp") == 2);
+  CHECK(hybrid.size("pp") == 2);
+  CHECK(meshFor(7, "hybrid").ranks() == 7);
+  CHECK_THROWS_WITH(meshFor(8, "auto"), Catch::Contains("auto"));
+}
+
+TEST_CASE("a strategy goes through its text") {
+  Strategy strategy = Strategy::parse(R"(
+mesh = { dp = 2, tp = 2, pp = 2 }
+schedule = { name = "gpipe", microbatches = 4 }
+stages = [["embed", "blocks.0"], ["blocks.1"]]
+[shard]
+"blocks.*.fc.weight" = { 0 = "tp", origin = "file" }
+)",
+                                      "test.toml");
+  CHECK(strategy.mesh.ranks() == 8);
+  CHECK(strategy.schedule == "gpipe");
+  CHECK(strategy.microbatches == 4);
+  CHECK(strategy.stages[0].size() == 2);
+  CHECK(strategy.shard[0].dims.at("0") == "tp");
+  Strategy again = Strategy::parse(strategy.toToml(), "again");
+  CHECK(again.toToml() == strategy.toToml());
+  CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"), Catch::Contains("f.toml:1") && Catch::Contains("xp"));
+  CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
+  CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
+}

@@ -1,0 +1,47 @@
+// `evaluate` of Programs.h: names to the interpreter's positions and back.
+#include "ir/graph/Graph.h"
+#include "ir/interpreter/Interpreter.h"
+#include "tests/unit/passes/Programs.h"
+
+#include <stdexcept>
+
+namespace cleave::testing {
+namespace {
+
+ir::DType dtypeOf(mlir::Type element) {
+  if (element.isInteger(1))
+    return ir::DType::I1;
+  if (element.isInteger(32))
+    return ir::DType::I32;
+  if (element.isInteger(64))
+    return ir::DType::I64;
+  return element.isF32() ? ir::DType::F32 : element.isF16() ? ir::DType::F16 : ir::DType::BF16;
+}
+
+std::string key(mlir::StringAttr kind, mlir::StringAttr name) {
+  return name ? kind.str() + ":" + name.str() : kind.str();
+}
+
+} // namespace
+
+Arrays evaluate(const GraphModule &module, const std::string &function, const Arrays &arguments) {
+  auto func = module.module().lookupSymbol<mlir::func::FuncOp>(function);
+  std::vector<ir::HostTensor> inputs;
+  for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+    std::string name = key(func.getArgAttrOfType<mlir::StringAttr>(i, ir::attr::kind),
+                           func.getArgAttrOfType<mlir::StringAttr>(i, ir::attr::name));
+    auto given = arguments.find(name);
+    if (given == arguments.end())
+      throw std::runtime_error("no argument " + name);
+    auto element = mlir::cast<mlir::RankedTensorType>(func.getArgument(i).getType()).getElementType();
+    inputs.emplace_back(given->second.shape, dtypeOf(element), given->second.data);
+  }
+  std::vector<ir::HostTensor> outputs = ir::evaluate(func, inputs);
+  Arrays results;
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    results[key(func.getResultAttrOfType<mlir::StringAttr>(i, ir::attr::kind),
+                func.getResultAttrOfType<mlir::StringAttr>(i, ir::attr::name))] = {outputs[i].shape, outputs[i].values};
+  return results;
+}
+
+} // namespace cleave::testing

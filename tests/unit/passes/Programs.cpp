@@ -1,0 +1,82 @@
+// See Programs.h.
+#include "tests/unit/passes/Programs.h"
+
+#include "ir/graph/Graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+namespace cleave::testing {
+
+GraphModule forwardModule(const std::string &arguments, const std::string &body) {
+  return GraphModule::parse(
+      "module {\nfunc.func @forward(" + arguments +
+          ") -> (tensor<f32> {cleave.kind = \"loss\"}) attributes {cleave.static_weight = 4 : i64} {\n" + body +
+          "\n  return %loss : tensor<f32>\n}\n}\n",
+      "test.mlir");
+}
+
+static std::string argument(const std::string &kind, const std::string &name, const std::string &type,
+                            const std::string &extra) {
+  std::string value = name;
+  for (char &c : value)
+    c = c == '.' ? '_' : c;
+  return "%" + value + ": " + type + " {cleave.kind = \"" + kind + "\", cleave.name = \"" + name + "\"" + extra + "}";
+}
+
+std::string parameter(const std::string &name, const std::string &type, const std::string &extra) {
+  return argument("parameter", name, type, ", cleave.trainable" + extra);
+}
+
+std::string input(const std::string &name, const std::string &type) { return argument("input", name, type, ""); }
+
+std::vector<std::string> opNames(const GraphModule &module, const std::string &function) {
+  std::vector<std::string> names;
+  for (mlir::Operation &op : module.module().lookupSymbol<mlir::func::FuncOp>(function).front().without_terminator())
+    names.push_back(op.getName().getStringRef().str());
+  return names;
+}
+
+int countOps(const GraphModule &module, const std::string &function, const std::string &op) {
+  auto names = opNames(module, function);
+  return static_cast<int>(std::count(names.begin(), names.end(), op));
+}
+
+nlohmann::json golden(const std::string &file) {
+  auto path = std::filesystem::path(__FILE__).parent_path() / "../../parity/goldens" / file;
+  std::ifstream stream(path);
+  if (!stream)
+    throw std::runtime_error("cannot open " + path.string());
+  return nlohmann::json::parse(stream);
+}
+
+Array arrayOf(const nlohmann::json &value) {
+  return {value.at("shape").get<std::vector<int64_t>>(), value.at("data").get<std::vector<double>>()};
+}
+
+Arrays argumentsOf(const nlohmann::json &example) {
+  Arrays arguments;
+  for (const auto &[name, value] : example.at("floats").items())
+    arguments[(name == "c" ? "input:" : "parameter:") + name] = arrayOf(value);
+  for (const auto &[name, value] : example.at("ints").items())
+    arguments["input:" + name] = arrayOf(value);
+  return arguments;
+}
+
+double apart(const Array &a, const Array &b) {
+  if (a.shape != b.shape || a.data.size() != b.data.size())
+    return std::numeric_limits<double>::infinity();
+  double worst = 0;
+  for (size_t i = 0; i < a.data.size(); ++i) {
+    double difference = std::abs(a.data[i] - b.data[i]) / (1 + std::abs(b.data[i]));
+    if (!std::isfinite(difference))
+      return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, difference);
+  }
+  return worst;
+}
+
+} // namespace cleave::testing

@@ -1,0 +1,338 @@
+// Every kind of kernel, generated and executed, against the reference: odd sizes, cut ranges, aliasing, both targets.
+#include "codegenReference.h"
+#include "passes/codegen/Codegen.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+using namespace cleave::passes;
+using namespace cleave::passes::kernel;
+
+namespace {
+
+void compareTensors(const TestTensor &found, const TestTensor &wanted, double tolerance) {
+  double scale = 0;
+  for (double x : wanted.data)
+    if (std::isfinite(x))
+      scale = std::max(scale, std::fabs(x));
+  for (size_t i = 0; i < wanted.data.size(); ++i) {
+    double f = found.data[i], w = wanted.data[i];
+    bool good = std::isnan(w) ? std::isnan(f) : std::isinf(w) ? f == w : std::fabs(f - w) <= tolerance * (std::fabs(w) + 0.1 * scale + 1e-3);
+    if (!good) {
+      INFO("element " << i << " is " << f << ", wanted " << w);
+      REQUIRE(good);
+    }
+  }
+}
+
+/// Plans, compiles, runs whole and in pieces (equal bits), with every allowed aliasing, and compares with the reference.
+Program check(const KernelGraph &graph, double tolerance = 2e-6) {
+  auto inputs = randomInputs(graph, 7);
+  auto wanted = evaluate(graph, inputs);
+  std::optional<Program> program;
+  for (const char *cpu : {"x86-64-v3", "x86-64-v4"}) {
+    if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
+      continue;
+    std::string why;
+    program = schedule(graph, &why, cpu == std::string("x86-64-v4") ? 16 : 8);
+    INFO(why);
+    REQUIRE(program);
+    INFO(program->str());
+    LoadedKernel kernel(*program, cpu);
+    auto whole = execute(*program, kernel, graph, inputs, 1);
+    for (size_t o = 0; o < whole.size(); ++o)
+      compareTensors(unpack(whole[o], wanted[o].shape, wanted[o].type), wanted[o], tolerance);
+    REQUIRE(execute(*program, kernel, graph, inputs, 3) == whole);
+    for (auto pair : program->mayAlias())
+      REQUIRE(execute(*program, kernel, graph, inputs, 2, {pair}) == whole);
+  }
+  return *program;
+}
+
+int rowBroadcast(GraphMaker &m, int rows, std::vector<int64_t> shape) {
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < m.shape(rows).size(); ++i)
+    dims.push_back(static_cast<int64_t>(i));
+  return m.broadcast(rows, shape, dims);
+}
+
+int softmax(GraphMaker &m, int x) {
+  auto shape = m.shape(x);
+  int64_t last = static_cast<int64_t>(shape.size()) - 1;
+  int e = m.op(NodeKind::Exp, {m.sub(x, rowBroadcast(m, m.reduce(Combine::Max, x, {last}), shape))});
+  return m.div(e, rowBroadcast(m, m.reduce(Combine::Sum, e, {last}), shape));
+}
+
+} // namespace
+
+TEST_CASE("maps of one loop share code over sizes") {
+  std::string text;
+  for (int64_t n : {1, 3, 17, 1000, 4096, 20000}) {
+    GraphMaker m;
+    int x = m.input({n}), y = m.input({n});
+    m.graph.outputs = {m.add(m.mul(x, y), m.constant({n}, 2)), m.op(NodeKind::Relu, {x})};
+    Program p = check(m.graph);
+    if (n == 17)
+      text = p.str();
+    if (n > 17)
+      REQUIRE(p.str() == text);
+  }
+}
+
+TEST_CASE("scalars") {
+  GraphMaker m;
+  int step = m.input({}), lr = m.input({});
+  int power = m.op(NodeKind::Pow, {m.constant({}, 0.9), step});
+  m.graph.outputs = {m.div(lr, m.sub(m.constant({}, 1), power)), m.add(step, m.constant({}, 1))};
+  check(m.graph, 1e-5);
+}
+
+TEST_CASE("every elementwise op") {
+  for (NodeKind k : {NodeKind::Neg, NodeKind::Abs, NodeKind::Exp, NodeKind::Tanh, NodeKind::Erf, NodeKind::Sigmoid,
+                     NodeKind::Relu, NodeKind::Silu, NodeKind::Gelu}) {
+    INFO(nodeName(k));
+    GraphMaker m;
+    int x = m.input({3, 171});
+    m.graph.outputs = {m.op(k, {x})};
+    check(m.graph);
+  }
+  GraphMaker m;
+  int x = m.input({171}), y = m.input({171});
+  int positive = m.add(m.op(NodeKind::Abs, {x}), m.constant({171}, 0.01));
+  int less = m.compare(Relation::Lt, x, y);
+  m.graph.outputs = {m.op(NodeKind::Log, {positive}), m.op(NodeKind::Sqrt, {positive}), m.op(NodeKind::Rsqrt, {positive}),
+                     m.op(NodeKind::Max, {x, y}), m.op(NodeKind::Min, {x, y}), m.op(NodeKind::Pow, {positive, y}),
+                     less, m.op(NodeKind::Select, {less, x, y}), m.div(x, positive)};
+  check(m.graph, 1e-5);
+  GraphMaker g;
+  int gx = g.input({77}), grad = g.input({77});
+  int t = g.op(NodeKind::GeluGrad, {grad, gx}), e = g.op(NodeKind::GeluGrad, {grad, gx});
+  g.graph.nodes[static_cast<size_t>(t)].tanh = true;
+  int f = g.op(NodeKind::Gelu, {gx});
+  g.graph.nodes[static_cast<size_t>(f)].tanh = true;
+  g.graph.outputs = {t, e, f};
+  check(g.graph, 1e-5);
+}
+
+TEST_CASE("element types") {
+  for (Element type : {Element::F16, Element::BF16}) {
+    GraphMaker m;
+    int x = m.input({5, 37}, type), y = m.input({5, 37}, type);
+    m.graph.outputs = {m.add(x, y), m.cast(x, Element::F32)};
+    check(m.graph, type == Element::F16 ? 1e-3 : 8e-3);
+  }
+  for (Element type : {Element::I32, Element::I64}) {
+    GraphMaker m;
+    int x = m.input({37}, type), y = m.input({37}, type);
+    int safe = m.add(y, m.constant({37}, 1, type));
+    m.graph.outputs = {m.add(x, y), m.div(x, safe), m.cast(x, Element::F32), m.op(NodeKind::Max, {x, y}),
+                       m.compare(Relation::Eq, x, y), m.cast(m.compare(Relation::Gt, x, y), Element::F32)};
+    check(m.graph);
+  }
+  GraphMaker m;
+  int x = m.input({37}), b = m.input({37}, Element::I1);
+  m.graph.outputs = {m.op(NodeKind::Select, {b, x, m.constant({37}, -1e30)}), m.cast(x, Element::I32), m.cast(x, Element::I64)};
+  check(m.graph);
+}
+
+TEST_CASE("broadcasts into images and rows") {
+  for (auto shape : std::vector<std::vector<int64_t>>{{2, 3, 5, 7}, {4, 17, 1, 1}, {3, 16, 8, 8}, {1, 1, 1, 3}}) {
+    GraphMaker m;
+    int x = m.input(shape), c = m.input({shape[1]}), w = m.input({shape[3]});
+    m.graph.outputs = {m.op(NodeKind::Relu, {m.add(m.mul(x, m.broadcast(c, shape, {1})), m.broadcast(w, shape, {3}))})};
+    check(m.graph);
+  }
+}
+
+TEST_CASE("rows: softmax is one kernel of three sweeps") {
+  for (int64_t n : {1, 3, 17, 64, 1000}) {
+    GraphMaker m;
+    int x = m.input({3, n});
+    m.graph.outputs = {softmax(m, x)};
+    check(m.graph, 1e-5);
+  }
+  GraphMaker m;
+  m.graph.outputs = {softmax(m, m.input({3, 1000}))};
+  Program p = *schedule(m.graph);
+  REQUIRE(p.shape == Shape::Rows);
+  REQUIRE(p.sweeps == 3);
+  REQUIRE(p.scratchSlots == 1); // the exponentials
+}
+
+TEST_CASE("rows: causal mask from iota") {
+  GraphMaker m;
+  std::vector<int64_t> shape{2, 3, 9, 21};
+  int x = m.input(shape), offset = m.scalarInput();
+  int mask = m.compare(Relation::Le, m.iota(shape, 3), m.iota(shape, 2, offset));
+  m.graph.outputs = {softmax(m, m.op(NodeKind::Select, {mask, x, m.constant(shape, -1e30)}))};
+  check(m.graph, 1e-5);
+}
+
+TEST_CASE("rows: layer norm with its statistics") {
+  for (int64_t d : {1, 3, 17, 768}) {
+    GraphMaker m;
+    std::vector<int64_t> shape{2, 5, d};
+    int x = m.input(shape), gamma = m.input({d}), beta = m.input({d});
+    int scale = m.constant({2, 5}, 1.0 / static_cast<double>(d));
+    int mean = m.mul(m.reduce(Combine::Sum, x, {2}), scale);
+    int centred = m.sub(x, m.broadcast(mean, shape, {0, 1}));
+    int variance = m.mul(m.reduce(Combine::Sum, m.mul(centred, centred), {2}), scale);
+    int rstd = m.op(NodeKind::Rsqrt, {m.add(variance, m.constant({2, 5}, 1e-5))});
+    int normal = m.mul(centred, m.broadcast(rstd, shape, {0, 1}));
+    m.graph.outputs = {m.add(m.mul(normal, m.broadcast(gamma, shape, {2})), m.broadcast(beta, shape, {2})), mean, rstd};
+    check(m.graph, 2e-5);
+  }
+}
+
+TEST_CASE("columns: bias gradient with its prologue stored, siblings") {
+  for (int64_t c : {1, 3, 17, 48, 300, 1024}) {
+    GraphMaker m;
+    std::vector<int64_t> shape{2, 19, c};
+    int x = m.input(shape), dy = m.input(shape);
+    int g = m.op(NodeKind::Select, {m.compare(Relation::Gt, x, m.constant(shape, 0)), dy, m.constant(shape, 0)});
+    m.graph.outputs = {g, m.reduce(Combine::Sum, g, {0, 1}), m.reduce(Combine::Sum, m.mul(g, x), {0, 1}), m.reduce(Combine::Max, x, {0, 1})};
+    check(m.graph, 1e-5);
+  }
+}
+
+TEST_CASE("batch norm over samples and positions") {
+  for (auto shape : std::vector<std::vector<int64_t>>{{4, 3, 5, 5}, {3, 20, 1, 1}, {2, 5, 16, 16}, {3, 4, 7, 7}, {5, 1, 3, 3}}) {
+    GraphMaker m;
+    int x = m.input(shape), weight = m.input({shape[1]}), running = m.input({shape[1]});
+    double count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+    std::vector<int64_t> c{shape[1]};
+    int mean = m.mul(m.reduce(Combine::Sum, x, {0, 2, 3}), m.constant(c, 1 / count));
+    int centred = m.sub(x, m.broadcast(mean, shape, {1}));
+    int variance = m.mul(m.reduce(Combine::Sum, m.mul(centred, centred), {0, 2, 3}), m.constant(c, 1 / count));
+    int scale = m.mul(weight, m.op(NodeKind::Rsqrt, {m.add(variance, m.constant(c, 1e-5))}));
+    m.graph.outputs = {m.op(NodeKind::Relu, {m.mul(centred, m.broadcast(scale, shape, {1}))}), mean, variance,
+                       m.add(m.mul(running, m.constant(c, 0.9)), m.mul(mean, m.constant(c, 0.1)))};
+    check(m.graph, 2e-5);
+  }
+}
+
+TEST_CASE("full reductions") {
+  for (auto shape : std::vector<std::vector<int64_t>>{{1000}, {3, 17}, {7, 5, 3}}) {
+    GraphMaker m;
+    int x = m.input(shape);
+    std::vector<int64_t> dims;
+    for (size_t i = 0; i < shape.size(); ++i)
+      dims.push_back(static_cast<int64_t>(i));
+    int s = m.reduce(Combine::Sum, m.mul(x, x), dims);
+    m.graph.outputs = {s, m.op(NodeKind::Sqrt, {s}), m.reduce(Combine::Max, x, dims), m.reduce(Combine::Min, x, dims)};
+    check(m.graph, 1e-5);
+  }
+}
+
+TEST_CASE("indexing alone: transpose, slice, pad, concat") {
+  GraphMaker t;
+  t.graph.outputs = {t.transpose(t.input({37, 50}), {1, 0})};
+  check(t.graph);
+  GraphMaker h;
+  h.graph.outputs = {h.transpose(h.input({2, 9, 4, 16}), {0, 2, 1, 3})};
+  check(h.graph);
+  GraphMaker s;
+  s.graph.outputs = {s.slice(s.input({7, 40}), {2, 3}, {4, 33})};
+  check(s.graph);
+  GraphMaker p;
+  p.graph.outputs = {p.pad(p.input({5, 21}), {1, 2}, {2, 3})};
+  check(p.graph);
+  GraphMaker c;
+  c.graph.outputs = {c.concat({c.input({3, 5}), c.input({3, 20}), c.input({3, 1})}, 1)};
+  check(c.graph);
+  GraphMaker d;
+  d.graph.outputs = {d.concat({d.input({300}), d.input({21})}, 0)};
+  check(d.graph);
+  GraphMaker i;
+  i.graph.outputs = {i.iota({3, 40}, 1), i.iota({3, 40}, 0, i.scalarInput())};
+  std::swap(i.graph.nodes[0], i.graph.nodes[1]); // inputs first
+  i.graph.nodes[2].operands = {0};
+  i.graph.outputs = {1, 2};
+  check(i.graph);
+  GraphMaker k;
+  int base = k.input({4, 6});
+  k.graph.outputs = {k.add(base, k.table({4, 6}, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}))};
+  check(k.graph);
+}
+
+TEST_CASE("attention heads: bias, split into q, k, v, and back") {
+  GraphMaker m;
+  int x = m.input({2, 5, 96}), bias = m.input({96});
+  int y = m.reshape(m.add(x, m.broadcast(bias, {2, 5, 96}, {2})), {2, 5, 3, 2, 16});
+  for (int64_t part : {0, 1, 2}) {
+    int s = m.reshape(m.slice(y, {0, 0, part, 0, 0}, {2, 5, 1, 2, 16}), {2, 5, 2, 16});
+    m.graph.outputs.push_back(m.transpose(s, {0, 2, 1, 3}));
+  }
+  check(m.graph);
+  GraphMaker g;
+  std::vector<int> parts;
+  for (int64_t part : {0, 1, 2}) {
+    int q = g.reshape(g.transpose(g.input({2, 2, 5, 16}), {0, 2, 1, 3}), {2, 5, 1, 2, 16});
+    parts.push_back(g.pad(q, {0, 0, part, 0, 0}, {0, 0, 2 - part, 0, 0}));
+  }
+  int sum = g.add(g.add(parts[0], parts[1]), parts[2]);
+  g.graph.outputs = {sum};
+  // inputs must come first: rebuild in that order
+  KernelGraph ordered;
+  std::vector<int> where(g.graph.nodes.size());
+  for (bool inputs : {true, false})
+    for (size_t i = 0; i < g.graph.nodes.size(); ++i)
+      if ((g.graph.nodes[i].kind == NodeKind::Input) == inputs) {
+        where[i] = static_cast<int>(ordered.nodes.size());
+        ordered.nodes.push_back(g.graph.nodes[i]);
+      }
+  for (Node &n : ordered.nodes)
+    for (int &o : n.operands)
+      o = where[static_cast<size_t>(o)];
+  ordered.outputs = {where[static_cast<size_t>(sum)]};
+  check(ordered);
+}
+
+TEST_CASE("reshapes split loops") {
+  GraphMaker m;
+  int x = m.input({4, 15}), y = m.input({4, 3, 5});
+  m.graph.outputs = {m.add(m.reshape(m.op(NodeKind::Relu, {x}), {4, 3, 5}), y), m.op(NodeKind::Neg, {x})};
+  check(m.graph);
+  GraphMaker r; // reductions of the same rows in two shapes
+  int a = r.input({6, 20}), b = r.input({2, 3, 20});
+  int s = r.reduce(Combine::Sum, a, {1}), q = r.reduce(Combine::Sum, r.mul(b, r.reshape(a, {2, 3, 20})), {2});
+  r.graph.outputs = {s, q};
+  check(r.graph, 1e-5);
+}
+
+TEST_CASE("cross entropy rows with labels") {
+  GraphMaker m;
+  std::vector<int64_t> shape{9, 10};
+  int x = m.input(shape), labels = m.input({9}, Element::I32);
+  int top = m.reduce(Combine::Max, x, {1});
+  int e = m.op(NodeKind::Exp, {m.sub(x, m.broadcast(top, shape, {0}))});
+  int lse = m.add(m.op(NodeKind::Log, {m.reduce(Combine::Sum, e, {1})}), top);
+  int hit = m.compare(Relation::Eq, m.iota(shape, 1), m.broadcast(labels, shape, {0}));
+  int picked = m.reduce(Combine::Sum, m.op(NodeKind::Select, {hit, x, m.constant(shape, 0)}), {1});
+  m.graph.outputs = {m.sub(lse, picked), lse};
+  check(m.graph, 1e-5);
+}
+
+TEST_CASE("an output cannot overwrite what a later sweep reads") {
+  GraphMaker m;
+  int x = m.input({3, 40});
+  int y = m.op(NodeKind::Neg, {x});
+  int s = m.reduce(Combine::Sum, x, {1});
+  m.graph.outputs = {y, m.mul(x, m.broadcast(s, {3, 40}, {0}))};
+  Program p = check(m.graph, 1e-5);
+  auto pairs = p.mayAlias();
+  REQUIRE(std::find(pairs.begin(), pairs.end(), std::pair(0, 0)) == pairs.end());
+  REQUIRE(std::find(pairs.begin(), pairs.end(), std::pair(1, 0)) != pairs.end());
+}
+
+TEST_CASE("what is not one kernel is refused") {
+  GraphMaker m;
+  int x = m.input({4, 6});
+  m.graph.outputs = {m.reduce(Combine::Sum, x, {0}), m.reduce(Combine::Sum, x, {1})};
+  REQUIRE(!schedule(m.graph));
+  GraphMaker n;
+  int a = n.input({4}), b = n.input({5});
+  n.graph.outputs = {n.op(NodeKind::Neg, {a}), n.op(NodeKind::Neg, {b})};
+  REQUIRE(!schedule(n.graph));
+}

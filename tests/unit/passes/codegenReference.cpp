@@ -1,0 +1,402 @@
+// The reference evaluator of kernel graphs and the harness that runs generated kernels.
+#include "codegenReference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <dlfcn.h>
+#include <random>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cleave::passes::kernel {
+
+int GraphMaker::push(Node n) {
+  graph.nodes.push_back(std::move(n));
+  return static_cast<int>(graph.nodes.size()) - 1;
+}
+int GraphMaker::input(std::vector<int64_t> shape, Element type) {
+  Node n;
+  n.type = type;
+  n.shape = std::move(shape);
+  return push(n);
+}
+int GraphMaker::scalarInput() {
+  Node n;
+  n.type = Element::I32;
+  n.scalar = true;
+  return push(n);
+}
+int GraphMaker::constant(std::vector<int64_t> shape, double value, Element type) {
+  Node n;
+  n.kind = NodeKind::Constant;
+  n.type = type;
+  n.shape = std::move(shape);
+  n.value = value;
+  return push(n);
+}
+int GraphMaker::table(std::vector<int64_t> shape, std::vector<double> values, Element type) {
+  int c = constant(std::move(shape), values[0], type);
+  graph.nodes[static_cast<size_t>(c)].table = std::move(values);
+  return c;
+}
+int GraphMaker::op(NodeKind kind, std::vector<int> operands) {
+  Node n;
+  n.kind = kind;
+  n.shape = shape(operands.back());
+  n.type = graph.nodes[static_cast<size_t>(operands.back())].type;
+  n.operands = std::move(operands);
+  return push(n);
+}
+int GraphMaker::compare(Relation relation, int a, int b) {
+  int c = op(NodeKind::Compare, {a, b});
+  graph.nodes[static_cast<size_t>(c)].type = Element::I1;
+  graph.nodes[static_cast<size_t>(c)].relation = relation;
+  return c;
+}
+int GraphMaker::cast(int a, Element type) {
+  int c = op(NodeKind::Cast, {a});
+  graph.nodes[static_cast<size_t>(c)].type = type;
+  return c;
+}
+int GraphMaker::iota(std::vector<int64_t> shape, int64_t dim, int offset) {
+  Node n;
+  n.kind = NodeKind::Iota;
+  n.type = Element::I32;
+  n.shape = std::move(shape);
+  n.dim = dim;
+  if (offset >= 0)
+    n.operands = {offset};
+  return push(n);
+}
+int GraphMaker::broadcast(int a, std::vector<int64_t> to, std::vector<int64_t> dims) {
+  int c = op(NodeKind::Broadcast, {a});
+  graph.nodes[static_cast<size_t>(c)].shape = std::move(to);
+  graph.nodes[static_cast<size_t>(c)].dims = std::move(dims);
+  return c;
+}
+int GraphMaker::reduce(Combine combine, int a, std::vector<int64_t> dims) {
+  int c = op(NodeKind::Reduce, {a});
+  Node &n = graph.nodes[static_cast<size_t>(c)];
+  n.combine = combine;
+  n.shape.clear();
+  for (size_t i = 0; i < shape(a).size(); ++i)
+    if (std::find(dims.begin(), dims.end(), static_cast<int64_t>(i)) == dims.end())
+      n.shape.push_back(shape(a)[i]);
+  n.dims = std::move(dims);
+  return c;
+}
+int GraphMaker::reshape(int a, std::vector<int64_t> to) {
+  int c = op(NodeKind::Reshape, {a});
+  graph.nodes[static_cast<size_t>(c)].shape = std::move(to);
+  return c;
+}
+int GraphMaker::transpose(int a, std::vector<int64_t> permutation) {
+  int c = op(NodeKind::Transpose, {a});
+  Node &n = graph.nodes[static_cast<size_t>(c)];
+  for (size_t i = 0; i < permutation.size(); ++i)
+    n.shape[i] = shape(a)[static_cast<size_t>(permutation[i])];
+  n.dims = std::move(permutation);
+  return c;
+}
+int GraphMaker::slice(int a, std::vector<int64_t> starts, std::vector<int64_t> sizes) {
+  int c = op(NodeKind::Slice, {a});
+  graph.nodes[static_cast<size_t>(c)].shape = std::move(sizes);
+  graph.nodes[static_cast<size_t>(c)].dims = std::move(starts);
+  return c;
+}
+int GraphMaker::pad(int a, std::vector<int64_t> low, std::vector<int64_t> high) {
+  int c = op(NodeKind::Pad, {a});
+  Node &n = graph.nodes[static_cast<size_t>(c)];
+  for (size_t i = 0; i < low.size(); ++i)
+    n.shape[i] += low[i] + high[i];
+  n.dims = std::move(low);
+  return c;
+}
+int GraphMaker::concat(std::vector<int> operands, int64_t dim) {
+  int c = op(NodeKind::Concat, operands);
+  Node &n = graph.nodes[static_cast<size_t>(c)];
+  n.dim = dim;
+  n.shape[static_cast<size_t>(dim)] = 0;
+  for (int o : operands)
+    n.shape[static_cast<size_t>(dim)] += shape(o)[static_cast<size_t>(dim)];
+  return c;
+}
+
+namespace {
+
+using Index = std::vector<int64_t>;
+
+int64_t position(const Index &index, const std::vector<int64_t> &shape) {
+  int64_t p = 0;
+  for (size_t i = 0; i < shape.size(); ++i)
+    p = p * shape[i] + index[i];
+  return p;
+}
+Index indexOf(int64_t p, const std::vector<int64_t> &shape) {
+  Index index(shape.size());
+  for (size_t i = shape.size(); i-- > 0; p /= shape[i])
+    index[i] = p % shape[i];
+  return index;
+}
+
+double gelu(double x, bool tanhForm) {
+  return tanhForm ? 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)))
+                  : 0.5 * x * std::erfc(-x * 0.70710678118654752);
+}
+
+double scalarOp(const Node &n, const double *x) {
+  switch (n.kind) {
+  case NodeKind::Neg: return -x[0];
+  case NodeKind::Abs: return std::fabs(x[0]);
+  case NodeKind::Exp: return std::exp(x[0]);
+  case NodeKind::Log: return std::log(x[0]);
+  case NodeKind::Sqrt: return std::sqrt(x[0]);
+  case NodeKind::Rsqrt: return 1 / std::sqrt(x[0]);
+  case NodeKind::Tanh: return std::tanh(x[0]);
+  case NodeKind::Erf: return std::erf(x[0]);
+  case NodeKind::Sigmoid: return 1 / (1 + std::exp(-x[0]));
+  case NodeKind::Relu: return x[0] < 0 ? 0 : x[0];
+  case NodeKind::Silu: return x[0] / (1 + std::exp(-x[0]));
+  case NodeKind::Gelu: return gelu(x[0], n.tanh);
+  case NodeKind::GeluGrad: return x[0] * (gelu(x[1] + 1e-4, n.tanh) - gelu(x[1] - 1e-4, n.tanh)) / 2e-4;
+  case NodeKind::Cast: return isFloat(n.type) ? x[0] : n.type == Element::I1 ? x[0] != 0 : std::trunc(x[0]);
+  case NodeKind::Add: return x[0] + x[1];
+  case NodeKind::Sub: return x[0] - x[1];
+  case NodeKind::Mul: return x[0] * x[1];
+  case NodeKind::Div: return isFloat(n.type) ? x[0] / x[1] : std::trunc(x[0] / x[1]);
+  case NodeKind::Max: return std::max(x[0], x[1]);
+  case NodeKind::Min: return std::min(x[0], x[1]);
+  case NodeKind::Pow: return std::pow(x[0], x[1]);
+  case NodeKind::Select: return x[0] != 0 ? x[1] : x[2];
+  case NodeKind::Compare:
+    switch (n.relation) {
+    case Relation::Eq: return x[0] == x[1];
+    case Relation::Ne: return x[0] != x[1];
+    case Relation::Lt: return x[0] < x[1];
+    case Relation::Le: return x[0] <= x[1];
+    case Relation::Gt: return x[0] > x[1];
+    case Relation::Ge: return x[0] >= x[1];
+    }
+    [[fallthrough]];
+  default: throw std::logic_error("not elementwise");
+  }
+}
+
+TestTensor evaluateReduce(const Node &n, const TestTensor &in, TestTensor out) {
+  std::fill(out.data.begin(), out.data.end(),
+            n.combine == Combine::Sum ? 0.0 : n.combine == Combine::Max ? -INFINITY : INFINITY);
+  for (int64_t p = 0; p < static_cast<int64_t>(in.data.size()); ++p) {
+    Index at = indexOf(p, in.shape), keptIndex;
+    for (size_t i = 0; i < at.size(); ++i)
+      if (std::find(n.dims.begin(), n.dims.end(), static_cast<int64_t>(i)) == n.dims.end())
+        keptIndex.push_back(at[i]);
+    double &to = out.data[static_cast<size_t>(position(keptIndex, out.shape))], x = in.data[static_cast<size_t>(p)];
+    to = n.combine == Combine::Sum ? to + x : n.combine == Combine::Max ? std::max(to, x) : std::min(to, x);
+  }
+  return out;
+}
+
+double indexed(const Node &n, const Index &at, const std::vector<const TestTensor *> &in) {
+  Index from = at;
+  auto read = [&](const TestTensor &t, const Index &i) { return t.data[static_cast<size_t>(position(i, t.shape))]; };
+  switch (n.kind) {
+  case NodeKind::Iota:
+    return static_cast<double>(at[static_cast<size_t>(n.dim)]) + (in.empty() ? 0 : in[0]->data[0]);
+  case NodeKind::Broadcast:
+    from.clear();
+    for (int64_t d : n.dims)
+      from.push_back(at[static_cast<size_t>(d)]);
+    return read(*in[0], from);
+  case NodeKind::Transpose:
+    for (size_t i = 0; i < at.size(); ++i)
+      from[static_cast<size_t>(n.dims[i])] = at[i];
+    return read(*in[0], from);
+  case NodeKind::Slice:
+    for (size_t i = 0; i < at.size(); ++i)
+      from[i] += n.dims[i];
+    return read(*in[0], from);
+  case NodeKind::Pad:
+    for (size_t i = 0; i < at.size(); ++i) {
+      from[i] -= n.dims[i];
+      if (from[i] < 0 || from[i] >= in[0]->shape[i])
+        return 0;
+    }
+    return read(*in[0], from);
+  case NodeKind::Concat:
+    for (const TestTensor *t : in) {
+      if (from[static_cast<size_t>(n.dim)] < t->shape[static_cast<size_t>(n.dim)])
+        return read(*t, from);
+      from[static_cast<size_t>(n.dim)] -= t->shape[static_cast<size_t>(n.dim)];
+    }
+    [[fallthrough]];
+  default:
+    throw std::logic_error("not an indexing node");
+  }
+}
+
+} // namespace
+
+std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<TestTensor> &inputs) {
+  std::vector<TestTensor> values;
+  size_t nextInput = 0;
+  for (const Node &n : graph.nodes) {
+    TestTensor out{n.shape, n.type, std::vector<double>(static_cast<size_t>(elementCount(n.shape)))};
+    std::vector<const TestTensor *> in;
+    for (int o : n.operands)
+      in.push_back(&values[static_cast<size_t>(o)]);
+    if (n.kind == NodeKind::Input) {
+      out = inputs[nextInput++];
+    } else if (n.kind == NodeKind::Constant) {
+      std::fill(out.data.begin(), out.data.end(), n.value);
+      if (!n.table.empty())
+        out.data = n.table;
+    } else if (n.kind == NodeKind::Reshape) {
+      out.data = in[0]->data;
+    } else if (n.kind == NodeKind::Reduce) {
+      out = evaluateReduce(n, *in[0], std::move(out));
+    } else {
+      for (size_t p = 0; p < out.data.size(); ++p) {
+        if (isElementwise(n.kind)) {
+          double x[3] = {};
+          for (size_t k = 0; k < in.size(); ++k)
+            x[k] = in[k]->data[p];
+          out.data[p] = scalarOp(n, x);
+        } else {
+          out.data[p] = indexed(n, indexOf(static_cast<int64_t>(p), n.shape), in);
+        }
+      }
+    }
+    values.push_back(std::move(out));
+  }
+  std::vector<TestTensor> results;
+  for (int o : graph.outputs)
+    results.push_back(values[static_cast<size_t>(o)]);
+  return results;
+}
+
+std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<TestTensor> inputs;
+  for (const Node &n : graph.nodes) {
+    if (n.kind != NodeKind::Input)
+      continue;
+    TestTensor t{n.shape, n.type, {}};
+    for (int64_t i = 0; i < elementCount(n.shape); ++i)
+      t.data.push_back(isFloat(n.type) ? normal(random) : static_cast<double>(random() % (n.type == Element::I1 ? 2 : 10)));
+    inputs.push_back(unpack(pack(t), t.shape, t.type)); // rounded to its type
+  }
+  return inputs;
+}
+
+std::vector<uint8_t> pack(const TestTensor &t) {
+  std::vector<uint8_t> bytes(t.data.size() * static_cast<size_t>(elementBytes(t.type)));
+  auto put = [&](auto convert) {
+    for (size_t i = 0; i < t.data.size(); ++i) {
+      auto x = convert(t.data[i]);
+      std::memcpy(bytes.data() + i * sizeof x, &x, sizeof x);
+    }
+  };
+  switch (t.type) {
+  case Element::F32: put([](double x) { return static_cast<float>(x); }); break;
+  case Element::F16: put([](double x) { return static_cast<_Float16>(x); }); break;
+  case Element::BF16:
+    put([](double x) {
+      uint32_t w = std::bit_cast<uint32_t>(static_cast<float>(x));
+      return static_cast<uint16_t>((w + 0x7fff + (w >> 16 & 1)) >> 16);
+    });
+    break;
+  case Element::I32: put([](double x) { return static_cast<int32_t>(x); }); break;
+  case Element::I64: put([](double x) { return static_cast<int64_t>(x); }); break;
+  case Element::I1: put([](double x) { return static_cast<uint8_t>(x != 0); }); break;
+  }
+  return bytes;
+}
+
+TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, Element type) {
+  TestTensor t{std::move(shape), type, {}};
+  size_t size = static_cast<size_t>(elementBytes(type));
+  auto get = [&](auto sample, auto convert) {
+    for (size_t i = 0; i * size < bytes.size(); ++i) {
+      std::memcpy(&sample, bytes.data() + i * size, size);
+      t.data.push_back(static_cast<double>(convert(sample)));
+    }
+  };
+  auto same = [](auto x) { return x; };
+  switch (type) {
+  case Element::F32: get(float{}, same); break;
+  case Element::F16: get(_Float16{}, same); break;
+  case Element::BF16: get(uint16_t{}, [](uint16_t w) { return std::bit_cast<float>(static_cast<uint32_t>(w) << 16); }); break;
+  case Element::I32: get(int32_t{}, same); break;
+  case Element::I64: get(int64_t{}, same); break;
+  case Element::I1: get(uint8_t{}, same); break;
+  }
+  return t;
+}
+
+LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu) {
+  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program}}, cpu)});
+  int fd = memfd_create("kernel", 0);
+  if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error("cannot write the kernel");
+  library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  close(fd);
+  if (!library)
+    throw std::runtime_error(dlerror());
+  function = reinterpret_cast<Function>(dlsym(library, "kernel"));
+}
+
+LoadedKernel::~LoadedKernel() {
+  if (library)
+    dlclose(library);
+}
+
+std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
+                                          const std::vector<TestTensor> &inputs, int pieces,
+                                          const std::vector<std::pair<int, int>> &alias) {
+  std::vector<std::vector<uint8_t>> memory;
+  std::vector<int64_t> scalars;
+  size_t next = 0;
+  for (const Node &n : graph.nodes) {
+    if (n.kind != NodeKind::Input)
+      continue;
+    const TestTensor &t = inputs[next++];
+    if (n.scalar)
+      scalars.push_back(static_cast<int64_t>(t.data[0]));
+    else
+      memory.push_back(pack(t));
+  }
+  std::vector<void *> args;
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    size_t bytes = static_cast<size_t>(program.bufferSizes[b] * elementBytes(program.buffers[b]));
+    if (b >= static_cast<size_t>(program.inputs))
+      memory.push_back(std::vector<uint8_t>(bytes, 0xff));
+  }
+  for (auto &m : memory)
+    m.resize(m.size() + 64, 0xee); // a fence behind each
+  for (auto &m : memory)
+    args.push_back(m.data());
+  for (auto [output, input] : alias)
+    args[static_cast<size_t>(program.inputs + output)] = args[static_cast<size_t>(input)];
+  int64_t blocks = (program.extent + program.grain - 1) / program.grain;
+  for (int k = pieces; k-- > 0;) { // backwards: the order must not matter
+    int64_t begin = blocks * k / pieces * program.grain, end = blocks * (k + 1) / pieces * program.grain;
+    if (begin < std::min(end, program.extent))
+      kernel.function(args.data(), scalars.data(), begin, std::min(end, program.extent));
+  }
+  std::vector<std::vector<uint8_t>> results;
+  for (size_t b = static_cast<size_t>(program.inputs); b < program.buffers.size(); ++b) {
+    size_t bytes = static_cast<size_t>(program.bufferSizes[b] * elementBytes(program.buffers[b]));
+    const uint8_t *from = static_cast<const uint8_t *>(args[b]);
+    for (size_t i = 0; i < 64; ++i)
+      if (from[bytes + i] != 0xee)
+        throw std::runtime_error("a kernel writes behind its result");
+    results.emplace_back(from, from + bytes);
+  }
+  return results;
+}
+
+} // namespace cleave::passes::kernel

@@ -1,0 +1,75 @@
+// Kernel graphs for tests: a builder, a reference evaluator in double, and execution of the generated kernel.
+#pragma once
+#include "passes/codegen/Object.h"
+#include "passes/codegen/Program.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::passes::kernel {
+
+struct TestTensor {
+  std::vector<int64_t> shape;
+  Element type = Element::F32;
+  std::vector<double> data;
+};
+
+/// Builds graphs node by node; shapes are inferred.
+class GraphMaker {
+public:
+  KernelGraph graph;
+  int input(std::vector<int64_t> shape, Element type = Element::F32);
+  int scalarInput();
+  int constant(std::vector<int64_t> shape, double value, Element type = Element::F32);
+  int table(std::vector<int64_t> shape, std::vector<double> values, Element type = Element::F32);
+  int op(NodeKind kind, std::vector<int> operands);
+  int compare(Relation relation, int a, int b);
+  int cast(int a, Element type);
+  int iota(std::vector<int64_t> shape, int64_t dim, int offset = -1);
+  int broadcast(int a, std::vector<int64_t> shape, std::vector<int64_t> dims);
+  int reduce(Combine combine, int a, std::vector<int64_t> dims);
+  int reshape(int a, std::vector<int64_t> shape);
+  int transpose(int a, std::vector<int64_t> permutation);
+  int slice(int a, std::vector<int64_t> starts, std::vector<int64_t> sizes);
+  int pad(int a, std::vector<int64_t> low, std::vector<int64_t> high);
+  int concat(std::vector<int> operands, int64_t dim);
+  int add(int a, int b) { return op(NodeKind::Add, {a, b}); }
+  int sub(int a, int b) { return op(NodeKind::Sub, {a, b}); }
+  int mul(int a, int b) { return op(NodeKind::Mul, {a, b}); }
+  int div(int a, int b) { return op(NodeKind::Div, {a, b}); }
+  const std::vector<int64_t> &shape(int n) const { return graph.nodes[static_cast<size_t>(n)].shape; }
+
+private:
+  int push(Node n);
+};
+
+/// Plain loops in double; f16 and bf16 results are not rounded.
+std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<TestTensor> &inputs);
+
+/// Random inputs (normal; ints 0..9) with a fixed seed.
+std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed);
+
+/// A kernel in this process.
+class LoadedKernel {
+public:
+  using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
+  explicit LoadedKernel(const Program &program, const std::string &cpu);
+  LoadedKernel(const LoadedKernel &) = delete;
+  ~LoadedKernel();
+  Function function = nullptr;
+
+private:
+  void *library = nullptr;
+};
+
+/// Raw bytes of a tensor in its element type, and back.
+std::vector<uint8_t> pack(const TestTensor &t);
+TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, Element type);
+
+/// Runs the program over [0, extent) cut into `pieces` parts. alias: (output, input buffer) that share memory.
+std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
+                                          const std::vector<TestTensor> &inputs, int pieces,
+                                          const std::vector<std::pair<int, int>> &alias = {});
+
+} // namespace cleave::passes::kernel

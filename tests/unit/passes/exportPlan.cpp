@@ -1,0 +1,258 @@
+// Plan export end to end: a hand-made distributed step becomes a plan that passes the checker and computes the right numbers
+// on every rank.
+#include "ir/GraphModule.h"
+#include "passes/export/Export.h"
+#include "runtime/comm/LocalWorld.h"
+#include "runtime/executor/Executor.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/Inputs.h"
+#include "runtime/plan/plan_generated.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+
+using namespace cleave;
+
+namespace {
+
+/// y = (x w0) w1, loss = y . y of the last microbatch, gradients as if loss were half of that; the update replaces the
+/// parameters by their gradients. dp = 2, pp = 2, two microbatches of 4 rows.
+const char *const twoStages = R"(
+// ---- stage 0
+func.func @stage0.class0.begin() -> (tensor<3x4xf32> {cleave.kind = "gradient", cleave.name = "w0"},
+                                     tensor<f32> {cleave.kind = "metric", cleave.name = "loss"}) {
+  %0 = cleave.constant dense<0.0> : tensor<3x4xf32> : tensor<3x4xf32>
+  %1 = cleave.constant dense<0.0> : tensor<f32> : tensor<f32>
+  return %0, %1 : tensor<3x4xf32>, tensor<f32>
+}
+func.func @stage0.class0.forward(
+    %x: tensor<2x3xf32> {cleave.kind = "input", cleave.name = "x", dist.sharding = #dist.sharding<"dp, _">, dist.global = tensor<4x3xf32>},
+    %w: tensor<3x4xf32> {cleave.kind = "parameter", cleave.name = "w0", cleave.init = #cleave.init<"constant", 0.5, 0.0>, cleave.trainable}) {
+  %h = cleave.matmul %x, %w {cleave.path = "first", dist.shardings = [#dist.sharding<"dp, _">], dist.globals = [tensor<4x4xf32>]} : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  "dist.send"(%h) {stage = 1 : i64, tag = 1 : i64} : (tensor<2x4xf32>) -> ()
+  return
+}
+func.func @stage0.class0.weight_gradient(
+    %x: tensor<2x3xf32> {cleave.kind = "input", cleave.name = "x", dist.sharding = #dist.sharding<"dp, _">, dist.global = tensor<4x3xf32>},
+    %g: tensor<3x4xf32> {cleave.kind = "gradient", cleave.name = "w0", dist.sharding = #dist.sharding<"_, _ | sum dp">, dist.global = tensor<3x4xf32>})
+    -> (tensor<3x4xf32> {cleave.kind = "gradient", cleave.name = "w0"}) {
+  %dh = "dist.recv"() {stage = 1 : i64, tag = 2 : i64} : () -> tensor<2x4xf32>
+  %d = cleave.matmul %x, %dh {transA} : (tensor<2x3xf32>, tensor<2x4xf32>) -> tensor<3x4xf32>
+  %s = cleave.add %g, %d : tensor<3x4xf32>
+  return %s : tensor<3x4xf32>
+}
+func.func @stage0.class0.reduce(
+    %g: tensor<3x4xf32> {cleave.kind = "gradient", cleave.name = "w0", dist.sharding = #dist.sharding<"_, _ | sum dp">, dist.global = tensor<3x4xf32>},
+    %l: tensor<f32> {cleave.kind = "metric", cleave.name = "loss"})
+    -> (tensor<3x4xf32> {cleave.kind = "gradient", cleave.name = "w0"}, tensor<f32> {cleave.kind = "metric", cleave.name = "loss"}) {
+  %s = "dist.all_reduce"(%g) {axes = ["dp"], kind = "sum"} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  %t = "dist.all_reduce"(%l) {axes = ["dp", "pp"], kind = "sum"} : (tensor<f32>) -> tensor<f32>
+  return %s, %t : tensor<3x4xf32>, tensor<f32>
+}
+func.func @stage0.class0.update(
+    %g: tensor<3x4xf32> {cleave.kind = "gradient", cleave.name = "w0"},
+    %w: tensor<3x4xf32> {cleave.kind = "parameter", cleave.name = "w0"})
+    -> (tensor<3x4xf32> {cleave.kind = "parameter", cleave.name = "w0"}) {
+  return %g : tensor<3x4xf32>
+}
+// ---- stage 1
+func.func @stage1.class0.begin() -> (tensor<4x2xf32> {cleave.kind = "gradient", cleave.name = "w1"},
+                                     tensor<f32> {cleave.kind = "metric", cleave.name = "loss"}) {
+  %0 = cleave.constant dense<0.0> : tensor<4x2xf32> : tensor<4x2xf32>
+  %1 = cleave.constant dense<0.0> : tensor<f32> : tensor<f32>
+  return %0, %1 : tensor<4x2xf32>, tensor<f32>
+}
+func.func @stage1.class0.forward(
+    %w: tensor<4x2xf32> {cleave.kind = "parameter", cleave.name = "w1", cleave.init = #cleave.init<"constant", 0.25, 0.0>, cleave.trainable})
+    -> (tensor<2x4xf32> {cleave.kind = "stash", cleave.name = "h"}, tensor<2x2xf32> {cleave.kind = "stash", cleave.name = "y"},
+        tensor<f32> {cleave.kind = "metric", cleave.name = "loss"}) {
+  %h = "dist.recv"() {stage = 0 : i64, tag = 1 : i64} : () -> tensor<2x4xf32>
+  %y = cleave.matmul %h, %w {cleave.path = "second"} : (tensor<2x4xf32>, tensor<4x2xf32>) -> tensor<2x2xf32>
+  %a = cleave.reshape %y : tensor<2x2xf32> -> tensor<1x4xf32>
+  %b = cleave.reshape %y : tensor<2x2xf32> -> tensor<4x1xf32>
+  %c = cleave.matmul %a, %b : (tensor<1x4xf32>, tensor<4x1xf32>) -> tensor<1x1xf32>
+  %l = cleave.reshape %c : tensor<1x1xf32> -> tensor<f32>
+  return %h, %y, %l : tensor<2x4xf32>, tensor<2x2xf32>, tensor<f32>
+}
+func.func @stage1.class0.input_gradient(
+    %y: tensor<2x2xf32> {cleave.kind = "stash", cleave.name = "y"},
+    %w: tensor<4x2xf32> {cleave.kind = "parameter", cleave.name = "w1"}) {
+  %dh = cleave.matmul %y, %w {transB} : (tensor<2x2xf32>, tensor<4x2xf32>) -> tensor<2x4xf32>
+  "dist.send"(%dh) {stage = 0 : i64, tag = 2 : i64} : (tensor<2x4xf32>) -> ()
+  return
+}
+func.func @stage1.class0.weight_gradient(
+    %h: tensor<2x4xf32> {cleave.kind = "stash", cleave.name = "h"}, %y: tensor<2x2xf32> {cleave.kind = "stash", cleave.name = "y"},
+    %g: tensor<4x2xf32> {cleave.kind = "gradient", cleave.name = "w1", dist.sharding = #dist.sharding<"_, _ | sum dp">, dist.global = tensor<4x2xf32>})
+    -> (tensor<4x2xf32> {cleave.kind = "gradient", cleave.name = "w1"}) {
+  %d = cleave.matmul %h, %y {transA} : (tensor<2x4xf32>, tensor<2x2xf32>) -> tensor<4x2xf32>
+  %s = cleave.add %g, %d : tensor<4x2xf32>
+  return %s : tensor<4x2xf32>
+}
+func.func @stage1.class0.reduce(
+    %g: tensor<4x2xf32> {cleave.kind = "gradient", cleave.name = "w1", dist.sharding = #dist.sharding<"_, _ | sum dp">, dist.global = tensor<4x2xf32>},
+    %l: tensor<f32> {cleave.kind = "metric", cleave.name = "loss"})
+    -> (tensor<4x2xf32> {cleave.kind = "gradient", cleave.name = "w1"}, tensor<f32> {cleave.kind = "metric", cleave.name = "loss"}) {
+  %s = "dist.all_reduce"(%g) {axes = ["dp"], kind = "sum"} : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  %t = "dist.all_reduce"(%l) {axes = ["dp", "pp"], kind = "sum"} : (tensor<f32>) -> tensor<f32>
+  return %s, %t : tensor<4x2xf32>, tensor<f32>
+}
+func.func @stage1.class0.update(
+    %g: tensor<4x2xf32> {cleave.kind = "gradient", cleave.name = "w1"},
+    %w: tensor<4x2xf32> {cleave.kind = "parameter", cleave.name = "w1"})
+    -> (tensor<4x2xf32> {cleave.kind = "parameter", cleave.name = "w1"}) {
+  return %g : tensor<4x2xf32>
+}
+)";
+
+constexpr int64_t batch = 8, microbatches = 2;
+
+partitioner::RankClass rankClass(int64_t stage, std::vector<int64_t> ranks, const std::vector<std::string> &segments) {
+  partitioner::RankClass made;
+  made.stage = stage;
+  made.ranks = std::move(ranks);
+  for (const std::string &segment : segments)
+    made.functions[segment] = "stage" + std::to_string(stage) + ".class0." + segment;
+  return made;
+}
+
+partitioner::Applied applied(GraphModule &graph) {
+  partitioner::Applied made;
+  made.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
+  made.strategy.mesh.axes = {{"dp", 2}, {"tp", 1}, {"pp", 2}};
+  made.strategy.microbatches = microbatches;
+  made.classes = {rankClass(0, {0, 1}, {"begin", "forward", "weight_gradient", "reduce", "update"}),
+                  rankClass(1, {2, 3}, {"begin", "forward", "input_gradient", "weight_gradient", "reduce", "update"})};
+  made.stages = {{{"first"}, {0, 1}, 12, 0}, {{"second"}, {2, 3}, 8, 0}};
+  made.train = {{{"begin", 0}, {"forward", 0}, {"forward", 1}, {"input_gradient", 0}, {"weight_gradient", 0},
+                 {"input_gradient", 1}, {"weight_gradient", 1}, {"reduce", 0}, {"update", 0}},
+                {{"begin", 0}, {"forward", 0}, {"input_gradient", 0}, {"weight_gradient", 0}, {"forward", 1},
+                 {"input_gradient", 1}, {"weight_gradient", 1}, {"reduce", 0}, {"update", 0}}};
+  made.eval = {{}, {}};
+  return made;
+}
+
+std::shared_ptr<const PlanFile> exported() {
+  GraphModule graph = GraphModule::parse(twoStages, "two stages");
+  partitioner::Applied step = applied(graph);
+  passes::CompileOptions options;
+  options.batch = batch;
+  options.model = "two";
+  options.target = "x86-64-v3";
+  return PlanFile::fromBytes(passes::exportPlan(step, options), "two stages");
+}
+
+float inputAt(int64_t row, int64_t column) { return static_cast<float>(row * 3 + column % 3 - 4); }
+
+/// What the step above computes, on the whole batch.
+struct Expected {
+  std::vector<float> w0 = std::vector<float>(12), w1 = std::vector<float>(8);
+  float loss = 0;
+  Expected() {
+    for (int64_t row = 0; row < batch; ++row) {
+      float h = 0; // all columns of h and of y are equal, as the parameters are constant
+      for (int64_t i = 0; i < 3; ++i)
+        h += inputAt(row, i) * 0.5f;
+      float y = 4 * h * 0.25f, dh = 2 * y * 0.25f;
+      for (float &g : w1)
+        g += h * y;
+      for (int64_t i = 0; i < 3; ++i)
+        for (int64_t j = 0; j < 4; ++j)
+          w0[static_cast<size_t>(i * 4 + j)] += inputAt(row, i) * dh;
+      if (row >= batch / microbatches)
+        loss += 2 * y * y;
+    }
+  }
+};
+
+void fillInputs(const plan::Plan &plan, unsigned rank, std::byte *buffer) {
+  for (const InputPart &part : inputParts(plan, rank, false)) {
+    REQUIRE(part.boxes.size() == 1);
+    const Box &box = part.boxes[0];
+    for (int64_t r = 0; r < box.size[0]; ++r)
+      for (int64_t c = 0; c < box.size[1]; ++c) {
+        float value = inputAt(part.microbatch * part.global[0] + box.globalStart[0] + r, box.globalStart[1] + c);
+        std::memcpy(buffer + part.offset + static_cast<size_t>((box.localStart[0] + r) * part.shape[1] + c) * 4, &value, 4);
+      }
+  }
+}
+
+std::vector<float> parameter(Executor &executor, const plan::Plan &plan, const std::string &name) {
+  for (unsigned i = 0; i < executor.program().slots()->size(); ++i) {
+    const plan::Slot *slot = executor.program().slots()->Get(i);
+    if (slot->tensor() < 0 || slot->space() != plan::Space::Persistent)
+      continue;
+    const plan::Tensor *tensor = plan.tensors()->Get(static_cast<unsigned>(slot->tensor()));
+    if (tensor->kind() != plan::TensorKind::Parameter || tensor->name()->str() != name)
+      continue;
+    auto bytes = executor.persistent(i);
+    std::vector<float> values(bytes.size() / 4);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  return {};
+}
+
+} // namespace
+
+TEST_CASE("a plan of two stages passes the checker", "[export]") {
+  auto file = exported();
+  const plan::Plan &plan = file->plan();
+  for (const std::string &error : checkPlan(plan))
+    FAIL_CHECK(error);
+  REQUIRE(plan.programs()->size() == 2);
+  REQUIRE(plan.ranks()->size() == 4);
+  CHECK(plan.ranks()->Get(1)->program() == 0);
+  CHECK(plan.ranks()->Get(2)->program() == 1);
+  CHECK(plan.ranks()->Get(1)->peers()->Get(0) == 3);
+  CHECK(plan.groups()->size() == 3); // two of dp, one of all
+  const plan::Program &first = *plan.programs()->Get(0);
+  CHECK(first.input_bytes() == 2 * 64); // 2 x 3 floats of each microbatch
+  CHECK(first.peak_bytes() >= first.lower_bound_bytes());
+  CHECK(first.peak_bytes() == first.arena_bytes() + 2 * first.input_bytes());
+}
+
+TEST_CASE("gradients accumulate in place, and nothing is copied but what must be", "[export]") {
+  auto file = exported();
+  const plan::Program &program = *file->plan().programs()->Get(1);
+  for (const plan::Segment *segment : *program.segments()) {
+    INFO(segment->name()->str());
+    bool update = segment->kind() == plan::SegmentKind::Update;
+    for (unsigned i = 0; segment->steps() && i < segment->steps()->size(); ++i) {
+      const plan::Step *step = segment->steps()->Get(i);
+      CHECK((step->op_type() == plan::StepOp::Copy) == update); // w1 := its gradient
+      if (segment->kind() == plan::SegmentKind::WeightGradient)
+        CHECK(step->op_as_Matmul()->accumulate());
+      if (step->op_type() == plan::StepOp::Collective)
+        CHECK(step->op_as_Collective()->buffers()->Get(0)->in() == step->op_as_Collective()->buffers()->Get(0)->out());
+    }
+  }
+}
+
+TEST_CASE("an exported plan computes the step", "[export]") {
+  auto file = exported();
+  LocalWorld world(4);
+  Expected expected;
+  std::vector<std::vector<float>> w0(4), w1(4);
+  std::vector<float> losses(4);
+  runRanks(world, [&](unsigned rank) {
+    Executor executor(file, rank, world[rank], {.device = "reference", .timeoutSeconds = 30});
+    executor.initialise();
+    fillInputs(file->plan(), rank, executor.inputBuffer(0));
+    executor.train(1, 0);
+    w0[rank] = parameter(executor, file->plan(), "w0");
+    w1[rank] = parameter(executor, file->plan(), "w1");
+    losses[rank] = executor.metric("loss").value_or(-1);
+  });
+  for (unsigned rank = 0; rank < 4; ++rank) {
+    INFO("rank " << rank);
+    CHECK(w0[rank] == (rank < 2 ? expected.w0 : std::vector<float>()));
+    CHECK(w1[rank] == (rank < 2 ? std::vector<float>() : expected.w1));
+    CHECK(losses[rank] == expected.loss);
+  }
+}
+
+TEST_CASE("export is deterministic", "[export]") { CHECK(exported()->hash() == exported()->hash()); }

@@ -1,0 +1,178 @@
+// Stride arithmetic, and selection of library calls: what a matrix product takes along, and that it stays the same product.
+#include "ir/GraphModule.h"
+#include "passes/export/Library.h"
+#include "passes/export/Select.h"
+#include "passes/export/Strided.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <catch2/catch.hpp>
+
+using namespace cleave;
+using namespace cleave::passes;
+
+namespace {
+
+/// The function @f of a module after tidying and selection.
+struct Selected {
+  GraphModule graph;
+  mlir::func::FuncOp function;
+  explicit Selected(const std::string &text) : graph(GraphModule::parse(text, "test")) {
+    function = graph.module().lookupSymbol<mlir::func::FuncOp>("f");
+    joinPads(function);
+    selectLibraryCalls(function);
+  }
+  std::vector<library::CallOp> calls(const std::string &callee) {
+    std::vector<library::CallOp> found;
+    function.walk([&](library::CallOp call) {
+      if (call.callee() == callee)
+        found.push_back(call);
+    });
+    return found;
+  }
+  size_t ops() { return function.front().getOperations().size() - 1; }
+};
+
+std::vector<int64_t> view(library::CallOp call, const char *name) { return call.ints(name).vec(); }
+using Ints = std::vector<int64_t>;
+
+} // namespace
+
+TEST_CASE("reshapes of strided memory", "[export]") {
+  Strided whole = Strided::contiguous({2, 3, 4});
+  CHECK(whole.strides == Sizes{12, 4, 1});
+  CHECK(whole.reshaped({6, 4})->strides == Sizes{4, 1});
+  CHECK(whole.reshaped({2, 1, 12})->strides == Sizes{12, 12, 1});
+  Strided turned = whole.transposed(std::vector<int64_t>{1, 0, 2}); // [3, 2, 4]
+  CHECK(turned.strides == Sizes{4, 12, 1});
+  CHECK_FALSE(turned.reshaped({6, 4}));
+  CHECK(turned.reshaped({3, 2, 2, 2})->strides == Sizes{4, 12, 2, 1});
+  Strided cut = whole.sliced(std::vector<int64_t>{0, 1, 0}, std::vector<int64_t>{2, 1, 4});
+  CHECK(cut.offset == 4);
+  CHECK(cut.reshaped({2, 4})->strides == Sizes{12, 1});
+  CHECK(cut.reshaped({2, 2, 2})->strides == Sizes{12, 2, 1});
+  CHECK_FALSE(cut.reshaped({8}));
+  CHECK(Strided::contiguous({1, 5}).reshaped({5, 1})->strides == Sizes{1, 1});
+  CHECK(Strided::contiguous({}).reshaped({1, 1}));
+}
+
+TEST_CASE("a shared right operand makes rows of the batch", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<2x3x4xf32>, %w: tensor<5x4xf32>, %b: tensor<5xf32>) -> tensor<2x3x5xf32> {
+    %0 = cleave.matmul %x, %w {transB} : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
+    %1 = cleave.broadcast %b dims [2] : tensor<5xf32> -> tensor<2x3x5xf32>
+    %2 = cleave.add %0, %1 : tensor<2x3x5xf32>
+    return %2 : tensor<2x3x5xf32>
+  })");
+  REQUIRE(s.calls("cleave.matmul").size() == 1);
+  library::CallOp call = s.calls("cleave.matmul")[0];
+  CHECK(s.ops() == 1); // the bias went along
+  CHECK(call.bias());
+  CHECK(view(call, "batch").empty());
+  CHECK(view(call, "mnk") == Ints{6, 5, 4});
+  CHECK(view(call, "a") == Ints{0, 4, 1});
+  CHECK(view(call, "b") == Ints{0, 1, 4});
+  CHECK(view(call, "c") == Ints{0, 5, 1});
+}
+
+TEST_CASE("heads of a joined projection are read and written in place", "[export]") {
+  // qkv [b=2, t=3, 3*h*d], h = 4, d = 5
+  Selected s(R"(func.func @f(%qkv: tensor<2x3x60xf32>) -> tensor<2x3x20xf32> {
+    %r = cleave.reshape %qkv : tensor<2x3x60xf32> -> tensor<2x3x3x4x5xf32>
+    %q0 = cleave.slice %r starts [0, 0, 0, 0, 0] sizes [2, 3, 1, 4, 5] : tensor<2x3x3x4x5xf32> -> tensor<2x3x1x4x5xf32>
+    %k0 = cleave.slice %r starts [0, 0, 1, 0, 0] sizes [2, 3, 1, 4, 5] : tensor<2x3x3x4x5xf32> -> tensor<2x3x1x4x5xf32>
+    %q1 = cleave.reshape %q0 : tensor<2x3x1x4x5xf32> -> tensor<2x3x4x5xf32>
+    %k1 = cleave.reshape %k0 : tensor<2x3x1x4x5xf32> -> tensor<2x3x4x5xf32>
+    %q = cleave.transpose %q1 permutation [0, 2, 1, 3] : tensor<2x3x4x5xf32> -> tensor<2x4x3x5xf32>
+    %k = cleave.transpose %k1 permutation [0, 2, 1, 3] : tensor<2x3x4x5xf32> -> tensor<2x4x3x5xf32>
+    %s = cleave.matmul %q, %k {transB} : (tensor<2x4x3x5xf32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x3xf32>
+    %o = cleave.matmul %s, %q : (tensor<2x4x3x3xf32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+    %t = cleave.transpose %o permutation [0, 2, 1, 3] : tensor<2x4x3x5xf32> -> tensor<2x3x4x5xf32>
+    %f = cleave.reshape %t : tensor<2x3x4x5xf32> -> tensor<2x3x20xf32>
+    return %f : tensor<2x3x20xf32>
+  })");
+  auto calls = s.calls("cleave.matmul");
+  REQUIRE(calls.size() == 2);
+  CHECK(s.ops() == 2);
+  CHECK(view(calls[0], "batch") == Ints{2, 4});
+  CHECK(view(calls[0], "a") == Ints{0, 180, 5, 60, 1});
+  CHECK(view(calls[0], "b") == Ints{20, 180, 5, 1, 60}); // k, n
+  CHECK(view(calls[0], "c") == Ints{0, 36, 9, 3, 1});
+  CHECK(view(calls[1], "c") == Ints{0, 60, 5, 20, 1});
+}
+
+TEST_CASE("gradients accumulate in their own memory", "[export]") {
+  Selected s(R"(func.func @f(%g: tensor<4x5xf32> {cleave.kind = "gradient", cleave.name = "w"}, %x: tensor<3x4xf32>,
+                             %dy: tensor<3x5xf32>) -> (tensor<4x5xf32> {cleave.kind = "gradient", cleave.name = "w"}) {
+    %0 = cleave.matmul %x, %dy {transA} : (tensor<3x4xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+    %1 = cleave.add %g, %0 : tensor<4x5xf32>
+    return %1 : tensor<4x5xf32>
+  })");
+  auto calls = s.calls("cleave.matmul");
+  REQUIRE(calls.size() == 1);
+  CHECK(s.ops() == 1);
+  CHECK(calls[0].accumulate());
+  CHECK(calls[0].into() == s.function.getArgument(0));
+  CHECK(view(calls[0], "a") == Ints{0, 1, 4});
+}
+
+TEST_CASE("a sum of products accumulates in the first one's memory", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<3x4xf32>, %y: tensor<4x5xf32>) -> tensor<3x5xf32> {
+    %0 = cleave.matmul %x, %y : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+    %1 = cleave.matmul %x, %y : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+    %2 = cleave.add %0, %1 : tensor<3x5xf32>
+    return %2 : tensor<3x5xf32>
+  })");
+  auto calls = s.calls("cleave.matmul");
+  REQUIRE(calls.size() == 2);
+  CHECK(s.ops() == 2);
+  CHECK_FALSE(calls[0].accumulate());
+  CHECK(calls[1].accumulate());
+  CHECK(calls[1].into() == calls[0]->getResult(0));
+}
+
+TEST_CASE("gradients of slices are written into the whole", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<3x4xf32>, %y: tensor<4x5xf32>, %z: tensor<3x2xf32>) -> tensor<3x7xf32> {
+    %0 = cleave.matmul %x, %y : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+    %p = cleave.pad %0 low [0, 0] high [0, 2] : tensor<3x5xf32> -> tensor<3x7xf32>
+    %q = cleave.pad %z low [0, 5] high [0, 0] : tensor<3x2xf32> -> tensor<3x7xf32>
+    %2 = cleave.add %p, %q : tensor<3x7xf32>
+    return %2 : tensor<3x7xf32>
+  })");
+  auto products = s.calls("cleave.matmul"), copies = s.calls("copy");
+  REQUIRE(products.size() == 1);
+  REQUIRE(copies.size() == 1);
+  CHECK(s.ops() == 2);
+  CHECK(view(products[0], "c") == Ints{0, 7, 1});
+  CHECK(copies[0].into() == products[0]->getResult(0));
+  CHECK(view(copies[0], "dst") == Ints{5, 7, 1});
+}
+
+TEST_CASE("a transposed result is the product of the transposed", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<3x4xf32>, %y: tensor<4x5xf32>) -> tensor<5x3xf32> {
+    %0 = cleave.matmul %x, %y : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+    %1 = cleave.transpose %0 permutation [1, 0] : tensor<3x5xf32> -> tensor<5x3xf32>
+    return %1 : tensor<5x3xf32>
+  })");
+  auto calls = s.calls("cleave.matmul");
+  REQUIRE(calls.size() == 1);
+  CHECK(s.ops() == 1);
+  CHECK(view(calls[0], "mnk") == Ints{5, 3, 4});
+  CHECK(view(calls[0], "a") == Ints{0, 1, 5});
+  CHECK(view(calls[0], "b") == Ints{0, 1, 4});
+  CHECK(view(calls[0], "c") == Ints{0, 3, 1});
+}
+
+TEST_CASE("a convolution takes its bias along", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<3x2x3x3xf32>, %b: tensor<3xf32>) -> tensor<1x3x4x4xf32> {
+    %0 = "cleave.conv2d"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>,
+         groups = 1 : i64} : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x4x4xf32>
+    %1 = cleave.broadcast %b dims [1] : tensor<3xf32> -> tensor<1x3x4x4xf32>
+    %2 = cleave.add %0, %1 : tensor<1x3x4x4xf32>
+    return %2 : tensor<1x3x4x4xf32>
+  })");
+  auto calls = s.calls("cleave.conv2d");
+  REQUIRE(calls.size() == 1);
+  CHECK(s.ops() == 1);
+  CHECK(calls[0].bias() == s.function.getArgument(2));
+}

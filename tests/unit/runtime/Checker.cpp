@@ -1,0 +1,440 @@
+// The plan checker finds each kind of planted defect, and nothing in a good plan.
+#include "runtime/base/Error.h"
+#include "runtime/plan/Check.h"
+#include "tests/support/PlanBuilder.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+std::vector<std::string> defects(const PlanT &plan, CheckOptions options = {}) { return checkPlan(seal(plan)->plan(), options); }
+
+/// Whether some defect's text has all these words.
+bool found(const std::vector<std::string> &errors, std::vector<std::string> words) {
+  for (const std::string &error : errors)
+    if (std::all_of(words.begin(), words.end(), [&](const std::string &word) { return error.find(word) != std::string::npos; }))
+      return true;
+  return false;
+}
+
+std::string text(const std::vector<std::string> &errors) {
+  std::string all;
+  for (const std::string &error : errors)
+    all += error + "\n";
+  return all.empty() ? "(nothing)" : all;
+}
+
+#define CHECK_FOUND(plan, ...)                                                                                         \
+  do {                                                                                                                 \
+    auto errors = defects(plan);                                                                                       \
+    INFO(text(errors));                                                                                                \
+    CHECK(found(errors, {__VA_ARGS__}));                                                                               \
+  } while (false)
+
+/// Two stages of two data-parallel ranks: stage 0 computes h = x w and sends it, stage 1 receives it, multiplies by its
+/// own weights, and both all-reduce a gradient-like value over their data-parallel group. Two microbatches.
+struct Pipeline {
+  PlanT plan = makePlan(2, 1, 2);
+  uint32_t x, w, h, g, gSum, h1, w1, y, partial, whole;
+
+  Pipeline() {
+    plan.microbatches = 2;
+    int tensorX = addTensor(plan, "x", TensorKind::Input, {8, 4});
+    int tensorH = addTensor(plan, "h", TensorKind::Activation, {8, 3});
+    addGroup(plan, {0, 1});
+    addGroup(plan, {2, 3});
+    plan.ranks[0]->peers = {2};
+    plan.ranks[1]->peers = {3};
+    plan.ranks[2]->peers = {0};
+    plan.ranks[3]->peers = {1};
+    ProgramWriter first;
+    x = first.slot("x", DType::F32, {4, 4}, Space::Input, tensorX);
+    first.shard(x, {{{8, {0}}}, {{4, {}}}});
+    w = first.slot("w", DType::F32, {4, 3}, Space::Persistent);
+    h = first.slot("h", DType::F32, {4, 3}, Space::Placed, tensorH);
+    first.shard(h, {{{8, {0}}}, {{3, {}}}});
+    g = first.slot("g", DType::F32, {4, 3}, Space::Placed);
+    first.shard(g, {}, {0});
+    gSum = first.slot("gSum", DType::F32, {4, 3}, Space::Placed);
+    first.shard(gSum, {});
+    uint32_t forward = first.segment("forward"), update = first.segment("update", SegmentKind::Update);
+    first.matmul(forward, x, w, h, 4, 3, 4);
+    first.send(forward, h, 0, 11);
+    first.copy(update, w, g, 12);
+    first.allReduce(update, g, gSum, 12);
+    first.copy(update, gSum, w, 12);
+    first.action(forward, 0);
+    auto &second = first.action(forward, 1);
+    addWait(second, 11, 0);
+    auto &third = first.action(update, -1);
+    addWait(third, 11, 1);
+    plan.programs.push_back(first.finish());
+    moveInputs(*plan.programs[0], 1, 64);
+
+    ProgramWriter last;
+    h1 = last.slot("h", DType::F32, {4, 3}, Space::Placed, tensorH);
+    last.shard(h1, {{{8, {0}}}, {{3, {}}}});
+    w1 = last.slot("w", DType::F32, {3, 3}, Space::Persistent);
+    y = last.slot("y", DType::F32, {4, 3}, Space::Placed);
+    uint32_t loss = last.slot("loss", DType::F32, {1}, Space::Persistent);
+    uint32_t forward1 = last.segment("forward"), update1 = last.segment("update", SegmentKind::Update);
+    last.recv(forward1, h1, 0, 11);
+    last.matmul(forward1, h1, w1, y, 4, 3, 3);
+    last.copy(forward1, y, loss, 1);
+    last.allReduce(update1, loss, loss, 1);
+    last.action(forward1, 0);
+    last.action(forward1, 1);
+    last.action(update1, -1);
+    last.named(last.program.metrics, "loss", loss);
+    plan.programs.push_back(last.finish());
+    plan.ranks[2]->program = plan.ranks[3]->program = 1;
+  }
+
+  static void addWait(ActionT &action, uint32_t tag, int microbatch) {
+    action.wait_sends.push_back(SendId(tag, microbatch));
+  }
+
+  StepT &step(int program, int segment, int index) {
+    return *plan.programs[static_cast<size_t>(program)]->segments[static_cast<size_t>(segment)]->steps[static_cast<size_t>(index)];
+  }
+  ProgramT &program(int index) { return *plan.programs[static_cast<size_t>(index)]; }
+};
+
+} // namespace
+
+TEST_CASE("checker: a good plan has no defects") {
+  Pipeline p;
+  INFO(text(defects(p.plan)));
+  CHECK(defects(p.plan).empty());
+  CHECK_NOTHROW(checkPlanOrThrow(seal(p.plan)->plan(), "good"));
+}
+
+TEST_CASE("checker: an environment error that lists what was found") {
+  Pipeline p;
+  p.step(0, 0, 0).op.AsMatmul()->a->slot = 77;
+  try {
+    checkPlanOrThrow(seal(p.plan)->plan(), "bad.plan");
+    FAIL("passed");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::Environment);
+    CHECK(std::string(error.what()).find("bad.plan") != std::string::npos);
+    CHECK(std::string(error.what()).find("slot 77") != std::string::npos);
+  }
+}
+
+TEST_CASE("checker: structure") {
+  SECTION("ranks against mesh") {
+    Pipeline p;
+    p.plan.mesh[0]->size = 3;
+    CHECK_FOUND(p.plan, "the mesh has 6 ranks, the plan 4");
+  }
+  SECTION("coordinates taken twice") {
+    Pipeline p;
+    p.plan.ranks[1]->coords = {0, 0, 0};
+    CHECK_FOUND(p.plan, "rank 1", "coordinates");
+  }
+  SECTION("a program that is not there") {
+    Pipeline p;
+    p.plan.ranks[1]->program = 9;
+    CHECK_FOUND(p.plan, "rank 1: program 9 of 2");
+  }
+  SECTION("a group without the rank") {
+    Pipeline p;
+    p.plan.ranks[1]->groups = {1};
+    CHECK_FOUND(p.plan, "rank 1: is not in its group 1");
+  }
+  SECTION("a peer that is oneself") {
+    Pipeline p;
+    p.plan.ranks[0]->peers = {0};
+    CHECK_FOUND(p.plan, "rank 0: peer 0 is rank 0");
+  }
+  SECTION("a view beyond its slot") {
+    Pipeline p;
+    p.step(0, 0, 0).op.AsMatmul()->b->offset = 4;
+    CHECK_FOUND(p.plan, "step 0 (Matmul)", "bytes 4 to 52 of slot 1");
+  }
+  SECTION("a view with too few strides") {
+    Pipeline p;
+    p.step(0, 0, 0).op.AsMatmul()->b->strides = {1};
+    CHECK_FOUND(p.plan, "has 1 strides, needs 2");
+  }
+  SECTION("a slot smaller than its shape") {
+    Pipeline p;
+    p.program(0).slots[p.h]->bytes = 40;
+    CHECK_FOUND(p.plan, "slot 2: its shape takes 48 bytes, it has 40");
+  }
+  SECTION("a layout beyond its arena") {
+    Pipeline p;
+    p.program(0).layouts[0]->offsets[1] = 1 << 20;
+    CHECK_FOUND(p.plan, "slot 2 of 48 bytes at offset 1048576");
+  }
+  SECTION("a layout that is not aligned") {
+    Pipeline p;
+    p.program(0).layouts[0]->offsets[1] += 4;
+    CHECK_FOUND(p.plan, "slot 2 of 48 bytes at offset");
+  }
+  SECTION("a layout of another length") {
+    Pipeline p;
+    p.program(0).layouts[0]->offsets.pop_back();
+    CHECK_FOUND(p.plan, "places 1 slots");
+  }
+  SECTION("an action of a segment that is not there") {
+    Pipeline p;
+    p.program(1).train[0]->segment = 8;
+    CHECK_FOUND(p.plan, "segment 8 of 2");
+  }
+  SECTION("a microbatch that is not there") {
+    Pipeline p;
+    p.program(1).train[0]->microbatch = 2;
+    CHECK_FOUND(p.plan, "microbatch 2 of 2");
+  }
+  SECTION("persistent slots that overlap") {
+    Pipeline p;
+    uint64_t at = p.program(1).slots[p.w1]->offset;
+    p.program(1).slots[3]->offset = at;
+    CHECK_FOUND(p.plan, "persistent slots 1 and 3 overlap");
+  }
+  SECTION("a shape that does not follow from the sharding") {
+    Pipeline p;
+    p.plan.tensors[1]->shape = {9, 3};
+    p.program(0).slots[p.h]->sharding->dims[0]->factors[0]->size = 9;
+    CHECK_FOUND(p.plan, "slot 2: its sharding of h gives [5, 3], its shape is [4, 3]");
+  }
+  SECTION("a metric that is not persistent") {
+    Pipeline p;
+    p.program(1).metrics[0]->slot = p.y;
+    CHECK_FOUND(p.plan, "metric 0 must be a persistent f32 slot");
+  }
+  SECTION("a write to an input") {
+    Pipeline p;
+    p.step(0, 0, 0).op.AsMatmul()->c->slot = p.x;
+    CHECK_FOUND(p.plan, "writes input slot 0");
+  }
+  SECTION("a kernel that is not there") {
+    Pipeline p;
+    KernelT kernel;
+    kernel.kernel = 3;
+    p.step(0, 1, 0).op.Set(std::move(kernel));
+    CHECK_FOUND(p.plan, "kernel 3 of 0");
+  }
+  SECTION("shares that do not match the group") {
+    Pipeline p;
+    auto *collective = p.step(0, 1, 1).op.AsCollective();
+    collective->kind = CollectiveKind::AllGather;
+    collective->buffers[0]->sizes = {1, 2, 3};
+    CHECK_FOUND(p.plan, "3 shares for 2 members");
+  }
+}
+
+TEST_CASE("checker: memory") {
+  SECTION("a value nobody wrote") {
+    Pipeline p;
+    auto &steps = p.program(0).segments[0]->steps;
+    steps.erase(steps.begin());
+    CHECK_FOUND(p.plan, "reads slot 2 (h)", "nobody wrote");
+  }
+  SECTION("a live value overwritten") {
+    Pipeline p;
+    p.program(0).layouts[1]->offsets[1] = p.program(0).layouts[1]->offsets[0]; // gSum over g: fine, g is not read again
+    CHECK(defects(p.plan).empty());
+    CopyT op; // now read g again after gSum took its place
+    op.src = ProgramWriter::view(p.g, {1});
+    op.dst = ProgramWriter::view(p.gSum, {1});
+    op.shape = {12};
+    auto step = std::make_unique<StepT>();
+    step->op.Set(std::move(op));
+    auto &steps = p.program(0).segments[1]->steps;
+    steps.insert(steps.begin() + 2, std::move(step));
+    CHECK_FOUND(p.plan, "reads slot 3 (g)", "slot 4 (gSum) has overwritten");
+  }
+  SECTION("a placed slot on a persistent one") {
+    Pipeline p;
+    p.program(1).layouts[0]->offsets[1] = p.program(1).slots[p.w1]->offset;
+    CHECK_FOUND(p.plan, "overlaps persistent slot 1");
+  }
+  SECTION("another microbatch's activation") {
+    Pipeline p;
+    p.program(1).segments[0]->steps.erase(p.program(1).segments[0]->steps.begin()); // no receive here
+    auto begin = std::make_unique<SegmentT>(*p.program(1).segments[0]);
+    p.program(1).segments.push_back(std::make_unique<SegmentT>());
+    auto &segment = *p.program(1).segments.back();
+    segment.slots = p.program(1).segments[0]->slots;
+    RecvT recv;
+    recv.slot = p.h1, recv.bytes = 48, recv.tag = 11;
+    segment.steps.push_back(std::make_unique<StepT>());
+    segment.steps.back()->op.Set(recv);
+    // receives of both microbatches come first, into one place
+    auto action = [&](int microbatch) {
+      auto a = std::make_unique<ActionT>();
+      a->segment = 2, a->microbatch = microbatch;
+      return a;
+    };
+    auto &train = p.program(1).train;
+    train.insert(train.begin(), action(1));
+    train.insert(train.begin(), action(0));
+    CHECK_FOUND(p.plan, "microbatch 0 reads slot 0 (h), which holds microbatch 1");
+  }
+  SECTION("a slot that changes while it is sent") {
+    Pipeline p;
+    p.program(0).train[1]->wait_sends.clear();
+    CHECK_FOUND(p.plan, "writes slot 2 (h) while message 11 of microbatch 0 is sent");
+  }
+  SECTION("a wrong peak") {
+    Pipeline p;
+    p.program(0).peak_bytes -= 64;
+    CHECK_FOUND(p.plan, "program 0: its peak must be");
+  }
+  SECTION("more than the rank has") {
+    Pipeline p;
+    CHECK(found(defects(p.plan, {.memoryBytes = 100}), {"a rank has 100"}));
+  }
+}
+
+TEST_CASE("checker: partial values") {
+  SECTION("read as a whole by a library step") {
+    Pipeline p;
+    p.program(1).slots[p.y]->sharding = std::make_unique<ShardingT>();
+    p.program(1).slots[p.h1]->sharding->partial_axes = {0};
+    CHECK_FOUND(p.plan, "(Matmul)", "reads slot 0, still partial over dp");
+  }
+  SECTION("copied to a whole one") {
+    Pipeline p;
+    p.step(0, 1, 2).op.AsCopy()->src->slot = p.g;
+    p.program(0).slots[p.w]->sharding = std::make_unique<ShardingT>();
+    CHECK_FOUND(p.plan, "(Copy)", "reads slot 3, still partial over dp");
+  }
+  SECTION("reduced over another axis") {
+    Pipeline p;
+    p.program(0).slots[p.g]->sharding->partial_axes = {0, 2};
+    CHECK_FOUND(p.plan, "slot 3 is partial over dp+pp, the group reduces dp, slot 4 is said to be whole");
+  }
+  SECTION("reduced by another operation") {
+    Pipeline p;
+    p.program(0).slots[p.g]->sharding->partial_kind = ReduceKind::Max;
+    CHECK_FOUND(p.plan, "reduces slot 3 by Sum, which is partial by Max");
+  }
+  SECTION("over an axis of one rank it is whole") {
+    Pipeline p;
+    p.program(0).slots[p.g]->sharding->partial_axes = {0, 1};
+    CHECK(defects(p.plan).empty());
+  }
+  SECTION("through a kernel that says what it writes") {
+    Pipeline p;
+    p.plan.kernels.push_back(std::make_unique<KernelInfoT>());
+    p.plan.kernels[0]->symbol = "f";
+    KernelT kernel;
+    kernel.args.push_back(ProgramWriter::view(p.g, {1}));
+    kernel.args.push_back(ProgramWriter::view(p.gSum, {1}));
+    kernel.outputs = 1;
+    kernel.extent = 12;
+    p.step(0, 1, 1).op.Set(std::move(kernel));
+    CHECK_FOUND(p.plan, "(Kernel)", "writes slot 4 as if it were whole");
+  }
+}
+
+TEST_CASE("checker: communication") {
+  SECTION("other counts") {
+    Pipeline p;
+    auto copy = std::make_unique<ProgramT>(p.program(0));
+    copy->segments[1]->steps[1]->op.AsCollective()->buffers[0]->count = 11;
+    p.plan.programs.push_back(std::move(copy));
+    p.plan.ranks[1]->program = 2;
+    CHECK_FOUND(p.plan, "AllReduce Sum of 11 F32", "AllReduce Sum of 12 F32");
+  }
+  SECTION("another kind") {
+    Pipeline p;
+    auto copy = std::make_unique<ProgramT>(p.program(0));
+    copy->segments[1]->steps[1]->op.AsCollective()->reduce = ReduceKind::Max;
+    p.plan.programs.push_back(std::move(copy));
+    p.plan.ranks[1]->program = 2;
+    CHECK_FOUND(p.plan, "AllReduce Max", "AllReduce Sum");
+  }
+  SECTION("a member that never comes") {
+    Pipeline p;
+    auto copy = std::make_unique<ProgramT>(p.program(0));
+    copy->train.pop_back();
+    p.plan.programs.push_back(std::move(copy));
+    p.plan.ranks[1]->program = 2;
+    CHECK_FOUND(p.plan, "rank 0 waits for ever", "for ranks 1 to join");
+  }
+  SECTION("a message nobody sends") {
+    Pipeline p;
+    p.step(1, 0, 0).op.AsRecv()->tag = 12;
+    CHECK_FOUND(p.plan, "rank 2 waits for ever", "for message 12 from rank 0");
+  }
+  SECTION("a message nobody receives") {
+    Pipeline p;
+    p.program(0).segments[1]->steps.push_back(std::make_unique<StepT>());
+    SendT send;
+    send.slot = p.w, send.bytes = 48, send.tag = 50;
+    p.program(0).segments[1]->steps.back()->op.Set(send);
+    CHECK_FOUND(p.plan, "sends message 50", "never receives");
+  }
+  SECTION("other bytes") {
+    Pipeline p;
+    p.step(1, 0, 0).op.AsRecv()->bytes = 44;
+    CHECK_FOUND(p.plan, "receives 44 bytes of message 11 from rank 0, which sends 48");
+  }
+  SECTION("a wait for a message not started") {
+    Pipeline p;
+    Pipeline::addWait(*p.program(0).train[0], 11, 0);
+    CHECK_FOUND(p.plan, "waits for message 11 of microbatch 0, which it has not started");
+  }
+  SECTION("a circle of waits") {
+    PlanT plan = makePlan(1, 1, 2);
+    for (uint32_t r = 0; r < 2; ++r) { // each receives before it sends
+      ProgramWriter w;
+      uint32_t in = w.slot("in", DType::F32, {4}), s = w.segment();
+      w.recv(s, in, 0, 1);
+      w.send(s, in, 0, 1);
+      w.action(s);
+      plan.programs.push_back(w.finish());
+      plan.ranks[r]->program = r;
+      plan.ranks[r]->peers = {1 - r};
+    }
+    auto errors = defects(plan);
+    CHECK(found(errors, {"rank 0 waits for ever", "from rank 1"}));
+    CHECK(found(errors, {"rank 1 waits for ever", "from rank 0"}));
+  }
+  SECTION("two groups in opposite order") {
+    PlanT plan = makePlan(2);
+    addGroup(plan, {0, 1});
+    addGroup(plan, {1, 0});
+    for (uint32_t r = 0; r < 2; ++r) {
+      ProgramWriter w;
+      uint32_t x = w.slot("x", DType::F32, {4}, Space::Persistent), s = w.segment();
+      w.allReduce(s, x, x, 4, r);
+      w.allReduce(s, x, x, 4, 1 - r);
+      w.action(s);
+      plan.programs.push_back(w.finish());
+      plan.ranks[r]->program = r;
+    }
+    CHECK_FOUND(plan, "waits for ever");
+  }
+}
+
+TEST_CASE("checker: 64 ranks and many microbatches take little time") {
+  PlanT plan = makePlan(64);
+  plan.microbatches = 200;
+  std::vector<uint32_t> all;
+  for (uint32_t r = 0; r < 64; ++r)
+    all.push_back(r);
+  addGroup(plan, all);
+  ProgramWriter w;
+  uint32_t x = w.slot("x", DType::F32, {64}, Space::Persistent), h = w.slot("h", DType::F32, {64}), s = w.segment();
+  for (int i = 0; i < 50; ++i)
+    w.copy(s, x, h, 64);
+  w.allReduce(s, h, x, 64);
+  for (int m = 0; m < 200; ++m)
+    w.action(s, m);
+  plan.programs.push_back(w.finish());
+  auto file = seal(plan);
+  auto begin = std::chrono::steady_clock::now();
+  CHECK(checkPlan(file->plan()).empty());
+  CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 2);
+}

@@ -1,0 +1,108 @@
+// Plan files: whole or refused.
+#include "runtime/base/Error.h"
+#include "tests/support/PlanBuilder.h"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+PlanT tiny() {
+  PlanT plan = makePlan(1);
+  ProgramWriter builder;
+  uint32_t x = builder.slot("x", DType::F32, {4}, Space::Persistent);
+  uint32_t s = builder.segment();
+  builder.fill(s, x, 1);
+  builder.action(s);
+  plan.programs.push_back(builder.finish());
+  plan.model = "tiny";
+  return plan;
+}
+
+Status statusOf(const std::function<void()> &fn) {
+  try {
+    fn();
+    return Status::Success;
+  } catch (const Error &error) {
+    return error.status;
+  }
+}
+
+} // namespace
+
+TEST_CASE("plan file: comes back as written, under its name only") {
+  auto path = std::filesystem::temp_directory_path() / ("cleave-plan-" + std::to_string(::getpid()));
+  auto bytes = sealPlan(flatbuffer(tiny()));
+  writePlan(path, bytes);
+  auto file = PlanFile::load(path);
+  CHECK(file->plan().model()->str() == "tiny");
+  CHECK(file->hash().size() == 64);
+  CHECK(std::equal(bytes.begin(), bytes.end(), file->bytes().begin(), file->bytes().end()));
+  for (const auto &entry : std::filesystem::directory_iterator(path.parent_path()))
+    CHECK(entry.path().string().find(path.filename().string() + ".") == std::string::npos);
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("plan file: equal plans have equal hashes, others not") {
+  PlanT other = tiny();
+  other.seed = 1;
+  CHECK(seal(tiny())->hash() == seal(tiny())->hash());
+  CHECK(seal(tiny())->hash() != seal(other)->hash());
+}
+
+TEST_CASE("plan file: every flipped bit is refused") {
+  auto bytes = sealPlan(flatbuffer(tiny()));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    for (int bit = 0; bit < 8; ++bit) {
+      auto altered = bytes;
+      altered[i] ^= static_cast<uint8_t>(1 << bit);
+      REQUIRE(statusOf([&] { PlanFile::fromBytes(altered, "altered"); }) == Status::Environment);
+    }
+}
+
+TEST_CASE("plan file: every truncation and extension is refused") {
+  auto bytes = sealPlan(flatbuffer(tiny()));
+  for (size_t size = 0; size < bytes.size(); ++size)
+    REQUIRE(statusOf([&] { PlanFile::fromBytes({bytes.begin(), bytes.begin() + static_cast<long>(size)}, "torn"); }) ==
+            Status::Environment);
+  bytes.push_back(0);
+  CHECK(statusOf([&] { PlanFile::fromBytes(bytes, "longer"); }) == Status::Environment);
+}
+
+TEST_CASE("plan file: a seal over nonsense is refused") {
+  std::vector<uint8_t> nonsense(200, 0xab);
+  CHECK(statusOf([&] { PlanFile::fromBytes(sealPlan(nonsense), "nonsense"); }) == Status::Environment);
+  CHECK(statusOf([&] { PlanFile::fromBytes(sealPlan({}), "empty"); }) == Status::Environment);
+}
+
+TEST_CASE("plan file: a missing file is the user's mistake and is named") {
+  try {
+    PlanFile::load("/nonexistent/a.plan");
+    FAIL("loaded a missing file");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::User);
+    CHECK(std::string(error.what()).find("/nonexistent/a.plan") != std::string::npos);
+  }
+  CHECK(statusOf([] { PlanFile::load("/"); }) == Status::User);
+  CHECK(statusOf([] { writePlan("/nonexistent/folder/a.plan", {}); }) == Status::User);
+}
+
+TEST_CASE("plan file: a full disk is the environment's fault") {
+  // /dev/full takes no byte; the temporary name beside it cannot be made by everybody
+  if (::access("/dev", W_OK) != 0)
+    return;
+  auto bytes = sealPlan(flatbuffer(tiny()));
+  std::string name = "/dev/cleave-full-" + std::to_string(::getpid());
+  std::string temporary = name + "." + std::to_string(::getpid()) + ".tmp";
+  if (::symlink("/dev/full", temporary.c_str()) != 0)
+    return;
+  CHECK(statusOf([&] { writePlan(name, bytes); }) == Status::Environment);
+  CHECK(!std::filesystem::exists(temporary));
+  CHECK(!std::filesystem::exists(name));
+}

@@ -1,0 +1,234 @@
+// Data sets: file formats, their errors, shuffling, and what the loader lays down on every mesh.
+#include "TestPlans.h"
+#include "runtime/base/Error.h"
+#include "runtime/data/Idx.h"
+#include "runtime/data/Loader.h"
+#include "runtime/data/Mnist.h"
+#include "runtime/data/Shuffle.h"
+#include "runtime/data/Synthetic.h"
+#include "runtime/data/Text.h"
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <zlib.h>
+
+using namespace cleave;
+using Catch::Matchers::Contains;
+
+static void writeFile(const std::string &path, const std::vector<uint8_t> &bytes) {
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
+}
+
+static void writeGzip(const std::string &path, const std::vector<uint8_t> &bytes) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, bytes.data(), unsigned(bytes.size()));
+  gzclose(file);
+}
+
+/// `count` digits of 2 x 3 pixels: pixel p of image i is (i * 6 + p) % 256, its label i % 10.
+static void writeMnist(const std::string &folder, const std::string &prefix, int64_t count, bool gzip) {
+  IdxArray images{{count, 2, 3}, {}}, labels{{count}, {}};
+  for (int64_t i = 0; i < count; ++i) {
+    labels.data.push_back(uint8_t(i % 10));
+    for (int64_t p = 0; p < 6; ++p)
+      images.data.push_back(uint8_t(i * 6 + p));
+  }
+  const auto write = gzip ? writeGzip : writeFile;
+  write(folder + "/" + prefix + "-images-idx3-ubyte" + (gzip ? ".gz" : ""), encodeIdx(images));
+  write(folder + "/" + prefix + "-labels-idx1-ubyte" + (gzip ? ".gz" : ""), encodeIdx(labels));
+}
+
+TEST_CASE("idx files round-trip and refuse what is torn", "[data]") {
+  const IdxArray array{{2, 3}, {1, 2, 3, 4, 5, 6}};
+  const std::vector<uint8_t> bytes = encodeIdx(array);
+  const IdxArray back = parseIdx(bytes, 2, "x");
+  CHECK(back.dims == array.dims);
+  CHECK(back.data == array.data);
+  for (size_t n = 0; n < bytes.size(); ++n)
+    CHECK_THROWS_AS(parseIdx(std::span(bytes).first(n), 2, "x"), Error);
+  auto longer = bytes;
+  longer.push_back(0);
+  CHECK_THROWS_WITH(parseIdx(longer, 2, "a-file"), Contains("a-file") && Contains("promises 6"));
+  CHECK_THROWS_WITH(parseIdx(bytes, 1, "x"), Contains("magic number") && Contains("0x00000802"));
+  const std::vector<uint8_t> huge{0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1};
+  CHECK_THROWS_AS(parseIdx(huge, 3, "x"), Error);
+}
+
+TEST_CASE("mnist reads plain and gzipped folders", "[data]") {
+  test::TemporaryFolder folder;
+  writeMnist(folder.path(), "train", 7, true);
+  writeMnist(folder.path(), "t10k", 3, false);
+  const MnistSource source(folder.path());
+  CHECK(source.samples(Split::Train) == 7);
+  CHECK(source.samples(Split::Eval) == 3);
+  CHECK(source.fields()[0].shape == std::vector<int64_t>{1, 2, 3});
+  float image[6];
+  source.read(Split::Train, 5, 0, reinterpret_cast<std::byte *>(image));
+  for (int p = 0; p < 6; ++p)
+    CHECK(image[p] == float(30 + p) / 255.0f);
+  int32_t label;
+  source.read(Split::Eval, 2, 1, reinterpret_cast<std::byte *>(&label));
+  CHECK(label == 2);
+}
+
+TEST_CASE("mnist names what is wrong with a folder", "[data]") {
+  test::TemporaryFolder folder;
+  CHECK_THROWS_WITH(MnistSource("/no/such/place"), Contains("/no/such/place"));
+  writeMnist(folder.path(), "train", 7, false);
+  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("t10k-images"));
+  writeMnist(folder.path(), "t10k", 3, true);
+  writeFile(folder.path("train-labels-idx1-ubyte"), encodeIdx({{6}, {0, 1, 2, 3, 4, 5}}));
+  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("6 labels") && Contains("7 images"));
+  writeFile(folder.path("train-labels-idx1-ubyte"), encodeIdx({{7}, {0, 1, 2, 33, 4, 5, 6}}));
+  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("33") && Contains("index 3"));
+  writeMnist(folder.path(), "train", 7, false);
+  std::filesystem::resize_file(folder.path("t10k-images-idx3-ubyte.gz"), 20);
+  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("t10k-images-idx3-ubyte.gz") && Contains("torn"));
+}
+
+TEST_CASE("text windows do not overlap and targets are one on", "[data]") {
+  std::string text;
+  for (int i = 0; i < 100; ++i)
+    text += char(32 + i % 90);
+  const TextSource source(text, 8, 128, "t");
+  CHECK(source.samples(Split::Train) == 11); // (90 - 1) / 8
+  CHECK(source.samples(Split::Eval) == 1);   // (10 - 1) / 8
+  int32_t tokens[8], targets[8];
+  for (Split split : {Split::Train, Split::Eval})
+    for (int64_t i = 0; i < source.samples(split); ++i) {
+      source.read(split, i, 0, reinterpret_cast<std::byte *>(tokens));
+      source.read(split, i, 1, reinterpret_cast<std::byte *>(targets));
+      const size_t begin = size_t((split == Split::Train ? 0 : 90) + i * 8);
+      for (size_t k = 0; k < 8; ++k) {
+        CHECK(tokens[k] == text[begin + k]);
+        CHECK(targets[k] == text[begin + k + 1]);
+      }
+    }
+  CHECK(source.fields()[1].isLabel());
+  CHECK_FALSE(source.fields()[0].isLabel());
+  CHECK_THROWS_WITH(TextSource(text, 8, 40, "t"), Contains("40") && Contains("offset 8"));
+  CHECK_THROWS_WITH(TextSource(text, 200, 128, "t"), Contains("too few"));
+}
+
+TEST_CASE("text folders hold one text file", "[data]") {
+  test::TemporaryFolder folder;
+  CHECK_THROWS_WITH(TextSource(folder.path(), 4, 128), Contains("found 0"));
+  writeFile(folder.path("a.txt"), std::vector<uint8_t>(100, 'x'));
+  CHECK(TextSource(folder.path(), 4, 128).samples(Split::Train) == 22);
+  CHECK(TextSource(folder.path("a.txt"), 4, 128).samples(Split::Train) == 22);
+  writeFile(folder.path("b.txt"), {'y'});
+  CHECK_THROWS_WITH(TextSource(folder.path(), 4, 128), Contains("found 2"));
+}
+
+TEST_CASE("an epoch's order is a permutation of seed and epoch", "[data]") {
+  const auto a = shuffledOrder(1000, 7, 1);
+  CHECK(a == shuffledOrder(1000, 7, 1));
+  CHECK(a != shuffledOrder(1000, 7, 2));
+  CHECK(a != shuffledOrder(1000, 8, 1));
+  auto sorted = a;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<uint32_t> identity(1000);
+  std::iota(identity.begin(), identity.end(), 0u);
+  CHECK(sorted == identity);
+  CHECK(a != identity);
+  CHECK(shuffledOrder(0, 1, 1).empty());
+  SampleOrder order(1000, 7);
+  CHECK(*order.of(1) == a);
+  CHECK(order.of(1) == order.of(1));
+}
+
+TEST_CASE("the first place of an order is uniform", "[data]") {
+  std::vector<int> counts(8);
+  for (int64_t epoch = 0; epoch < 4000; ++epoch)
+    ++counts[shuffledOrder(8, 5, epoch)[0]];
+  for (int count : counts)
+    CHECK(std::abs(count - 500) < 120);
+}
+
+TEST_CASE("synthetic labels lie in range and targets continue tokens", "[data]") {
+  const SyntheticSource source({{"tokens", FieldType::I32, {6}, 0}, {"targets", FieldType::I32, {6}, 40}}, {10, 4}, 3, 40);
+  int32_t tokens[6], targets[6];
+  source.read(Split::Train, 3, 0, reinterpret_cast<std::byte *>(tokens));
+  source.read(Split::Train, 3, 1, reinterpret_cast<std::byte *>(targets));
+  for (int i = 0; i < 6; ++i) {
+    CHECK((tokens[i] >= 0 && tokens[i] < 40));
+    if (i)
+      CHECK(tokens[i] == targets[i - 1]);
+  }
+}
+
+TEST_CASE("data descriptions are checked", "[data]") {
+  const DataSpec spec = DataSpec::parse(R"({"kind":"text","context":8,"vocab":128,"fields":[{"name":"tokens","dtype":"i32","shape":[8]}]})");
+  CHECK(spec.context == 8);
+  CHECK(spec.fields[0].elements() == 8);
+  CHECK_THROWS_WITH(DataSpec::parse("[1"), Contains("plan data"));
+  CHECK_THROWS_WITH(DataSpec::parse(R"({"fields":[{"name":"x","dtype":"f64","shape":[]}]})"), Contains("f64"));
+  CHECK_THROWS_WITH(openData(spec, "", 1), Contains("--data"));
+  CHECK_THROWS_WITH(openData({"custom", {}, 0, 0}, "/tmp", 1), Contains("own"));
+  const test::CountingData data(2, 3, 4, 4);
+  CHECK(findField(data, "image", FieldType::F32, {6}) == 0);
+  CHECK_THROWS_WITH(findField(data, "image", FieldType::F32, {3, 224, 224}), Contains("224") && Contains("2, 3"));
+  CHECK_THROWS_WITH(findField(data, "tokens", FieldType::I32, {3}), Contains("tokens") && Contains("image, label"));
+}
+
+TEST_CASE("the loader lays down each rank's rows, whatever the mesh", "[data]") {
+  const auto [dp, tp] = GENERATE(std::pair(1u, 1u), std::pair(2u, 1u), std::pair(3u, 1u), std::pair(1u, 2u), std::pair(3u, 4u));
+  const test::LinearSpec spec{.dp = dp, .tp = tp};
+  const auto file = test::seal(test::linearPlan(spec));
+  const test::CountingData data(spec.rows, spec.columns, 21, 13);
+  SampleOrder order(21, spec.seed);
+  const int64_t rows = spec.batch / spec.microbatches;
+  for (unsigned rank = 0; rank < dp * tp; ++rank) {
+    Loader loader(file->plan(), rank, data, order);
+    const auto &program = *file->plan().programs()->Get(rank);
+    for (const BatchRef batch : {BatchRef{Split::Train, 2, 8, 8}, BatchRef{Split::Eval, 0, 8, 5}}) {
+      std::vector<std::byte> buffer(program.input_bytes(), std::byte{0x55});
+      loader.start(batch, buffer.data());
+      loader.wait();
+      const auto permutation = order.of(2);
+      const Part mine = splitPart(rows, dp, rank / tp), height = splitPart(spec.rows, tp, rank % tp);
+      for (const InputPart &part : inputParts(file->plan(), rank, batch.split == Split::Eval))
+        for (int64_t r = 0; r < mine.count; ++r) {
+          const int64_t inBatch = part.microbatch * rows + mine.begin + r, at = batch.first + inBatch;
+          const bool padded = inBatch >= batch.count;
+          const int64_t index = padded ? -1 : batch.split == Split::Train ? (*permutation)[size_t(at)] : at;
+          if (part.field == "label") {
+            int32_t label;
+            std::memcpy(&label, buffer.data() + part.offset + 4 * r, 4);
+            CHECK(label == (padded ? -1 : int32_t(index % 10)));
+            continue;
+          }
+          for (int64_t i = 0; i < height.count * spec.columns; ++i) {
+            float x;
+            std::memcpy(&x, buffer.data() + part.offset + 4 * (r * height.count * spec.columns + i), 4);
+            CHECK(x == (padded ? 0 : test::CountingData::value(batch.split, index, height.begin * spec.columns + i)));
+          }
+        }
+    }
+  }
+}
+
+namespace {
+/// A data set whose reads fail.
+class FailingData final : public DataSource {
+public:
+  const std::vector<DataField> &fields() const override { return base.fields(); }
+  int64_t samples(Split split) const override { return base.samples(split); }
+  void read(Split, int64_t, size_t, std::byte *) const override { throw userError("the disk is gone"); }
+  test::CountingData base{6, 5, 16, 8};
+};
+} // namespace
+
+TEST_CASE("what a data set throws comes out of wait", "[data]") {
+  const auto file = test::seal(test::linearPlan({}));
+  const FailingData data;
+  SampleOrder order(16, 1);
+  Loader loader(file->plan(), 0, data, order);
+  std::vector<std::byte> buffer(file->plan().programs()->Get(0)->input_bytes());
+  loader.start({Split::Train, 1, 0, 8}, buffer.data());
+  CHECK_THROWS_WITH(loader.wait(), Contains("the disk is gone"));
+  loader.wait();
+}

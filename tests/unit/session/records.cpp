@@ -1,0 +1,111 @@
+// Learning-rate schedules, metrics records and numbers for people.
+#include "TestPlans.h"
+#include "runtime/base/Error.h"
+#include "runtime/session/LearningRate.h"
+#include "runtime/session/Metrics.h"
+#include "runtime/session/Progress.h"
+#include "runtime/session/RankJob.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+using namespace cleave;
+using Catch::Matchers::Contains;
+
+TEST_CASE("learning rates follow their schedules", "[session]") {
+  const LearningRate constant = LearningRate::parse(R"({"optimizer":{},"lr":{"kind":"constant","base":0.1}})");
+  CHECK(constant.at(1, 10) == 0.1);
+  CHECK(constant.at(1000, 10) == 0.1);
+  const LearningRate step = LearningRate::parse(R"({"lr":{"kind":"step","base":1,"gamma":0.5,"every":3}})");
+  CHECK(step.at(3, 10) == 1);
+  CHECK(step.at(4, 10) == 0.5);
+  CHECK(step.at(7, 10) == 0.25);
+  const LearningRate cosine = LearningRate::parse(R"({"lr":{"kind":"cosine","base":2,"steps":10,"min":1}})");
+  CHECK(cosine.at(1, 99) == Approx(2));
+  CHECK(cosine.at(6, 99) == Approx(1.5));
+  CHECK(cosine.at(11, 99) == Approx(1));
+  CHECK(cosine.at(50, 99) == Approx(1));
+  const LearningRate warm = LearningRate::parse(R"({"lr":{"kind":"warmup_cosine","base":1,"warmup":4}})");
+  CHECK(warm.at(1, 12) == 0.25);
+  CHECK(warm.at(4, 12) == 1);
+  CHECK(warm.at(5, 12) == Approx(1));
+  CHECK(warm.at(9, 12) == Approx(0.5));
+  CHECK(LearningRate::parse("").at(5, 9) == 0.01);
+}
+
+TEST_CASE("learning rates refuse what they do not know", "[session]") {
+  CHECK_THROWS_WITH(LearningRate::parse(R"({"lr":{"kind":"zigzag"}})"), Contains("zigzag"));
+  CHECK_THROWS_WITH(LearningRate::parse(R"({"lr":{"kind":"step","every":0}})"), Contains("every 0"));
+  CHECK_THROWS_WITH(LearningRate::parse("{"), Contains("plan training"));
+  CHECK_THROWS_WITH(LearningRate::parse(R"({"lr":{"base":"x"}})"), Contains("plan training"));
+}
+
+TEST_CASE("metrics read back exactly", "[session]") {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t bits = random();
+    double value;
+    std::memcpy(&value, &bits, 8);
+    if (!std::isfinite(value))
+      continue;
+    const auto json = nlohmann::json::parse(toJson(StepRecord{i, 1, value, 0.1, 3, 4}));
+    CHECK(json["loss"].get<double>() == value);
+    CHECK(json["step"] == i);
+  }
+  CHECK(jsonNumber(std::numeric_limits<double>::quiet_NaN()) == "null");
+  CHECK(toJson(StepRecord{3, 1, 0.5, 0.1, 1000, 2.5}) ==
+        R"({"step":3,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":1000,"step_ms":2.5})");
+  CHECK(toJson(EpochRecord{2, 0.25, 0.875}) == R"({"epoch":2,"eval_loss":0.25,"eval_accuracy":0.875})");
+}
+
+TEST_CASE("the run record has the promised fields", "[session]") {
+  RunRecord run;
+  run.program = "a \"name\"";
+  run.peakBytes = {1, 2, 3};
+  const auto json = nlohmann::json::parse(toJson(run))["run"];
+  for (const char *key : {"program", "mesh", "schedule", "microbatches", "batch", "seed", "backend", "parameters", "plan_hash",
+                          "peak_bytes", "compile_s"})
+    CHECK(json.contains(key));
+  CHECK(json["program"] == "a \"name\"");
+  CHECK(json["mesh"] == nlohmann::json({{"dp", 1}, {"tp", 1}, {"pp", 1}}));
+  CHECK(json["peak_bytes"] == nlohmann::json({1, 2, 3}));
+}
+
+TEST_CASE("metrics files are written, appended and refused by name", "[session]") {
+  test::TemporaryFolder folder;
+  const std::string path = folder.path("m.jsonl");
+  MetricsFile(path, false).write("{}");
+  MetricsFile(path, true).write("[]");
+  std::ifstream in(path);
+  std::string all((std::istreambuf_iterator<char>(in)), {});
+  CHECK(all == "{}\n[]\n");
+  CHECK_THROWS_WITH(MetricsFile("/no/such/folder/m.jsonl", false), Contains("/no/such/folder/m.jsonl"));
+  MetricsFile full("/dev/full", false);
+  CHECK_THROWS_AS((full.write("{}"), full.flush()), Error);
+  MetricsFile().write("nowhere");
+}
+
+TEST_CASE("numbers for people", "[session]") {
+  CHECK(grouped(0) == "0");
+  CHECK(grouped(999) == "999");
+  CHECK(grouped(118400) == "118,400");
+  CHECK(grouped(-1234567) == "-1,234,567");
+  CHECK(clockTime(7.2) == "0:07");
+  CHECK(clockTime(3661) == "1:01:01");
+}
+
+TEST_CASE("training drops the last partial batch", "[session]") {
+  DataPosition at{1, 0};
+  int steps = 0;
+  while (at.epoch == 1) {
+    at.sample += 8;
+    at.settle(21, 8);
+    ++steps;
+  }
+  CHECK(steps == 2);
+  CHECK(at == DataPosition{2, 0});
+}

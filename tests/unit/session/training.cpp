@@ -1,0 +1,177 @@
+// Whole sessions on a hand-made plan: any mesh trains alike, a resumed run continues, evaluation covers every sample.
+#include "TestPlans.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/Check.h"
+#include "runtime/session/Report.h"
+#include "runtime/session/Session.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace cleave;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Curve {
+  std::vector<double> loss;
+  std::vector<nlohmann::json> epochs;
+  nlohmann::json run;
+  TrainResult result;
+};
+
+Curve train(const test::LinearSpec &spec, TrainOptions options, const std::string &metrics) {
+  const auto file = test::seal(test::linearPlan(spec));
+  const test::CountingData data(spec.rows, spec.columns, 21, 13);
+  options.metricsFile = metrics;
+  options.deviceName = "reference";
+  options.quiet = true;
+  Curve curve;
+  curve.result = runTraining(file, options, &data);
+  std::ifstream in(metrics);
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("run"))
+      curve.run = json["run"];
+    else if (json.contains("step"))
+      curve.loss.push_back(json["loss"]);
+    else
+      curve.epochs.push_back(json);
+  }
+  return curve;
+}
+
+} // namespace
+
+TEST_CASE("hand-made plans pass the checker", "[session]") {
+  for (const auto &[dp, tp] : {std::pair(1u, 1u), {2u, 1u}, {3u, 2u}})
+    CHECK(checkPlan(test::seal(test::linearPlan({.dp = dp, .tp = tp}))->plan()) == std::vector<std::string>{});
+}
+
+TEST_CASE("any mesh trains like one rank", "[session]") {
+  test::TemporaryFolder folder;
+  TrainOptions options;
+  options.steps = 7;
+  const Curve one = train({}, options, folder.path("1"));
+  REQUIRE(one.loss.size() == 7);
+  CHECK(one.loss.front() != one.loss.back());
+  CHECK(one.epochs.size() == 3); // 21 samples are two batches of 8
+  CHECK(one.run["mesh"]["dp"] == 1);
+  CHECK(one.result.steps == 7);
+  for (const auto &[dp, tp] : {std::pair(2u, 1u), {3u, 1u}, {1u, 2u}, {2u, 3u}}) {
+    const Curve many = train({.dp = dp, .tp = tp}, options, folder.path("n"));
+    REQUIRE(many.loss.size() == 7);
+    CHECK(many.run["peak_bytes"].size() == dp * tp);
+    for (size_t i = 0; i < 7; ++i)
+      CHECK(many.loss[i] == Approx(one.loss[i]).epsilon(1e-4));
+    for (size_t i = 0; i < 3; ++i)
+      CHECK(many.epochs[i]["eval_loss"].get<double>() == Approx(one.epochs[i]["eval_loss"].get<double>()).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("a resumed run continues bit for bit", "[session]") {
+  test::TemporaryFolder folder;
+  const test::LinearSpec spec{.dp = 2, .tp = 2};
+  TrainOptions options;
+  options.steps = 9;
+  const Curve whole = train(spec, options, folder.path("whole"));
+  options.checkpointDir = folder.path("ck");
+  options.steps = 5;
+  const Curve head = train(spec, options, folder.path("head"));
+  options.steps = 9;
+  options.resume = true;
+  const Curve tail = train(spec, options, folder.path("tail"));
+  CHECK(std::vector(whole.loss.begin(), whole.loss.begin() + 5) == head.loss);
+  CHECK(std::vector(whole.loss.begin() + 5, whole.loss.end()) == tail.loss);
+  // the same checkpoint in another mesh, which is at step 9 already
+  const Curve none = train({.dp = 3, .tp = 1}, options, folder.path("none"));
+  CHECK(none.loss.empty());
+  options.steps = 11;
+  CHECK(train({.dp = 3, .tp = 1}, options, folder.path("more")).loss.size() == 2);
+}
+
+TEST_CASE("epochs count from the start of training", "[session]") {
+  test::TemporaryFolder folder;
+  TrainOptions options;
+  CHECK(train({}, options, folder.path("a")).loss.size() == 2); // neither steps nor epochs: one epoch
+  options.epochs = 3;
+  CHECK(train({}, options, folder.path("b")).loss.size() == 6);
+  options.checkpointDir = folder.path("ck");
+  options.epochs = 2;
+  CHECK(train({}, options, folder.path("c")).loss.size() == 4);
+  options.epochs = 3;
+  options.resume = true;
+  CHECK(train({}, options, folder.path("d")).loss.size() == 2);
+}
+
+TEST_CASE("evaluation reads a checkpoint", "[session]") {
+  test::TemporaryFolder folder;
+  TrainOptions options;
+  options.checkpointDir = folder.path("ck");
+  options.epochs = 1;
+  const Curve curve = train({}, options, folder.path("m"));
+  const test::CountingData data(6, 5, 21, 13);
+  EvalOptions eval;
+  eval.checkpointDir = folder.path("ck");
+  eval.deviceName = "reference";
+  eval.json = true;
+  const EvalResult result = runEval(test::seal(test::linearPlan({.dp = 2})), eval, &data);
+  CHECK(result.samples == 13);
+  CHECK(result.loss == Approx(curve.epochs.at(0)["eval_loss"].get<double>()).epsilon(1e-4));
+  eval.checkpointDir = "/no/such/ck";
+  CHECK_THROWS_WITH(runEval(test::seal(test::linearPlan({})), eval, &data), Contains("/no/such/ck"));
+}
+
+TEST_CASE("sessions refuse options that break a rule", "[session]") {
+  test::TemporaryFolder folder;
+  TrainOptions options;
+  options.resume = true;
+  CHECK_THROWS_WITH(train({}, options, ""), Contains("--checkpoint"));
+  options.checkpointDir = "/no/such/ck";
+  CHECK_THROWS_WITH(train({}, options, ""), Contains("/no/such/ck"));
+  options = {};
+  options.steps = options.epochs = 2;
+  CHECK_THROWS_WITH(train({}, options, ""), Contains("give one"));
+  options = {};
+  CHECK_THROWS_WITH(train({.batch = 64}, options, ""), Contains("64") && Contains("21"));
+  CHECK_THROWS_WITH(train({}, options, "/no/such/folder/m"), Contains("/no/such/folder/m"));
+  options.checkpointDir = folder.path("ck");
+  train({}, options, folder.path("m"));
+  options.resume = true;
+  CHECK_THROWS_WITH(train({.seed = 4}, options, ""), Contains("seed 3") && Contains("seed 4"));
+}
+
+TEST_CASE("synthetic data stands in for a program's own", "[session]") {
+  TrainOptions options;
+  options.dataDir = "synthetic";
+  options.steps = 3;
+  options.quiet = true;
+  options.deviceName = "reference";
+  CHECK(runTraining(test::seal(test::linearPlan({.dp = 2})), options).steps == 3);
+}
+
+TEST_CASE("a report tells mesh, split and communication", "[session]") {
+  const auto file = test::seal(test::linearPlan({.dp = 2, .tp = 3}));
+  const PlanReport report = reportPlan(*file);
+  CHECK(report.ranks == 6);
+  CHECK(report.parameterCount() == 30);
+  bool found = false;
+  for (const auto &tensor : report.tensors)
+    if (tensor.name == "fc.weight") {
+      found = true;
+      CHECK(tensor.sharding == "[6/tp, 5]");
+    }
+  CHECK(found);
+  const auto json = nlohmann::json::parse(toJson(report));
+  for (const char *key : {"mesh", "ranks", "schedule", "microbatches", "stages", "tensors", "collectives", "messages",
+                          "peak_bytes", "lower_bound_bytes", "programs", "predicted", "plan_hash"})
+    CHECK(json.contains(key));
+  CHECK(json["mesh"]["tp"] == 3);
+  CHECK(json["predicted"].is_null());
+  uint64_t bytes = 0;
+  for (const auto &entry : report.collectives)
+    if (entry.axis == "dp")
+      bytes += entry.bytes;
+  CHECK(bytes == (2 * 5 + 1) * 4); // the gradient of a rank's two rows, and the weight
+}

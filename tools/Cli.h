@@ -1,0 +1,35 @@
+// Command lines of the tools: CLI11 with our exit statuses and error texts.
+#pragma once
+#include "runtime/base/Error.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+namespace cleave {
+
+/// A whole number from 1.
+inline std::string checkPositive(const std::string &text) {
+  const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits && text.find_first_not_of('0') != std::string::npos ? "" : "must be a whole number from 1, found " + text;
+}
+
+/// Parses; true: go on. False: --help or --version was printed. Throws userError with the offending word.
+inline bool parseCommandLine(CLI::App &app, int argc, const char *const *argv) {
+  app.set_version_flag("--version", std::string("cleave ") + CLEAVE_VERSION);
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp &) {
+    std::fputs(app.help().c_str(), stdout);
+  } catch (const CLI::CallForAllHelp &) {
+    std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
+  } catch (const CLI::CallForVersion &e) {
+    std::puts(e.what());
+  } catch (const CLI::ParseError &e) {
+    throw userError(std::string(e.what()) + " (" + app.get_name() + " --help lists the options)");
+  }
+  return false;
+}
+
+} // namespace cleave

@@ -1,0 +1,53 @@
+// cleave-run: trains or evaluates from a plan file with the runtime alone.
+#include "runtime/session/Launch.h"
+#include "runtime/session/Session.h"
+#include "tools/Cli.h"
+
+using namespace cleave;
+
+static int run(int argc, char **argv) {
+  CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun.", "cleave-run"};
+  std::string file;
+  TrainOptions options;
+  bool evaluate = false;
+  app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
+  app.add_option("--data", options.dataDir, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
+  app.add_option("--steps", options.steps, "train until this step, counted from the start of training")
+      ->check(checkPositive);
+  app.add_option("--epochs", options.epochs, "train until the end of this epoch (default: 1)")->check(checkPositive);
+  app.add_option("--metrics", options.metricsFile, "write metrics as JSON lines")->type_name("FILE.jsonl");
+  app.add_option("--checkpoint", options.checkpointDir, "write checkpoints here, read them with --resume and --eval")
+      ->type_name("DIR");
+  app.add_flag("--resume", options.resume, "continue from the checkpoint");
+  app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
+      ->check(checkPositive)
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--device", options.deviceName, "cpu, or reference (plain loops)")
+      ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
+  app.add_flag("--eval", evaluate, "evaluate the checkpoint instead of training");
+  app.add_flag("--json", options.json, "print results as one JSON object");
+  app.add_flag("--quiet", options.quiet, "no progress");
+  app.add_flag("--profile", options.profile, "list the costliest steps of rank 0");
+  app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
+  if (!parseCommandLine(app, argc, argv))
+    return 0;
+
+  const auto plan = planForAllRanks([&] { return PlanFile::load(file); });
+  if (!evaluate) {
+    runTraining(plan, options);
+    return 0;
+  }
+  EvalOptions eval;
+  eval.dataDir = options.dataDir;
+  eval.checkpointDir = options.checkpointDir;
+  eval.threads = options.threads;
+  eval.deviceName = options.deviceName;
+  eval.json = options.json;
+  eval.timeoutSeconds = options.timeoutSeconds;
+  runEval(plan, eval);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  return guardedMain([&] { return run(argc, argv); });
+}

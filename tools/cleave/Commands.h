@@ -1,0 +1,27 @@
+// The commands of `cleave`. Each takes its own arguments (argv[0] is the command) and returns the exit status.
+#pragma once
+#include "runtime/session/Report.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave::tool {
+
+int show(int argc, char **argv);
+int verify(int argc, char **argv);
+int diff(int argc, char **argv);
+int doctor(int argc, char **argv);
+
+/// The page `cleave show` prints.
+std::string showPage(const PlanReport &report);
+/// Every program's segments with their steps, slots and layouts.
+std::string showSteps(const plan::Plan &plan);
+
+/// Bytes as MiB with three significant digits: "12.1", "0.937", "1,024".
+std::string mebibytes(double bytes);
+/// "blocks.0-3, norm" for ["blocks.0", ..., "blocks.3", "norm"].
+std::string layerRanges(const std::vector<std::string> &layers);
+/// "0-3, 6" for [0, 1, 2, 3, 6].
+std::string numberRanges(const std::vector<uint32_t> &numbers);
+
+} // namespace cleave::tool

@@ -1,0 +1,139 @@
+// cleave diff: what differs between two plans. Exit status 0 either way; --json has an empty list for equal plans.
+#include "tools/Cli.h"
+#include "tools/cleave/Commands.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace cleave::tool {
+namespace {
+
+struct Change {
+  std::string what, a, b;
+};
+
+class Differ {
+public:
+  template <typename T> void compare(const std::string &what, const T &a, const T &b) {
+    if (a != b)
+      changes.push_back({what, fmt::format("{}", a), fmt::format("{}", b)});
+  }
+  std::vector<Change> changes;
+};
+
+std::string meshText(const PlanReport &r) { return fmt::format("dp={},tp={},pp={}", r.dp, r.tp, r.pp); }
+
+std::string stageText(const PlanReport &r) {
+  std::string out;
+  for (const auto &stage : r.stages)
+    out += (out.empty() ? "" : " | ") + layerRanges(stage.layers);
+  return out;
+}
+
+void compareTensors(const PlanReport &a, const PlanReport &b, Differ &differ) {
+  std::map<std::string, std::pair<std::string, std::string>> all;
+  const auto describe = [](const PlanReport::Tensor &t) { return fmt::format("[{}] {}", fmt::join(t.shape, ", "), t.sharding); };
+  for (const auto &tensor : a.tensors)
+    all[tensor.name].first = describe(tensor);
+  for (const auto &tensor : b.tensors)
+    all[tensor.name].second = describe(tensor);
+  for (const auto &[name, both] : all)
+    differ.compare(name, both.first.empty() ? "absent" : both.first, both.second.empty() ? "absent" : both.second);
+}
+
+void compareCollectives(const PlanReport &a, const PlanReport &b, Differ &differ) {
+  std::map<std::string, std::pair<std::string, std::string>> all;
+  const auto describe = [](const PlanReport::Collective &c) { return fmt::format("{} calls, {} MiB", c.count, mebibytes(double(c.bytes))); };
+  const auto key = [](const PlanReport::Collective &c) { return fmt::format("{} of {} over {}", c.kind, c.source, c.axis); };
+  for (const auto &entry : a.collectives)
+    all[key(entry)].first = describe(entry);
+  for (const auto &entry : b.collectives)
+    all[key(entry)].second = describe(entry);
+  for (const auto &[name, both] : all)
+    differ.compare(name, both.first.empty() ? "none" : both.first, both.second.empty() ? "none" : both.second);
+  const auto sent = [](const PlanReport &r) {
+    uint64_t bytes = 0;
+    for (const auto &message : r.messages)
+      bytes += message.bytes;
+    return mebibytes(double(bytes)) + " MiB";
+  };
+  differ.compare("messages between stages", sent(a), sent(b));
+}
+
+std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
+  Differ differ;
+  differ.compare("model", a.model, b.model);
+  differ.compare("mesh", meshText(a), meshText(b));
+  differ.compare("schedule", a.schedule, b.schedule);
+  differ.compare("microbatches", a.microbatches, b.microbatches);
+  differ.compare("batch", a.batch, b.batch);
+  differ.compare("seed", a.seed, b.seed);
+  differ.compare("backend", a.backend, b.backend);
+  differ.compare("target", a.target, b.target);
+  differ.compare("threads", a.threads, b.threads);
+  differ.compare("stages", stageText(a), stageText(b));
+  const auto peak = [](const PlanReport &r) {
+    return r.peakBytes.empty() ? 0 : *std::max_element(r.peakBytes.begin(), r.peakBytes.end());
+  };
+  if (peak(a) != peak(b))
+    differ.changes.push_back({"peak memory, MiB", mebibytes(double(peak(a))), mebibytes(double(peak(b)))});
+  compareCollectives(a, b, differ);
+  compareTensors(a, b, differ);
+  differ.compare("programs", a.programs, b.programs);
+  if (differ.changes.empty() && a.hash != b.hash)
+    differ.changes.push_back({"content", a.hash.substr(0, 6), b.hash.substr(0, 6)});
+  return differ.changes;
+}
+
+/// The predicted time of a step, null without a cost model.
+nlohmann::ordered_json stepMilliseconds(const PlanReport &r) {
+  const auto costs = nlohmann::ordered_json::parse(r.costs, nullptr, false);
+  return costs.is_object() && costs.contains("step_ms") ? costs["step_ms"] : nlohmann::ordered_json(nullptr);
+}
+
+void printJson(const PlanReport &a, const PlanReport &b, const std::vector<Change> &changes) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Change &change : changes)
+    list.push_back({{"what", change.what}, {"a", change.a}, {"b", change.b}});
+  nlohmann::ordered_json out;
+  out["step_ms"] = nlohmann::ordered_json::array({stepMilliseconds(a), stepMilliseconds(b)});
+  out["changes"] = std::move(list);
+  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+} // namespace
+
+int diff(int argc, char **argv) {
+  CLI::App app{"Says what differs between two plans.", "cleave diff"};
+  std::string first, second;
+  bool json = false;
+  app.add_option("a", first, "plan file")->required()->type_name("A.plan");
+  app.add_option("b", second, "plan file")->required()->type_name("B.plan");
+  app.add_flag("--json", json, "as one JSON object");
+  if (!parseCommandLine(app, argc, argv))
+    return 0;
+  const PlanReport a = reportPlan(*PlanFile::load(first)), b = reportPlan(*PlanFile::load(second));
+  const std::vector<Change> changes = compareReports(a, b);
+  if (json) {
+    printJson(a, b, changes);
+    return 0;
+  }
+  if (changes.empty()) {
+    fmt::print("the plans are equal ({})\n", a.hash.substr(0, 6));
+    return 0;
+  }
+  size_t what = 0, left = first.size();
+  for (const Change &change : changes) {
+    what = std::max(what, std::min<size_t>(48, change.what.size()));
+    left = std::max(left, std::min<size_t>(40, change.a.size()));
+  }
+  fmt::print("{:<{}}  {:<{}}  {}\n", "", what, first, left, second);
+  for (const Change &change : changes)
+    fmt::print("{:<{}}  {:<{}}  {}\n", change.what, what, change.a, left, change.b);
+  return 0;
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,161 @@
+// cleave doctor: what of this machine works for Cleave, and what to do about what does not. Never fails because a GPU or
+// a library is missing.
+#include "runtime/session/Progress.h"
+#include "tools/Cli.h"
+#include "tools/cleave/Commands.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fstream>
+#include <mpi.h>
+#include <nlohmann/json.hpp>
+#include <oneapi/dnnl/dnnl.h>
+#include <sched.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace cleave::tool {
+namespace {
+
+/// One line of the report: works, what was found, and advice where it does not.
+struct Finding {
+  std::string name;
+  bool works;
+  std::string found, advice;
+};
+
+/// Value of the first line "key : value" of a /proc file.
+std::string procField(const char *file, const std::string &key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key))
+      if (const size_t colon = line.find(':'); colon != std::string::npos) {
+        const size_t at = line.find_first_not_of(" \t", colon + 1);
+        return at == std::string::npos ? "" : line.substr(at);
+      }
+  return "";
+}
+
+Finding compilerFinding() { return {"built with", true, __VERSION__, ""}; }
+
+Finding dnnlFinding() {
+  const dnnl_version_t *version = dnnl_version();
+  return {"oneDNN", true, fmt::format("{}.{}.{}", version->major, version->minor, version->patch), ""};
+}
+
+Finding mpiFinding() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length); // may be called before MPI_Init
+  const std::string version(text, size_t(length));
+  const bool launcher = [] {
+    const char *path = std::getenv("PATH");
+    std::string rest = path ? path : "";
+    for (size_t begin = 0; begin <= rest.size();) {
+      const size_t end = std::min(rest.find(':', begin), rest.size());
+      if (access((rest.substr(begin, end - begin) + "/mpirun").c_str(), X_OK) == 0)
+        return true;
+      begin = end + 1;
+    }
+    return false;
+  }();
+  return {"MPI", launcher, version.substr(0, version.find_first_of(",\n")) + (launcher ? "" : ", no mpirun"),
+          "install openmpi-bin to run ranks as processes"};
+}
+
+Finding processorFinding() {
+  const std::string flags = " " + procField("/proc/cpuinfo", "flags") + " ";
+  const auto has = [&](const char *flag) { return flags.find(fmt::format(" {} ", flag)) != std::string::npos; };
+  std::string features;
+  for (const auto &[flag, name] : {std::pair("avx2", "AVX2"), {"fma", "FMA"}, {"avx512f", "AVX-512"},
+                                   {"avx512_bf16", "AVX-512 BF16"}, {"amx_tile", "AMX"}, {"amx_bf16", "AMX BF16"}})
+    if (has(flag))
+      features += (features.empty() ? "" : ", ") + std::string(name);
+  return {"processor", has("avx2") && has("fma"),
+          fmt::format("{}: {}", procField("/proc/cpuinfo", "model name"), features.empty() ? "no vector extensions" : features),
+          "kernels are compiled for the machine that makes the plan; without AVX2 they are slow"};
+}
+
+Finding coresFinding() {
+  cpu_set_t set;
+  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return {"cores", true, fmt::format("{} of {} usable", allowed, sysconf(_SC_NPROCESSORS_ONLN)), ""};
+}
+
+Finding memoryFinding() {
+  const double free = std::atof(procField("/proc/meminfo", "MemAvailable").c_str()) / 1048576;
+  const double all = std::atof(procField("/proc/meminfo", "MemTotal").c_str()) / 1048576;
+  return {"memory", free > 0.5, fmt::format("{:.1f} GiB free of {:.1f}", free, all), "close other programs, or use fewer ranks"};
+}
+
+Finding sharedMemoryFinding() {
+  struct statvfs info{};
+  if (statvfs("/dev/shm", &info) != 0)
+    return {"/dev/shm", false, "absent", "MPI ranks on one host exchange through it: mount a tmpfs there"};
+  const double mib = double(info.f_bavail) * double(info.f_frsize) / 1048576;
+  return {"/dev/shm", mib >= 64, fmt::format("{} MiB free", grouped(int64_t(mib))),
+          "give the container more shared memory (for example --shm-size=1g)"};
+}
+
+Finding libraryFinding(const std::string &name, const std::vector<std::string> &files, const std::string &advice) {
+  for (const std::string &file : files)
+    if (void *handle = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
+      dlclose(handle);
+      return {name, true, file, ""};
+    }
+  return {name, false, "not found: " + files[0], advice};
+}
+
+std::vector<Finding> examine() {
+  return {compilerFinding(),
+          dnnlFinding(),
+          mpiFinding(),
+          processorFinding(),
+          coresFinding(),
+          memoryFinding(),
+          sharedMemoryFinding(),
+          libraryFinding("CUDA driver", {"libcuda.so.1"}, "install NVIDIA's driver; in a container, pass the GPU through"),
+          libraryFinding("CUDA runtime", {"libcudart.so.13", "libcudart.so.12", "libcudart.so"}, "install the CUDA Toolkit"),
+          libraryFinding("cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "comes with the CUDA Toolkit"),
+          libraryFinding("cuDNN", {"libcudnn.so.9"}, "install cuDNN 9"),
+          libraryFinding("NCCL", {"libnccl.so.2"}, "install NCCL 2; needed for more than one GPU")};
+}
+
+bool isGpu(const Finding &finding) { return finding.name.starts_with("cu") || finding.name.starts_with("CUDA") || finding.name == "NCCL"; }
+
+} // namespace
+
+int doctor(int argc, char **argv) {
+  CLI::App app{"Says what of this machine works for Cleave.", "cleave doctor"};
+  bool json = false;
+  app.add_flag("--json", json, "as one JSON object");
+  if (!parseCommandLine(app, argc, argv))
+    return 0;
+  const std::vector<Finding> findings = examine();
+  bool cpu = true, gpu = true;
+  for (const Finding &finding : findings)
+    (isGpu(finding) ? gpu : cpu) &= finding.works;
+  if (json) {
+    auto list = nlohmann::ordered_json::array();
+    for (const Finding &f : findings)
+      list.push_back({{"name", f.name}, {"works", f.works}, {"found", f.found}, {"advice", f.works ? "" : f.advice}});
+    nlohmann::ordered_json out;
+    out["version"] = CLEAVE_VERSION;
+    out["cpu"] = cpu;
+    out["cuda"] = gpu;
+    out["findings"] = std::move(list);
+    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return 0;
+  }
+  fmt::print("cleave {}\n\n", CLEAVE_VERSION);
+  for (const Finding &f : findings) {
+    fmt::print("{:<4} {:<13} {}\n", f.works ? "ok" : "--", f.name, f.found);
+    if (!f.works && !f.advice.empty())
+      fmt::print("{:<18} {}\n", "", f.advice);
+  }
+  fmt::print("\ncpu backend: {}.  cuda backend: {}.\n", cpu ? "ready" : "see above",
+             gpu ? "libraries found" : "not available here; plans for it can still be shown and checked");
+  return 0;
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,302 @@
+// The page of `cleave show`.
+#include "runtime/session/Progress.h"
+#include "tools/cleave/Commands.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+namespace cleave::tool {
+
+std::string mebibytes(double bytes) {
+  const double mib = bytes / 1048576;
+  if (mib == 0)
+    return "0";
+  if (mib < 0.001)
+    return "<0.001";
+  if (mib >= 1000)
+    return grouped(std::llround(mib));
+  const int digits = mib >= 100 ? 0 : mib >= 10 ? 1 : mib >= 1 ? 2 : mib >= 0.1 ? 3 : 4;
+  return fmt::format("{:.{}f}", mib, digits);
+}
+
+/// "blocks.12" as {"blocks.", 12, true}; a name without a number at its end as {name, 0, false}.
+static std::tuple<std::string, long, bool> splitNumber(const std::string &name) {
+  size_t at = name.size();
+  while (at > 0 && isdigit(static_cast<unsigned char>(name[at - 1])))
+    --at;
+  if (at == name.size() || name.size() - at > 9)
+    return {name, 0, false};
+  return {name.substr(0, at), std::stol(name.substr(at)), true};
+}
+
+std::string layerRanges(const std::vector<std::string> &layers) {
+  std::string out;
+  for (size_t i = 0; i < layers.size();) {
+    const auto [prefix, first, numbered] = splitNumber(layers[i]);
+    size_t end = i + 1;
+    while (numbered && end < layers.size() && splitNumber(layers[end]) == std::tuple(prefix, first + long(end - i), true))
+      ++end;
+    out += (out.empty() ? "" : ", ") + layers[i];
+    if (end - i > 1)
+      out += "-" + std::to_string(first + long(end - i) - 1);
+    i = end;
+  }
+  return out;
+}
+
+std::string numberRanges(const std::vector<uint32_t> &numbers) {
+  std::string out;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[i] + (end - i))
+      ++end;
+    out += (out.empty() ? "" : ", ") + std::to_string(numbers[i]);
+    if (end - i > 1)
+      out += (end - i == 2 ? ", " : "-") + std::to_string(numbers[end - 1]);
+    i = end;
+  }
+  return out;
+}
+
+/// "1.2 GFLOP": a count of operations with its unit.
+static std::string operations(double flops) {
+  const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  int unit = 0;
+  while (flops >= 1000 && unit < 6)
+    flops /= 1000, ++unit;
+  return fmt::format("{:.3g} {}", flops, units[unit]);
+}
+
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+std::string shorten(const std::string &text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+}
+
+void printHead(const PlanReport &r, Out out) {
+  std::string mesh;
+  for (const auto &[name, size] : {std::pair("dp", r.dp), {"tp", r.tp}, {"pp", r.pp}})
+    if (size > 1)
+      mesh += fmt::format("{}{} {}", mesh.empty() ? " = " : " x ", name, size);
+  fmt::format_to(out, "{}   {} rank{}{}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, r.ranks,
+                 r.ranks == 1 ? "" : "s", mesh, r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches,
+                 r.microbatches == 1 ? "" : "es", r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target,
+                 r.hash.substr(0, 6));
+  const auto counted = [](uint64_t count, const char *word) { return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s"); };
+  fmt::format_to(out, "{} parameters in {}, {}, {} a rank, seed {}\n\n", grouped(int64_t(r.parameterCount())),
+                 counted(r.programs, "program"),
+                 r.kernels ? fmt::format("{} fused from {} ({} KiB of code)", counted(r.kernels, "kernel"),
+                                         counted(r.fusedOps, "op"), (r.codeBytes + 1023) / 1024)
+                           : std::string("no generated kernels"),
+                 r.threads ? counted(r.threads, "thread") : std::string("any number of threads"), r.seed);
+}
+
+/// The stages side by side, each a grid of ranks with dp down and tp across. Falls back to lists where the mesh is wide.
+void printStages(const PlanReport &r, Out out) {
+  const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
+  const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
+  std::vector<std::string> heads;
+  std::vector<size_t> widths;
+  for (size_t s = 0; s < r.stages.size(); ++s) {
+    heads.push_back(fmt::format("stage {}  {}", s, shorten(layerRanges(r.stages[s].layers), 40)));
+    size_t width = heads.back().size();
+    if (grid) {
+      size_t cells = 0;
+      for (int64_t tp = 0; tp < r.tp; ++tp)
+        cells += fmt::format("[{} tp{}] ", rankAt(int64_t(s), r.dp - 1, tp), tp).size();
+      width = std::max(width, cells);
+    }
+    widths.push_back(width + 3);
+  }
+  size_t perLine = 0, used = 9;
+  while (perLine < widths.size() && (perLine == 0 || used + widths[perLine] <= 120))
+    used += widths[perLine++];
+  for (size_t first = 0; first < r.stages.size(); first += perLine) {
+    const size_t last = std::min(r.stages.size(), first + perLine);
+    const auto row = [&](const std::string &label, auto cell) {
+      std::string line = fmt::format("{:<9}", label);
+      for (size_t s = first; s < last; ++s)
+        line += fmt::format("{:<{}}", cell(s), widths[s]);
+      line.erase(line.find_last_not_of(' ') + 1);
+      fmt::format_to(out, "{}\n", line);
+    };
+    row("", [&](size_t s) { return heads[s]; });
+    for (int64_t dp = 0; grid && dp < r.dp; ++dp)
+      row(fmt::format("dp {}", dp), [&](size_t s) {
+        std::string cells;
+        for (int64_t tp = 0; tp < r.tp; ++tp)
+          cells += r.tp > 1 ? fmt::format("[{} tp{}] ", rankAt(int64_t(s), dp, tp), tp)
+                            : fmt::format("[{}] ", rankAt(int64_t(s), dp, tp));
+        return cells;
+      });
+    if (!grid)
+      row("ranks", [&](size_t s) { return shorten(numberRanges(r.stages[s].ranks), widths[s] - 2); });
+    row("params", [&](size_t s) { return grouped(int64_t(r.stages[s].parameters)); });
+    row("work", [&](size_t s) { return operations(r.stages[s].flops); });
+    fmt::format_to(out, "\n");
+  }
+}
+
+/// A bar of '#', at least one.
+std::string bar(double part, int width) { return std::string(size_t(std::clamp(int(std::lround(part * width)), 1, width)), '#'); }
+
+/// One line per rank, or per run of equal ranks when there are many.
+std::vector<std::string> memoryLines(const PlanReport &r) {
+  std::vector<std::string> lines{fmt::format("{:<16}{:>9}{:>9}", "memory, MiB", "peak", "bound")};
+  uint64_t most = 1;
+  for (uint64_t bytes : r.peakBytes)
+    most = std::max(most, bytes);
+  for (size_t i = 0; i < r.peakBytes.size();) {
+    size_t end = i + 1;
+    while (r.ranks > 8 && end < r.peakBytes.size() && r.peakBytes[end] == r.peakBytes[i] &&
+           r.lowerBoundBytes[end] == r.lowerBoundBytes[i])
+      ++end;
+    const std::string who = end - i > 1 ? fmt::format("ranks {}-{}", i, end - 1) : fmt::format("rank {}", i);
+    lines.push_back(fmt::format("{:<16}{:>9}{:>9}  {:<18}", who, mebibytes(double(r.peakBytes[i])),
+                                mebibytes(double(r.lowerBoundBytes[i])), bar(double(r.peakBytes[i]) / double(most), 18)));
+    i = end;
+    if (lines.size() > 40 && i < r.peakBytes.size()) {
+      lines.push_back(fmt::format("... {} more ranks", r.peakBytes.size() - i));
+      break;
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> communicationLines(const PlanReport &r) {
+  std::vector<std::string> lines;
+  if (r.collectives.empty() && r.messages.empty())
+    return {"no communication"};
+  lines.push_back(fmt::format("{:<36} {:>5} {:>6} {:>8}", "communication a step", "axis", "count", "MiB"));
+  for (const auto &entry : r.collectives)
+    lines.push_back(fmt::format("{:<14} {:<21} {:>5} {:>6} {:>8}", entry.kind, shorten(entry.source, 21), entry.axis,
+                                entry.count, mebibytes(double(entry.bytes))));
+  std::map<std::pair<uint32_t, uint32_t>, PlanReport::Message> between;
+  for (const auto &message : r.messages) {
+    auto &sum = between[{message.from, message.to}];
+    sum.bytes += message.bytes;
+    sum.count += message.count;
+  }
+  for (const auto &[ends, sum] : between)
+    lines.push_back(fmt::format("{:<14} {:<21} {:>5} {:>6} {:>8}", "send", fmt::format("stage {} to {}", ends.first, ends.second),
+                                "pp", sum.count, mebibytes(double(sum.bytes))));
+  return lines;
+}
+
+void printSideBySide(const std::vector<std::string> &left, const std::vector<std::string> &right, Out out) {
+  size_t width = 0;
+  for (const std::string &line : left)
+    width = std::max(width, line.size());
+  for (size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
+    std::string line = fmt::format("{:<{}}   {}", i < left.size() ? left[i] : "", width, i < right.size() ? right[i] : "");
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::format_to(out, "{}\n", line);
+  }
+  fmt::format_to(out, "\n");
+}
+
+/// "blocks.12.attention" as "blocks.*.attention".
+std::string pattern(const std::string &path) {
+  std::string out;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    out += (begin ? "." : "") + (number ? "*" : part);
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// The largest parameters, repeated layers as one line.
+void printTensors(const PlanReport &r, Out out) {
+  struct Line {
+    std::string name, shape, sharding;
+    int64_t count = 0, elements = 0;
+  };
+  std::vector<Line> lines;
+  std::map<std::tuple<std::string, std::string, std::string>, size_t> place;
+  for (const auto &tensor : r.tensors) {
+    if (tensor.kind != "parameter")
+      continue;
+    const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+    const auto [it, added] = place.emplace(std::tuple(pattern(tensor.name), shape, tensor.sharding), lines.size());
+    if (added)
+      lines.push_back({pattern(tensor.name), shape, tensor.sharding});
+    ++lines[it->second].count;
+    lines[it->second].elements += tensor.elements;
+  }
+  std::sort(lines.begin(), lines.end(),
+            [](const Line &a, const Line &b) { return std::tie(b.elements, a.name) < std::tie(a.elements, b.name); });
+  const size_t shown = std::min<size_t>(lines.size(), 12);
+  size_t width = 10, shapes = 5;
+  for (size_t i = 0; i < shown; ++i) {
+    width = std::max(width, lines[i].name.size());
+    shapes = std::max(shapes, lines[i].shape.size());
+  }
+  fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", "parameters", width, "times", "shape", shapes, "split");
+  for (size_t i = 0; i < shown; ++i)
+    fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", lines[i].name, width, lines[i].count, lines[i].shape, shapes, lines[i].sharding);
+  if (shown < lines.size()) {
+    int64_t rest = 0;
+    for (size_t i = shown; i < lines.size(); ++i)
+      rest += lines[i].elements;
+    fmt::format_to(out, "... {} more with {} elements\n", lines.size() - shown, grouped(rest));
+  }
+  fmt::format_to(out, "\n");
+}
+
+/// One row per stage, one cell per forward pass's time: F2 is the forward of microbatch 2, B2 its backward (W2: of the
+/// weights), R2 its recomputation.
+void printTimeline(const PlanReport &r, Out out) {
+  if (r.timeline.size() < 2)
+    return;
+  const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell;
+  double end = 0, busy = 0;
+  for (const auto &row : r.timeline)
+    for (const auto &span : row) {
+      end = std::max(end, span.end);
+      busy += span.end - span.begin;
+    }
+  if (end <= 0)
+    return;
+  fmt::format_to(out, "schedule (F forward, B backward{}; a backward drawn as two forwards' time), {:.0f}% idle\n",
+                 "", 100 * (1 - busy / (end * double(r.timeline.size()))));
+  for (size_t stage = 0; stage < r.timeline.size(); ++stage) {
+    std::string line;
+    for (size_t i = 0; i < std::min<size_t>(columns, size_t(std::ceil(end))); ++i)
+      line += fmt::format("{:<{}}", ".", cell);
+    for (const auto &span : r.timeline[stage])
+      for (size_t at = size_t(span.begin); at < size_t(span.end) && at < columns; ++at) {
+        const std::string text = at == size_t(span.begin) ? fmt::format("{}{}", span.kind, span.microbatch) : "=";
+        line.replace(at * cell, cell, fmt::format("{:<{}}", text, cell));
+      }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::format_to(out, "{:<9}{}{}\n", fmt::format("stage {}", stage), line, end > double(columns) ? " ..." : "");
+  }
+  fmt::format_to(out, "\n");
+}
+
+} // namespace
+
+std::string showPage(const PlanReport &report) {
+  std::string page;
+  const Out out(page);
+  printHead(report, out);
+  printStages(report, out);
+  printSideBySide(memoryLines(report), communicationLines(report), out);
+  printTensors(report, out);
+  printTimeline(report, out);
+  while (page.ends_with("\n\n"))
+    page.pop_back();
+  return page;
+}
+
+} // namespace cleave::tool

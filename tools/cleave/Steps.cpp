@@ -1,0 +1,153 @@
+// The listing of `cleave show --steps`: what every program does, step by step.
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/Progress.h"
+#include "tools/cleave/Commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <iterator>
+#include <map>
+#include <vector>
+
+namespace cleave::tool {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
+
+/// Shape as "[4, 8]".
+std::string shapeText(const flatbuffers::Vector<int64_t> *shape) {
+  std::vector<int64_t> sizes;
+  if (shape)
+    sizes.assign(shape->begin(), shape->end());
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
+}
+
+/// "%3" and, where a window is not the whole slot, its byte offset.
+std::string viewText(const plan::View *view) {
+  if (!view)
+    return "-";
+  return view->offset() ? fmt::format("%{}+{}", view->slot(), view->offset()) : fmt::format("%{}", view->slot());
+}
+
+std::string kernelText(const plan::Plan &plan, const plan::Kernel &kernel) {
+  std::string args;
+  for (uint32_t i = 0; kernel.args() && i < kernel.args()->size(); ++i)
+    args += (i ? ", " : "") + viewText(kernel.args()->Get(i));
+  const plan::KernelInfo &info = *plan.kernels()->Get(kernel.kernel());
+  const std::string ops = text(info.ops());
+  return fmt::format("kernel {}({}) over {} by {}{}", text(info.symbol()), args, kernel.extent(), kernel.grain(),
+                     ops.empty() ? "" : "  ; " + ops);
+}
+
+std::string collectiveText(const plan::Collective &collective) {
+  std::string buffers;
+  for (uint32_t i = 0; collective.buffers() && i < collective.buffers()->size(); ++i) {
+    const plan::CollectiveBuffer &buffer = *collective.buffers()->Get(i);
+    buffers += fmt::format("{}%{} -> %{}", i ? ", " : "", buffer.in(), buffer.out());
+  }
+  return fmt::format("{} group {} {} {} {}", plan::EnumNameCollectiveKind(collective.kind()), collective.group(),
+                     plan::EnumNameReduceKind(collective.reduce()), dtypeName(collective.dtype()), buffers);
+}
+
+std::string opText(const plan::Plan &plan, const plan::Step &step) {
+  if (const auto *op = step.op_as_Matmul())
+    return fmt::format("matmul {} x {} {}{} m {} n {} k {}{}{}", viewText(op->a()), viewText(op->b()),
+                       op->accumulate() ? "+> " : "-> ", viewText(op->c()), op->m(), op->n(), op->k(),
+                       op->batch() && op->batch()->size() ? " batch " + shapeText(op->batch()) : "",
+                       op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "");
+  if (const auto *op = step.op_as_Conv())
+    return fmt::format("conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}",
+                       plan::EnumNameConvKind(op->kind()), op->src(), op->weights(), op->dst(), op->n(), op->ic(), op->ih(),
+                       op->iw(), op->oc(), op->oh(), op->ow(), op->kh(), op->kw());
+  if (const auto *op = step.op_as_Pool())
+    return fmt::format("pool {} src %{} dst %{} {}x{}x{}x{} -> {}x{} window {}x{}", plan::EnumNamePoolKind(op->kind()),
+                       op->src(), op->dst(), op->n(), op->c(), op->ih(), op->iw(), op->oh(), op->ow(), op->kh(), op->kw());
+  if (const auto *op = step.op_as_Kernel())
+    return kernelText(plan, *op);
+  if (const auto *op = step.op_as_Copy())
+    return fmt::format("copy {} -> {} {}", viewText(op->src()), viewText(op->dst()), shapeText(op->shape()));
+  if (const auto *op = step.op_as_Fill())
+    return fmt::format("fill %{} with {}", op->dst(), op->value());
+  if (const auto *op = step.op_as_Embedding())
+    return fmt::format("embedding %{} of %{} -> %{}", op->ids(), op->table(), op->out());
+  if (const auto *op = step.op_as_EmbeddingGrad())
+    return fmt::format("embedding gradient %{} by %{} -> %{}", op->grad(), op->ids(), op->dtable());
+  if (const auto *op = step.op_as_Gather())
+    return fmt::format("gather %{} at %{} -> %{}", op->src(), op->index(), op->out());
+  if (const auto *op = step.op_as_ScatterAdd())
+    return fmt::format("scatter-add %{} at %{} -> %{}", op->src(), op->index(), op->out());
+  if (const auto *op = step.op_as_Random())
+    return fmt::format("random -> %{}", op->out());
+  if (const auto *op = step.op_as_Collective())
+    return collectiveText(*op);
+  if (const auto *op = step.op_as_Send())
+    return fmt::format("send %{} ({} bytes) to peer {} tag {}", op->slot(), op->bytes(), op->peer(), op->tag());
+  if (const auto *op = step.op_as_Recv())
+    return fmt::format("recv %{} ({} bytes) from peer {} tag {}", op->slot(), op->bytes(), op->peer(), op->tag());
+  return plan::EnumNameStepOp(step.op_type());
+}
+
+void printSlots(const plan::Plan &plan, const plan::Program &program, Out out) {
+  for (uint32_t i = 0; program.slots() && i < program.slots()->size(); ++i) {
+    const plan::Slot &slot = *program.slots()->Get(i);
+    const std::string tensor = slot.tensor() >= 0 ? text(plan.tensors()->Get(uint32_t(slot.tensor()))->name()) : "";
+    const std::string where =
+        slot.space() == plan::Space::Persistent ? fmt::format("at {}", slot.offset()) : plan::EnumNameSpace(slot.space());
+    fmt::format_to(out, "  %{:<4} {:<5} {:<22} {:>11} bytes  {:<12} {}{}{}\n", i, dtypeName(slot.dtype()),
+                   shapeText(slot.shape()), grouped(int64_t(slot.bytes())), where, text(slot.name()),
+                   tensor.empty() ? "" : " = " + tensor + " ", tensor.empty() ? "" : shardingText(plan, slot.sharding()));
+  }
+}
+
+void printSegment(const plan::Plan &plan, const plan::Segment &segment, uint32_t index, Out out) {
+  fmt::format_to(out, "\n  segment {} {} {}\n", index, plan::EnumNameSegmentKind(segment.kind()), text(segment.name()));
+  for (uint32_t i = 0; segment.steps() && i < segment.steps()->size(); ++i) {
+    const plan::Step &step = *segment.steps()->Get(i);
+    const std::string path = text(plan.strings()->Get(step.path())), place = text(plan.strings()->Get(step.location()));
+    std::string line = fmt::format("    {:>4}  {:<72}  {}{}", i, opText(plan, step), path, place.empty() ? "" : "  " + place);
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::format_to(out, "{}\n", line);
+  }
+}
+
+void printActions(const plan::Program &program, const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions,
+                  const char *name, Out out) {
+  if (!actions || actions->size() == 0)
+    return;
+  std::string line = fmt::format("\n  {}:", name);
+  for (const plan::Action *action : *actions) {
+    const std::string word = fmt::format(" {}({})", text(program.segments()->Get(action->segment())->name()), action->microbatch());
+    if (line.size() + word.size() > 118) {
+      fmt::format_to(out, "{}\n", line);
+      line = "    ";
+    }
+    line += word;
+  }
+  fmt::format_to(out, "{}\n", line);
+}
+
+} // namespace
+
+std::string showSteps(const plan::Plan &plan) {
+  std::string page;
+  const Out out(page);
+  std::map<uint32_t, std::vector<uint32_t>> users;
+  for (uint32_t rank = 0; rank < plan.ranks()->size(); ++rank)
+    users[plan.ranks()->Get(rank)->program()].push_back(rank);
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
+    const plan::Program &program = *plan.programs()->Get(i);
+    fmt::format_to(out, "{}program {}, stage {}, ranks {}: arena {} MiB, input {} MiB\n", i ? "\n" : "", i, program.stage(),
+                   numberRanges(users[i]), mebibytes(double(program.arena_bytes())), mebibytes(double(program.input_bytes())));
+    printSlots(plan, program, out);
+    for (uint32_t s = 0; program.segments() && s < program.segments()->size(); ++s)
+      printSegment(plan, *program.segments()->Get(s), s, out);
+    printActions(program, program.train(), "train", out);
+    printActions(program, program.eval(), "eval", out);
+  }
+  return page;
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,69 @@
+// cleave verify: checks a plan and says what was proven.
+#include "runtime/plan/Check.h"
+#include "tools/Cli.h"
+#include "tools/cleave/Commands.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave::tool {
+
+static uint64_t total(const std::vector<PlanReport::Collective> &list) {
+  uint64_t count = 0;
+  for (const auto &entry : list)
+    count += entry.count;
+  return count;
+}
+static uint64_t total(const std::vector<PlanReport::Message> &list) {
+  uint64_t count = 0;
+  for (const auto &entry : list)
+    count += entry.count;
+  return count;
+}
+
+static void printProof(const PlanReport &report, const std::string &file) {
+  const auto peak = std::max_element(report.peakBytes.begin(), report.peakBytes.end());
+  fmt::print("{}: good ({})\n", file, report.hash.substr(0, 6));
+  fmt::print("  {} ranks, {} programs: {} actions, {} steps an iteration\n", report.ranks, report.programs, report.actions,
+             report.steps);
+  fmt::print("  one rank of each stage: {} collectives, {} messages sent\n", total(report.collectives),
+             total(report.messages));
+  fmt::print("  every index is in range, every slice inside its slot, every slot inside its arena\n");
+  fmt::print("  no step reads memory that was never written or that another slot has taken since\n");
+  fmt::print("  all members of a group issue the same collectives in the same order\n");
+  fmt::print("  every send meets its receive and no rank waits for ever\n");
+  fmt::print("  no partial value is read as a whole\n");
+  if (peak != report.peakBytes.end())
+    fmt::print("  peak memory {} MiB on rank {}\n", mebibytes(double(*peak)), peak - report.peakBytes.begin());
+}
+
+int verify(int argc, char **argv) {
+  CLI::App app{"Checks a plan before anything runs it.", "cleave verify"};
+  std::string file;
+  double memory = 0;
+  bool json = false;
+  app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
+  app.add_option("--memory", memory, "MiB a rank has")->check(checkPositive);
+  app.add_flag("--json", json, "as one JSON object");
+  if (!parseCommandLine(app, argc, argv))
+    return 0;
+  const auto plan = PlanFile::load(file);
+  CheckOptions options;
+  options.memoryBytes = uint64_t(memory * 1048576);
+  const std::vector<std::string> findings = checkPlan(plan->plan(), options);
+  if (json) {
+    const nlohmann::ordered_json out{{"good", findings.empty()}, {"findings", findings}, {"plan_hash", plan->hash()}};
+    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (findings.empty()) {
+    printProof(reportPlan(*plan), file);
+  }
+  if (findings.empty())
+    return 0;
+  for (const std::string &finding : findings)
+    fmt::print(stderr, "{}: {}\n", file, finding);
+  fmt::print(stderr, "error: {}: {} finding{}\n", file, findings.size(), findings.size() == 1 ? "" : "s");
+  return int(Status::Environment);
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,60 @@
+// cleave: looks at plan files. Every command is in a file of its own; none needs the compiler.
+#include "runtime/base/Error.h"
+#include "runtime/session/Launch.h"
+#include "tools/cleave/Commands.h"
+
+#include <cstdio>
+#include <cstring>
+#include <fmt/format.h>
+
+using namespace cleave;
+
+namespace {
+struct Command {
+  const char *name, *about;
+  int (*run)(int argc, char **argv);
+};
+
+const Command commands[] = {
+    {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
+    {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
+    {"diff", "what differs between two plans", tool::diff},
+    {"doctor", "what of this machine works for Cleave, and what to do about the rest", tool::doctor},
+};
+
+std::string commandNames() {
+  std::string out;
+  for (const Command &command : commands)
+    out += (out.empty() ? "" : ", ") + std::string(command.name);
+  return out;
+}
+
+void help() {
+  fmt::print("cleave COMMAND ...\n\n");
+  for (const Command &command : commands)
+    fmt::print("  {:<8} {}\n", command.name, command.about);
+  fmt::print("\ncleave COMMAND --help lists a command's options; cleave --version prints the version.\n");
+}
+
+int run(int argc, char **argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word == "--help" || word == "-h" || word == "help") {
+    help();
+    return 0;
+  }
+  if (word == "--version") {
+    fmt::print("cleave {}\n", CLEAVE_VERSION);
+    return 0;
+  }
+  if (word.empty())
+    throw userError(fmt::format("a command is missing: {}", commandNames()));
+  for (const Command &command : commands)
+    if (word == command.name)
+      return command.run(argc - 1, argv + 1);
+  throw userError(fmt::format("unknown command {}: the commands are {}", word, commandNames()));
+}
+} // namespace
+
+int main(int argc, char **argv) {
+  return guardedMain([&] { return run(argc, argv); });
+}
