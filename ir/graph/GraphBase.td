@@ -74,10 +74,18 @@ def Cleave_Predicate : I32EnumAttr<"Predicate", "how a comparison compares", [
 }
 def Cleave_PredicateAttr : EnumAttr<Cleave_Dialect, Cleave_Predicate, "predicate"> { let assemblyFormat = "$value"; }
 
-def Cleave_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1]>;
-def Cleave_FloatTensor : StaticShapeTensorOf<[F32, F16, BF16]>;
-def Cleave_IntTensor : StaticShapeTensorOf<[I32, I64]>;
-def Cleave_BoolTensor : StaticShapeTensorOf<[I1]>;
+def Cleave_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1]> {
+  let summary = "tensor of static shape of f32, f16, bf16, i32, i64 or i1";
+}
+def Cleave_FloatTensor : StaticShapeTensorOf<[F32, F16, BF16]> {
+  let summary = "tensor of static shape of f32, f16 or bf16";
+}
+def Cleave_IntTensor : StaticShapeTensorOf<[I32, I64]> {
+  let summary = "tensor of static shape of i32 or i64";
+}
+def Cleave_BoolTensor : StaticShapeTensorOf<[I1]> {
+  let summary = "tensor of static shape of i1";
+}
 
 class Cleave_Op<string mnemonic, list<Trait> traits = []> : Op<Cleave_Dialect, mnemonic, !listconcat([Pure], traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";

@@ -36,23 +36,38 @@ std::vector<CopyDim> joinDims(const plan::Copy &copy) {
 /// How the innermost part of a copy goes.
 enum class Inner { Memcpy, Fill, Transpose, Strided };
 
+/// dst[r * dstStride + c] = src[r + c * srcStride]. Tiles pass through a buffer, so that each cache line of either side
+/// is touched once: lines a power of two apart would otherwise evict each other.
 template <typename T>
-void transposeTile(const T *src, T *dst, int64_t rows, int64_t columns, int64_t srcStride, int64_t dstStride) {
-  // src is contiguous along rows, dst along columns
-  constexpr int64_t tile = 16;
-  for (int64_t r0 = 0; r0 < rows; r0 += tile)
-    for (int64_t c0 = 0; c0 < columns; c0 += tile) {
-      int64_t r1 = std::min(rows, r0 + tile), c1 = std::min(columns, c0 + tile);
-      for (int64_t r = r0; r < r1; ++r)
-        for (int64_t c = c0; c < c1; ++c)
-          dst[r * dstStride + c] = src[r + c * srcStride];
+void transpose(const T *src, T *dst, int64_t rows, int64_t columns, int64_t srcStride, int64_t dstStride) {
+  constexpr int64_t tile = 128 / sizeof(T); // two cache lines: measured best of 8 to 32 elements, in this order
+  alignas(64) T buffer[tile][tile];
+  for (int64_t c0 = 0; c0 < columns; c0 += tile)
+    for (int64_t r0 = 0; r0 < rows; r0 += tile) {
+      int64_t height = std::min(tile, rows - r0), breadth = std::min(tile, columns - c0);
+      const T *from = src + r0 + c0 * srcStride;
+      T *to = dst + r0 * dstStride + c0;
+      if (height == tile && breadth == tile) { // constant bounds vectorise
+        for (int64_t c = 0; c < tile; ++c)
+          for (int64_t r = 0; r < tile; ++r)
+            buffer[r][c] = from[r + c * srcStride];
+        for (int64_t r = 0; r < tile; ++r)
+          std::memcpy(to + r * dstStride, buffer[r], tile * sizeof(T));
+        continue;
+      }
+      for (int64_t c = 0; c < breadth; ++c)
+        for (int64_t r = 0; r < height; ++r)
+          buffer[r][c] = from[r + c * srcStride];
+      for (int64_t r = 0; r < height; ++r)
+        std::memcpy(to + r * dstStride, buffer[r], static_cast<size_t>(breadth) * sizeof(T));
     }
 }
 
 template <typename T> class CopyOp final : public Op {
 public:
   CopyOp(const plan::Copy &copy, SlotScope &scope, unsigned threads)
-      : src{scope.local(copy.src()->slot()), static_cast<int64_t>(copy.src()->offset())},
+      : src{scope.local(copy.src()->slot()), static_cast<int64_t>(copy.src()->offset()) +
+                                                 scope.scalar(copy.src_offset_scalar(), 0) * static_cast<int64_t>(sizeof(T))},
         dst{scope.local(copy.dst()->slot()), static_cast<int64_t>(copy.dst()->offset())}, dims(joinDims(copy)) {
     chooseInner();
     int64_t total = 1;
@@ -119,7 +134,7 @@ private:
       return;
     case Inner::Transpose: {
       const CopyDim &rows = dims[dims.size() - 2];
-      transposeTile(from + begin, to + begin * rows.dst, end - begin, last.size, last.src, rows.dst);
+      transpose(from + begin, to + begin * rows.dst, end - begin, last.size, last.src, rows.dst);
       return;
     }
     case Inner::Strided:
@@ -132,7 +147,7 @@ private:
   int64_t innerExtent() const { return inner == Inner::Transpose ? dims[dims.size() - 2].size : dims.back().size; }
 
   void runInnerParallel(const T *from, T *to) const {
-    parallelRange(threads, innerExtent(), inner == Inner::Transpose ? 16 : 1024,
+    parallelRange(threads, innerExtent(), inner == Inner::Transpose ? 32 : 1024,
                   [&](int64_t begin, int64_t end) { runInner(from, to, begin, end); });
   }
 

@@ -142,7 +142,10 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const F
     std::vector<int64_t> sizes;
     if (op->shape())
       sizes.assign(op->shape()->begin(), op->shape()->end());
-    a.window(Access::Read, op->src(), sizes, dtypeSize(op->dtype()));
+    if (op->src_offset_scalar() >= 0) // where it begins differs between ranks
+      fn({Access::Read, op->src()->slot(), 0, a.slotBytes(op->src()->slot())});
+    else
+      a.window(Access::Read, op->src(), sizes, dtypeSize(op->dtype()));
     return a.window(Access::Write, op->dst(), sizes, dtypeSize(op->dtype()));
   }
   if (const auto *op = step.op_as_Fill())

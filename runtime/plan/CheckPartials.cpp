@@ -1,6 +1,7 @@
 // A value that is still to be reduced may be copied, sent, and used linearly, as long as what comes out is still marked
 // as partial over the same axes; a reducing collective over a group removes the axes along which the group extends.
-// Slots without a sharding say nothing and are passed over.
+// A slot is partial as its sharding says when it is written; a reduction in place makes it whole until it is written
+// again, so the actions are followed in order. Slots without a sharding say nothing and are passed over.
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -10,128 +11,159 @@ namespace cleave::check {
 
 namespace {
 
-using Axes = std::set<uint32_t>;
+/// A set of mesh axes, one bit each.
+using Axes = uint32_t;
 
-/// Axes of more than one member over which a slot is partial.
-Axes partialAxes(const plan::Plan &plan, const plan::Slot &slot) {
-  Axes axes;
+/// Axes of more than one member over which a slot is written as partial.
+Axes declaredAxes(const plan::Plan &plan, const plan::Slot &slot) {
+  Axes axes = 0;
   const auto *list = slot.sharding() ? slot.sharding()->partial_axes() : nullptr;
   for (uint32_t i = 0; i < length(list); ++i)
     if (plan.mesh()->Get(list->Get(i))->size() > 1)
-      axes.insert(list->Get(i));
+      axes |= Axes{1} << list->Get(i);
   return axes;
 }
 
 /// Axes along which the members of a group differ.
 Axes groupAxes(const plan::Plan &plan, const plan::Group &group) {
-  Axes axes;
+  Axes axes = 0;
   const auto *first = plan.ranks()->Get(group.ranks()->Get(0))->coords();
   for (uint32_t rank : *group.ranks())
     for (uint32_t a = 0; a < first->size(); ++a)
       if (plan.ranks()->Get(rank)->coords()->Get(a) != first->Get(a))
-        axes.insert(a);
+        axes |= Axes{1} << a;
   return axes;
 }
 
-bool covers(const Axes &all, const Axes &some) { return std::includes(all.begin(), all.end(), some.begin(), some.end()); }
-
-std::string names(const plan::Plan &plan, const Axes &axes) {
+std::string names(const plan::Plan &plan, Axes axes) {
   std::vector<std::string> list;
-  for (uint32_t a : axes)
-    list.push_back(plan.mesh()->Get(a)->name() ? plan.mesh()->Get(a)->name()->str() : fmt::format("{}", a));
-  return fmt::format("{}", fmt::join(list, "+"));
+  for (uint32_t a = 0; a < length(plan.mesh()); ++a)
+    if (axes >> a & 1)
+      list.push_back(plan.mesh()->Get(a)->name() ? plan.mesh()->Get(a)->name()->str() : fmt::format("{}", a));
+  return list.empty() ? "nothing" : fmt::format("{}", fmt::join(list, "+"));
 }
+
+/// Steps that are linear in what they read, so partial in gives partial out.
+bool isLinear(const plan::Step &step) {
+  switch (step.op_type()) {
+  case plan::StepOp::Matmul:
+  case plan::StepOp::Conv:
+  case plan::StepOp::Kernel:
+  case plan::StepOp::Copy:
+  case plan::StepOp::EmbeddingGrad:
+  case plan::StepOp::Embedding:
+  case plan::StepOp::Gather:
+  case plan::StepOp::ScatterAdd:
+    return true;
+  case plan::StepOp::Pool:
+    return step.op_as_Pool()->kind() != plan::PoolKind::MaxForward;
+  default:
+    return false;
+  }
+}
+
+/// What of a step matters here, found once.
+struct StepFacts {
+  const plan::Step *step;
+  std::vector<uint32_t> reads, writes;
+  bool unknownWrites = false;
+};
 
 class PartialCheck {
 public:
   PartialCheck(const plan::Plan &plan, uint32_t index, const plan::Rank &rank, Report &report)
-      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), report(report) {}
-
-  void run() {
+      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), report(report) {
+    for (uint32_t i = 0; i < length(program.slots()); ++i)
+      declared.push_back(declaredAxes(plan, *program.slots()->Get(i)));
     for (uint32_t s = 0; s < length(program.segments()); ++s)
-      for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()) && !report.full(); ++i) {
-        const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
-        if (const auto *collective = step.op_as_Collective())
-          checkCollective(*collective, placeOf(index, program, s, i));
-        else
-          checkStep(step, placeOf(index, program, s, i));
-      }
+      segments.push_back(factsOf(*program.segments()->Get(s)));
+  }
+
+  void follow(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions) {
+    if (std::none_of(declared.begin(), declared.end(), [](Axes axes) { return axes != 0; }))
+      return;
+    current = declared;
+    for (uint32_t a = 0; a < length(actions); ++a) {
+      uint32_t segment = actions->Get(a)->segment();
+      for (uint32_t i = 0; i < segments[segment].size() && !report.full(); ++i)
+        visit(segment, i);
+    }
   }
 
 private:
-  Axes of(uint32_t slot) const { return partialAxes(plan, *program.slots()->Get(slot)); }
-  bool known(uint32_t slot) const { return program.slots()->Get(slot)->sharding() != nullptr; }
+  std::vector<StepFacts> factsOf(const plan::Segment &segment) const {
+    std::vector<StepFacts> list;
+    for (uint32_t i = 0; i < length(segment.steps()); ++i) {
+      StepFacts facts{segment.steps()->Get(i), {}, {}};
+      forEachAccess(*facts.step, program, [&](const Access &access) {
+        (access.kind == Access::Write ? facts.writes : facts.reads).push_back(access.slot);
+        facts.unknownWrites = facts.unknownWrites || access.kind == Access::Unknown;
+      });
+      list.push_back(std::move(facts));
+    }
+    return list;
+  }
 
-  void checkCollective(const plan::Collective &op, const std::string &place) {
+  bool known(uint32_t slot) const { return program.slots()->Get(slot)->sharding() != nullptr; }
+  std::string place(uint32_t segment, uint32_t step) const { return placeOf(index, program, segment, step); }
+
+  void visit(uint32_t segment, uint32_t i) {
+    const StepFacts &facts = segments[segment][i];
+    if (const auto *collective = facts.step->op_as_Collective())
+      return checkCollective(*collective, segment, i);
+    if (facts.step->op_type() != plan::StepOp::Send)
+      checkStep(facts, segment, i);
+    for (uint32_t slot : facts.writes)
+      current[slot] = declared[slot];
+  }
+
+  void checkCollective(const plan::Collective &op, uint32_t segment, uint32_t step) {
     bool reduces = op.kind() == plan::CollectiveKind::AllReduce || op.kind() == plan::CollectiveKind::ReduceScatter;
-    Axes removed = reduces ? groupAxes(plan, *plan.groups()->Get(rank.groups()->Get(op.group()))) : Axes{};
+    Axes removed = reduces ? groupAxes(plan, *plan.groups()->Get(rank.groups()->Get(op.group()))) : 0;
     for (uint32_t i = 0; i < length(op.buffers()); ++i) {
       const plan::CollectiveBuffer &buffer = *op.buffers()->Get(i);
-      Axes before = of(buffer.in()), after;
-      if (before.empty() || buffer.in() == buffer.out() || !known(buffer.out()))
+      Axes before = current[buffer.in()], after = before & ~removed;
+      if (reduces && (before & removed) && declaredKind(buffer.in()) != op.reduce())
+        report.add("{}: reduces slot {} by {}, which is partial by {}", place(segment, step), buffer.in(),
+                   EnumNameReduceKind(op.reduce()), EnumNameReduceKind(declaredKind(buffer.in())));
+      if (buffer.in() == buffer.out()) {
+        current[buffer.out()] = after;
         continue;
-      if (reduces && program.slots()->Get(buffer.in())->sharding()->partial_kind() != op.reduce())
-        report.add("{}: reduces slot {} by {}, which is partial by {}", place, buffer.in(),
-                   EnumNameReduceKind(op.reduce()),
-                   EnumNameReduceKind(program.slots()->Get(buffer.in())->sharding()->partial_kind()));
-      std::set_difference(before.begin(), before.end(), removed.begin(), removed.end(), std::inserter(after, after.end()));
-      if (!covers(of(buffer.out()), after))
-        report.add("{}: slot {} is partial over {}, the group reduces {}, slot {} is said to be whole", place,
-                   buffer.in(), names(plan, before), removed.empty() ? "nothing" : names(plan, removed), buffer.out());
-    }
-  }
-
-  /// Steps that are linear in what they read, so partial in gives partial out.
-  static bool linear(const plan::Step &step) {
-    switch (step.op_type()) {
-    case plan::StepOp::Matmul:
-    case plan::StepOp::Conv:
-    case plan::StepOp::Kernel:
-    case plan::StepOp::Copy:
-    case plan::StepOp::EmbeddingGrad:
-    case plan::StepOp::Embedding:
-    case plan::StepOp::Gather:
-    case plan::StepOp::ScatterAdd:
-      return true;
-    case plan::StepOp::Pool:
-      return step.op_as_Pool()->kind() != plan::PoolKind::MaxForward;
-    default:
-      return false;
-    }
-  }
-
-  void checkStep(const plan::Step &step, const std::string &place) {
-    if (step.op_type() == plan::StepOp::Send)
-      return;
-    Axes read;
-    std::set<uint32_t> partialReads, written;
-    bool unknownWrites = false;
-    forEachAccess(step, program, [&](const Access &access) {
-      if (access.kind == Access::Write)
-        written.insert(access.slot);
-      else if (access.kind == Access::Unknown)
-        unknownWrites = true;
-      else if (Axes axes = of(access.slot); !axes.empty()) {
-        read.insert(axes.begin(), axes.end());
-        partialReads.insert(access.slot);
       }
-    });
-    if (read.empty() || unknownWrites)
+      if (known(buffer.out()) && (after & ~declared[buffer.out()]))
+        report.add("{}: slot {} is partial over {}, the group reduces {}, slot {} is said to be whole",
+                   place(segment, step), buffer.in(), names(plan, before), names(plan, removed), buffer.out());
+      current[buffer.out()] = declared[buffer.out()];
+    }
+  }
+
+  plan::ReduceKind declaredKind(uint32_t slot) const { return program.slots()->Get(slot)->sharding()->partial_kind(); }
+
+  void checkStep(const StepFacts &facts, uint32_t segment, uint32_t step) {
+    Axes read = 0;
+    uint32_t first = 0;
+    for (uint32_t slot : facts.reads)
+      if (current[slot]) {
+        first = read ? first : slot;
+        read |= current[slot];
+      }
+    if (!read || facts.unknownWrites)
       return;
-    if (!linear(step))
-      return report.add("{}: reads slot {}, which is still partial over {}", place, *partialReads.begin(), names(plan, read));
-    if (const auto *op = step.op_as_Matmul())
-      if (op->a()->slot() != op->c()->slot() && !of(op->a()->slot()).empty() && !of(op->b()->slot()).empty())
-        return report.add("{}: multiplies two partial values, slots {} and {}", place, op->a()->slot(), op->b()->slot());
+    if (!isLinear(*facts.step))
+      return report.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first, names(plan, read));
+    if (const auto *op = facts.step->op_as_Matmul())
+      if (op->a()->slot() != op->c()->slot() && (current[op->a()->slot()] & current[op->b()->slot()]))
+        return report.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
+                          op->b()->slot());
     // A fused kernel may have unrelated outputs; one at least must carry what is partial.
     bool carried = false, said = false;
-    for (uint32_t slot : written) {
+    for (uint32_t slot : facts.writes) {
       said = said || known(slot);
-      carried = carried || !known(slot) || covers(of(slot), read);
+      carried = carried || !known(slot) || !(read & ~declared[slot]);
     }
     if (said && !carried)
-      report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole", place,
-                 *partialReads.begin(), names(plan, read), *written.begin());
+      report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole", place(segment, step),
+                 first, names(plan, read), facts.writes[0]);
   }
 
   const plan::Plan &plan;
@@ -139,6 +171,8 @@ private:
   const plan::Program &program;
   const plan::Rank &rank;
   Report &report;
+  std::vector<Axes> declared, current; ///< by slot
+  std::vector<std::vector<StepFacts>> segments;
 };
 
 } // namespace
@@ -147,8 +181,11 @@ void checkPartials(const plan::Plan &plan, Report &report) {
   std::set<uint32_t> done;
   for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
     const plan::Rank &rank = *plan.ranks()->Get(r);
-    if (done.insert(rank.program()).second)
-      PartialCheck(plan, rank.program(), rank, report).run();
+    if (!done.insert(rank.program()).second)
+      continue;
+    PartialCheck check(plan, rank.program(), rank, report);
+    check.follow(plan.programs()->Get(rank.program())->train());
+    check.follow(plan.programs()->Get(rank.program())->eval());
   }
 }
 

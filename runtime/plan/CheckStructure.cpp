@@ -272,6 +272,25 @@ private:
     return "";
   }
 
+  /// A copy whose source begins at a value of the rank's table stays inside its slot on every rank.
+  std::string copyStartProblem(const plan::Copy &op) {
+    if (op.src_offset_scalar() < 0)
+      return "";
+    if (!scalarFits(op.src_offset_scalar()))
+      return "a start that is not in the ranks' tables";
+    int64_t last = 0;
+    for (uint32_t d = 0; d < length(op.shape()); ++d)
+      last += (op.shape()->Get(d) - 1) * op.src()->strides()->Get(d);
+    int64_t elements = static_cast<int64_t>((slotAt(op.src()->slot())->bytes() - op.src()->offset()) / dtypeSize(op.dtype()));
+    for (const plan::Rank *rank : *plan.ranks())
+      if (rank->program() == index) {
+        int64_t start = rank->scalars()->Get(static_cast<uint32_t>(op.src_offset_scalar()));
+        if (start < 0 || start + last >= elements)
+          return fmt::format("a source that begins at element {} of {}", start, elements);
+      }
+    return "";
+  }
+
   std::string operandProblem(const plan::Step &step) {
     if (const auto *op = step.op_as_Matmul())
       return matmulProblem(*op);
@@ -293,7 +312,9 @@ private:
         all *= op->shape()->Get(i);
       }
       std::string problem = viewProblem(op->src(), length(op->shape()));
-      return problem.empty() ? viewProblem(op->dst(), length(op->shape())) : problem;
+      if (problem.empty())
+        problem = viewProblem(op->dst(), length(op->shape()));
+      return problem.empty() ? copyStartProblem(*op) : problem;
     }
     if (const auto *op = step.op_as_Embedding())
       return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start()) ? "" : "sizes out of range";
@@ -421,6 +442,8 @@ private:
 
 void checkMeshAndRanks(const plan::Plan &plan, Report &report) {
   uint64_t ranks = 1;
+  if (length(plan.mesh()) > 16)
+    return report.add("a mesh of {} axes, at most 16", length(plan.mesh()));
   for (uint32_t a = 0; a < length(plan.mesh()); ++a) {
     if (plan.mesh()->Get(a)->size() < 1 || ranks > (1u << 20))
       report.add("mesh axis {} has size {}", a, plan.mesh()->Get(a)->size());

@@ -1,6 +1,7 @@
 // Reading a report out of a plan.
 #include "runtime/session/Report.h"
-#include "runtime/plan/Check.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -325,7 +326,10 @@ uint64_t PlanReport::parameterCount() const {
 }
 
 PlanReport reportPlan(const PlanFile &file) {
-  checkPlanOrThrow(file.plan(), file.name());
+  check::Report structure(1);
+  check::checkStructure(file.plan(), structure);
+  if (structure.count() > 0)
+    throw environmentError(fmt::format("{}: {}", file.name(), structure.take()[0]));
   PlanReport report;
   addFacts(file, report);
   addTensors(file.plan(), report);

@@ -58,7 +58,7 @@ struct PlanReport {
   uint64_t parameterCount() const;
 };
 
-/// Throws environmentError when the plan does not pass Check.h, whose guarantees this relies on.
+/// Throws environmentError when the plan's structure is broken (Check.h); what it means may be wrong all the same.
 PlanReport reportPlan(const PlanFile &file);
 
 /// The JSON of `cleave show --json`.

@@ -267,8 +267,9 @@ void printTimeline(const PlanReport &r, Out out) {
     }
   if (end <= 0)
     return;
-  fmt::format_to(out, "schedule (F forward, B backward{}; a backward drawn as two forwards' time), {:.0f}% idle\n",
-                 "", 100 * (1 - busy / (end * double(r.timeline.size()))));
+  fmt::format_to(out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, B backward, W gradients of weights, "
+                      "R recomputation)\n",
+                 100 * (1 - busy / (end * double(r.timeline.size()))));
   for (size_t stage = 0; stage < r.timeline.size(); ++stage) {
     std::string line;
     for (size_t i = 0; i < std::min<size_t>(columns, size_t(std::ceil(end))); ++i)

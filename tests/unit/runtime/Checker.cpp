@@ -318,6 +318,17 @@ TEST_CASE("checker: partial values") {
     p.program(0).slots[p.g]->sharding->partial_kind = ReduceKind::Max;
     CHECK_FOUND(p.plan, "reduces slot 3 by Sum, which is partial by Max");
   }
+  SECTION("reduced in place it is whole until it is written again") {
+    Pipeline p;
+    auto *collective = p.step(0, 1, 1).op.AsCollective();
+    collective->buffers[0]->out = p.g;
+    p.step(0, 1, 2).op.AsCopy()->src->slot = p.g;
+    p.program(0).slots[p.w]->sharding = std::make_unique<ShardingT>();
+    INFO(text(defects(p.plan)));
+    CHECK(defects(p.plan).empty());
+    std::swap(p.program(0).segments[1]->steps[0], p.program(0).segments[1]->steps[1]); // written after its reduction
+    CHECK_FOUND(p.plan, "(Copy)", "reads slot 3, still partial over dp");
+  }
   SECTION("over an axis of one rank it is whole") {
     Pipeline p;
     p.program(0).slots[p.g]->sharding->partial_axes = {0, 1};

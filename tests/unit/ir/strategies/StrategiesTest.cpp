@@ -1,0 +1,271 @@
+// Every strategy computes the same step: what the distributed interpreter makes of an applied strategy, with a thread per
+// rank, against the step on global shapes run by the reference interpreter. No device, no plan. Adam has a large eps: some
+// gradients are zero but for rounding (a bias before a normalisation), which it would otherwise blow up.
+#include "frontend/trace/TraceModel.h"
+#include "ir/graph/Graph.h"
+#include "ir/interpreter/Distributed.h"
+#include "passes/pipeline/Phases.h"
+
+#include <catch2/catch.hpp>
+#include <cleave/cleave.h>
+#include <fmt/format.h>
+
+using namespace cleave;
+using ir::HostTensor;
+using ir::SlotKey;
+using ir::Slots;
+
+namespace {
+
+// ---- models: small ones that between them use what the samples use -------------------------------------------------
+
+struct Mlp : Module {
+  Linear fc1{*this, "fc1", 12, 10}, fc2{*this, "fc2", 10, 7}, fc3{*this, "fc3", 7, 5};
+  Tensor forward(Tensor image) { return fc3(relu(fc2(dropout(gelu(fc1(flatten(image, 1))), 0.25)))); }
+};
+
+struct ConvBlock : Module {
+  Conv2d conv;
+  BatchNorm2d norm;
+  ConvBlock(Module &parent, std::string name, int64_t in, int64_t out)
+      : Module(parent, std::move(name)), conv{*this, "conv", in, out, {.kernel = 3, .padding = 1}}, norm{*this, "norm", out} {}
+  Tensor forward(Tensor x) { return maxPool2d(relu(norm(conv(x))), 2); }
+};
+
+struct ConvNet : Module {
+  ConvBlock block1{*this, "block1", 2, 6}, block2{*this, "block2", 6, 4};
+  Linear fc{*this, "fc", 4, 5};
+  Tensor forward(Tensor image) { return fc(flatten(globalAvgPool(block2(block1(image))), 1)); }
+};
+
+struct Block : Module {
+  LayerNorm norm1, norm2;
+  Linear qkv, projection, up, down;
+  Block(Module &parent, std::string name)
+      : Module(parent, std::move(name)), norm1{*this, "norm1", 8}, norm2{*this, "norm2", 8}, qkv{*this, "qkv", 8, 24},
+        projection{*this, "projection", 8, 8}, up{*this, "up", 8, 16}, down{*this, "down", 16, 8} {}
+  Tensor forward(Tensor x) {
+    int64_t b = x.size(0), t = x.size(1);
+    Tensor packed = reshape(qkv(norm1(x)), {b, t, 3, 4, 2});
+    auto part = [&](int64_t i) { return transpose(select(packed, 2, i), 1, 2); };
+    Tensor mixed = scaledDotProductAttention(part(0), part(1), part(2), {.causal = true});
+    x = x + projection(reshape(transpose(mixed, 1, 2), {b, t, 8}));
+    return x + down(gelu(up(norm2(x)), Gelu::Tanh));
+  }
+};
+
+struct Gpt : Module {
+  Embedding embed{*this, "embed", 11, 8}, positions{*this, "positions", 6, 8};
+  ModuleList<Block> blocks{*this, "blocks", 2};
+  LayerNorm norm{*this, "norm", 8};
+  Tensor forward(Tensor tokens) { return linear(norm(blocks(embed(tokens) + positions.weight)), embed.weight); }
+};
+
+TrainConfig configOf(const std::string &model) {
+  if (model == "gpt")
+    return {.data = Text{.context = 6, .vocab = 11}, .optimizer = AdamW{.lr = 0.01, .eps = 1e-2}, .clipNorm = 0.5};
+  if (model == "convnet")
+    return {.data = SyntheticImages{.channels = 2, .height = 8, .width = 8, .classes = 5}, .optimizer = Adam{.lr = 0.01, .eps = 1e-2}};
+  return {.data = SyntheticImages{.channels = 3, .height = 2, .width = 2, .classes = 5}, .optimizer = Sgd{.lr = 0.1, .momentum = 0.9}};
+}
+
+GraphModule trace(const std::string &model, int64_t rows) {
+  Mlp mlp;
+  ConvNet convNet;
+  Gpt gpt;
+  Model chosen = model == "gpt" ? makeModel(gpt) : model == "convnet" ? makeModel(convNet) : makeModel(mlp);
+  return traceModel(chosen, configOf(model), rows);
+}
+
+// ---- slots ---------------------------------------------------------------------------------------------------------
+
+struct Named {
+  std::string kind, name;
+  HostTensor type;
+};
+
+Named namedOf(mlir::DictionaryAttr attributes, mlir::Type type) {
+  auto text = [&](llvm::StringRef key) {
+    auto value = attributes.getAs<mlir::StringAttr>(key);
+    return value ? value.str() : std::string();
+  };
+  auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+  mlir::Type element = tensor.getElementType();
+  ir::DType dtype = element.isF32() ? ir::DType::F32 : element.isInteger(32) ? ir::DType::I32 : ir::DType::I1;
+  Named named{text(ir::attr::kind), text(ir::attr::name), HostTensor(tensor.getShape().vec(), dtype)};
+  if (named.name.empty())
+    named.name = named.kind;
+  return named;
+}
+
+std::vector<Named> argumentsOf(mlir::func::FuncOp func) {
+  std::vector<Named> list;
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    list.push_back(namedOf(func.getArgAttrDict(i), func.getArgument(i).getType()));
+  return list;
+}
+std::vector<Named> resultsOf(mlir::func::FuncOp func) {
+  std::vector<Named> list;
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    list.push_back(namedOf(func.getResultAttrDict(i), func.getResultTypes()[i]));
+  return list;
+}
+
+/// Numbers that depend on the slot alone. Labels lie in [-1, 4]: some rows are ignored.
+HostTensor filled(const Named &slot, int64_t microbatch) {
+  HostTensor tensor = slot.type;
+  uint32_t state = static_cast<uint32_t>(microbatch * 77 + 1);
+  for (char c : slot.kind + slot.name)
+    state = state * 31 + static_cast<uint32_t>(c);
+  for (double &value : tensor.values) {
+    state = state * 1664525u + 1013904223u;
+    double unit = (state >> 8) * 0x1p-24;
+    value = tensor.dtype == ir::DType::I32 ? std::floor(unit * 6) - (slot.name == "label") : (slot.kind == "input" ? 2 : 0.6) * (unit - 0.5);
+  }
+  if (slot.kind == "state")
+    tensor = HostTensor(tensor.shape, tensor.dtype);
+  tensor.round();
+  return tensor;
+}
+
+constexpr double lr = 0.05, trainingStep = 1;
+const ir::Context context{.seed = 3, .trainingStep = 1};
+
+/// Everything that is there before the step.
+Slots beginning(const GraphModule &step, int64_t microbatches) {
+  Slots slots{{{"scalar", "lr"}, HostTensor({}, ir::DType::F32, lr)}, {{"scalar", "step"}, HostTensor({}, ir::DType::F32, trainingStep)}};
+  for (const char *name : {"train", "update"})
+    for (const Named &slot : argumentsOf(step.module().lookupSymbol<mlir::func::FuncOp>(name))) {
+      if (slot.kind == "parameter" || slot.kind == "buffer" || slot.kind == "state")
+        slots[{slot.kind, slot.name}] = filled(slot, 0);
+      for (int64_t m = 0; slot.kind == "input" && m < microbatches; ++m)
+        slots[{slot.kind, slot.name, m}] = filled(slot, m);
+    }
+  return slots;
+}
+
+/// One iteration on global shapes.
+Slots wholeStep(const GraphModule &step, Slots slots, int64_t microbatches) {
+  auto train = step.module().lookupSymbol<mlir::func::FuncOp>("train"), update = step.module().lookupSymbol<mlir::func::FuncOp>("update");
+  for (int64_t m = 0; m < microbatches; ++m) {
+    std::vector<HostTensor> inputs;
+    for (const Named &slot : argumentsOf(train))
+      inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+    ir::Context now = context;
+    now.microbatch = m;
+    auto results = ir::evaluate(train, inputs, now);
+    auto names = resultsOf(train);
+    for (size_t i = 0; i < names.size(); ++i) {
+      bool sums = names[i].kind != "buffer";
+      bool metric = names[i].kind == "loss" || names[i].kind == "weight" || names[i].kind == "correct";
+      SlotKey key{metric ? "metric" : names[i].kind, names[i].name};
+      if (sums && (m > 0 || slots.count(key)))
+        for (int64_t j = 0; j < results[i].size(); ++j)
+          results[i].values[j] += slots.at(key).values[j];
+      slots[key] = results[i];
+    }
+  }
+  std::vector<HostTensor> inputs;
+  for (const Named &slot : argumentsOf(update))
+    inputs.push_back(slots.at({slot.kind, slot.name}));
+  auto results = ir::evaluate(update, inputs, context);
+  auto names = resultsOf(update);
+  for (size_t i = 0; i < names.size(); ++i)
+    slots[{names[i].kind, names[i].name}] = results[i];
+  return slots;
+}
+
+struct Run {
+  Slots slots;          // whole parameters, buffers, states after the step
+  Slots metrics;        // rank 0's
+};
+
+/// One iteration under a strategy, a thread per rank.
+Run distributedStep(const std::string &model, const std::string &mesh, const std::string &schedule, int64_t microbatches,
+                    int64_t rows, const Slots &before) {
+  passes::CompileOptions options;
+  options.strategy.mesh = partitioner::parseMesh(mesh);
+  options.strategy.schedule = schedule;
+  options.strategy.microbatches = microbatches;
+  options.batch = rows * microbatches;
+  GraphModule traced = trace(model, rows);
+  partitioner::Applied applied = passes::applyStrategy(traced, options);
+  ir::DistributedProgram program{applied.module->getOperation(), applied.strategy.mesh, {}, {}};
+  program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
+  program.schedules.resize(program.functions.size());
+  for (const partitioner::RankClass &rankClass : applied.classes)
+    for (int64_t rank : rankClass.ranks) {
+      program.functions[static_cast<size_t>(rank)] = rankClass.functions;
+      for (const partitioner::ScheduleItem &item : applied.train[static_cast<size_t>(rankClass.stage)])
+        program.schedules[static_cast<size_t>(rank)].push_back({item.segment, item.microbatch});
+    }
+  auto after = ir::runDistributed(program, ir::scatterSlots(program, before), context);
+  Run run{ir::gatherSlots(program, after), {}};
+  for (auto &[key, value] : after[0])
+    if (key.kind == "metric")
+      run.metrics[key] = value;
+  return run;
+}
+
+/// Compares parameters, buffers, states and metrics; a slot must be there.
+void compare(const Slots &expected, const Run &found, double tolerance) {
+  int64_t compared = 0;
+  for (const auto &[key, tensor] : expected) {
+    bool metric = key.kind == "metric";
+    if (!metric && key.kind != "parameter" && key.kind != "buffer" && key.kind != "state")
+      continue;
+    const Slots &where = metric ? found.metrics : found.slots;
+    INFO(key.kind << " " << key.name);
+    REQUIRE(where.count(key));
+    REQUIRE(ir::largestError(tensor, where.at(key)) <= tolerance);
+    ++compared;
+  }
+  REQUIRE(compared > 6);
+}
+
+} // namespace
+
+TEST_CASE("any mesh, schedule and uneven split computes the step of one device") {
+  struct Case {
+    std::string model, mesh, schedule;
+    int64_t microbatches;
+  };
+  std::vector<Case> cases;
+  for (std::string model : {"mlp", "convnet", "gpt"}) {
+    for (std::string mesh : {"dp=1", "dp=2", "dp=3", "tp=2", "tp=3", "dp=2,tp=2"})
+      cases.push_back({model, mesh, "1f1b", 2});
+    for (std::string mesh : {"pp=2", "dp=2,tp=2,pp=2"})
+      for (std::string schedule : {"1f1b", "gpipe"})
+        cases.push_back({model, mesh, schedule, 3});
+  }
+  constexpr int64_t rows = 4;
+  std::map<std::pair<std::string, int64_t>, std::pair<Slots, Slots>> references;
+  for (const Case &c : cases) {
+    auto [entry, added] = references.try_emplace({c.model, c.microbatches});
+    auto &[before, expected] = entry->second;
+    if (added) {
+      passes::CompileOptions options;
+      options.strategy.mesh = partitioner::parseMesh("dp=1");
+      options.strategy.microbatches = c.microbatches;
+      options.batch = rows * c.microbatches;
+      GraphModule step = passes::step(trace(c.model, rows), options);
+      before = beginning(step, c.microbatches);
+      expected = wholeStep(step, before, c.microbatches);
+    }
+    INFO(fmt::format("{} {} {} {} microbatches", c.model, c.mesh, c.schedule, c.microbatches));
+    compare(expected, distributedStep(c.model, c.mesh, c.schedule, c.microbatches, rows, before), 2e-5);
+  }
+}
+
+TEST_CASE("the schedule changes no bit") {
+  constexpr int64_t rows = 4, microbatches = 4;
+  passes::CompileOptions options;
+  options.strategy.mesh = partitioner::parseMesh("pp=2");
+  options.strategy.microbatches = microbatches;
+  options.batch = rows * microbatches;
+  Slots before = beginning(passes::step(trace("mlp", rows), options), microbatches);
+  Run first = distributedStep("mlp", "dp=2,pp=2", "gpipe", microbatches, rows, before);
+  Run second = distributedStep("mlp", "dp=2,pp=2", "1f1b", microbatches, rows, before);
+  CHECK(first.slots == second.slots);
+  CHECK(first.metrics == second.metrics);
+}
