@@ -11,7 +11,8 @@ namespace cleave {
 /// A whole number from 1.
 inline std::string checkPositive(const std::string &text) {
   const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits && text.find_first_not_of('0') != std::string::npos ? "" : "must be a whole number from 1, found " + text;
+  return digits && text.find_first_not_of('0') != std::string::npos ? ""
+                                                                    : "must be a whole number from 1, found " + text;
 }
 
 /// Parses; true: go on. False: --help or --version was printed. Throws userError with the offending word.

@@ -159,9 +159,12 @@ private:
     Value slot = kind == "metric" ? local.slot(kind, name, cast<RankedTensorType>(value.getType())) : local.slot(kind, name, value);
     auto op = ir::AddOp::create(local.builder, value.getLoc(), slot, get(value));
     if (Operation *def = value.getDefiningOp())
-      for (StringRef attribute : {StringRef(ir::attr::path), StringRef(ir::attr::phase), StringRef(dist::attr::shardings)})
-        if (Attribute found = def->getAttr(attribute); found && def->getNumResults() == 1)
-          op->setAttr(attribute, found);
+      if (def->getNumResults() == 1) {
+        for (StringRef attribute : {StringRef(ir::attr::path), StringRef(ir::attr::phase), StringRef(dist::attr::shardings)})
+          if (Attribute found = def->getAttr(attribute))
+            op->setAttr(attribute, found);
+        op->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
+      }
     return op.getResult();
   }
 };

@@ -95,7 +95,7 @@ private:
     if (otherStage && made.order == Forward && at.order == Forward && at.stage < made.stage)
       throw userError(fmt::format("stages: stage {} needs a value of stage {} in its forward pass; stages must follow the order in which the model runs", at.stage, made.stage));
     if (!otherStage && at.order < made.order)
-      throw Error(Status::Internal, "a segment needs a value of a later one");
+      throw Error(Status::Internal, fmt::format("{} is made in a later segment than one that needs it", stashName(value, 0)));
     auto [entry, added] = needs.try_emplace(value);
     entry->second.insert({at.stage, at.order});
     if (!added)

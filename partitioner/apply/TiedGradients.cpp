@@ -66,15 +66,12 @@ void splitTiedGradients(func::FuncOp train) {
   train->removeAttr(train.getResAttrsAttrName());
   for (auto [i, dict] : llvm::enumerate(attributes))
     train.setResultAttrs(i, dict);
-  // The sums across stages are dead now.
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(train.getBody().front().without_terminator())))
-      if (op.use_empty() && isa<ir::AddOp>(op)) {
-        op.erase();
-        changed = true;
-      }
-  }
+  // The sums across stages are dead now, last first.
+  SmallVector<Operation *> adds;
+  train.walk([&](ir::AddOp op) { adds.push_back(op); });
+  for (Operation *op : llvm::reverse(adds))
+    if (op->use_empty())
+      op->erase();
 }
 
 } // namespace cleave::partitioner

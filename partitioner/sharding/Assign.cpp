@@ -439,8 +439,10 @@ private:
   void terminateReshards() {
     func.walk([&](dist::ReshardOp op) {
       Operation *def = op.getInput().getDefiningOp();
+      if (!def || op->hasAttr(ir::attr::stage))
+        return;
       for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase, llvm::StringLiteral("cleave.parameter")})
-        if (def && !op->hasAttr(ir::attr::stage) && def->hasAttr(name))
+        if (def->hasAttr(name))
           op->setAttr(name, def->getAttr(name));
     });
   }

@@ -161,7 +161,7 @@ std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects) {
   std::lock_guard lock(one);
   std::vector<MemoryFile> files;
   std::vector<std::string> arguments = {"ld.lld", "-shared", "--hash-style=gnu", "--build-id=none", "-z", "noexecstack",
-                                        "--threads=1", "-soname=cleave_kernels.so"};
+                                        "--threads=1"};
   for (const auto &object : objects) {
     files.emplace_back(object);
     arguments.push_back(files.back().path());

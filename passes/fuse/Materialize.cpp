@@ -121,9 +121,12 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);
-  for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
-    if (mlir::ArrayAttr entries = gather(context, outputs, name))
-      fusion->setAttr(name, entries);
+  // A sharding says nothing without the shape it splits.
+  mlir::ArrayAttr shardings = gather(context, outputs, "dist.shardings"), globals = gather(context, outputs, "dist.globals");
+  if (shardings && globals) {
+    fusion->setAttr("dist.shardings", shardings);
+    fusion->setAttr("dist.globals", globals);
+  }
   for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))
     output.replaceUsesWithIf(result, [&](mlir::OpOperand &use) {
       return std::find(ops.begin(), ops.end(), use.getOwner()) == ops.end();

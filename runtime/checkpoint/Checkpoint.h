@@ -35,8 +35,8 @@ class CheckpointWriter {
 public:
   /// `rank` of `plan`; finds once what this rank has to write.
   CheckpointWriter(std::shared_ptr<const PlanFile> plan, unsigned rank);
-  /// All ranks call this together. Errors: userError for a folder that cannot be made, environmentError for a full disk;
-  /// the checkpoint that was there before then still stands.
+  /// All ranks call this together. Errors: userError for a folder that cannot be made, environmentError for a full
+  /// disk; the checkpoint that was there before then still stands.
   void save(const std::string &folder, const CheckpointInfo &info, World &world, const SlotMemory &memory) const;
 
 private:
@@ -49,7 +49,7 @@ private:
 };
 
 enum class LoadWhat {
-  Everything,         ///< to resume training
+  Everything,          ///< to resume training
   ParametersAndBuffers ///< to evaluate: optimizer states keep their initial values
 };
 

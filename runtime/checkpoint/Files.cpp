@@ -56,7 +56,7 @@ void AtomicFile::commit() {
 
 InputFile::InputFile(std::string name) : path(std::move(name)) {
   fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat info{};
+  struct stat info {};
   if (fd < 0 || fstat(fd, &info) != 0) {
     const int code = errno;
     if (fd >= 0)

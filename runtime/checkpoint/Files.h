@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// Writes a file under a temporary name beside its own and renames it when committed; what was not committed is removed.
-/// Errors: environmentError naming the file (a full disk, no permission).
+/// Writes a file under a temporary name beside its own and renames it when committed; what was not committed is
+/// removed. Errors: environmentError naming the file (a full disk, no permission).
 class AtomicFile {
 public:
   explicit AtomicFile(std::string path);

@@ -58,8 +58,8 @@ public:
     const SafetensorsFile &file = open(piece.file);
     const SafetensorsEntry &entry = file.entry(piece.key);
     if (entry.shape != piece.size || entry.dtype != tensor.dtype)
-      throw environmentError(fmt::format("{}: tensor {}: the manifest says {} [{}], the file holds {} [{}]", file.name(),
-                                         piece.key, tensor.dtype, fmt::join(piece.size, ", "), entry.dtype,
+      throw environmentError(fmt::format("{}: tensor {}: the manifest says {} [{}], the file holds {} [{}]",
+                                         file.name(), piece.key, tensor.dtype, fmt::join(piece.size, ", "), entry.dtype,
                                          fmt::join(entry.shape, ", ")));
     const size_t width = safetensorsWidth(entry.dtype), rank = region.start.size();
     if (rank == 0) {

@@ -28,9 +28,9 @@ static void checkPiece(const ManifestPiece &piece, const ManifestTensor &tensor,
   if (piece.file.empty() || piece.file.find('/') != std::string::npos || piece.file.starts_with('.'))
     throw environmentError(fmt::format("{}: a piece's file is a plain name, found \"{}\"", where, piece.file));
   if (piece.start.size() != tensor.shape.size() || piece.size.size() != tensor.shape.size())
-    throw environmentError(fmt::format("{}: a piece of a tensor [{}] has as many dimensions, found start [{}], size [{}]",
-                                       where, fmt::join(tensor.shape, ", "), fmt::join(piece.start, ", "),
-                                       fmt::join(piece.size, ", ")));
+    throw environmentError(
+        fmt::format("{}: a piece of a tensor [{}] has as many dimensions, found start [{}], size [{}]", where,
+                    fmt::join(tensor.shape, ", "), fmt::join(piece.start, ", "), fmt::join(piece.size, ", ")));
   for (size_t d = 0; d < tensor.shape.size(); ++d)
     if (piece.start[d] < 0 || piece.size[d] < 1 || piece.start[d] > tensor.shape[d] ||
         piece.size[d] > tensor.shape[d] - piece.start[d])
@@ -47,7 +47,8 @@ static ManifestTensor parseTensor(const std::string &key, const Json &json, cons
   tensor.shape = json.at("shape").get<std::vector<int64_t>>();
   int64_t bytes = int64_t(safetensorsWidth(tensor.dtype));
   if (bytes == 0)
-    throw environmentError(fmt::format("{}: tensor {}: a type of safetensors expected, found {}", name, key, tensor.dtype));
+    throw environmentError(
+        fmt::format("{}: tensor {}: a type of safetensors expected, found {}", name, key, tensor.dtype));
   for (int64_t size : tensor.shape)
     if (size < 1 || __builtin_mul_overflow(bytes, size, &bytes))
       throw environmentError(fmt::format("{}: tensor {}: sizes must be positive, found {}", name, key, size));
@@ -113,7 +114,7 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
 
 std::string printManifest(const Manifest &manifest) {
   const CheckpointInfo &info = manifest.info;
-  Json json{{"format", formatName}, {"version", 1}, {"generation", manifest.generation},
+  Json json{{"format", formatName}, {"version", 1},        {"generation", manifest.generation},
             {"step", info.step},    {"epoch", info.epoch}, {"position", info.position},
             {"seed", info.seed},    {"batch", info.batch}, {"microbatches", info.microbatches},
             {"model", info.model}};

@@ -9,16 +9,16 @@ namespace cleave {
 
 /// Where training stood and what it was.
 struct CheckpointInfo {
-  int64_t step = 0;      ///< training steps done
-  int64_t epoch = 1;     ///< epoch of the next step, from 1
-  int64_t position = 0;  ///< samples of that epoch already used
+  int64_t step = 0;     ///< training steps done
+  int64_t epoch = 1;    ///< epoch of the next step, from 1
+  int64_t position = 0; ///< samples of that epoch already used
   uint64_t seed = 0;
   int64_t batch = 0;
   int64_t microbatches = 1;
-  std::string model;     ///< the program's name
-  std::string options;   ///< the model's options, a JSON object
-  std::string training;  ///< optimizer and learning rate, a JSON object
-  std::string data;      ///< the data set's description, a JSON object
+  std::string model;    ///< the program's name
+  std::string options;  ///< the model's options, a JSON object
+  std::string training; ///< optimizer and learning rate, a JSON object
+  std::string data;     ///< the data set's description, a JSON object
   std::string planHash;
 };
 

@@ -44,7 +44,8 @@ std::vector<Box> slotBoxes(const plan::Plan &plan, unsigned rank, unsigned index
   const plan::Slot &slot = *programOf(plan, rank).slots()->Get(index);
   const std::vector<int64_t> global = tensorShape(*plan.tensors()->Get(uint32_t(slot.tensor())));
   const auto *coords = plan.ranks()->Get(rank)->coords();
-  const std::vector<uint32_t> at = coords ? std::vector<uint32_t>(coords->begin(), coords->end()) : std::vector<uint32_t>{};
+  const std::vector<uint32_t> at =
+      coords ? std::vector<uint32_t>(coords->begin(), coords->end()) : std::vector<uint32_t>{};
   const std::vector<uint32_t> mesh = meshSizes(plan);
   return localBoxes(slot.sharding(), global, mesh, at);
 }

@@ -22,7 +22,8 @@ static SafetensorsEntry parseEntry(const nlohmann::json &json, const std::string
   entry.dtype = json.at("dtype").get<std::string>();
   uint64_t bytes = safetensorsWidth(entry.dtype);
   if (bytes == 0)
-    throw environmentError(fmt::format("{}: tensor {}: a type of safetensors expected, found {}", name, key, entry.dtype));
+    throw environmentError(
+        fmt::format("{}: tensor {}: a type of safetensors expected, found {}", name, key, entry.dtype));
   for (const auto &size : json.at("shape")) {
     entry.shape.push_back(size.get<int64_t>());
     if (entry.shape.back() < 0 || __builtin_mul_overflow(bytes, uint64_t(entry.shape.back()), &bytes))
@@ -31,12 +32,14 @@ static SafetensorsEntry parseEntry(const nlohmann::json &json, const std::string
   }
   const auto &range = json.at("data_offsets");
   if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
-    throw environmentError(fmt::format("{}: tensor {}: data_offsets are two numbers, found {}", name, key, range.dump()));
+    throw environmentError(
+        fmt::format("{}: tensor {}: data_offsets are two numbers, found {}", name, key, range.dump()));
   entry.begin = range[0].get<uint64_t>();
   entry.end = range[1].get<uint64_t>();
   if (entry.begin > entry.end || entry.end > dataBytes || entry.end - entry.begin != bytes)
-    throw environmentError(fmt::format("{}: tensor {}: its {} bytes must lie within the {} bytes of data, found [{}, {})",
-                                       name, key, bytes, dataBytes, entry.begin, entry.end));
+    throw environmentError(
+        fmt::format("{}: tensor {}: its {} bytes must lie within the {} bytes of data, found [{}, {})", name, key,
+                    bytes, dataBytes, entry.begin, entry.end));
   return entry;
 }
 
@@ -44,7 +47,8 @@ SafetensorsHeader parseSafetensors(std::span<const char> text, uint64_t fileSize
   SafetensorsHeader header;
   header.dataStart = 8 + uint64_t(text.size());
   if (header.dataStart > fileSize)
-    throw environmentError(fmt::format("{}: a header of {} bytes is longer than the file of {}", name, text.size(), fileSize));
+    throw environmentError(
+        fmt::format("{}: a header of {} bytes is longer than the file of {}", name, text.size(), fileSize));
   try {
     const auto json = nlohmann::json::parse(text.begin(), text.end());
     if (!json.is_object())
@@ -88,7 +92,8 @@ std::string layOutSafetensors(std::vector<std::pair<std::string, SafetensorsEntr
 static SafetensorsHeader readHeader(const InputFile &file) {
   unsigned char first[8];
   if (file.size() < 8)
-    throw environmentError(fmt::format("{}: a safetensors file has at least 8 bytes, found {}", file.name(), file.size()));
+    throw environmentError(
+        fmt::format("{}: a safetensors file has at least 8 bytes, found {}", file.name(), file.size()));
   file.read(first, 8, 0);
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i)

@@ -62,12 +62,13 @@ Manifest CheckpointWriter::manifest(const CheckpointInfo &info, int64_t generati
     const auto [it, added] = place.emplace(home.tensor, manifest.tensors.size());
     if (added) {
       if (!names.insert(tensor.name()->str()).second)
-        throw environmentError(fmt::format("checkpoint: tensor names must differ, two are called {}", tensor.name()->str()));
-      manifest.tensors.push_back({tensor.name()->str(), kindName(tensor.kind()), safetensorsName(tensor.dtype()),
-                                  tensorShape(tensor), {}});
+        throw environmentError(
+            fmt::format("checkpoint: tensor names must differ, two are called {}", tensor.name()->str()));
+      manifest.tensors.push_back(
+          {tensor.name()->str(), kindName(tensor.kind()), safetensorsName(tensor.dtype()), tensorShape(tensor), {}});
     }
-    manifest.tensors[it->second].pieces.push_back({pieceFile(generation, info.step, home.rank),
-                                                   pieceKey(tensor, home.box), home.box.globalStart, home.box.size});
+    manifest.tensors[it->second].pieces.push_back(
+        {pieceFile(generation, info.step, home.rank), pieceKey(tensor, home.box), home.box.globalStart, home.box.size});
   }
   return manifest;
 }
@@ -136,7 +137,8 @@ void CheckpointWriter::save(const std::string &folder, const CheckpointInfo &inf
   std::error_code error;
   fs::create_directories(folder, error);
   if (!fs::is_directory(folder))
-    throw userError(fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
+    throw userError(
+        fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
   const int64_t generation = nextGeneration(folder);
   world.barrier(); // everybody has read the old manifest before a new one can be committed
   const std::string mine = folder + "/" + pieceFile(generation, info.step, rank);

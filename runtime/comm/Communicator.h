@@ -1,6 +1,7 @@
-// What ranks say to each other. A Communicator is one rank's membership of one group; a World is all that one rank needs:
-// its communicators, its point-to-point messages and a few helpers for set-up. Implementations: threads of one process
-// (LocalWorld.h) and MPI processes (MpiWorld.h), which give the same bits: reductions add in member order 0, 1, ...
+// What ranks say to each other. A Communicator is one rank's membership of one group; a World is all that one rank
+// needs: its communicators, its point-to-point messages and a few helpers for set-up. Implementations: threads of one
+// process (LocalWorld.h) and MPI processes (MpiWorld.h), which give the same bits: reductions add in member order 0, 1,
+// ...
 //
 // Every wait has a deadline and notices when another rank has failed; both are environment errors that say who.
 #pragma once
@@ -19,9 +20,9 @@ namespace cleave {
 struct CollectivePart {
   const void *in = nullptr;
   void *out = nullptr;
-  int64_t count = 0;                 ///< elements; AllReduce, AllToAll, Broadcast
-  int64_t outer = 1, inner = 1;      ///< AllGather, ReduceScatter
-  std::span<const int64_t> sizes{};  ///< AllGather, ReduceScatter: each member's share
+  int64_t count = 0;                ///< elements; AllReduce, AllToAll, Broadcast
+  int64_t outer = 1, inner = 1;     ///< AllGather, ReduceScatter
+  std::span<const int64_t> sizes{}; ///< AllGather, ReduceScatter: each member's share
 };
 
 class Communicator {

@@ -32,7 +32,8 @@ LocalGroup::LocalGroup(std::vector<uint32_t> ranks, WaitLimits &limits)
 
 LocalCommunicator::LocalCommunicator(LocalGroup &group, unsigned member, std::function<void(WaitResult)> fail,
                                      const unsigned &threads, std::atomic<bool> &reading)
-    : group(group), me(member), fail(std::move(fail)), threads(threads), reading(reading), sources(group.ranks.size()) {}
+    : group(group), me(member), fail(std::move(fail)), threads(threads), reading(reading), sources(group.ranks.size()) {
+}
 
 void LocalCommunicator::barrier() {
   uint32_t old = group.phase.value();
@@ -137,8 +138,8 @@ void LocalCommunicator::copyShares(const Call &call, const CollectivePart &part)
 void LocalCommunicator::copyBlocks(const Call &call, const CollectivePart &part) {
   int64_t bytes = part.count / size() * call.element;
   for (unsigned m = 0; m < size(); ++m)
-    std::memcpy(static_cast<std::byte *>(part.out) + m * bytes,
-                static_cast<const std::byte *>(sources[m]) + me * bytes, bytes);
+    std::memcpy(static_cast<std::byte *>(part.out) + m * bytes, static_cast<const std::byte *>(sources[m]) + me * bytes,
+                bytes);
 }
 
 /// What a member does once all inputs are there.

@@ -208,8 +208,8 @@ void LocalRank::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int3
   if (message->bytes != bytes) {
     size_t found = message->bytes;
     message->delivered.advance();
-    throw environmentError(fmt::format("rank {}: message {} from rank {} must have {} bytes, found {}", me, tag, peer,
-                                       bytes, found));
+    throw environmentError(
+        fmt::format("rank {}: message {} from rank {} must have {} bytes, found {}", me, tag, peer, bytes, found));
   }
   std::memcpy(data, message->data, bytes);
   message->delivered.advance();

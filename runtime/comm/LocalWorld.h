@@ -21,8 +21,8 @@ private:
   std::unique_ptr<LocalState> state;
 };
 
-/// Runs fn(0) ... fn(n - 1), each in a thread of its own (rank 0 in the calling one). The first exception aborts the world,
-/// so that the others end too, and is thrown again here when all have ended.
+/// Runs fn(0) ... fn(n - 1), each in a thread of its own (rank 0 in the calling one). The first exception aborts the
+/// world, so that the others end too, and is thrown again here when all have ended.
 void runRanks(LocalWorld &world, const std::function<void(unsigned rank)> &fn);
 
 } // namespace cleave

@@ -1,8 +1,8 @@
 // Ranks as MPI processes: the one file that knows mpi.h.
 //
 // Reductions are an exchange of chunks, sums in member order, and a gather of the sums; so the bits are the local
-// communicator's. Large buffers go in rounds through two fixed scratch buffers, which also keeps every MPI count an int.
-// Waits poll, so that a deadline and another rank's failure end them.
+// communicator's. Large buffers go in rounds through two fixed scratch buffers, which also keeps every MPI count an
+// int. Waits poll, so that a deadline and another rank's failure end them.
 #include "runtime/comm/MpiWorld.h"
 
 #include "runtime/base/Error.h"
@@ -30,9 +30,9 @@ namespace cleave {
 
 namespace {
 
-constexpr int64_t scratchBytes = int64_t{4} << 20;   // of each of the two scratch buffers
-constexpr int64_t smallBytes = 16 << 10;             // reduced by everybody after one gather
-constexpr size_t pieceBytes = size_t{1} << 30;       // of a message
+constexpr int64_t scratchBytes = int64_t{4} << 20; // of each of the two scratch buffers
+constexpr int64_t smallBytes = 16 << 10;           // reduced by everybody after one gather
+constexpr size_t pieceBytes = size_t{1} << 30;     // of a message
 constexpr int failureTag = 1;
 constexpr int spinsBeforeYield = 200;
 
@@ -450,7 +450,8 @@ static int messageTag(uint32_t tag, int32_t microbatch, int largest) {
   constexpr int64_t microbatches = 1 << 13;
   int64_t value = tag * microbatches + microbatch + 1;
   if (microbatch < -1 || microbatch + 1 >= microbatches || value > largest)
-    throw environmentError(fmt::format("mpi: message tag {} of microbatch {} is beyond what mpi can name", tag, microbatch));
+    throw environmentError(
+        fmt::format("mpi: message tag {} of microbatch {} is beyond what mpi can name", tag, microbatch));
   return static_cast<int>(value);
 }
 
@@ -499,8 +500,8 @@ void MpiWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32
     int got = 0;
     MPI_Get_count(&status, MPI_BYTE, &got);
     if (static_cast<size_t>(got) != piece)
-      throw environmentError(fmt::format("rank {}: message {} from rank {} must have {} bytes, found {}", me, tag, peer,
-                                         piece, got));
+      throw environmentError(
+          fmt::format("rank {}: message {} from rank {} must have {} bytes, found {}", me, tag, peer, piece, got));
     begin += piece;
   } while (begin < bytes);
 }

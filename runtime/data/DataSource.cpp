@@ -28,7 +28,8 @@ static DataField parseField(const nlohmann::json &json) {
   field.name = json.at("name").get<std::string>();
   const std::string dtype = json.at("dtype").get<std::string>();
   if (dtype != "f32" && dtype != "i32")
-    throw environmentError(fmt::format("plan data: field {}: the type must be f32 or i32, found {}", field.name, dtype));
+    throw environmentError(
+        fmt::format("plan data: field {}: the type must be f32 or i32, found {}", field.name, dtype));
   field.dtype = dtype == "f32" ? FieldType::F32 : FieldType::I32;
   int64_t total = 4;
   for (const auto &size : json.at("shape")) {
@@ -57,7 +58,8 @@ DataSpec DataSpec::parse(const std::string &text) {
   return spec;
 }
 
-std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed, SyntheticSize size) {
+std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed,
+                                     SyntheticSize size) {
   if (where.empty())
     throw userError(fmt::format("--data: the model's data set ({}) needs a folder, or \"synthetic\"", spec.kind));
   if (where == "synthetic")
@@ -66,12 +68,14 @@ std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &wh
     return std::make_unique<MnistSource>(where);
   if (spec.kind == "text")
     return std::make_unique<TextSource>(where, spec.context, spec.vocab);
-  throw userError(fmt::format("--data {}: the data set of this model ({}) is its program's own: run it with that program, "
-                              "or with --data synthetic",
-                              where, spec.kind));
+  throw userError(
+      fmt::format("--data {}: the data set of this model ({}) is its program's own: run it with that program, "
+                  "or with --data synthetic",
+                  where, spec.kind));
 }
 
-size_t findField(const DataSource &source, const std::string &name, FieldType dtype, const std::vector<int64_t> &shape) {
+size_t findField(const DataSource &source, const std::string &name, FieldType dtype,
+                 const std::vector<int64_t> &shape) {
   DataField want{name, dtype, shape, 0};
   const auto typeName = [](FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; };
   for (size_t i = 0; i < source.fields().size(); ++i) {

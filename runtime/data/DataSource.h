@@ -37,7 +37,8 @@ public:
   virtual const std::vector<DataField> &fields() const = 0;
   /// How many samples a split has.
   virtual int64_t samples(Split split) const = 0;
-  /// Writes field `field` of sample `index` (in [0, samples(split))) to `dst`: row-major, fields()[field].bytes() bytes.
+  /// Writes field `field` of sample `index` (in [0, samples(split))) to `dst`: row-major, fields()[field].bytes()
+  /// bytes.
   virtual void read(Split split, int64_t index, size_t field, std::byte *dst) const = 0;
 };
 
@@ -59,7 +60,8 @@ struct SyntheticSize {
 
 /// Opens the data set a plan expects. `where`: a folder or file, or "synthetic". Throws userError naming the file and
 /// the rule that is broken; a plan with its own ("custom") data set can be run here on synthetic data only.
-std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed, SyntheticSize size = {});
+std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed,
+                                     SyntheticSize size = {});
 
 /// Index in `source` of the field a model's input needs, with the same type and number of elements. Throws userError
 /// naming both shapes.

@@ -65,7 +65,9 @@ std::vector<uint8_t> readMaybeGzip(const std::string &path) {
     const char *text = gzerror(file.get(), &code);
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // a torn gzip stream shows as Z_BUF_ERROR at its end
       throw userError(fmt::format("{}: a torn or damaged file: {}", path,
-                                  code == Z_ERRNO ? std::strerror(errno) : text && *text ? text : "unexpected end"));
+                                  code == Z_ERRNO ? std::strerror(errno)
+                                  : text && *text ? text
+                                                  : "unexpected end"));
     if (got == 0)
       return out;
   }

@@ -1,4 +1,5 @@
-// The IDX format of the MNIST files: big-endian magic 0x000008NN (unsigned bytes, NN dimensions), NN 32-bit sizes, data.
+// The IDX format of the MNIST files: big-endian magic 0x000008NN (unsigned bytes, NN dimensions), NN 32-bit sizes,
+// data.
 #pragma once
 #include <cstdint>
 #include <span>

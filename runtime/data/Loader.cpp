@@ -16,8 +16,8 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
   for (InputPart &part : inputParts(plan, rank, eval)) {
     const bool integer = part.dtype == plan::DType::I32;
     if (!integer && part.dtype != plan::DType::F32 && part.dtype != plan::DType::BF16 && part.dtype != plan::DType::F16)
-      throw environmentError(fmt::format("plan input {}: the type must be a float or i32, found {}", part.field,
-                                         dtypeName(part.dtype)));
+      throw environmentError(
+          fmt::format("plan input {}: the type must be a float or i32, found {}", part.field, dtypeName(part.dtype)));
     if (part.global.empty())
       throw environmentError(fmt::format("plan input {}: an input has a batch dimension, found a scalar", part.field));
     const std::vector<int64_t> shape(part.global.begin() + 1, part.global.end());

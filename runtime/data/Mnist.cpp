@@ -23,8 +23,7 @@ MnistSource::Part MnistSource::load(const std::string &folder, const std::string
   return part;
 }
 
-MnistSource::MnistSource(const std::string &folder)
-    : train(load(folder, "train")), eval(load(folder, "t10k")) {
+MnistSource::MnistSource(const std::string &folder) : train(load(folder, "train")), eval(load(folder, "t10k")) {
   const auto &a = train.images.dims, &b = eval.images.dims;
   if (a[1] != b[1] || a[2] != b[2])
     throw userError(fmt::format("{}: training images are {}x{}, test images {}x{}", folder, a[1], a[2], b[1], b[2]));

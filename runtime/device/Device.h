@@ -20,7 +20,7 @@ using SlotTable = std::byte *const *;
 
 /// What differs from one run of an Op to the next besides addresses.
 struct RunContext {
-  int64_t step = 0;         ///< training step, 1 for the first
+  int64_t step = 0; ///< training step, 1 for the first
   int32_t microbatch = 0;
 };
 

@@ -1,4 +1,5 @@
-// Lookups by index and their gradients. Gradients are parallel over columns, so each sum keeps the order of the indices.
+// Lookups by index and their gradients. Gradients are parallel over columns, so each sum keeps the order of the
+// indices.
 #include "runtime/base/Error.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/device/Parallel.h"

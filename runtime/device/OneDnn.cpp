@@ -58,7 +58,8 @@ dnnl::memory::data_type oneDnnType(plan::DType dtype) {
   case plan::DType::BF16:
     return dnnl::memory::data_type::bf16;
   default:
-    throw environmentError(fmt::format("cpu: matrix products and convolutions are f32 or bf16, found {}", dtypeName(dtype)));
+    throw environmentError(
+        fmt::format("cpu: matrix products and convolutions are f32 or bf16, found {}", dtypeName(dtype)));
   }
 }
 
@@ -92,8 +93,8 @@ protected:
       return step.op_type() == plan::StepOp::Conv ? makeOneDnnConv(step, scope, context)
                                                   : makeOneDnnPool(step, scope, context);
     } catch (const dnnl::error &error) {
-      throw environmentError(fmt::format("cpu: onednn has no primitive for a {} step: {}",
-                                         EnumNameStepOp(step.op_type()), error.what()));
+      throw environmentError(
+          fmt::format("cpu: onednn has no primitive for a {} step: {}", EnumNameStepOp(step.op_type()), error.what()));
     }
   }
 

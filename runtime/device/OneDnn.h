@@ -25,7 +25,8 @@ struct OneDnnContext {
 /// A primitive with its arguments. Addresses are set at each run; nothing of ours is allocated then.
 class BoundPrimitive {
 public:
-  BoundPrimitive(OneDnnContext &context, dnnl::primitive primitive) : context(&context), primitive(std::move(primitive)) {}
+  BoundPrimitive(OneDnnContext &context, dnnl::primitive primitive)
+      : context(&context), primitive(std::move(primitive)) {}
   /// Argument `arg` is a slot.
   void bindSlot(int arg, const dnnl::memory::desc &desc, Operand operand);
   /// Argument `arg` lies in the workspace at `offset`.

@@ -62,24 +62,35 @@ ConvChoice choose(const plan::Conv &op, const ConvDescs &d, OneDnnContext &conte
   auto make = [&](const memory::desc &s, const memory::desc &w, const memory::desc &t) {
     using Forward = dnnl::convolution_forward;
     auto kind = dnnl::prop_kind::forward_training;
-    return Forward::primitive_desc(bias ? Forward::desc(kind, algorithm, s, w, d.bias, t, d.strides, d.dilation, d.padBegin, d.padEnd)
-                                        : Forward::desc(kind, algorithm, s, w, t, d.strides, d.dilation, d.padBegin, d.padEnd),
-                                   attributes, context.engine);
+    return Forward::primitive_desc(
+        bias ? Forward::desc(kind, algorithm, s, w, d.bias, t, d.strides, d.dilation, d.padBegin, d.padEnd)
+             : Forward::desc(kind, algorithm, s, w, t, d.strides, d.dilation, d.padBegin, d.padEnd),
+        attributes, context.engine);
   };
   auto forward = make(src, weights, dst);
   if (op.kind() == plan::ConvKind::Forward)
-    return {dnnl::convolution_forward(forward), forward.src_desc(), forward.weights_desc(), forward.dst_desc(),
-            forward.scratchpad_desc(), forward.impl_info_str()};
+    return {dnnl::convolution_forward(forward), forward.src_desc(),     forward.weights_desc(), forward.dst_desc(),
+            forward.scratchpad_desc(),          forward.impl_info_str()};
   if (op.kind() == plan::ConvKind::BackwardData) {
-    dnnl::convolution_backward_data::desc desc(algorithm, src, weights, dst, d.strides, d.dilation, d.padBegin, d.padEnd);
+    dnnl::convolution_backward_data::desc desc(algorithm, src, weights, dst, d.strides, d.dilation, d.padBegin,
+                                               d.padEnd);
     dnnl::convolution_backward_data::primitive_desc back(desc, attributes, context.engine, forward);
-    return {dnnl::convolution_backward_data(back), back.diff_src_desc(), back.weights_desc(), back.diff_dst_desc(),
-            back.scratchpad_desc(), back.impl_info_str()};
+    return {dnnl::convolution_backward_data(back),
+            back.diff_src_desc(),
+            back.weights_desc(),
+            back.diff_dst_desc(),
+            back.scratchpad_desc(),
+            back.impl_info_str()};
   }
-  dnnl::convolution_backward_weights::desc desc(algorithm, src, weights, dst, d.strides, d.dilation, d.padBegin, d.padEnd);
+  dnnl::convolution_backward_weights::desc desc(algorithm, src, weights, dst, d.strides, d.dilation, d.padBegin,
+                                                d.padEnd);
   dnnl::convolution_backward_weights::primitive_desc back(desc, attributes, context.engine, forward);
-  return {dnnl::convolution_backward_weights(back), back.src_desc(), back.diff_weights_desc(), back.diff_dst_desc(),
-          back.scratchpad_desc(), back.impl_info_str()};
+  return {dnnl::convolution_backward_weights(back),
+          back.src_desc(),
+          back.diff_weights_desc(),
+          back.diff_dst_desc(),
+          back.scratchpad_desc(),
+          back.impl_info_str()};
 }
 
 /// Whether plain NCHW layouts are the faster ones.
@@ -126,7 +137,8 @@ public:
     bind(main, forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, d.dst, choice.dst, dst, forward, op.accumulate());
     if (forward && op.bias() >= 0)
       main.bindSlot(DNNL_ARG_BIAS, d.bias, {scope.local(static_cast<uint32_t>(op.bias()))});
-    main.bindWorkspace(DNNL_ARG_SCRATCHPAD, choice.scratchpad, context.workspace.reserve(used, choice.scratchpad.get_size()));
+    main.bindWorkspace(DNNL_ARG_SCRATCHPAD, choice.scratchpad,
+                       context.workspace.reserve(used, choice.scratchpad.get_size()));
     sequence = std::move(before);
     sequence.push_back(std::move(main));
     for (BoundPrimitive &primitive : after)

@@ -75,10 +75,10 @@ public:
     else if (p.hasBias)
       addBias(p, slots);
     bool ta = s.a.column != 1, tb = s.b.column != 1;
-    dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f,
-                                      reinterpret_cast<const float *>(p.a.at(slots)), ta ? s.a.column : s.a.row,
-                                      reinterpret_cast<const float *>(p.b.at(slots)), tb ? s.b.column : s.b.row,
-                                      p.accumulate || p.hasBias ? 1.0f : 0.0f, c, s.c.row);
+    dnnl_status_t status =
+        dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, reinterpret_cast<const float *>(p.a.at(slots)),
+                   ta ? s.a.column : s.a.row, reinterpret_cast<const float *>(p.b.at(slots)), tb ? s.b.column : s.b.row,
+                   p.accumulate || p.hasBias ? 1.0f : 0.0f, c, s.c.row);
     if (status != dnnl_success)
       throw environmentError("onednn: sgemm failed");
   }
@@ -129,7 +129,8 @@ MatmulDescs makeDescs(const MatmulPlan &p, OneDnnContext &context, bool withBatc
     strides.back() = 1;
     descs.bias = {dims, oneDnnType(p.biasType), strides};
   }
-  auto desc = bias ? dnnl::matmul::desc(descs.a, descs.b, descs.bias, descs.c) : dnnl::matmul::desc(descs.a, descs.b, descs.c);
+  auto desc =
+      bias ? dnnl::matmul::desc(descs.a, descs.b, descs.bias, descs.c) : dnnl::matmul::desc(descs.a, descs.b, descs.c);
   descs.primitive = {desc, userScratchpad(p.accumulate), context.engine};
   return descs;
 }
@@ -232,7 +233,9 @@ std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, O
   p.shape = matmulShape(op);
   p.accumulate = op.accumulate();
   p.hasBias = op.bias() >= 0;
-  auto operand = [&](const plan::View *view) { return Operand{scope.local(view->slot()), static_cast<int64_t>(view->offset())}; };
+  auto operand = [&](const plan::View *view) {
+    return Operand{scope.local(view->slot()), static_cast<int64_t>(view->offset())};
+  };
   p.a = operand(op.a());
   p.b = operand(op.b());
   p.c = operand(op.c());

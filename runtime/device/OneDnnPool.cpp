@@ -29,9 +29,9 @@ PoolDescs describe(const plan::Pool &op, SlotScope &scope) {
   d.padEnd = {(op.oh() - 1) * op.stride_h() + op.kh() - op.ih() - op.pad_top(),
               (op.ow() - 1) * op.stride_w() + op.kw() - op.iw() - op.pad_left()};
   bool max = op.kind() == plan::PoolKind::MaxForward || op.kind() == plan::PoolKind::MaxBackward;
-  d.algorithm = max                      ? dnnl::algorithm::pooling_max
+  d.algorithm = max                    ? dnnl::algorithm::pooling_max
                 : op.include_padding() ? dnnl::algorithm::pooling_avg_include_padding
-                                         : dnnl::algorithm::pooling_avg_exclude_padding;
+                                       : dnnl::algorithm::pooling_avg_exclude_padding;
   return d;
 }
 
@@ -54,8 +54,8 @@ void bindPlaces(BoundPrimitive &bound, const plan::Pool &op, SlotScope &scope, c
     throw environmentError("plan: max pooling needs a workspace slot, found none");
   const plan::Slot &slot = scope.slot(static_cast<uint32_t>(op.workspace()));
   if (places.get_size() > slot.bytes())
-    throw environmentError(fmt::format("cpu: max pooling keeps {} bytes of places, its slot has {}", places.get_size(),
-                                       slot.bytes()));
+    throw environmentError(
+        fmt::format("cpu: max pooling keeps {} bytes of places, its slot has {}", places.get_size(), slot.bytes()));
   bound.bindSlot(DNNL_ARG_WORKSPACE, places, {scope.local(static_cast<uint32_t>(op.workspace()))});
 }
 

@@ -17,8 +17,9 @@ template <typename Fn> void parallelFor(unsigned threads, Fn &&fn) {
     fn(0u);
     return;
   }
-  parallelCall(threads, [](void *context, unsigned thread) { (*static_cast<std::remove_reference_t<Fn> *>(context))(thread); },
-               const_cast<void *>(static_cast<const void *>(&fn)));
+  parallelCall(
+      threads, [](void *context, unsigned thread) { (*static_cast<std::remove_reference_t<Fn> *>(context))(thread); },
+      const_cast<void *>(static_cast<const void *>(&fn)));
 }
 
 /// fn(begin, end) over [0, extent) in contiguous chunks, one per thread, each a multiple of `grain` (but the last).

@@ -45,7 +45,7 @@ void fillPlain(float *out, uint64_t key, uint64_t stream, uint64_t firstBlock, i
 }
 
 [[gnu::target("avx512f,avx512dq,avx512vl")]] void fillWide(float *out, uint64_t key, uint64_t stream,
-                                                         uint64_t firstBlock, int64_t groups) {
+                                                           uint64_t firstBlock, int64_t groups) {
   for (int64_t g = 0; g < groups; ++g)
     fillBlocks(out + g * 4 * lanes, key, stream, firstBlock + static_cast<uint64_t>(g) * lanes);
 }

@@ -200,7 +200,8 @@ std::unique_ptr<Op> pooling(const plan::Pool &op, SlotScope &scope) {
 }
 
 std::unique_ptr<Op> copy(const plan::Copy &op, SlotScope &scope) {
-  auto src = reach(scope, op.src()->slot(), op.src()->offset()), dst = reach(scope, op.dst()->slot(), op.dst()->offset());
+  auto src = reach(scope, op.src()->slot(), op.src()->offset()),
+       dst = reach(scope, op.dst()->slot(), op.dst()->offset());
   return makeOp([=, &op](SlotTable t) {
     Elements s = src(t), d = dst(t);
     auto size = static_cast<int64_t>(dtypeSize(op.dtype()));

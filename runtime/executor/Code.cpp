@@ -30,7 +30,8 @@ bool processorHas(const std::string &target) {
     return v3;
   if (target == "x86-64-v4")
     return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
   return false;
 }
 
@@ -68,7 +69,8 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
   if (plan.code() && plan.code()->size()) {
     std::string target = plan.target() ? plan.target()->str() : "";
     if (!processorHas(target))
-      throw environmentError(fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
+      throw environmentError(
+          fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
     int memory = memoryFile(*plan.code());
     code->library = ::dlopen(fmt::format("/proc/self/fd/{}", memory).c_str(), RTLD_NOW | RTLD_LOCAL);
     ::close(memory);
@@ -78,7 +80,8 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
       for (const plan::KernelInfo *kernel : *plan.kernels()) {
         void *symbol = ::dlsym(code->library, kernel->symbol()->c_str());
         if (!symbol)
-          throw environmentError(fmt::format("plan '{}': its code has no kernel '{}'", file->name(), kernel->symbol()->str()));
+          throw environmentError(
+              fmt::format("plan '{}': its code has no kernel '{}'", file->name(), kernel->symbol()->str()));
         code->table.push_back(reinterpret_cast<KernelFunction>(symbol));
       }
   }

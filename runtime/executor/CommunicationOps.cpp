@@ -21,7 +21,8 @@ public:
       out.push_back({scope.local(buffer->out())});
       if (buffer->sizes())
         sizes[i].assign(buffer->sizes()->begin(), buffer->sizes()->end());
-      parts.push_back({.count = buffer->count(), .outer = buffer->outer(), .inner = buffer->inner(), .sizes = sizes[i]});
+      parts.push_back(
+          {.count = buffer->count(), .outer = buffer->outer(), .inner = buffer->inner(), .sizes = sizes[i]});
     }
   }
 

@@ -73,7 +73,8 @@ struct Executor::Impl {
   void reserveSends();
   void run(const std::vector<PreparedAction> &actions, int64_t step, int which);
   void runProfiled(PreparedAction &action, std::byte *const *table, const RunContext &context);
-  std::byte *find(const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *names, const std::string &name) const;
+  std::byte *find(const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *names,
+                  const std::string &name) const;
 };
 
 static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, World &world) {
@@ -135,9 +136,10 @@ void Executor::Impl::prepareSegment(uint32_t index) {
       op = device->prepare(*step, *segment.scope, code->kernels());
     segment.ops.push_back(std::move(op));
     if (options.profile) {
-      std::string path = plan.strings() && step->path() < plan.strings()->size() ? plan.strings()->Get(step->path())->str() : "";
-      segment.times.push_back({segment.info->name() ? segment.info->name()->str() : "",
-                               EnumNameStepOp(step->op_type()), path, 0, 0, step->flops()});
+      std::string path =
+          plan.strings() && step->path() < plan.strings()->size() ? plan.strings()->Get(step->path())->str() : "";
+      segment.times.push_back({segment.info->name() ? segment.info->name()->str() : "", EnumNameStepOp(step->op_type()),
+                               path, 0, 0, step->flops()});
     }
   }
 }

@@ -1,6 +1,6 @@
-// Runs one rank of a plan. Everything is set up when it is made: the arena is mapped, the plan's code opened from memory,
-// every layout resolved into slot pointers, every library primitive created. An iteration is then a walk over a static
-// list: nothing is allocated, looked up or decided.
+// Runs one rank of a plan. Everything is set up when it is made: the arena is mapped, the plan's code opened from
+// memory, every layout resolved into slot pointers, every library primitive created. An iteration is then a walk over a
+// static list: nothing is allocated, looked up or decided.
 //
 // An executor is used by one thread, the one that made it (runRanks gives each rank one).
 #pragma once
@@ -15,17 +15,17 @@
 namespace cleave {
 
 struct ExecutorOptions {
-  unsigned threads = 0;          ///< of this rank; 0: as the plan says
-  std::string device = "cpu";    ///< "cpu", "reference" (plain loops, one thread), "cuda"
-  double timeoutSeconds = 600;   ///< how long a rank waits for others
-  bool profile = false;          ///< time every step
+  unsigned threads = 0;        ///< of this rank; 0: as the plan says
+  std::string device = "cpu";  ///< "cpu", "reference" (plain loops, one thread), "cuda"
+  double timeoutSeconds = 600; ///< how long a rank waits for others
+  bool profile = false;        ///< time every step
 };
 
 /// Time of one step of the plan, summed over all its runs.
 struct StepTime {
   std::string segment, kind, path;
   uint64_t calls;
-  double seconds, flops;         ///< flops: of one call
+  double seconds, flops; ///< flops: of one call
 };
 
 class Executor {

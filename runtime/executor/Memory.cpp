@@ -20,9 +20,9 @@ Memory::Memory(size_t size, const char *what) : bytes(size) {
     return;
   bool large = size >= hugePage;
   mappedBytes = large ? size + hugePage : size;
-  void *memory = mappedBytes < size ? MAP_FAILED
-                                    : ::mmap(nullptr, mappedBytes, PROT_READ | PROT_WRITE,
-                                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *memory = mappedBytes < size
+                     ? MAP_FAILED
+                     : ::mmap(nullptr, mappedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     throw environmentError(fmt::format("{} needs {} bytes of memory: {}", what, size, std::strerror(errno)));
   mapped = memory;

@@ -2,12 +2,12 @@
 //
 // Structure: every index in range, every view inside its slot, every layout inside its arena, persistent slots apart,
 // rank counts and coordinates match the mesh, groups and peers valid, slot shapes follow from tensor and sharding.
-// Memory: following each program's actions, no step reads a placed slot that was never written, or that another slot has
-// overwritten since; no slot changes while a message is sent from it; the arena is as large as said and fits.
-// Meaning: all ranks are run symbolically. Every collective is issued by all members of its group in the same order with
-// the same kind, type and counts; every send meets one receive of the same bytes; nobody waits for ever; a value that is
-// still partial over mesh axes is read only by collectives, copies, messages and kernels, and only into values that are
-// partial over the same axes, less those a reduction removes.
+// Memory: following each program's actions, no step reads a placed slot that was never written, or that another slot
+// has overwritten since; no slot changes while a message is sent from it; the arena is as large as said and fits.
+// Meaning: all ranks are run symbolically. Every collective is issued by all members of its group in the same order
+// with the same kind, type and counts; every send meets one receive of the same bytes; nobody waits for ever; a value
+// that is still partial over mesh axes is read only by collectives, copies, messages and kernels, and only into values
+// that are partial over the same axes, less those a reduction removes.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 

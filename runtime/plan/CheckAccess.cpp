@@ -35,7 +35,8 @@ struct Accesses {
     for (size_t d = 0; d < sizes.size(); ++d) {
       if (sizes[d] == 0)
         return;
-      last += static_cast<uint64_t>(sizes[d] - 1) * static_cast<uint64_t>(view->strides()->Get(static_cast<uint32_t>(d)));
+      last +=
+          static_cast<uint64_t>(sizes[d] - 1) * static_cast<uint64_t>(view->strides()->Get(static_cast<uint32_t>(d)));
     }
     fn({kind, view->slot(), view->offset(), (last + 1) * element});
   }
@@ -118,7 +119,8 @@ void collective(const plan::Collective &op, const plan::Step &, const Accesses &
     // A member's own share is what its slot holds; that it fits is checked with the group at hand.
     uint64_t inAll = a.slotBytes(buffer->in()) / a.elementBytes(buffer->in());
     uint64_t outAll = a.slotBytes(buffer->out()) / a.elementBytes(buffer->out());
-    bool gather = op.kind() == plan::CollectiveKind::AllGather, scatter = op.kind() == plan::CollectiveKind::ReduceScatter;
+    bool gather = op.kind() == plan::CollectiveKind::AllGather,
+         scatter = op.kind() == plan::CollectiveKind::ReduceScatter;
     a.read(buffer->in(), scatter ? whole : gather ? std::min(inAll, whole) : count);
     a.write(buffer->out(), gather ? whole : scatter ? std::min(outAll, whole) : count);
   }

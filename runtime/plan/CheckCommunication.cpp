@@ -1,6 +1,6 @@
-// Runs all ranks symbolically: each has a list of collectives, sends, receives and waits, and goes on until it must wait
-// for another. Sends only start; a receive waits for its message, a wait for the receiver, a collective for all members.
-// When nobody can go on and somebody is not done, the plan would hang.
+// Runs all ranks symbolically: each has a list of collectives, sends, receives and waits, and goes on until it must
+// wait for another. Sends only start; a receive waits for its message, a wait for the receiver, a collective for all
+// members. When nobody can go on and somebody is not done, the plan would hang.
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -93,8 +93,8 @@ public:
       }
     for (auto &[key, queue] : messages)
       if (!queue.empty() && !stuck)
-        report.add("{}: rank {} sends message {} of microbatch {} to rank {}, which never receives it", entry(), key.sender,
-                   key.tag, key.microbatch, key.receiver);
+        report.add("{}: rank {} sends message {} of microbatch {} to rank {}, which never receives it", entry(),
+                   key.sender, key.tag, key.microbatch, key.receiver);
   }
 
 private:
@@ -164,8 +164,8 @@ private:
   bool advanceWait(uint32_t rank, const plan::SendId &id) {
     auto found = started.find({rank, rank, id.tag(), id.microbatch()});
     if (found == started.end()) {
-      report.add("{}: rank {}, action {}: waits for message {} of microbatch {}, which it has not started", entry(), rank,
-                 cursors[rank].action, id.tag(), id.microbatch());
+      report.add("{}: rank {}, action {}: waits for message {} of microbatch {}, which it has not started", entry(),
+                 rank, cursors[rank].action, id.tag(), id.microbatch());
       broken = true;
       return false;
     }
@@ -181,8 +181,8 @@ private:
     if (found == messages.end() || found->second.empty())
       return false;
     if (found->second.front() != recv.bytes())
-      report.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank, place(rank),
-                 recv.bytes(), recv.tag(), key.sender, found->second.front());
+      report.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank,
+                 place(rank), recv.bytes(), recv.tag(), key.sender, found->second.front());
     found->second.pop_front();
     --started[{key.sender, key.sender, key.tag, key.microbatch}];
     ready.push_back(key.sender);
@@ -191,7 +191,8 @@ private:
   }
 
   Meeting &meetingOf(uint32_t group) {
-    std::vector<uint32_t> members(plan.groups()->Get(group)->ranks()->begin(), plan.groups()->Get(group)->ranks()->end());
+    std::vector<uint32_t> members(plan.groups()->Get(group)->ranks()->begin(),
+                                  plan.groups()->Get(group)->ranks()->end());
     Meeting &meeting = meetings[members]; // groups of the same members are one
     meeting.members = members;
     return meeting;
@@ -232,8 +233,8 @@ private:
     const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
     if (cursors[rank].wait < length(action.wait_sends())) {
       const plan::SendId *id = action.wait_sends()->Get(cursors[rank].wait);
-      return fmt::format("action {}: for its message {} of microbatch {} to be received", cursors[rank].action, id->tag(),
-                         id->microbatch());
+      return fmt::format("action {}: for its message {} of microbatch {} to be received", cursors[rank].action,
+                         id->tag(), id->microbatch());
     }
     const Event &event = current(rank);
     if (event.recv)
@@ -244,7 +245,8 @@ private:
     for (uint32_t member : meeting.members)
       if (std::find(meeting.arrived.begin(), meeting.arrived.end(), member) == meeting.arrived.end())
         absent.push_back(member);
-    return fmt::format("{}: for ranks {} to join {}", place(rank), fmt::join(absent, ", "), describe(*event.collective));
+    return fmt::format("{}: for ranks {} to join {}", place(rank), fmt::join(absent, ", "),
+                       describe(*event.collective));
   }
 
   const plan::Plan &plan;

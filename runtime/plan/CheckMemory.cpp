@@ -133,7 +133,8 @@ private:
       --at;
     while (at != owners.end() && at->first < end) {
       if (program.slots()->Get(at->second.slot)->space() == plan::Space::Persistent) {
-        report.add("{}: slot {} overlaps persistent slot {}", place(action, step), describe(slot), describe(at->second.slot));
+        report.add("{}: slot {} overlaps persistent slot {}", place(action, step), describe(slot),
+                   describe(at->second.slot));
         return;
       }
       at = owners.erase(at);
@@ -175,8 +176,8 @@ void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
       for (size_t i = 1; i < parts.size(); ++i) {
         const InputPart &a = parts[i - 1], &b = parts[i];
         if (a.offset + a.bytes > b.offset && b.bytes && !(a.field == b.field && a.microbatch == b.microbatch))
-          report.add("rank {}: inputs '{}' of microbatch {} and '{}' of microbatch {} overlap at byte {}", rank, a.field,
-                     a.microbatch, b.field, b.microbatch, b.offset);
+          report.add("rank {}: inputs '{}' of microbatch {} and '{}' of microbatch {} overlap at byte {}", rank,
+                     a.field, a.microbatch, b.field, b.microbatch, b.offset);
       }
     } catch (const Error &error) {
       report.add("rank {}: {}", rank, error.what());
@@ -190,7 +191,8 @@ void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &re
     const plan::Program &program = *plan.programs()->Get(p);
     uint64_t peak = program.arena_bytes() + 2 * program.input_bytes();
     if (program.peak_bytes() != peak)
-      report.add("program {}: its peak must be arena + 2 input buffers = {} bytes, found {}", p, peak, program.peak_bytes());
+      report.add("program {}: its peak must be arena + 2 input buffers = {} bytes, found {}", p, peak,
+                 program.peak_bytes());
     if (program.lower_bound_bytes() > program.peak_bytes())
       report.add("program {}: its lower bound of {} bytes is above its peak of {}", p, program.lower_bound_bytes(),
                  program.peak_bytes());

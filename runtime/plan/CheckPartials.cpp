@@ -150,7 +150,8 @@ private:
     if (!read || facts.unknownWrites)
       return;
     if (!isLinear(*facts.step))
-      return report.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first, names(plan, read));
+      return report.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first,
+                        names(plan, read));
     if (const auto *op = facts.step->op_as_Matmul())
       if (op->a()->slot() != op->c()->slot() && (current[op->a()->slot()] & current[op->b()->slot()]))
         return report.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
@@ -162,8 +163,8 @@ private:
       carried = carried || !known(slot) || !(read & ~declared[slot]);
     }
     if (said && !carried)
-      report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole", place(segment, step),
-                 first, names(plan, read), facts.writes[0]);
+      report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole",
+                 place(segment, step), first, names(plan, read), facts.writes[0]);
   }
 
   const plan::Plan &plan;

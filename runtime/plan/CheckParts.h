@@ -35,7 +35,7 @@ private:
 struct Access {
   enum Kind { Read, Write, Unknown } kind; ///< Unknown: an argument of a kernel that does not say what it writes
   uint32_t slot;
-  uint64_t begin, bytes;                   ///< the part of the slot touched; a kernel's arguments: to the slot's end
+  uint64_t begin, bytes; ///< the part of the slot touched; a kernel's arguments: to the slot's end
 };
 
 /// Everything a step reads and writes, reads first. An accumulating output is a read and a write.

@@ -59,7 +59,8 @@ private:
       return report.add("program {}, slot {}: {} dimensions, at most {}", index, i, length(slot.shape()), mostDims);
     for (uint32_t d = 0; d < length(slot.shape()); ++d) {
       int64_t size = slot.shape()->Get(d);
-      if (size < 0 || static_cast<uint64_t>(size) > largest || (size && elements > largest / static_cast<uint64_t>(size)))
+      if (size < 0 || static_cast<uint64_t>(size) > largest ||
+          (size && elements > largest / static_cast<uint64_t>(size)))
         return report.add("program {}, slot {}: dimension {} is {}", index, i, d, size);
       elements *= static_cast<uint64_t>(size);
     }
@@ -281,7 +282,8 @@ private:
     int64_t last = 0;
     for (uint32_t d = 0; d < length(op.shape()); ++d)
       last += (op.shape()->Get(d) - 1) * op.src()->strides()->Get(d);
-    int64_t elements = static_cast<int64_t>((slotAt(op.src()->slot())->bytes() - op.src()->offset()) / dtypeSize(op.dtype()));
+    int64_t elements =
+        static_cast<int64_t>((slotAt(op.src()->slot())->bytes() - op.src()->offset()) / dtypeSize(op.dtype()));
     for (const plan::Rank *rank : *plan.ranks())
       if (rank->program() == index) {
         int64_t start = rank->scalars()->Get(static_cast<uint32_t>(op.src_offset_scalar()));
@@ -317,13 +319,21 @@ private:
       return problem.empty() ? copyStartProblem(*op) : problem;
     }
     if (const auto *op = step.op_as_Embedding())
-      return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start()) ? "" : "sizes out of range";
+      return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start())
+                 ? ""
+                 : "sizes out of range";
     if (const auto *op = step.op_as_EmbeddingGrad())
-      return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start()) ? "" : "sizes out of range";
+      return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start())
+                 ? ""
+                 : "sizes out of range";
     if (const auto *op = step.op_as_Gather())
-      return sane({op->outer(), op->extent(), op->inner()}) && sane({op->outer(), op->count(), op->inner()}) ? "" : "sizes out of range";
+      return sane({op->outer(), op->extent(), op->inner()}) && sane({op->outer(), op->count(), op->inner()})
+                 ? ""
+                 : "sizes out of range";
     if (const auto *op = step.op_as_ScatterAdd())
-      return sane({op->outer(), op->extent(), op->inner()}) && sane({op->outer(), op->count(), op->inner()}) ? "" : "sizes out of range";
+      return sane({op->outer(), op->extent(), op->inner()}) && sane({op->outer(), op->count(), op->inner()})
+                 ? ""
+                 : "sizes out of range";
     if (const auto *op = step.op_as_Random())
       return randomProblem(*op);
     if (const auto *op = step.op_as_Send())
@@ -334,7 +344,8 @@ private:
   }
 
   std::string peerProblem(uint32_t peer) const {
-    return rank && peer >= length(rank->peers()) ? fmt::format("peer {} of the rank's {}", peer, length(rank->peers())) : "";
+    return rank && peer >= length(rank->peers()) ? fmt::format("peer {} of the rank's {}", peer, length(rank->peers()))
+                                                 : "";
   }
 
   std::string randomProblem(const plan::Random &op) {
@@ -396,7 +407,8 @@ private:
         continue;
       }
       if (action.microbatch() < -1 || action.microbatch() >= static_cast<int64_t>(std::max(1u, plan.microbatches())))
-        report.add("program {}, {} action {}: microbatch {} of {}", index, entry, i, action.microbatch(), plan.microbatches());
+        report.add("program {}, {} action {}: microbatch {} of {}", index, entry, i, action.microbatch(),
+                   plan.microbatches());
       if (seen.insert({action.segment(), action.layout()}).second)
         layout(action, fmt::format("program {}, {} action {}", index, entry, i));
     }
@@ -410,9 +422,11 @@ private:
                         length(layout.offsets()), action.segment(), length(segment.slots()));
     for (uint32_t i = 0; i < length(segment.slots()); ++i) {
       const plan::Slot &slot = *slotAt(segment.slots()->Get(i));
-      uint64_t offset = layout.offsets()->Get(i), room = slot.space() == plan::Space::Input ? program.input_bytes() : program.arena_bytes();
+      uint64_t offset = layout.offsets()->Get(i),
+               room = slot.space() == plan::Space::Input ? program.input_bytes() : program.arena_bytes();
       if (offset % 64 || offset > room || slot.bytes() > room - offset)
-        report.add("{}: slot {} of {} bytes at offset {} of {}", place, segment.slots()->Get(i), slot.bytes(), offset, room);
+        report.add("{}: slot {} of {} bytes at offset {} of {}", place, segment.slots()->Get(i), slot.bytes(), offset,
+                   room);
     }
   }
 
@@ -421,7 +435,8 @@ private:
       for (uint32_t i = 0; i < length(list); ++i) {
         const plan::Slot *slot = slotAt(list->Get(i)->slot());
         if (!slot || slot->space() != plan::Space::Persistent || slot->dtype() != plan::DType::F32 || slot->bytes() < 4)
-          report.add("program {}: {} {} must be a persistent f32 slot, found slot {}", index, what, i, list->Get(i)->slot());
+          report.add("program {}: {} {} must be a persistent f32 slot, found slot {}", index, what, i,
+                     list->Get(i)->slot());
       }
     };
     scalar(program.scalars(), "scalar");
@@ -429,7 +444,8 @@ private:
     for (uint32_t i = 0; i < length(program.inputs()); ++i) {
       const plan::Slot *slot = slotAt(program.inputs()->Get(i)->slot());
       if (!slot || slot->space() != plan::Space::Input)
-        report.add("program {}: input {} must be an input slot, found slot {}", index, i, program.inputs()->Get(i)->slot());
+        report.add("program {}: input {} must be an input slot, found slot {}", index, i,
+                   program.inputs()->Get(i)->slot());
     }
   }
 

@@ -10,13 +10,13 @@
 namespace cleave {
 
 struct InputPart {
-  std::string field;            ///< the data set's field, for example "image"
-  uint32_t slot;                ///< index of Program.slots
+  std::string field; ///< the data set's field, for example "image"
+  uint32_t slot;     ///< index of Program.slots
   plan::DType dtype;
   int32_t microbatch;
-  uint64_t offset, bytes;       ///< in the input buffer
-  std::vector<int64_t> shape;   ///< local
-  std::vector<int64_t> global;  ///< global shape at microbatch size, [B / M, ...]
+  uint64_t offset, bytes;      ///< in the input buffer
+  std::vector<int64_t> shape;  ///< local
+  std::vector<int64_t> global; ///< global shape at microbatch size, [B / M, ...]
   /// Boxes of the global tensor; add microbatch * global[0] to dimension 0 for rows of the global batch.
   std::vector<Box> boxes;
 };

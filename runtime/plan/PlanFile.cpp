@@ -1,7 +1,7 @@
 // Reading, sealing and writing plan files.
 //
-// Header, 64 bytes, little endian: "CLEAVEPL", u32 version, u32 header size, u64 file size, 8 zero bytes, SHA-256 of the
-// file with the hash itself left out. So every bit of the file is bound: by the hash, or by being the hash.
+// Header, 64 bytes, little endian: "CLEAVEPL", u32 version, u32 header size, u64 file size, 8 zero bytes, SHA-256 of
+// the file with the hash itself left out. So every bit of the file is bound: by the hash, or by being the hash.
 #include "runtime/plan/PlanFile.h"
 
 #include "runtime/base/Error.h"
@@ -116,8 +116,8 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, magic, sizeof magic) != 0)
-    throw refuse(fmt::format("not a plan: the file begins with {}, not with \"CLEAVEPL\"",
-                             toHex({bytes.data(), sizeof magic})));
+    throw refuse(
+        fmt::format("not a plan: the file begins with {}, not with \"CLEAVEPL\"", toHex({bytes.data(), sizeof magic})));
   if (header.version != formatVersion)
     throw refuse(fmt::format("format version must be {}, found {}", formatVersion, header.version));
   if (header.headerSize != headerBytes || header.reserved != 0)

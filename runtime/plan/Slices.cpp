@@ -84,8 +84,7 @@ std::vector<std::vector<Run>> localRuns(const plan::Sharding *sharding, std::spa
   if (dims->size() != global.size())
     throw environmentError(fmt::format("sharding: {} dimensions for a tensor of {}", dims->size(), global.size()));
   for (size_t d = 0; d < global.size(); ++d)
-    runs.push_back(
-        dimensionRuns(*dims->Get(static_cast<flatbuffers::uoffset_t>(d)), global[d], meshSizes, coords));
+    runs.push_back(dimensionRuns(*dims->Get(static_cast<flatbuffers::uoffset_t>(d)), global[d], meshSizes, coords));
   return runs;
 }
 

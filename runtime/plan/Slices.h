@@ -27,8 +27,8 @@ struct Part {
 };
 Part splitPart(int64_t size, int64_t parts, int64_t part);
 
-/// Local shape of a tensor of shape `global`. `sharding` may be null: whole. `meshSizes` and `coords` have one entry per
-/// axis of Plan.mesh. Throws an environment error where the factors do not multiply to the shape.
+/// Local shape of a tensor of shape `global`. `sharding` may be null: whole. `meshSizes` and `coords` have one entry
+/// per axis of Plan.mesh. Throws an environment error where the factors do not multiply to the shape.
 std::vector<int64_t> localShape(const plan::Sharding *sharding, std::span<const int64_t> global,
                                 std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
 

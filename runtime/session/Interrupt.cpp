@@ -19,7 +19,7 @@ static void onInterrupt(int) {
 
 InterruptGuard::InterruptGuard() {
   interrupts = 0;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = onInterrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;

@@ -56,8 +56,8 @@ unsigned defaultThreads(unsigned ranks) {
   if (!startedByMpi())
     return unsigned(std::max(1l, allowed / long(std::max(1u, ranks))));
   // A launcher may have bound this process to its share already, so both limits count.
-  const long local = std::max(1l, environmentNumber("OMPI_COMM_WORLD_LOCAL_SIZE",
-                                                    environmentNumber("SLURM_NTASKS_PER_NODE", long(ranks))));
+  const long local = std::max(
+      1l, environmentNumber("OMPI_COMM_WORLD_LOCAL_SIZE", environmentNumber("SLURM_NTASKS_PER_NODE", long(ranks))));
   const long share = sysconf(_SC_NPROCESSORS_ONLN) / local;
   return unsigned(std::max(1l, std::min(allowed, share)));
 }
@@ -97,13 +97,15 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &
 static int fail(Status status, const std::string &message) {
   const bool processes = startedByMpi();
   int begun = 0, ended = 0;
-  const bool mpi = processes && MPI_Initialized(&begun) == MPI_SUCCESS && begun && MPI_Finalized(&ended) == MPI_SUCCESS && !ended;
-  // A failure that every rank has (a missing file) is rank 0's to print: it ends the others before they get to it. Before
-  // MPI has begun that takes the launcher a while.
+  const bool mpi =
+      processes && MPI_Initialized(&begun) == MPI_SUCCESS && begun && MPI_Finalized(&ended) == MPI_SUCCESS && !ended;
+  // A failure that every rank has (a missing file) is rank 0's to print: it ends the others before they get to it.
+  // Before MPI has begun that takes the launcher a while.
   if (processes && launchedRank() != 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(mpi ? 500 : 4000));
   fflush(stdout);
-  fmt::print(stderr, "error: {}{}\n", processes && launchedRank() ? fmt::format("rank {}: ", launchedRank()) : "", message);
+  fmt::print(stderr, "error: {}{}\n", processes && launchedRank() ? fmt::format("rank {}: ", launchedRank()) : "",
+             message);
   fflush(stderr);
   if (mpi)
     abortMpi(int(status));

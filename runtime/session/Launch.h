@@ -21,12 +21,12 @@ unsigned defaultThreads(unsigned ranks);
 /// The plan that all ranks run: `make` is called on rank 0 alone and its bytes are sent to the other processes.
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make);
 
-/// Runs `fn` for every rank that lives in this process (all of them, or one under a launcher) and returns when they have
-/// ended. Throws the first failure; userError naming both numbers when a launcher started another number of ranks.
+/// Runs `fn` for every rank that lives in this process (all of them, or one under a launcher) and returns when they
+/// have ended. Throws the first failure; userError naming both numbers when a launcher started another number of ranks.
 void runPlanRanks(unsigned ranks, const std::function<void(unsigned rank, World &world)> &fn);
 
-/// A program's main: calls `fn`, prints what it throws as "error: ..." and returns the exit status. Under a launcher the
-/// failing rank ends all ranks, and a failure that all have is printed once. Ignores SIGPIPE.
+/// A program's main: calls `fn`, prints what it throws as "error: ..." and returns the exit status. Under a launcher
+/// the failing rank ends all ranks, and a failure that all have is printed once. Ignores SIGPIPE.
 int guardedMain(const std::function<int()> &fn);
 
 } // namespace cleave

@@ -17,8 +17,8 @@ struct LossSums {
 
 /// Where training stands in its data. Training drops the last partial batch of an epoch.
 struct DataPosition {
-  int64_t epoch = 1;   ///< from 1
-  int64_t sample = 0;  ///< of the epoch's order: where the next batch begins
+  int64_t epoch = 1;  ///< from 1
+  int64_t sample = 0; ///< of the epoch's order: where the next batch begins
 
   /// Moves to the next epoch when no whole batch is left in this one.
   void settle(int64_t samples, int64_t batch) {
@@ -53,7 +53,7 @@ private:
   Executor runner;
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks and when they are one
   bool owner = false;
-  Loader loader;                      ///< last: stops before the buffers it fills go
+  Loader loader; ///< last: stops before the buffers it fills go
   int buffer = 0;
   std::optional<DataPosition> prepared;
 };

@@ -45,7 +45,8 @@ std::map<uint32_t, uint32_t> representatives(const plan::Plan &plan) {
 }
 
 const char *kindText(plan::TensorKind kind) {
-  static const char *const names[] = {"activation", "input", "parameter", "buffer", "state", "gradient", "scalar", "metric"};
+  static const char *const names[] = {"activation", "input",    "parameter", "buffer",
+                                      "state",      "gradient", "scalar",    "metric"};
   return names[size_t(kind)];
 }
 
@@ -99,8 +100,8 @@ uint64_t payload(const plan::Collective &collective) {
     int64_t shares = 0;
     for (uint32_t i = 0; buffer->sizes() && i < buffer->sizes()->size(); ++i)
       shares += buffer->sizes()->Get(i);
-    const bool listed =
-        collective.kind() == plan::CollectiveKind::AllGather || collective.kind() == plan::CollectiveKind::ReduceScatter;
+    const bool listed = collective.kind() == plan::CollectiveKind::AllGather ||
+                        collective.kind() == plan::CollectiveKind::ReduceScatter;
     elements += uint64_t(listed ? buffer->outer() * buffer->inner() * shares : buffer->count());
   }
   return elements * dtypeSize(collective.dtype());
@@ -120,7 +121,8 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
             return;
           const std::string kind = collectiveText(collective->kind()), axis = text(group.axis());
           const std::string source = sourceOf(plan, program, segment, *collective);
-          auto &entry = collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
+          auto &entry =
+              collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
           entry.bytes += payload(*collective);
           ++entry.count;
         } else if (const auto *send = step.op_as_Send()) {
@@ -152,8 +154,12 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
       if (tensor.kind() == plan::TensorKind::Activation || tensor.kind() == plan::TensorKind::Gradient)
         continue;
       seen.insert(slot->tensor());
-      PlanReport::Tensor entry{text(tensor.name()), kindText(tensor.kind()), dtypeName(tensor.dtype()), {},
-                               shardingText(plan, slot->sharding()), 1};
+      PlanReport::Tensor entry{text(tensor.name()),
+                               kindText(tensor.kind()),
+                               dtypeName(tensor.dtype()),
+                               {},
+                               shardingText(plan, slot->sharding()),
+                               1};
       for (uint32_t d = 0; tensor.shape() && d < tensor.shape()->size(); ++d) {
         entry.shape.push_back(tensor.shape()->Get(d));
         entry.elements *= tensor.shape()->Get(d);
@@ -189,7 +195,8 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, int32_t>; // sender, receiver, tag, microbatch
   std::map<Key, double> sent;
   std::set<Key> expected;
-  const auto eachMessage = [&](uint32_t rank, const plan::Action &action, const plan::Segment &segment, auto onSend, auto onRecv) {
+  const auto eachMessage = [&](uint32_t rank, const plan::Action &action, const plan::Segment &segment, auto onSend,
+                               auto onRecv) {
     const auto *peers = plan.ranks()->Get(rank)->peers();
     eachStep(segment, [&](const plan::Step &step) {
       if (const auto *send = step.op_as_Send())
@@ -203,7 +210,8 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
   for (const auto &[stage, rank] : stages)
     eachAction(programAt(plan, rank), [&](const plan::Action &action, const plan::Segment &segment) {
       split[stage] = split[stage] || segment.kind() == plan::SegmentKind::WeightGradient;
-      eachMessage(rank, action, segment, [&](const Key &key) { expected.insert(key); }, ignore);
+      eachMessage(
+          rank, action, segment, [&](const Key &key) { expected.insert(key); }, ignore);
     });
 
   std::map<uint32_t, std::pair<uint32_t, double>> state; // stage: next action, time
@@ -230,7 +238,8 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
         time = begin + length;
         if (length > 0)
           report.timeline[stage].push_back({letter, action.microbatch(), begin, time});
-        eachMessage(rank, action, segment, [&](const Key &key) { sent[key] = time; }, ignore);
+        eachMessage(
+            rank, action, segment, [&](const Key &key) { sent[key] = time; }, ignore);
         ++next;
         moved = true;
       }
@@ -314,7 +323,9 @@ std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding)
   static const char *const reductions[] = {"sum", "max", "min", "or"};
   const std::string partial = axes(sharding->partial_axes());
   out = split ? "[" + out + "]" : "whole";
-  return partial.empty() ? out : fmt::format("{} partial({}, {})", out, reductions[size_t(sharding->partial_kind())], partial);
+  return partial.empty()
+             ? out
+             : fmt::format("{} partial({}, {})", out, reductions[size_t(sharding->partial_kind())], partial);
 }
 
 uint64_t PlanReport::parameterCount() const {

@@ -1,4 +1,5 @@
-// What a plan says, as plain values: computed once from the file, printed by `cleave show` and compared by `cleave diff`.
+// What a plan says, as plain values: computed once from the file, printed by `cleave show` and compared by `cleave
+// diff`.
 #pragma once
 #include "runtime/plan/PlanFile.h"
 
@@ -22,9 +23,9 @@ struct PlanReport {
     std::string sharding;
     int64_t elements = 0;
   };
-  /// Collectives of one training step of the same kind, axis and source. `bytes`: the payload of one rank of each stage,
-  /// summed over stages and calls. Source: "gradients", "activations", "activation gradients", "parameters", "states",
-  /// "loss".
+  /// Collectives of one training step of the same kind, axis and source. `bytes`: the payload of one rank of each
+  /// stage, summed over stages and calls. Source: "gradients", "activations", "activation gradients", "parameters",
+  /// "states", "loss".
   struct Collective {
     std::string kind, axis, source;
     uint64_t bytes = 0, count = 0;

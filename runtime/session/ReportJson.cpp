@@ -20,13 +20,27 @@ std::string toJson(const PlanReport &report) {
             {"parameters", report.parameterCount()}};
   Json stages = Json::array(), tensors = Json::array(), collectives = Json::array(), messages = Json::array();
   for (const auto &stage : report.stages)
-    stages.push_back(Json{{"layers", stage.layers}, {"ranks", stage.ranks}, {"parameters", stage.parameters}, {"flops", stage.flops}});
+    stages.push_back(Json{
+        {"layers", stage.layers}, {"ranks", stage.ranks}, {"parameters", stage.parameters}, {"flops", stage.flops}});
   for (const auto &tensor : report.tensors)
-    tensors.push_back(Json{{"name", tensor.name}, {"kind", tensor.kind}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"sharding", tensor.sharding}});
+    tensors.push_back(Json{{"name", tensor.name},
+                           {"kind", tensor.kind},
+                           {"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"sharding", tensor.sharding}});
   for (const auto &entry : report.collectives)
-    collectives.push_back(Json{{"kind", entry.kind}, {"axis", entry.axis}, {"bytes", entry.bytes}, {"count", entry.count}, {"source", entry.source}});
+    collectives.push_back(Json{{"kind", entry.kind},
+                               {"axis", entry.axis},
+                               {"bytes", entry.bytes},
+                               {"count", entry.count},
+                               {"source", entry.source}});
   for (const auto &entry : report.messages)
-    messages.push_back(Json{{"from", entry.from}, {"to", entry.to}, {"axis", "pp"}, {"bytes", entry.bytes}, {"count", entry.count}, {"source", entry.source}});
+    messages.push_back(Json{{"from", entry.from},
+                            {"to", entry.to},
+                            {"axis", "pp"},
+                            {"bytes", entry.bytes},
+                            {"count", entry.count},
+                            {"source", entry.source}});
   json["stages"] = std::move(stages);
   json["tensors"] = std::move(tensors);
   json["collectives"] = std::move(collectives);

@@ -57,8 +57,8 @@ void printResult(const EvalResult &result, bool json) {
 
 void printProfile(std::vector<StepTime> times, double seconds) {
   std::sort(times.begin(), times.end(), [](const StepTime &a, const StepTime &b) { return a.seconds > b.seconds; });
-  fmt::print(stderr, "rank 0, the costliest steps of {:.2f} s\n{:>9} {:>6} {:>8} {:>9}  {:<14} {:<14} {}\n", seconds, "ms",
-             "share", "calls", "GFLOP/s", "kind", "segment", "path");
+  fmt::print(stderr, "rank 0, the costliest steps of {:.2f} s\n{:>9} {:>6} {:>8} {:>9}  {:<14} {:<14} {}\n", seconds,
+             "ms", "share", "calls", "GFLOP/s", "kind", "segment", "path");
   for (size_t i = 0; i < std::min<size_t>(25, times.size()); ++i) {
     const StepTime &t = times[i];
     fmt::print(stderr, "{:>9.2f} {:>5.1f}% {:>8} {:>9.1f}  {:<14} {:<14} {}\n", t.seconds * 1e3,

@@ -12,19 +12,19 @@
 namespace cleave {
 
 struct TrainOptions {
-  std::string dataDir;             ///< folder, file or "synthetic"
-  int64_t epochs = 0, steps = 0;   ///< from the start of training; at most one is given, neither: 1 epoch
-  std::string metricsFile;         ///< JSON lines; empty: none
-  std::string checkpointDir;       ///< written after every epoch and at the end; empty: none
-  bool resume = false;             ///< continue from checkpointDir
-  unsigned threads = 0;            ///< per rank; 0: the plan's, else cores / ranks on the host
-  std::string deviceName = "cpu";  ///< "cpu", "reference", "cuda"
+  std::string dataDir;            ///< folder, file or "synthetic"
+  int64_t epochs = 0, steps = 0;  ///< from the start of training; at most one is given, neither: 1 epoch
+  std::string metricsFile;        ///< JSON lines; empty: none
+  std::string checkpointDir;      ///< written after every epoch and at the end; empty: none
+  bool resume = false;            ///< continue from checkpointDir
+  unsigned threads = 0;           ///< per rank; 0: the plan's, else cores / ranks on the host
+  std::string deviceName = "cpu"; ///< "cpu", "reference", "cuda"
   bool evalEachEpoch = true;
-  bool json = false;               ///< results as one JSON object
-  bool quiet = false;              ///< no progress on standard error
-  bool profile = false;            ///< a table of the costliest steps of rank 0 on standard error
-  double compileSeconds = 0;       ///< for the metrics file
-  double timeoutSeconds = 600;     ///< how long a rank waits for another
+  bool json = false;           ///< results as one JSON object
+  bool quiet = false;          ///< no progress on standard error
+  bool profile = false;        ///< a table of the costliest steps of rank 0 on standard error
+  double compileSeconds = 0;   ///< for the metrics file
+  double timeoutSeconds = 600; ///< how long a rank waits for another
 };
 
 struct EvalResult {
@@ -34,16 +34,16 @@ struct EvalResult {
 
 /// Where training ended.
 struct TrainResult {
-  int64_t steps = 0, epoch = 1;    ///< steps since the start of training
-  int64_t trained = 0;             ///< steps of this run
-  double loss = 0;                 ///< of the last step
+  int64_t steps = 0, epoch = 1; ///< steps since the start of training
+  int64_t trained = 0;          ///< steps of this run
+  double loss = 0;              ///< of the last step
   double seconds = 0, samplesPerSecond = 0;
-  std::optional<EvalResult> eval;  ///< of the last whole epoch
+  std::optional<EvalResult> eval; ///< of the last whole epoch
   bool interrupted = false;
 };
 
-/// Trains. Ranks are threads of this process, or this process is one rank under mpirun or srun. `custom`: a data set of the
-/// program's own, which then is used unless dataDir is "synthetic". Rank 0 writes metrics, progress and results.
+/// Trains. Ranks are threads of this process, or this process is one rank under mpirun or srun. `custom`: a data set of
+/// the program's own, which then is used unless dataDir is "synthetic". Rank 0 writes metrics, progress and results.
 /// Errors: userError for what the options break, environmentError for the rest (Error.h).
 TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions &options,
                         const DataSource *custom = nullptr);
@@ -57,6 +57,7 @@ struct EvalOptions {
 };
 
 /// Evaluates the parameters of a checkpoint (without one: the initial ones) on the whole evaluation split.
-EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &options, const DataSource *custom = nullptr);
+EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &options,
+                   const DataSource *custom = nullptr);
 
 } // namespace cleave

@@ -28,7 +28,9 @@ OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const 
 
 ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options) {
   ExecutorOptions out;
-  out.threads = options.threads ? options.threads : plan.threads() ? plan.threads() : defaultThreads(plan.ranks()->size());
+  out.threads = options.threads  ? options.threads
+                : plan.threads() ? plan.threads()
+                                 : defaultThreads(plan.ranks()->size());
   out.device = options.deviceName;
   out.timeoutSeconds = options.timeoutSeconds;
   out.profile = options.profile;
@@ -57,7 +59,8 @@ void prepareCheckpointFolder(const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error || !std::filesystem::is_directory(folder))
-    throw userError(fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
+    throw userError(
+        fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
   if (access(folder.c_str(), W_OK) != 0)
     throw userError(fmt::format("--checkpoint {}: cannot be written", folder));
 }

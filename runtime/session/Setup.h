@@ -1,4 +1,5 @@
-// What a job needs before its ranks start: its data set, executor options, and checks that what was asked fits the plan.
+// What a job needs before its ranks start: its data set, executor options, and checks that what was asked fits the
+// plan.
 #pragma once
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/data/DataSource.h"
@@ -14,7 +15,8 @@ struct OpenedData {
   const DataSource *source = nullptr;
 };
 
-/// The data set a plan runs on: synthetic when asked for, else the program's own, else the built-in one of the plan's kind.
+/// The data set a plan runs on: synthetic when asked for, else the program's own, else the built-in one of the plan's
+/// kind.
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom);
 
 ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options);

@@ -44,8 +44,7 @@ struct Training {
 };
 
 Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source)
-    : file(std::move(plan)), options(options), source(source),
-      order(source.samples(Split::Train), file->plan().seed()),
+    : file(std::move(plan)), options(options), source(source), order(source.samples(Split::Train), file->plan().seed()),
       rate(LearningRate::parse(file->plan().training() ? file->plan().training()->str() : "")),
       samples(source.samples(Split::Train)), batch(file->plan().batch()) {
   if (batch > samples)
@@ -72,7 +71,8 @@ class RankLoop {
 public:
   RankLoop(Training &shared, unsigned rank, World &world)
       : shared(shared), world(world), rank(rank), writer(shared.file, rank),
-        job(shared.file, rank, world, shared.source, shared.order, executorOptions(shared.file->plan(), shared.options)),
+        job(shared.file, rank, world, shared.source, shared.order,
+            executorOptions(shared.file->plan(), shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet) {}
 
   void run();
@@ -99,7 +99,8 @@ private:
 void RankLoop::begin() {
   const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
   if (shared.resumed)
-    loadCheckpoint(shared.options.checkpointDir, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything, memory);
+    loadCheckpoint(shared.options.checkpointDir, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything,
+                   memory);
   if (rank == 0) {
     metrics = MetricsFile(shared.options.metricsFile, shared.options.resume);
     metrics.write(toJson(describeRun(*shared.file, shared.options)));
@@ -141,15 +142,24 @@ void RankLoop::endEpoch(int64_t epoch) {
   shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
   metrics.write(toJson(EpochRecord{epoch, sums.meanLoss(), sums.accuracy()}));
   metrics.flush();
-  progress.line(fmt::format("epoch {}  eval loss {:.4f}  accuracy {:.2f}%", epoch, sums.meanLoss(), sums.accuracy() * 100));
+  progress.line(
+      fmt::format("epoch {}  eval loss {:.4f}  accuracy {:.2f}%", epoch, sums.meanLoss(), sums.accuracy() * 100));
   last = Clock::now();
 }
 
 CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const {
   const plan::Plan &plan = shared.file->plan();
   const auto text = [](const flatbuffers::String *value) { return value ? value->str() : std::string(); };
-  return {steps,          next.epoch,           next.sample,          plan.seed(),           shared.batch,
-          plan.microbatches(), text(plan.model()), text(plan.options()), text(plan.training()), text(plan.data()),
+  return {steps,
+          next.epoch,
+          next.sample,
+          plan.seed(),
+          shared.batch,
+          plan.microbatches(),
+          text(plan.model()),
+          text(plan.options()),
+          text(plan.training()),
+          text(plan.data()),
           shared.file->hash()};
 }
 
@@ -200,7 +210,8 @@ void RankLoop::run() {
 
 void checkOptions(const TrainOptions &options) {
   if (options.steps < 0 || options.epochs < 0)
-    throw userError(fmt::format("--steps and --epochs must not be negative, found {} and {}", options.steps, options.epochs));
+    throw userError(
+        fmt::format("--steps and --epochs must not be negative, found {} and {}", options.steps, options.epochs));
   if (options.steps > 0 && options.epochs > 0)
     throw userError(fmt::format("--steps {} and --epochs {}: give one of them", options.steps, options.epochs));
   if (options.resume && options.checkpointDir.empty())
@@ -226,9 +237,9 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
   if (!ranksAreProcesses() || launchedRank() == 0)
     printResult(training.result, plan->plan(), options);
   if (training.result.interrupted)
-    throw environmentError(fmt::format("interrupted after step {}{}", training.result.steps,
-                                       options.checkpointDir.empty() ? ""
-                                                                     : ", checkpoint written to " + options.checkpointDir));
+    throw environmentError(
+        fmt::format("interrupted after step {}{}", training.result.steps,
+                    options.checkpointDir.empty() ? "" : ", checkpoint written to " + options.checkpointDir));
   return training.result;
 }
 
@@ -242,8 +253,7 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   jobOptions.threads = options.threads;
   jobOptions.deviceName = options.deviceName;
   jobOptions.timeoutSeconds = options.timeoutSeconds;
-  RankJob job(plan, rank, world, source, order,
-              executorOptions(plan->plan(), jobOptions));
+  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), jobOptions));
   if (manifest)
     loadCheckpoint(options.checkpointDir, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
                    [&](unsigned slot) { return job.executor().persistent(slot); });

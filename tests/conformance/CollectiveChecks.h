@@ -16,11 +16,14 @@ using plan::DType;
 using plan::ReduceKind;
 
 /// What member m holds at element i.
-inline float value(unsigned m, int64_t i) { return static_cast<float>((m + 1) * (i % 97) % 23) - 7.0f * static_cast<float>(m % 2); }
+inline float value(unsigned m, int64_t i) {
+  return static_cast<float>((m + 1) * (i % 97) % 23) - 7.0f * static_cast<float>(m % 2);
+}
 
 class CollectiveChecks {
 public:
-  explicit CollectiveChecks(Communicator &group, std::string name) : group(group), name(std::move(name)), n(group.size()), me(group.member()) {}
+  explicit CollectiveChecks(Communicator &group, std::string name)
+      : group(group), name(std::move(name)), n(group.size()), me(group.member()) {}
   std::vector<std::string> run() {
     for (int64_t count : {0, 1, 5, 64, 1000, 8191, 300000}) {
       allReduce(count, false);
@@ -147,7 +150,9 @@ private:
   void order() {
     for (int64_t count : {3, 100000}) {
       std::vector<float> data(static_cast<size_t>(count));
-      auto hold = [&](unsigned m, int64_t i) { return 1.0f / static_cast<float>(3 + m * 7 + i % 5) * (m % 2 ? 1e4f : 1.0f); };
+      auto hold = [&](unsigned m, int64_t i) {
+        return 1.0f / static_cast<float>(3 + m * 7 + i % 5) * (m % 2 ? 1e4f : 1.0f);
+      };
       for (int64_t i = 0; i < count; ++i)
         data[static_cast<size_t>(i)] = hold(me, i);
       group.allReduce(data.data(), data.data(), count, DType::F32, ReduceKind::Sum);
@@ -175,7 +180,9 @@ private:
           for (int64_t i = 0; i < count; ++i) {
             double all = hold(0, i);
             for (unsigned m = 1; m < n; ++m)
-              all = kind == ReduceKind::Sum ? all + hold(m, i) : kind == ReduceKind::Max ? std::max(all, hold(m, i)) : std::min(all, hold(m, i));
+              all = kind == ReduceKind::Sum   ? all + hold(m, i)
+                    : kind == ReduceKind::Max ? std::max(all, hold(m, i))
+                                              : std::min(all, hold(m, i));
             good = good && loadElement(data.data(), i, dtype) == all;
           }
           expect(good, fmt::format("all-reduce {} of {} {}", EnumNameReduceKind(kind), count, dtypeName(dtype)));
@@ -244,7 +251,8 @@ inline std::vector<std::string> checkMessages(World &world) {
           std::vector<uint32_t> got(count, 7);
           world.recv(got.data(), count * 4, before, tag, microbatch);
           if (got != fill(before, tag, microbatch, count))
-            errors.push_back(fmt::format("rank {}: message {} of microbatch {} is not what was sent", me, tag, microbatch));
+            errors.push_back(
+                fmt::format("rank {}: message {} of microbatch {} is not what was sent", me, tag, microbatch));
         }
       world.waitSend(5, 1);
       world.waitSend(3, 0);

@@ -14,8 +14,8 @@ using namespace cleave::test;
 namespace {
 
 /// Runs a plan on both devices and compares all slots but `skip`, on 1 and 3 threads.
-void compare(const std::string &what, const PlanT &plan, double tolerance = 1e-5, int64_t mostIndex = 8, uint32_t skip = ~0u,
-             bool exact = true) {
+void compare(const std::string &what, const PlanT &plan, double tolerance = 1e-5, int64_t mostIndex = 8,
+             uint32_t skip = ~0u, bool exact = true) {
   INFO(what);
   for (Data data : {Data::Integers, Data::Reals})
     for (unsigned threads : {1u, 3u}) {
@@ -85,15 +85,18 @@ PlanT gemmPlan(const Gemm &g, DType dtype = DType::F32) {
 } // namespace
 
 TEST_CASE("matmul: transposes, batches, bias, accumulation") {
-  std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{5, 7, 3}, {1, 10, 64}, {33, 1, 17}, {64, 48, 80}, {1, 1, 1}, {20, 30, 1}};
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{5, 7, 3},    {1, 10, 64}, {33, 1, 17},
+                                                           {64, 48, 80}, {1, 1, 1},   {20, 30, 1}};
   for (auto [m, n, k] : sizes)
     for (int flags = 0; flags < 32; ++flags)
       compare(fmt::format("{}x{}x{} flags {}", m, n, k, flags),
-              gemmPlan({{}, m, n, k, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)}));
+              gemmPlan(
+                  {{}, m, n, k, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)}));
   for (std::vector<int64_t> batch : {std::vector<int64_t>{4}, {2, 3}, {2, 1, 2}, {1}})
     for (int flags = 0; flags < 64; ++flags)
       compare(fmt::format("batch of {} flags {}", batch.size(), flags),
-              gemmPlan({batch, 12, 9, 16, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16), bool(flags & 32)}));
+              gemmPlan({batch, 12, 9, 16, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8),
+                        bool(flags & 16), bool(flags & 32)}));
 }
 
 TEST_CASE("matmul: empty sizes") {
@@ -105,7 +108,8 @@ TEST_CASE("matmul: empty sizes") {
 
 TEST_CASE("matmul: the sizes where another routine is taken") {
   for (int flags = 0; flags < 8; ++flags)
-    compare(fmt::format("large, flags {}", flags), gemmPlan({{}, 1030, 1025, 3, bool(flags & 1), bool(flags & 2), false, bool(flags & 4), true}));
+    compare(fmt::format("large, flags {}", flags),
+            gemmPlan({{}, 1030, 1025, 3, bool(flags & 1), bool(flags & 2), false, bool(flags & 4), true}));
   compare("large, transposed result", gemmPlan({{}, 1030, 1025, 3, false, false, true, false, true}));
   compare("wide", gemmPlan({{}, 3, 1025, 1030}), 1e-4);
 }
@@ -136,9 +140,7 @@ TEST_CASE("matmul: heads cut out of a fused projection") {
             }));
 }
 
-TEST_CASE("matmul: bf16 operands, f32 result") {
-  compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), 1e-2);
-}
+TEST_CASE("matmul: bf16 operands, f32 result") { compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), 1e-2); }
 
 namespace {
 
@@ -174,16 +176,17 @@ ConvT conv(int64_t n, int64_t ic, int64_t size, int64_t oc, int64_t k, int64_t s
 } // namespace
 
 TEST_CASE("convolution: directions, layouts, strides, groups, accumulation") {
-  for (ConvT op : {conv(2, 1, 12, 8, 3, 1, 1), conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0), conv(2, 16, 8, 16, 3, 1, 1),
-                   conv(2, 5, 11, 7, 5, 2, 2), conv(2, 8, 7, 8, 3, 1, 1, 8), conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0),
-                   conv(3, 33, 5, 17, 3, 1, 1)})
+  for (ConvT op : {conv(2, 1, 12, 8, 3, 1, 1), conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0),
+                   conv(2, 16, 8, 16, 3, 1, 1), conv(2, 5, 11, 7, 5, 2, 2), conv(2, 8, 7, 8, 3, 1, 1, 8),
+                   conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0), conv(3, 33, 5, 17, 3, 1, 1)})
     for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
       for (int flags = 0; flags < 4; ++flags) {
         op.kind = kind;
         op.nhwc = flags & 1;
         op.accumulate = flags & 2;
         op.bias = kind == ConvKind::Forward && flags < 2 ? 0 : -1;
-        compare(fmt::format("{} ic {} oc {} k {} flags {}", EnumNameConvKind(kind), op.ic, op.oc, op.kh, flags), convPlan(op), 1e-4);
+        compare(fmt::format("{} ic {} oc {} k {} flags {}", EnumNameConvKind(kind), op.ic, op.oc, op.kh, flags),
+                convPlan(op), 1e-4);
       }
 }
 
@@ -223,7 +226,8 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
   struct Case {
     int64_t n, c, size, k, stride, pad;
   };
-  for (Case c : {Case{2, 3, 8, 2, 2, 0}, {1, 16, 9, 3, 2, 1}, {2, 20, 7, 3, 1, 1}, {1, 5, 6, 6, 6, 0}, {2, 64, 8, 2, 2, 0}})
+  for (Case c :
+       {Case{2, 3, 8, 2, 2, 0}, {1, 16, 9, 3, 2, 1}, {2, 20, 7, 3, 1, 1}, {1, 5, 6, 6, 6, 0}, {2, 64, 8, 2, 2, 0}})
     for (int flags = 0; flags < 8; ++flags) {
       PoolT op;
       op.n = c.n, op.c = c.c, op.ih = c.size, op.iw = c.size + 2, op.kh = op.kw = c.k;
@@ -243,16 +247,18 @@ TEST_CASE("copies: any strides") {
   struct Case {
     std::vector<int64_t> shape, src, dst;
   };
-  for (const Case &c : {Case{{6, 8}, {8, 1}, {8, 1}}, Case{{6, 8}, {8, 1}, {1, 6}}, Case{{37, 53}, {1, 37}, {53, 1}},
-                        Case{{2, 5, 3, 4}, {60, 4, 20, 1}, {60, 12, 4, 1}}, Case{{3, 1, 7}, {7, 7, 1}, {14, 7, 2}},
-                        Case{{4, 9}, {0, 1}, {9, 1}}, Case{{4, 9}, {1, 0}, {9, 1}}, Case{{}, {}, {}}, Case{{0, 3}, {3, 1}, {3, 1}},
-                        Case{{5, 6, 7}, {1, 5, 30}, {42, 7, 1}}, Case{{2, 40, 30}, {1200, 1, 40}, {1200, 30, 1}},
-                        Case{{300, 500}, {500, 1}, {1, 300}}, Case{{100000}, {1}, {1}}, Case{{2, 3, 5}, {1, 2, 6}, {5, 10, 1}}})
+  for (const Case &c :
+       {Case{{6, 8}, {8, 1}, {8, 1}}, Case{{6, 8}, {8, 1}, {1, 6}}, Case{{37, 53}, {1, 37}, {53, 1}},
+        Case{{2, 5, 3, 4}, {60, 4, 20, 1}, {60, 12, 4, 1}}, Case{{3, 1, 7}, {7, 7, 1}, {14, 7, 2}},
+        Case{{4, 9}, {0, 1}, {9, 1}}, Case{{4, 9}, {1, 0}, {9, 1}}, Case{{}, {}, {}}, Case{{0, 3}, {3, 1}, {3, 1}},
+        Case{{5, 6, 7}, {1, 5, 30}, {42, 7, 1}}, Case{{2, 40, 30}, {1200, 1, 40}, {1200, 30, 1}},
+        Case{{300, 500}, {500, 1}, {1, 300}}, Case{{100000}, {1}, {1}}, Case{{2, 3, 5}, {1, 2, 6}, {5, 10, 1}}})
     for (DType dtype : {DType::F32, DType::BF16, DType::I64, DType::U8}) {
       INFO("rank " << c.shape.size() << " type " << dtypeName(dtype));
       compare("copy", stepPlan([&](ProgramWriter &w) {
                 CopyT op;
-                uint32_t src = w.slot("src", dtype, {160000}, Space::Persistent), dst = w.slot("dst", dtype, {160000}, Space::Persistent);
+                uint32_t src = w.slot("src", dtype, {160000}, Space::Persistent),
+                         dst = w.slot("dst", dtype, {160000}, Space::Persistent);
                 op.src = w.view(src, c.src);
                 op.dst = w.view(dst, c.dst);
                 op.shape = c.shape;
@@ -343,7 +349,8 @@ TEST_CASE("random: any split draws the same numbers") {
   for (int32_t microbatch : {0, 2}) {
     auto whole = draw(1, 1, 0, 0, microbatch, 1);
     for (int64_t i = 0; i < 1050; ++i)
-      REQUIRE(whole[static_cast<size_t>(i)] == philoxUniform(99 ^ 1234, 7, static_cast<uint64_t>(microbatch * 1050 + i)));
+      REQUIRE(whole[static_cast<size_t>(i)] ==
+              philoxUniform(99 ^ 1234, 7, static_cast<uint64_t>(microbatch * 1050 + i)));
     for (uint32_t d = 0; d < 2; ++d)
       for (uint32_t t = 0; t < 2; ++t) {
         auto part = draw(2, 2, d, t, microbatch, 2);
@@ -358,7 +365,8 @@ TEST_CASE("random: any split draws the same numbers") {
 }
 
 TEST_CASE("results repeat bit for bit at the same number of threads") {
-  for (const PlanT &plan : {gemmPlan({{}, 70, 50, 600}), gemmPlan({{6}, 30, 40, 50, true}), convPlan(conv(4, 16, 10, 16, 3, 1, 1))})
+  for (const PlanT &plan :
+       {gemmPlan({{}, 70, 50, 600}), gemmPlan({{6}, 30, 40, 50, true}), convPlan(conv(4, 16, 10, 16, 3, 1, 1))})
     for (unsigned threads : {1u, 2u}) {
       std::vector<double> first;
       for (int round = 0; round < 3; ++round) {

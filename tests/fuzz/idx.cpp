@@ -1,6 +1,6 @@
 // IDX files: any bytes are refused with an Error or give an array as large as its sizes say.
-#include "runtime/base/Error.h"
 #include "runtime/data/Idx.h"
+#include "runtime/base/Error.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // Manifests: any text is refused with an Error, or prints and reads back as it was.
-#include "runtime/base/Error.h"
 #include "runtime/checkpoint/Manifest.h"
+#include "runtime/base/Error.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // Safetensors headers: any text is refused with an Error or describes ranges inside the file.
-#include "runtime/base/Error.h"
 #include "runtime/checkpoint/Safetensors.h"
+#include "runtime/base/Error.h"
 
 #include <cstdlib>
 

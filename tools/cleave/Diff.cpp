@@ -35,7 +35,9 @@ std::string stageText(const PlanReport &r) {
 
 void compareTensors(const PlanReport &a, const PlanReport &b, Differ &differ) {
   std::map<std::string, std::pair<std::string, std::string>> all;
-  const auto describe = [](const PlanReport::Tensor &t) { return fmt::format("[{}] {}", fmt::join(t.shape, ", "), t.sharding); };
+  const auto describe = [](const PlanReport::Tensor &t) {
+    return fmt::format("[{}] {}", fmt::join(t.shape, ", "), t.sharding);
+  };
   for (const auto &tensor : a.tensors)
     all[tensor.name].first = describe(tensor);
   for (const auto &tensor : b.tensors)
@@ -46,8 +48,12 @@ void compareTensors(const PlanReport &a, const PlanReport &b, Differ &differ) {
 
 void compareCollectives(const PlanReport &a, const PlanReport &b, Differ &differ) {
   std::map<std::string, std::pair<std::string, std::string>> all;
-  const auto describe = [](const PlanReport::Collective &c) { return fmt::format("{} calls, {} MiB", c.count, mebibytes(double(c.bytes))); };
-  const auto key = [](const PlanReport::Collective &c) { return fmt::format("{} of {} over {}", c.kind, c.source, c.axis); };
+  const auto describe = [](const PlanReport::Collective &c) {
+    return fmt::format("{} calls, {} MiB", c.count, mebibytes(double(c.bytes)));
+  };
+  const auto key = [](const PlanReport::Collective &c) {
+    return fmt::format("{} of {} over {}", c.kind, c.source, c.axis);
+  };
   for (const auto &entry : a.collectives)
     all[key(entry)].first = describe(entry);
   for (const auto &entry : b.collectives)

@@ -1,5 +1,5 @@
-// cleave doctor: what of this machine works for Cleave, and what to do about what does not. Never fails because a GPU or
-// a library is missing.
+// cleave doctor: what of this machine works for Cleave, and what to do about what does not. Never fails because a GPU
+// or a library is missing.
 #include "runtime/session/Progress.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
@@ -67,12 +67,17 @@ Finding processorFinding() {
   const std::string flags = " " + procField("/proc/cpuinfo", "flags") + " ";
   const auto has = [&](const char *flag) { return flags.find(fmt::format(" {} ", flag)) != std::string::npos; };
   std::string features;
-  for (const auto &[flag, name] : {std::pair("avx2", "AVX2"), {"fma", "FMA"}, {"avx512f", "AVX-512"},
-                                   {"avx512_bf16", "AVX-512 BF16"}, {"amx_tile", "AMX"}, {"amx_bf16", "AMX BF16"}})
+  for (const auto &[flag, name] : {std::pair("avx2", "AVX2"),
+                                   {"fma", "FMA"},
+                                   {"avx512f", "AVX-512"},
+                                   {"avx512_bf16", "AVX-512 BF16"},
+                                   {"amx_tile", "AMX"},
+                                   {"amx_bf16", "AMX BF16"}})
     if (has(flag))
       features += (features.empty() ? "" : ", ") + std::string(name);
   return {"processor", has("avx2") && has("fma"),
-          fmt::format("{}: {}", procField("/proc/cpuinfo", "model name"), features.empty() ? "no vector extensions" : features),
+          fmt::format("{}: {}", procField("/proc/cpuinfo", "model name"),
+                      features.empty() ? "no vector extensions" : features),
           "kernels are compiled for the machine that makes the plan; without AVX2 they are slow"};
 }
 
@@ -85,11 +90,12 @@ Finding coresFinding() {
 Finding memoryFinding() {
   const double free = std::atof(procField("/proc/meminfo", "MemAvailable").c_str()) / 1048576;
   const double all = std::atof(procField("/proc/meminfo", "MemTotal").c_str()) / 1048576;
-  return {"memory", free > 0.5, fmt::format("{:.1f} GiB free of {:.1f}", free, all), "close other programs, or use fewer ranks"};
+  return {"memory", free > 0.5, fmt::format("{:.1f} GiB free of {:.1f}", free, all),
+          "close other programs, or use fewer ranks"};
 }
 
 Finding sharedMemoryFinding() {
-  struct statvfs info{};
+  struct statvfs info {};
   if (statvfs("/dev/shm", &info) != 0)
     return {"/dev/shm", false, "absent", "MPI ranks on one host exchange through it: mount a tmpfs there"};
   const double mib = double(info.f_bavail) * double(info.f_frsize) / 1048576;
@@ -107,21 +113,25 @@ Finding libraryFinding(const std::string &name, const std::vector<std::string> &
 }
 
 std::vector<Finding> examine() {
-  return {compilerFinding(),
-          dnnlFinding(),
-          mpiFinding(),
-          processorFinding(),
-          coresFinding(),
-          memoryFinding(),
-          sharedMemoryFinding(),
-          libraryFinding("CUDA driver", {"libcuda.so.1"}, "install NVIDIA's driver; in a container, pass the GPU through"),
-          libraryFinding("CUDA runtime", {"libcudart.so.13", "libcudart.so.12", "libcudart.so"}, "install the CUDA Toolkit"),
-          libraryFinding("cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "comes with the CUDA Toolkit"),
-          libraryFinding("cuDNN", {"libcudnn.so.9"}, "install cuDNN 9"),
-          libraryFinding("NCCL", {"libnccl.so.2"}, "install NCCL 2; needed for more than one GPU")};
+  return {
+      compilerFinding(),
+      dnnlFinding(),
+      mpiFinding(),
+      processorFinding(),
+      coresFinding(),
+      memoryFinding(),
+      sharedMemoryFinding(),
+      libraryFinding("CUDA driver", {"libcuda.so.1"}, "install NVIDIA's driver; in a container, pass the GPU through"),
+      libraryFinding("CUDA runtime", {"libcudart.so.13", "libcudart.so.12", "libcudart.so"},
+                     "install the CUDA Toolkit"),
+      libraryFinding("cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "comes with the CUDA Toolkit"),
+      libraryFinding("cuDNN", {"libcudnn.so.9"}, "install cuDNN 9"),
+      libraryFinding("NCCL", {"libnccl.so.2"}, "install NCCL 2; needed for more than one GPU")};
 }
 
-bool isGpu(const Finding &finding) { return finding.name.starts_with("cu") || finding.name.starts_with("CUDA") || finding.name == "NCCL"; }
+bool isGpu(const Finding &finding) {
+  return finding.name.starts_with("cu") || finding.name.starts_with("CUDA") || finding.name == "NCCL";
+}
 
 } // namespace
 

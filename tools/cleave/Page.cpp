@@ -39,7 +39,8 @@ std::string layerRanges(const std::vector<std::string> &layers) {
   for (size_t i = 0; i < layers.size();) {
     const auto [prefix, first, numbered] = splitNumber(layers[i]);
     size_t end = i + 1;
-    while (numbered && end < layers.size() && splitNumber(layers[end]) == std::tuple(prefix, first + long(end - i), true))
+    while (numbered && end < layers.size() &&
+           splitNumber(layers[end]) == std::tuple(prefix, first + long(end - i), true))
       ++end;
     out += (out.empty() ? "" : ", ") + layers[i];
     if (end - i > 1)
@@ -87,9 +88,11 @@ void printHead(const PlanReport &r, Out out) {
       mesh += fmt::format("{}{} {}", mesh.empty() ? " = " : " x ", name, size);
   fmt::format_to(out, "{}   {} rank{}{}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, r.ranks,
                  r.ranks == 1 ? "" : "s", mesh, r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches,
-                 r.microbatches == 1 ? "" : "es", r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target,
-                 r.hash.substr(0, 6));
-  const auto counted = [](uint64_t count, const char *word) { return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s"); };
+                 r.microbatches == 1 ? "" : "es", r.microbatches ? r.batch / r.microbatches : r.batch, r.backend,
+                 r.target, r.hash.substr(0, 6));
+  const auto counted = [](uint64_t count, const char *word) {
+    return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+  };
   fmt::format_to(out, "{} parameters in {}, {}, {} a rank, seed {}\n\n", grouped(int64_t(r.parameterCount())),
                  counted(r.programs, "program"),
                  r.kernels ? fmt::format("{} fused from {} ({} KiB of code)", counted(r.kernels, "kernel"),
@@ -98,7 +101,8 @@ void printHead(const PlanReport &r, Out out) {
                  r.threads ? counted(r.threads, "thread") : std::string("any number of threads"), r.seed);
 }
 
-/// The stages side by side, each a grid of ranks with dp down and tp across. Falls back to lists where the mesh is wide.
+/// The stages side by side, each a grid of ranks with dp down and tp across. Falls back to lists where the mesh is
+/// wide.
 void printStages(const PlanReport &r, Out out) {
   const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
   const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
@@ -145,7 +149,9 @@ void printStages(const PlanReport &r, Out out) {
 }
 
 /// A bar of '#', at least one.
-std::string bar(double part, int width) { return std::string(size_t(std::clamp(int(std::lround(part * width)), 1, width)), '#'); }
+std::string bar(double part, int width) {
+  return std::string(size_t(std::clamp(int(std::lround(part * width)), 1, width)), '#');
+}
 
 /// One line per rank, or per run of equal ranks when there are many.
 std::vector<std::string> memoryLines(const PlanReport &r) {
@@ -160,7 +166,8 @@ std::vector<std::string> memoryLines(const PlanReport &r) {
       ++end;
     const std::string who = end - i > 1 ? fmt::format("ranks {}-{}", i, end - 1) : fmt::format("rank {}", i);
     lines.push_back(fmt::format("{:<16}{:>9}{:>9}  {:<18}", who, mebibytes(double(r.peakBytes[i])),
-                                mebibytes(double(r.lowerBoundBytes[i])), bar(double(r.peakBytes[i]) / double(most), 18)));
+                                mebibytes(double(r.lowerBoundBytes[i])),
+                                bar(double(r.peakBytes[i]) / double(most), 18)));
     i = end;
     if (lines.size() > 40 && i < r.peakBytes.size()) {
       lines.push_back(fmt::format("... {} more ranks", r.peakBytes.size() - i));
@@ -185,8 +192,9 @@ std::vector<std::string> communicationLines(const PlanReport &r) {
     sum.count += message.count;
   }
   for (const auto &[ends, sum] : between)
-    lines.push_back(fmt::format("{:<14} {:<21} {:>5} {:>6} {:>8}", "send", fmt::format("stage {} to {}", ends.first, ends.second),
-                                "pp", sum.count, mebibytes(double(sum.bytes))));
+    lines.push_back(fmt::format("{:<14} {:<21} {:>5} {:>6} {:>8}", "send",
+                                fmt::format("stage {} to {}", ends.first, ends.second), "pp", sum.count,
+                                mebibytes(double(sum.bytes))));
   return lines;
 }
 
@@ -195,7 +203,8 @@ void printSideBySide(const std::vector<std::string> &left, const std::vector<std
   for (const std::string &line : left)
     width = std::max(width, line.size());
   for (size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
-    std::string line = fmt::format("{:<{}}   {}", i < left.size() ? left[i] : "", width, i < right.size() ? right[i] : "");
+    std::string line =
+        fmt::format("{:<{}}   {}", i < left.size() ? left[i] : "", width, i < right.size() ? right[i] : "");
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::format_to(out, "{}\n", line);
   }
@@ -229,7 +238,9 @@ void printTensors(const PlanReport &r, Out out) {
     const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
     const auto [it, added] = place.emplace(std::tuple(pattern(tensor.name), shape, tensor.sharding), lines.size());
     if (added)
-      lines.push_back({pattern(tensor.name), shape, tensor.sharding});
+      lines.push_back({tensor.name, shape, tensor.sharding});
+    else
+      lines[it->second].name = pattern(tensor.name);
     ++lines[it->second].count;
     lines[it->second].elements += tensor.elements;
   }
@@ -243,7 +254,8 @@ void printTensors(const PlanReport &r, Out out) {
   }
   fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", "parameters", width, "times", "shape", shapes, "split");
   for (size_t i = 0; i < shown; ++i)
-    fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", lines[i].name, width, lines[i].count, lines[i].shape, shapes, lines[i].sharding);
+    fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", lines[i].name, width, lines[i].count, lines[i].shape, shapes,
+                   lines[i].sharding);
   if (shown < lines.size()) {
     int64_t rest = 0;
     for (size_t i = shown; i < lines.size(); ++i)
@@ -267,9 +279,11 @@ void printTimeline(const PlanReport &r, Out out) {
     }
   if (end <= 0)
     return;
-  fmt::format_to(out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, B backward, W gradients of weights, "
-                      "R recomputation)\n",
-                 100 * (1 - busy / (end * double(r.timeline.size()))));
+  fmt::format_to(
+      out,
+      "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, B backward, W gradients of weights, "
+      "R recomputation)\n",
+      100 * (1 - busy / (end * double(r.timeline.size()))));
   for (size_t stage = 0; stage < r.timeline.size(); ++stage) {
     std::string line;
     for (size_t i = 0; i < std::min<size_t>(columns, size_t(std::ceil(end))); ++i)

@@ -60,11 +60,12 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
                        op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "");
   if (const auto *op = step.op_as_Conv())
     return fmt::format("conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}",
-                       plan::EnumNameConvKind(op->kind()), op->src(), op->weights(), op->dst(), op->n(), op->ic(), op->ih(),
-                       op->iw(), op->oc(), op->oh(), op->ow(), op->kh(), op->kw());
+                       plan::EnumNameConvKind(op->kind()), op->src(), op->weights(), op->dst(), op->n(), op->ic(),
+                       op->ih(), op->iw(), op->oc(), op->oh(), op->ow(), op->kh(), op->kw());
   if (const auto *op = step.op_as_Pool())
     return fmt::format("pool {} src %{} dst %{} {}x{}x{}x{} -> {}x{} window {}x{}", plan::EnumNamePoolKind(op->kind()),
-                       op->src(), op->dst(), op->n(), op->c(), op->ih(), op->iw(), op->oh(), op->ow(), op->kh(), op->kw());
+                       op->src(), op->dst(), op->n(), op->c(), op->ih(), op->iw(), op->oh(), op->ow(), op->kh(),
+                       op->kw());
   if (const auto *op = step.op_as_Kernel())
     return kernelText(plan, *op);
   if (const auto *op = step.op_as_Copy())
@@ -94,11 +95,12 @@ void printSlots(const plan::Plan &plan, const plan::Program &program, Out out) {
   for (uint32_t i = 0; program.slots() && i < program.slots()->size(); ++i) {
     const plan::Slot &slot = *program.slots()->Get(i);
     const std::string tensor = slot.tensor() >= 0 ? text(plan.tensors()->Get(uint32_t(slot.tensor()))->name()) : "";
-    const std::string where =
-        slot.space() == plan::Space::Persistent ? fmt::format("at {}", slot.offset()) : plan::EnumNameSpace(slot.space());
+    const std::string where = slot.space() == plan::Space::Persistent ? fmt::format("at {}", slot.offset())
+                                                                      : plan::EnumNameSpace(slot.space());
     fmt::format_to(out, "  %{:<4} {:<5} {:<22} {:>11} bytes  {:<12} {}{}{}\n", i, dtypeName(slot.dtype()),
                    shapeText(slot.shape()), grouped(int64_t(slot.bytes())), where, text(slot.name()),
-                   tensor.empty() ? "" : " = " + tensor + " ", tensor.empty() ? "" : shardingText(plan, slot.sharding()));
+                   tensor.empty() ? "" : " = " + tensor + " ",
+                   tensor.empty() ? "" : shardingText(plan, slot.sharding()));
   }
 }
 
@@ -107,7 +109,8 @@ void printSegment(const plan::Plan &plan, const plan::Segment &segment, uint32_t
   for (uint32_t i = 0; segment.steps() && i < segment.steps()->size(); ++i) {
     const plan::Step &step = *segment.steps()->Get(i);
     const std::string path = text(plan.strings()->Get(step.path())), place = text(plan.strings()->Get(step.location()));
-    std::string line = fmt::format("    {:>4}  {:<72}  {}{}", i, opText(plan, step), path, place.empty() ? "" : "  " + place);
+    std::string line =
+        fmt::format("    {:>4}  {:<72}  {}{}", i, opText(plan, step), path, place.empty() ? "" : "  " + place);
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::format_to(out, "{}\n", line);
   }
@@ -119,7 +122,8 @@ void printActions(const plan::Program &program, const flatbuffers::Vector<flatbu
     return;
   std::string line = fmt::format("\n  {}:", name);
   for (const plan::Action *action : *actions) {
-    const std::string word = fmt::format(" {}({})", text(program.segments()->Get(action->segment())->name()), action->microbatch());
+    const std::string word =
+        fmt::format(" {}({})", text(program.segments()->Get(action->segment())->name()), action->microbatch());
     if (line.size() + word.size() > 118) {
       fmt::format_to(out, "{}\n", line);
       line = "    ";
@@ -139,8 +143,9 @@ std::string showSteps(const plan::Plan &plan) {
     users[plan.ranks()->Get(rank)->program()].push_back(rank);
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
     const plan::Program &program = *plan.programs()->Get(i);
-    fmt::format_to(out, "{}program {}, stage {}, ranks {}: arena {} MiB, input {} MiB\n", i ? "\n" : "", i, program.stage(),
-                   numberRanges(users[i]), mebibytes(double(program.arena_bytes())), mebibytes(double(program.input_bytes())));
+    fmt::format_to(out, "{}program {}, stage {}, ranks {}: arena {} MiB, input {} MiB\n", i ? "\n" : "", i,
+                   program.stage(), numberRanges(users[i]), mebibytes(double(program.arena_bytes())),
+                   mebibytes(double(program.input_bytes())));
     printSlots(plan, program, out);
     for (uint32_t s = 0; program.segments() && s < program.segments()->size(); ++s)
       printSegment(plan, *program.segments()->Get(s), s, out);

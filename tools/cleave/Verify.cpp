@@ -25,8 +25,8 @@ static uint64_t total(const std::vector<PlanReport::Message> &list) {
 static void printProof(const PlanReport &report, const std::string &file) {
   const auto peak = std::max_element(report.peakBytes.begin(), report.peakBytes.end());
   fmt::print("{}: good ({})\n", file, report.hash.substr(0, 6));
-  fmt::print("  {} ranks, {} programs: {} actions, {} steps an iteration\n", report.ranks, report.programs, report.actions,
-             report.steps);
+  fmt::print("  {} ranks, {} programs: {} actions, {} steps an iteration\n", report.ranks, report.programs,
+             report.actions, report.steps);
   fmt::print("  one rank of each stage: {} collectives, {} messages sent\n", total(report.collectives),
              total(report.messages));
   fmt::print("  every index is in range, every slice inside its slot, every slot inside its arena\n");

@@ -12,12 +12,15 @@ using namespace cleave::test;
 
 namespace {
 
-std::vector<std::string> defects(const PlanT &plan, CheckOptions options = {}) { return checkPlan(seal(plan)->plan(), options); }
+std::vector<std::string> defects(const PlanT &plan, CheckOptions options = {}) {
+  return checkPlan(seal(plan)->plan(), options);
+}
 
 /// Whether some defect's text has all these words.
 bool found(const std::vector<std::string> &errors, std::vector<std::string> words) {
   for (const std::string &error : errors)
-    if (std::all_of(words.begin(), words.end(), [&](const std::string &word) { return error.find(word) != std::string::npos; }))
+    if (std::all_of(words.begin(), words.end(),
+                    [&](const std::string &word) { return error.find(word) != std::string::npos; }))
       return true;
   return false;
 }
@@ -100,7 +103,9 @@ struct Pipeline {
   }
 
   StepT &step(int program, int segment, int index) {
-    return *plan.programs[static_cast<size_t>(program)]->segments[static_cast<size_t>(segment)]->steps[static_cast<size_t>(index)];
+    return *plan.programs[static_cast<size_t>(program)]
+                ->segments[static_cast<size_t>(segment)]
+                ->steps[static_cast<size_t>(index)];
   }
   ProgramT &program(int index) { return *plan.programs[static_cast<size_t>(index)]; }
 };

@@ -32,7 +32,8 @@ namespace {
 
 constexpr int64_t rows = 6, width = 5, hidden = 3;
 
-/// Rank 0: h = x w, sent to rank 1. Rank 1: y = h v, loss = y[0, 0], sent back as s. Both all-reduce `total` += 1 + rank.
+/// Rank 0: h = x w, sent to rank 1. Rank 1: y = h v, loss = y[0, 0], sent back as s. Both all-reduce `total` += 1 +
+/// rank.
 PlanT twoRanks() {
   PlanT plan = makePlan(1, 1, 2);
   plan.seed = 42;
@@ -46,14 +47,18 @@ PlanT twoRanks() {
   plan.tensors.back()->init->kind = InitKind::Uniform;
   plan.tensors.back()->init->a = -1;
   plan.tensors.back()->init->b = 1;
-  auto wait = [](ActionT &action, uint32_t tag, int microbatch) { action.wait_sends.push_back(SendId(tag, microbatch)); };
+  auto wait = [](ActionT &action, uint32_t tag, int microbatch) {
+    action.wait_sends.push_back(SendId(tag, microbatch));
+  };
   for (uint32_t r = 0; r < 2; ++r) {
     ProgramWriter p;
     uint32_t forward = p.segment("forward"), update = p.segment("update", SegmentKind::Update);
     uint32_t h = p.slot("h", DType::F32, {rows, hidden});
-    uint32_t w = p.slot("w", DType::F32, r == 0 ? std::vector<int64_t>{width, hidden} : std::vector<int64_t>{hidden, 1}, Space::Persistent, r == 0 ? tensorW : -1);
+    uint32_t w = p.slot("w", DType::F32, r == 0 ? std::vector<int64_t>{width, hidden} : std::vector<int64_t>{hidden, 1},
+                        Space::Persistent, r == 0 ? tensorW : -1);
     uint32_t loss = p.slot("loss", DType::F32, {1}, Space::Persistent);
-    uint32_t part = p.slot("part", DType::F32, {1}, Space::Persistent), total = p.slot("total", DType::F32, {1}, Space::Persistent);
+    uint32_t part = p.slot("part", DType::F32, {1}, Space::Persistent),
+             total = p.slot("total", DType::F32, {1}, Space::Persistent);
     uint32_t step = p.slot("step", DType::F32, {1}, Space::Persistent);
     if (r == 0) {
       uint32_t x = p.slot("x", DType::F32, {rows, width}, Space::Input, tensorX);
@@ -137,8 +142,8 @@ TEST_CASE("executor: an iteration allocates nothing of ours") {
     executor.train(1, 0);
     allocations = 0;
     counting = true;
-    // A product this small runs inside oneDNN, whose C++ containers do use operator new: so what is counted is bounded by
-    // its calls, one product a forward, and does not grow with our own steps.
+    // A product this small runs inside oneDNN, whose C++ containers do use operator new: so what is counted is bounded
+    // by its calls, one product a forward, and does not grow with our own steps.
     executor.train(2, 1);
     counting = false;
     counts[rank] = allocations;
@@ -247,7 +252,8 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
       plan.kernels[0]->symbol = "scale";
       plan.ranks[0]->scalars = {5, 3};
       ProgramWriter w;
-      uint32_t x = w.slot("x", DType::F32, {count}, Space::Persistent), y = w.slot("y", DType::F32, {count + 1}, Space::Persistent);
+      uint32_t x = w.slot("x", DType::F32, {count}, Space::Persistent),
+               y = w.slot("y", DType::F32, {count + 1}, Space::Persistent);
       uint32_t s = w.segment();
       w.fill(s, x, 2);
       KernelT kernel;

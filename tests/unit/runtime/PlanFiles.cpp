@@ -69,8 +69,9 @@ TEST_CASE("plan file: every flipped bit is refused") {
 TEST_CASE("plan file: every truncation and extension is refused") {
   auto bytes = sealPlan(flatbuffer(tiny()));
   for (size_t size = 0; size < bytes.size(); ++size)
-    REQUIRE(statusOf([&] { PlanFile::fromBytes({bytes.begin(), bytes.begin() + static_cast<long>(size)}, "torn"); }) ==
-            Status::Environment);
+    REQUIRE(statusOf([&] {
+              PlanFile::fromBytes({bytes.begin(), bytes.begin() + static_cast<long>(size)}, "torn");
+            }) == Status::Environment);
   bytes.push_back(0);
   CHECK(statusOf([&] { PlanFile::fromBytes(bytes, "longer"); }) == Status::Environment);
 }

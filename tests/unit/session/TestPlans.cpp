@@ -35,7 +35,8 @@ std::unique_ptr<ShardingT> sharding(const std::vector<std::vector<FactorSpec>> &
 }
 
 CountingData::CountingData(int64_t rows, int64_t columns, int64_t train, int64_t eval)
-    : list{{"image", FieldType::F32, {1, rows, columns}, 0}, {"label", FieldType::I32, {}, 10}}, train(train), eval(eval) {}
+    : list{{"image", FieldType::F32, {1, rows, columns}, 0}, {"label", FieldType::I32, {}, 10}}, train(train),
+      eval(eval) {}
 
 float CountingData::value(Split split, int64_t index, int64_t element) {
   return float((index * 7 + element * 3 + (split == Split::Eval ? 1 : 0)) % 11 - 5);
@@ -123,7 +124,8 @@ struct Builder {
     op.buffers.push_back(std::move(buffer));
     return make(std::move(op));
   }
-  template <typename... Steps> uint32_t segment(SegmentKind kind, const char *name, std::vector<uint32_t> slots, Steps... steps) {
+  template <typename... Steps>
+  uint32_t segment(SegmentKind kind, const char *name, std::vector<uint32_t> slots, Steps... steps) {
     auto s = std::make_unique<SegmentT>();
     s->kind = kind;
     s->name = name;
@@ -154,7 +156,8 @@ struct Builder {
     image = slot("image", {local, 1, height, spec.columns}, Space::Input, 0,
                  sharding({{{rows, {0}}}, {{1, {}}}, {{spec.rows, {1}}}, {{spec.columns, {}}}}));
     label = slot("label", {local}, Space::Input, 1, sharding({{{rows, {0}}}}), DType::I32);
-    weight = slot("fc.weight", {height, spec.columns}, Space::Persistent, 2, sharding({{{spec.rows, {1}}}, {{spec.columns, {}}}}));
+    weight = slot("fc.weight", {height, spec.columns}, Space::Persistent, 2,
+                  sharding({{{spec.rows, {1}}}, {{spec.columns, {}}}}));
     counter = slot("fc.count", {1}, Space::Persistent, 3, sharding({{{1, {}}}}));
     y = slot("y", {local, 1});
     ones = slot("ones", {local, 1});
@@ -174,22 +177,26 @@ struct Builder {
       return matmul(view(ones, V{1, 1}), view(from, V{1, 1}), view(to, V{1, 1}), 1, 1, local, true);
     };
     const auto forward = [&](SegmentKind kind, const char *name) {
-      return segment(kind, name, {image, label},
-                     matmul(view(image, V{pixels, 1}), view(weight, V{1, 1}), view(y, V{1, 1}), local, 1, pixels, false),
-                     sum(y, loss), sum(ones, count));
+      return segment(
+          kind, name, {image, label},
+          matmul(view(image, V{pixels, 1}), view(weight, V{1, 1}), view(y, V{1, 1}), local, 1, pixels, false),
+          sum(y, loss), sum(ones, count));
     };
     const uint32_t begin = segment(SegmentKind::Begin, "begin", {}, fill(ones, 1), fill(one, 1), fill(gradient, 0),
                                    fill(loss, 0), fill(count, 0), fill(correct, 0));
     const uint32_t f = forward(SegmentKind::Forward, "forward"), e = forward(SegmentKind::Eval, "eval");
-    const uint32_t b = segment(SegmentKind::InputGradient, "backward", {image},
-                               matmul(view(image, V{1, pixels}), view(ones, V{1, 1}), view(gradient, V{1, 1}), pixels, 1, local, true));
+    const uint32_t b = segment(
+        SegmentKind::InputGradient, "backward", {image},
+        matmul(view(image, V{1, pixels}), view(ones, V{1, 1}), view(gradient, V{1, 1}), pixels, 1, local, true));
     const uint32_t reduce = segment(SegmentKind::Reduce, "reduce", {}, allReduce(gradient, 0, pixels));
     const uint32_t metrics = segment(SegmentKind::Reduce, "metrics", {}, allReduce(loss, 1, 1), allReduce(count, 0, 1));
-    const uint32_t update = segment(SegmentKind::Update, "update", {},
-                                    matmul(view(gradient, V{1, 1}), view(lr, V{1, 1}), view(weight, V{1, 1}), pixels, 1, 1, true),
-                                    matmul(view(one, V{1, 1}), view(one, V{1, 1}), view(counter, V{1, 1}), 1, 1, 1, true));
+    const uint32_t update =
+        segment(SegmentKind::Update, "update", {},
+                matmul(view(gradient, V{1, 1}), view(lr, V{1, 1}), view(weight, V{1, 1}), pixels, 1, 1, true),
+                matmul(view(one, V{1, 1}), view(one, V{1, 1}), view(counter, V{1, 1}), 1, 1, 1, true));
     const uint32_t none = layout({});
-    const uint64_t images = (uint64_t(local * pixels) * 4 + 63) / 64 * 64, labels = (uint64_t(local) * 4 + 63) / 64 * 64;
+    const uint64_t images = (uint64_t(local * pixels) * 4 + 63) / 64 * 64,
+                   labels = (uint64_t(local) * 4 + 63) / 64 * 64;
     std::vector<uint32_t> both, alone;
     for (int64_t m = 0; m < spec.microbatches; ++m) {
       const uint64_t at = uint64_t(m) * (images + labels);
@@ -228,7 +235,8 @@ struct Builder {
   }
 };
 
-std::unique_ptr<TensorT> tensor(const char *name, TensorKind kind, std::vector<int64_t> shape, DType dtype = DType::F32) {
+std::unique_ptr<TensorT> tensor(const char *name, TensorKind kind, std::vector<int64_t> shape,
+                                DType dtype = DType::F32) {
   auto t = std::make_unique<TensorT>();
   t->name = name;
   t->kind = kind;
@@ -292,8 +300,8 @@ PlanT linearPlan(const LinearSpec &spec) {
   plan.microbatches = uint32_t(spec.microbatches);
   plan.batch = uint32_t(spec.batch);
   plan.seed = spec.seed;
-  plan.data = R"({"kind":"custom","fields":[{"name":"image","dtype":"f32","shape":[1,)" + std::to_string(spec.rows) + "," +
-              std::to_string(spec.columns) + R"(]},{"name":"label","dtype":"i32","shape":[],"classes":10}]})";
+  plan.data = R"({"kind":"custom","fields":[{"name":"image","dtype":"f32","shape":[1,)" + std::to_string(spec.rows) +
+              "," + std::to_string(spec.columns) + R"(]},{"name":"label","dtype":"i32","shape":[],"classes":10}]})";
   plan.training = R"({"optimizer":{"name":"sgd"},"lr":{"kind":"constant","base":0.0001220703125}})";
   plan.strings = {""};
   const unsigned sizes[] = {spec.dp, spec.tp, 1};

@@ -1,7 +1,7 @@
 // Checkpoints: round trips between meshes, what is written when, and what a torn one says.
+#include "runtime/checkpoint/Checkpoint.h"
 #include "TestPlans.h"
 #include "runtime/base/Error.h"
-#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/comm/LocalWorld.h"
@@ -110,9 +110,11 @@ void fillAll(const Plan &plan, Memories &memory) {
     eachElement(plan, rank, memory, [](float &x, int64_t g, uint32_t t) { x = expected(g, t); });
 }
 
-void saveAll(const std::shared_ptr<const PlanFile> &file, Memories &memory, const std::string &folder, const CheckpointInfo &info) {
+void saveAll(const std::shared_ptr<const PlanFile> &file, Memories &memory, const std::string &folder,
+             const CheckpointInfo &info) {
   LocalWorld world(unsigned(memory.ranks.size()));
-  runRanks(world, [&](unsigned rank) { CheckpointWriter(file, rank).save(folder, info, world[rank], memory.of(rank)); });
+  runRanks(world,
+           [&](unsigned rank) { CheckpointWriter(file, rank).save(folder, info, world[rank], memory.of(rank)); });
 }
 
 /// tp splits, in three ways: rows, heads inside a fused dimension, columns; and ZeRO over dp+tp.
@@ -142,7 +144,8 @@ TEST_CASE("checkpoints load into any mesh", "[checkpoint]") {
   struct Mesh {
     unsigned dp, tp;
   };
-  const Mesh from = GENERATE(Mesh{1, 1}, Mesh{2, 2}, Mesh{1, 3}, Mesh{5, 1}), to = GENERATE(Mesh{1, 1}, Mesh{1, 2}, Mesh{3, 4});
+  const Mesh from = GENERATE(Mesh{1, 1}, Mesh{2, 2}, Mesh{1, 3}, Mesh{5, 1}),
+             to = GENERATE(Mesh{1, 1}, Mesh{1, 2}, Mesh{3, 4});
   test::TemporaryFolder folder;
   const auto a = holderPlan(from.dp, from.tp, tensorsSplit());
   Memories written(*a);
@@ -205,7 +208,8 @@ TEST_CASE("a checkpoint that does not fit names tensor and value", "[checkpoint]
   auto other = tensorsSplit();
   other[0].shape = {12, 6};
   other[0].dims[1][0].size = 6;
-  CHECK_THROWS_WITH(load(*holderPlan(1, 1, other)), Contains("blocks.0.weight") && Contains("12, 6") && Contains("12, 5"));
+  CHECK_THROWS_WITH(load(*holderPlan(1, 1, other)),
+                    Contains("blocks.0.weight") && Contains("12, 6") && Contains("12, 5"));
   other = tensorsSplit();
   other[1].name = "blocks.1.qkv";
   CHECK_THROWS_WITH(load(*holderPlan(1, 1, other)), Contains("blocks.0.qkv") && Contains("no place"));
@@ -246,7 +250,10 @@ TEST_CASE("torn files are named", "[checkpoint]") {
 }
 
 TEST_CASE("manifests round-trip and refuse what is torn", "[checkpoint]") {
-  Manifest manifest{3, someInfo(), {{"w", "parameter", "F32", {4, 6}, {{"f", "w[0:4,0:3]", {0, 0}, {4, 3}}, {"f", "b", {0, 3}, {4, 3}}}}}};
+  Manifest manifest{
+      3,
+      someInfo(),
+      {{"w", "parameter", "F32", {4, 6}, {{"f", "w[0:4,0:3]", {0, 0}, {4, 3}}, {"f", "b", {0, 3}, {4, 3}}}}}};
   const std::string text = printManifest(manifest);
   const Manifest back = parseManifest(text, "m");
   CHECK(printManifest(back) == text);
@@ -262,15 +269,20 @@ TEST_CASE("manifests round-trip and refuse what is torn", "[checkpoint]") {
 }
 
 TEST_CASE("safetensors headers are checked", "[checkpoint]") {
-  const auto parse = [](const std::string &text, uint64_t bytes) { return parseSafetensors(text, 8 + text.size() + bytes, "s"); };
+  const auto parse = [](const std::string &text, uint64_t bytes) {
+    return parseSafetensors(text, 8 + text.size() + bytes, "s");
+  };
   const std::string good = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";
   CHECK(parse(good, 24).entries.at("a").shape == std::vector<int64_t>{2, 3});
   CHECK_THROWS_WITH(parse(good, 23), Contains("tensor a") && Contains("24"));
   CHECK_THROWS_WITH(parse(R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,20]}})", 24), Contains("24"));
   CHECK_THROWS_WITH(parse(R"({"a":{"dtype":"X9","shape":[],"data_offsets":[0,4]}})", 4), Contains("X9"));
   CHECK_THROWS_WITH(parse(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), Contains("-1"));
-  CHECK_THROWS_WITH(parse(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 8),
-                    Contains("overlap"));
+  CHECK_THROWS_WITH(
+      parse(
+          R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+          8),
+      Contains("overlap"));
   CHECK_THROWS_AS(parse("{", 0), Error);
   std::vector<std::pair<std::string, SafetensorsEntry>> entries{{"x", {"F32", {3}, 0, 0}}, {"y", {"U8", {5}, 0, 0}}};
   const std::string head = layOutSafetensors(entries);
@@ -298,7 +310,8 @@ TEST_CASE("boxes are copied whatever their shape", "[checkpoint]") {
   for (size_t i = 0; i < from.size(); ++i)
     from[i] = float(i);
   const int64_t fs[] = {4, 5, 6}, ts[] = {3, 7, 6}, f0[] = {1, 2, 0}, t0[] = {0, 3, 0}, size[] = {2, 3, 6};
-  copyBox(reinterpret_cast<std::byte *>(to.data()), ts, t0, reinterpret_cast<std::byte *>(from.data()), fs, f0, size, 4);
+  copyBox(reinterpret_cast<std::byte *>(to.data()), ts, t0, reinterpret_cast<std::byte *>(from.data()), fs, f0, size,
+          4);
   int copied = 0;
   for (int64_t a = 0; a < 3; ++a)
     for (int64_t b = 0; b < 7; ++b)

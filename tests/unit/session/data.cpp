@@ -8,8 +8,8 @@
 #include "runtime/data/Synthetic.h"
 #include "runtime/data/Text.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -19,7 +19,8 @@ using namespace cleave;
 using Catch::Matchers::Contains;
 
 static void writeFile(const std::string &path, const std::vector<uint8_t> &bytes) {
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
 }
 
 static void writeGzip(const std::string &path, const std::vector<uint8_t> &bytes) {
@@ -149,7 +150,8 @@ TEST_CASE("the first place of an order is uniform", "[data]") {
 }
 
 TEST_CASE("synthetic labels lie in range and targets continue tokens", "[data]") {
-  const SyntheticSource source({{"tokens", FieldType::I32, {6}, 0}, {"targets", FieldType::I32, {6}, 40}}, {10, 4}, 3, 40);
+  const SyntheticSource source({{"tokens", FieldType::I32, {6}, 0}, {"targets", FieldType::I32, {6}, 40}}, {10, 4}, 3,
+                               40);
   int32_t tokens[6], targets[6];
   source.read(Split::Train, 3, 0, reinterpret_cast<std::byte *>(tokens));
   source.read(Split::Train, 3, 1, reinterpret_cast<std::byte *>(targets));
@@ -161,7 +163,8 @@ TEST_CASE("synthetic labels lie in range and targets continue tokens", "[data]")
 }
 
 TEST_CASE("data descriptions are checked", "[data]") {
-  const DataSpec spec = DataSpec::parse(R"({"kind":"text","context":8,"vocab":128,"fields":[{"name":"tokens","dtype":"i32","shape":[8]}]})");
+  const DataSpec spec = DataSpec::parse(
+      R"({"kind":"text","context":8,"vocab":128,"fields":[{"name":"tokens","dtype":"i32","shape":[8]}]})");
   CHECK(spec.context == 8);
   CHECK(spec.fields[0].elements() == 8);
   CHECK_THROWS_WITH(DataSpec::parse("[1"), Contains("plan data"));
@@ -175,7 +178,8 @@ TEST_CASE("data descriptions are checked", "[data]") {
 }
 
 TEST_CASE("the loader lays down each rank's rows, whatever the mesh", "[data]") {
-  const auto [dp, tp] = GENERATE(std::pair(1u, 1u), std::pair(2u, 1u), std::pair(3u, 1u), std::pair(1u, 2u), std::pair(3u, 4u));
+  const auto [dp, tp] =
+      GENERATE(std::pair(1u, 1u), std::pair(2u, 1u), std::pair(3u, 1u), std::pair(1u, 2u), std::pair(3u, 4u));
   const test::LinearSpec spec{.dp = dp, .tp = tp};
   const auto file = test::seal(test::linearPlan(spec));
   const test::CountingData data(spec.rows, spec.columns, 21, 13);

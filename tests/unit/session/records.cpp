@@ -67,8 +67,8 @@ TEST_CASE("the run record has the promised fields", "[session]") {
   run.program = "a \"name\"";
   run.peakBytes = {1, 2, 3};
   const auto json = nlohmann::json::parse(toJson(run))["run"];
-  for (const char *key : {"program", "mesh", "schedule", "microbatches", "batch", "seed", "backend", "parameters", "plan_hash",
-                          "peak_bytes", "compile_s"})
+  for (const char *key : {"program", "mesh", "schedule", "microbatches", "batch", "seed", "backend", "parameters",
+                          "plan_hash", "peak_bytes", "compile_s"})
     CHECK(json.contains(key));
   CHECK(json["program"] == "a \"name\"");
   CHECK(json["mesh"] == nlohmann::json({{"dp", 1}, {"tp", 1}, {"pp", 1}}));

@@ -66,7 +66,8 @@ TEST_CASE("any mesh trains like one rank", "[session]") {
     for (size_t i = 0; i < 7; ++i)
       CHECK(many.loss[i] == Approx(one.loss[i]).epsilon(1e-4));
     for (size_t i = 0; i < 3; ++i)
-      CHECK(many.epochs[i]["eval_loss"].get<double>() == Approx(one.epochs[i]["eval_loss"].get<double>()).epsilon(1e-4));
+      CHECK(many.epochs[i]["eval_loss"].get<double>() ==
+            Approx(one.epochs[i]["eval_loss"].get<double>()).epsilon(1e-4));
   }
 }
 
