@@ -77,7 +77,8 @@ LogicalResult BatchNormGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
   SmallVector<int64_t> statistics{input[1]};
   if (group)
     statistics = {input[0] / group, input[1]};
-  if (shapeOf(op.getMean()) != ArrayRef<int64_t>(statistics) || shapeOf(op.getVariance()) != ArrayRef<int64_t>(statistics))
+  if (shapeOf(op.getMean()) != ArrayRef<int64_t>(statistics) ||
+      shapeOf(op.getVariance()) != ArrayRef<int64_t>(statistics))
     return broken(loc, getOperationName(), "C3: mean is ", shapeText(shapeOf(op.getMean())), ", variance ",
                   shapeText(shapeOf(op.getVariance())), ", not ", shapeText(statistics));
   types.append({op.getInput().getType(), op.getWeight().getType(), op.getWeight().getType()});

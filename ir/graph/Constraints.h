@@ -11,7 +11,9 @@ mlir::LogicalResult broken(std::optional<mlir::Location> loc, llvm::StringRef op
   return mlir::emitOptionalError(loc, "'", op, "' op ", std::forward<Parts>(parts)...);
 }
 
-inline mlir::RankedTensorType tensorType(mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()); }
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
 inline mlir::Type elementOf(mlir::Value value) { return tensorType(value).getElementType(); }
 

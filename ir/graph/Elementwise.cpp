@@ -67,13 +67,15 @@ template <typename Op> struct DropNeutral : OpRewritePattern<Op> {
 /// 1995, When is double rounding innocuous?).
 template <typename Op> struct FoldSplats : OpRewritePattern<Op> {
   double (*compute)(double, double);
-  FoldSplats(MLIRContext *context, double (*compute)(double, double)) : OpRewritePattern<Op>(context), compute(compute) {}
+  FoldSplats(MLIRContext *context, double (*compute)(double, double))
+      : OpRewritePattern<Op>(context), compute(compute) {}
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     auto lhs = splatOf(op.getLhs()), rhs = splatOf(op.getRhs());
     RankedTensorType type = op.getType();
     if (!lhs || !rhs || !isa<FloatType>(type.getElementType()))
       return failure();
-    auto constant = ConstantOp::create(rewriter, op.getLoc(), type, cast<ElementsAttr>(splatAttr(type, compute(*lhs, *rhs))));
+    auto constant =
+        ConstantOp::create(rewriter, op.getLoc(), type, cast<ElementsAttr>(splatAttr(type, compute(*lhs, *rhs))));
     copyMarks(op, constant);
     rewriter.replaceOp(op, constant.getResult());
     return success();

@@ -20,7 +20,8 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
     return broken(loc, getOperationName(), "C3: leading dimensions are ", shapeText(leadingA), " and ",
                   shapeText(leadingB));
   if (elementOf(op.getA()) != elementOf(op.getB()))
-    return broken(loc, getOperationName(), "C4: element types are ", elementOf(op.getA()), " and ", elementOf(op.getB()));
+    return broken(loc, getOperationName(), "C4: element types are ", elementOf(op.getA()), " and ",
+                  elementOf(op.getB()));
   if (op.getTransA() && a.size() != b.size())
     return broken(loc, getOperationName(), "C5: transA with ranks ", a.size(), " and ", b.size());
   SmallVector<int64_t> shape(leadingA);
@@ -44,15 +45,18 @@ static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {
 /// Checks C1 to C5 of a convolution over `input` and `weight`; its output shape.
 static FailureOr<SmallVector<int64_t>> convShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
                                                  ArrayRef<int64_t> weight, ArrayRef<int64_t> stride,
-                                                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups) {
+                                                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                                                 int64_t groups) {
   if (input.size() != 4 || weight.size() != 4)
     return broken(loc, name, "C1: ranks are ", input.size(), " and ", weight.size(), ", not 4");
   if (groups < 1 || input[1] != groups * weight[1])
-    return broken(loc, name, "C2: the input has ", input[1], " channels, the weight ", groups, " groups of ", weight[1]);
+    return broken(loc, name, "C2: the input has ", input[1], " channels, the weight ", groups, " groups of ",
+                  weight[1]);
   if (weight[0] % groups)
     return broken(loc, name, "C3: ", groups, " groups do not divide ", weight[0], " output channels");
   if (!allAtLeast(stride, 2, 1) || !allAtLeast(dilation, 2, 1) || !allAtLeast(padding, 4, 0))
-    return broken(loc, name, "C5: stride and dilation are not 2 positive values, or padding not 4 that are not negative");
+    return broken(loc, name,
+                  "C5: stride and dilation are not 2 positive values, or padding not 4 that are not negative");
   int64_t h = windows(input[2], weight[2], stride[0], padding[0], padding[2], dilation[0]);
   int64_t w = windows(input[3], weight[3], stride[1], padding[1], padding[3], dilation[1]);
   if (h < 1 || w < 1)
@@ -79,14 +83,12 @@ template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64
   if (failed(shape))
     return failure();
   if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))
-    return op.emitOpError("C6: grad is ") << shapeText(shapeOf(op.getGrad())) << ", the convolution's result "
-                                          << shapeText(*shape);
+    return op.emitOpError("C6: grad is ")
+           << shapeText(shapeOf(op.getGrad())) << ", the convolution's result " << shapeText(*shape);
   return success();
 }
 
-LogicalResult Conv2dInputGradOp::verify() {
-  return verifyConvGrad(*this, getType().getShape(), shapeOf(getWeight()));
-}
+LogicalResult Conv2dInputGradOp::verify() { return verifyConvGrad(*this, getType().getShape(), shapeOf(getWeight())); }
 LogicalResult Conv2dWeightGradOp::verify() { return verifyConvGrad(*this, shapeOf(getInput()), getType().getShape()); }
 
 /// Checks C1 to C4 of pooling over `input`; its output shape.
@@ -111,7 +113,8 @@ LogicalResult MaxPool2dOp::inferReturnTypes(MLIRContext *context, std::optional<
                                             DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
                                             SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
-  auto shape = poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
+  auto shape =
+      poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
   if (failed(shape))
     return failure();
   types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
@@ -123,7 +126,8 @@ LogicalResult AvgPool2dOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
                                             DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
                                             SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
-  auto shape = poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
+  auto shape =
+      poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
   if (failed(shape))
     return failure();
   types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
@@ -137,8 +141,8 @@ template <typename Op> static LogicalResult verifyPoolGrad(Op op) {
   if (failed(shape))
     return failure();
   if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))
-    return op.emitOpError("C5: grad is ") << shapeText(shapeOf(op.getGrad())) << ", the pooling's result "
-                                          << shapeText(*shape);
+    return op.emitOpError("C5: grad is ")
+           << shapeText(shapeOf(op.getGrad())) << ", the pooling's result " << shapeText(*shape);
   return success();
 }
 
@@ -146,16 +150,16 @@ LogicalResult MaxPool2dGradOp::verify() {
   if (failed(verifyPoolGrad(*this)))
     return failure();
   if (shapeOf(getWorkspace()) != shapeOf(getGrad()))
-    return emitOpError("C6: the workspace is ") << shapeText(shapeOf(getWorkspace())) << ", grad "
-                                                << shapeText(shapeOf(getGrad()));
+    return emitOpError("C6: the workspace is ")
+           << shapeText(shapeOf(getWorkspace())) << ", grad " << shapeText(shapeOf(getGrad()));
   return success();
 }
 LogicalResult AvgPool2dGradOp::verify() { return verifyPoolGrad(*this); }
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 
-static LogicalResult checkAttention(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> q, ArrayRef<int64_t> k,
-                                    ArrayRef<int64_t> v, bool causal) {
+static LogicalResult checkAttention(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> q,
+                                    ArrayRef<int64_t> k, ArrayRef<int64_t> v, bool causal) {
   if (q.size() != 4 || k.size() != 4 || v.size() != 4)
     return broken(loc, name, "C1: ranks are ", q.size(), ", ", k.size(), " and ", v.size(), ", not 4");
   if (q[0] != k[0] || q[1] != k[1] || q[3] != k[3] || k != v)

@@ -17,8 +17,8 @@ LogicalResult BroadcastOp::verify() {
                                     << " strictly increasing dimensions of the result";
   for (auto [i, dim] : llvm::enumerate(getDims()))
     if (from[i] != to[dim])
-      return emitOpError("C2: operand dimension ") << i << " is " << from[i] << ", result dimension " << dim << " is "
-                                                   << to[dim];
+      return emitOpError("C2: operand dimension ")
+             << i << " is " << from[i] << ", result dimension " << dim << " is " << to[dim];
   if (elementOf(getInput()) != getType().getElementType())
     return emitOpError("C3: element types are ") << elementOf(getInput()) << " and " << getType().getElementType();
   return success();
@@ -51,8 +51,8 @@ OpFoldResult ReduceOp::fold(FoldAdaptor) { return getDims().empty() ? OpFoldResu
 
 LogicalResult ReshapeOp::verify() {
   if (tensorType(getInput()).getNumElements() != getType().getNumElements())
-    return emitOpError("C1: the operand has ") << tensorType(getInput()).getNumElements() << " elements, the result "
-                                               << getType().getNumElements();
+    return emitOpError("C1: the operand has ")
+           << tensorType(getInput()).getNumElements() << " elements, the result " << getType().getNumElements();
   if (elementOf(getInput()) != getType().getElementType())
     return emitOpError("C2: element types are ") << elementOf(getInput()) << " and " << getType().getElementType();
   return success();
@@ -192,8 +192,8 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
     if (dim < (int64_t)other.size())
       other[dim] = shape[dim];
     if (other != shape || elementOf(input) != first.getElementType())
-      return broken(loc, getOperationName(), "C3: ", tensorType(input), " does not continue ", first, " along dimension ",
-                    dim);
+      return broken(loc, getOperationName(), "C3: ", tensorType(input), " does not continue ", first,
+                    " along dimension ", dim);
     shape[dim] += along;
   }
   types.push_back(RankedTensorType::get(shape, first.getElementType()));

@@ -46,7 +46,8 @@ static HostTensor reduced(const Parts &parts, size_t index, const std::string &k
   for (size_t member = 1; member < parts.size(); ++member) {
     const HostTensor &other = (*parts[member])[index];
     if (other.shape != out.shape)
-      throw Error(Status::Internal, "distributed interpreter: members reduce " + typeText(out) + " and " + typeText(other));
+      throw Error(Status::Internal,
+                  "distributed interpreter: members reduce " + typeText(out) + " and " + typeText(other));
     for (size_t i = 0; i < out.values.size(); ++i) {
       double value = other.values[i], &result = out.values[i];
       if (kind == "sum")
@@ -84,15 +85,16 @@ static Kernel allReduce(dist::AllReduceOp op) {
   std::vector<int64_t> members;
   if (stages)
     members = stages->vec();
-  return [axes = namesOf(op.getAxes()), kind = op.getKind().str(), members, count = op.getInputs().size()](
-             const Operands &in, Environment &environment) {
+  return [axes = namesOf(op.getAxes()), kind = op.getKind().str(), members,
+          count = op.getInputs().size()](const Operands &in, Environment &environment) {
     std::vector<HostTensor> mine, results;
     std::string types;
     for (const HostTensor *input : in) {
       mine.push_back(*input);
       types += " " + typeText(*input);
     }
-    Parts parts = portOf(environment).exchange(axes, members, joined("all_reduce", axes, kind + types), std::move(mine));
+    Parts parts =
+        portOf(environment).exchange(axes, members, joined("all_reduce", axes, kind + types), std::move(mine));
     for (size_t i = 0; i < count; ++i)
       results.push_back(reduced(parts, i, kind));
     return results;
@@ -116,7 +118,8 @@ static Kernel allGather(dist::AllGatherOp op) {
       throw wrongShares("all_gather", sizes.size(), parts.size());
     HostTensor out = type;
     out.values.resize(elementCount(out.shape));
-    int64_t inner = stridesOf(out.shape)[dim], outer = elementCount({out.shape.begin(), out.shape.begin() + dim}), at = 0;
+    int64_t inner = stridesOf(out.shape)[dim], outer = elementCount({out.shape.begin(), out.shape.begin() + dim}),
+            at = 0;
     for (size_t member = 0; member < parts.size(); ++member) {
       const HostTensor &share = (*parts[member])[0];
       if (share.shape[dim] != sizes[member])
@@ -163,7 +166,8 @@ static Kernel shardSlice(dist::ShardSliceOp op) {
     open.shape.insert(open.shape.begin() + dim, {outer, size, inner});
     HostTensor out = sliced(open, dim + 1, shareStart(size, parts, mine), shareSize(size, parts, mine));
     if (out.size() != elementCount(type.shape))
-      throw Error(Status::Internal, "distributed interpreter: shard_slice gives " + typeText(out) + " for " + typeText(type));
+      throw Error(Status::Internal,
+                  "distributed interpreter: shard_slice gives " + typeText(out) + " for " + typeText(type));
     out.shape = type.shape;
     return one(std::move(out));
   };

@@ -54,7 +54,8 @@ static SlotInfo slotInfo(DictionaryAttr attributes, Type type, const std::string
   SlotInfo info;
   info.key = {text(attributes, attr::kind), text(attributes, attr::name), 0};
   if (info.key.kind.empty())
-    throw Error(Status::Internal, "distributed interpreter: an argument or result of @" + function + " has no cleave.kind");
+    throw Error(Status::Internal,
+                "distributed interpreter: an argument or result of @" + function + " has no cleave.kind");
   if (info.key.name.empty())
     info.key.name = info.key.kind; // "loss": kind and name in one
   info.type = emptyTensor(type);
@@ -64,8 +65,8 @@ static SlotInfo slotInfo(DictionaryAttr attributes, Type type, const std::string
     info.global = emptyTensor(global.getValue());
     info.sharding = Sharding::parse(sharding.getText().str());
     if (!info.sharding || !info.sharding->resolve(info.global.shape))
-      throw Error(Status::Internal, "distributed interpreter: the sharding of " + slotText(info.key) + " in @" + function +
-                                        " does not fit " + typeText(info.global));
+      throw Error(Status::Internal, "distributed interpreter: the sharding of " + slotText(info.key) + " in @" +
+                                        function + " does not fit " + typeText(info.global));
   }
   return info;
 }
@@ -88,15 +89,17 @@ static std::map<std::string, LocalFunction> readFunctions(const DistributedProgr
 
 static void runSegment(const LocalFunction &function, int64_t rank, int64_t microbatch, Slots &slots,
                        Environment &environment) {
-  std::string where = " in @" + function.name + " on rank " + std::to_string(rank) + ", microbatch " + std::to_string(microbatch);
+  std::string where =
+      " in @" + function.name + " on rank " + std::to_string(rank) + ", microbatch " + std::to_string(microbatch);
   Operands inputs;
   for (const SlotInfo &argument : function.arguments) {
     auto found = slots.find(keyAt(argument.key, microbatch));
     if (found == slots.end())
-      throw Error(Status::Internal, "distributed interpreter: " + slotText(argument.key) + " is read before it is written" + where);
+      throw Error(Status::Internal,
+                  "distributed interpreter: " + slotText(argument.key) + " is read before it is written" + where);
     if (found->second.shape != argument.type.shape || found->second.dtype != argument.type.dtype)
-      throw Error(Status::Internal, "distributed interpreter: " + slotText(argument.key) + " is " + typeText(found->second) +
-                                        ", not " + typeText(argument.type) + where);
+      throw Error(Status::Internal, "distributed interpreter: " + slotText(argument.key) + " is " +
+                                        typeText(found->second) + ", not " + typeText(argument.type) + where);
     inputs.push_back(&found->second);
   }
   std::vector<HostTensor> results = function.program.run(inputs, environment);
@@ -107,7 +110,8 @@ static void runSegment(const LocalFunction &function, int64_t rank, int64_t micr
 std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector<Slots> slots, const Context &context) {
   auto functions = readFunctions(program, true);
   int64_t ranks = program.mesh.ranks();
-  if ((int64_t)slots.size() != ranks || (int64_t)program.functions.size() != ranks || (int64_t)program.schedules.size() != ranks)
+  if ((int64_t)slots.size() != ranks || (int64_t)program.functions.size() != ranks ||
+      (int64_t)program.schedules.size() != ranks)
     throw Error(Status::Internal, "distributed interpreter: slots, functions and schedules are needed for " +
                                       std::to_string(ranks) + " ranks");
   World world(program.mesh);
@@ -159,10 +163,13 @@ std::vector<Slots> scatterSlots(const DistributedProgram &program, const Slots &
     forEachSlot(program, functions, rank, [&](const SlotInfo &info) {
       SlotKey first = info.key;
       first.microbatch = 0;
-      for (auto it = whole.lower_bound(first); it != whole.end() && it->first.kind == first.kind && it->first.name == first.name; ++it) {
+      for (auto it = whole.lower_bound(first);
+           it != whole.end() && it->first.kind == first.kind && it->first.name == first.name; ++it) {
         if (info.sharding && it->second.shape != info.global.shape)
-          throw userError("interpreter: " + slotText(info.key) + " is " + typeText(it->second) + ", not " + typeText(info.global));
-        slots[rank][it->first] = info.sharding ? localPiece(it->second, *info.sharding, program.mesh, coords) : it->second;
+          throw userError("interpreter: " + slotText(info.key) + " is " + typeText(it->second) + ", not " +
+                          typeText(info.global));
+        slots[rank][it->first] =
+            info.sharding ? localPiece(it->second, *info.sharding, program.mesh, coords) : it->second;
       }
     });
   }

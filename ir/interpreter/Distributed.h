@@ -34,18 +34,19 @@ struct DistributedProgram {
 };
 
 /// Runs every rank's schedule once, from the slots given per rank; returns the slots it ends with. `context.microbatch`
-/// is set by the schedule. Throws cleave::Error (internal): a slot read before it is written or of another type than the
-/// argument's; ranks that disagree about a collective; waiting in a circle.
-std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector<Slots> slots, const Context &context = {});
+/// is set by the schedule. Throws cleave::Error (internal): a slot read before it is written or of another type than
+/// the argument's; ranks that disagree about a collective; waiting in a circle.
+std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector<Slots> slots,
+                                  const Context &context = {});
 
 /// The slots each rank's functions read, filled from whole tensors: those of kinds "parameter", "buffer", "state",
 /// "scalar", "input" (per microbatch) and any other that `whole` holds are cut by the `dist.sharding` of the argument.
 /// What `whole` lacks is left out.
 std::vector<Slots> scatterSlots(const DistributedProgram &program, const Slots &whole);
 
-/// The whole tensor of every slot that some function names with its sharding and global type: each rank's piece put in its
-/// place. Throws an internal error where ranks that hold the same element differ ("parameter w: rank 3 differs from ...").
-/// Slots that are partial (over any axis) are left out, as are those without a sharding.
+/// The whole tensor of every slot that some function names with its sharding and global type: each rank's piece put in
+/// its place. Throws an internal error where ranks that hold the same element differ ("parameter w: rank 3 differs from
+/// ..."). Slots that are partial (over any axis) are left out, as are those without a sharding.
 Slots gatherSlots(const DistributedProgram &program, const std::vector<Slots> &slots);
 
 } // namespace cleave::ir

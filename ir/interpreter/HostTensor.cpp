@@ -1,7 +1,7 @@
 // Rounding, strides and comparison of the interpreter's tensors.
 #include "ir/interpreter/HostTensor.h"
 
-#include <bit>
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -31,11 +31,17 @@ static double roundBinary(double value, int digits, int least, int most) {
   if (value == 0 || !std::isfinite(value))
     return value;
   int exponent = std::ilogb(value);
-  double quantum = std::ldexp(1.0, std::max(exponent, least) - (digits - 1)); // distance of neighbours; fixed below `least`
+  double quantum =
+      std::ldexp(1.0, std::max(exponent, least) - (digits - 1)); // distance of neighbours; fixed below `least`
   double rounded = std::nearbyint(value / quantum) * quantum;
   if (std::abs(rounded) >= std::ldexp(2.0, most))
     return std::copysign(std::numeric_limits<double>::infinity(), value);
   return rounded;
+}
+
+/// Towards zero; the least number where there is none (NaN, too large), as the processor does.
+static int64_t truncated(double value) {
+  return std::abs(value) < 0x1p63 ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::min();
 }
 
 double roundTo(DType dtype, double value) {
@@ -47,9 +53,9 @@ double roundTo(DType dtype, double value) {
   case DType::BF16:
     return roundBinary(value, 8, -126, 127);
   case DType::I32:
-    return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(value)));
+    return static_cast<int32_t>(static_cast<uint32_t>(truncated(value)));
   case DType::I64:
-    return static_cast<double>(static_cast<int64_t>(value));
+    return static_cast<double>(truncated(value));
   case DType::I1:
     return value != 0;
   }

@@ -11,8 +11,8 @@ enum class DType { F32, F16, BF16, I32, I64, I1 };
 /// "f32", "bf16", ...
 const char *dtypeName(DType dtype);
 
-/// The nearest value of the type: floats round to nearest even, integers truncate and wrap, i1 is whether it is not zero.
-/// (i64 is exact up to 2^53.)
+/// The nearest value of the type: floats round to nearest even, integers truncate and wrap, i1 is whether it is not
+/// zero. (i64 is exact up to 2^53.)
 double roundTo(DType dtype, double value);
 
 /// Row-major. `values` has the product of `shape` elements, each a value of `dtype`.

@@ -27,7 +27,8 @@ static Kernel constant(ConstantOp op) {
       value.values.push_back(element.convertToDouble());
   else
     for (const APInt &element : op.getValue().getValues<APInt>())
-      value.values.push_back(value.dtype == DType::I1 ? double(element.getZExtValue()) : double(element.getSExtValue()));
+      value.values.push_back(value.dtype == DType::I1 ? double(element.getZExtValue())
+                                                      : double(element.getSExtValue()));
   return [value](const Operands &, Environment &) { return one(value); };
 }
 

@@ -45,8 +45,8 @@ static Kernel fusionKernel(Operation *op) {
 }
 
 static Kernel kernelOf(Operation *op) {
-  for (auto *subject : {elementwiseKernel, indexKernel, shapeKernel, linearAlgebraKernel, poolingKernel, attentionKernel,
-                        normKernel, lossKernel, fusionKernel, distKernel})
+  for (auto *subject : {elementwiseKernel, indexKernel, shapeKernel, linearAlgebraKernel, poolingKernel,
+                        attentionKernel, normKernel, lossKernel, fusionKernel, distKernel})
     if (Kernel kernel = subject(op))
       return kernel;
   throw Error(Status::Internal, "interpreter: no rule for " + op->getName().getStringRef().str());
@@ -111,8 +111,8 @@ std::vector<HostTensor> evaluate(Operation *function, const std::vector<HostTens
   auto func = cast<func::FuncOp>(function);
   std::string name = func.getSymName().str();
   if (inputs.size() != func.getNumArguments())
-    throw userError("interpreter: @" + name + " takes " + std::to_string(func.getNumArguments()) + " arguments, given " +
-                    std::to_string(inputs.size()));
+    throw userError("interpreter: @" + name + " takes " + std::to_string(func.getNumArguments()) +
+                    " arguments, given " + std::to_string(inputs.size()));
   Operands operands;
   for (auto [i, input] : llvm::enumerate(inputs)) {
     HostTensor expected = emptyTensor(func.getArgument(i).getType());

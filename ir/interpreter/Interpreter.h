@@ -19,9 +19,9 @@ struct Context {
   int64_t microbatch = 0;   // element i of a random tensor of n elements is element microbatch * n + i of the step's
 };
 
-/// Runs `function` (a func.func of one block: cleave ops, func.return, dist.reshard as identity). Inputs and results are
-/// in the order of its arguments and results. Throws cleave::Error (internal) for an op it does not know, and a user error
-/// where an input's shape or type is not the argument's.
+/// Runs `function` (a func.func of one block: cleave ops, func.return, dist.reshard as identity). Inputs and results
+/// are in the order of its arguments and results. Throws cleave::Error (internal) for an op it does not know, and a
+/// user error where an input's shape or type is not the argument's.
 std::vector<HostTensor> evaluate(mlir::Operation *function, const std::vector<HostTensor> &inputs,
                                  const Context &context = {});
 

@@ -1,5 +1,5 @@
-// Kernels of matrix products and convolutions. A convolution is a product over its unfolded windows (im2col); all sums are
-// in double and rounded once.
+// Kernels of matrix products and convolutions. A convolution is a product over its unfolded windows (im2col); all sums
+// are in double and rounded once.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Program.h"
 
@@ -40,7 +40,8 @@ static std::vector<double> transposed(const double *from, int64_t rows, int64_t 
 }
 
 static Kernel matmul(MatmulOp op) {
-  return [type = emptyTensor(op.getType()), transA = op.getTransA(), transB = op.getTransB()](const Operands &in, Environment &) {
+  return [type = emptyTensor(op.getType()), transA = op.getTransA(), transB = op.getTransB()](const Operands &in,
+                                                                                              Environment &) {
     const HostTensor &a = *in[0], &b = *in[1];
     HostTensor out = type;
     out.values.assign(elementCount(out.shape), 0);
@@ -72,14 +73,15 @@ namespace {
 struct Convolution {
   std::vector<int64_t> stride, padding, dilation;
   int64_t groups;
-  int64_t n, channels, h, w;         // input, channels of a group
-  int64_t outputs, kh, kw, oh, ow;   // outputs of a group
+  int64_t n, channels, h, w;       // input, channels of a group
+  int64_t outputs, kh, kw, oh, ow; // outputs of a group
 
   /// Elements of a window, windows of a sample.
   int64_t window() const { return channels * kh * kw; }
   int64_t windows() const { return oh * ow; }
 
-  Convolution set(const std::vector<int64_t> &input, const std::vector<int64_t> &weight, const std::vector<int64_t> &result) const {
+  Convolution set(const std::vector<int64_t> &input, const std::vector<int64_t> &weight,
+                  const std::vector<int64_t> &result) const {
     Convolution c = *this;
     c.n = input[0], c.channels = weight[1], c.h = input[2], c.w = input[3];
     c.outputs = weight[0] / groups, c.kh = weight[2], c.kw = weight[3];

@@ -43,8 +43,8 @@ static Kernel softmax(Operation *op, int64_t dim, bool log) {
 static int64_t labelOf(const HostTensor &labels, int64_t row, int64_t classes) {
   auto label = static_cast<int64_t>(labels.values[row]);
   if (label >= classes)
-    throw userError("cross_entropy: label " + std::to_string(label) + " in row " + std::to_string(row) + ", but there are " +
-                    std::to_string(classes) + " classes");
+    throw userError("cross_entropy: label " + std::to_string(label) + " in row " + std::to_string(row) +
+                    ", but there are " + std::to_string(classes) + " classes");
   return std::max<int64_t>(label, -1);
 }
 

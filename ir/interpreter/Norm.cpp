@@ -1,5 +1,5 @@
-// Kernels of the normalisations and their gradients. Both kinds normalise groups of elements; only which elements form a
-// group, and which weight an element has, differ.
+// Kernels of the normalisations and their gradients. Both kinds normalise groups of elements; only which elements form
+// a group, and which weight an element has, differ.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Program.h"
 
@@ -16,11 +16,13 @@ namespace {
 /// Element i of the input belongs to group groupOf(i) and is scaled by weight weightOf(i).
 struct Layout {
   bool batch;
-  int64_t inner = 1;               // layer: the last dimension; batch: elements of one channel of one sample
+  int64_t inner = 1;                 // layer: the last dimension; batch: elements of one channel of one sample
   int64_t channels = 1, samples = 1; // batch: samples of a run
-  int64_t groups = 1, members = 1; // groups, elements of each
+  int64_t groups = 1, members = 1;   // groups, elements of each
 
-  int64_t groupOf(int64_t i) const { return batch ? i / (inner * channels * samples) * channels + weightOf(i) : i / inner; }
+  int64_t groupOf(int64_t i) const {
+    return batch ? i / (inner * channels * samples) * channels + weightOf(i) : i / inner;
+  }
   int64_t weightOf(int64_t i) const { return batch ? i / inner % channels : i % inner; }
 };
 
@@ -122,14 +124,14 @@ static Kernel layerNormGrad(LayerNormGradOp op) {
 
 static Kernel batchNorm(BatchNormOp op) {
   return [types = typesOf(op), eps = op.getEps().convertToDouble(), group = int64_t(op.getGroup())](const Operands &in,
-                                                                                                  Environment &) {
+                                                                                                    Environment &) {
     return normalise(batchLayout(*in[0], group), in, zeros(types), eps, false);
   };
 }
 
 static Kernel batchNormGrad(BatchNormGradOp op) {
   return [types = typesOf(op), eps = op.getEps().convertToDouble(), group = int64_t(op.getGroup())](const Operands &in,
-                                                                                                  Environment &) {
+                                                                                                    Environment &) {
     std::vector<double> scale;
     for (double variance : in[4]->values)
       scale.push_back(1 / std::sqrt(variance + eps));

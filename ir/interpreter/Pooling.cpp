@@ -15,8 +15,8 @@ namespace {
 struct Pooling {
   std::vector<int64_t> kernel, stride, padding;
 
-  /// Calls f(window, plane, pixel) for each element inside the input of each window, in row order. `window` is linear in
-  /// `pooled`; `pixel` in the [h, w] plane of `input` that begins at `plane`.
+  /// Calls f(window, plane, pixel) for each element inside the input of each window, in row order. `window` is linear
+  /// in `pooled`; `pixel` in the [h, w] plane of `input` that begins at `plane`.
   template <typename F> void walk(const std::vector<int64_t> &input, const std::vector<int64_t> &pooled, F f) const {
     int64_t h = input[2], w = input[3], window = 0;
     for (int64_t plane = 0; plane < input[0] * input[1]; ++plane)

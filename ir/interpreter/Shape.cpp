@@ -56,12 +56,13 @@ static Kernel broadcast(BroadcastOp op) {
 }
 
 static Kernel transpose(TransposeOp op) {
-  return [type = emptyTensor(op.getType()), permutation = Shape(op.getPermutation())](const Operands &in, Environment &) {
-    Shape own = stridesOf(in[0]->shape), strides;
-    for (int64_t dim : permutation)
-      strides.push_back(own[dim]);
-    return one(gathered(type, *in[0], strides));
-  };
+  return
+      [type = emptyTensor(op.getType()), permutation = Shape(op.getPermutation())](const Operands &in, Environment &) {
+        Shape own = stridesOf(in[0]->shape), strides;
+        for (int64_t dim : permutation)
+          strides.push_back(own[dim]);
+        return one(gathered(type, *in[0], strides));
+      };
 }
 
 static Kernel slice(SliceOp op) {
@@ -76,10 +77,12 @@ static Kernel slice(SliceOp op) {
 
 static Kernel reduce(ReduceOp op) {
   return [type = emptyTensor(op.getType()), kind = op.getKind(), dims = Shape(op.getDims())](const Operands &in,
-                                                                                           Environment &) {
+                                                                                             Environment &) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     HostTensor out = type;
-    out.values.assign(elementCount(out.shape), kind == ReduceKind::Sum ? 0 : kind == ReduceKind::Max ? -infinity : infinity);
+    out.values.assign(elementCount(out.shape), kind == ReduceKind::Sum   ? 0
+                                               : kind == ReduceKind::Max ? -infinity
+                                                                         : infinity);
     Shape own = stridesOf(out.shape), strides(in[0]->shape.size(), 0);
     for (size_t i = 0, kept = 0; i < strides.size(); ++i)
       if (!std::binary_search(dims.begin(), dims.end(), int64_t(i)))

@@ -11,7 +11,8 @@ std::vector<std::vector<int64_t>> globalIndices(const Sharding &sharding, const 
                                                 const std::vector<int64_t> &coords);
 
 /// Calls f(local, global) with the linear indices of every element this rank holds, in local order.
-template <typename F> void forEachElement(const std::vector<std::vector<int64_t>> &indices, const std::vector<int64_t> &global, F f) {
+template <typename F>
+void forEachElement(const std::vector<std::vector<int64_t>> &indices, const std::vector<int64_t> &global, F f) {
   std::vector<size_t> at(indices.size(), 0);
   std::vector<int64_t> strides = stridesOf(global);
   for (const auto &dim : indices)

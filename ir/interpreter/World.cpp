@@ -103,8 +103,9 @@ void World::send(int64_t from, int64_t to, int64_t tag, int64_t microbatch, Host
 HostTensor World::receive(int64_t from, int64_t to, int64_t tag, int64_t microbatch) {
   std::unique_lock lock(mutex);
   MessageKey key{from, to, tag, microbatch};
-  wait(lock, "rank " + std::to_string(to) + " for rank " + std::to_string(from) + ", tag " + std::to_string(tag) +
-                 ", microbatch " + std::to_string(microbatch),
+  wait(lock,
+       "rank " + std::to_string(to) + " for rank " + std::to_string(from) + ", tag " + std::to_string(tag) +
+           ", microbatch " + std::to_string(microbatch),
        [&] { return messages.count(key) > 0; });
   auto &queue = messages[key];
   HostTensor tensor = std::move(queue.front());
@@ -151,6 +152,8 @@ int64_t Port::rankOfStage(int64_t stage) const {
 void Port::send(int64_t stage, int64_t tag, HostTensor tensor) {
   world.send(rank, rankOfStage(stage), tag, microbatch, std::move(tensor));
 }
-HostTensor Port::receive(int64_t stage, int64_t tag) { return world.receive(rankOfStage(stage), rank, tag, microbatch); }
+HostTensor Port::receive(int64_t stage, int64_t tag) {
+  return world.receive(rankOfStage(stage), rank, tag, microbatch);
+}
 
 } // namespace cleave::ir

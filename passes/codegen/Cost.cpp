@@ -102,7 +102,8 @@ double cost(const Program &p) {
     bytes += read[b];
   for (const Store &s : p.stores) {
     bool scatters = gathers(p, s.expr);
-    bytes += static_cast<double>(p.bufferSizes[s.buffer] * elementBytes(p.buffers[s.buffer])) * (scatters ? 3 : 1);
+    bytes += static_cast<double>(p.bufferSizes[s.buffer] * elementBytes(p.buffers[s.buffer])) *
+             (scatters ? 3 : 1.5); // a line is read before it is written
     cycles += scatters ? static_cast<double>(p.bufferSizes[s.buffer]) * 3 : 0;
   }
   int64_t pieces = (p.extent + p.grain - 1) / p.grain;

@@ -90,6 +90,14 @@ V Emitter::compute(const ProgramValue &v, int value, int copy) {
   bool vector = false;
   for (V operand : x)
     vector |= operand->getType()->isVectorTy();
+  // Vectors over a scalar: one division outside the loop, and products.
+  if (v.op == NodeKind::Div && isFloat(v.type) && x[0]->getType()->isVectorTy() && !x[1]->getType()->isVectorTy() &&
+      !llvm::isa<llvm::Constant>(x[1])) {
+    at(levelOf(v.operands[1]));
+    V inverse = b.CreateFDiv(math.constant(x[1], 1), x[1]);
+    at(level);
+    return b.CreateFMul(x[0], splat(inverse));
+  }
   if (vector)
     for (V &operand : x)
       operand = splat(operand);
@@ -408,15 +416,16 @@ V Emitter::scratchPointer(int slot, int copy) {
   return b.CreateGEP(b.getFloatTy(), scratch[slot], index);
 }
 
+/// Reductions by max and min pass over NaN, as std::max does: one instruction.
 V Emitter::combine(Combine kind, V x, V y, Element type) {
   bool real = isFloat(type);
   switch (kind) {
   case Combine::Sum:
     return real ? b.CreateFAdd(x, y) : b.CreateAdd(x, y);
   case Combine::Max:
-    return real ? math.max(x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
+    return b.CreateSelect(real ? b.CreateFCmpOGT(y, x) : b.CreateICmpSGT(y, x), y, x);
   case Combine::Min:
-    return real ? math.min(x, y) : b.CreateSelect(b.CreateICmpSLT(x, y), x, y);
+    return b.CreateSelect(real ? b.CreateFCmpOLT(y, x) : b.CreateICmpSLT(y, x), y, x);
   }
   return nullptr;
 }

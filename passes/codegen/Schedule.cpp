@@ -76,6 +76,19 @@ void chooseVectorLoop(Program &p) {
   }
 }
 
+/// Cuts loop `l` into an outer one, put before it, and an inner one of `piece` iterations.
+void cutLoop(Program &p, int l, int64_t piece) {
+  int64_t outer = p.loops[l].extent / piece;
+  p.loops[l].extent = piece;
+  p.loops.insert(p.loops.begin() + l, Loop{outer, p.loops[l].reduced});
+  forEachExpr(p, [&](Expr &e) {
+    std::copy_backward(e.coef.begin() + l, e.coef.end() - 1, e.coef.end());
+    e.coef[l] = e.coef[l + 1] * piece;
+  });
+  if (p.vectorLoop >= l)
+    ++p.vectorLoop;
+}
+
 /// A map with few long rows is cut into more, so that threads have something to share.
 void cutLongRows(Program &p) {
   int v = p.vectorLoop;
@@ -87,15 +100,44 @@ void cutLongRows(Program &p) {
   for (int64_t piece = 8192; piece >= 1024; piece -= 64) {
     if (extent % piece)
       continue;
-    p.loops[v].extent = piece;
-    p.loops.insert(p.loops.begin() + v, Loop{extent / piece, false});
-    forEachExpr(p, [&](Expr &e) {
-      std::copy_backward(e.coef.begin() + v, e.coef.end() - 1, e.coef.end());
-      e.coef[v] = e.coef[v + 1] * piece;
-    });
-    p.vectorLoop = v + 1;
+    cutLoop(p, v, piece);
     return;
   }
+}
+
+/// Puts loop `from` last.
+void moveLast(Program &p, int from) {
+  std::rotate(p.loops.begin() + from, p.loops.begin() + from + 1, p.loops.end());
+  auto count = static_cast<long>(p.loops.size());
+  forEachExpr(p, [&](Expr &e) { std::rotate(e.coef.begin() + from, e.coef.begin() + from + 1, e.coef.begin() + count); });
+  p.vectorLoop = p.vectorLoop == from ? static_cast<int>(count) - 1 : p.vectorLoop - (p.vectorLoop > from);
+}
+
+/// A transpose reads along another loop than it writes: both are walked in blocks of up to 64, so that the lines read stay
+/// in the first cache until all of each is used.
+void blockTransposes(Program &p) {
+  int other = -1, v = p.vectorLoop;
+  if (p.shape != Shape::Map || v < 0 || static_cast<int>(p.loops.size()) + 2 > maxLoops)
+    return;
+  for (const ProgramValue &value : p.values)
+    if (value.kind == ValueKind::Load && value.expr.coef[v] > 1)
+      for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
+        if (value.expr.coef[l] == 1 && p.loops[l].extent >= 16)
+          other = l;
+  if (other < 0 || p.loops[v].extent < 64)
+    return;
+  auto pieceOf = [](int64_t extent) {
+    for (int64_t piece = 64; piece >= 16; --piece)
+      if (extent % piece == 0)
+        return piece;
+    return extent;
+  };
+  int64_t pieceV = pieceOf(p.loops[v].extent), pieceOther = pieceOf(p.loops[other].extent);
+  cutLoop(p, v, pieceV);
+  other += other > v;
+  cutLoop(p, other, pieceOther); // the inner one is at other + 1
+  moveLast(p, other + 1);
+  moveLast(p, p.vectorLoop);
 }
 
 uint32_t reducedMask(const Program &p) {
@@ -254,6 +296,7 @@ std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int 
   chooseVectorLoop(p);
   bool reduces = reducedMask(p) != 0;
   p.shape = !reduces ? Shape::Map : p.loops[p.vectorLoop].reduced ? Shape::Rows : Shape::Columns;
+  blockTransposes(p);
   cutLongRows(p);
   p.flat = p.shape == Shape::Map && p.loops.size() == 1;
   placeValues(p);

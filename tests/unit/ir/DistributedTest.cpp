@@ -13,7 +13,8 @@ struct Setup {
   GraphModule module;
   DistributedProgram program;
 
-  Setup(const std::string &text, Mesh mesh, std::vector<std::string> segments, std::vector<std::vector<ScheduledSegment>> schedules)
+  Setup(const std::string &text, Mesh mesh, std::vector<std::string> segments,
+        std::vector<std::vector<ScheduledSegment>> schedules)
       : module(GraphModule::parse(text, "test")) {
     program.module = module.operation();
     program.mesh = mesh;
@@ -55,7 +56,8 @@ TEST_CASE("collectives over one and two axes") {
     Slots &mine = after[rank];
     CHECK(mine[{"metric", "sum"}] == f32({2}, {tp + tp + 3.0, 10 * (tp + tp + 3.0)}));
     CHECK(mine[{"metric", "max"}] == f32({2}, {5, 50}));
-    CHECK(mine[{"metric", "all"}] == f32({6}, {base + 0.0, base * 10.0, base + 1.0, (base + 1) * 10.0, base + 2.0, (base + 2) * 10.0}));
+    CHECK(mine[{"metric", "all"}] ==
+          f32({6}, {base + 0.0, base * 10.0, base + 1.0, (base + 1) * 10.0, base + 2.0, (base + 2) * 10.0}));
     CHECK(mine[{"metric", "scattered"}] == f32({2}, {3.0 * rank, 30.0 * rank}));
   }
 }
@@ -77,7 +79,8 @@ func.func @other(%x: tensor<2x3xf32> {cleave.kind = "state", cleave.name = "x"})
   %1 = dist.shard_offset {axes = ["tp"], size = 3 : i64} : () -> tensor<i32>
   %2 = dist.all_gather %0 {axes = ["tp"], dim = 1 : i64, sizes = array<i64: 2, 1>} : (tensor<2x1xf32>) -> tensor<2x3xf32>
   return %0, %1, %2 : tensor<2x1xf32>, tensor<i32>, tensor<2x3xf32>
-})", meshOf(1, 2, 1), {"forward"}, {{{"forward", 1}}});
+})",
+              meshOf(1, 2, 1), {"forward"}, {{{"forward", 1}}});
   setup.program.functions[1]["forward"] = "other"; // the second class
   HostTensor x = f32({2, 3}, {1, 2, 3, 4, 5, 6});
   Slots both{{{"state", "x"}, x}};
@@ -116,8 +119,11 @@ func.func @s0.input_gradient(%g: tensor<1xf32> {cleave.kind = "gradient", cleave
   %2 = cleave.add %g, %1 : tensor<1xf32>
   return %2 : tensor<1xf32>
 })";
-  std::vector<ScheduledSegment> gpipe{{"begin", 0}, {"forward", 0}, {"forward", 1}, {"forward", 2}, {"input_gradient", 0}, {"input_gradient", 1}, {"input_gradient", 2}};
-  std::vector<ScheduledSegment> oneByOne{{"forward", 0}, {"input_gradient", 0}, {"forward", 1}, {"input_gradient", 1}, {"forward", 2}, {"input_gradient", 2}};
+  std::vector<ScheduledSegment> gpipe{{"begin", 0},         {"forward", 0},        {"forward", 1},
+                                      {"forward", 2},       {"input_gradient", 0}, {"input_gradient", 1},
+                                      {"input_gradient", 2}};
+  std::vector<ScheduledSegment> oneByOne{{"forward", 0},        {"input_gradient", 0}, {"forward", 1},
+                                         {"input_gradient", 1}, {"forward", 2},        {"input_gradient", 2}};
   Setup setup(text, meshOf(2, 1, 2), {"begin", "forward", "input_gradient"}, {gpipe, oneByOne});
   std::vector<Slots> slots(4);
   for (int dp = 0; dp < 2; ++dp)
@@ -141,8 +147,10 @@ func.func @s1.forward() -> (tensor<1xf32> {cleave.kind = "stash", cleave.name = 
   %0 = dist.recv {stage = 0 : i64, tag = 4 : i64} : () -> tensor<1xf32>
   dist.send %0 {stage = 0 : i64, tag = 3 : i64} : (tensor<1xf32>) -> ()
   return %0 : tensor<1xf32>
-})", meshOf(1, 1, 2), {"forward"}, {{{"forward", 0}}});
-  CHECK_THROWS_WITH(runDistributed(setup.program, std::vector<Slots>(2)), Catch::Contains("everybody waits") && Catch::Contains("rank 0 for rank 1, tag 3"));
+})",
+              meshOf(1, 1, 2), {"forward"}, {{{"forward", 0}}});
+  CHECK_THROWS_WITH(runDistributed(setup.program, std::vector<Slots>(2)),
+                    Catch::Contains("everybody waits") && Catch::Contains("rank 0 for rank 1, tag 3"));
 }
 
 TEST_CASE("ranks that disagree about a collective, or never come, are found") {
@@ -164,12 +172,14 @@ func.func @s1.forward(%x: tensor<1xf32> {cleave.kind = "state", cleave.name = "x
 
 TEST_CASE("a slot read before it is written, and a message nobody receives, are found") {
   Setup setup(collectives, meshOf(2, 3, 1), {"forward"}, {{{"forward", 0}}});
-  CHECK_THROWS_WITH(runDistributed(setup.program, std::vector<Slots>(6)), Catch::Contains("state x is read before it is written"));
+  CHECK_THROWS_WITH(runDistributed(setup.program, std::vector<Slots>(6)),
+                    Catch::Contains("state x is read before it is written"));
   Setup lost(R"(
 func.func @s0.forward(%x: tensor<1xf32> {cleave.kind = "state", cleave.name = "x"}) {
   dist.send %x {stage = 1 : i64, tag = 0 : i64} : (tensor<1xf32>) -> ()
   return
-})", meshOf(1, 1, 2), {"forward"}, {{{"forward", 0}}});
+})",
+             meshOf(1, 1, 2), {"forward"}, {{{"forward", 0}}});
   Slots one{{{"state", "x"}, f32({1}, {1})}};
   CHECK_THROWS_WITH(runDistributed(lost.program, {one, one}), Catch::Contains("never received"));
 }
@@ -183,7 +193,8 @@ func.func @s0.reduce(%x: tensor<1xf32> {cleave.kind = "gradient", cleave.name = 
 func.func @s2.reduce(%x: tensor<1xf32> {cleave.kind = "gradient", cleave.name = "x"}) -> (tensor<1xf32> {cleave.kind = "gradient", cleave.name = "x"}) {
   %0 = dist.all_reduce %x {axes = ["pp"], kind = "sum", stages = array<i64: 0, 2>} : (tensor<1xf32>) -> tensor<1xf32>
   return %0 : tensor<1xf32>
-})", meshOf(1, 1, 3), {"reduce"}, {{{"reduce", 0}}});
+})",
+              meshOf(1, 1, 3), {"reduce"}, {{{"reduce", 0}}});
   std::vector<Slots> slots(3);
   for (int rank = 0; rank < 3; ++rank)
     slots[rank][{"gradient", "x"}] = f32({1}, {double(rank + 1)});
@@ -204,7 +215,8 @@ func.func @s0.forward(%w: tensor<2x2xf32> {cleave.kind = "parameter", cleave.nam
   %0 = cleave.random_uniform {name = "drop", dist.shardings = [#dist.sharding<"dp, (2 x 3:tp)">], dist.globals = [tensor<4x6xf32>]} : () -> tensor<2x2xf32>
   %1 = cleave.add %0, %w : tensor<2x2xf32>
   return %1 : tensor<2x2xf32>
-})ir", meshOf(2, 3, 1), {"forward"}, {{{"forward", 5}}});
+})ir",
+              meshOf(2, 3, 1), {"forward"}, {{{"forward", 5}}});
   HostTensor w = randomF32({4, 6}, 3);
   Context context{7, 2, 5};
   auto after = runDistributed(setup.program, scatterSlots(setup.program, {{{"parameter", "w"}, w}}), context);
@@ -218,5 +230,6 @@ func.func @s0.forward(%w: tensor<2xf32> {cleave.kind = "parameter", cleave.name 
   std::vector<Slots> slots(2);
   slots[0][{"parameter", "w"}] = f32({2}, {1, 2});
   slots[1][{"parameter", "w"}] = f32({2}, {1, 3});
-  CHECK_THROWS_WITH(gatherSlots(setup.program, slots), Catch::Contains("parameter w: element 1 is 3") && Catch::Contains("rank 0"));
+  CHECK_THROWS_WITH(gatherSlots(setup.program, slots),
+                    Catch::Contains("parameter w: element 1 is 3") && Catch::Contains("rank 0"));
 }

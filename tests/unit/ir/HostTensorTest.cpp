@@ -9,16 +9,16 @@ using namespace cleave::ir;
 
 TEST_CASE("values round to the nearest of their type") {
   CHECK(roundTo(DType::F32, 0.1) == 0.1f);
-  CHECK(roundTo(DType::BF16, 1 + 0x1p-8) == 1);                  // half way: to even
-  CHECK(roundTo(DType::BF16, 1 + 3 * 0x1p-8) == 1 + 0x1p-6);     // half way: to even
+  CHECK(roundTo(DType::BF16, 1 + 0x1p-8) == 1);              // half way: to even
+  CHECK(roundTo(DType::BF16, 1 + 3 * 0x1p-8) == 1 + 0x1p-6); // half way: to even
   CHECK(roundTo(DType::BF16, 1 + 0x1p-8 + 0x1p-20) == 1 + 0x1p-7);
   CHECK(roundTo(DType::BF16, 3e38) == Approx(3e38).epsilon(0.01));
   CHECK(std::isinf(roundTo(DType::BF16, 3.4e38)));
   CHECK(roundTo(DType::F16, 65504) == 65504);
   CHECK(roundTo(DType::F16, 65519.9) == 65504);
   CHECK(std::isinf(roundTo(DType::F16, 65520)));
-  CHECK(roundTo(DType::F16, 0x1p-24) == 0x1p-24);                // smallest subnormal
-  CHECK(roundTo(DType::F16, 0x1p-25) == 0);                      // half of it: to even
+  CHECK(roundTo(DType::F16, 0x1p-24) == 0x1p-24); // smallest subnormal
+  CHECK(roundTo(DType::F16, 0x1p-25) == 0);       // half of it: to even
   CHECK(roundTo(DType::F16, 1.5 * 0x1p-24) == 2 * 0x1p-24);
   CHECK(roundTo(DType::F16, 0.1) == 0.0999755859375);
   CHECK(std::isnan(roundTo(DType::F16, std::nan(""))));

@@ -11,13 +11,15 @@ using namespace cleave::ir;
 static HostTensor unary(const std::string &op, const HostTensor &input, const std::string &more = "") {
   std::string type = "tensor<" + std::to_string(input.size()) + "x" + dtypeName(input.dtype) + ">";
   return run("func.func @f(%x: " + type + ") -> " + type + " { %0 = cleave." + op + " %x " + more + " : " + type +
-                 " return %0 : " + type + " }", {input})[0];
+                 " return %0 : " + type + " }",
+             {input})[0];
 }
 
 static HostTensor binary(const std::string &op, const HostTensor &x, const HostTensor &y) {
   std::string type = "tensor<" + std::to_string(x.size()) + "x" + dtypeName(x.dtype) + ">";
-  return run("func.func @f(%x: " + type + ", %y: " + type + ") -> " + type + " { %0 = cleave." + op + " %x, %y : " + type +
-                 " return %0 : " + type + " }", {x, y})[0];
+  return run("func.func @f(%x: " + type + ", %y: " + type + ") -> " + type + " { %0 = cleave." + op +
+                 " %x, %y : " + type + " return %0 : " + type + " }",
+             {x, y})[0];
 }
 
 TEST_CASE("unary ops") {
@@ -51,19 +53,22 @@ TEST_CASE("binary ops, integers and 16-bit floats") {
 }
 
 TEST_CASE("compare, select, cast") {
-  auto results = run(R"(func.func @f(%x: tensor<3xf32>, %y: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xi32>, tensor<3xi1>) {
+  auto results =
+      run(R"(func.func @f(%x: tensor<3xf32>, %y: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xi32>, tensor<3xi1>) {
     %0 = cleave.compare gt %x, %y : tensor<3xf32> -> tensor<3xi1>
     %1 = cleave.select %0, %x, %y : tensor<3xi1>, tensor<3xf32>
     %2 = cleave.cast %x : tensor<3xf32> -> tensor<3xi32>
     %3 = cleave.compare eq %x, %y : tensor<3xf32> -> tensor<3xi1>
-    return %1, %2, %3 : tensor<3xf32>, tensor<3xi32>, tensor<3xi1> })", {f32({3}, {1.7, -1.7, 2}), f32({3}, {0, 0, 2})});
+    return %1, %2, %3 : tensor<3xf32>, tensor<3xi32>, tensor<3xi1> })",
+          {f32({3}, {1.7, -1.7, 2}), f32({3}, {0, 0, 2})});
   CHECK(results[0] == f32({3}, {1.7, 0, 2}));
   CHECK(results[1] == i32({3}, {1, -1, 2}));
   CHECK(results[2] == HostTensor({3}, DType::I1, std::vector<double>{0, 0, 1}));
 }
 
 TEST_CASE("shape ops") {
-  auto results = run(R"(func.func @f(%x: tensor<2x3xf32>) -> (tensor<3x2xf32>, tensor<2x2x3xf32>, tensor<2xf32>, tensor<3xf32>, tensor<f32>, tensor<1x2xf32>, tensor<3x4xf32>, tensor<2x4xf32>) {
+  auto results = run(
+      R"(func.func @f(%x: tensor<2x3xf32>) -> (tensor<3x2xf32>, tensor<2x2x3xf32>, tensor<2xf32>, tensor<3xf32>, tensor<f32>, tensor<1x2xf32>, tensor<3x4xf32>, tensor<2x4xf32>) {
     %0 = cleave.transpose %x permutation [1, 0] : tensor<2x3xf32> -> tensor<3x2xf32>
     %1 = cleave.broadcast %x dims [1, 2] : tensor<2x3xf32> -> tensor<2x2x3xf32>
     %2 = cleave.reduce sum %x dims [1] : tensor<2x3xf32> -> tensor<2xf32>
@@ -74,7 +79,7 @@ TEST_CASE("shape ops") {
     %7 = cleave.slice %x starts [0, 2] sizes [2, 1] : tensor<2x3xf32> -> tensor<2x1xf32>
     %8 = cleave.concat %7, %x {dim = 1 : i64} : (tensor<2x1xf32>, tensor<2x3xf32>) -> tensor<2x4xf32>
     return %0, %1, %2, %3, %4, %5, %6, %8 : tensor<3x2xf32>, tensor<2x2x3xf32>, tensor<2xf32>, tensor<3xf32>, tensor<f32>, tensor<1x2xf32>, tensor<3x4xf32>, tensor<2x4xf32> })",
-                     {f32({2, 3}, {1, 2, 3, 4, 5, -6})});
+      {f32({2, 3}, {1, 2, 3, 4, 5, -6})});
   CHECK(results[0] == f32({3, 2}, {1, 4, 2, 5, 3, -6}));
   CHECK(results[1] == f32({2, 2, 3}, {1, 2, 3, 4, 5, -6, 1, 2, 3, 4, 5, -6}));
   CHECK(results[2] == f32({2}, {6, 3}));
@@ -86,7 +91,8 @@ TEST_CASE("shape ops") {
 }
 
 TEST_CASE("indices and lookups") {
-  auto results = run(R"(func.func @f(%x: tensor<2x3xf32>, %i: tensor<2x2xi32>, %table: tensor<3x2xf32>, %ids: tensor<4xi32>, %start: tensor<i32>)
+  auto results = run(
+      R"(func.func @f(%x: tensor<2x3xf32>, %i: tensor<2x2xi32>, %table: tensor<3x2xf32>, %ids: tensor<4xi32>, %start: tensor<i32>)
       -> (tensor<2x3xi32>, tensor<2x2xf32>, tensor<2x3xf32>, tensor<4x2xf32>, tensor<3x2xf32>) {
     %0 = cleave.iota %start {dim = 1 : i64} : (tensor<i32>) -> tensor<2x3xi32>
     %1 = cleave.gather %x, %i {dim = 1 : i64} : (tensor<2x3xf32>, tensor<2x2xi32>) -> tensor<2x2xf32>
@@ -94,8 +100,8 @@ TEST_CASE("indices and lookups") {
     %3 = cleave.embedding %table, %ids, %start : (tensor<3x2xf32>, tensor<4xi32>, tensor<i32>) -> tensor<4x2xf32>
     %4 = cleave.embedding_grad %3, %ids, %start : (tensor<4x2xf32>, tensor<4xi32>, tensor<i32>) -> tensor<3x2xf32>
     return %0, %1, %2, %3, %4 : tensor<2x3xi32>, tensor<2x2xf32>, tensor<2x3xf32>, tensor<4x2xf32>, tensor<3x2xf32> })",
-                     {f32({2, 3}, {1, 2, 3, 4, 5, 6}), i32({2, 2}, {2, 0, 1, 1}), f32({3, 2}, {1, 2, 3, 4, 5, 6}),
-                      i32({4}, {10, 12, 9, 12}), i32({}, {10})});
+      {f32({2, 3}, {1, 2, 3, 4, 5, 6}), i32({2, 2}, {2, 0, 1, 1}), f32({3, 2}, {1, 2, 3, 4, 5, 6}),
+       i32({4}, {10, 12, 9, 12}), i32({}, {10})});
   CHECK(results[0] == i32({2, 3}, {10, 11, 12, 10, 11, 12}));
   CHECK(results[1] == f32({2, 2}, {3, 1, 5, 5}));
   CHECK(results[2] == f32({2, 3}, {1, 0, 3, 0, 10, 0}));
@@ -108,18 +114,21 @@ TEST_CASE("matmul with every transposition, batched and shared") {
   HostTensor at = f32({3, 2}, {1, 4, 2, 5, 3, 6}), bt = f32({2, 3}, {7, 9, 11, 8, 10, 12});
   HostTensor product = f32({2, 2}, {58, 64, 139, 154});
   auto multiply = [](const HostTensor &x, const HostTensor &y, const std::string &flags) {
-    return run("func.func @f(%a: " + typeText(x) + ", %b: " + typeText(y) + ") -> tensor<2x2xf32> { %0 = cleave.matmul %a, %b " +
-                   flags + " : (" + typeText(x) + ", " + typeText(y) + ") -> tensor<2x2xf32> return %0 : tensor<2x2xf32> }", {x, y})[0];
+    return run("func.func @f(%a: " + typeText(x) + ", %b: " + typeText(y) +
+                   ") -> tensor<2x2xf32> { %0 = cleave.matmul %a, %b " + flags + " : (" + typeText(x) + ", " +
+                   typeText(y) + ") -> tensor<2x2xf32> return %0 : tensor<2x2xf32> }",
+               {x, y})[0];
   };
   CHECK(multiply(a, b, "") == product);
   CHECK(multiply(at, b, "{transA}") == product);
   CHECK(multiply(a, bt, "{transB}") == product);
   CHECK(multiply(at, bt, "{transA, transB}") == product);
-  auto results = run(R"(func.func @f(%a: tensor<2x1x2xf32>, %b: tensor<2x2x2xf32>, %s: tensor<2x2xf32>) -> (tensor<2x1x2xf32>, tensor<2x1x2xf32>) {
+  auto results = run(
+      R"(func.func @f(%a: tensor<2x1x2xf32>, %b: tensor<2x2x2xf32>, %s: tensor<2x2xf32>) -> (tensor<2x1x2xf32>, tensor<2x1x2xf32>) {
     %0 = cleave.matmul %a, %b {transB} : (tensor<2x1x2xf32>, tensor<2x2x2xf32>) -> tensor<2x1x2xf32>
     %1 = cleave.matmul %a, %s : (tensor<2x1x2xf32>, tensor<2x2xf32>) -> tensor<2x1x2xf32>
     return %0, %1 : tensor<2x1x2xf32>, tensor<2x1x2xf32> })",
-                     {f32({2, 1, 2}, {1, 2, 3, 4}), f32({2, 2, 2}, {1, 0, 0, 1, 2, 0, 1, 1}), f32({2, 2}, {1, 2, 3, 4})});
+      {f32({2, 1, 2}, {1, 2, 3, 4}), f32({2, 2, 2}, {1, 0, 0, 1, 2, 0, 1, 1}), f32({2, 2}, {1, 2, 3, 4})});
   CHECK(results[0] == f32({2, 1, 2}, {1, 2, 6, 7}));
   CHECK(results[1] == f32({2, 1, 2}, {7, 10, 15, 22}));
 }
@@ -129,7 +138,8 @@ TEST_CASE("convolution with stride, uneven padding, dilation and groups agrees w
   auto found = run(R"(func.func @f(%x: tensor<2x4x6x5xf32>, %w: tensor<6x2x3x2xf32>) -> tensor<2x6x3x5xf32> {
     %0 = cleave.conv2d %x, %w {stride = array<i64: 2, 1>, padding = array<i64: 1, 0, 2, 2>, dilation = array<i64: 2, 2>, groups = 2 : i64}
         : (tensor<2x4x6x5xf32>, tensor<6x2x3x2xf32>) -> tensor<2x6x3x5xf32>
-    return %0 : tensor<2x6x3x5xf32> })", {x, w})[0];
+    return %0 : tensor<2x6x3x5xf32> })",
+                   {x, w})[0];
   for (int64_t n = 0, at = 0; n < 2; ++n)
     for (int64_t o = 0; o < 6; ++o)
       for (int64_t i = 0; i < 3; ++i)
@@ -140,20 +150,22 @@ TEST_CASE("convolution with stride, uneven padding, dilation and groups agrees w
               for (int64_t z = 0; z < 2; ++z) {
                 int64_t row = i * 2 - 1 + y * 2, column = j + z * 2;
                 if (row >= 0 && row < 6 && column >= 0 && column < 5)
-                  sum += x.values[((n * 4 + o / 3 * 2 + c) * 6 + row) * 5 + column] * w.values[((o * 2 + c) * 3 + y) * 2 + z];
+                  sum += x.values[((n * 4 + o / 3 * 2 + c) * 6 + row) * 5 + column] *
+                         w.values[((o * 2 + c) * 3 + y) * 2 + z];
               }
           REQUIRE(found.values[at] == Approx(sum).margin(1e-6));
         }
 }
 
 TEST_CASE("pooling") {
-  auto results = run(R"(func.func @f(%x: tensor<1x1x3x3xf32>, %g: tensor<1x1x2x2xf32>) -> (tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32>, tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32>) {
+  auto results = run(
+      R"(func.func @f(%x: tensor<1x1x3x3xf32>, %g: tensor<1x1x2x2xf32>) -> (tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32>, tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32>) {
     %0:2 = cleave.max_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 1, 1>} : (tensor<1x1x3x3xf32>) -> (tensor<1x1x2x2xf32>, tensor<1x1x2x2xi32>)
     %1 = cleave.max_pool2d_grad %g, %0#1 {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 1, 1>} : (tensor<1x1x2x2xf32>, tensor<1x1x2x2xi32>) -> tensor<1x1x3x3xf32>
     %2 = cleave.avg_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 1, 1>} : (tensor<1x1x3x3xf32>) -> tensor<1x1x2x2xf32>
     %3 = cleave.avg_pool2d_grad %g {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 1, 1>} : (tensor<1x1x2x2xf32>) -> tensor<1x1x3x3xf32>
     return %0#0, %1, %2, %3 : tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32>, tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32> })",
-                     {f32({1, 1, 3, 3}, {-1, -2, -3, -1, -5, -6, -7, -8, -9}), f32({1, 1, 2, 2}, {4, 8, 12, 16})});
+      {f32({1, 1, 3, 3}, {-1, -2, -3, -1, -5, -6, -7, -8, -9}), f32({1, 1, 2, 2}, {4, 8, 12, 16})});
   CHECK(results[0] == f32({1, 1, 2, 2}, {-1, -3, -7, -9}));              // padding is no zero
   CHECK(results[1] == f32({1, 1, 3, 3}, {4, 0, 8, 0, 0, 0, 12, 0, 16})); // the first of equal maxima
   CHECK(results[2] == f32({1, 1, 2, 2}, {-2.25, -2.25, -3.75, -2.25}));  // padding counts
@@ -166,19 +178,21 @@ TEST_CASE("softmax along any dimension") {
     %0 = cleave.softmax %x {dim = 1 : i64} : (tensor<2x2xf32>) -> tensor<2x2xf32>
     %1 = cleave.softmax %x {dim = 0 : i64} : (tensor<2x2xf32>) -> tensor<2x2xf32>
     %2 = cleave.log_softmax %x {dim = 1 : i64} : (tensor<2x2xf32>) -> tensor<2x2xf32>
-    return %0, %1, %2 : tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32> })", {x});
+    return %0, %1, %2 : tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32> })",
+                     {x});
   requireClose(results[0], {0.25, 0.75, 0.5, 0.5});
   requireClose(results[1], {0, 0, 1, 1});
   requireClose(results[2], {std::log(0.25), std::log(0.75), std::log(0.5), std::log(0.5)});
 }
 
 TEST_CASE("losses ignore negative labels") {
-  auto results = run(R"(func.func @f(%x: tensor<3x2xf32>, %l: tensor<3xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<3x2xf32>, tensor<f32>) {
+  auto results = run(
+      R"(func.func @f(%x: tensor<3x2xf32>, %l: tensor<3xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<3x2xf32>, tensor<f32>) {
     %0:3 = cleave.cross_entropy %x, %l : (tensor<3x2xf32>, tensor<3xi32>) -> (tensor<f32>, tensor<f32>, tensor<3xf32>)
     %1 = cleave.cross_entropy_grad %g, %x, %l, %0#2 : (tensor<f32>, tensor<3x2xf32>, tensor<3xi32>, tensor<3xf32>) -> tensor<3x2xf32>
     %2 = cleave.top_one_correct %x, %l : (tensor<3x2xf32>, tensor<3xi32>) -> tensor<f32>
     return %0#0, %0#1, %1, %2 : tensor<f32>, tensor<f32>, tensor<3x2xf32>, tensor<f32> })",
-                     {f32({3, 2}, {0, std::log(3.0), 5, 5, 9, 1}), i32({3}, {0, 1, -100}), f32({}, {2})});
+      {f32({3, 2}, {0, std::log(3.0), 5, 5, 9, 1}), i32({3}, {0, 1, -100}), f32({}, {2})});
   requireClose(results[0], {std::log(4.0) + std::log(2.0)});
   CHECK(results[1] == f32({}, {2}));
   requireClose(results[2], {-1.5, 1.5, 1, -1, 0, 0});
@@ -186,11 +200,12 @@ TEST_CASE("losses ignore negative labels") {
 }
 
 TEST_CASE("normalisations") {
-  auto results = run(R"(func.func @f(%x: tensor<2x2xf32>, %w: tensor<2xf32>, %b: tensor<2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) {
+  auto results = run(
+      R"(func.func @f(%x: tensor<2x2xf32>, %w: tensor<2xf32>, %b: tensor<2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) {
     %0:3 = cleave.layer_norm %x, %w, %b {eps = 0.0} : (tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>)
     %1:3 = cleave.batch_norm %x, %w, %b {eps = 0.0} : (tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>)
     return %0#0, %0#1, %0#2, %1#0, %1#1, %1#2 : tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32> })",
-                     {f32({2, 2}, {1, 5, 3, 11}), f32({2}, {2, 10}), f32({2}, {1, 0})});
+      {f32({2, 2}, {1, 5, 3, 11}), f32({2}, {2, 10}), f32({2}, {1, 0})});
   CHECK(results[0] == f32({2, 2}, {-1, 10, -1, 10}));
   CHECK(results[1] == f32({2}, {3, 7}));
   CHECK(results[2] == f32({2}, {0.5, 0.25}));
@@ -201,14 +216,18 @@ TEST_CASE("normalisations") {
 
 TEST_CASE("batch normalisation in groups equals each group alone") {
   HostTensor x = randomF32({4, 3, 2, 2}, 5), w = randomF32({3}, 6), b = randomF32({3}, 7);
-  auto grouped = run(R"(func.func @f(%x: tensor<4x3x2x2xf32>, %w: tensor<3xf32>, %b: tensor<3xf32>) -> (tensor<4x3x2x2xf32>, tensor<2x3xf32>) {
+  auto grouped = run(
+      R"(func.func @f(%x: tensor<4x3x2x2xf32>, %w: tensor<3xf32>, %b: tensor<3xf32>) -> (tensor<4x3x2x2xf32>, tensor<2x3xf32>) {
     %0:3 = cleave.batch_norm %x, %w, %b {eps = 1.0e-5, group = 2 : i64} : (tensor<4x3x2x2xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<4x3x2x2xf32>, tensor<2x3xf32>, tensor<2x3xf32>)
-    return %0#0, %0#1 : tensor<4x3x2x2xf32>, tensor<2x3xf32> })", {x, w, b});
+    return %0#0, %0#1 : tensor<4x3x2x2xf32>, tensor<2x3xf32> })",
+      {x, w, b});
   for (int half = 0; half < 2; ++half) {
     HostTensor part = f32({2, 3, 2, 2}, {x.values.begin() + half * 24, x.values.begin() + half * 24 + 24});
-    auto alone = run(R"(func.func @f(%x: tensor<2x3x2x2xf32>, %w: tensor<3xf32>, %b: tensor<3xf32>) -> (tensor<2x3x2x2xf32>, tensor<3xf32>) {
+    auto alone = run(
+        R"(func.func @f(%x: tensor<2x3x2x2xf32>, %w: tensor<3xf32>, %b: tensor<3xf32>) -> (tensor<2x3x2x2xf32>, tensor<3xf32>) {
       %0:3 = cleave.batch_norm %x, %w, %b {eps = 1.0e-5} : (tensor<2x3x2x2xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<2x3x2x2xf32>, tensor<3xf32>, tensor<3xf32>)
-      return %0#0, %0#1 : tensor<2x3x2x2xf32>, tensor<3xf32> })", {part, w, b});
+      return %0#0, %0#1 : tensor<2x3x2x2xf32>, tensor<3xf32> })",
+        {part, w, b});
     for (int i = 0; i < 24; ++i)
       CHECK(grouped[0].values[half * 24 + i] == alone[0].values[i]);
     for (int i = 0; i < 3; ++i)
@@ -217,10 +236,11 @@ TEST_CASE("batch normalisation in groups equals each group alone") {
 }
 
 TEST_CASE("causal attention sees the past alone") {
-  auto results = run(R"(func.func @f(%q: tensor<1x1x2x1xf32>, %k: tensor<1x1x3x1xf32>, %v: tensor<1x1x3x1xf32>) -> (tensor<1x1x2x1xf32>, tensor<1x1x2xf32>) {
+  auto results = run(
+      R"(func.func @f(%q: tensor<1x1x2x1xf32>, %k: tensor<1x1x3x1xf32>, %v: tensor<1x1x3x1xf32>) -> (tensor<1x1x2x1xf32>, tensor<1x1x2xf32>) {
     %0:2 = cleave.attention %q, %k, %v {scale = 2.0, causal} : (tensor<1x1x2x1xf32>, tensor<1x1x3x1xf32>, tensor<1x1x3x1xf32>) -> (tensor<1x1x2x1xf32>, tensor<1x1x2xf32>)
     return %0#0, %0#1 : tensor<1x1x2x1xf32>, tensor<1x1x2xf32> })",
-                     {f32({1, 1, 2, 1}, {0, 0.5}), f32({1, 1, 3, 1}, {7, 3, std::log(2.0)}), f32({1, 1, 3, 1}, {1, 3, 100})});
+      {f32({1, 1, 2, 1}, {0, 0.5}), f32({1, 1, 3, 1}, {7, 3, std::log(2.0)}), f32({1, 1, 3, 1}, {1, 3, 100})});
   double e7 = std::exp(7 - 7), e3 = std::exp(3 - 7.0), e2 = 2 * std::exp(-7.0), total = e7 + e3 + e2;
   requireClose(results[0], {2, (e7 * 1 + e3 * 3 + e2 * 100) / total}); // position 0 sees keys 0 and 1
   requireClose(results[1], {std::log(2.0), 7 + std::log(total)});
@@ -243,16 +263,20 @@ TEST_CASE("fusions run as their bodies") {
       %2 = cleave.reduce sum %1 dims [1] : tensor<2x2xf32> -> tensor<2xf32>
       cleave.yield %1, %2 : tensor<2x2xf32>, tensor<2xf32>
     }
-    return %0#0, %0#1 : tensor<2x2xf32>, tensor<2xf32> })", {f32({2, 2}, {1, 2, 3, 4})});
+    return %0#0, %0#1 : tensor<2x2xf32>, tensor<2xf32> })",
+                     {f32({2, 2}, {1, 2, 3, 4})});
   CHECK(results[0] == f32({2, 2}, {1, 4, 9, 16}));
   CHECK(results[1] == f32({2}, {5, 25}));
 }
 
 TEST_CASE("wrong inputs and labels are the user's mistakes") {
   std::string text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }";
-  CHECK_THROWS_WITH(run(text, {f32({3}, {1, 2, 3})}), Catch::Contains("argument 0 of @f is tensor<2xf32>, given tensor<3xf32>"));
+  CHECK_THROWS_WITH(run(text, {f32({3}, {1, 2, 3})}),
+                    Catch::Contains("argument 0 of @f is tensor<2xf32>, given tensor<3xf32>"));
   CHECK_THROWS_WITH(run(R"(func.func @f(%x: tensor<1x2xf32>, %l: tensor<1xi32>) -> tensor<f32> {
     %0 = cleave.top_one_correct %x, %l : (tensor<1x2xf32>, tensor<1xi32>) -> tensor<f32>
-    return %0 : tensor<f32> })", {f32({1, 2}, {1, 2}), i32({1}, {2})}), Catch::Contains("label 2 in row 0, but there are 2 classes"));
+    return %0 : tensor<f32> })",
+                        {f32({1, 2}, {1, 2}), i32({1}, {2})}),
+                    Catch::Contains("label 2 in row 0, but there are 2 classes"));
   CHECK_THROWS_AS(GraphModule::parse("func.func @f() { %0 = cleave.nothing }", "test"), Error);
 }

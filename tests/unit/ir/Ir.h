@@ -7,11 +7,16 @@
 
 namespace cleave::ir {
 
-inline HostTensor f32(std::vector<int64_t> shape, std::vector<double> values) { return {std::move(shape), DType::F32, std::move(values)}; }
-inline HostTensor i32(std::vector<int64_t> shape, std::vector<double> values) { return {std::move(shape), DType::I32, std::move(values)}; }
+inline HostTensor f32(std::vector<int64_t> shape, std::vector<double> values) {
+  return {std::move(shape), DType::F32, std::move(values)};
+}
+inline HostTensor i32(std::vector<int64_t> shape, std::vector<double> values) {
+  return {std::move(shape), DType::I32, std::move(values)};
+}
 
 /// Runs @f of `text`.
-inline std::vector<HostTensor> run(const std::string &text, const std::vector<HostTensor> &inputs, const Context &context = {}) {
+inline std::vector<HostTensor> run(const std::string &text, const std::vector<HostTensor> &inputs,
+                                   const Context &context = {}) {
   GraphModule module = GraphModule::parse(text, "test");
   return evaluate(module.function("f"), inputs, context);
 }
@@ -26,7 +31,9 @@ inline std::vector<double> numbers(int64_t count, uint32_t seed) {
   return values;
 }
 
-inline HostTensor randomF32(const std::vector<int64_t> &shape, uint32_t seed) { return f32(shape, numbers(elementCount(shape), seed)); }
+inline HostTensor randomF32(const std::vector<int64_t> &shape, uint32_t seed) {
+  return f32(shape, numbers(elementCount(shape), seed));
+}
 
 inline void requireClose(const HostTensor &found, const std::vector<double> &expected, double tolerance = 1e-6) {
   REQUIRE(found.values.size() == expected.size());

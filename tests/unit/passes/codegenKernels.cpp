@@ -336,3 +336,15 @@ TEST_CASE("what is not one kernel is refused") {
   n.graph.outputs = {n.op(NodeKind::Neg, {a}), n.op(NodeKind::Neg, {b})};
   REQUIRE(!schedule(n.graph));
 }
+
+TEST_CASE("transposes are walked in blocks") {
+  for (auto shape : std::vector<std::vector<int64_t>>{{128, 96}, {67, 131}, {64, 17}, {17, 80}}) {
+    GraphMaker m;
+    int x = m.input(shape), y = m.input({shape[1], shape[0]});
+    m.graph.outputs = {m.add(m.transpose(m.op(NodeKind::Exp, {x}), {1, 0}), y)};
+    check(m.graph);
+  }
+  GraphMaker m;
+  m.graph.outputs = {m.transpose(m.input({3, 80, 64, 2}), {0, 2, 3, 1})};
+  check(m.graph);
+}

@@ -1,6 +1,6 @@
-// Every strategy computes the same step: what the distributed interpreter makes of an applied strategy, with a thread per
-// rank, against the step on global shapes run by the reference interpreter. No device, no plan. Adam has a large eps: some
-// gradients are zero but for rounding (a bias before a normalisation), which it would otherwise blow up.
+// Every strategy computes the same step: what the distributed interpreter makes of an applied strategy, with a thread
+// per rank, against the step on global shapes run by the reference interpreter. No device, no plan. Adam has a large
+// eps: some gradients are zero but for rounding (a bias before a normalisation), which it would otherwise blow up.
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Distributed.h"
@@ -28,7 +28,8 @@ struct ConvBlock : Module {
   Conv2d conv;
   BatchNorm2d norm;
   ConvBlock(Module &parent, std::string name, int64_t in, int64_t out)
-      : Module(parent, std::move(name)), conv{*this, "conv", in, out, {.kernel = 3, .padding = 1}}, norm{*this, "norm", out} {}
+      : Module(parent, std::move(name)), conv{*this, "conv", in, out, {.kernel = 3, .padding = 1}}, norm{*this, "norm",
+                                                                                                         out} {}
   Tensor forward(Tensor x) { return maxPool2d(relu(norm(conv(x))), 2); }
 };
 
@@ -65,8 +66,10 @@ TrainConfig configOf(const std::string &model) {
   if (model == "gpt")
     return {.data = Text{.context = 6, .vocab = 11}, .optimizer = AdamW{.lr = 0.01, .eps = 1e-2}, .clipNorm = 0.5};
   if (model == "convnet")
-    return {.data = SyntheticImages{.channels = 2, .height = 8, .width = 8, .classes = 5}, .optimizer = Adam{.lr = 0.01, .eps = 1e-2}};
-  return {.data = SyntheticImages{.channels = 3, .height = 2, .width = 2, .classes = 5}, .optimizer = Sgd{.lr = 0.1, .momentum = 0.9}};
+    return {.data = SyntheticImages{.channels = 2, .height = 8, .width = 8, .classes = 5},
+            .optimizer = Adam{.lr = 0.01, .eps = 1e-2}};
+  return {.data = SyntheticImages{.channels = 3, .height = 2, .width = 2, .classes = 5},
+          .optimizer = Sgd{.lr = 0.1, .momentum = 0.9}};
 }
 
 GraphModule trace(const std::string &model, int64_t rows) {
@@ -120,7 +123,8 @@ HostTensor filled(const Named &slot, int64_t microbatch) {
   for (double &value : tensor.values) {
     state = state * 1664525u + 1013904223u;
     double unit = (state >> 8) * 0x1p-24;
-    value = tensor.dtype == ir::DType::I32 ? std::floor(unit * 6) - (slot.name == "label") : (slot.kind == "input" ? 2 : 0.6) * (unit - 0.5);
+    value = tensor.dtype == ir::DType::I32 ? std::floor(unit * 6) - (slot.name == "label")
+                                           : (slot.kind == "input" ? 2 : 0.6) * (unit - 0.5);
   }
   if (slot.kind == "state")
     tensor = HostTensor(tensor.shape, tensor.dtype);
@@ -133,7 +137,8 @@ const ir::Context context{.seed = 3, .trainingStep = 1};
 
 /// Everything that is there before the step.
 Slots beginning(const GraphModule &step, int64_t microbatches) {
-  Slots slots{{{"scalar", "lr"}, HostTensor({}, ir::DType::F32, lr)}, {{"scalar", "step"}, HostTensor({}, ir::DType::F32, trainingStep)}};
+  Slots slots{{{"scalar", "lr"}, HostTensor({}, ir::DType::F32, lr)},
+              {{"scalar", "step"}, HostTensor({}, ir::DType::F32, trainingStep)}};
   for (const char *name : {"train", "update"})
     for (const Named &slot : argumentsOf(step.module().lookupSymbol<mlir::func::FuncOp>(name))) {
       if (slot.kind == "parameter" || slot.kind == "buffer" || slot.kind == "state")
@@ -146,7 +151,8 @@ Slots beginning(const GraphModule &step, int64_t microbatches) {
 
 /// One iteration on global shapes.
 Slots wholeStep(const GraphModule &step, Slots slots, int64_t microbatches) {
-  auto train = step.module().lookupSymbol<mlir::func::FuncOp>("train"), update = step.module().lookupSymbol<mlir::func::FuncOp>("update");
+  auto train = step.module().lookupSymbol<mlir::func::FuncOp>("train"),
+       update = step.module().lookupSymbol<mlir::func::FuncOp>("update");
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<HostTensor> inputs;
     for (const Named &slot : argumentsOf(train))
@@ -176,13 +182,13 @@ Slots wholeStep(const GraphModule &step, Slots slots, int64_t microbatches) {
 }
 
 struct Run {
-  Slots slots;          // whole parameters, buffers, states after the step
-  Slots metrics;        // rank 0's
+  Slots slots;   // whole parameters, buffers, states after the step
+  Slots metrics; // rank 0's
 };
 
 /// One iteration under a strategy, a thread per rank.
-Run distributedStep(const std::string &model, const std::string &mesh, const std::string &schedule, int64_t microbatches,
-                    int64_t rows, const Slots &before) {
+Run distributedStep(const std::string &model, const std::string &mesh, const std::string &schedule,
+                    int64_t microbatches, int64_t rows, const Slots &before) {
   passes::CompileOptions options;
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.schedule = schedule;

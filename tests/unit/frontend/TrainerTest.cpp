@@ -1,0 +1,101 @@
+// Training without the command line, on a data set of one's own.
+#include "tests/unit/frontend/Support.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// y = 2 x0 - x1 + 0.5 on a grid.
+struct Plane : Dataset {
+  std::vector<DataField> list{{"x", FieldType::F32, {2}}, {"target", FieldType::F32, {1}}};
+  const std::vector<DataField> &fields() const override { return list; }
+  int64_t samples(Split split) const override { return split == Split::Train ? 64 : 16; }
+  void read(Split split, int64_t index, size_t field, std::byte *to) const override {
+    const float x[2] = {static_cast<float>(index % 8) / 8, static_cast<float>(index / 8) / 8};
+    const float y = 2 * x[0] - x[1] + 0.5f;
+    field == 0 ? std::memcpy(to, x, sizeof x) : std::memcpy(to, &y, sizeof y);
+  }
+};
+
+struct LinearModel : Module {
+  Linear fc{*this, "fc", 2, 1};
+  Tensor forward(Tensor x) { return fc(x); }
+};
+
+struct Folder {
+  std::string path = std::filesystem::temp_directory_path() / ("cleave-trainer-" + std::to_string(getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+std::vector<double> lossesOf(const std::string &file) {
+  std::vector<double> losses;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (const auto record = nlohmann::json::parse(line); record.contains("step"))
+      losses.push_back(record["loss"]);
+  return losses;
+}
+
+TrainConfig planeConfig() {
+  return {.data = std::make_shared<Plane>(), .loss = mseLoss, .optimizer = Sgd{.lr = 0.3, .momentum = 0.5}, .batch = 16};
+}
+
+} // namespace
+
+TEST_CASE("a trainer learns a plane, on one rank and on two") {
+  Folder folder;
+  LinearModel model;
+  Trainer trainer(model, planeConfig());
+  const std::string one = folder.path + "/one.jsonl", two = folder.path + "/two.jsonl", checkpoint = folder.path + "/ck";
+  trainer.train({.epochs = 60, .metrics = one, .checkpoint = checkpoint, .quiet = true});
+  trainer.train({.mesh = "dp=2", .epochs = 60, .metrics = two, .quiet = true});
+  const auto losses = lossesOf(one), split = lossesOf(two);
+  REQUIRE(losses.size() == 240);
+  REQUIRE(split.size() == 240);
+  CHECK(losses.back() < 1e-4);
+  CHECK(split[20] == Approx(losses[20]).epsilon(1e-4));
+  const Evaluation evaluation = trainer.evaluate({.checkpoint = checkpoint});
+  CHECK(evaluation.samples == 16);
+  CHECK(evaluation.loss < 1e-3);
+}
+
+TEST_CASE("a frozen parameter keeps its value, plan and graph agree") {
+  LinearModel model;
+  model.fc.weight.requiresGrad(false);
+  TrainConfig config = planeConfig();
+  config.optimizer = AdamW{.lr = 0.1};
+  config.clipNorm = 0.01;
+  config.learningRate = CosineLr{.min = 0.001, .warmup = 2};
+  Trainer trainer(model, config);
+  const CheckResult result = trainer.check({.mesh = "dp=2", .microbatches = 2, .steps = 3});
+  CHECK(result.difference == "");
+  CHECK(result.tensors > 3);
+}
+
+TEST_CASE("dropout, tied weights, groups and batch norm: plan and graph agree under a split") {
+  struct Net : Module {
+    Linear fc1{*this, "fc1", 784, 24}, fc2{*this, "fc2", 24, 24};
+    BatchNorm2d norm{*this, "norm", 24, {.group = 2}};
+    Tensor forward(Tensor image) {
+      Tensor x = dropout(silu(norm(fc1(flatten(image, 1)))), 0.3);
+      x = linear(fc2(x), fc2.weight); // twice the same weight
+      return slice(tanh(x) * 3.0, 1, 0, 10);
+    }
+  } model;
+  Trainer trainer(model, {.optimizer = Sgd{.lr = 0.1, .momentum = 0.9, .nesterov = true},
+                          .groups = {{.pattern = "*.bias", .lrScale = 2, .weightDecay = 0}},
+                          .batch = 8});
+  for (const char *mesh : {"dp=1", "dp=2", "dp=2,pp=2"}) {
+    const CheckResult result = trainer.check({.mesh = mesh, .microbatches = 2, .steps = 2, .weightDecay = 0.01, .data = "synthetic"});
+    INFO(mesh);
+    CHECK(result.difference == "");
+  }
+}
