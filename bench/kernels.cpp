@@ -1,5 +1,5 @@
-// Generated kernels against memcpy on one thread: GB/s of what must travel (each operand once, each result once), and what
-// compiling them costs. Usage: bench_kernels [seconds per kernel]
+// Generated kernels against memcpy on one thread: GB/s of what must travel (each operand once, each result once), and
+// what compiling them costs. Usage: bench_kernels [seconds per kernel]
 #include "ir/GraphModule.h"
 #include "ir/graph/Graph.h"
 #include "passes/codegen/Codegen.h"
@@ -60,11 +60,13 @@ func.func @f(%x: tensor<2048x3072xf32>, %b: tensor<3072xf32>) -> tensor<2048x307
   std::string norm = fmt::format(R"(
 func.func @f(%x: {0}, %w: tensor<768xf32>, %b: tensor<768xf32>) -> {0} {{
   %0:3 = cleave.layer_norm %x, %w, %b {{eps = 1.0e-05 : f64}} : ({0}, tensor<768xf32>, tensor<768xf32>) -> ({0}, tensor<4096xf32>, tensor<4096xf32>)
-  return %0#0 : {0} }})", rows);
+  return %0#0 : {0} }})",
+                                 rows);
   std::string normGrad = fmt::format(R"(
 func.func @f(%g: {0}, %x: {0}, %w: tensor<768xf32>, %m: tensor<4096xf32>, %r: tensor<4096xf32>) -> ({0}, tensor<768xf32>, tensor<768xf32>) {{
   %0:3 = cleave.layer_norm_grad %g, %x, %w, %m, %r : ({0}, {0}, tensor<768xf32>, tensor<4096xf32>, tensor<4096xf32>) -> ({0}, tensor<768xf32>, tensor<768xf32>)
-  return %0#0, %0#1, %0#2 : {0}, tensor<768xf32>, tensor<768xf32> }})", rows);
+  return %0#0, %0#1, %0#2 : {0}, tensor<768xf32>, tensor<768xf32> }})",
+                                     rows);
   std::string softmax = R"(
 func.func @f(%x: tensor<8192x1024xf32>) -> tensor<8192x1024xf32> {
   %0 = cleave.softmax %x {dim = 1 : i64} : (tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
@@ -103,9 +105,11 @@ func.func @f(%w: {0}, %g: {0}, %m: {0}, %v: {0}, %lr: tensor<f32>) -> ({0}, {0},
   %10 = cleave.broadcast %lr dims [] : tensor<f32> -> {0}
   %11 = cleave.mul %9, %10 : {0}
   %12 = cleave.sub %w, %11 : {0}
-  return %12, %2, %6 : {0}, {0}, {0} }})", p);
-  return {{"bias + gelu", elementwise}, {"layer norm", norm}, {"layer norm gradient", normGrad}, {"softmax", softmax},
-          {"bias gradient", bias}, {"batch norm + relu", batchNorm}, {"transpose", transpose}, {"adam", adam}};
+  return %12, %2, %6 : {0}, {0}, {0} }})",
+                                 p);
+  return {{"bias + gelu", elementwise}, {"layer norm", norm},    {"layer norm gradient", normGrad},
+          {"softmax", softmax},         {"bias gradient", bias}, {"batch norm + relu", batchNorm},
+          {"transpose", transpose},     {"adam", adam}};
 }
 
 struct Step {
@@ -166,8 +170,8 @@ void runCase(const Case &c, double budget) {
     for (const Step &s : steps)
       s.kernel(s.args.data(), nullptr, 0, s.extent);
   });
-  std::printf("%-22s %2zu kernels  %8.1f us  %6.2f GB/s   %5.1f ms of compiling\n", c.name.c_str(), steps.size(), time * 1e6,
-              travels / time * 1e-9, compile * 1e3);
+  std::printf("%-22s %2zu kernels  %8.1f us  %6.2f GB/s   %5.1f ms of compiling\n", c.name.c_str(), steps.size(),
+              time * 1e6, travels / time * 1e-9, compile * 1e3);
   for (auto &[value, p] : memory)
     if (!value.getDefiningOp<ir::ReshapeOp>())
       std::free(p);
@@ -187,7 +191,8 @@ int main(int argc, char **argv) {
   std::memset(from, 1, bytes);
   void *(*volatile copy)(void *, const void *, size_t) = std::memcpy;
   double time = best(budget, [&] { copy(to, from, bytes); });
-  std::printf("%-22s             %8.1f us  %6.2f GB/s (read + written)\n", "memcpy 24 MiB", time * 1e6, 2.0 * static_cast<double>(bytes) / time * 1e-9);
+  std::printf("%-22s             %8.1f us  %6.2f GB/s (read + written)\n", "memcpy 24 MiB", time * 1e6,
+              2.0 * static_cast<double>(bytes) / time * 1e-9);
   for (const Case &c : cases())
     runCase(c, budget);
 }

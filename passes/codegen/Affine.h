@@ -30,8 +30,8 @@ struct SplitRequest {
 bool delinearize(const Expr &linear, const std::vector<int64_t> &shape, const std::vector<Loop> &loops, Index &index,
                  SplitRequest &split);
 
-/// The index of a reshape's operand (shape `to`) at `index` of its result (shape `from`): dimension groups that correspond
-/// are taken apart one by one, and groups that only collapse need nothing of their loops.
+/// The index of a reshape's operand (shape `to`) at `index` of its result (shape `from`): dimension groups that
+/// correspond are taken apart one by one, and groups that only collapse need nothing of their loops.
 bool reshapeIndex(const Index &index, const std::vector<int64_t> &from, const std::vector<int64_t> &to,
                   const std::vector<Loop> &loops, Index &result, SplitRequest &split);
 

@@ -1,10 +1,11 @@
 // Code generation: `cleave.fusion` ops to x86 kernels in one ELF shared object, which the plan carries and the runtime
 // opens from memory.
 //
-// Kernel ABI: void f(void *const *args, const int64_t *scalars, int64_t begin, int64_t end). `args`: the fusion's operands
-// that are not scalars, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin, end) is a part
-// of [0, extent); begin is a multiple of `grain`, and so is end unless it is the extent. The bits of the results do not
-// depend on how the extent is cut. Kernels allocate nothing, keep no state and may run on many threads at once.
+// Kernel ABI: void f(void *const *args, const int64_t *scalars, int64_t begin, int64_t end). `args`: the fusion's
+// operands that are not scalars, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin,
+// end) is a part of [0, extent); begin is a multiple of `grain`, and so is end unless it is the extent. The bits of the
+// results do not depend on how the extent is cut. Kernels allocate nothing, keep no state and may run on many threads
+// at once.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -41,8 +42,8 @@ public:
   /// Plans the kernel of a `cleave.fusion`; fusions with equal bodies (up to collapsible shapes) share one kernel.
   KernelCall add(mlir::Operation *fusion);
 
-  /// Compiles and links all kernels added so far; empty where there are none. Throws environmentError where no temporary
-  /// file can be written.
+  /// Compiles and links all kernels added so far; empty where there are none. Throws environmentError where no
+  /// temporary file can be written.
   std::vector<uint8_t> link();
 
   struct Info {

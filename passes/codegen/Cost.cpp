@@ -59,7 +59,9 @@ double evaluations(const Program &p, size_t i) {
   return count;
 }
 
-bool gathers(const Program &p, const Expr &e) { return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1; }
+bool gathers(const Program &p, const Expr &e) {
+  return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1;
+}
 
 } // namespace
 

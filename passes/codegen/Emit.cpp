@@ -66,8 +66,12 @@ int Emitter::levelOf(int value) const {
 /// for (index = low; index < high; index += step), its body at `level`; the level above goes on after it.
 Emitter::OpenLoop Emitter::open(int level, V low, V high, int64_t step) {
   auto &context = module.getContext();
-  OpenLoop loop{llvm::BasicBlock::Create(context, "loop", function), llvm::BasicBlock::Create(context, "done", function),
-                nullptr, high, step, level};
+  OpenLoop loop{llvm::BasicBlock::Create(context, "loop", function),
+                llvm::BasicBlock::Create(context, "done", function),
+                nullptr,
+                high,
+                step,
+                level};
   at(level - 1);
   llvm::BasicBlock *before = b.GetInsertBlock();
   b.CreateCondBr(b.CreateICmpSLT(low, high), loop.header, loop.exit);
@@ -98,9 +102,10 @@ llvm::Function *Emitter::run() {
   for (size_t t = 0; t < p.tables.size(); ++t) {
     std::vector<llvm::Constant *> elements;
     for (double x : p.tables[t])
-      elements.push_back(isFloat(p.tableTypes[t])
-                             ? llvm::ConstantFP::get(b.getFloatTy(), x)
-                             : llvm::ConstantInt::get(memory(p.tableTypes[t]), static_cast<uint64_t>(static_cast<int64_t>(x)), true));
+      elements.push_back(
+          isFloat(p.tableTypes[t])
+              ? llvm::ConstantFP::get(b.getFloatTy(), x)
+              : llvm::ConstantInt::get(memory(p.tableTypes[t]), static_cast<uint64_t>(static_cast<int64_t>(x)), true));
     auto *type = llvm::ArrayType::get(elements[0]->getType(), elements.size());
     tables.push_back(new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
                                               llvm::ConstantArray::get(type, elements)));

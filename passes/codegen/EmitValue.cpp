@@ -57,7 +57,8 @@ V Emitter::compute(const ProgramValue &v, int value, int copy) {
   case ValueKind::Load:
     return load(v, value, copy);
   case ValueKind::Scalar: {
-    V raw = b.CreateLoad(b.getInt64Ty(), b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(v.buffer)));
+    V raw = b.CreateLoad(b.getInt64Ty(),
+                         b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(v.buffer)));
     return isFloat(v.type) ? b.CreateSIToFP(raw, b.getFloatTy()) : b.CreateTrunc(raw, compute(v.type));
   }
   case ValueKind::Constant:
@@ -238,7 +239,8 @@ V Emitter::fromMemory(V x, Element type) {
   case Element::F16:
     return b.CreateFPExt(x, shaped(b.getFloatTy(), vector));
   case Element::BF16:
-    return b.CreateBitCast(b.CreateShl(b.CreateZExt(x, shaped(b.getInt32Ty(), vector)), 16), shaped(b.getFloatTy(), vector));
+    return b.CreateBitCast(b.CreateShl(b.CreateZExt(x, shaped(b.getInt32Ty(), vector)), 16),
+                           shaped(b.getFloatTy(), vector));
   case Element::I1:
     return b.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
   default:

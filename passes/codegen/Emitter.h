@@ -1,8 +1,8 @@
 // The emitter's state: one insertion point and one cache of values per loop level. Private to codegen.
 //
-// Levels: 0 the kernel, 1 the row (the parallel loop), 2 and further the loops inside a row, vector loop last. A value is
-// emitted at the level of the innermost loop it depends on, at that level's current end, which dominates all that follows
-// in it. In Columns the vector loop belongs to the row level.
+// Levels: 0 the kernel, 1 the row (the parallel loop), 2 and further the loops inside a row, vector loop last. A value
+// is emitted at the level of the innermost loop it depends on, at that level's current end, which dominates all that
+// follows in it. In Columns the vector loop belongs to the row level.
 #pragma once
 #include "passes/codegen/Math.h"
 #include "passes/codegen/Program.h"
@@ -34,7 +34,7 @@ private:
     int level;
   };
   struct Accumulator {
-    int value;                          // the Reduce
+    int value;                             // the Reduce
     std::vector<llvm::AllocaInst *> slots; // per copy
   };
 
@@ -98,12 +98,12 @@ private:
   llvm::BasicBlock *entry = nullptr;
   V args = nullptr, scalars = nullptr, begin = nullptr, end = nullptr;
   std::vector<Level> levels;
-  std::vector<V> indices;              // per loop: its current index
+  std::vector<V> indices;                         // per loop: its current index
   std::vector<int> keptLoops, reducedLoopsInside; // without the vector loop
-  std::vector<V> bases;                // per buffer
+  std::vector<V> bases;                           // per buffer
   std::vector<llvm::GlobalVariable *> tables;
   std::vector<llvm::AllocaInst *> scratch;
-  V laneLimit = nullptr;               // vector loop's end where lanes must be masked
+  V laneLimit = nullptr; // vector loop's end where lanes must be masked
   int currentSweep = 0;
 };
 

@@ -1,5 +1,5 @@
-// What a fusion computes, as value structs: a small graph of elementwise, indexing and reducing nodes over static shapes.
-// Built from IR by FromFusion.h; planned by Program.h. No MLIR here.
+// What a fusion computes, as value structs: a small graph of elementwise, indexing and reducing nodes over static
+// shapes. Built from IR by FromFusion.h; planned by Program.h. No MLIR here.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,20 +14,48 @@ int64_t elementBytes(Element e);
 const char *elementName(Element e);
 
 enum class NodeKind : uint8_t {
-  Input, Constant, Iota,
+  Input,
+  Constant,
+  Iota,
   // one operand
-  Neg, Abs, Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Relu, Silu, Gelu, Cast,
+  Neg,
+  Abs,
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Tanh,
+  Erf,
+  Sigmoid,
+  Relu,
+  Silu,
+  Gelu,
+  Cast,
   // more operands
-  GeluGrad, Add, Sub, Mul, Div, Max, Min, Pow, Compare, Select,
+  GeluGrad,
+  Add,
+  Sub,
+  Mul,
+  Div,
+  Max,
+  Min,
+  Pow,
+  Compare,
+  Select,
   // indexing
-  Broadcast, Reshape, Transpose, Slice, Pad, Concat,
+  Broadcast,
+  Reshape,
+  Transpose,
+  Slice,
+  Pad,
+  Concat,
   Reduce
 };
 const char *nodeName(NodeKind kind);
 inline bool isElementwise(NodeKind k) { return k >= NodeKind::Neg && k <= NodeKind::Select; }
 
-enum class Combine : uint8_t { Sum, Max, Min };                // as ir::ReduceKind
-enum class Relation : uint8_t { Eq, Ne, Lt, Le, Gt, Ge };      // as ir::Predicate
+enum class Combine : uint8_t { Sum, Max, Min };           // as ir::ReduceKind
+enum class Relation : uint8_t { Eq, Ne, Lt, Le, Gt, Ge }; // as ir::Predicate
 
 /// A tensor. Operands are indices of earlier nodes.
 struct Node {
@@ -35,19 +63,19 @@ struct Node {
   Element type = Element::F32;
   std::vector<int64_t> shape;
   std::vector<int> operands;
-  std::vector<int64_t> dims;   // Broadcast, Reduce: dims; Transpose: permutation; Slice: starts; Pad: low
-  int64_t dim = 0;             // Iota, Concat
-  double value = 0;            // Constant: splat
-  std::vector<double> table;   // Constant: its elements where they differ
+  std::vector<int64_t> dims; // Broadcast, Reduce: dims; Transpose: permutation; Slice: starts; Pad: low
+  int64_t dim = 0;           // Iota, Concat
+  double value = 0;          // Constant: splat
+  std::vector<double> table; // Constant: its elements where they differ
   Combine combine = Combine::Sum;
   Relation relation = Relation::Eq;
-  bool tanh = false;           // Gelu, GeluGrad
-  bool scalar = false;         // Input: given as an int64 scalar, not as memory
+  bool tanh = false;   // Gelu, GeluGrad
+  bool scalar = false; // Input: given as an int64 scalar, not as memory
 };
 
 struct KernelGraph {
-  std::vector<Node> nodes;     // operands before users; inputs in operand order
-  std::vector<int> outputs;    // nodes; may repeat
+  std::vector<Node> nodes;  // operands before users; inputs in operand order
+  std::vector<int> outputs; // nodes; may repeat
 };
 
 int64_t elementCount(const std::vector<int64_t> &shape);

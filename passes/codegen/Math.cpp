@@ -2,6 +2,7 @@
 #include "passes/codegen/Math.h"
 
 #include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
 
 #include <cmath>
@@ -21,7 +22,9 @@ Value *Math::integer(Value *like, int64_t value) {
 
 Value *Math::bits(Value *x) { return b.CreateBitCast(x, integer(x, 0)->getType()); }
 
-Value *Math::fma(Value *x, Value *y, Value *z) { return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z}); }
+Value *Math::fma(Value *x, Value *y, Value *z) {
+  return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
+}
 
 Value *Math::abs(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 
@@ -56,12 +59,20 @@ Value *Math::polynomial(Value *x, std::initializer_list<double> coefficients) {
   return result;
 }
 
-Value *Math::powerOfTwo(Value *n) {
-  Value *biased = b.CreateShl(b.CreateAdd(n, llvm::ConstantInt::get(n->getType(), 127)), 23);
-  llvm::Type *type = b.getFloatTy();
-  if (auto *vector = llvm::dyn_cast<llvm::VectorType>(n->getType()))
-    type = llvm::VectorType::get(type, vector->getElementCount());
-  return b.CreateBitCast(biased, type);
+/// mantissa * 2^n for whole n, -252 <= n <= 254. One instruction with AVX-512 (16 lanes).
+Value *Math::scale(Value *mantissa, Value *n) {
+  auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(n->getType());
+  if (vector && vector->getNumElements() == 16)
+    return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                             {mantissa, n, constant(n, 0), b.getInt16(0xffff), b.getInt32(4)});
+  // NaN must not reach the conversion, which would make it poison.
+  Value *safe = b.CreateSelect(b.CreateFCmpORD(n, n), n, constant(n, 0));
+  Value *exponent = b.CreateFPToSI(safe, integer(n, 0)->getType());
+  auto power = [&](Value *e) {
+    return b.CreateBitCast(b.CreateShl(b.CreateAdd(e, integer(n, 127)), 23), n->getType());
+  };
+  Value *half = b.CreateAShr(exponent, 1), *rest = b.CreateSub(exponent, half);
+  return b.CreateFMul(b.CreateFMul(mantissa, power(half)), power(rest));
 }
 
 /// x = n ln 2 + r in two parts of ln 2 (Cody and Waite 1980), then a polynomial of degree 6.
@@ -71,16 +82,12 @@ Math::ExpParts Math::expParts(Value *x) {
   r = fma(n, constant(x, -1.42860682030941723e-6), r);
   Value *q = polynomial(r, {0.5, 0.166665181517601, 0.04166620597243309, 0.008368954062461853, 0.0013950594002380967});
   Value *fraction = fma(b.CreateFMul(r, r), q, r);
-  // NaN must not reach the conversion, which would make it poison.
-  Value *safe = b.CreateSelect(b.CreateFCmpORD(n, n), n, constant(n, 0));
-  return {fraction, b.CreateFPToSI(safe, integer(x, 0)->getType())};
+  return {fraction, n};
 }
 
 Value *Math::exp(Value *x) {
   ExpParts parts = expParts(clamp(x, -104, 89));
-  Value *half = b.CreateAShr(parts.exponent, 1), *rest = b.CreateSub(parts.exponent, half);
-  Value *mantissa = b.CreateFAdd(parts.fraction, constant(x, 1));
-  return b.CreateFMul(b.CreateFMul(mantissa, powerOfTwo(half)), powerOfTwo(rest));
+  return scale(b.CreateFAdd(parts.fraction, constant(x, 1)), parts.exponent);
 }
 
 Value *Math::log(Value *x) {
@@ -102,7 +109,8 @@ Value *Math::log(Value *x) {
   Value *result = fma(exponent, constant(x, 0.693145751953125), b.CreateFAdd(f, low));
   Value *infinity = llvm::ConstantFP::getInfinity(x->getType());
   result = b.CreateSelect(b.CreateFCmpOEQ(x, infinity), infinity, result);
-  result = b.CreateSelect(b.CreateFCmpOEQ(x, constant(x, 0)), llvm::ConstantFP::getInfinity(x->getType(), true), result);
+  result =
+      b.CreateSelect(b.CreateFCmpOEQ(x, constant(x, 0)), llvm::ConstantFP::getInfinity(x->getType(), true), result);
   return b.CreateSelect(b.CreateFCmpUGE(x, constant(x, 0)), b.CreateSelect(b.CreateFCmpUNO(x, x), x, result),
                         llvm::ConstantFP::getNaN(x->getType()));
 }
@@ -111,7 +119,7 @@ Value *Math::log(Value *x) {
 Value *Math::tanh(Value *x) {
   Value *y = clamp(b.CreateFMul(abs(x), constant(x, 2)), 0, 40);
   ExpParts parts = expParts(y);
-  Value *power = powerOfTwo(parts.exponent);
+  Value *power = scale(constant(x, 1), parts.exponent);
   Value *t = fma(parts.fraction, power, b.CreateFSub(power, constant(x, 1)));
   return copySign(b.CreateFDiv(t, b.CreateFAdd(t, constant(x, 2))), x);
 }
@@ -123,14 +131,14 @@ Value *Math::sigmoid(Value *x) {
 /// x P(x^2) up to 1, then 1 - e^-L(x) where L = -log(1 - erf) is nearly a parabola.
 Value *Math::erf(Value *x) {
   Value *magnitude = clamp(abs(x), 0, 4);
-  Value *small = b.CreateFMul(x, polynomial(b.CreateFMul(x, x),
-                                            {1.128379225730896, -0.37612637877464294, 0.11283782124519348,
-                                             -0.0268654003739357, 0.005220945458859205, -0.000848282827064395,
-                                             0.00011256943980697542, -9.641505130275618e-06}));
-  Value *l = polynomial(b.CreateFSub(magnitude, constant(x, 2)),
-                        {5.364941120147705, 4.418160915374756, 0.9237509369850159, 0.0164656899869442,
-                         -0.0035703498870134354, 0.0007307762280106544, -0.00013752926315646619, 2.1293360987328924e-05,
-                         -2.514395021080418e-07});
+  Value *small =
+      b.CreateFMul(x, polynomial(b.CreateFMul(x, x), {1.128379225730896, -0.37612637877464294, 0.11283782124519348,
+                                                      -0.0268654003739357, 0.005220945458859205, -0.000848282827064395,
+                                                      0.00011256943980697542, -9.641505130275618e-06}));
+  Value *l =
+      polynomial(b.CreateFSub(magnitude, constant(x, 2)),
+                 {5.364941120147705, 4.418160915374756, 0.9237509369850159, 0.0164656899869442, -0.0035703498870134354,
+                  0.0007307762280106544, -0.00013752926315646619, 2.1293360987328924e-05, -2.514395021080418e-07});
   Value *large = copySign(b.CreateFSub(constant(x, 1), exp(b.CreateFNeg(l))), x);
   return b.CreateSelect(b.CreateFCmpOGT(magnitude, constant(x, 1)), large, small);
 }
@@ -199,7 +207,8 @@ Value *Math::pow(Value *x, Value *y) {
     return b.CreateCall(powf, {x, y});
   Value *result = llvm::PoisonValue::get(vector);
   for (unsigned i = 0; i < vector->getNumElements(); ++i)
-    result = b.CreateInsertElement(result, b.CreateCall(powf, {b.CreateExtractElement(x, i), b.CreateExtractElement(y, i)}), i);
+    result = b.CreateInsertElement(result,
+                                   b.CreateCall(powf, {b.CreateExtractElement(x, i), b.CreateExtractElement(y, i)}), i);
   return result;
 }
 

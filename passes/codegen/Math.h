@@ -1,5 +1,5 @@
-// Elementary functions as LLVM IR on f32 scalars or vectors, without calls: polynomials fitted for this project (weighted
-// minimax, mpmath), each within a few units in the last place, NaN in NaN out, infinities as in libm.
+// Elementary functions as LLVM IR on f32 scalars or vectors, without calls: polynomials fitted for this project
+// (weighted minimax, mpmath), each within a few units in the last place, NaN in NaN out, infinities as in libm.
 #pragma once
 #include "llvm/IR/IRBuilder.h"
 
@@ -8,7 +8,7 @@ namespace cleave::passes::kernel {
 class Math {
 public:
   explicit Math(llvm::IRBuilder<> &builder) : b(builder) {}
-  llvm::Value *exp(llvm::Value *x);      // 0 below -104, infinity above 89
+  llvm::Value *exp(llvm::Value *x); // 0 below -104, infinity above 89
   llvm::Value *log(llvm::Value *x);
   llvm::Value *tanh(llvm::Value *x);
   llvm::Value *erf(llvm::Value *x);
@@ -26,10 +26,10 @@ public:
 private:
   struct ExpParts {
     llvm::Value *fraction; // e^r - 1, |r| <= ln 2 / 2
-    llvm::Value *exponent; // integer n; the result is (fraction + 1) * 2^n
+    llvm::Value *exponent; // n, a whole number as float; e^x = (fraction + 1) * 2^n
   };
   ExpParts expParts(llvm::Value *x);
-  llvm::Value *powerOfTwo(llvm::Value *n); // as float, -126 <= n <= 127
+  llvm::Value *scale(llvm::Value *mantissa, llvm::Value *n);
   llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first
   llvm::Value *bits(llvm::Value *x);
   llvm::Value *integer(llvm::Value *like, int64_t value); // i32 of the same width

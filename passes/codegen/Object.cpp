@@ -1,7 +1,7 @@
 // Object code and linking.
 //
-// The kernels' loops and vectors are already what they should be, so a short pipeline (promotion, simplification, hoisting,
-// common values) replaces the standard one: it takes a third of the time and leaves the vectors alone.
+// The kernels' loops and vectors are already what they should be, so a short pipeline (promotion, simplification,
+// hoisting, common values) replaces the standard one: it takes a third of the time and leaves the vectors alone.
 #include "passes/codegen/Object.h"
 #include "passes/codegen/Emit.h"
 #include "runtime/base/Error.h"
@@ -43,8 +43,8 @@ std::unique_ptr<llvm::TargetMachine> targetMachine(const std::string &cpu) {
   assert(target && "the x86 target is missing");
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(triple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -160,8 +160,8 @@ std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects) {
   static std::mutex one; // lld keeps global state
   std::lock_guard lock(one);
   std::vector<MemoryFile> files;
-  std::vector<std::string> arguments = {"ld.lld", "-shared", "--hash-style=gnu", "--build-id=none", "-z", "noexecstack",
-                                        "--threads=1"};
+  std::vector<std::string> arguments = {"ld.lld", "-shared",     "--hash-style=gnu", "--build-id=none",
+                                        "-z",     "noexecstack", "--threads=1"};
   for (const auto &object : objects) {
     files.emplace_back(object);
     arguments.push_back(files.back().path());

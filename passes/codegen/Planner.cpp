@@ -1,6 +1,6 @@
-// The planner: chooses the iteration space, then asks for every output at its index and follows the demand to the inputs.
-// Reshapes are affine where loops are cut finely enough, so a failed reshape may ask for a loop to be split; then the
-// attempt starts again.
+// The planner: chooses the iteration space, then asks for every output at its index and follows the demand to the
+// inputs. Reshapes are affine where loops are cut finely enough, so a failed reshape may ask for a loop to be split;
+// then the attempt starts again.
 #include "passes/codegen/Planner.h"
 
 #include <algorithm>
@@ -151,9 +151,8 @@ bool Planner::placeOutputs() {
   std::vector<size_t> order(graph.outputs.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(-graph.outputs[a], a) < std::pair(-graph.outputs[b], b);
-  });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(-graph.outputs[a], a) < std::pair(-graph.outputs[b], b); });
   for (size_t o : order) {
     int node = graph.outputs[o];
     int64_t count = elementCount(graph.nodes[node].shape);

@@ -46,7 +46,7 @@ private:
   std::map<std::tuple<int, Index, Conditions>, int> memo;
   std::map<int, std::vector<Index>> demanded; // unguarded
   std::map<ProgramValue, int> numbers;
-  std::vector<int> bufferOf, scalarOf;        // per node: of inputs
+  std::vector<int> bufferOf, scalarOf; // per node: of inputs
   SplitRequest split;
 };
 

@@ -1,5 +1,5 @@
-// A kernel before code: loops, values with affine addresses, and stores. Made from a KernelGraph by `schedule`, which also
-// decides whether a graph can be one kernel at all; fusion asks it before it merges. No LLVM here.
+// A kernel before code: loops, values with affine addresses, and stores. Made from a KernelGraph by `schedule`, which
+// also decides whether a graph can be one kernel at all; fusion asks it before it merges. No LLVM here.
 //
 // The iteration space is a list of loops, *kept* ones (parallel) and *reduced* ones. A value is computed at the current
 // index of the loops it depends on, so it is hoisted out of the others. Reductions are evaluated per kept index ("row")
@@ -35,8 +35,8 @@ struct Condition {
 
 enum class ValueKind : uint8_t { Load, Scalar, Constant, Index, Op, Guarded, Reduce };
 
-/// Load: element `expr` of buffer `buffer` (of table `-1 - buffer` where negative), where all `conditions` hold, else 0.
-/// Scalar: scalars[buffer]. Constant: `constant`. Index: the value of `expr`, i32. Op: `op` of the operands.
+/// Load: element `expr` of buffer `buffer` (of table `-1 - buffer` where negative), where all `conditions` hold, else
+/// 0. Scalar: scalars[buffer]. Constant: `constant`. Index: the value of `expr`, i32. Op: `op` of the operands.
 /// Guarded: operand 0 where all conditions hold, else operand 1. Reduce: operand 0 combined over the reduced loops.
 struct ProgramValue {
   ValueKind kind = ValueKind::Constant;
@@ -64,9 +64,9 @@ struct Placement {
 
 struct Store {
   int value = 0;
-  int buffer = 0;    // inputs first, then outputs
+  int buffer = 0; // inputs first, then outputs
   Expr expr;
-  int sweep = 0;     // -1: at the end of the row
+  int sweep = 0; // -1: at the end of the row
 };
 
 struct Loop {
@@ -78,23 +78,23 @@ enum class Shape : uint8_t { Map, Rows, Columns };
 
 struct Program {
   Shape shape = Shape::Map;
-  std::vector<Loop> loops;            // outermost first; exprs are over these
-  int vectorLoop = -1;                // -1: every loop has extent 1
-  std::vector<ProgramValue> values;   // operands before users
-  std::vector<Placement> placements;  // one per value
+  std::vector<Loop> loops;           // outermost first; exprs are over these
+  int vectorLoop = -1;               // -1: every loop has extent 1
+  std::vector<ProgramValue> values;  // operands before users
+  std::vector<Placement> placements; // one per value
   std::vector<Store> stores;
-  std::vector<Element> buffers;       // args: non-scalar inputs, then outputs
-  std::vector<int64_t> bufferSizes;   // elements
+  std::vector<Element> buffers;     // args: non-scalar inputs, then outputs
+  std::vector<int64_t> bufferSizes; // elements
   std::vector<std::vector<double>> tables;
   std::vector<Element> tableTypes;
-  int inputs = 0;                     // how many of `buffers` are inputs
-  std::vector<int> scalarInputs;      // graph inputs that are scalars, in order
+  int inputs = 0;                // how many of `buffers` are inputs
+  std::vector<int> scalarInputs; // graph inputs that are scalars, in order
   int sweeps = 1;
   int scratchSlots = 0;
-  int width = 16;                     // lanes of a vector
-  int unroll = 1;                     // vectors at a time
-  int64_t extent = 1, grain = 1;      // of the parallel range
-  bool flat = false;                  // Map with one loop: code does not depend on its extent
+  int width = 16;                // lanes of a vector
+  int unroll = 1;                // vectors at a time
+  int64_t extent = 1, grain = 1; // of the parallel range
+  bool flat = false;             // Map with one loop: code does not depend on its extent
 
   /// Iterations of the reduced loops (1 without).
   int64_t reducedCount() const;

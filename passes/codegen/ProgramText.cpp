@@ -29,11 +29,14 @@ std::string text(const std::vector<Condition> &conditions, const Program &p) {
 }
 
 std::string bufferName(int b, const Program &p) {
-  return b < 0 ? fmt::format("table{}", -1 - b) : b < p.inputs ? fmt::format("in{}", b) : fmt::format("out{}", b - p.inputs);
+  return b < 0          ? fmt::format("table{}", -1 - b)
+         : b < p.inputs ? fmt::format("in{}", b)
+                        : fmt::format("out{}", b - p.inputs);
 }
 
 std::string text(const ProgramValue &v, const Program &p) {
-  static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"}, *const combines[] = {"sum", "max", "min"};
+  static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"}, *const combines[] = {"sum", "max",
+                                                                                                    "min"};
   std::string out;
   switch (v.kind) {
   case ValueKind::Load:
@@ -86,7 +89,9 @@ std::string Program::str() const {
   for (const Store &s : stores)
     out += fmt::format("{}[{}]: {} = %{}{}\n", bufferName(s.buffer, *this), text(s.expr, *this),
                        elementName(buffers[s.buffer]), s.value,
-                       shape == Shape::Map ? "" : s.sweep < 0 ? "  ; end" : fmt::format("  ; sweep {}", s.sweep));
+                       shape == Shape::Map ? ""
+                       : s.sweep < 0       ? "  ; end"
+                                           : fmt::format("  ; sweep {}", s.sweep));
   for (size_t t = 0; t < tables.size(); ++t) {
     out += fmt::format("table{}: {} =", t, elementName(tableTypes[t]));
     for (double value : tables[t])

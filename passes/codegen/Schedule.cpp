@@ -109,12 +109,13 @@ void cutLongRows(Program &p) {
 void moveLast(Program &p, int from) {
   std::rotate(p.loops.begin() + from, p.loops.begin() + from + 1, p.loops.end());
   auto count = static_cast<long>(p.loops.size());
-  forEachExpr(p, [&](Expr &e) { std::rotate(e.coef.begin() + from, e.coef.begin() + from + 1, e.coef.begin() + count); });
+  forEachExpr(p,
+              [&](Expr &e) { std::rotate(e.coef.begin() + from, e.coef.begin() + from + 1, e.coef.begin() + count); });
   p.vectorLoop = p.vectorLoop == from ? static_cast<int>(count) - 1 : p.vectorLoop - (p.vectorLoop > from);
 }
 
-/// A transpose reads along another loop than it writes: both are walked in blocks of up to 64, so that the lines read stay
-/// in the first cache until all of each is used.
+/// A transpose reads along another loop than it writes: both are walked in blocks of up to 64, so that the lines read
+/// stay in the first cache until all of each is used.
 void blockTransposes(Program &p) {
   int other = -1, v = p.vectorLoop;
   if (p.shape != Shape::Map || v < 0 || static_cast<int>(p.loops.size()) + 2 > maxLoops)
@@ -178,7 +179,8 @@ void placeValues(Program &p) {
 /// Decides what each sweep computes and what it takes from scratch.
 class ScratchPlan {
 public:
-  explicit ScratchPlan(Program &p) : p(p), reduced(reducedMask(p)), first(p.values.size(), -1), work(p.values.size(), 0) {}
+  explicit ScratchPlan(Program &p)
+      : p(p), reduced(reducedMask(p)), first(p.values.size(), -1), work(p.values.size(), 0) {}
 
   void run() {
     int64_t lanes = p.shape == Shape::Columns ? p.width * p.unroll : 1;

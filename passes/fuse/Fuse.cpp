@@ -14,6 +14,7 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -106,7 +107,8 @@ private:
     return changed;
   }
 
-  /// Users of the same tensor, nearest first; the saved launch alone is no reason (it would make every kernel different).
+  /// Users of the same tensor, nearest first; the saved launch alone is no reason (it would make every kernel
+  /// different).
   bool mergeSiblings() {
     bool changed = false;
     llvm::SetVector<mlir::Value> values;
@@ -169,6 +171,16 @@ private:
     return result;
   }
 
+  /// Whether a reader of `value` that computes it by `needed` keeps at most one more large tensor alive instead.
+  bool keepsMemorySmall(mlir::Value value, const std::vector<mlir::Operation *> &needed, int reader) {
+    auto size = [](mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()).getNumElements(); };
+    std::vector<mlir::Value> has = groups.inputs(groups[reader].ops);
+    int more = 0;
+    for (mlir::Value input : groups.inputs(needed))
+      more += size(input) * 2 > size(value) && std::find(has.begin(), has.end(), input) == has.end();
+    return more <= 1;
+  }
+
   /// Tries to compute `value` of group `id` again in every group that reads it.
   bool recomputeValue(int id, mlir::Value value) {
     llvm::SetVector<int> readers;
@@ -182,6 +194,8 @@ private:
     }
     std::vector<mlir::Operation *> needed = slice(id, value);
     if (needed.empty() || readers.empty() || readers.size() > 6)
+      return false;
+    if (llvm::any_of(readers, [&](int reader) { return !keepsMemorySmall(value, needed, reader); }))
       return false;
     double before = costOf(id);
     std::vector<std::vector<mlir::Operation *>> original, changed;
@@ -282,5 +296,23 @@ void fuse(mlir::func::FuncOp function) {
   fuser.run();
   materialize(block, fuser.groups);
 }
+
+namespace {
+
+struct FusePass : mlir::PassWrapper<FusePass, mlir::OperationPass<mlir::func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FusePass)
+  llvm::StringRef getArgument() const override { return "fuse"; }
+  llvm::StringRef getDescription() const override {
+    return "groups elementwise, indexing and reducing ops into fusions";
+  }
+  void runOnOperation() override {
+    if (getOperation().getBody().hasOneBlock())
+      fuse(getOperation());
+  }
+};
+
+} // namespace
+
+std::unique_ptr<mlir::Pass> createFusePass() { return std::make_unique<FusePass>(); }
 
 } // namespace cleave::passes

@@ -1,7 +1,7 @@
 // Groups of ops in a dependency order that merges keep valid. Private to fuse.
 //
-// Every op of the block (but its terminator) begins as a group of its own. The groups stand in an order in which operands
-// come before users; merging two groups is legal where no path leads from one to the other through a third.
+// Every op of the block (but its terminator) begins as a group of its own. The groups stand in an order in which
+// operands come before users; merging two groups is legal where no path leads from one to the other through a third.
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -18,8 +18,8 @@ struct Group {
   std::vector<mlir::Operation *> ops; // operands before users
   std::vector<int> successors;        // groups that must come later; may be out of date ids, see find
   bool fusible = false;
-  int version = 0;                    // changes with its ops
-  double cost = -1;                   // of its kernel; negative: not computed yet
+  int version = 0;  // changes with its ops
+  double cost = -1; // of its kernel; negative: not computed yet
 };
 
 class Groups {
@@ -36,7 +36,8 @@ public:
   std::vector<mlir::Value> inputs(const std::vector<mlir::Operation *> &ops) const;
   std::vector<mlir::Value> outputs(const std::vector<mlir::Operation *> &ops) const;
 
-  /// Merges a and b; false where that would make a cycle. The result has the id of the later one, which is returned in b.
+  /// Merges a and b; false where that would make a cycle. The result has the id of the later one, which is returned in
+  /// b.
   bool merge(int &a, int &b);
   /// A new group of one op, right before (or after) group `at`.
   int insert(mlir::Operation *op, int at, bool after);
@@ -51,8 +52,8 @@ private:
 
   std::vector<Group> groups;
   std::vector<int> parent;
-  std::vector<int> sequence;      // group ids
-  std::vector<int64_t> position;  // of a group in `sequence`
+  std::vector<int> sequence;     // group ids
+  std::vector<int64_t> position; // of a group in `sequence`
   std::vector<char> seen;
   llvm::DenseMap<mlir::Operation *, int> unit;
 };

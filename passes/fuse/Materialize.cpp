@@ -122,15 +122,15 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);
   // A sharding says nothing without the shape it splits.
-  mlir::ArrayAttr shardings = gather(context, outputs, "dist.shardings"), globals = gather(context, outputs, "dist.globals");
+  mlir::ArrayAttr shardings = gather(context, outputs, "dist.shardings"),
+                  globals = gather(context, outputs, "dist.globals");
   if (shardings && globals) {
     fusion->setAttr("dist.shardings", shardings);
     fusion->setAttr("dist.globals", globals);
   }
   for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))
-    output.replaceUsesWithIf(result, [&](mlir::OpOperand &use) {
-      return std::find(ops.begin(), ops.end(), use.getOwner()) == ops.end();
-    });
+    output.replaceUsesWithIf(
+        result, [&](mlir::OpOperand &use) { return std::find(ops.begin(), ops.end(), use.getOwner()) == ops.end(); });
   return fusion;
 }
 

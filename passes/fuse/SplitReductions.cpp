@@ -51,7 +51,8 @@ void split(ir::ReduceOp op) {
   }
   auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, dims);
   int64_t before = std::count_if(op.getDims().begin(), op.getDims().end(), [&](int64_t other) { return other < d; });
-  auto total = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), partial.getResult(), llvm::ArrayRef<int64_t>{d - before});
+  auto total =
+      ir::ReduceOp::create(b, op.getLoc(), op.getKind(), partial.getResult(), llvm::ArrayRef<int64_t>{d - before});
   mlir::Operation *last = total;
   for (mlir::NamedAttribute attribute : op->getDiscardableAttrs())
     last->setDiscardableAttr(attribute.getName(), attribute.getValue());

@@ -18,7 +18,9 @@ void compareTensors(const TestTensor &found, const TestTensor &wanted, double to
       scale = std::max(scale, std::fabs(x));
   for (size_t i = 0; i < wanted.data.size(); ++i) {
     double f = found.data[i], w = wanted.data[i];
-    bool good = std::isnan(w) ? std::isnan(f) : std::isinf(w) ? f == w : std::fabs(f - w) <= tolerance * (std::fabs(w) + 0.1 * scale + 1e-3);
+    bool good = std::isnan(w)   ? std::isnan(f)
+                : std::isinf(w) ? f == w
+                                : std::fabs(f - w) <= tolerance * (std::fabs(w) + 0.1 * scale + 1e-3);
     if (!good) {
       INFO("element " << i << " is " << f << ", wanted " << w);
       REQUIRE(good);
@@ -26,7 +28,8 @@ void compareTensors(const TestTensor &found, const TestTensor &wanted, double to
   }
 }
 
-/// Plans, compiles, runs whole and in pieces (equal bits), with every allowed aliasing, and compares with the reference.
+/// Plans, compiles, runs whole and in pieces (equal bits), with every allowed aliasing, and compares with the
+/// reference.
 Program check(const KernelGraph &graph, double tolerance = 2e-6) {
   auto inputs = randomInputs(graph, 7);
   auto wanted = evaluate(graph, inputs);
@@ -101,9 +104,15 @@ TEST_CASE("every elementwise op") {
   int x = m.input({171}), y = m.input({171});
   int positive = m.add(m.op(NodeKind::Abs, {x}), m.constant({171}, 0.01));
   int less = m.compare(Relation::Lt, x, y);
-  m.graph.outputs = {m.op(NodeKind::Log, {positive}), m.op(NodeKind::Sqrt, {positive}), m.op(NodeKind::Rsqrt, {positive}),
-                     m.op(NodeKind::Max, {x, y}), m.op(NodeKind::Min, {x, y}), m.op(NodeKind::Pow, {positive, y}),
-                     less, m.op(NodeKind::Select, {less, x, y}), m.div(x, positive)};
+  m.graph.outputs = {m.op(NodeKind::Log, {positive}),
+                     m.op(NodeKind::Sqrt, {positive}),
+                     m.op(NodeKind::Rsqrt, {positive}),
+                     m.op(NodeKind::Max, {x, y}),
+                     m.op(NodeKind::Min, {x, y}),
+                     m.op(NodeKind::Pow, {positive, y}),
+                     less,
+                     m.op(NodeKind::Select, {less, x, y}),
+                     m.div(x, positive)};
   check(m.graph, 1e-5);
   GraphMaker g;
   int gx = g.input({77}), grad = g.input({77});
@@ -126,13 +135,18 @@ TEST_CASE("element types") {
     GraphMaker m;
     int x = m.input({37}, type), y = m.input({37}, type);
     int safe = m.add(y, m.constant({37}, 1, type));
-    m.graph.outputs = {m.add(x, y), m.div(x, safe), m.cast(x, Element::F32), m.op(NodeKind::Max, {x, y}),
-                       m.compare(Relation::Eq, x, y), m.cast(m.compare(Relation::Gt, x, y), Element::F32)};
+    m.graph.outputs = {m.add(x, y),
+                       m.div(x, safe),
+                       m.cast(x, Element::F32),
+                       m.op(NodeKind::Max, {x, y}),
+                       m.compare(Relation::Eq, x, y),
+                       m.cast(m.compare(Relation::Gt, x, y), Element::F32)};
     check(m.graph);
   }
   GraphMaker m;
   int x = m.input({37}), b = m.input({37}, Element::I1);
-  m.graph.outputs = {m.op(NodeKind::Select, {b, x, m.constant({37}, -1e30)}), m.cast(x, Element::I32), m.cast(x, Element::I64)};
+  m.graph.outputs = {m.op(NodeKind::Select, {b, x, m.constant({37}, -1e30)}), m.cast(x, Element::I32),
+                     m.cast(x, Element::I64)};
   check(m.graph);
 }
 
@@ -191,13 +205,15 @@ TEST_CASE("columns: bias gradient with its prologue stored, siblings") {
     std::vector<int64_t> shape{2, 19, c};
     int x = m.input(shape), dy = m.input(shape);
     int g = m.op(NodeKind::Select, {m.compare(Relation::Gt, x, m.constant(shape, 0)), dy, m.constant(shape, 0)});
-    m.graph.outputs = {g, m.reduce(Combine::Sum, g, {0, 1}), m.reduce(Combine::Sum, m.mul(g, x), {0, 1}), m.reduce(Combine::Max, x, {0, 1})};
+    m.graph.outputs = {g, m.reduce(Combine::Sum, g, {0, 1}), m.reduce(Combine::Sum, m.mul(g, x), {0, 1}),
+                       m.reduce(Combine::Max, x, {0, 1})};
     check(m.graph, 1e-5);
   }
 }
 
 TEST_CASE("batch norm over samples and positions") {
-  for (auto shape : std::vector<std::vector<int64_t>>{{4, 3, 5, 5}, {3, 20, 1, 1}, {2, 5, 16, 16}, {3, 4, 7, 7}, {5, 1, 3, 3}}) {
+  for (auto shape :
+       std::vector<std::vector<int64_t>>{{4, 3, 5, 5}, {3, 20, 1, 1}, {2, 5, 16, 16}, {3, 4, 7, 7}, {5, 1, 3, 3}}) {
     GraphMaker m;
     int x = m.input(shape), weight = m.input({shape[1]}), running = m.input({shape[1]});
     double count = static_cast<double>(shape[0] * shape[2] * shape[3]);
@@ -252,7 +268,8 @@ TEST_CASE("indexing alone: transpose, slice, pad, concat") {
   check(i.graph);
   GraphMaker k;
   int base = k.input({4, 6});
-  k.graph.outputs = {k.add(base, k.table({4, 6}, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}))};
+  k.graph.outputs = {k.add(base, k.table({4, 6}, std::vector<double>{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                                                                     12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}))};
   check(k.graph);
 }
 
@@ -347,4 +364,70 @@ TEST_CASE("transposes are walked in blocks") {
   GraphMaker m;
   m.graph.outputs = {m.transpose(m.input({3, 80, 64, 2}), {0, 2, 3, 1})};
   check(m.graph);
+}
+
+TEST_CASE("elementary functions at the ends of their range") {
+  double inf = INFINITY, nan = NAN;
+  struct Example {
+    NodeKind kind;
+    std::vector<double> x, y;
+  };
+  for (const Example &e : std::vector<Example>{
+           {NodeKind::Exp,
+            {-1e30, -104.5, -100, -88, 0, 88.7, 89, inf, -inf, nan},
+            {0, 0, 3.783505853677006e-44, 6.0546018954011858e-39, 1, 3.3263e38, inf, inf, 0, nan}},
+           {NodeKind::Log, {0, 1e-40, 1, inf, -1, nan, 3e38}, {-inf, -92.1034, 0, inf, nan, nan, 88.5969}},
+           {NodeKind::Tanh,
+            {-inf, -1e30, -1e-20, 0, 1e-6, 0.5, 20, inf, nan},
+            {-1, -1, -1e-20, 0, 1e-6, 0.46211716, 1, 1, nan}},
+           {NodeKind::Sigmoid, {-inf, -1e30, 0, 1e30, inf, nan}, {0, 0, 0.5, 1, 1, nan}},
+           {NodeKind::Erf, {-inf, -5, -1e-20, 0, 1, 5, inf, nan}, {-1, -1, -1.128379e-20, 0, 0.84270079, 1, 1, nan}},
+           {NodeKind::Relu, {-inf, -1, 0, 2, inf, nan}, {0, 0, 0, 2, inf, nan}}}) {
+    INFO(nodeName(e.kind));
+    GraphMaker m;
+    int64_t n = static_cast<int64_t>(e.x.size());
+    m.graph.outputs = {m.op(e.kind, {m.input({n})})};
+    for (const char *cpu : {"x86-64-v3", "x86-64-v4"}) {
+      if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
+        continue;
+      Program p = *schedule(m.graph, nullptr, cpu == std::string("x86-64-v4") ? 16 : 8);
+      LoadedKernel kernel(p, cpu);
+      auto found = unpack(execute(p, kernel, m.graph, {{{n}, Element::F32, e.x}}, 1)[0], {n}, Element::F32);
+      for (size_t i = 0; i < e.x.size(); ++i) {
+        INFO("at " << e.x[i] << " found " << found.data[i] << ", wanted " << e.y[i]);
+        double f = found.data[i], w = e.y[i];
+        CHECK((std::isnan(w)   ? std::isnan(f)
+               : std::isinf(w) ? f == w
+                               : std::fabs(f - w) <= 2e-4 * std::fabs(w) + 2e-45));
+      }
+    }
+  }
+}
+
+TEST_CASE("elementary functions are within a few units in the last place") {
+  for (auto [kind, low, high, ulps] :
+       std::vector<std::tuple<NodeKind, double, double, double>>{{NodeKind::Exp, -80, 80, 2},
+                                                                 {NodeKind::Log, 1e-6, 50, 2},
+                                                                 {NodeKind::Tanh, -9, 9, 4},
+                                                                 {NodeKind::Erf, -4, 4, 4},
+                                                                 {NodeKind::Sigmoid, -20, 20, 3}}) {
+    GraphMaker m;
+    int64_t n = 100003;
+    m.graph.outputs = {m.op(kind, {m.input({n})})};
+    Program p = *schedule(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
+    LoadedKernel kernel(p, hostTarget());
+    TestTensor x{{n}, Element::F32, {}};
+    for (int64_t i = 0; i < n; ++i)
+      x.data.push_back(static_cast<float>(low + (high - low) * static_cast<double>(i) / static_cast<double>(n)));
+    auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, Element::F32);
+    auto wanted = evaluate(m.graph, {x})[0];
+    double worst = 0;
+    for (size_t i = 0; i < found.data.size(); ++i) {
+      double w = wanted.data[i], ulp = std::ldexp(1.0, std::max(std::ilogb(w) - 23, -149));
+      if (w != 0)
+        worst = std::max(worst, std::fabs(found.data[i] - w) / ulp);
+    }
+    INFO(nodeName(kind) << " is off by " << worst << " units");
+    CHECK(worst <= ulps);
+  }
 }

@@ -149,45 +149,76 @@ double gelu(double x, bool tanhForm) {
 
 double scalarOp(const Node &n, const double *x) {
   switch (n.kind) {
-  case NodeKind::Neg: return -x[0];
-  case NodeKind::Abs: return std::fabs(x[0]);
-  case NodeKind::Exp: return std::exp(x[0]);
-  case NodeKind::Log: return std::log(x[0]);
-  case NodeKind::Sqrt: return std::sqrt(x[0]);
-  case NodeKind::Rsqrt: return 1 / std::sqrt(x[0]);
-  case NodeKind::Tanh: return std::tanh(x[0]);
-  case NodeKind::Erf: return std::erf(x[0]);
-  case NodeKind::Sigmoid: return 1 / (1 + std::exp(-x[0]));
-  case NodeKind::Relu: return x[0] < 0 ? 0 : x[0];
-  case NodeKind::Silu: return x[0] / (1 + std::exp(-x[0]));
-  case NodeKind::Gelu: return gelu(x[0], n.tanh);
-  case NodeKind::GeluGrad: return x[0] * (gelu(x[1] + 1e-4, n.tanh) - gelu(x[1] - 1e-4, n.tanh)) / 2e-4;
-  case NodeKind::Cast: return isFloat(n.type) ? x[0] : n.type == Element::I1 ? x[0] != 0 : std::trunc(x[0]);
-  case NodeKind::Add: return x[0] + x[1];
-  case NodeKind::Sub: return x[0] - x[1];
-  case NodeKind::Mul: return x[0] * x[1];
-  case NodeKind::Div: return isFloat(n.type) ? x[0] / x[1] : std::trunc(x[0] / x[1]);
-  case NodeKind::Max: return std::max(x[0], x[1]);
-  case NodeKind::Min: return std::min(x[0], x[1]);
-  case NodeKind::Pow: return std::pow(x[0], x[1]);
-  case NodeKind::Select: return x[0] != 0 ? x[1] : x[2];
+  case NodeKind::Neg:
+    return -x[0];
+  case NodeKind::Abs:
+    return std::fabs(x[0]);
+  case NodeKind::Exp:
+    return std::exp(x[0]);
+  case NodeKind::Log:
+    return std::log(x[0]);
+  case NodeKind::Sqrt:
+    return std::sqrt(x[0]);
+  case NodeKind::Rsqrt:
+    return 1 / std::sqrt(x[0]);
+  case NodeKind::Tanh:
+    return std::tanh(x[0]);
+  case NodeKind::Erf:
+    return std::erf(x[0]);
+  case NodeKind::Sigmoid:
+    return 1 / (1 + std::exp(-x[0]));
+  case NodeKind::Relu:
+    return x[0] < 0 ? 0 : x[0];
+  case NodeKind::Silu:
+    return x[0] / (1 + std::exp(-x[0]));
+  case NodeKind::Gelu:
+    return gelu(x[0], n.tanh);
+  case NodeKind::GeluGrad:
+    return x[0] * (gelu(x[1] + 1e-4, n.tanh) - gelu(x[1] - 1e-4, n.tanh)) / 2e-4;
+  case NodeKind::Cast:
+    return isFloat(n.type) ? x[0] : n.type == Element::I1 ? x[0] != 0 : std::trunc(x[0]);
+  case NodeKind::Add:
+    return x[0] + x[1];
+  case NodeKind::Sub:
+    return x[0] - x[1];
+  case NodeKind::Mul:
+    return x[0] * x[1];
+  case NodeKind::Div:
+    return isFloat(n.type) ? x[0] / x[1] : std::trunc(x[0] / x[1]);
+  case NodeKind::Max:
+    return std::max(x[0], x[1]);
+  case NodeKind::Min:
+    return std::min(x[0], x[1]);
+  case NodeKind::Pow:
+    return std::pow(x[0], x[1]);
+  case NodeKind::Select:
+    return x[0] != 0 ? x[1] : x[2];
   case NodeKind::Compare:
     switch (n.relation) {
-    case Relation::Eq: return x[0] == x[1];
-    case Relation::Ne: return x[0] != x[1];
-    case Relation::Lt: return x[0] < x[1];
-    case Relation::Le: return x[0] <= x[1];
-    case Relation::Gt: return x[0] > x[1];
-    case Relation::Ge: return x[0] >= x[1];
+    case Relation::Eq:
+      return x[0] == x[1];
+    case Relation::Ne:
+      return x[0] != x[1];
+    case Relation::Lt:
+      return x[0] < x[1];
+    case Relation::Le:
+      return x[0] <= x[1];
+    case Relation::Gt:
+      return x[0] > x[1];
+    case Relation::Ge:
+      return x[0] >= x[1];
     }
     [[fallthrough]];
-  default: throw std::logic_error("not elementwise");
+  default:
+    throw std::logic_error("not elementwise");
   }
 }
 
 TestTensor evaluateReduce(const Node &n, const TestTensor &in, TestTensor out) {
   std::fill(out.data.begin(), out.data.end(),
-            n.combine == Combine::Sum ? 0.0 : n.combine == Combine::Max ? -INFINITY : INFINITY);
+            n.combine == Combine::Sum   ? 0.0
+            : n.combine == Combine::Max ? -INFINITY
+                                        : INFINITY);
   for (int64_t p = 0; p < static_cast<int64_t>(in.data.size()); ++p) {
     Index at = indexOf(p, in.shape), keptIndex;
     for (size_t i = 0; i < at.size(); ++i)
@@ -286,7 +317,8 @@ std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed) {
       continue;
     TestTensor t{n.shape, n.type, {}};
     for (int64_t i = 0; i < elementCount(n.shape); ++i)
-      t.data.push_back(isFloat(n.type) ? normal(random) : static_cast<double>(random() % (n.type == Element::I1 ? 2 : 10)));
+      t.data.push_back(isFloat(n.type) ? normal(random)
+                                       : static_cast<double>(random() % (n.type == Element::I1 ? 2 : 10)));
     inputs.push_back(unpack(pack(t), t.shape, t.type)); // rounded to its type
   }
   return inputs;
@@ -301,17 +333,27 @@ std::vector<uint8_t> pack(const TestTensor &t) {
     }
   };
   switch (t.type) {
-  case Element::F32: put([](double x) { return static_cast<float>(x); }); break;
-  case Element::F16: put([](double x) { return static_cast<_Float16>(x); }); break;
+  case Element::F32:
+    put([](double x) { return static_cast<float>(x); });
+    break;
+  case Element::F16:
+    put([](double x) { return static_cast<_Float16>(x); });
+    break;
   case Element::BF16:
     put([](double x) {
       uint32_t w = std::bit_cast<uint32_t>(static_cast<float>(x));
       return static_cast<uint16_t>((w + 0x7fff + (w >> 16 & 1)) >> 16);
     });
     break;
-  case Element::I32: put([](double x) { return static_cast<int32_t>(x); }); break;
-  case Element::I64: put([](double x) { return static_cast<int64_t>(x); }); break;
-  case Element::I1: put([](double x) { return static_cast<uint8_t>(x != 0); }); break;
+  case Element::I32:
+    put([](double x) { return static_cast<int32_t>(x); });
+    break;
+  case Element::I64:
+    put([](double x) { return static_cast<int64_t>(x); });
+    break;
+  case Element::I1:
+    put([](double x) { return static_cast<uint8_t>(x != 0); });
+    break;
   }
   return bytes;
 }
@@ -327,12 +369,24 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
   };
   auto same = [](auto x) { return x; };
   switch (type) {
-  case Element::F32: get(float{}, same); break;
-  case Element::F16: get(_Float16{}, same); break;
-  case Element::BF16: get(uint16_t{}, [](uint16_t w) { return std::bit_cast<float>(static_cast<uint32_t>(w) << 16); }); break;
-  case Element::I32: get(int32_t{}, same); break;
-  case Element::I64: get(int64_t{}, same); break;
-  case Element::I1: get(uint8_t{}, same); break;
+  case Element::F32:
+    get(float{}, same);
+    break;
+  case Element::F16:
+    get(_Float16{}, same);
+    break;
+  case Element::BF16:
+    get(uint16_t{}, [](uint16_t w) { return std::bit_cast<float>(static_cast<uint32_t>(w) << 16); });
+    break;
+  case Element::I32:
+    get(int32_t{}, same);
+    break;
+  case Element::I64:
+    get(int64_t{}, same);
+    break;
+  case Element::I1:
+    get(uint8_t{}, same);
+    break;
   }
   return t;
 }

@@ -34,9 +34,9 @@ namespace {
 
 ir::DType dtypeOf(mlir::Type type) {
   mlir::Type element = mlir::cast<mlir::RankedTensorType>(type).getElementType();
-  return element.isF32()    ? ir::DType::F32
-         : element.isF16()  ? ir::DType::F16
-         : element.isBF16() ? ir::DType::BF16
+  return element.isF32()         ? ir::DType::F32
+         : element.isF16()       ? ir::DType::F16
+         : element.isBF16()      ? ir::DType::BF16
          : element.isInteger(32) ? ir::DType::I32
          : element.isInteger(64) ? ir::DType::I64
                                  : ir::DType::I1;
@@ -110,7 +110,9 @@ public:
 
   std::map<mlir::Operation *, passes::KernelCall> calls;
   size_t kernels() const { return builder.kernels().size(); }
-  const passes::KernelBuilder::Info &info(mlir::Operation *fusion) { return builder.kernels()[calls.at(fusion).kernel]; }
+  const passes::KernelBuilder::Info &info(mlir::Operation *fusion) {
+    return builder.kernels()[calls.at(fusion).kernel];
+  }
 
 private:
   std::vector<HostTensor> runKernel(mlir::Operation &op, const std::vector<HostTensor> &operands) {
@@ -168,7 +170,8 @@ std::vector<HostTensor> inputsOf(mlir::func::FuncOp function, int labels) {
     auto name = function.getArgAttrOfType<mlir::StringAttr>(i, "cleave.name");
     auto kind = function.getArgAttrOfType<mlir::StringAttr>(i, "cleave.kind");
     for (double &x : t.values) {
-      x = t.dtype == ir::DType::F32 ? normal(random) * 0.25 : static_cast<double>(random() % static_cast<unsigned>(labels));
+      x = t.dtype == ir::DType::F32 ? normal(random) * 0.25
+                                    : static_cast<double>(random() % static_cast<unsigned>(labels));
       if (kind && kind.getValue() == "state")
         x = std::fabs(x);
       if (kind && (kind.getValue() == "scalar" || kind.getValue() == "metric"))
@@ -181,7 +184,8 @@ std::vector<HostTensor> inputsOf(mlir::func::FuncOp function, int labels) {
 }
 
 /// Fuses a function of the module, runs it both ways, compares; returns the fusions' op lists, one line each.
-std::vector<std::string> check(const GraphModule &module, const std::string &name, int labels = 10, double tolerance = 2e-5) {
+std::vector<std::string> check(const GraphModule &module, const std::string &name, int labels = 10,
+                               double tolerance = 2e-5) {
   auto function = module.module().lookupSymbol<mlir::func::FuncOp>(name);
   REQUIRE(function);
   std::vector<HostTensor> inputs = inputsOf(function, labels);
@@ -190,8 +194,10 @@ std::vector<std::string> check(const GraphModule &module, const std::string &nam
   REQUIRE(module.verify() == "");
   std::vector<std::string> kernels;
   for (mlir::Operation &op : function.front()) {
-    bool loose = op.getName().getDialectNamespace() == "cleave" && !mlir::isa<ir::FusionOp, ir::ReshapeOp, ir::ConstantOp>(op) &&
-                 (op.hasTrait<mlir::OpTrait::Elementwise>() || mlir::isa<ir::BroadcastOp, ir::ReduceOp, ir::TransposeOp, ir::SliceOp, ir::PadOp>(op));
+    bool loose = op.getName().getDialectNamespace() == "cleave" &&
+                 !mlir::isa<ir::FusionOp, ir::ReshapeOp, ir::ConstantOp>(op) &&
+                 (op.hasTrait<mlir::OpTrait::Elementwise>() ||
+                  mlir::isa<ir::BroadcastOp, ir::ReduceOp, ir::TransposeOp, ir::SliceOp, ir::PadOp>(op));
     CHECK_FALSE(loose);
   }
   FusedFunction fused(function);
@@ -286,10 +292,11 @@ TEST_CASE("a large reduction to few results is split", "[fuse]") {
 }
 
 TEST_CASE("training step of an MLP", "[fuse]") {
-  GraphModule m = forwardModule(
-      input("x", "tensor<16x20xf32>") + ", " + input("y", "tensor<16xi32>") + ", " + parameter("w1", "tensor<33x20xf32>") + ", " +
-          parameter("b1", "tensor<33xf32>") + ", " + parameter("w2", "tensor<10x33xf32>") + ", " + parameter("b2", "tensor<10xf32>"),
-      R"(
+  GraphModule m =
+      forwardModule(input("x", "tensor<16x20xf32>") + ", " + input("y", "tensor<16xi32>") + ", " +
+                        parameter("w1", "tensor<33x20xf32>") + ", " + parameter("b1", "tensor<33xf32>") + ", " +
+                        parameter("w2", "tensor<10x33xf32>") + ", " + parameter("b2", "tensor<10xf32>"),
+                    R"(
   %0 = cleave.matmul %x, %w1 {transB} : (tensor<16x20xf32>, tensor<33x20xf32>) -> tensor<16x33xf32>
   %1 = cleave.broadcast %b1 dims [1] : tensor<33xf32> -> tensor<16x33xf32>
   %2 = cleave.add %0, %1 : tensor<16x33xf32>
@@ -307,10 +314,10 @@ TEST_CASE("training step of an MLP", "[fuse]") {
 }
 
 TEST_CASE("training step of a convolution with batch norm", "[fuse]") {
-  GraphModule m = forwardModule(
-      input("x", "tensor<6x3x8x8xf32>") + ", " + input("y", "tensor<6xi32>") + ", " + parameter("w", "tensor<5x3x3x3xf32>") + ", " +
-          parameter("g", "tensor<5xf32>") + ", " + parameter("b", "tensor<5xf32>") + ", " + parameter("f", "tensor<10x80xf32>"),
-      R"(
+  GraphModule m = forwardModule(input("x", "tensor<6x3x8x8xf32>") + ", " + input("y", "tensor<6xi32>") + ", " +
+                                    parameter("w", "tensor<5x3x3x3xf32>") + ", " + parameter("g", "tensor<5xf32>") +
+                                    ", " + parameter("b", "tensor<5xf32>") + ", " + parameter("f", "tensor<10x80xf32>"),
+                                R"(
   %0 = cleave.conv2d %x, %w {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1 : i64} : (tensor<6x3x8x8xf32>, tensor<5x3x3x3xf32>) -> tensor<6x5x8x8xf32>
   %1, %mean, %var = cleave.batch_norm %0, %g, %b {eps = 1.0e-05 : f64} : (tensor<6x5x8x8xf32>, tensor<5xf32>, tensor<5xf32>) -> (tensor<6x5x8x8xf32>, tensor<5xf32>, tensor<5xf32>)
   %2 = cleave.relu %1 : tensor<6x5x8x8xf32>
@@ -327,12 +334,14 @@ TEST_CASE("training step of a convolution with batch norm", "[fuse]") {
 }
 
 TEST_CASE("training step of a transformer block", "[fuse]") {
-  GraphModule m = forwardModule(
-      input("ids", "tensor<2x12xi32>") + ", " + input("y", "tensor<2x12xi32>") + ", " + parameter("table", "tensor<20x32xf32>") + ", " +
-          parameter("pos", "tensor<12x32xf32>") + ", " + parameter("g1", "tensor<32xf32>") + ", " + parameter("b1", "tensor<32xf32>") + ", " +
-          parameter("qkv", "tensor<96x32xf32>") + ", " + parameter("qkvb", "tensor<96xf32>") + ", " + parameter("proj", "tensor<32x32xf32>") + ", " +
-          parameter("up", "tensor<64x32xf32>") + ", " + parameter("upb", "tensor<64xf32>") + ", " + parameter("down", "tensor<32x64xf32>"),
-      R"(
+  GraphModule m =
+      forwardModule(input("ids", "tensor<2x12xi32>") + ", " + input("y", "tensor<2x12xi32>") + ", " +
+                        parameter("table", "tensor<20x32xf32>") + ", " + parameter("pos", "tensor<12x32xf32>") + ", " +
+                        parameter("g1", "tensor<32xf32>") + ", " + parameter("b1", "tensor<32xf32>") + ", " +
+                        parameter("qkv", "tensor<96x32xf32>") + ", " + parameter("qkvb", "tensor<96xf32>") + ", " +
+                        parameter("proj", "tensor<32x32xf32>") + ", " + parameter("up", "tensor<64x32xf32>") + ", " +
+                        parameter("upb", "tensor<64xf32>") + ", " + parameter("down", "tensor<32x64xf32>"),
+                    R"(
   %e = cleave.embedding %table, %ids : (tensor<20x32xf32>, tensor<2x12xi32>) -> tensor<2x12x32xf32>
   %p = cleave.broadcast %pos dims [1, 2] : tensor<12x32xf32> -> tensor<2x12x32xf32>
   %h = cleave.add %e, %p : tensor<2x12x32xf32>
