@@ -3,6 +3,7 @@
 
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
+#include "passes/fuse/Fuse.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/simplify/Simplify.h"
@@ -20,6 +21,7 @@ void registerPasses() {
     mlir::registerPass([] { return createAssignStagesPass(); });
     mlir::registerPass([] { return createAnnotatePass(); });
     mlir::registerPass([] { return createApplyPass(); });
+    mlir::registerPass([] { return createFusePass(); });
     return true;
   }();
   (void)once;

@@ -71,9 +71,10 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
     if (!processorHas(target))
       throw environmentError(
           fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
-    int memory = memoryFile(*plan.code());
-    code->library = ::dlopen(fmt::format("/proc/self/fd/{}", memory).c_str(), RTLD_NOW | RTLD_LOCAL);
-    ::close(memory);
+    // The file stays open as long as the library: glibc knows libraries by name, and a second plan whose file got the same
+    // number would be given the first one's code.
+    code->memory = memoryFile(*plan.code());
+    code->library = ::dlopen(fmt::format("/proc/self/fd/{}", code->memory).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!code->library)
       throw environmentError(fmt::format("plan '{}': its code does not open: {}", file->name(), ::dlerror()));
     if (plan.kernels())
@@ -92,6 +93,8 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
 Code::~Code() {
   if (library)
     ::dlclose(library);
+  if (memory >= 0)
+    ::close(memory);
 }
 
 } // namespace cleave

@@ -20,6 +20,7 @@ private:
   Code() = default;
   std::shared_ptr<const PlanFile> plan;
   void *library = nullptr;
+  int memory = -1; // file descriptor of the library
   KernelTable table;
 };
 
