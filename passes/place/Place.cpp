@@ -13,7 +13,7 @@ namespace cleave::passes {
 namespace {
 
 constexpr uint64_t maxPairs = 8'000'000;  ///< conflict graph kept in memory up to this
-constexpr uint64_t workBudget = 10'000'000; ///< neighbours looked at over all passes
+constexpr uint64_t workBudget = 400'000'000; ///< neighbours looked at over all passes
 constexpr int64_t unplaced = -1;
 
 uint64_t roundUp(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
