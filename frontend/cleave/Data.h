@@ -8,7 +8,8 @@
 
 namespace cleave {
 
-/// Pictures and labels in MNIST's IDX files (gzipped or not): "image" f32 [channels, size, size] in [0, 1], "label" i32.
+/// Pictures and labels in MNIST's IDX files (gzipped or not): "image" f32 [channels, size, size] in [0, 1], "label"
+/// i32.
 struct Mnist {
   int64_t channels = 1, size = 28, classes = 10;
 };
@@ -25,8 +26,8 @@ struct SyntheticImages {
 };
 
 /// A data set of your own: fields with names, types and shapes, a number of samples, and a function that reads one. The
-/// last field is what the loss compares with. Derive from it and give `std::make_shared<MyData>()` to TrainConfig::data.
-/// (The interface is the runtime's: there is nothing between the training loop and your `read`.)
+/// last field is what the loss compares with. Derive from it and give `std::make_shared<MyData>()` to
+/// TrainConfig::data. (The interface is the runtime's: there is nothing between the training loop and your `read`.)
 using Dataset = DataSource;
 
 using Data = std::variant<Mnist, Text, SyntheticImages, std::shared_ptr<Dataset>>;

@@ -29,9 +29,9 @@ struct ConvOptions {
   Pair stride = 1, padding = 0, dilation = 1;
   int64_t groups = 1;
 };
-/// x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o]; output (h + 2 padding - dilation (kh - 1) - 1) / stride + 1.
-/// C1: ranks are 4. C2: the input's channels are groups times the weight's. C3: groups divides the outputs.
-/// C4: the output is not empty. C5: stride and dilation are positive, padding is not negative. C6: the bias is [o].
+/// x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o]; output (h + 2 padding - dilation (kh - 1) - 1) / stride
+/// + 1. C1: ranks are 4. C2: the input's channels are groups times the weight's. C3: groups divides the outputs. C4:
+/// the output is not empty. C5: stride and dilation are positive, padding is not negative. C6: the bias is [o].
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias = {}, ConvOptions options = {}, Where where = Where::current());
 
 struct AttentionOptions {
@@ -40,7 +40,8 @@ struct AttentionOptions {
 };
 /// q [b, heads, t, d], k and v [b, heads, s, d] -> [b, heads, t, d].
 /// C1: ranks are 4. C2: batch, heads and d agree, k's shape is v's. C3: causal attention needs t <= s.
-Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {}, Where where = Where::current());
+Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {},
+                                 Where where = Where::current());
 
 /// Row ids[...] of weight [rows, width]. C1: the weight's rank is 2. C2: ids are i32.
 Tensor embedding(Tensor ids, Tensor weight, Where where = Where::current());
@@ -68,10 +69,10 @@ struct BatchNormOptions {
 class Buffer;
 /// x [n, c, ...], everything else [c]. In training: statistics of the microbatch, and the running ones move by
 /// `momentum` (variance unbiased, as PyTorch); in evaluation: the running ones.
-/// C1: rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group divides n. C4: more than one value a
-/// channel.
-Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Buffer &runningVar, BatchNormOptions options = {},
-                   Where where = Where::current());
+/// C1: rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group divides n. C4: more than one value
+/// a channel.
+Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Buffer &runningVar,
+                   BatchNormOptions options = {}, Where where = Where::current());
 /// Over the last dimension, of size c; weight and bias [c]. C1: they have that shape.
 Tensor layerNorm(Tensor x, Tensor weight, Tensor bias, double eps = 1e-5, Where where = Where::current());
 /// Zeroes elements with probability p and scales the others by 1 / (1 - p); identity in evaluation. C1: 0 <= p < 1.
@@ -119,7 +120,8 @@ Tensor flatten(Tensor x, int64_t start = 0, int64_t end = -1, Where where = Wher
 Tensor transpose(Tensor x, int64_t a, int64_t b, Where where = Where::current());
 /// Dimension i of the result is dims[i] of x. C1: dims is a permutation of [0, rank).
 Tensor permute(Tensor x, std::vector<int64_t> dims, Where where = Where::current());
-/// Elements [start, end) of a dimension. C1: the dimension exists. C2: 0 <= start < end <= size (negative: from the end).
+/// Elements [start, end) of a dimension. C1: the dimension exists. C2: 0 <= start < end <= size (negative: from the
+/// end).
 Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where = Where::current());
 /// Element `index` of a dimension, which disappears. Rules as slice.
 Tensor select(Tensor x, int64_t dim, int64_t index, Where where = Where::current());

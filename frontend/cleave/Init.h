@@ -29,7 +29,8 @@ Init zeros();
 Init ones();
 Init uniform(double low, double high);
 Init normal(double mean, double standardDeviation);
-/// U(-bound, bound), bound = sqrt(6 / ((1 + a^2) fanIn)); He et al. 2015. sqrt(5) is PyTorch's default of linear and conv.
+/// U(-bound, bound), bound = sqrt(6 / ((1 + a^2) fanIn)); He et al. 2015. sqrt(5) is PyTorch's default of linear and
+/// conv.
 Init kaimingUniform(double a = 0);
 /// N(0, 2 / ((1 + a^2) fan)).
 Init kaimingNormal(double a = 0, bool fanOut = false);

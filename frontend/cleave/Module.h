@@ -21,7 +21,8 @@ class Module;
 /// parameter in several places ties them: `linear(x, embedding.weight)`.
 class Parameter {
 public:
-  /// Sizes are positive, elements at most 2^40 (rule parameter C1); the name is new in its module and has no dot (rule parameter C2).
+  /// Sizes are positive, elements at most 2^40 (rule parameter C1); the name is new in its module and has no dot (rule
+  /// parameter C2).
   Parameter(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
   ~Parameter();
   Parameter(const Parameter &) = delete;
@@ -127,7 +128,8 @@ private:
   std::vector<Member> members;
 };
 
-/// Modules of one kind in a row, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string, ...).
+/// Modules of one kind in a row, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string,
+/// ...).
 template <class T> class ModuleList : public Module {
 public:
   ModuleList(Module &parent, std::string name) : Module(parent, std::move(name)) {}

@@ -19,10 +19,12 @@ public:
   ~Program();
   Program(const Program &) = delete;
 
-  /// Declares an option of the model and returns its value: from the command line, else from the checkpoint or plan that
-  /// the command line names, else `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t> ("512,512").
-  /// `choices`: the values allowed (empty: any; integers must be positive). Mistakes are reported by `run`.
-  template <class T> T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {});
+  /// Declares an option of the model and returns its value: from the command line, else from the checkpoint or plan
+  /// that the command line names, else `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t>
+  /// ("512,512"). `choices`: the values allowed (empty: any; integers must be positive). Mistakes are reported by
+  /// `run`.
+  template <class T>
+  T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {});
   std::string option(const std::string &name, const char *otherwise, const std::string &help,
                      std::vector<std::string> choices = {}) {
     return option<std::string>(name, otherwise, help, std::move(choices));
@@ -31,8 +33,9 @@ public:
   /// Makes the model from `args` and does what the command line asks. Returns the exit status: 0 success, 1 our own
   /// fault, 2 a mistake of the user's, 3 a plan, check or environment that fails.
   template <class M, class... Args> int run(TrainConfig config, const Args &...args) {
-    return run(std::move(config), [&] { return std::unique_ptr<Module>(new M{args...}); },
-               [](Module &module) { return makeModel(static_cast<M &>(module)); });
+    return run(
+        std::move(config), [&] { return std::unique_ptr<Module>(new M{args...}); },
+        [](Module &module) { return makeModel(static_cast<M &>(module)); });
   }
 
 private:

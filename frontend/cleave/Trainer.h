@@ -31,7 +31,8 @@ struct RunOptions {
   int64_t devices = 0;       ///< with `strategy` data, model, pipeline or hybrid: the mesh for so many devices
   std::string strategy = {}; ///< one of those words, or a strategy file
   std::string schedule = {}; ///< "gpipe" or "1f1b"
-  std::optional<int64_t> microbatches = {}, batch = {}, seed = {}, threads = {};
+  std::optional<int64_t> microbatches = {}, batch = {}, threads = {};
+  std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, precision = {}, recompute = {};
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
@@ -45,8 +46,8 @@ struct RunOptions {
 struct Model {
   Module *root = nullptr;
   std::function<Tensor(std::span<const Tensor>)> forward;
-  std::string name = "model";   ///< of the program
-  std::string options = "{}";   ///< the model's options, a JSON object; stored in plans and checkpoints
+  std::string name = "model"; ///< of the program
+  std::string options = "{}"; ///< the model's options, a JSON object; stored in plans and checkpoints
 };
 
 /// Wraps a module whose forward takes one to four tensors.

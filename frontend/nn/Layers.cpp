@@ -16,7 +16,8 @@ static Init byFanIn(int64_t fanIn) {
 static Tensor given(const std::optional<Parameter> &bias) { return bias ? bias->tensor(callSite()) : Tensor(); }
 
 Linear::Linear(Module &parent, std::string name, int64_t in, int64_t out, LinearOptions o, Where where)
-    : Module(parent, std::move(name), where), weight(*this, "weight", {out, in}, o.weightInit.value_or(byFanIn(in)), where) {
+    : Module(parent, std::move(name), where),
+      weight(*this, "weight", {out, in}, o.weightInit.value_or(byFanIn(in)), where) {
   if (o.bias)
     bias.emplace(*this, "bias", Shape{out}, o.biasInit.value_or(byFanIn(in)), where);
 }
@@ -25,7 +26,8 @@ Tensor Linear::forward(Tensor x) { return linear(x, weight, given(bias), callSit
 
 static int64_t inOfGroup(int64_t in, int64_t out, int64_t groups, const std::string &name, Where where) {
   if (groups < 1 || in % groups || out % groups)
-    failRule("conv2d", 3, fmt::format("{}: {} inputs and {} outputs cannot be cut into {} groups", name, in, out, groups), {},
+    failRule("conv2d", 3,
+             fmt::format("{}: {} inputs and {} outputs cannot be cut into {} groups", name, in, out, groups), {},
              where);
   return in / groups;
 }
@@ -59,7 +61,8 @@ LayerNorm::LayerNorm(Module &parent, std::string name, int64_t width, double eps
 
 Tensor LayerNorm::forward(Tensor x) { return layerNorm(x, weight, bias, eps, callSite()); }
 
-Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t width, EmbeddingOptions options, Where where)
+Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t width, EmbeddingOptions options,
+                     Where where)
     : Module(parent, std::move(name), where), weight(*this, "weight", {rows, width}, options.weightInit, where) {}
 
 Tensor Embedding::forward(Tensor ids) { return embedding(ids, weight, callSite()); }

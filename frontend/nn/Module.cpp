@@ -16,7 +16,8 @@ static void checkShape(const char *op, const std::string &name, const Shape &sha
   int64_t elements = 1;
   for (int64_t size : shape)
     if (size < 1 || __builtin_mul_overflow(elements, size, &elements) || elements > int64_t(1) << 40)
-      failRule(op, 1, fmt::format("{}: sizes must be positive and elements at most 2^40, found {}", name, shapeText(shape)),
+      failRule(op, 1,
+               fmt::format("{}: sizes must be positive and elements at most 2^40, found {}", name, shapeText(shape)),
                {}, where);
 }
 
@@ -24,11 +25,12 @@ static void checkShape(const char *op, const std::string &name, const Shape &sha
 
 void Module::takeName(const std::string &name, const char *rule, Where where) {
   if (name.empty() || name.find_first_of(".* \t\n\"") != std::string::npos)
-    failAt(fmt::format("{}: a name must not be empty nor contain dots, stars, quotes or spaces, found \"{}\"", rule, name),
-           {}, where);
+    failAt(
+        fmt::format("{}: a name must not be empty nor contain dots, stars, quotes or spaces, found \"{}\"", rule, name),
+        {}, where);
   if (std::find(names.begin(), names.end(), name) != names.end())
-    failAt(fmt::format("{}: the name \"{}\" is already taken in {}", rule, name, path().empty() ? "the model" : path()), {},
-           where);
+    failAt(fmt::format("{}: the name \"{}\" is already taken in {}", rule, name, path().empty() ? "the model" : path()),
+           {}, where);
   names.push_back(name);
 }
 
@@ -79,8 +81,8 @@ int64_t Module::parameterCount() const {
 }
 
 static Tensor noForward(const Module &module, int tensors) {
-  failAt(fmt::format("{}: the module defines no forward of {} tensor{} taken by value", module.path().empty() ? "the model" : module.path(),
-                     tensors, tensors == 1 ? "" : "s"),
+  failAt(fmt::format("{}: the module defines no forward of {} tensor{} taken by value",
+                     module.path().empty() ? "the model" : module.path(), tensors, tensors == 1 ? "" : "s"),
          {}, callSite());
 }
 

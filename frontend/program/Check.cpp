@@ -19,7 +19,8 @@ namespace cleave {
 
 namespace {
 
-/// How far plan and interpreter may lie apart, relative to the tensor's largest element: sums are taken in another order.
+/// How far plan and interpreter may lie apart, relative to the tensor's largest element: sums are taken in another
+/// order.
 constexpr double tolerance = 1e-3;
 
 const char *kindName(plan::TensorKind kind) {
@@ -67,8 +68,8 @@ void forEachElement(const Box &box, const std::vector<int64_t> &global, const st
   }
 }
 
-/// What a rank holds after a step: every persistent slot of a global tensor. (Gradients are declared as the partial sums that
-/// they are while microbatches add to them; after the step they are whole.)
+/// What a rank holds after a step: every persistent slot of a global tensor. (Gradients are declared as the partial
+/// sums that they are while microbatches add to them; after the step they are whole.)
 void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mutex &mutex) {
   const plan::Program &program = executor.program();
   const std::vector<uint32_t> sizes = meshSizes(plan);
@@ -113,9 +114,10 @@ class Comparison {
 public:
   explicit Comparison(CheckResult &result) : result(result) {}
 
-  /// Every rank's piece of one tensor against the reference. `floor`: elements below it are noise (the gradient of a bias
-  /// before a batch normalisation is zero but for rounding).
-  void compare(const TensorKey &key, const ir::HostTensor &expected, const std::vector<Piece> &pieces, int64_t step, double floor) {
+  /// Every rank's piece of one tensor against the reference. `floor`: elements below it are noise (the gradient of a
+  /// bias before a batch normalisation is zero but for rounding).
+  void compare(const TensorKey &key, const ir::HostTensor &expected, const std::vector<Piece> &pieces, int64_t step,
+               double floor) {
     const double scale = std::max({1e-6, floor, largestOf(expected)});
     ++result.tensors;
     for (const Piece &piece : pieces)
@@ -125,15 +127,17 @@ public:
         if (apart > result.largest)
           result.largest = apart;
         if (!(apart <= tolerance) && result.difference.empty())
-          result.difference = fmt::format("the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}",
-                                          key.first, key.second, step, piece.rank, place(piece.indices[i], expected.shape), got, want);
+          result.difference =
+              fmt::format("the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}",
+                          key.first, key.second, step, piece.rank, place(piece.indices[i], expected.shape), got, want);
       }
   }
 
   void loss(double got, double want, int64_t step) {
     ++result.tensors;
     if (!(std::abs(got - want) <= 1e-4 * std::max(1.0, std::abs(want))) && result.difference.empty())
-      result.difference = fmt::format("the loss differs in step {}: it is {:.9g}, the graph says {:.9g}", step, got, want);
+      result.difference =
+          fmt::format("the loss differs in step {}: it is {:.9g}, the graph says {:.9g}", step, got, want);
   }
 
 private:
@@ -171,7 +175,8 @@ private:
   std::mutex mutex;
 };
 
-void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums, CheckResult &result) {
+void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums,
+                        CheckResult &result) {
   const auto epoch = order.of(at.epoch);
   const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
   Comparison comparison(result);
@@ -230,8 +235,8 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
 
 } // namespace
 
-CheckResult checkPlanAgainstGraph(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source,
-                                  int64_t steps, unsigned threads) {
+CheckResult checkPlanAgainstGraph(std::shared_ptr<const PlanFile> plan, const GraphModule &step,
+                                  const DataSource &source, int64_t steps, unsigned threads) {
   checkPlanOrThrow(plan->plan(), plan->name());
   return Check(std::move(plan), step, source).run(steps, threads);
 }

@@ -10,7 +10,7 @@
 namespace cleave {
 
 /// `step`: @train and @update of the plan's model (passes::step). Runs `steps` training steps on `source`.
-CheckResult checkPlanAgainstGraph(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source,
-                                  int64_t steps, unsigned threads);
+CheckResult checkPlanAgainstGraph(std::shared_ptr<const PlanFile> plan, const GraphModule &step,
+                                  const DataSource &source, int64_t steps, unsigned threads);
 
 } // namespace cleave

@@ -1,29 +1,53 @@
 // The options of every program's commands.
 #include "frontend/program/CommandLine.h"
 
+#include <charconv>
+
 namespace cleave {
 
 namespace {
 
+/// A whole number that fits its type, which CLI11 does not check: it clamps large ones and wraps negative ones.
+template <class T> CLI::Validator whole() {
+  return CLI::Validator(
+      [](std::string &text) {
+        T value;
+        auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc() && end == text.data() + text.size() ? std::string()
+                                                                        : text + " is no whole number in range";
+      },
+      "");
+}
+
 /// How the model is split and what each step is.
 void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->type_name("AXES");
-  command.add_option("--devices", run.devices, "how many devices --strategy splits over")->type_name("N");
-  command.add_option("--strategy", run.strategy, "data, model, pipeline, hybrid, or a strategy file")->type_name("WORD|FILE");
+  command.add_option("--devices", run.devices, "how many devices --strategy splits over")
+      ->check(whole<int64_t>())
+      ->type_name("N");
+  command.add_option("--strategy", run.strategy, "data, model, pipeline, hybrid, or a strategy file")
+      ->type_name("WORD|FILE");
   command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")->type_name("NAME");
-  command.add_option("--microbatches", run.microbatches, "parts a batch is cut into (default: 1)")->type_name("M");
+  command.add_option("--microbatches", run.microbatches, "parts a batch is cut into (default: 1)")
+      ->check(whole<int64_t>())
+      ->type_name("M");
   command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
-  command.add_option("--batch", run.batch, "global batch, in samples")->type_name("B");
+  command.add_option("--batch", run.batch, "global batch, in samples")->check(whole<int64_t>())->type_name("B");
   command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
   command.add_option("--lr", run.lr, "learning rate")->type_name("X");
   command.add_option("--momentum", run.momentum, "of sgd")->type_name("X");
   command.add_option("--weight-decay", run.weightDecay, "of any optimizer")->type_name("X");
-  command.add_option("--seed", run.seed, "of initial values, data order and dropout (default: 0)")->type_name("S");
-  command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")->type_name("T");
+  command.add_option("--seed", run.seed, "of initial values, data order and dropout (default: 0)")
+      ->check(whole<uint64_t>())
+      ->type_name("S");
+  command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
+      ->check(whole<int64_t>())
+      ->type_name("T");
   command.add_option("--precision", run.precision, "fp32")->type_name("NAME");
   command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
-  command.add_option("--zero", run.zero, "0")->type_name("N");
-  command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")->type_name("PASS");
+  command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
+  command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")
+      ->type_name("PASS");
 }
 
 void addData(CLI::App &command, RunOptions &run) {
@@ -34,8 +58,12 @@ void addTrain(CLI::App &app, RunOptions &run) {
   CLI::App &train = *app.add_subcommand("train", "trains the model");
   addChoices(train, run);
   addData(train, run);
-  train.add_option("--epochs", run.epochs, "train until the end of this epoch (default: 1)")->type_name("E");
-  train.add_option("--steps", run.steps, "train until this step, counted from the start of training")->type_name("S");
+  train.add_option("--epochs", run.epochs, "train until the end of this epoch (default: 1)")
+      ->check(whole<int64_t>())
+      ->type_name("E");
+  train.add_option("--steps", run.steps, "train until this step, counted from the start of training")
+      ->check(whole<int64_t>())
+      ->type_name("S");
   train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->type_name("FILE.jsonl");
   train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
   train.add_flag("--resume", run.resume, "continue from the checkpoint");
@@ -50,9 +78,13 @@ void addEval(CLI::App &app, RunOptions &run) {
   eval.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")->type_name("DIR")->required();
   eval.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
   eval.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->type_name("AXES");
-  eval.add_option("--batch", run.batch, "samples evaluated at once (default: the training's)")->type_name("B");
+  eval.add_option("--batch", run.batch, "samples evaluated at once (default: the training's)")
+      ->check(whole<int64_t>())
+      ->type_name("B");
   eval.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
-  eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")->type_name("T");
+  eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
+      ->check(whole<int64_t>())
+      ->type_name("T");
   eval.add_flag("--json", run.json, "print loss, accuracy and samples as one JSON object");
 }
 
@@ -71,7 +103,9 @@ void addCommands(CLI::App &app, CommandLine &line) {
   CLI::App &check = *app.add_subcommand("check", "runs plan and reference interpreter side by side");
   addChoices(check, line.run);
   addData(check, line.run);
-  check.add_option("--steps", line.run.steps, "training steps to compare (default: 1)")->type_name("S");
+  check.add_option("--steps", line.run.steps, "training steps to compare (default: 1)")
+      ->check(whole<int64_t>())
+      ->type_name("S");
   check.add_option("--plan", line.run.plan, "check this plan instead of compiling one")->type_name("FILE.plan");
   CLI::App &graph = *app.add_subcommand("graph", "writes the traced graph as IR");
   addChoices(graph, line.run);

@@ -74,16 +74,18 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
   Comparison compare(file);
   const std::string planned = plan.model() ? plan.model()->str() : "";
   if (planned != model.name)
-    throw userError(fmt::format("--plan {}: it trains the model {}, this program is {}", file.name(), planned, model.name));
+    throw userError(
+        fmt::format("--plan {}: it trains the model {}, this program is {}", file.name(), planned, model.name));
   checkMesh(compare, plan, options);
   compare.word("--schedule", options.schedule, plan.schedule());
   compare.word("--backend", options.backend, plan.backend());
   compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
-  compare.same("--seed", options.seed, static_cast<int64_t>(plan.seed()));
+  compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
   checkTraining(compare, plan, config, options);
   if (!options.strategy.empty() || options.devices > 0)
-    throw userError(fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));
+    throw userError(
+        fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));
 }
 
 void takeFromPlan(const PlanFile &file, RunOptions &options) {
@@ -91,7 +93,7 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
   options.mesh = meshOf(plan);
   options.batch = plan.batch();
   options.microbatches = plan.microbatches();
-  options.seed = static_cast<int64_t>(plan.seed());
+  options.seed = plan.seed();
   const auto training = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
   if (!training.is_object() || !training.contains("optimizer"))
     return;

@@ -8,7 +8,8 @@ namespace cleave {
 /// Throws userError naming the first option that disagrees with the plan and both values.
 void checkAgainstPlan(const PlanFile &plan, const Model &model, const TrainConfig &config, const RunOptions &options);
 
-/// Fills the options that decide what the step computes as the plan has them: batch, microbatches, seed, optimizer, mesh.
+/// Fills the options that decide what the step computes as the plan has them: batch, microbatches, seed, optimizer,
+/// mesh.
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
 
 } // namespace cleave

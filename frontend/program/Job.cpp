@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace cleave {
@@ -36,9 +37,9 @@ void checkBackend(const std::string &backend) {
     throw environmentError("--backend cuda: no CUDA device can be used: this build has the cpu backend alone");
 }
 
-void positive(const char *option, std::optional<int64_t> value) {
-  if (value && *value < 1)
-    throw userError(fmt::format("{} {}: must be positive", option, *value));
+void between(const char *option, std::optional<int64_t> value, int64_t most) {
+  if (value && (*value < 1 || *value > most))
+    throw userError(fmt::format("{} {}: must lie between 1 and {}", option, *value, most));
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------------------------
@@ -70,7 +71,8 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
     return optimizer;
   Sgd *sgd = std::get_if<Sgd>(&optimizer);
   if (!sgd)
-    throw userError(fmt::format("--momentum {}: only sgd has a momentum, the optimizer is {}", *options.momentum, name));
+    throw userError(
+        fmt::format("--momentum {}: only sgd has a momentum, the optimizer is {}", *options.momentum, name));
   if (!(*options.momentum >= 0 && *options.momentum < 1))
     throw userError(fmt::format("--momentum {}: must lie in [0, 1)", *options.momentum));
   sgd->momentum = *options.momentum;
@@ -96,10 +98,11 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (file)
     strategy = partitioner::Strategy::load(options.strategy);
   if (isKind(options.strategy) && options.devices < 1)
-    throw userError(fmt::format("--strategy {}: needs --devices N, the number of devices to split over", options.strategy));
+    throw userError(
+        fmt::format("--strategy {}: needs --devices N, the number of devices to split over", options.strategy));
   if (options.devices > 0 && !isKind(options.strategy))
-    throw userError(fmt::format("--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead",
-                                options.devices));
+    throw userError(fmt::format(
+        "--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead", options.devices));
   if (options.devices > 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be given beside --mesh {}", options.devices, options.mesh));
 
@@ -121,29 +124,29 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
 } // namespace
 
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
-  positive("--batch", options.batch);
-  positive("--microbatches", options.microbatches);
-  positive("--threads", options.threads);
-  positive("--epochs", options.epochs);
-  positive("--steps", options.steps);
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  between("--batch", options.batch, most);
+  between("--microbatches", options.microbatches, most);
+  between("--threads", options.threads, 256);
+  between("--epochs", options.epochs, most);
+  between("--steps", options.steps, most);
   Job job;
   job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
   checkBackend(job.backend);
   onlyFirst("--precision", options.precision, {"fp32", "tf32", "bf16", "fp16"});
   onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)
-    throw userError(fmt::format("--zero {}: {}", *options.zero,
-                                *options.zero < 0 || *options.zero > 3 ? "must lie in [0, 3]" : "not available yet; 0 is"));
-  if (options.seed.value_or(0) < 0)
-    throw userError(fmt::format("--seed {}: must not be negative", *options.seed));
+    throw userError(
+        fmt::format("--zero {}: {}", *options.zero,
+                    *options.zero < 0 || *options.zero > 3 ? "must lie in [0, 3]" : "not available yet; 0 is"));
   job.config = config;
   job.config.optimizer = chooseOptimizer(config.optimizer, options);
   job.strategy = chooseStrategy(options);
   job.batch = options.batch.value_or(config.batch);
-  job.seed = static_cast<uint64_t>(options.seed.value_or(0));
+  job.seed = options.seed.value_or(0);
   if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)
-    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches", job.batch,
-                                job.strategy.microbatches));
+    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
+                                job.batch, job.strategy.microbatches));
   job.threads = options.threads ? static_cast<unsigned>(*options.threads)
                                 : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
   return job;
@@ -155,7 +158,8 @@ std::string dataJson(const Data &data) {
   constexpr const char *kind[] = {"mnist", "text", "synthetic", "custom"};
   nlohmann::ordered_json json = {{"kind", kind[data.index()]}, {"fields", nlohmann::json::array()}};
   for (const DataField &field : fieldsOf(data)) {
-    nlohmann::ordered_json entry = {{"name", field.name}, {"dtype", field.dtype == FieldType::F32 ? "f32" : "i32"}, {"shape", field.shape}};
+    nlohmann::ordered_json entry = {
+        {"name", field.name}, {"dtype", field.dtype == FieldType::F32 ? "f32" : "i32"}, {"shape", field.shape}};
     if (field.classes > 0)
       entry["classes"] = field.classes;
     json["fields"].push_back(entry);
@@ -171,8 +175,11 @@ static nlohmann::ordered_json rateJson(const LearningRateSchedule &schedule, dou
   if (const StepLr *step = std::get_if<StepLr>(&schedule))
     return {{"kind", "step"}, {"base", base}, {"every", step->every}, {"gamma", step->gamma}};
   if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule))
-    return {{"kind", cosine->warmup > 0 ? "warmup_cosine" : "cosine"}, {"base", base},
-            {"min", cosine->min}, {"warmup", cosine->warmup}, {"steps", cosine->steps}};
+    return {{"kind", cosine->warmup > 0 ? "warmup_cosine" : "cosine"},
+            {"base", base},
+            {"min", cosine->min},
+            {"warmup", cosine->warmup},
+            {"steps", cosine->steps}};
   if (const WarmupLr *warmup = std::get_if<WarmupLr>(&schedule)) // a cosine from the base to the base is constant
     return {{"kind", "warmup_cosine"}, {"base", base}, {"min", base}, {"warmup", warmup->warmup}};
   return {{"kind", "constant"}, {"base", base}};
@@ -196,7 +203,8 @@ std::string trainingJson(const TrainConfig &config) {
     betas(*adam);
   if (const AdamW *adam = std::get_if<AdamW>(&config.optimizer))
     betas(*adam);
-  nlohmann::ordered_json json = {{"optimizer", optimizer}, {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
+  nlohmann::ordered_json json = {{"optimizer", optimizer},
+                                 {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
   return json.dump();
 }
 

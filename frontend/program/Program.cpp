@@ -22,9 +22,9 @@ struct Program::Impl {
   std::string name;
   std::vector<std::string> args; ///< without the program's name
   std::vector<Declared> declared;
-  nlohmann::json stored;         ///< options of the checkpoint or plan that the command line names
-  std::string storedIn;          ///< its place, for messages
-  std::optional<Error> mistake;  ///< the first one found before `run`
+  nlohmann::json stored;        ///< options of the checkpoint or plan that the command line names
+  std::string storedIn;         ///< its place, for messages
+  std::optional<Error> mistake; ///< the first one found before `run`
 
   std::optional<std::string> find(const std::string &option) const;
   bool has(const std::string &flag) const { return std::find(args.begin(), args.end(), flag) != args.end(); }
@@ -199,7 +199,9 @@ int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trai
     const CheckResult result = trainer.check(line.run);
     if (!result.difference.empty())
       throw environmentError("check: " + result.difference);
-    std::puts(fmt::format("plan and graph agree: {} tensors compared, largest relative difference {:.1e}", result.tensors, result.largest).c_str());
+    std::puts(fmt::format("plan and graph agree: {} tensors compared, largest relative difference {:.1e}",
+                          result.tensors, result.largest)
+                  .c_str());
   }
   return 0;
 }

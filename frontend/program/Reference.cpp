@@ -30,7 +30,8 @@ Reference::Function Reference::read(const GraphModule &module, const char *name)
       return value ? value.str() : std::string();
     };
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
-    Slot out{text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), elementType(tensor.getElementType()), {}};
+    Slot out{
+        text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), elementType(tensor.getElementType()), {}};
     if (auto init = attrs ? attrs.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
       out.distribution = init.getDistribution().str();
       out.a = init.getA();
@@ -47,7 +48,8 @@ Reference::Function Reference::read(const GraphModule &module, const char *name)
 }
 
 Reference::Reference(const GraphModule &step, uint64_t seed, int64_t microbatches)
-    : trainFunction(read(step, "train")), updateFunction(read(step, "update")), seed(seed), microbatches(microbatches) {}
+    : trainFunction(read(step, "train")), updateFunction(read(step, "update")), seed(seed), microbatches(microbatches) {
+}
 
 TensorMap Reference::initial() const {
   TensorMap values;
@@ -94,12 +96,14 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
   sum.round();
 }
 
-StepSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const {
+StepSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows,
+                          int64_t step) const {
   StepSums sums;
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> arguments;
     for (const Slot &slot : trainFunction.arguments)
-      arguments.push_back(slot.kind == "input" ? input(slot, source, rows, m * slot.shape[0]) : values.at({slot.kind, slot.name}));
+      arguments.push_back(slot.kind == "input" ? input(slot, source, rows, m * slot.shape[0])
+                                               : values.at({slot.kind, slot.name}));
     auto results = ir::evaluate(static_cast<mlir::Operation *>(trainFunction.operation), arguments,
                                 {.seed = seed, .trainingStep = step, .microbatch = m});
     for (size_t i = 0; i < results.size(); ++i) {
@@ -122,11 +126,14 @@ void Reference::update(TensorMap &values, double lr, int64_t step, double weight
   for (const Slot &slot : updateFunction.arguments) {
     if (slot.kind == "scalar" || slot.kind == "metric")
       arguments.emplace_back(slot.shape, slot.dtype,
-                             slot.name == "lr" ? lr : slot.name == "step" ? static_cast<double>(step) : weight);
+                             slot.name == "lr"     ? lr
+                             : slot.name == "step" ? static_cast<double>(step)
+                                                   : weight);
     else
       arguments.push_back(values.at({slot.kind, slot.name}));
   }
-  auto results = ir::evaluate(static_cast<mlir::Operation *>(updateFunction.operation), arguments, {.seed = seed, .trainingStep = step});
+  auto results = ir::evaluate(static_cast<mlir::Operation *>(updateFunction.operation), arguments,
+                              {.seed = seed, .trainingStep = step});
   for (size_t i = 0; i < results.size(); ++i)
     values[{updateFunction.results[i].kind, updateFunction.results[i].name}] = std::move(results[i]);
 }

@@ -44,7 +44,8 @@ private:
     std::vector<Slot> arguments, results;
   };
   static Function read(const GraphModule &module, const char *name);
-  ir::HostTensor input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows, int64_t first) const;
+  ir::HostTensor input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows,
+                       int64_t first) const;
 
   Function trainFunction, updateFunction;
   uint64_t seed;

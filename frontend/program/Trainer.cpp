@@ -20,7 +20,9 @@ struct Trainer::Impl {
   Model model;
   TrainConfig config;
 
-  GraphModule trace(const Job &job) const { return traceModel(model, job.config, job.batch / job.strategy.microbatches); }
+  GraphModule trace(const Job &job) const {
+    return traceModel(model, job.config, job.batch / job.strategy.microbatches);
+  }
   passes::CompileOptions compileOptions(const Job &job, const RunOptions &options) const;
   /// The plan of a run: compiled on rank 0 and sent, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds) const;
@@ -68,7 +70,8 @@ Trainer::~Trainer() = default;
 
 void Trainer::train(const RunOptions &options) {
   if (options.epochs && options.steps)
-    throw userError(fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
+    throw userError(
+        fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
   if (options.resume && options.checkpoint.empty())
     throw userError("--resume: needs --checkpoint DIR to continue from");
   TrainOptions train;
@@ -90,8 +93,8 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
     throw userError("--checkpoint: evaluation needs the folder of a checkpoint");
   const CheckpointInfo info = readCheckpointInfo(given.checkpoint);
   if (info.model != impl->model.name)
-    throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", given.checkpoint, info.model,
-                                impl->model.name));
+    throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", given.checkpoint,
+                                info.model, impl->model.name));
   RunOptions options = given;
   EvalOptions eval;
   eval.dataDir = dataPlace(impl->config.data, options);
@@ -129,8 +132,10 @@ CheckResult Trainer::check(const RunOptions &given) {
   const passes::CompileOptions compile = impl->compileOptions(job, options);
   if (!plan)
     plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");
-  const OpenedData data = openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
-  return checkPlanAgainstGraph(plan, passes::step(impl->trace(job), compile), *data.source, options.steps.value_or(1), job.threads);
+  const OpenedData data =
+      openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
+  return checkPlanAgainstGraph(plan, passes::step(impl->trace(job), compile), *data.source, options.steps.value_or(1),
+                               job.threads);
 }
 
 } // namespace cleave

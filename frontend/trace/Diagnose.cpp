@@ -9,10 +9,14 @@
 
 namespace cleave {
 
-/// Line `number` of a file; empty when it cannot be read. Paths that the build made relative are tried in its folder.
+/// Line `number` of a file; empty when it cannot be read. Paths that the build made relative are tried from the
+/// sources' root.
 static std::string sourceLine(const std::string &file, unsigned number) {
-  for (const std::string &root : {std::string(), std::string(CLEAVE_SOURCE_DIR "/")}) {
-    std::ifstream in(root + file);
+  std::string below = file;
+  while (below.starts_with("../"))
+    below.erase(0, 3);
+  for (const std::string &path : {file, CLEAVE_SOURCE_DIR "/" + below}) {
+    std::ifstream in(path);
     std::string line;
     for (unsigned i = 0; i < number; ++i)
       if (!std::getline(in, line))
@@ -39,7 +43,9 @@ static std::string quote(std::string line, unsigned column) {
 
 /// Compilers point at a call's parenthesis where its callee is no plain function (g++ always): step back to the name.
 static unsigned calleeColumn(const std::string &line, unsigned column) {
-  const auto inName = [&](unsigned at) { return at > 0 && (std::isalnum(static_cast<unsigned char>(line[at - 1])) || line[at - 1] == '_'); };
+  const auto inName = [&](unsigned at) {
+    return at > 0 && (std::isalnum(static_cast<unsigned char>(line[at - 1])) || line[at - 1] == '_');
+  };
   if (column < 2 || column > line.size() || line[column - 1] != '(')
     return column;
   unsigned start = column;

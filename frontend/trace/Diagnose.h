@@ -30,7 +30,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// "2x3x4"; "scalar" for rank 0.
 std::string shapeText(const Shape &shape);
 
-/// Name of the parameter behind a tensor, or `otherwise`; and a fact for it: parameters show their shape, others their type.
+/// Name of the parameter behind a tensor, or `otherwise`; and a fact for it: parameters show their shape, others their
+/// type.
 std::string nameOr(Tensor tensor, const std::string &otherwise);
 std::pair<std::string, std::string> fact(Tensor tensor, const std::string &otherwise);
 

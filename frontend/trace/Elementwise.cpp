@@ -79,8 +79,8 @@ template <class Op> static Tensor binary(const char *name, const Operand &a, con
   const Where where = a.where;
   Trace &trace = Trace::current(name, where);
   if (!a.tensor && !b.tensor)
-    failRule(name, 1, "one side must be a tensor", {{"left", fmt::format("{}", a.number)}, {"right", fmt::format("{}", b.number)}},
-             where);
+    failRule(name, 1, "one side must be a tensor",
+             {{"left", fmt::format("{}", a.number)}, {"right", fmt::format("{}", b.number)}}, where);
   if (!a.tensor || !b.tensor) {
     const Tensor side = a.tensor ? a.tensor : b.tensor;
     const double number = a.tensor ? b.number : a.number;
@@ -88,8 +88,9 @@ template <class Op> static Tensor binary(const char *name, const Operand &a, con
       failRule(name, 1, fmt::format("the tensor's elements are integers, the number {} is none", number),
                {fact(side, a.tensor ? "left" : "right")}, where);
     mlir::Value splat = trace.splat(where, typeOf(side), number);
-    return tensorOf(trace.make<Op>(where, typeOf(side), a.tensor ? valueOf(side) : splat, a.tensor ? splat : valueOf(side))
-                        .getResult());
+    return tensorOf(
+        trace.make<Op>(where, typeOf(side), a.tensor ? valueOf(side) : splat, a.tensor ? splat : valueOf(side))
+            .getResult());
   }
   const Facts facts = {fact(a.tensor, "left"), fact(b.tensor, "right")};
   if (a.tensor.dtype() != b.tensor.dtype())

@@ -36,8 +36,9 @@ Tensor matmul(Tensor a, Tensor b, Where where) {
   if (a.rank() < 2 || b.rank() < 2)
     failRule("matmul", 1, fmt::format("ranks must be at least 2, found {} and {}", a.rank(), b.rank()), facts, where);
   if (a.size(-1) != b.size(-2))
-    failRule("matmul", 2, fmt::format("the left's last dimension is {}, the right's last but one {}", a.size(-1), b.size(-2)),
-             facts, where);
+    failRule("matmul", 2,
+             fmt::format("the left's last dimension is {}, the right's last but one {}", a.size(-1), b.size(-2)), facts,
+             where);
   if (a.dtype() != b.dtype() || !llvm::isa<mlir::FloatType>(typeOf(a).getElementType()))
     failRule("matmul", 4, "element types must be one float type", facts, where);
   mlir::Value x = valueOf(a), y = valueOf(b);
@@ -47,7 +48,8 @@ Tensor matmul(Tensor a, Tensor b, Where where) {
   if (leadA != leadB && !leadB.empty()) {
     Shape lead(std::max(leadA.size(), leadB.size()), 1);
     for (size_t i = 0; i < lead.size(); ++i) {
-      const int64_t p = i < leadA.size() ? leadA[leadA.size() - 1 - i] : 1, q = i < leadB.size() ? leadB[leadB.size() - 1 - i] : 1;
+      const int64_t p = i < leadA.size() ? leadA[leadA.size() - 1 - i] : 1,
+                    q = i < leadB.size() ? leadB[leadB.size() - 1 - i] : 1;
       if (p != q && p != 1 && q != 1)
         failRule("matmul", 3, "leading dimensions cannot be broadcast to each other", facts, where);
       lead[lead.size() - 1 - i] = p == 1 ? q : p;
@@ -69,19 +71,23 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
   Trace &trace = Trace::current("linear", where);
   const Facts facts = {fact(x, "input"), fact(weight, "weight")};
   if (x.rank() < 2 || weight.rank() != 2)
-    failRule("linear", 1, fmt::format("the input's rank must be at least 2 and the weight's 2, found {} and {}", x.rank(), weight.rank()),
-             facts, where);
+    failRule(
+        "linear", 1,
+        fmt::format("the input's rank must be at least 2 and the weight's 2, found {} and {}", x.rank(), weight.rank()),
+        facts, where);
   if (x.size(-1) != weight.size(1))
-    failRule("linear", 2,
-             fmt::format("the input's last dimension is {}, {} expects {}", x.size(-1), ownerOf(weight), weight.size(1)),
-             facts, where);
+    failRule(
+        "linear", 2,
+        fmt::format("the input's last dimension is {}, {} expects {}", x.size(-1), ownerOf(weight), weight.size(1)),
+        facts, where);
   if (x.dtype() != weight.dtype())
     failRule("linear", 4, "the element types of input and weight differ", facts, where);
   Tensor y = tensorOf(trace.make<MatmulOp>(where, valueOf(x), valueOf(weight), false, true).getResult());
   if (!bias)
     return y;
   if (bias.shape() != Shape{weight.size(0)})
-    failRule("linear", 3, fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
+    failRule("linear", 3,
+             fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
              {fact(bias, "bias"), fact(weight, "weight")}, where);
   return Operand(y, where) + bias;
 }
@@ -100,22 +106,26 @@ static void checkConv(Tensor x, Tensor weight, Tensor bias, const ConvOptions &o
     failRule("conv2d", 1, fmt::format("ranks must be 4, found {} and {}", x.rank(), weight.rank()), facts, where);
   if (o.stride.h < 1 || o.stride.w < 1 || o.dilation.h < 1 || o.dilation.w < 1 || o.padding.h < 0 || o.padding.w < 0)
     failRule("conv2d", 5,
-             fmt::format("stride {}x{}, dilation {}x{} must be positive, padding {}x{} not negative", o.stride.h, o.stride.w,
-                         o.dilation.h, o.dilation.w, o.padding.h, o.padding.w),
+             fmt::format("stride {}x{}, dilation {}x{} must be positive, padding {}x{} not negative", o.stride.h,
+                         o.stride.w, o.dilation.h, o.dilation.w, o.padding.h, o.padding.w),
              facts, where);
   if (o.groups < 1 || weight.size(0) % o.groups)
-    failRule("conv2d", 3, fmt::format("{} outputs cannot be cut into {} groups", weight.size(0), o.groups), facts, where);
+    failRule("conv2d", 3, fmt::format("{} outputs cannot be cut into {} groups", weight.size(0), o.groups), facts,
+             where);
   if (x.size(1) != o.groups * weight.size(1))
-    failRule("conv2d", 2,
-             fmt::format("the input has {} channels, {} expects {}", x.size(1), ownerOf(weight), o.groups * weight.size(1)),
-             facts, where);
+    failRule(
+        "conv2d", 2,
+        fmt::format("the input has {} channels, {} expects {}", x.size(1), ownerOf(weight), o.groups * weight.size(1)),
+        facts, where);
   if (positions(x.size(2), weight.size(2), o.stride.h, o.padding.h, o.dilation.h) < 1 ||
       positions(x.size(3), weight.size(3), o.stride.w, o.padding.w, o.dilation.w) < 1)
     failRule("conv2d", 4,
-             fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), weight.size(2), weight.size(3)),
+             fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), weight.size(2),
+                         weight.size(3)),
              facts, where);
   if (bias && bias.shape() != Shape{weight.size(0)})
-    failRule("conv2d", 6, fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
+    failRule("conv2d", 6,
+             fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
              {fact(bias, "bias"), fact(weight, "weight")}, where);
 }
 
@@ -146,14 +156,20 @@ template <class Op> static Tensor pool(const char *name, Tensor x, Pair kernel, 
   if (o.stride.h == 0 && o.stride.w == 0)
     o.stride = kernel;
   if (kernel.h < 1 || kernel.w < 1 || o.stride.h < 1 || o.stride.w < 1)
-    failRule(name, 4, fmt::format("kernel {}x{} and stride {}x{} must be positive", kernel.h, kernel.w, o.stride.h, o.stride.w),
+    failRule(name, 4,
+             fmt::format("kernel {}x{} and stride {}x{} must be positive", kernel.h, kernel.w, o.stride.h, o.stride.w),
              facts, where);
   if (o.padding.h < 0 || o.padding.w < 0 || o.padding.h >= kernel.h || o.padding.w >= kernel.w)
-    failRule(name, 3, fmt::format("padding {}x{} must be smaller than the kernel {}x{}", o.padding.h, o.padding.w, kernel.h, kernel.w),
+    failRule(name, 3,
+             fmt::format("padding {}x{} must be smaller than the kernel {}x{}", o.padding.h, o.padding.w, kernel.h,
+                         kernel.w),
              facts, where);
-  if (positions(x.size(2), kernel.h, o.stride.h, o.padding.h, 1) < 1 || positions(x.size(3), kernel.w, o.stride.w, o.padding.w, 1) < 1)
-    failRule(name, 2, fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), kernel.h, kernel.w),
-             facts, where);
+  if (positions(x.size(2), kernel.h, o.stride.h, o.padding.h, 1) < 1 ||
+      positions(x.size(3), kernel.w, o.stride.w, o.padding.w, 1) < 1)
+    failRule(
+        name, 2,
+        fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), kernel.h, kernel.w),
+        facts, where);
   const int64_t size[] = {kernel.h, kernel.w}, stride[] = {o.stride.h, o.stride.w},
                 padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
   auto op = trace.make<Op>(where, valueOf(x), llvm::ArrayRef<int64_t>(size), llvm::ArrayRef<int64_t>(stride),

@@ -15,8 +15,8 @@ static mlir::Value perChannel(Trace &trace, mlir::Value value, Tensor x, Where w
 }
 
 /// In evaluation: x scale + shift, both per channel, from the running statistics.
-static Tensor batchNormEval(Trace &trace, Tensor x, Tensor weight, Tensor bias, Tensor mean, Tensor variance, double eps,
-                            Where where) {
+static Tensor batchNormEval(Trace &trace, Tensor x, Tensor weight, Tensor bias, Tensor mean, Tensor variance,
+                            double eps, Where where) {
   Tensor scale = Operand(weight, where) * rsqrt(Operand(variance, where) + Operand(eps, where), where);
   Tensor shift = Operand(bias, where) - Operand(mean, where) * scale;
   mlir::Value wide = perChannel(trace, valueOf(scale), x, where);
@@ -41,8 +41,11 @@ Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Bu
   if (x.rank() < 2)
     failRule(name, 1, fmt::format("the rank must be at least 2, found {}", x.rank()), facts, where);
   const Shape channels{x.size(1)};
-  if (weight.shape() != channels || bias.shape() != channels || runningMean.shape() != channels || runningVar.shape() != channels)
-    failRule(name, 2, fmt::format("the input has {} channels, {} expects {}", channels[0], nameOr(weight, "the weight"), shapeText(weight.shape())),
+  if (weight.shape() != channels || bias.shape() != channels || runningMean.shape() != channels ||
+      runningVar.shape() != channels)
+    failRule(name, 2,
+             fmt::format("the input has {} channels, {} expects {}", channels[0], nameOr(weight, "the weight"),
+                         shapeText(weight.shape())),
              facts, where);
   if (o.group < 0 || (o.group > 0 && x.size(0) % o.group))
     failRule(name, 3, fmt::format("{} samples cannot be cut into groups of {}", x.size(0), o.group), facts, where);
@@ -93,8 +96,7 @@ Tensor dropout(Tensor x, double p, Where where) {
   mlir::Value numbers = trace.make<RandomUniformOp>(where, typeOf(x), name);
   mlir::Value keep = trace.make<CompareOp>(where, Predicate::Ge, numbers, trace.splat(where, typeOf(x), p));
   mlir::Value scaled = valueOf(Operand(x, where) * Operand(1 / (1 - p), where));
-  return tensorOf(
-      trace.make<SelectOp>(where, typeOf(x), keep, scaled, trace.splat(where, typeOf(x), 0)).getResult());
+  return tensorOf(trace.make<SelectOp>(where, typeOf(x), keep, scaled, trace.splat(where, typeOf(x), 0)).getResult());
 }
 
 } // namespace cleave

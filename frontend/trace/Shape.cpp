@@ -24,7 +24,8 @@ static std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<
     dim = normalDim(name, 1, x, dim, where);
   std::sort(dims.begin(), dims.end());
   if (std::adjacent_find(dims.begin(), dims.end()) != dims.end())
-    failRule(name, 1, fmt::format("dimensions must differ, found {}", fmt::join(dims, ", ")), {fact(x, "input")}, where);
+    failRule(name, 1, fmt::format("dimensions must differ, found {}", fmt::join(dims, ", ")), {fact(x, "input")},
+             where);
   return dims;
 }
 
@@ -68,7 +69,8 @@ Tensor reshape(Tensor x, Shape shape, Where where) {
     if (shape[i] == -1 && open < 0)
       open = static_cast<int64_t>(i);
     else if (shape[i] < 1)
-      failRule("reshape", 2, fmt::format("sizes must be positive and at most one -1, found [{}]", fmt::join(shape, ", ")),
+      failRule("reshape", 2,
+               fmt::format("sizes must be positive and at most one -1, found [{}]", fmt::join(shape, ", ")),
                {fact(x, "input")}, where);
     else
       known *= shape[i];
@@ -82,15 +84,15 @@ Tensor reshape(Tensor x, Shape shape, Where where) {
              {fact(x, "input")}, where);
   if (shape == x.shape())
     return x;
-  return tensorOf(
-      trace.make<ReshapeOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(x)).getResult());
+  return tensorOf(trace.make<ReshapeOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(x)).getResult());
 }
 
 Tensor flatten(Tensor x, int64_t start, int64_t end, Where where) {
   start = normalDim("flatten", 1, x, start, where);
   end = normalDim("flatten", 1, x, end, where);
   if (start > end)
-    failRule("flatten", 1, fmt::format("the first dimension is {}, the last {}", start, end), {fact(x, "input")}, where);
+    failRule("flatten", 1, fmt::format("the first dimension is {}, the last {}", start, end), {fact(x, "input")},
+             where);
   Shape shape = x.shape(), flat(shape.begin(), shape.begin() + start);
   flat.push_back(std::accumulate(shape.begin() + start, shape.begin() + end + 1, int64_t(1), std::multiplies<>()));
   flat.insert(flat.end(), shape.begin() + end + 1, shape.end());
@@ -136,8 +138,9 @@ static Tensor sliced(const char *name, Tensor x, int64_t dim, int64_t start, int
     return x;
   starts[dim] = from;
   sizes[dim] = to - from;
-  return tensorOf(trace.make<SliceOp>(where, valueOf(x), llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes))
-                      .getResult());
+  return tensorOf(
+      trace.make<SliceOp>(where, valueOf(x), llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes))
+          .getResult());
 }
 
 Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where) {
@@ -208,10 +211,9 @@ Tensor arange(int64_t count, Where where) {
   Trace &trace = Trace::current("arange", where);
   if (count < 1)
     failRule("arange", 1, fmt::format("the count must be positive, found {}", count), {}, where);
-  return tensorOf(trace
-                      .make<IotaOp>(where, trace.type({count}, trace.element(DType::I32)), mlir::Value(),
-                                    static_cast<uint64_t>(0))
-                      .getResult());
+  return tensorOf(
+      trace.make<IotaOp>(where, trace.type({count}, trace.element(DType::I32)), mlir::Value(), static_cast<uint64_t>(0))
+          .getResult());
 }
 
 Tensor full(Shape shape, double value, DType type, Where where) {
@@ -241,7 +243,8 @@ static bool knownAxes(const std::string &entry) {
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
   Trace &trace = Trace::current("withSharding", where);
   if (static_cast<int64_t>(axes.size()) != x.rank())
-    failRule("withSharding", 1, fmt::format("{} entries for rank {}", axes.size(), x.rank()), {fact(x, "input")}, where);
+    failRule("withSharding", 1, fmt::format("{} entries for rank {}", axes.size(), x.rank()), {fact(x, "input")},
+             where);
   std::vector<llvm::StringRef> entries;
   for (const std::string &entry : axes) {
     if (!knownAxes(entry))
@@ -256,8 +259,9 @@ Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
 void stage(int64_t k, Where where) {
   Trace &trace = Trace::current("stage", where);
   if (k < trace.stage.value_or(0))
-    failRule("stage", 1, fmt::format("stages begin at 0 and do not decrease, found {} after {}", k, trace.stage.value_or(0)),
-             {}, where);
+    failRule("stage", 1,
+             fmt::format("stages begin at 0 and do not decrease, found {} after {}", k, trace.stage.value_or(0)), {},
+             where);
   trace.stage = k;
 }
 

@@ -112,8 +112,8 @@ std::string Tensor::str() const {
 int64_t normalDim(const char *op, int rule, Tensor x, int64_t dim, Where where) {
   const int64_t rank = x.rank(), found = dim < 0 ? dim + rank : dim;
   if (found < 0 || found >= rank)
-    failRule(op, rule, fmt::format("dimension {} does not exist, the input's rank is {}", dim, rank), {fact(x, "input")},
-             where);
+    failRule(op, rule, fmt::format("dimension {} does not exist, the input's rank is {}", dim, rank),
+             {fact(x, "input")}, where);
   return found;
 }
 

@@ -1,6 +1,6 @@
 // The trace at hand: the function that is being built, where in the model we are, and how ops are added to it. Internal
-// to the frontend; users see Tensor and free functions. One trace at a time per thread (TraceScope); functions that make
-// ops find it through Trace::current, so a Tensor is no more than a value.
+// to the frontend; users see Tensor and free functions. One trace at a time per thread (TraceScope); functions that
+// make ops find it through Trace::current, so a Tensor is no more than a value.
 #pragma once
 #include "cleave/Functional.h"
 #include "cleave/Module.h"

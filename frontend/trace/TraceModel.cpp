@@ -33,7 +33,8 @@ private:
   void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, Tensor &target);
   void addParameters(mlir::Block *body, Trace &trace);
   void addBuffers(mlir::Block *body, Trace &trace);
-  mlir::Value argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape, mlir::Type element);
+  mlir::Value argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape,
+                       mlir::Type element);
   void setInit(const InitValues &init);
   void setGroups(const std::string &path);
   void finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function);
@@ -72,7 +73,8 @@ void Builder::setGroups(const std::string &path) {
 void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, Tensor &target) {
   const std::vector<DataField> fields = fieldsOf(config.data);
   if (fields.size() < 2)
-    throw userError(fmt::format("data: at least two fields are needed, the last of them for the loss; found {}", fields.size()));
+    throw userError(
+        fmt::format("data: at least two fields are needed, the last of them for the loss; found {}", fields.size()));
   for (const DataField &field : fields) {
     Shape shape = field.shape;
     shape.insert(shape.begin(), rows);
@@ -109,8 +111,8 @@ void Builder::addBuffers(mlir::Block *body, Trace &trace) {
 void checkLoss(const Loss &loss) {
   const auto scalar = [](Tensor t) { return t && t.rank() == 0 && t.dtype() == DType::F32; };
   if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct && !scalar(loss.correct)))
-    throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}", loss.sum.str(),
-                                loss.weight.str(), loss.correct.str()));
+    throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}",
+                                loss.sum.str(), loss.weight.str(), loss.correct.str()));
   if (loss.staticWeight < 1)
     throw userError(fmt::format("loss: staticWeight must be positive, found {}", loss.staticWeight));
 }

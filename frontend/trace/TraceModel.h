@@ -1,4 +1,5 @@
-// Traces a model into the graph dialect: @forward for training, @eval for evaluation, and the optimizer as an attribute.
+// Traces a model into the graph dialect: @forward for training, @eval for evaluation, and the optimizer as an
+// attribute.
 #pragma once
 #include "cleave/Trainer.h"
 #include "ir/GraphModule.h"
@@ -8,8 +9,8 @@ namespace cleave {
 /// The fields a data set gives a model, in order; the last is what the loss compares with.
 std::vector<DataField> fieldsOf(const Data &data);
 
-/// The module of a model whose functions see `rows` samples: one microbatch. `config.optimizer`, `clipNorm` and `groups`
-/// become attributes (passes/pipeline/Pipeline.h lists them). Throws a user error for mistakes in the model.
+/// The module of a model whose functions see `rows` samples: one microbatch. `config.optimizer`, `clipNorm` and
+/// `groups` become attributes (passes/pipeline/Pipeline.h lists them). Throws a user error for mistakes in the model.
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows);
 
 /// "sgd", "adam" or "adamw".

@@ -32,6 +32,9 @@ std::string layerOf(const std::string &path) {
   return layer;
 }
 
+// Path of the ops that the loss function makes: they stay with the model's last layer.
+static constexpr const char *lossPath = "loss";
+
 static std::string pathOf(Operation *op) {
   auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
   return path ? path.str() : "";
@@ -56,7 +59,7 @@ std::vector<Layer> layersOf(func::FuncOp func) {
   std::vector<Operation *> before; // ops that no layer precedes
   for (Operation &op : func.getBody().front().without_terminator()) {
     std::string name = layerOf(pathOf(&op));
-    if (!name.empty() && (layers.empty() || layers.back().path != name))
+    if (name != lossPath && !name.empty() && (layers.empty() || layers.back().path != name))
       layers.push_back({name, 0, {}});
     if (layers.empty()) {
       before.push_back(&op);

@@ -17,7 +17,8 @@ struct Layer {
   std::vector<mlir::Operation *> ops;
 };
 
-/// The layers of a forward function in program order. Ops outside any module join the layer before them.
+/// The layers of a forward function in program order. Ops outside any module, and those of the
+/// loss, join the layer before them.
 std::vector<Layer> layersOf(mlir::func::FuncOp func);
 
 /// The layer a module path belongs to: "blocks.3.attention.qkv" -> "blocks.3", "fc1" -> "fc1", "" -> "".

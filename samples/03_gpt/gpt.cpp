@@ -63,9 +63,12 @@ struct Gpt : Module {
   LayerNorm norm;
 
   explicit Gpt(const GptOptions &o)
-      : embed{*this, "embed", o.vocab, o.width, {init::normal(0, 0.02)}},
-        positions{*this, "positions", o.context, o.width, {init::normal(0, 0.02)}}, blocks{*this, "blocks", o.layers, o},
-        norm{*this, "norm", o.width} {}
+      : embed{*this, "embed", o.vocab, o.width, {init::normal(0, 0.02)}}, positions{*this,
+                                                                                    "positions",
+                                                                                    o.context,
+                                                                                    o.width,
+                                                                                    {init::normal(0, 0.02)}},
+        blocks{*this, "blocks", o.layers, o}, norm{*this, "norm", o.width} {}
 
   Tensor forward(Tensor tokens) {
     Tensor x = embed(tokens) + positions.weight; // [b, t, width] + [t, width]

@@ -15,9 +15,15 @@ struct ConvNorm : Module {
   BatchNorm2d norm;
 
   ConvNorm(Module &parent, std::string name, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1)
-      : Module(parent, std::move(name)),
-        conv{*this, "conv", in, out, {.kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false,
-                                      .weightInit = init::kaimingNormal(0, true)}},
+      : Module(parent, std::move(name)), conv{*this,
+                                              "conv",
+                                              in,
+                                              out,
+                                              {.kernel = kernel,
+                                               .stride = stride,
+                                               .padding = kernel / 2,
+                                               .bias = false,
+                                               .weightInit = init::kaimingNormal(0, true)}},
         norm{*this, "norm", out} {}
   Tensor forward(Tensor x) { return norm(conv(x)); }
 };
@@ -83,7 +89,8 @@ struct ResNet : Module {
 int main(int argc, char **argv) {
   Program program{"resnet", argc, argv};
   const ResNetOptions o{.depth = program.option<int64_t>("--depth", 18, "layers", {18, 34, 50}),
-                        .stem = program.option("--stem", "small", "first layer: small or imagenet", {"small", "imagenet"}),
+                        .stem =
+                            program.option("--stem", "small", "first layer: small or imagenet", {"small", "imagenet"}),
                         .image = program.option("--image", 28, "height and width of the pictures"),
                         .classes = program.option("--classes", 10, "classes"),
                         .channels = program.option("--channels", 1, "channels of the pictures")};

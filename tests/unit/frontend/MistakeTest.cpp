@@ -22,8 +22,9 @@ TEST_CASE("a wrong shape shows the line with a caret") {
   } model;
   const unsigned line = __LINE__ - 3;
   const std::string message = mistake([&] { traced(model); });
-  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line) + ":14: error: linear: the input's last dimension is 512, "
-                                                                 "fc2 expects 1024 (rule linear C2)\n"));
+  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line) +
+                         ":14: error: linear: the input's last dimension is 512, "
+                         "fc2 expects 1024 (rule linear C2)\n"));
   CHECK(has(message, "\n  return fc2(relu(fc1(flatten(image, 1)))); // the line of the message\n         ^\n"));
   CHECK(has(message, "\n  input: tensor<4x512xf32>   fc2.weight: 10x1024"));
 }
@@ -94,5 +95,6 @@ TEST_CASE("a module without forward says so") {
 TEST_CASE("parameters of another model are refused") {
   Module other;
   Parameter weight{other, "weight", {10, 784}};
-  CHECK(has(wrong([&](auto &, Tensor x) { return linear(flatten(x, 1), weight); }), "weight: belongs to another model"));
+  CHECK(
+      has(wrong([&](auto &, Tensor x) { return linear(flatten(x, 1), weight); }), "weight: belongs to another model"));
 }

@@ -52,7 +52,9 @@ TEST_CASE("options of the model reach the model") {
   CHECK(has(graphOf({"--shape", "odd"}), "tensor<17x784xf32>"));
 }
 
-TEST_CASE("a microbatch is traced") { CHECK(has(graphOf({"--batch", "48", "--microbatches", "4"}), "tensor<12x1x28x28xf32>")); }
+TEST_CASE("a microbatch is traced") {
+  CHECK(has(graphOf({"--batch", "48", "--microbatches", "4"}), "tensor<12x1x28x28xf32>"));
+}
 
 TEST_CASE("mistakes on the command line end with status 2") {
   CHECK(run({}) == 2);
@@ -62,6 +64,8 @@ TEST_CASE("mistakes on the command line end with status 2") {
   CHECK(run({"graph", "--hidden", "0"}) == 2);
   CHECK(run({"graph", "--shape", "round"}) == 2);
   CHECK(run({"graph", "--batch", "many"}) == 2);
+  CHECK(run({"graph", "--batch", "99999999999999999999"}) == 2);
+  CHECK(run({"graph", "--seed", "-1"}) == 2);
   CHECK(run({"graph", "-o", "/no/such/folder/file.mlir"}) == 2);
   CHECK(run({"train", "--plan", "/no/such.plan", "--data", "synthetic"}) == 2);
   CHECK(run({"eval", "--checkpoint", "/no/such/ck", "--data", "synthetic"}) == 2);

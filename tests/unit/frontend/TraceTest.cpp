@@ -14,7 +14,8 @@ struct Mlp : Module {
 struct Part : Module {
   Linear fc;
   BatchNorm2d norm;
-  Part(Module &parent, std::string name, int64_t in) : Module(parent, std::move(name)), fc{*this, "fc", in, in}, norm{*this, "norm", in} {}
+  Part(Module &parent, std::string name, int64_t in)
+      : Module(parent, std::move(name)), fc{*this, "fc", in, in}, norm{*this, "norm", in} {}
   Tensor forward(Tensor x) { return dropout(relu(norm(fc(x))), 0.25); }
 };
 
@@ -88,7 +89,8 @@ TEST_CASE("tied, frozen and grouped parameters") {
     Tensor forward(Tensor tokens) { return linear(norm(embed(tokens)), embed.weight); }
   } model;
   model.norm.freeze();
-  TrainConfig config{.data = Text{.context = 8}, .groups = {{.pattern = "embed*", .lrScale = 0.5}, {.pattern = "*.weight", .weightDecay = 0}}};
+  TrainConfig config{.data = Text{.context = 8},
+                     .groups = {{.pattern = "embed*", .lrScale = 0.5}, {.pattern = "*.weight", .weightDecay = 0}}};
   const std::string text = traced(model, config);
   CHECK(count(forwardPart(text), "\"embed.weight\"") == 1);
   CHECK(has(text, "cleave.lr_scale = 5.000000e-01"));
@@ -110,7 +112,8 @@ TEST_CASE("the optimizer is an attribute") {
 
 TEST_CASE("several inputs and a data set of one's own") {
   struct Pairs : Dataset {
-    std::vector<DataField> list{{"left", FieldType::F32, {6}}, {"right", FieldType::F32, {6}}, {"goal", FieldType::F32, {3}}};
+    std::vector<DataField> list{
+        {"left", FieldType::F32, {6}}, {"right", FieldType::F32, {6}}, {"goal", FieldType::F32, {3}}};
     const std::vector<DataField> &fields() const override { return list; }
     int64_t samples(Split) const override { return 8; }
     void read(Split, int64_t, size_t, std::byte *) const override {}
@@ -168,7 +171,8 @@ TEST_CASE("every function traces and keeps its shape") {
     CHECK((arange(3) + 1).dtype() == DType::I32);
     CHECK(maximum(x, 0).shape() == x.shape());
     CHECK(pow(x, 2).shape() == x.shape());
-    for (Tensor y : {relu(x), gelu(x), gelu(x, Gelu::Tanh), silu(x), tanh(x), sigmoid(x), log(x), rsqrt(x), erf(x), -x, dropout(x, 0.1)})
+    for (Tensor y : {relu(x), gelu(x), gelu(x, Gelu::Tanh), silu(x), tanh(x), sigmoid(x), log(x), rsqrt(x), erf(x), -x,
+                     dropout(x, 0.1)})
       CHECK(y.shape() == x.shape());
     x += 1.0;
     return tenLogits(x);

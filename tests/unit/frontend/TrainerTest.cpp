@@ -45,7 +45,8 @@ std::vector<double> lossesOf(const std::string &file) {
 }
 
 TrainConfig planeConfig() {
-  return {.data = std::make_shared<Plane>(), .loss = mseLoss, .optimizer = Sgd{.lr = 0.3, .momentum = 0.5}, .batch = 16};
+  return {
+      .data = std::make_shared<Plane>(), .loss = mseLoss, .optimizer = Sgd{.lr = 0.3, .momentum = 0.5}, .batch = 16};
 }
 
 } // namespace
@@ -54,7 +55,8 @@ TEST_CASE("a trainer learns a plane, on one rank and on two") {
   Folder folder;
   LinearModel model;
   Trainer trainer(model, planeConfig());
-  const std::string one = folder.path + "/one.jsonl", two = folder.path + "/two.jsonl", checkpoint = folder.path + "/ck";
+  const std::string one = folder.path + "/one.jsonl", two = folder.path + "/two.jsonl",
+                    checkpoint = folder.path + "/ck";
   trainer.train({.epochs = 60, .metrics = one, .checkpoint = checkpoint, .quiet = true});
   trainer.train({.mesh = "dp=2", .epochs = 60, .metrics = two, .quiet = true});
   const auto losses = lossesOf(one), split = lossesOf(two);
@@ -82,7 +84,8 @@ TEST_CASE("a frozen parameter keeps its value, plan and graph agree") {
 
 TEST_CASE("dropout, tied weights, groups and batch norm: plan and graph agree under a split") {
   struct Net : Module {
-    Linear fc1{*this, "fc1", 784, 24, {.bias = false}}, fc2{*this, "fc2", 24, 24}; // a bias before a norm has gradient 0
+    Linear fc1{*this, "fc1", 784, 24, {.bias = false}},
+        fc2{*this, "fc2", 24, 24}; // a bias before a norm has gradient 0
     BatchNorm2d norm{*this, "norm", 24, {.group = 4}};
     Tensor forward(Tensor image) {
       Tensor x = dropout(silu(norm(fc1(flatten(image, 1)))), 0.3);
@@ -94,7 +97,8 @@ TEST_CASE("dropout, tied weights, groups and batch norm: plan and graph agree un
                           .groups = {{.pattern = "*.bias", .lrScale = 2, .weightDecay = 0}},
                           .batch = 16});
   for (const char *mesh : {"dp=1", "dp=2", "dp=2,pp=2"}) {
-    const CheckResult result = trainer.check({.mesh = mesh, .microbatches = 2, .steps = 2, .weightDecay = 0.01, .data = "synthetic"});
+    const CheckResult result =
+        trainer.check({.mesh = mesh, .microbatches = 2, .steps = 2, .weightDecay = 0.01, .data = "synthetic"});
     INFO(mesh);
     CHECK(result.difference == "");
   }

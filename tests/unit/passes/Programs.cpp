@@ -46,7 +46,7 @@ int countOps(const GraphModule &module, const std::string &function, const std::
 }
 
 nlohmann::json golden(const std::string &file) {
-  auto path = std::filesystem::path(__FILE__).parent_path() / "../../parity/goldens" / file;
+  auto path = std::filesystem::path(CLEAVE_GOLDENS) / file;
   std::ifstream stream(path);
   if (!stream)
     throw std::runtime_error("cannot open " + path.string());
