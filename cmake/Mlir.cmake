@@ -12,6 +12,13 @@ include(TableGen)
 include(AddLLVM)
 include(AddMLIR)
 
+# LLVM's folder also holds an OpenMP runtime under GNU's name: the system's folder comes first, so that every program of ours
+# runs the one that oneDNN was built with.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libgomp.so.1 OUTPUT_VARIABLE gompFile OUTPUT_STRIP_TRAILING_WHITESPACE)
+get_filename_component(gompFile ${gompFile} REALPATH)
+get_filename_component(gompFolder ${gompFile} DIRECTORY)
+set(mlirRpath ${gompFolder} ${llvmLib})
+
 # One precompiled header for every library that sees MLIR (a fifth of the compile time).
 add_library(cleave_mlir_pch STATIC ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
 target_include_directories(cleave_mlir_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
@@ -23,12 +30,12 @@ function(cleave_use_mlir target)
   target_link_libraries(${target} PUBLIC MLIR LLVM)
   target_compile_options(${target} PRIVATE -Xclang -fno-pch-timestamp)
   target_precompile_headers(${target} REUSE_FROM cleave_mlir_pch)
-  set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${llvmLib})
-  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${llvmLib})
+  set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${mlirRpath})
+  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${mlirRpath})
 endfunction()
 
 # Programs that link a library which uses MLIR find libMLIR through this.
 function(cleave_mlir_program target)
-  set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${llvmLib})
-  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${llvmLib})
+  set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${mlirRpath})
+  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${mlirRpath})
 endfunction()

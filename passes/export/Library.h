@@ -4,11 +4,12 @@
 //
 //   %c = "library.call"(%a, %b, %bias, %acc) {op = "cleave.matmul", bias = 2 : i64, into = 3 : i64, accumulate, ...}
 //
-// Operands: those of the graph op, then optionally a bias and a tensor to write into. Attributes: `op`, the graph op's name;
-// the graph op's own attributes; `bias` and `into`, operand indices; `accumulate` (unit), the result is `into` plus
-// the product; without it, parts of `into` are overwritten and the rest kept. The result takes `into`'s memory.
-// A matrix product further has `batch` (sizes), `mnk`, and `a`, `b`, `c`: offset in elements, then strides per batch dimension
-// and for the two matrix dimensions ([m, k], [k, n], [m, n]); the result's type is that of the memory `c` lies in.
+// Operands: those of the graph op, then optionally a bias and a tensor to write into. Attributes: `op`, the graph op's
+// name; the graph op's own attributes; `bias` and `into`, operand indices; `accumulate` (unit), the result is `into`
+// plus the product; without it, parts of `into` are overwritten and the rest kept. The result takes `into`'s memory. A
+// matrix product further has `batch` (sizes), `mnk`, and `a`, `b`, `c`: offset in elements, then strides per batch
+// dimension and for the two matrix dimensions ([m, k], [k, n], [m, n]); the result's type is that of the memory `c`
+// lies in.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"

@@ -10,9 +10,9 @@ namespace cleave::passes {
 
 plan::TensorKind tensorKindOf(const std::string &kind) {
   static const std::map<std::string, plan::TensorKind> kinds{
-      {"input", plan::TensorKind::Input},         {"parameter", plan::TensorKind::Parameter},
-      {"buffer", plan::TensorKind::Buffer},       {"state", plan::TensorKind::State},
-      {"gradient", plan::TensorKind::Gradient},   {"scalar", plan::TensorKind::Scalar},
+      {"input", plan::TensorKind::Input},       {"parameter", plan::TensorKind::Parameter},
+      {"buffer", plan::TensorKind::Buffer},     {"state", plan::TensorKind::State},
+      {"gradient", plan::TensorKind::Gradient}, {"scalar", plan::TensorKind::Scalar},
       {"metric", plan::TensorKind::Metric}};
   auto found = kinds.find(kind);
   return found == kinds.end() ? plan::TensorKind::Activation : found->second;
@@ -24,18 +24,17 @@ bool isPersistentKind(llvm::StringRef kind) {
 }
 
 plan::SegmentKind segmentKindOf(const std::string &name) {
-  static const std::map<std::string, plan::SegmentKind> kinds{
-      {"begin", plan::SegmentKind::Begin},
-      {"forward", plan::SegmentKind::Forward},
-      {"recompute", plan::SegmentKind::Recompute},
-      {"input_gradient", plan::SegmentKind::InputGradient},
-      {"weight_gradient", plan::SegmentKind::WeightGradient},
-      {"reduce", plan::SegmentKind::Reduce},
-      {"update", plan::SegmentKind::Update},
-      {"eval_begin", plan::SegmentKind::Begin},
-      {"eval", plan::SegmentKind::Eval},
-      {"eval_reduce", plan::SegmentKind::Reduce},
-      {"finish", plan::SegmentKind::Reduce}};
+  static const std::map<std::string, plan::SegmentKind> kinds{{"begin", plan::SegmentKind::Begin},
+                                                              {"forward", plan::SegmentKind::Forward},
+                                                              {"recompute", plan::SegmentKind::Recompute},
+                                                              {"input_gradient", plan::SegmentKind::InputGradient},
+                                                              {"weight_gradient", plan::SegmentKind::WeightGradient},
+                                                              {"reduce", plan::SegmentKind::Reduce},
+                                                              {"update", plan::SegmentKind::Update},
+                                                              {"eval_begin", plan::SegmentKind::Begin},
+                                                              {"eval", plan::SegmentKind::Eval},
+                                                              {"eval_reduce", plan::SegmentKind::Reduce},
+                                                              {"finish", plan::SegmentKind::Reduce}};
   auto found = kinds.find(name);
   if (found == kinds.end())
     throw Error(Status::Internal, "plan export: no segment is called \"" + name + "\"");
@@ -84,13 +83,13 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
   }
   uint32_t index = found->second;
   if (slot(index).bytes != bytesOf(type))
-    throw Error(Status::Internal, "plan export: " + kind + " \"" + name + "\" has " + std::to_string(slot(index).bytes) +
-                                      " bytes in one segment and " + std::to_string(bytesOf(type)) + " in another");
+    throw Error(Status::Internal, "plan export: " + kind + " \"" + name + "\" has " +
+                                      std::to_string(slot(index).bytes) + " bytes in one segment and " +
+                                      std::to_string(bytesOf(type)) + " in another");
   Label &known = labels[index];
   if (label.known && slot(index).tensor < 0) {
     known = label;
-    slot(index).tensor =
-        static_cast<int32_t>(tables.tensor(name, tensorKindOf(kind), slot(index).dtype, label.global));
+    slot(index).tensor = static_cast<int32_t>(tables.tensor(name, tensorKindOf(kind), slot(index).dtype, label.global));
     slot(index).sharding = tables.sharding(known);
   }
   if (known.sharding.partialAxes.empty() && !label.sharding.partialAxes.empty()) { // while it accumulates
@@ -140,7 +139,8 @@ std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const s
   made->program = programIndex;
   made->coords.assign(at.begin(), at.end());
   for (const ScalarSource &source : scalars)
-    made->scalars.push_back(source.scale * shareStart(source.size, mesh.size(source.axes), mesh.linear(source.axes, at)));
+    made->scalars.push_back(source.scale *
+                            shareStart(source.size, mesh.size(source.axes), mesh.linear(source.axes, at)));
   for (const GroupAxes &group : groups)
     made->groups.push_back(tables.group(group, at));
   for (int64_t stage : peers) {

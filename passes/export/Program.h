@@ -1,4 +1,5 @@
-// The program of one class of equal ranks while it is built: slots, segments, and the tables that differ between its ranks.
+// The program of one class of equal ranks while it is built: slots, segments, and the tables that differ between its
+// ranks.
 #pragma once
 #include "partitioner/apply/Applied.h"
 #include "passes/codegen/Codegen.h"
@@ -19,7 +20,7 @@ struct SentMessage {
 
 /// A segment and, for every step, the slots it reads or writes.
 struct SegmentDraft {
-  std::string name;                         // "forward"
+  std::string name; // "forward"
   std::unique_ptr<plan::SegmentT> segment = std::make_unique<plan::SegmentT>();
   std::vector<std::vector<uint32_t>> touched; // per step
   std::vector<SentMessage> sends;
@@ -36,8 +37,8 @@ class ProgramBuilder {
 public:
   ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass);
 
-  /// Appends the segment of a local function (fused). Segments that share stashed values are added in the order in which
-  /// they run; `later` are those of the same pass over a microbatch that follow.
+  /// Appends the segment of a local function (fused). Segments that share stashed values are added in the order in
+  /// which they run; `later` are those of the same pass over a microbatch that follow.
   void addSegment(mlir::func::FuncOp function, const std::string &name, llvm::ArrayRef<mlir::func::FuncOp> later);
   /// Forgets stashed values: the next segments belong to another pass.
   void beginPass() { stash.clear(); }
@@ -48,12 +49,12 @@ public:
   // Used by the segments' builders.
   Tables &tables;
   KernelBuilder &kernels;
-  const std::vector<int64_t> coords;       // of the class's first rank
+  const std::vector<int64_t> coords; // of the class's first rank
   std::unique_ptr<plan::ProgramT> program = std::make_unique<plan::ProgramT>();
   std::vector<SegmentDraft> segments;
-  std::vector<Label> labels;               // of slots
-  std::map<std::string, uint32_t> stash;   // name -> slot
-  std::set<uint32_t> sentSlots;            // from which some segment sends
+  std::vector<Label> labels;             // of slots
+  std::map<std::string, uint32_t> stash; // name -> slot
+  std::set<uint32_t> sentSlots;          // from which some segment sends
 
   uint32_t newSlot(const std::string &name, mlir::Type type, const Label &label, plan::Space space);
   /// The slot of a named tensor that lives for the whole run, or of an input.

@@ -14,8 +14,8 @@ bool isNoOp(mlir::Operation *op, const Mesh &mesh);
 
 /// Assigns slots to the values of a local function. Values that share bytes have one root.
 ///
-/// Results are written in place where that is safe: into the named tensor they are returned as, once its old value is no
-/// longer read; into a fusion's operand that dies there. What stays apart is copied at the end (`copies`).
+/// Results are written in place where that is safe: into the named tensor they are returned as, once its old value is
+/// no longer read; into a fusion's operand that dies there. What stays apart is copied at the end (`copies`).
 class SlotAssignment {
 public:
   SlotAssignment(ProgramBuilder &program, mlir::func::FuncOp function, const std::set<std::string> &stashReadLater);
@@ -50,11 +50,11 @@ private:
   const std::set<std::string> &readLater;
   std::map<mlir::Operation *, int64_t> positions;
   std::map<mlir::Operation *, KernelCall> kernels;
-  llvm::DenseMap<mlir::Value, int64_t> lastUse;         // of roots
-  llvm::DenseMap<mlir::Value, uint32_t> slots;          // of roots
-  std::map<uint32_t, std::vector<mlir::Value>> holding; // roots in a slot
-  llvm::DenseMap<mlir::Value, uint32_t> targets;        // root -> named slot it is returned as
-  llvm::DenseSet<mlir::Value> sent;                     // roots
+  llvm::DenseMap<mlir::Value, int64_t> lastUse;                       // of roots
+  llvm::DenseMap<mlir::Value, uint32_t> slots;                        // of roots
+  std::map<uint32_t, std::vector<mlir::Value>> holding;               // roots in a slot
+  llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot it is returned as
+  llvm::DenseSet<mlir::Value> sent;                                   // roots
   llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands
   std::vector<Copy> remaining;
 };

@@ -1,5 +1,6 @@
-// Selection of library steps, before fusion: matrix products with the strides of their operands and results (transposes,
-// slices and reshapes around them cost nothing), biases that a library adds, gradients that a library accumulates.
+// Selection of library steps, before fusion: matrix products with the strides of their operands and results
+// (transposes, slices and reshapes around them cost nothing), biases that a library adds, gradients that a library
+// accumulates.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

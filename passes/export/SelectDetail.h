@@ -23,7 +23,8 @@ void carrySharding(mlir::Operation *from, mlir::NamedAttrList &attributes);
 library::CallOp replaceByCall(mlir::Operation *op, mlir::Value result, mlir::ValueRange operands,
                               const mlir::NamedAttrList &attributes);
 
-/// Where all that happens to `result` is that it is added to a gradient argument, which is returned: the add, the argument.
+/// Where all that happens to `result` is that it is added to a gradient argument, which is returned: the add, the
+/// argument.
 std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
 /// The bias that `add` adds to every row of `value`, known before `product`; null where it does not.
 mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *product);

@@ -19,7 +19,8 @@ struct Follower {
 Value earlierProduct(ir::AddOp add, Value value, Operation *product) {
   Value other = add.getLhs() == value ? add.getRhs() : add.getLhs();
   auto call = other.getDefiningOp<library::CallOp>();
-  if (!call || call.callee() != ir::MatmulOp::getOperationName() || !other.hasOneUse() || !definedBefore(other, product))
+  if (!call || call.callee() != ir::MatmulOp::getOperationName() || !other.hasOneUse() ||
+      !definedBefore(other, product))
     return {};
   return other;
 }

@@ -129,8 +129,8 @@ void SlotAssignment::assignResult(OpResult result) {
   Label label = labelOf(result);
   uint32_t slot = program.newSlot(name, result.getType(), label, plan::Space::Placed);
   if (label.known)
-    program.slot(slot).tensor = static_cast<int32_t>(program.tables.tensor(
-        name, plan::TensorKind::Activation, dtypeOf(result.getType()), label.global));
+    program.slot(slot).tensor = static_cast<int32_t>(
+        program.tables.tensor(name, plan::TensorKind::Activation, dtypeOf(result.getType()), label.global));
   bind(result, slot);
 }
 
@@ -179,10 +179,11 @@ std::optional<uint32_t> SlotAssignment::targetSlot(OpResult result) {
   return target->second;
 }
 
-/// The slot of a fusion's operand that dies there, if it means the same.
+/// The slot of a fusion's operand that dies there, if it means the same. What is sent has a slot of its own: it lives
+/// longer.
 std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
   auto kernel = kernels.find(result.getOwner());
-  if (kernel == kernels.end())
+  if (kernel == kernels.end() || sent.contains(result))
     return std::nullopt;
   for (auto [written, read] : kernel->second.mayAlias) {
     if (written != result.getResultNumber())
@@ -192,10 +193,10 @@ std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
     if (program.slot(slot).space != plan::Space::Placed || program.slot(slot).bytes != bytesOf(result.getType()) ||
         program.slot(slot).dtype != dtypeOf(result.getType()) || !(program.labels[slot] == labelOf(result)))
       continue;
-    bool kept = program.sentSlots.count(slot) || llvm::any_of(holding[slot], [&](Value value) { return sent.contains(value); }) ||
-                llvm::any_of(program.stash, [&](auto &entry) {
-                  return entry.second == slot && readLater.count(entry.first);
-                });
+    bool kept =
+        program.sentSlots.count(slot) ||
+        llvm::any_of(holding[slot], [&](Value value) { return sent.contains(value); }) ||
+        llvm::any_of(program.stash, [&](auto &entry) { return entry.second == slot && readLater.count(entry.first); });
     if (!kept && mayReplace(result, slot))
       return slot;
   }

@@ -105,7 +105,8 @@ void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
 double splatValue(ElementsAttr value, Operation *op) {
   auto splat = dyn_cast<SplatElementsAttr>(value);
   if (!splat)
-    throw userError(locationOf(op->getLoc()) + ": a constant tensor of different elements has no step yet (only splats)");
+    throw userError(locationOf(op->getLoc()) +
+                    ": a constant tensor of different elements has no step yet (only splats)");
   if (isa<FloatType>(splat.getElementType()))
     return splat.getSplatValue<APFloat>().convertToDouble();
   APInt integer = splat.getSplatValue<APInt>();

@@ -1,5 +1,5 @@
-// Strided windows onto row-major memory, as value structs: transposes, slices and reshapes cost nothing where the result
-// can still be described by an offset and one stride per dimension.
+// Strided windows onto row-major memory, as value structs: transposes, slices and reshapes cost nothing where the
+// result can still be described by an offset and one stride per dimension.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -32,19 +32,20 @@ struct Strided {
   Strided beforeTranspose(std::span<const int64_t> permutation) const;
 };
 
-/// Sizes of a batched product and its three operands' windows: strides are those of the batch dimensions, then of the two
-/// matrix dimensions in the order [m, k], [k, n], [m, n].
+/// Sizes of a batched product and its three operands' windows: strides are those of the batch dimensions, then of the
+/// two matrix dimensions in the order [m, k], [k, n], [m, n].
 struct Product {
   Sizes batch;
   int64_t m = 0, n = 0, k = 0;
   Strided a, b, c;
 
-  /// Drops batch dimensions of size 1, joins neighbouring ones, and batch dimensions that b does not have into the rows.
+  /// Drops batch dimensions of size 1, joins neighbouring ones, and batch dimensions that b does not have into the
+  /// rows.
   void simplify();
 };
 
-/// Whether one of the last two strides is 1 (dimensions of size 1 have any), the other at least as large as what it steps
-/// over, so that a library takes the matrix as it is. Gives dimensions of size 1 a fitting stride.
+/// Whether one of the last two strides is 1 (dimensions of size 1 have any), the other at least as large as what it
+/// steps over, so that a library takes the matrix as it is. Gives dimensions of size 1 a fitting stride.
 bool fitMatrix(Strided &view);
 
 } // namespace cleave::passes

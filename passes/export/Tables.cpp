@@ -173,8 +173,8 @@ uint32_t Tables::group(const GroupAxes &group, const std::vector<int64_t> &coord
     for (size_t i = 0; i < mesh.axes.size(); ++i)
       same &= other[i] == coords[i] || std::find(axes.begin(), axes.end(), mesh.axes[i].name) != axes.end();
     int64_t stage = mesh.linear({"pp"}, other);
-    if (same && (group.stages.empty() ||
-                 std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end()))
+    if (same &&
+        (group.stages.empty() || std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end()))
       members[mesh.linear(axes, other)] = static_cast<uint32_t>(rank);
   }
   std::vector<uint32_t> ranks;

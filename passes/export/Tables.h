@@ -1,4 +1,5 @@
-// What all programs of a plan share: strings, tensors, groups; and the translation of types and shardings to the schema.
+// What all programs of a plan share: strings, tensors, groups; and the translation of types and shardings to the
+// schema.
 #pragma once
 #include "ir/dist/Sharding.h"
 #include "runtime/plan/plan_generated.h"
@@ -25,9 +26,9 @@ uint64_t hashName(llvm::StringRef name);
 
 /// What a piece of memory means: its part of a global tensor, and what it still lacks.
 struct Label {
-  std::vector<int64_t> global;      // empty with `known` false
-  bool known = false;               // the sharding gives exactly the local shape
-  Sharding sharding;                // resolved where known
+  std::vector<int64_t> global; // empty with `known` false
+  bool known = false;          // the sharding gives exactly the local shape
+  Sharding sharding;           // resolved where known
   bool operator==(const Label &) const = default;
 };
 
@@ -51,7 +52,8 @@ public:
   void linkParameters();
 
   /// From the attributes `dist.sharding` and `dist.global` (either may be null). `coords`: of any rank of the class.
-  Label label(mlir::Type local, mlir::Attribute sharding, mlir::Attribute global, const std::vector<int64_t> &coords) const;
+  Label label(mlir::Type local, mlir::Attribute sharding, mlir::Attribute global,
+              const std::vector<int64_t> &coords) const;
   std::unique_ptr<plan::ShardingT> sharding(const Label &label) const;
 
   /// The group to which the rank at `coords` belongs, ranks in member order: index of Plan.groups.

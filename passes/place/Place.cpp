@@ -12,8 +12,8 @@ namespace cleave::passes {
 
 namespace {
 
-constexpr uint64_t maxPairs = 8'000'000;  ///< conflict graph kept in memory up to this
-constexpr uint64_t workBudget = 400'000'000; ///< neighbours looked at over all passes
+constexpr uint64_t maxPairs = 8'000'000;    ///< conflict graph kept in memory up to this
+constexpr uint64_t workBudget = 10'000'000; ///< neighbours looked at over all passes
 constexpr int64_t unplaced = -1;
 
 uint64_t roundUp(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -44,8 +44,8 @@ std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
   return pieces;
 }
 
-/// Calls visit(piece, alive) for each piece in order of time with the pieces alive when it begins. Stops where visit says
-/// false.
+/// Calls visit(piece, alive) for each piece in order of time with the pieces alive when it begins. Stops where visit
+/// says false.
 template <class Visit> void sweep(const std::vector<Piece> &pieces, Visit visit) {
   std::multimap<int64_t, uint32_t> ends; // last -> position in `alive`
   std::vector<uint32_t> alive;           // intervals
@@ -103,7 +103,8 @@ public:
 private:
   bool buildConflicts() {
     uint64_t pairs = 0;
-    sweep(pieces, [&](const Piece &, const std::vector<uint32_t> &alive) { return (pairs += alive.size()) <= maxPairs; });
+    sweep(pieces,
+          [&](const Piece &, const std::vector<uint32_t> &alive) { return (pairs += alive.size()) <= maxPairs; });
     if (pairs > maxPairs)
       return false;
     neighbours.resize(intervals.size());
@@ -171,7 +172,8 @@ private:
   template <class Key> std::vector<uint32_t> orderBy(Key key) const {
     std::vector<uint32_t> order(intervals.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return std::pair(key(b), a) < std::pair(key(a), b); });
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return std::pair(key(b), a) < std::pair(key(a), b); });
     return order;
   }
 
@@ -185,7 +187,8 @@ private:
     auto start = [&](uint32_t i) { return intervals[i].live.empty() ? 0 : intervals[i].live.front().first; };
     std::vector<std::vector<uint32_t>> orders;
     orders.push_back(orderBy([&](uint32_t i) { return std::pair(sizes[i], duration(i)); }));
-    orders.push_back(orderBy([&](uint32_t i) { return static_cast<double>(sizes[i]) * static_cast<double>(duration(i)); }));
+    orders.push_back(
+        orderBy([&](uint32_t i) { return static_cast<double>(sizes[i]) * static_cast<double>(duration(i)); }));
     orders.push_back(orderBy([&](uint32_t i) { return std::pair(duration(i), sizes[i]); }));
     orders.push_back(orderBy([&](uint32_t i) { return std::tuple(-start(i), duration(i), sizes[i]); }));
     for (const auto &order : orders)
@@ -241,8 +244,8 @@ private:
              std::tuple(b.first, -b.last, sizes[a.interval], b.interval);
     });
     best.offsets.assign(intervals.size(), 0);
-    std::map<uint64_t, uint64_t> holes;               // begin -> size
-    std::set<std::pair<uint64_t, uint64_t>> bySize;   // size, begin
+    std::map<uint64_t, uint64_t> holes;             // begin -> size
+    std::set<std::pair<uint64_t, uint64_t>> bySize; // size, begin
     std::multimap<int64_t, uint32_t> ends;
     uint64_t top = base;
     auto release = [&](uint64_t begin, uint64_t size) {

@@ -1,10 +1,10 @@
-// Offline dynamic storage allocation: buffers with known lifetimes are given offsets so that those alive at the same time
-// never overlap and the memory they need together is small. Value structs only, no IR.
+// Offline dynamic storage allocation: buffers with known lifetimes are given offsets so that those alive at the same
+// time never overlap and the memory they need together is small. Value structs only, no IR.
 //
-// The problem is NP-hard. Here: a greedy pass places buffers one by one at the best gap among those already placed whose
-// lifetimes meet theirs (Sekiyama et al. 2018; Pisarchyk and Lee 2020, "greedy by size"), for several orders; where the
-// result exceeds the lower bound, the buffers that make the peak are moved to the front and the pass is repeated. Problems
-// too large for that are placed in order of time with a free list.
+// The problem is NP-hard. Here: a greedy pass places buffers one by one at the best gap among those already placed
+// whose lifetimes meet theirs (Sekiyama et al. 2018; Pisarchyk and Lee 2020, "greedy by size"), for several orders;
+// where the result exceeds the lower bound, the buffers that make the peak are moved to the front and the pass is
+// repeated. Problems too large for that are placed in order of time with a free list.
 #pragma once
 #include <cstdint>
 #include <vector>

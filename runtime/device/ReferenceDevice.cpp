@@ -202,6 +202,7 @@ std::unique_ptr<Op> pooling(const plan::Pool &op, SlotScope &scope) {
 std::unique_ptr<Op> copy(const plan::Copy &op, SlotScope &scope) {
   auto src = reach(scope, op.src()->slot(), op.src()->offset()),
        dst = reach(scope, op.dst()->slot(), op.dst()->offset());
+  int64_t start = scope.scalar(op.src_offset_scalar(), 0);
   return makeOp([=, &op](SlotTable t) {
     Elements s = src(t), d = dst(t);
     auto size = static_cast<int64_t>(dtypeSize(op.dtype()));
@@ -210,7 +211,7 @@ std::unique_ptr<Op> copy(const plan::Copy &op, SlotScope &scope) {
     for (uint32_t i = 0; i < rank; ++i)
       count *= op.shape()->Get(i);
     for (int64_t i = 0; i < count; ++i) {
-      int64_t rest = i, from = 0, to = 0;
+      int64_t rest = i, from = start, to = 0;
       for (uint32_t k = rank; k-- > 0; rest /= op.shape()->Get(k)) {
         from += rest % op.shape()->Get(k) * op.src()->strides()->Get(k);
         to += rest % op.shape()->Get(k) * op.dst()->strides()->Get(k);

@@ -274,22 +274,32 @@ private:
   }
 
   /// A copy whose source begins at a value of the rank's table stays inside its slot on every rank.
+  /// Called when the slot and the view's offset are known to be good.
   std::string copyStartProblem(const plan::Copy &op) {
-    if (op.src_offset_scalar() < 0)
+    if (op.src_offset_scalar() == -1)
       return "";
-    if (!scalarFits(op.src_offset_scalar()))
-      return "a start that is not in the ranks' tables";
-    int64_t last = 0;
-    for (uint32_t d = 0; d < length(op.shape()); ++d)
-      last += (op.shape()->Get(d) - 1) * op.src()->strides()->Get(d);
-    int64_t elements =
-        static_cast<int64_t>((slotAt(op.src()->slot())->bytes() - op.src()->offset()) / dtypeSize(op.dtype()));
-    for (const plan::Rank *rank : *plan.ranks())
-      if (rank->program() == index) {
-        int64_t start = rank->scalars()->Get(static_cast<uint32_t>(op.src_offset_scalar()));
-        if (start < 0 || start + last >= elements)
-          return fmt::format("a source that begins at element {} of {}", start, elements);
-      }
+    if (op.src_offset_scalar() < 0)
+      return fmt::format("rank scalar {}", op.src_offset_scalar());
+    uint64_t last = 0;
+    for (uint32_t d = 0; d < length(op.shape()); ++d) {
+      if (op.shape()->Get(d) == 0)
+        return "";
+      last += static_cast<uint64_t>(op.shape()->Get(d) - 1) * static_cast<uint64_t>(op.src()->strides()->Get(d));
+    }
+    const plan::Slot &source = *slotAt(op.src()->slot());
+    if (op.src()->offset() > source.bytes())
+      return fmt::format("a source that begins at byte {} of {}", op.src()->offset(), source.bytes());
+    uint64_t elements = (source.bytes() - op.src()->offset()) / dtypeSize(op.dtype());
+    auto scalar = static_cast<uint32_t>(op.src_offset_scalar());
+    for (const plan::Rank *each : *plan.ranks()) {
+      if (each->program() != index)
+        continue;
+      if (scalar >= length(each->scalars())) // tables of ranks that share a program may differ in length
+        return fmt::format("rank scalar {} of {}", scalar, length(each->scalars()));
+      int64_t start = each->scalars()->Get(scalar);
+      if (start < 0 || static_cast<uint64_t>(start) >= elements || last >= elements - static_cast<uint64_t>(start))
+        return fmt::format("a source that begins at element {} of {}", start, elements);
+    }
     return "";
   }
 
@@ -316,7 +326,7 @@ private:
       std::string problem = viewProblem(op->src(), length(op->shape()));
       if (problem.empty())
         problem = viewProblem(op->dst(), length(op->shape()));
-      return problem.empty() ? copyStartProblem(*op) : problem;
+      return problem;
     }
     if (const auto *op = step.op_as_Embedding())
       return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start())
@@ -392,6 +402,8 @@ private:
       else if (slot->space() == plan::Space::Input && access.kind == Access::Write)
         problem = fmt::format("writes input slot {}", access.slot);
     });
+    if (problem.empty() && step.op_type() == plan::StepOp::Copy)
+      problem = copyStartProblem(*step.op_as_Copy());
     if (problem.empty() && step.op_type() == plan::StepOp::Collective)
       problem = shareProblem(*step.op_as_Collective());
     return problem;

@@ -15,16 +15,12 @@ struct ConvNorm : Module {
   BatchNorm2d norm;
 
   ConvNorm(Module &parent, std::string name, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1)
-      : Module(parent, std::move(name)), conv{*this,
-                                              "conv",
-                                              in,
-                                              out,
-                                              {.kernel = kernel,
-                                               .stride = stride,
-                                               .padding = kernel / 2,
-                                               .bias = false,
-                                               .weightInit = init::kaimingNormal(0, true)}},
-        norm{*this, "norm", out} {}
+      : Module(parent, std::move(name)), conv(*this, "conv", in, out, options(kernel, stride)),
+        norm(*this, "norm", out) {}
+  static Conv2dOptions options(int64_t kernel, int64_t stride) {
+    const Init begin = init::kaimingNormal(0, true);
+    return {.kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false, .weightInit = begin};
+  }
   Tensor forward(Tensor x) { return norm(conv(x)); }
 };
 

@@ -269,6 +269,28 @@ TEST_CASE("copies: any strides") {
     }
 }
 
+TEST_CASE("copies: the source begins where the rank's table says") {
+  for (auto strides : {std::vector<int64_t>{10, 1}, {1, 10}}) {
+    PlanT plan = stepPlan([&](ProgramWriter &w) {
+      CopyT op;
+      uint32_t src = w.slot("src", DType::F32, {100}, Space::Persistent);
+      op.src = w.view(src, strides, 8);
+      op.dst = w.view(w.slot("dst", DType::F32, {12}, Space::Persistent), {4, 1});
+      op.shape = {3, 4};
+      op.src_offset_scalar = 1;
+      w.step(0, std::move(op));
+    });
+    plan.ranks[0]->scalars = {3, 5};
+    compare("copy from a start", plan, 0);
+    StepRun run(plan);
+    run.draw(Data::Reals, 8);
+    run.run("cpu", 1);
+    for (int64_t i = 0; i < 12; ++i)
+      CHECK(run.values(1)[static_cast<size_t>(i)] ==
+            run.values(0)[static_cast<size_t>(2 + 5 + i / 4 * strides[0] + i % 4 * strides[1])]);
+  }
+}
+
 TEST_CASE("fills") {
   for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8, DType::I1}) {
     StepRun run(stepPlan([&](ProgramWriter &w) {

@@ -1,5 +1,5 @@
-// From a traced model to a running plan on several meshes: every plan passes the checker, trains as the one-rank plan does,
-// and stays near the memory bound.
+// From a traced model to a running plan on several meshes: every plan passes the checker, trains as the one-rank plan
+// does, and stays near the memory bound.
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
@@ -31,11 +31,14 @@ public:
   }
 
   std::string module() const {
-    std::string results = "tensor<f32> {cleave.kind = \"loss\"}, tensor<f32> {cleave.kind = \"weight\"}, tensor<f32> {cleave.kind = \"correct\"}";
-    std::string signature = arguments + fmt::format("%tokens: tensor<{0}x{1}xi32> {{cleave.kind = \"input\", cleave.name = \"tokens\"}}, "
-                                                    "%targets: tensor<{0}x{1}xi32> {{cleave.kind = \"input\", cleave.name = \"targets\"}}",
-                                                    rows, time);
-    std::string text = "module attributes {cleave.optimizer = {name = \"adamw\", lr = 0.01 : f64, weight_decay = 0.01 : f64, clip_norm = 1.0 : f64}} {\n";
+    std::string results = "tensor<f32> {cleave.kind = \"loss\"}, tensor<f32> {cleave.kind = \"weight\"}, tensor<f32> "
+                          "{cleave.kind = \"correct\"}";
+    std::string signature =
+        arguments + fmt::format("%tokens: tensor<{0}x{1}xi32> {{cleave.kind = \"input\", cleave.name = \"tokens\"}}, "
+                                "%targets: tensor<{0}x{1}xi32> {{cleave.kind = \"input\", cleave.name = \"targets\"}}",
+                                rows, time);
+    std::string text = "module attributes {cleave.optimizer = {name = \"adamw\", lr = 0.01 : f64, weight_decay = 0.01 "
+                       ": f64, clip_norm = 1.0 : f64}} {\n";
     for (const char *name : {"forward", "eval"})
       text += fmt::format("func.func @{}({}) -> ({}) attributes {{cleave.static_weight = {} : i64}} {{\n{}\n"
                           "  return %loss, %weight, %correct : tensor<f32>, tensor<f32>, tensor<f32>\n}}\n",
@@ -61,8 +64,11 @@ private:
     return "%" + name;
   }
   std::string argument(const std::string &name, const std::string &, const std::vector<int64_t> &shape) {
-    const char *init = shape.size() == 1 ? (name.ends_with("weight") ? "\"constant\", 1.0, 0.0" : "\"constant\", 0.0, 0.0") : "\"normal\", 0.0, 0.2";
-    arguments += fmt::format("{}: {} {{cleave.kind = \"parameter\", cleave.name = \"{}\", cleave.trainable, cleave.init = #cleave.init<{}>}}, ",
+    const char *init = shape.size() == 1
+                           ? (name.ends_with("weight") ? "\"constant\", 1.0, 0.0" : "\"constant\", 0.0, 0.0")
+                           : "\"normal\", 0.0, 0.2";
+    arguments += fmt::format("{}: {} {{cleave.kind = \"parameter\", cleave.name = \"{}\", cleave.trainable, "
+                             "cleave.init = #cleave.init<{}>}}, ",
                              mangled(name), type(shape), name, init);
     return mangled(name);
   }
@@ -74,46 +80,61 @@ private:
     body += "  " + result + " = " + line + "\n";
     return result;
   }
-  std::string binary(const std::string &path, const char *name, const std::string &a, const std::string &b, const std::string &t) {
+  std::string binary(const std::string &path, const char *name, const std::string &a, const std::string &b,
+                     const std::string &t) {
     return op(path, fmt::format("cleave.{} {}, {} {{@PATH}} : {}", name, a, b, t));
   }
   std::string linear(const std::string &path, const std::string &x, int64_t in, int64_t out) {
     std::string w = argument(path + ".weight", "", {out, in}), b = argument(path + ".bias", "", {out});
     std::string t = type({rows, time, out});
-    std::string y = op(path, fmt::format("cleave.matmul {}, {} {{transB, @PATH}} : ({}, {}) -> {}", x, w, type({rows, time, in}), type({out, in}), t));
+    std::string y = op(path, fmt::format("cleave.matmul {}, {} {{transB, @PATH}} : ({}, {}) -> {}", x, w,
+                                         type({rows, time, in}), type({out, in}), t));
     std::string spread = op(path, fmt::format("cleave.broadcast {} dims [2] {{@PATH}} : {} -> {}", b, type({out}), t));
     return binary(path, "add", y, spread, t);
   }
   std::string norm(const std::string &path, const std::string &x) {
-    std::string w = argument(path + ".weight", "", {width}), b = argument(path + ".bias", "", {width}), t = type({rows, time, width}), s = type({rows, time});
+    std::string w = argument(path + ".weight", "", {width}), b = argument(path + ".bias", "", {width}),
+                t = type({rows, time, width}), s = type({rows, time});
     std::string result = fmt::format("%v{}", count++);
-    body += fmt::format("  {0}, {0}m, {0}r = cleave.layer_norm {1}, {2}, {3} {{eps = 1.0e-5 : f64, cleave.path = \"{4}\"}} : ({5}, {6}, {6}) -> ({5}, {7}, {7})\n",
+    body += fmt::format("  {0}, {0}m, {0}r = cleave.layer_norm {1}, {2}, {3} {{eps = 1.0e-5 : f64, cleave.path = "
+                        "\"{4}\"}} : ({5}, {6}, {6}) -> ({5}, {7}, {7})\n",
                         result, x, w, b, path, t, type({width}), s);
     return result;
   }
   std::string embed() {
     std::string t = type({rows, time, width});
-    std::string e = op("embed", fmt::format("cleave.embedding %wte, %tokens {{@PATH}} : ({}, {}) -> {}", type({vocab, width}), type({rows, time}, "i32"), t));
-    std::string p = op("embed", fmt::format("cleave.broadcast %wpe dims [1, 2] {{@PATH}} : {} -> {}", type({time, width}), t));
+    std::string e = op("embed", fmt::format("cleave.embedding %wte, %tokens {{@PATH}} : ({}, {}) -> {}",
+                                            type({vocab, width}), type({rows, time}, "i32"), t));
+    std::string p =
+        op("embed", fmt::format("cleave.broadcast %wpe dims [1, 2] {{@PATH}} : {} -> {}", type({time, width}), t));
     return binary("embed", "add", e, p, t);
   }
   std::string head(const std::string &path, const std::string &qkv, int part) {
     int64_t d = width / heads;
-    std::string cut = op(path, fmt::format("cleave.slice {} starts [0, 0, {}, 0, 0] sizes [{}, {}, 1, {}, {}] {{@PATH}} : {} -> {}", qkv, part, rows, time, heads, d,
-                                           type({rows, time, 3, heads, d}), type({rows, time, 1, heads, d})));
-    std::string flat = op(path, fmt::format("cleave.reshape {} {{@PATH}} : {} -> {}", cut, type({rows, time, 1, heads, d}), type({rows, time, heads, d})));
-    return op(path, fmt::format("cleave.transpose {} permutation [0, 2, 1, 3] {{@PATH}} : {} -> {}", flat, type({rows, time, heads, d}), type({rows, heads, time, d})));
+    std::string cut =
+        op(path,
+           fmt::format("cleave.slice {} starts [0, 0, {}, 0, 0] sizes [{}, {}, 1, {}, {}] {{@PATH}} : {} -> {}", qkv,
+                       part, rows, time, heads, d, type({rows, time, 3, heads, d}), type({rows, time, 1, heads, d})));
+    std::string flat = op(path, fmt::format("cleave.reshape {} {{@PATH}} : {} -> {}", cut,
+                                            type({rows, time, 1, heads, d}), type({rows, time, heads, d})));
+    return op(path, fmt::format("cleave.transpose {} permutation [0, 2, 1, 3] {{@PATH}} : {} -> {}", flat,
+                                type({rows, time, heads, d}), type({rows, heads, time, d})));
   }
   std::string attention(const std::string &path, const std::string &x) {
     int64_t d = width / heads;
     std::string qkv = linear(path + ".qkv", x, width, 3 * width);
-    qkv = op(path, fmt::format("cleave.reshape {} {{@PATH}} : {} -> {}", qkv, type({rows, time, 3 * width}), type({rows, time, 3, heads, d})));
-    std::string q = head(path, qkv, 0), k = head(path, qkv, 1), v = head(path, qkv, 2), t = type({rows, heads, time, d});
+    qkv = op(path, fmt::format("cleave.reshape {} {{@PATH}} : {} -> {}", qkv, type({rows, time, 3 * width}),
+                               type({rows, time, 3, heads, d})));
+    std::string q = head(path, qkv, 0), k = head(path, qkv, 1), v = head(path, qkv, 2),
+                t = type({rows, heads, time, d});
     std::string result = fmt::format("%v{}", count++);
-    body += fmt::format("  {0}, {0}l = cleave.attention {1}, {2}, {3} {{scale = 0.5 : f64, causal, cleave.path = \"{4}\"}} : ({5}, {5}, {5}) -> ({5}, {6})\n",
+    body += fmt::format("  {0}, {0}l = cleave.attention {1}, {2}, {3} {{scale = 0.5 : f64, causal, cleave.path = "
+                        "\"{4}\"}} : ({5}, {5}, {5}) -> ({5}, {6})\n",
                         result, q, k, v, path, t, type({rows, heads, time}));
-    std::string turned = op(path, fmt::format("cleave.transpose {} permutation [0, 2, 1, 3] {{@PATH}} : {} -> {}", result, t, type({rows, time, heads, d})));
-    std::string flat = op(path, fmt::format("cleave.reshape {} {{@PATH}} : {} -> {}", turned, type({rows, time, heads, d}), type({rows, time, width})));
+    std::string turned = op(path, fmt::format("cleave.transpose {} permutation [0, 2, 1, 3] {{@PATH}} : {} -> {}",
+                                              result, t, type({rows, time, heads, d})));
+    std::string flat = op(path, fmt::format("cleave.reshape {} {{@PATH}} : {} -> {}", turned,
+                                            type({rows, time, heads, d}), type({rows, time, width})));
     return linear(path + ".proj", flat, width, width);
   }
   std::string block(const std::string &path, const std::string &x) {
@@ -125,23 +146,29 @@ private:
   }
   void loss(const std::string &x) {
     std::string n = norm("norm", x), l = type({rows, time, vocab});
-    std::string logits = op("head", fmt::format("cleave.matmul {}, %wte {{transB, @PATH}} : ({}, {}) -> {}", n, type({rows, time, width}), type({vocab, width}), l));
-    body += fmt::format("  %loss, %weight, %lse = cleave.cross_entropy {}, %targets {{cleave.path = \"head\"}} : ({}, {}) -> (tensor<f32>, tensor<f32>, {})\n", logits, l,
-                        type({rows, time}, "i32"), type({rows, time}));
-    body += fmt::format("  %correct = cleave.top_one_correct {}, %targets {{cleave.path = \"head\"}} : ({}, {}) -> tensor<f32>\n", logits, l, type({rows, time}, "i32"));
+    std::string logits = op("head", fmt::format("cleave.matmul {}, %wte {{transB, @PATH}} : ({}, {}) -> {}", n,
+                                                type({rows, time, width}), type({vocab, width}), l));
+    body += fmt::format("  %loss, %weight, %lse = cleave.cross_entropy {}, %targets {{cleave.path = \"head\"}} : ({}, "
+                        "{}) -> (tensor<f32>, tensor<f32>, {})\n",
+                        logits, l, type({rows, time}, "i32"), type({rows, time}));
+    body += fmt::format(
+        "  %correct = cleave.top_one_correct {}, %targets {{cleave.path = \"head\"}} : ({}, {}) -> tensor<f32>\n",
+        logits, l, type({rows, time}, "i32"));
   }
 };
 
 constexpr int64_t batch = 8;
 
-std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t microbatches, const std::string &schedule = "1f1b", int64_t rows = batch) {
+std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t microbatches,
+                                           const std::string &schedule = "1f1b", int64_t rows = batch) {
   passes::CompileOptions options;
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.microbatches = microbatches;
   options.strategy.schedule = schedule;
   options.batch = rows;
   options.seed = 7;
-  return PlanFile::fromBytes(passes::compile(GraphModule::parse(GptText(rows / microbatches, 2).module(), "gpt"), options), mesh);
+  return PlanFile::fromBytes(
+      passes::compile(GraphModule::parse(GptText(rows / microbatches, 2).module(), "gpt"), options), mesh);
 }
 
 /// Tokens that depend on their place in the global batch only; targets follow them. Some are ignored.
@@ -157,8 +184,11 @@ void fill(const plan::Plan &plan, unsigned rank, bool eval, int64_t step, std::b
     for (const Box &box : part.boxes)
       for (int64_t r = 0; r < box.size[0]; ++r)
         for (int64_t c = 0; c < box.size[1]; ++c) {
-          int32_t value = inputAt(part.field, step, part.microbatch * part.global[0] + box.globalStart[0] + r, box.globalStart[1] + c);
-          std::memcpy(buffer + part.offset + static_cast<size_t>((box.localStart[0] + r) * part.shape[1] + box.localStart[1] + c) * 4, &value, 4);
+          int32_t value = inputAt(part.field, step, part.microbatch * part.global[0] + box.globalStart[0] + r,
+                                  box.globalStart[1] + c);
+          std::memcpy(buffer + part.offset +
+                          static_cast<size_t>((box.localStart[0] + r) * part.shape[1] + box.localStart[1] + c) * 4,
+                      &value, 4);
         }
 }
 
@@ -205,8 +235,15 @@ void checkFile(const std::shared_ptr<const PlanFile> &file) {
 TEST_CASE("a small GPT trains alike on every mesh", "[export][compile]") {
   Trained one = train(compileGpt("dp=1", 2), 4);
   CHECK(one.losses.back() < one.losses.front());
-  for (auto [mesh, schedule] : {std::pair("dp=1", "gpipe"), {"dp=2", "1f1b"}, {"tp=2", "1f1b"}, {"pp=2", "1f1b"}, {"pp=2", "gpipe"},
-                                {"dp=2,tp=2,pp=2", "1f1b"}, {"dp=3", "1f1b"}, {"tp=4", "1f1b"}}) {
+  for (auto [mesh, schedule] : {std::pair("dp=1", "gpipe"),
+                                {"dp=2", "1f1b"},
+                                {"tp=2", "1f1b"},
+                                {"pp=2", "1f1b"},
+                                {"pp=2", "gpipe"},
+                                {"dp=2,tp=2,pp=2", "1f1b"},
+                                {"dp=3", "1f1b"},
+                                {"tp=4", "1f1b"},
+                                {"tp=3", "1f1b"}}) {
     INFO(mesh << " " << schedule);
     auto file = compileGpt(mesh, 2, schedule);
     checkFile(file);

@@ -1,5 +1,5 @@
-// Plan export end to end: a hand-made distributed step becomes a plan that passes the checker and computes the right numbers
-// on every rank.
+// Plan export end to end: a hand-made distributed step becomes a plan that passes the checker and computes the right
+// numbers on every rank.
 #include "ir/GraphModule.h"
 #include "passes/export/Export.h"
 #include "runtime/comm/LocalWorld.h"
@@ -127,10 +127,24 @@ partitioner::Applied applied(GraphModule &graph) {
   made.classes = {rankClass(0, {0, 1}, {"begin", "forward", "weight_gradient", "reduce", "update"}),
                   rankClass(1, {2, 3}, {"begin", "forward", "input_gradient", "weight_gradient", "reduce", "update"})};
   made.stages = {{{"first"}, {0, 1}, 12, 0}, {{"second"}, {2, 3}, 8, 0}};
-  made.train = {{{"begin", 0}, {"forward", 0}, {"forward", 1}, {"input_gradient", 0}, {"weight_gradient", 0},
-                 {"input_gradient", 1}, {"weight_gradient", 1}, {"reduce", 0}, {"update", 0}},
-                {{"begin", 0}, {"forward", 0}, {"input_gradient", 0}, {"weight_gradient", 0}, {"forward", 1},
-                 {"input_gradient", 1}, {"weight_gradient", 1}, {"reduce", 0}, {"update", 0}}};
+  made.train = {{{"begin", 0},
+                 {"forward", 0},
+                 {"forward", 1},
+                 {"input_gradient", 0},
+                 {"weight_gradient", 0},
+                 {"input_gradient", 1},
+                 {"weight_gradient", 1},
+                 {"reduce", 0},
+                 {"update", 0}},
+                {{"begin", 0},
+                 {"forward", 0},
+                 {"input_gradient", 0},
+                 {"weight_gradient", 0},
+                 {"forward", 1},
+                 {"input_gradient", 1},
+                 {"weight_gradient", 1},
+                 {"reduce", 0},
+                 {"update", 0}}};
   made.eval = {{}, {}};
   return made;
 }
@@ -175,7 +189,8 @@ void fillInputs(const plan::Plan &plan, unsigned rank, std::byte *buffer) {
     for (int64_t r = 0; r < box.size[0]; ++r)
       for (int64_t c = 0; c < box.size[1]; ++c) {
         float value = inputAt(part.microbatch * part.global[0] + box.globalStart[0] + r, box.globalStart[1] + c);
-        std::memcpy(buffer + part.offset + static_cast<size_t>((box.localStart[0] + r) * part.shape[1] + c) * 4, &value, 4);
+        std::memcpy(buffer + part.offset + static_cast<size_t>((box.localStart[0] + r) * part.shape[1] + c) * 4, &value,
+                    4);
       }
   }
 }
@@ -253,6 +268,45 @@ TEST_CASE("an exported plan computes the step", "[export]") {
     CHECK(w1[rank] == (rank < 2 ? std::vector<float>() : expected.w1));
     CHECK(losses[rank] == expected.loss);
   }
+}
+
+TEST_CASE("named tensors may trade places, and one constant may fill several", "[export]") {
+  GraphModule graph = GraphModule::parse(R"(
+func.func @stage0.class0.begin() -> (tensor<4xf32> {cleave.kind = "gradient", cleave.name = "a"},
+                                     tensor<4xf32> {cleave.kind = "gradient", cleave.name = "b"}) {
+  %0 = cleave.constant dense<3.0> : tensor<4xf32> : tensor<4xf32>
+  return %0, %0 : tensor<4xf32>, tensor<4xf32>
+}
+func.func @stage0.class0.update(
+    %a: tensor<4xf32> {cleave.kind = "parameter", cleave.name = "a", cleave.init = #cleave.init<"constant", 1.0, 0.0>},
+    %b: tensor<4xf32> {cleave.kind = "parameter", cleave.name = "b", cleave.init = #cleave.init<"constant", 2.0, 0.0>},
+    %g: tensor<4xf32> {cleave.kind = "gradient", cleave.name = "b"},
+    %c: tensor<4xf32> {cleave.kind = "parameter", cleave.name = "c"})
+    -> (tensor<4xf32> {cleave.kind = "parameter", cleave.name = "a"}, tensor<4xf32> {cleave.kind = "parameter", cleave.name = "b"},
+        tensor<4xf32> {cleave.kind = "parameter", cleave.name = "c"}) {
+  return %b, %a, %g : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+)",
+                                         "swap");
+  partitioner::Applied step;
+  step.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
+  step.strategy.mesh.axes = {{"dp", 1}, {"tp", 1}, {"pp", 1}};
+  step.classes = {rankClass(0, {0}, {"begin", "update"})};
+  step.stages = {{{}, {0}, 12, 0}};
+  step.train = {{{"begin", 0}, {"update", 0}}};
+  step.eval = {{}};
+  passes::CompileOptions options;
+  options.batch = 1;
+  auto file = PlanFile::fromBytes(passes::exportPlan(step, options), "swap");
+  for (const std::string &error : checkPlan(file->plan()))
+    FAIL_CHECK(error);
+  LocalWorld world(1);
+  Executor executor(file, 0, world[0], {.device = "reference"});
+  executor.initialise();
+  executor.train(1, 0);
+  CHECK(parameter(executor, file->plan(), "a") == std::vector<float>(4, 2));
+  CHECK(parameter(executor, file->plan(), "b") == std::vector<float>(4, 1));
+  CHECK(parameter(executor, file->plan(), "c") == std::vector<float>(4, 3));
 }
 
 TEST_CASE("export is deterministic", "[export]") { CHECK(exported()->hash() == exported()->hash()); }

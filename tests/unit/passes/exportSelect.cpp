@@ -1,4 +1,5 @@
-// Stride arithmetic, and selection of library calls: what a matrix product takes along, and that it stays the same product.
+// Stride arithmetic, and selection of library calls: what a matrix product takes along, and that it stays the same
+// product.
 #include "ir/GraphModule.h"
 #include "passes/export/Library.h"
 #include "passes/export/Select.h"
@@ -164,7 +165,8 @@ TEST_CASE("a transposed result is the product of the transposed", "[export]") {
 }
 
 TEST_CASE("a convolution takes its bias along", "[export]") {
-  Selected s(R"(func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<3x2x3x3xf32>, %b: tensor<3xf32>) -> tensor<1x3x4x4xf32> {
+  Selected s(
+      R"(func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<3x2x3x3xf32>, %b: tensor<3xf32>) -> tensor<1x3x4x4xf32> {
     %0 = "cleave.conv2d"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>,
          groups = 1 : i64} : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x4x4xf32>
     %1 = cleave.broadcast %b dims [1] : tensor<3xf32> -> tensor<1x3x4x4xf32>

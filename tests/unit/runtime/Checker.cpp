@@ -227,6 +227,25 @@ TEST_CASE("checker: structure") {
     p.step(0, 1, 0).op.Set(std::move(kernel));
     CHECK_FOUND(p.plan, "kernel 3 of 0");
   }
+  SECTION("a copy that begins beyond its source on some rank") {
+    Pipeline p;
+    auto *copy = p.step(0, 1, 0).op.AsCopy(); // 12 elements of 12
+    copy->src_offset_scalar = 0;
+    CHECK_FOUND(p.plan, "rank scalar 0 of 0");
+    p.plan.ranks[0]->scalars = {0};
+    CHECK_FOUND(p.plan, "rank scalar 0 of 0"); // the other rank of the program
+    p.plan.ranks[1]->scalars = {0};
+    CHECK(defects(p.plan).empty());
+    p.plan.ranks[1]->scalars = {1};
+    CHECK_FOUND(p.plan, "a source that begins at element 1 of 12");
+    p.plan.ranks[1]->scalars = {-1};
+    CHECK_FOUND(p.plan, "a source that begins at element -1 of 12");
+    copy->src_offset_scalar = -7;
+    CHECK_FOUND(p.plan, "rank scalar -7");
+    copy->src_offset_scalar = 0;
+    copy->src->slot = 77;
+    CHECK_FOUND(p.plan, "slot 77 of");
+  }
   SECTION("shares that do not match the group") {
     Pipeline p;
     auto *collective = p.step(0, 1, 1).op.AsCollective();

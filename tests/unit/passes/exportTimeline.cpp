@@ -1,0 +1,129 @@
+// Lifetimes over a schedule: nothing alive is overlapped, pipelines reach the bound, microbatches share frames.
+#include "passes/export/Timeline.h"
+
+#include <catch2/catch.hpp>
+
+#include <set>
+
+using namespace cleave::passes;
+
+namespace {
+
+// Slots: 0, 1 temporaries of forward and backward; 2 kept from forward to backward; 3 sent by backward.
+enum { ForwardTemporary, BackwardTemporary, Kept, Sent };
+const std::vector<uint64_t> bytes{4096, 8192, 16384, 1024};
+const std::vector<SegmentUse> segments{{4, {{ForwardTemporary, 0, 2}, {Kept, 2, 3}}},
+                                       {4, {{BackwardTemporary, 0, 3}, {Kept, 0, 2}, {Sent, 2, 3}}}};
+
+struct Schedule {
+  std::vector<TimedAction> actions;
+  std::vector<Hold> holds;
+};
+
+/// 1F1B with `inFlight` microbatches at once; gradients are waited for two microbatches later.
+Schedule oneForwardOneBackward(int64_t microbatches, int64_t inFlight) {
+  Schedule s;
+  for (int64_t m = 0; m < microbatches + inFlight - 1; ++m) {
+    if (m < microbatches)
+      s.actions.push_back({0, m, true});
+    if (m >= inFlight - 1)
+      s.actions.push_back({1, m - inFlight + 1, true});
+  }
+  s.actions.push_back({0, 0, false}); // the end: nothing placed is in use
+  s.actions.back().segment = 2;
+  std::vector<size_t> backward;
+  for (size_t i = 0; i < s.actions.size(); ++i)
+    if (s.actions[i].segment == 1)
+      backward.push_back(i);
+  for (size_t i = 0; i < backward.size(); ++i)
+    s.holds.push_back({backward[i], Sent, i + 2 < backward.size() ? backward[i + 2] : s.actions.size() - 1});
+  return s;
+}
+
+/// Walks the schedule with the places at hand; counts writes over somebody else's live bytes and values that moved.
+int defects(const Schedule &s, const std::vector<SegmentUse> &uses, const Timeline &timeline) {
+  struct Live {
+    uint32_t slot;
+    int64_t microbatch;
+    uint64_t offset;
+    size_t lastAction;
+    int64_t lastStep;
+  };
+  std::vector<Live> all;
+  std::vector<std::pair<size_t, int64_t>> begins;
+  for (size_t i = 0; i < s.actions.size(); ++i)
+    for (const Touch &touch : uses[s.actions[i].segment].touches) {
+      bool found = false;
+      for (size_t k = 0; k < all.size(); ++k)
+        if (all[k].slot == touch.slot && all[k].microbatch == s.actions[i].microbatch) {
+          if (all[k].offset != timeline.offset(touch.slot, i))
+            return 1'000'000; // moved between segments
+          all[k].lastAction = i, all[k].lastStep = 1 + touch.last;
+          found = true;
+        }
+      if (!found) {
+        all.push_back({touch.slot, s.actions[i].microbatch, timeline.offset(touch.slot, i), i, 1 + touch.last});
+        begins.push_back({i, 1 + touch.first});
+      }
+    }
+  for (const Hold &hold : s.holds)
+    for (Live &live : all)
+      if (live.slot == hold.slot && live.microbatch == s.actions[hold.action].microbatch)
+        live.lastAction = hold.until, live.lastStep = 0;
+  int found = 0;
+  for (size_t a = 0; a < all.size(); ++a)
+    for (size_t b = 0; b < a; ++b) {
+      bool together = begins[a] <= std::pair(all[b].lastAction, all[b].lastStep) &&
+                      begins[b] <= std::pair(all[a].lastAction, all[a].lastStep);
+      bool overlap =
+          all[a].offset < all[b].offset + bytes[all[b].slot] && all[b].offset < all[a].offset + bytes[all[a].slot];
+      found += together && overlap;
+    }
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("pipelines of every depth are placed without overlap, near the bound", "[export]") {
+  std::vector<SegmentUse> uses = segments;
+  uses.push_back({1, {}});
+  for (int64_t inFlight = 1; inFlight <= 6; ++inFlight)
+    for (int64_t microbatches : {1, 2, 3, 7, 24}) {
+      Schedule s = oneForwardOneBackward(microbatches, std::min(inFlight, microbatches));
+      Timeline timeline(s.actions, uses, s.holds, bytes);
+      INFO(microbatches << " microbatches, " << inFlight << " in flight");
+      CHECK(defects(s, uses, timeline) == 0);
+      CHECK(timeline.placement().bytes <= timeline.placement().lowerBound + 2 * bytes[Sent]);
+    }
+}
+
+TEST_CASE("places repeat: their number does not grow with microbatches", "[export]") {
+  std::vector<SegmentUse> uses = segments;
+  uses.push_back({1, {}});
+  auto places = [&](int64_t microbatches) {
+    Schedule s = oneForwardOneBackward(microbatches, 3);
+    Timeline timeline(s.actions, uses, s.holds, bytes);
+    std::set<std::pair<size_t, std::vector<uint64_t>>> layouts;
+    for (size_t i = 0; i < s.actions.size(); ++i) {
+      std::vector<uint64_t> offsets;
+      for (const Touch &touch : uses[s.actions[i].segment].touches)
+        offsets.push_back(timeline.offset(touch.slot, i));
+      layouts.insert({s.actions[i].segment, offsets});
+    }
+    CHECK(timeline.placement().bytes == timeline.placement().lowerBound);
+    return layouts.size();
+  };
+  CHECK(places(1000) == places(30));
+}
+
+TEST_CASE("all forwards before all backwards", "[export]") {
+  std::vector<SegmentUse> uses = segments;
+  Schedule s;
+  for (int64_t m = 0; m < 16; ++m)
+    s.actions.push_back({0, m, true});
+  for (int64_t m = 15; m >= 0; --m)
+    s.actions.push_back({1, m, true});
+  Timeline timeline(s.actions, uses, s.holds, bytes);
+  CHECK(defects(s, uses, timeline) == 0);
+  CHECK(timeline.placement().bytes == timeline.placement().lowerBound);
+}
