@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace cleave {
@@ -21,6 +22,13 @@ int64_t DataField::elements() const {
 bool DataField::isLabel() const {
   return dtype == FieldType::I32 && name != "tokens" &&
          (classes > 0 || name.starts_with("label") || name.starts_with("target"));
+}
+
+double DataField::padding() const {
+  if (isLabel())
+    return -1;
+  bool target = name.starts_with("label") || name.starts_with("target");
+  return dtype == FieldType::F32 && target ? std::numeric_limits<double>::quiet_NaN() : 0;
 }
 
 static DataField parseField(const nlohmann::json &json) {

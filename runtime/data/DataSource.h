@@ -23,8 +23,11 @@ struct DataField {
   int64_t elements() const;
   /// Bytes of one sample.
   int64_t bytes() const { return elements() * 4; }
-  /// Whether evaluation pads this field with -1 (a label that the loss ignores) rather than with zeros.
+  /// Whether this field holds integer labels.
   bool isLabel() const;
+  /// What evaluation pads a last batch with: what the losses ignore (-1 in integer labels, NaN in float fields named
+  /// "label..." or "target..."), else 0.
+  double padding() const;
 };
 
 enum class Split : uint8_t { Train, Eval };

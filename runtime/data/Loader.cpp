@@ -22,8 +22,7 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
       throw environmentError(fmt::format("plan input {}: an input has a batch dimension, found a scalar", part.field));
     const std::vector<int64_t> shape(part.global.begin() + 1, part.global.end());
     const size_t field = findField(source, part.field, integer ? FieldType::I32 : FieldType::F32, shape);
-    const bool label = source.fields()[field].isLabel();
-    bound.push_back({std::move(part), field, label});
+    bound.push_back({std::move(part), field, source.fields()[field].padding()});
   }
   return bound;
 }
@@ -133,10 +132,10 @@ void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, 
     std::byte *row = slot + (box.localStart[0] + i) * rowBytes;
     const int64_t inBatch = part.microbatch * part.global[0] + box.globalStart[0] + i;
     if (inBatch >= batch.count) {
-      if (whole && !bound.label)
+      if (whole && bound.padding == 0)
         std::memset(row, 0, size_t(rowBytes));
       else
-        placeSample(nullptr, bound.label ? -1 : 0, part, box, row);
+        placeSample(nullptr, bound.padding, part, box, row);
       continue;
     }
     const int64_t position = batch.first + inBatch;

@@ -38,7 +38,7 @@ private:
   struct Bound {
     InputPart part;
     size_t field;
-    bool label;
+    double padding; ///< of rows past the end of the split
   };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
   void work();

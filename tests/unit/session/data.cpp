@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -110,6 +112,9 @@ TEST_CASE("text windows do not overlap and targets are one on", "[data]") {
     }
   CHECK(source.fields()[1].isLabel());
   CHECK_FALSE(source.fields()[0].isLabel());
+  CHECK(source.fields()[1].padding() == -1);
+  CHECK(source.fields()[0].padding() == 0);
+  CHECK(std::isnan(DataField{"target", FieldType::F32, {3}, 0}.padding()));
   CHECK_THROWS_WITH(TextSource(text, 8, 40, "t"), Contains("40") && Contains("offset 8"));
   CHECK_THROWS_WITH(TextSource(text, 200, 128, "t"), Contains("too few"));
 }
