@@ -14,6 +14,12 @@ namespace cleave {
 
 using plan::CollectiveKind;
 
+/// memcpy that takes null pointers when there is nothing to copy: empty shares have no memory.
+static void copyBytes(void *to, const void *from, int64_t bytes) {
+  if (bytes > 0)
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
 static constexpr int64_t stagingBytes = 32 << 10; // of one half
 static constexpr int64_t parallelBytes = 512 << 10;
 
@@ -101,7 +107,7 @@ void LocalCommunicator::copyOtherChunks(const Call &call, size_t index) {
     const auto *from = static_cast<const std::byte *>(group.members[m].parts[index].out) + chunk.begin * call.element;
     auto *to = static_cast<std::byte *>(part.out) + chunk.begin * call.element;
     parallelRange(threadsFor(chunk.count * call.element), chunk.count * call.element, 4096,
-                  [&](int64_t begin, int64_t end) { std::memcpy(to + begin, from + begin, end - begin); });
+                  [&](int64_t begin, int64_t end) { copyBytes(to + begin, from + begin, end - begin); });
   }
 }
 
@@ -129,7 +135,7 @@ void LocalCommunicator::copyShares(const Call &call, const CollectivePart &part)
     if (bytes)
       parallelRange(threadsFor(part.outer * bytes), part.outer, 1, [&](int64_t begin, int64_t end) {
         for (int64_t o = begin; o < end; ++o)
-          std::memcpy(to + o * row, from + o * bytes, bytes);
+          copyBytes(to + o * row, from + o * bytes, bytes);
       });
     start += bytes;
   }
@@ -138,8 +144,8 @@ void LocalCommunicator::copyShares(const Call &call, const CollectivePart &part)
 void LocalCommunicator::copyBlocks(const Call &call, const CollectivePart &part) {
   int64_t bytes = part.count / size() * call.element;
   for (unsigned m = 0; m < size(); ++m)
-    std::memcpy(static_cast<std::byte *>(part.out) + m * bytes, static_cast<const std::byte *>(sources[m]) + me * bytes,
-                bytes);
+    copyBytes(static_cast<std::byte *>(part.out) + m * bytes, static_cast<const std::byte *>(sources[m]) + me * bytes,
+              bytes);
 }
 
 /// What a member does once all inputs are there.
@@ -158,7 +164,7 @@ void LocalCommunicator::work(CollectiveKind kind, const Call &call, std::span<co
     else if (kind == CollectiveKind::AllToAll)
       copyBlocks(call, part);
     else if (part.out != sources[0])
-      std::memcpy(part.out, sources[0], part.count * call.element);
+      copyBytes(part.out, sources[0], part.count * call.element);
   }
 }
 
@@ -182,7 +188,7 @@ void LocalCommunicator::run(CollectiveKind kind, plan::ReduceKind reduce, plan::
     half ^= 1;
     std::byte *to = group.members[me].staging.get() + half * stagingBytes;
     for (const CollectivePart &part : parts) {
-      std::memcpy(to, part.in, inputElements(kind, part, me) * call.element);
+      copyBytes(to, part.in, inputElements(kind, part, me) * call.element);
       to += stagingNeed(kind, part, size(), call.element);
     }
   }

@@ -198,7 +198,8 @@ void MpiCommunicator::reduceSmall(const Call &call, std::span<const CollectivePa
   std::byte *mine = world.scratch(0), *all = world.scratch(1);
   int64_t at = 0;
   for (const CollectivePart &part : parts) {
-    std::memcpy(mine + at, part.in, static_cast<size_t>(part.count * call.element));
+    if (part.count)
+      std::memcpy(mine + at, part.in, static_cast<size_t>(part.count * call.element));
     at += part.count * call.element;
   }
   for (unsigned m = 0; m < size(); ++m) {

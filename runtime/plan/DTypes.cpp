@@ -97,7 +97,7 @@ void storeElement(void *data, int64_t index, DType type, double value) {
     static_cast<uint8_t *>(data)[index] = value != 0;
     return;
   case DType::U8:
-    static_cast<uint8_t *>(data)[index] = static_cast<uint8_t>(value);
+    static_cast<uint8_t *>(data)[index] = static_cast<uint8_t>(static_cast<int64_t>(value));
     return;
   }
   assert(false && "unknown element type");

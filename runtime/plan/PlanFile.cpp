@@ -78,7 +78,8 @@ std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
   header.headerSize = headerBytes;
   header.fileSize = file.size();
   std::memcpy(file.data(), &header, sizeof header);
-  std::memcpy(file.data() + headerBytes, flatbuffer.data(), flatbuffer.size());
+  if (!flatbuffer.empty())
+    std::memcpy(file.data() + headerBytes, flatbuffer.data(), flatbuffer.size());
   auto hash = contentHash(file);
   std::memcpy(file.data() + hashOffset, hash.data(), hash.size());
   return file;
