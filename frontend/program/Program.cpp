@@ -66,6 +66,8 @@ void Program::Impl::loadStored() {
 Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
   impl->name = std::move(name);
   impl->args.assign(argv + std::min(argc, 1), argv + argc);
+  if (!impl->args.empty() && (impl->args[0] == "train" || impl->args[0] == "eval" || impl->args[0] == "check"))
+    shortenThreadWaits(argc, argv);
   try {
     impl->loadStored();
   } catch (const Error &e) {

@@ -29,4 +29,10 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned rank, World 
 /// the failing rank ends all ranks, and a failure that all have is printed once. Ignores SIGPIPE.
 int guardedMain(const std::function<int()> &fn);
 
+/// Makes threads of a team sleep soon when they wait for each other, where the environment does not say otherwise: GNU
+/// OpenMP spins for so long by default that on a machine with other work a step takes a thousand times its time. The
+/// library reads its setting before main, so this starts the program once more; call it first. Does nothing where
+/// `argv` is not this process's command line.
+void shortenThreadWaits(int argc, char **argv);
+
 } // namespace cleave

@@ -49,5 +49,6 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  shortenThreadWaits(argc, argv);
   return guardedMain([&] { return run(argc, argv); });
 }
