@@ -30,7 +30,7 @@ IdxArray parseIdx(std::span<const uint8_t> bytes, unsigned rank, const std::stri
   for (unsigned d = 0; d < rank; ++d) {
     const uint32_t size = bigEndian(bytes.data() + 4 + 4 * size_t(d));
     array.dims.push_back(size);
-    if (size != 0 && total > UINT64_MAX / size)
+    if (size != 0 && total > uint64_t(INT64_MAX) / size)
       throw userError(fmt::format("{}: the IDX sizes overflow at dimension {} ({})", name, d, size));
     total *= size;
   }

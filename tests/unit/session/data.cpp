@@ -58,6 +58,8 @@ TEST_CASE("idx files round-trip and refuse what is torn", "[data]") {
   CHECK_THROWS_WITH(parseIdx(bytes, 1, "x"), Contains("magic number") && Contains("0x00000802"));
   const std::vector<uint8_t> huge{0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1};
   CHECK_THROWS_AS(parseIdx(huge, 3, "x"), Error);
+  const std::vector<uint8_t> hugeOfNone{0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0};
+  CHECK_THROWS_WITH(parseIdx(hugeOfNone, 3, "x"), Contains("overflow at dimension 1"));
 }
 
 TEST_CASE("mnist reads plain and gzipped folders", "[data]") {
