@@ -10,8 +10,13 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
 
 using namespace mlir;
 
@@ -23,7 +28,16 @@ struct GraphModule::Impl {
   OwningOpRef<ModuleOp> module;
 };
 
+// LLVM is built without exceptions: where it finds no memory the process ends, with the words and status of any other
+// place that finds none.
+static void outOfMemory(void *, const char *, bool) {
+  std::fputs("error: out of memory while compiling\n", stderr);
+  std::_Exit(static_cast<int>(Status::Environment));
+}
+
 static std::shared_ptr<MLIRContext> freshContext() {
+  static std::once_flag once;
+  std::call_once(once, [] { llvm::install_bad_alloc_error_handler(outOfMemory); });
   auto context = std::make_shared<MLIRContext>(MLIRContext::Threading::DISABLED);
   context->loadDialect<ir::CleaveDialect, dist::DistDialect, func::FuncDialect>();
   return context;

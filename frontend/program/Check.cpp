@@ -10,6 +10,7 @@
 #include "runtime/session/LearningRate.h"
 #include "runtime/session/RankJob.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -120,8 +121,10 @@ public:
                double floor) {
     const double scale = std::max({1e-6, floor, largestOf(expected)});
     ++result.tensors;
+    std::vector<bool> held(expected.values.size());
     for (const Piece &piece : pieces)
       for (size_t i = 0; i < piece.indices.size(); ++i) {
+        held[piece.indices[i]] = true;
         const double want = expected.values[piece.indices[i]], got = piece.values[i];
         const double apart = std::isnan(want) && std::isnan(got) ? 0 : std::abs(want - got) / scale;
         if (apart > result.largest)
@@ -131,6 +134,10 @@ public:
               fmt::format("the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}",
                           key.first, key.second, step, piece.rank, place(piece.indices[i], expected.shape), got, want);
       }
+    const auto missing = std::find(held.begin(), held.end(), false);
+    if (missing != held.end() && result.difference.empty())
+      result.difference = fmt::format("no rank holds element {} of the {} {}", place(missing - held.begin(), expected.shape),
+                                      key.first, key.second);
   }
 
   void loss(double got, double want, int64_t step) {
@@ -189,10 +196,11 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
       gradients = std::max(gradients, largestOf(values.at(key)));
   const auto compare = [&](const TensorKey &key) {
     const auto found = pieces.find(key);
-    if (found == pieces.end())
+    if (found == pieces.end() && key.first == "gradient") // of one microbatch: it is gone when the update has read it
       return;
-    comparison.compare(key, values.at(key), found->second, step, key.first == "gradient" ? 1e-3 * gradients : 0);
-    adopt(values, key, found->second);
+    const std::vector<Piece> none, &held = found == pieces.end() ? none : found->second;
+    comparison.compare(key, values.at(key), held, step, key.first == "gradient" ? 1e-3 * gradients : 0);
+    adopt(values, key, held);
   };
   for (const TensorKey &key : keys)
     if (key.first == "buffer" || key.first == "gradient")

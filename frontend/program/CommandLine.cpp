@@ -19,21 +19,26 @@ template <class T> CLI::Validator whole() {
       "");
 }
 
+/// An empty text would be taken as not given.
+CLI::Validator notEmpty() {
+  return CLI::Validator([](std::string &text) { return text.empty() ? std::string("must not be empty") : std::string(); }, "");
+}
+
 /// How the model is split and what each step is.
 void addChoices(CLI::App &command, RunOptions &run) {
-  command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->type_name("AXES");
+  command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->check(notEmpty())->type_name("AXES");
   command.add_option("--devices", run.devices, "how many devices --strategy splits over")
       ->check(whole<int64_t>())
       ->type_name("N");
   command.add_option("--strategy", run.strategy, "data, model, pipeline, hybrid, or a strategy file")
       ->type_name("WORD|FILE");
-  command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")->type_name("NAME");
+  command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")->check(notEmpty())->type_name("NAME");
   command.add_option("--microbatches", run.microbatches, "parts a batch is cut into (default: 1)")
       ->check(whole<int64_t>())
       ->type_name("M");
-  command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
+  command.add_option("--backend", run.backend, "cpu or cuda")->check(notEmpty())->type_name("NAME");
   command.add_option("--batch", run.batch, "global batch, in samples")->check(whole<int64_t>())->type_name("B");
-  command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
+  command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->check(notEmpty())->type_name("NAME");
   command.add_option("--lr", run.lr, "learning rate")->type_name("X");
   command.add_option("--momentum", run.momentum, "of sgd")->type_name("X");
   command.add_option("--weight-decay", run.weightDecay, "of any optimizer")->type_name("X");
@@ -43,15 +48,15 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
-  command.add_option("--precision", run.precision, "fp32")->type_name("NAME");
-  command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
+  command.add_option("--precision", run.precision, "fp32")->check(notEmpty())->type_name("NAME");
+  command.add_option("--recompute", run.recompute, "none")->check(notEmpty())->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")
       ->type_name("PASS");
 }
 
 void addData(CLI::App &command, RunOptions &run) {
-  command.add_option("--data", run.data, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
+  command.add_option("--data", run.data, "folder or file of the data set, or \"synthetic\"")->check(notEmpty())->type_name("DIR");
 }
 
 void addTrain(CLI::App &app, RunOptions &run) {
@@ -64,10 +69,10 @@ void addTrain(CLI::App &app, RunOptions &run) {
   train.add_option("--steps", run.steps, "train until this step, counted from the start of training")
       ->check(whole<int64_t>())
       ->type_name("S");
-  train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->type_name("FILE.jsonl");
-  train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
+  train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->check(notEmpty())->type_name("FILE.jsonl");
+  train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->check(notEmpty())->type_name("DIR");
   train.add_flag("--resume", run.resume, "continue from the checkpoint");
-  train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
+  train.add_option("--plan", run.plan, "run this plan instead of compiling one")->check(notEmpty())->type_name("FILE.plan");
   train.add_flag("--json", run.json, "print the result as one JSON object");
   train.add_flag("--quiet", run.quiet, "no progress");
 }
@@ -75,13 +80,13 @@ void addTrain(CLI::App &app, RunOptions &run) {
 void addEval(CLI::App &app, RunOptions &run) {
   CLI::App &eval = *app.add_subcommand("eval", "evaluates a checkpoint on the data's evaluation split");
   addData(eval, run);
-  eval.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")->type_name("DIR")->required();
-  eval.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
-  eval.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->type_name("AXES");
+  eval.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")->check(notEmpty())->type_name("DIR")->required();
+  eval.add_option("--plan", run.plan, "run this plan instead of compiling one")->check(notEmpty())->type_name("FILE.plan");
+  eval.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->check(notEmpty())->type_name("AXES");
   eval.add_option("--batch", run.batch, "samples evaluated at once (default: the training's)")
       ->check(whole<int64_t>())
       ->type_name("B");
-  eval.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
+  eval.add_option("--backend", run.backend, "cpu or cuda")->check(notEmpty())->type_name("NAME");
   eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
@@ -98,7 +103,7 @@ void addCommands(CLI::App &app, CommandLine &line) {
   addChoices(plan, line.run);
   addData(plan, line.run);
   plan.add_flag("!--no-code", line.run.code, "leave the kernels' machine code out");
-  plan.add_option("-o,--output", line.output, "the plan file")->type_name("FILE.plan")->required();
+  plan.add_option("-o,--output", line.output, "the plan file")->check(notEmpty())->type_name("FILE.plan")->required();
   plan.add_flag("--json", line.run.json, "print what the plan is as one JSON object");
   CLI::App &check = *app.add_subcommand("check", "runs plan and reference interpreter side by side");
   addChoices(check, line.run);
@@ -106,10 +111,10 @@ void addCommands(CLI::App &app, CommandLine &line) {
   check.add_option("--steps", line.run.steps, "training steps to compare (default: 1)")
       ->check(whole<int64_t>())
       ->type_name("S");
-  check.add_option("--plan", line.run.plan, "check this plan instead of compiling one")->type_name("FILE.plan");
+  check.add_option("--plan", line.run.plan, "check this plan instead of compiling one")->check(notEmpty())->type_name("FILE.plan");
   CLI::App &graph = *app.add_subcommand("graph", "writes the traced graph as IR");
   addChoices(graph, line.run);
-  graph.add_option("-o,--output", line.output, "the IR file (default: standard output)")->type_name("FILE.mlir");
+  graph.add_option("-o,--output", line.output, "the IR file (default: standard output)")->check(notEmpty())->type_name("FILE.mlir");
 }
 
 } // namespace cleave

@@ -88,21 +88,47 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
         fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));
 }
 
+/// The optimizer of a stored training where the options leave it open. Another optimizer begins with its own numbers.
+static void takeTraining(const std::string &stored, RunOptions &options) {
+  const auto training = nlohmann::json::parse(stored, nullptr, false);
+  if (!training.is_object() || !training.contains("optimizer") || !training.at("optimizer").is_object())
+    return;
+  const auto &optimizer = training.at("optimizer");
+  const auto text = [&](const char *key) {
+    return optimizer.contains(key) && optimizer.at(key).is_string() ? optimizer.at(key).get<std::string>() : "";
+  };
+  const auto number = [&](const char *key, std::optional<double> &option) {
+    if (!option && optimizer.contains(key) && optimizer.at(key).is_number())
+      option = optimizer.at(key).get<double>();
+  };
+  if (options.optimizer.empty())
+    options.optimizer = text("name");
+  if (options.optimizer != text("name"))
+    return;
+  number("lr", options.lr);
+  number("weight_decay", options.weightDecay);
+  if (options.optimizer == "sgd")
+    number("momentum", options.momentum);
+}
+
 void takeFromPlan(const PlanFile &file, RunOptions &options) {
   const plan::Plan &plan = file.plan();
   options.mesh = meshOf(plan);
   options.batch = plan.batch();
   options.microbatches = plan.microbatches();
   options.seed = plan.seed();
-  const auto training = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
-  if (!training.is_object() || !training.contains("optimizer"))
-    return;
-  const auto &optimizer = training.at("optimizer");
-  options.optimizer = optimizer.value("name", options.optimizer);
-  options.lr = optimizer.value("lr", 0.0);
-  options.weightDecay = optimizer.value("weight_decay", 0.0);
-  if (options.optimizer == "sgd")
-    options.momentum = optimizer.value("momentum", 0.0);
+  takeTraining(plan.training() ? plan.training()->str() : "{}", options);
+}
+
+void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
+  if (!options.batch && info.batch > 0)
+    options.batch = info.batch;
+  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
+  if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file says it
+    options.microbatches = info.microbatches;
+  if (!options.seed)
+    options.seed = info.seed;
+  takeTraining(info.training, options);
 }
 
 } // namespace cleave

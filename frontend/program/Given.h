@@ -1,6 +1,7 @@
 // Options that are given again beside a plan or a checkpoint must agree with it.
 #pragma once
 #include "cleave/Trainer.h"
+#include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 
 namespace cleave {
@@ -11,5 +12,8 @@ void checkAgainstPlan(const PlanFile &plan, const Model &model, const TrainConfi
 /// Fills the options that decide what the step computes as the plan has them: batch, microbatches, seed, optimizer,
 /// mesh.
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
+
+/// Fills the options that were not given as the training that is resumed had them: batch, microbatches, seed, optimizer.
+void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options);
 
 } // namespace cleave

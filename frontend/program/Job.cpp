@@ -1,6 +1,7 @@
 // Makes every choice of a job.
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
+#include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
 #include "runtime/session/Launch.h"
 
@@ -58,9 +59,9 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
   if (name != optimizerName(programs))
     optimizer = namedOptimizer(name);
   if (options.lr && !(*options.lr >= 0 && *options.lr < 1e30))
-    throw userError(fmt::format("--lr {}: must be a number that is not negative", *options.lr));
+    throw userError(fmt::format("--lr {}: must lie in [0, 1e30)", *options.lr));
   if (options.weightDecay && !(*options.weightDecay >= 0 && *options.weightDecay < 1e30))
-    throw userError(fmt::format("--weight-decay {}: must be a number that is not negative", *options.weightDecay));
+    throw userError(fmt::format("--weight-decay {}: must lie in [0, 1e30)", *options.weightDecay));
   std::visit(
       [&](auto &o) {
         o.lr = options.lr.value_or(o.lr);
@@ -83,8 +84,6 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
 
 const Words kinds = {"data", "model", "pipeline", "hybrid", "auto"};
 
-bool isKind(const std::string &strategy) { return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end(); }
-
 std::string meshText(const Mesh &mesh) {
   std::vector<std::string> parts;
   for (const MeshAxis &axis : mesh.axes)
@@ -94,17 +93,18 @@ std::string meshText(const Mesh &mesh) {
 
 partitioner::Strategy chooseStrategy(const RunOptions &options) {
   partitioner::Strategy strategy;
-  const bool file = !options.strategy.empty() && !isKind(options.strategy);
+  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
   if (file)
     strategy = partitioner::Strategy::load(options.strategy);
-  if (isKind(options.strategy) && options.devices < 1)
+  if (isStrategyKind(options.strategy) && options.devices < 1)
     throw userError(
-        fmt::format("--strategy {}: needs --devices N, the number of devices to split over", options.strategy));
-  if (options.devices > 0 && !isKind(options.strategy))
+        fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; found {}",
+                    options.strategy, options.devices));
+  if (options.devices != 0 && !options.mesh.empty())
+    throw userError(fmt::format("--devices {}: cannot be given beside --mesh {}", options.devices, options.mesh));
+  if (options.devices != 0 && !isStrategyKind(options.strategy))
     throw userError(fmt::format(
         "--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead", options.devices));
-  if (options.devices > 0 && !options.mesh.empty())
-    throw userError(fmt::format("--devices {}: cannot be given beside --mesh {}", options.devices, options.mesh));
 
   const Mesh fromFile = strategy.mesh;
   if (options.devices > 0)
@@ -116,20 +116,28 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (!fromFile.axes.empty() && fromFile != strategy.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 meshText(fromFile)));
-  strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, {"gpipe", "1f1b"});
+  strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, partitioner::scheduleNames());
   strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
   return strategy;
 }
 
 } // namespace
 
-Job resolveJob(const TrainConfig &config, const RunOptions &options) {
+bool isStrategyKind(const std::string &strategy) {
+  return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
+}
+
+void checkNumbers(const RunOptions &options) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   between("--batch", options.batch, most);
   between("--microbatches", options.microbatches, most);
   between("--threads", options.threads, 256);
   between("--epochs", options.epochs, most);
   between("--steps", options.steps, most);
+}
+
+Job resolveJob(const TrainConfig &config, const RunOptions &options) {
+  checkNumbers(options);
   Job job;
   job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
   checkBackend(job.backend);

@@ -15,6 +15,12 @@ struct Job {
   std::string backend = "cpu";
 };
 
+/// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
+bool isStrategyKind(const std::string &strategy);
+
+/// Throws userError for a number that no run can have, naming the option and its range.
+void checkNumbers(const RunOptions &options);
+
 /// Throws userError naming the option, the rule and the value.
 Job resolveJob(const TrainConfig &config, const RunOptions &options);
 

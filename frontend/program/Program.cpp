@@ -2,6 +2,7 @@
 #include "cleave/Program.h"
 #include "frontend/program/CommandLine.h"
 #include "frontend/trace/Diagnose.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -51,10 +52,15 @@ void Program::Impl::loadStored() {
     return;
   if (const auto plan = find("--plan")) {
     const auto file = PlanFile::load(*plan);
+    if (!file->plan().model() || file->plan().model()->str() != name)
+      return; // another model's: said later
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (const auto folder = find("--checkpoint"); folder && (args[0] == "eval" || has("--resume"))) {
-    options = readCheckpointInfo(*folder).options;
+    const CheckpointInfo info = readCheckpointInfo(*folder);
+    if (info.model != name)
+      return;
+    options = info.options;
     storedIn = "the checkpoint " + *folder;
   } else
     return;
@@ -167,12 +173,14 @@ std::string Program::Impl::optionsJson() const {
 // ---- commands -----------------------------------------------------------------------------------------------------
 
 static void writeText(const std::string &path, const std::string &text) {
-  std::FILE *file = path.empty() || path == "-" ? stdout : std::fopen(path.c_str(), "w");
-  if (!file)
-    throw userError(fmt::format("-o {}: cannot be written", path));
-  const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if ((file != stdout ? std::fclose(file) : std::fflush(file)) != 0 || !whole)
-    throw environmentError(fmt::format("-o {}: cannot be written whole (is the disk full?)", path));
+  if (path.empty() || path == "-") {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+      throw environmentError("standard output cannot be written");
+    return;
+  }
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 static void printPlan(const std::string &path, bool json) {
@@ -195,6 +203,8 @@ int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trai
   else if (command == "graph")
     writeText(line.output, trainer.graph(line.run));
   else if (command == "plan") {
+    if (launchedRank() != 0) // of several processes one writes
+      return 0;
     writePlan(line.output, trainer.plan(line.run));
     printPlan(line.output, line.run.json);
   } else if (command == "check") {
@@ -210,6 +220,11 @@ int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trai
 
 /// Parses; false: help or version was printed.
 static bool parse(CLI::App &app, std::vector<std::string> args) {
+  std::vector<std::string> commands;
+  for (const CLI::App *command : app.get_subcommands({}))
+    commands.push_back(command->get_name());
+  if (!args.empty() && !args[0].starts_with("-") && std::find(commands.begin(), commands.end(), args[0]) == commands.end())
+    throw userError(fmt::format("{} is no command of {}; the commands are {}", args[0], app.get_name(), fmt::join(commands, ", ")));
   std::reverse(args.begin(), args.end()); // CLI11 takes them from the back
   try {
     app.parse(args);
@@ -245,6 +260,9 @@ int Program::run(TrainConfig config, const std::function<std::unique_ptr<Module>
       return 0;
     if (impl->mistake)
       throw *impl->mistake;
+    for (const auto &[key, value] : impl->stored.items())
+      if (std::none_of(impl->declared.begin(), impl->declared.end(), [&](const Declared &o) { return o.name == "--" + key; }))
+        throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
     const std::unique_ptr<Module> module = make();
     Model model = wrap(*module);
     model.name = impl->name;
@@ -257,7 +275,7 @@ int Program::run(TrainConfig config, const std::function<std::unique_ptr<Module>
       return work();
     } catch (const ModelError &e) { // found by every process before any talks to another: one of them says it
       if (launchedRank() == 0)
-        fmt::print(stderr, "{}\n", e.what());
+        std::fputs(fmt::format("{}\n", e.what()).c_str(), stderr);
       return static_cast<int>(e.status);
     }
   });

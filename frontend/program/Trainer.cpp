@@ -47,6 +47,7 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
 std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) const {
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
+  checkNumbers(options);
   if (!options.plan.empty()) {
     plan = planForAllRanks([&] {
       auto file = PlanFile::load(options.plan);
@@ -68,12 +69,15 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
 Trainer::Trainer(Model model, TrainConfig config) : impl(new Impl{std::move(model), std::move(config)}) {}
 Trainer::~Trainer() = default;
 
-void Trainer::train(const RunOptions &options) {
+void Trainer::train(const RunOptions &given) {
+  RunOptions options = given;
   if (options.epochs && options.steps)
     throw userError(
         fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
   if (options.resume && options.checkpoint.empty())
     throw userError("--resume: needs --checkpoint DIR to continue from");
+  if (options.resume && options.plan.empty())
+    takeFromCheckpoint(readCheckpointInfo(options.checkpoint), options);
   TrainOptions train;
   train.dataDir = dataPlace(impl->config.data, options);
   train.epochs = options.epochs.value_or(0);

@@ -226,13 +226,13 @@ Tensor full(Shape shape, double value, DType type, Where where) {
 
 // ---- marks --------------------------------------------------------------------------------------------------------
 
-static bool knownAxes(const std::string &entry) {
-  if (entry.empty())
+static bool knownEntry(const std::string &entry) {
+  if (entry.empty() || entry == wholeDimension)
     return true;
   for (size_t at = 0;; ++at) {
     const size_t plus = entry.find('+', at);
     const std::string axis = entry.substr(at, plus - at);
-    if (axis != "dp" && axis != "tp" && axis != "pp")
+    if (axis != "dp" && axis != "tp")
       return false;
     if (plus == std::string::npos)
       return true;
@@ -247,8 +247,8 @@ Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
              where);
   std::vector<llvm::StringRef> entries;
   for (const std::string &entry : axes) {
-    if (!knownAxes(entry))
-      failRule("withSharding", 2, fmt::format("axes are dp, tp or pp, joined by +; found \"{}\"", entry),
+    if (!knownEntry(entry))
+      failRule("withSharding", 2, fmt::format("an entry is \"\", \"whole\", or axes dp or tp joined by +; found \"{}\"", entry),
                {fact(x, "input")}, where);
     entries.push_back(entry);
   }

@@ -13,11 +13,21 @@ namespace {
 
 namespace attr = ir::attr;
 
-/// `*` stands for any run of characters.
+/// `*` stands for any run of characters, dots included ("*.bias" is every bias).
 bool matches(const char *pattern, const char *text) {
-  if (*pattern == '*')
-    return matches(pattern + 1, text) || (*text && matches(pattern, text + 1));
-  return *pattern ? *pattern == *text && matches(pattern + 1, text + 1) : !*text;
+  const char *star = nullptr, *from = nullptr; // the last star, and where what it stands for ends
+  while (*text)
+    if (*pattern == '*')
+      star = pattern++, from = text;
+    else if (*pattern == *text)
+      ++pattern, ++text;
+    else if (star)
+      pattern = star + 1, text = ++from;
+    else
+      return false;
+  while (*pattern == '*')
+    ++pattern;
+  return !*pattern;
 }
 
 class Builder {

@@ -251,14 +251,17 @@ bool Sharding::isReplicated() const {
   return partialAxes.empty() && std::none_of(dims.begin(), dims.end(), [](const DimSharding &d) { return d.split(); });
 }
 
-bool Sharding::usesAxis(const std::string &axis) const {
-  auto has = [&](const std::vector<std::string> &axes) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+static bool has(const std::vector<std::string> &axes, const std::string &axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+bool Sharding::splitsOver(const std::string &axis) const {
   for (const DimSharding &dim : dims)
     for (const Factor &factor : dim.factors)
-      if (has(factor.axes))
+      if (has(factor.axes, axis))
         return true;
-  return has(partialAxes);
+  return false;
 }
+
+bool Sharding::usesAxis(const std::string &axis) const { return splitsOver(axis) || has(partialAxes, axis); }
 
 std::vector<int64_t> Sharding::localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const {
   std::vector<int64_t> shape;
@@ -269,6 +272,30 @@ std::vector<int64_t> Sharding::localShape(const Mesh &mesh, const std::vector<in
     shape.push_back(size);
   }
   return shape;
+}
+
+std::optional<FactorPlace> scatterPlace(const Mesh &mesh, const Sharding &from, const Sharding &to) {
+  auto several = [&](std::vector<std::string> axes) {
+    std::erase_if(axes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
+    std::sort(axes.begin(), axes.end());
+    return axes;
+  };
+  std::vector<std::string> finished = several(from.partialAxes);
+  for (const std::string &axis : to.partialAxes)
+    std::erase(finished, axis);
+  if (finished.empty())
+    return std::nullopt;
+  for (size_t d = 0; d < to.dims.size(); ++d) {
+    const std::vector<Factor> &factors = to.dims[d].factors;
+    auto split = [&](const Factor &factor) { return mesh.size(factor.axes) > 1; };
+    if (std::any_of(from.dims[d].factors.begin(), from.dims[d].factors.end(), split) ||
+        std::count_if(factors.begin(), factors.end(), split) != 1)
+      continue;
+    size_t at = std::find_if(factors.begin(), factors.end(), split) - factors.begin();
+    if (several(factors[at].axes) == finished)
+      return FactorPlace{d, at};
+  }
+  return std::nullopt;
 }
 
 } // namespace cleave

@@ -62,10 +62,22 @@ struct Sharding {
   /// Fills in sizes left open, and merges neighbouring factors that are not split. False where sizes do not fit the shape.
   bool resolve(const std::vector<int64_t> &shape);
   bool isReplicated() const;
+  /// Whether a dimension is split over the axis.
+  bool splitsOver(const std::string &axis) const;
+  /// Whether a dimension is split or a sum is open over it.
   bool usesAxis(const std::string &axis) const;
   /// Shape of this rank's piece.
   std::vector<int64_t> localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const;
   bool operator==(const Sharding &) const = default;
 };
+
+/// A factor of a dimension of a sharding.
+struct FactorPlace {
+  size_t dim = 0, factor = 0;
+};
+
+/// The one factor that `to` splits over exactly the axes along which it finishes `from`'s sums, in a dimension that `from`
+/// does not split and `to` splits nowhere else. Such a reshard is a reduce-scatter; nothing where it is not.
+std::optional<FactorPlace> scatterPlace(const Mesh &mesh, const Sharding &from, const Sharding &to);
 
 } // namespace cleave

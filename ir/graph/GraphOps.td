@@ -366,7 +366,7 @@ def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<
 // ---- marks -------------------------------------------------------------------------------------------------------
 
 def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
-  let summary = "identity that carries the user's withSharding mark: one entry per dimension, \"\" or mesh axes joined by +";
+  let summary = "identity that carries the user's withSharding mark: per dimension mesh axes joined by +, \"whole\", or \"\" for as it is";
   let description = [{ (C1) one entry per dimension. }];
   let arguments = (ins Cleave_Tensor:$input, StrArrayAttr:$sharding);
   let results = (outs Cleave_Tensor:$result);

@@ -48,12 +48,26 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
   return rules;
 }
 
+// An axis that splits nothing would run the same work on each of its ranks.
+static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
+  if (strategy.mesh.size("tp") == 1)
+    return;
+  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver("tp"); });
+  train.walk([&](Operation *op) {
+    if (op != train.getOperation())
+      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis("tp"); });
+  });
+  if (!used)
+    throw userError(fmt::format("mesh: tp = {} splits no tensor of the model; every dimension it could split is smaller", strategy.mesh.size("tp")));
+}
+
 NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
   checkRules(step.lookupSymbol<func::FuncOp>("train"), strategy);
   NamedShardings named;
   for (const char *name : {"train", "update", "eval"})
     if (auto func = step.lookupSymbol<func::FuncOp>(name))
       assignShardings(func, strategy, named);
+  checkTensorAxis(step.lookupSymbol<func::FuncOp>("train"), strategy);
   return named;
 }
 

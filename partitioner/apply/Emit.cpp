@@ -4,8 +4,10 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/sharding/Assign.h"
+#include "runtime/base/Error.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 using namespace mlir;
 
@@ -302,6 +304,9 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
     if (stages.empty())
       stages.push_back(0);
     llvm::sort(stages);
+    if (kind == "buffer" && stages.size() > 1)
+      throw userError(fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer belongs to one stage",
+                                  argumentText(argument, ir::attr::name), stages.front(), stages.back()));
   }
   return info;
 }

@@ -95,30 +95,61 @@ Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimShard
   return local;
 }
 
+Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const Sharding &to, const std::string &kind) {
+  const std::vector<Factor> &factors = to.dims[at.dim].factors;
+  const Factor &split = factors[at.factor];
+  int64_t outer = 1, inner = 1, parts = mesh.size(split.axes);
+  for (size_t f = 0; f < factors.size(); ++f)
+    (f < at.factor ? outer : f > at.factor ? inner : parts) *= f == at.factor ? 1 : factors[f].size;
+  SmallVector<int64_t> shares, shape(typeOf(local).getShape());
+  for (int64_t i = 0; i < parts; ++i)
+    shares.push_back(shareSize(split.size, parts, i));
+  bool simple = outer == 1 && inner == 1;
+  Value input = simple ? local : reshaped(loc, local, opened(shape, at.dim, outer, split.size, inner));
+  int64_t dim = simple ? at.dim : at.dim + 1;
+  SmallVector<int64_t> scattered(typeOf(input).getShape());
+  scattered[dim] = share(split);
+  SmallVector<StringRef> axes(split.axes.begin(), split.axes.end());
+  Value result = dist::ReduceScatterOp::create(builder, loc, RankedTensorType::get(scattered, typeOf(local).getElementType()), input,
+                                               builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(dim), builder.getDenseI64ArrayAttr(shares),
+                                               builder.getStringAttr(kind));
+  shape[at.dim] = outer * share(split) * inner;
+  return reshaped(loc, result, shape);
+}
+
 Value Localiser::reshard(Operation *op, Value local) {
   Sharding from = shardingOf(op->getOperand(0)), to = shardingOf(op->getResult(0));
-  std::vector<std::string> finished;
-  for (const std::string &axis : from.partialAxes)
-    if (!llvm::is_contained(to.partialAxes, axis))
-      finished.push_back(axis);
-  local = allReduce(op->getLoc(), local, finished, from.partialKind)[0];
-  for (size_t d = 0; d < from.dims.size(); ++d) {
-    if (from.dims[d] == to.dims[d])
-      continue;
-    if (from.dims[d].split())
-      local = gatherDim(op->getLoc(), local, d, from.dims[d]);
-    if (to.dims[d].split())
-      local = sliceDim(op->getLoc(), local, d, to.dims[d]);
+  if (auto at = scatterPlace(mesh, from, to)) {
+    local = reduceScatter(op->getLoc(), local, *at, to, from.partialKind);
+    from.dims[at->dim] = to.dims[at->dim];
+  } else {
+    std::vector<std::string> finished;
+    for (const std::string &axis : from.partialAxes)
+      if (!llvm::is_contained(to.partialAxes, axis))
+        finished.push_back(axis);
+    local = allReduce(op->getLoc(), local, finished, from.partialKind)[0];
   }
+  // All gathers come before all slices: members of a gather must hold the same share of every other dimension.
+  auto moves = [&](size_t d) { return from.dims[d] != to.dims[d]; };
+  for (size_t d = 0; d < from.dims.size(); ++d)
+    if (moves(d) && from.dims[d].split())
+      local = gatherDim(op->getLoc(), local, d, from.dims[d]);
+  for (size_t d = 0; d < from.dims.size(); ++d)
+    if (moves(d) && to.dims[d].split())
+      local = sliceDim(op->getLoc(), local, d, to.dims[d]);
   return local;
 }
 
-Value Localiser::offset(Location loc, const DimSharding &dim) {
+Value Localiser::offset(Operation *op, const DimSharding &dim) {
   if (!dim.split())
     return nullptr;
+  Location loc = op->getLoc();
   const Factor &first = dim.factors.front();
-  if (dim.factors.size() != 1)
-    throw Error(Status::Internal, "a share of a dimension with several factors has no single offset");
+  if (dim.factors.size() != 1) {
+    auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
+    throw userError(fmt::format("sharding of {}: the rows of an embedding are split as a whole (0 = \"tp\"), not by a factor of them",
+                                path ? path.str() : "an embedding"));
+  }
   SmallVector<StringRef> axes(first.axes.begin(), first.axes.end());
   return dist::ShardOffsetOp::create(builder, loc, RankedTensorType::get({}, builder.getI32Type()), builder.getI64IntegerAttr(first.size), builder.getStrArrayAttr(axes));
 }
@@ -142,7 +173,7 @@ Value Localiser::iota(Operation *op) {
   const DimSharding &dim = sharding.dims[iota.getDim()];
   RankedTensorType type = localType(iota.getResult());
   if (dim.factors.size() == 1)
-    return ir::IotaOp::create(builder, op->getLoc(), type, offset(op->getLoc(), dim), iota.getDimAttr());
+    return ir::IotaOp::create(builder, op->getLoc(), type, offset(op, dim), iota.getDimAttr());
   SmallVector<int64_t> shape(type.getShape());
   shape[iota.getDim()] = typeOf(iota.getResult()).getShape()[iota.getDim()];
   Value whole = ir::IotaOp::create(builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType()), Value(), iota.getDimAttr());
@@ -182,10 +213,10 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
     SmallVector<Value> all(operands);
     // Rows of a table that is split begin at this rank's offset.
     if (auto embedding = dyn_cast<ir::EmbeddingOp>(op)) {
-      if (Value start = offset(op->getLoc(), shardingOf(embedding.getTable()).dims[0]))
+      if (Value start = offset(op, shardingOf(embedding.getTable()).dims[0]))
         all.push_back(start);
     } else if (isa<ir::EmbeddingGradOp>(op)) {
-      if (Value start = offset(op->getLoc(), shardingOf(op->getResult(0)).dims[0]))
+      if (Value start = offset(op, shardingOf(op->getResult(0)).dims[0]))
         all.push_back(start);
     }
     OperationState state(op->getLoc(), op->getName(), all, types, op->getAttrs());

@@ -30,11 +30,12 @@ private:
   mlir::Value reshard(mlir::Operation *op, mlir::Value local);
   mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
   mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
+  mlir::Value reduceScatter(mlir::Location loc, mlir::Value local, FactorPlace at, const Sharding &to, const std::string &kind);
   mlir::Value constant(mlir::Operation *op);
   mlir::Value iota(mlir::Operation *op);
   mlir::Value reshaped(mlir::Location loc, mlir::Value local, llvm::ArrayRef<int64_t> shape);
   /// Start of this rank's share of a dimension split by its first factor, as tensor<i32>; null where it is not split.
-  mlir::Value offset(mlir::Location loc, const DimSharding &dim);
+  mlir::Value offset(mlir::Operation *op, const DimSharding &dim);
   int64_t share(const Factor &factor) const;
 };
 

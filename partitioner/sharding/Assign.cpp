@@ -27,11 +27,10 @@ Sharding shardingOf(Value value) {
     auto all = value.getDefiningOp()->getAttrOfType<ArrayAttr>(dist::attr::shardings);
     text = all ? cast<dist::ShardingAttr>(all[cast<OpResult>(value).getResultNumber()]) : nullptr;
   }
-  assert(text && "a value without a sharding");
-  auto sharding = Sharding::parse(text.getText().str());
-  bool fits = sharding && sharding->resolve(shapeOf(value));
-  assert(fits && "a sharding that does not fit its tensor");
-  (void)fits;
+  auto sharding = text ? Sharding::parse(text.getText().str()) : std::nullopt;
+  if (!sharding || !sharding->resolve(shapeOf(value)))
+    throw Error(Status::Internal, fmt::format("sharding \"{}\" does not fit its tensor of {} dimensions", text ? text.getText().str() : "none",
+                                              shapeOf(value).size()));
   return *sharding;
 }
 
@@ -51,6 +50,7 @@ public:
     for (Operation *op : ops)
       visit(op);
     visitReturn();
+    mergeSums();
     annotate();
   }
 
@@ -84,7 +84,7 @@ private:
       auto known = named.find(name);
       if (known != named.end())
         sharding = known->second;
-      else if (auto pinned = pinnedSharding(name, shape, strategy))
+      else if (auto pinned = pinnedSharding(name, shape, strategy, [&] { return headsOf(argument); }))
         named[name] = sharding = *pinned;
       else
         open[argument] = name;
@@ -196,6 +196,8 @@ private:
 
   // A dist.reshard beside the definition (sums are finished where they are made) or before the user.
   Value reshard(Value value, const Sharding &to, Operation *where, bool atDefinition) {
+    if (auto pool = value.getDefiningOp<ir::MaxPool2dOp>(); pool && pool.getWorkspace() == value)
+      throw Error(Status::Internal, "the workspace of a max-pool cannot be split otherwise");
     std::pair<void *, std::string> key{value.getAsOpaquePointer(), place(where) + to.str() + sizes(to)};
     if (auto known = resharded.find(key); known != resharded.end())
       return known->second;
@@ -302,15 +304,29 @@ private:
       applyHint(hint, rule, choice);
       return choice;
     }
-    for (bool parameters : {true, false}) // what lies decided in memory moves last
-      for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-        Value operand = op->getOperand(i);
-        if (open.count(operand) || isParameter(operand) != parameters)
-          continue;
-        for (auto [d, factor] : llvm::enumerate(rule.operands[i]))
-          if (rule.factors[factor] != FactorKind::Whole)
-            propose(choice, factor, shardings[operand].dims[d], passed);
-      }
+    auto take = [&](unsigned i, auto wanted) {
+      const Sharding &sharding = shardings[op->getOperand(i)];
+      for (auto [d, factor] : llvm::enumerate(rule.operands[i]))
+        if (rule.factors[factor] != FactorKind::Whole && wanted(sharding.dims[d]))
+          propose(choice, factor, sharding.dims[d], passed);
+    };
+    auto any = [](const DimSharding &) { return true; };
+    auto overRows = [](const DimSharding &dim) {
+      return llvm::any_of(dim.factors, [](const Factor &f) { return llvm::is_contained(f.axes, "dp"); });
+    };
+    if (auto pool = dyn_cast<ir::MaxPool2dGradOp>(op)) { // the workspace is in a library's own form: all else goes by it
+      take(pool.getWorkspaceMutable().getOperandNumber(), any);
+      return choice;
+    }
+    // What lies decided in memory moves last; but a parameter stored split over dp is gathered for the rows that dp splits.
+    auto each = [&](bool parameters, auto wanted) {
+      for (unsigned i = 0; i < op->getNumOperands(); ++i)
+        if (!open.count(op->getOperand(i)) && isParameter(op->getOperand(i)) == parameters)
+          take(i, wanted);
+    };
+    each(true, [&](const DimSharding &dim) { return !overRows(dim); });
+    each(false, any);
+    each(true, any);
     chooseDefault(op, rule, choice, passed);
     if (auto grad = dyn_cast<ir::EmbeddingGradOp>(op))
       if (const Sharding *parameter = gradientTarget(grad.getResult()))
@@ -337,11 +353,20 @@ private:
     propose(choice, rule.defaultFactor, split, passed);
   }
 
+  // Dimensions marked "" stay as they are unless the mark needs their axes elsewhere.
   void applyHint(ir::ShardHintOp hint, const OpRule &rule, Choice &choice) {
     std::vector<int64_t> shape = shapeOf(hint.getResult());
-    for (auto [d, entry] : llvm::enumerate(hint.getSharding().getAsValueRange<StringAttr>()))
-      if (!entry.empty())
-        choice[rule.results[0][d]] = parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
+    auto entries = llvm::to_vector(hint.getSharding().getAsValueRange<StringAttr>());
+    Sharding marked = Sharding::replicated(shape);
+    for (auto [d, entry] : llvm::enumerate(entries))
+      if (!entry.empty() && entry != ir::wholeDimension)
+        choice[rule.results[0][d]] = marked.dims[d] = parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
+    refuseRepeatedAxes(marked, "withSharding");
+    if (open.count(hint.getInput()))
+      return;
+    for (auto [d, entry] : llvm::enumerate(entries))
+      if (entry.empty())
+        propose(choice, rule.results[0][d], shardings[hint.getInput()].dims[d], {});
   }
 
   // The parameter whose gradient a value becomes, through additions.
@@ -371,10 +396,11 @@ private:
   void visitByRule(Operation *op, const OpRule &rule) {
     std::vector<std::string> passed = passedAxes(op, rule);
     Choice choice = chooseFactors(op, rule, passed);
+    llvm::erase_if(passed, [&](const std::string &axis) { return usesAxis(choice, axis); }); // a mark splits what is summed
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);
       Sharding required = fromChoice(choice, rule, rule.operands[i], shapeOf(operand));
-      if (!passed.empty() && shardings[operand].partialAxes == passed)
+      if (!passed.empty() && llvm::includes(shardings[operand].partialAxes, passed))
         required.partialAxes = passed;
       op->setOperand(i, use(operand, required, op));
     }
@@ -411,10 +437,64 @@ private:
         required.partialAxes = shardings[value].partialAxes;
         required.partialKind = shardings[value].partialKind;
       }
+      if (kind == "gradient") // finished once an iteration over what all its stages leave partial and the parameter is not split by
+        llvm::erase_if(required.partialAxes, [&, axes = partialInAllStages(name)](const std::string &axis) {
+          return !llvm::is_contained(axes, axis) || required.splitsOver(axis);
+        });
       terminator->setOperand(i, use(value, required, value.getDefiningOp() ? lastOp() : terminator));
     }
     while (!open.empty())
       close(open.begin()->first, shardings[open.begin()->first]);
+  }
+
+  // A sum that is finished only to be split the same way by every user is finished split: a reduce-scatter (Rajbhandari et
+  // al. 2020; Korthikanti et al. 2022). With other users the whole sum is there anyway, and each share a slice of it.
+  void mergeSums() {
+    SmallVector<dist::ReshardOp> sums(func.getOps<dist::ReshardOp>());
+    SmallPtrSet<Operation *, 8> merged;
+    for (dist::ReshardOp sum : sums) {
+      if (merged.contains(sum))
+        continue;
+      const Sharding &partial = shardings[sum.getInput()];
+      if (partial.partialAxes.empty() || sum->use_empty())
+        continue;
+      const Sharding *wanted = nullptr;
+      bool same = llvm::all_of(sum->getUsers(), [&](Operation *user) {
+        if (!isa<dist::ReshardOp>(user))
+          return false;
+        const Sharding &to = shardings[user->getResult(0)];
+        bool fits = !wanted || *wanted == to;
+        wanted = &to;
+        return fits;
+      });
+      if (!same || !scatterPlace(mesh, partial, *wanted))
+        continue;
+      Sharding to = *wanted;
+      for (Operation *user : llvm::make_early_inc_range(sum->getUsers())) {
+        user->getResult(0).replaceAllUsesWith(sum.getResult());
+        merged.insert(user);
+        user->erase();
+      }
+      sum.setToAttr(dist::ShardingAttr::get(func.getContext(), to.str()));
+      shardings[sum.getResult()] = to;
+    }
+  }
+
+  // Axes over which every term of a parameter's gradient is partial (a tied parameter has a term in each of its stages).
+  std::vector<std::string> partialInAllStages(StringRef name) {
+    std::optional<std::vector<std::string>> common;
+    for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands()) {
+      auto text = [&](StringRef attribute) { return func.getResultAttrOfType<StringAttr>(result.getOperandNumber(), attribute); };
+      auto kind = text(ir::attr::kind), other = text(ir::attr::name);
+      if (!kind || kind.getValue() != "gradient" || !other || other.getValue() != name)
+        continue;
+      const std::vector<std::string> &axes = shardings[result.get()].partialAxes;
+      if (common)
+        llvm::erase_if(*common, [&](const std::string &axis) { return !llvm::is_contained(axes, axis); });
+      else
+        common = axes;
+    }
+    return common.value_or(std::vector<std::string>());
   }
 
   // Where a reshard of a result goes: after everything, with the stage and phase of the value's own op.

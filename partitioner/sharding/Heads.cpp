@@ -2,6 +2,7 @@
 #include "partitioner/sharding/Heads.h"
 
 #include "ir/graph/Graph.h"
+#include "partitioner/sharding/Rules.h"
 
 using namespace mlir;
 
@@ -87,6 +88,32 @@ DimSharding splitByHeads(Value value, int64_t dim, int64_t size, const std::stri
     value = next;
   }
   return whole;
+}
+
+std::optional<HeadsPlace> headsOf(Value parameter) {
+  for (OpOperand &use : parameter.getUses()) {
+    Operation *user = use.getOwner();
+    auto rule = user->getNumResults() == 1 ? shardingRule(user) : std::nullopt;
+    if (!rule)
+      continue;
+    const std::vector<int> &dims = rule->operands[use.getOperandNumber()], &results = rule->results[0];
+    for (size_t d = 0; d < dims.size(); ++d) {
+      auto out = llvm::find(results, dims[d]);
+      if (rule->factors[dims[d]] != FactorKind::Parallel || out == results.end())
+        continue;
+      DimSharding split = splitByHeads(user->getResult(0), out - results.begin(), shapeOf(parameter)[d], "heads", 1);
+      if (split.factors.size() == 1)
+        continue;
+      HeadsPlace place{d, 0, {}};
+      for (const Factor &factor : split.factors) {
+        if (!factor.axes.empty())
+          place.factor = place.sizes.size();
+        place.sizes.push_back(factor.size);
+      }
+      return place;
+    }
+  }
+  return std::nullopt;
 }
 
 } // namespace cleave::partitioner

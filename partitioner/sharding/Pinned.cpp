@@ -18,12 +18,25 @@ DimSharding parseAxesSplit(const std::string &axes, int64_t size, const Mesh &me
     auto known = [&](const MeshAxis &a) { return a.name == axis; };
     if (std::none_of(mesh.axes.begin(), mesh.axes.end(), known) || axis == "pp")
       throw userError(fmt::format("{}: axis \"{}\" is unknown; a tensor is split over dp or tp", where, axis));
+    if (std::find(factor.axes.begin(), factor.axes.end(), axis) != factor.axes.end())
+      throw userError(fmt::format("{}: axis {} is named twice in \"{}\"", where, axis, axes));
     if (mesh.size(axis) > 1)
       factor.axes.push_back(axis);
   }
   if (mesh.size(factor.axes) > size)
     throw userError(fmt::format("{}: {} elements cannot be split {} ways over {}", where, size, mesh.size(factor.axes), axes));
   return {{factor}};
+}
+
+void refuseRepeatedAxes(const Sharding &sharding, const std::string &where) {
+  std::vector<std::string> seen;
+  for (const DimSharding &dim : sharding.dims)
+    for (const Factor &factor : dim.factors)
+      for (const std::string &axis : factor.axes) {
+        if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+          throw userError(fmt::format("{}: axis {} splits a tensor once, here it splits it twice", where, axis));
+        seen.push_back(axis);
+      }
 }
 
 bool matches(const std::string &pattern, const std::string &name) {
@@ -48,7 +61,7 @@ static int64_t number(const std::string &text, const std::string &where) {
   int64_t value = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw userError(fmt::format("{}: \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of dimension 0", where, text));
+    throw userError(fmt::format("{}: \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of dimension 0, or heads", where, text));
   return value;
 }
 
@@ -58,6 +71,8 @@ static void applyEntry(Sharding &sharding, const std::string &key, const std::st
   int64_t dim = number(key.substr(0, colon), where);
   if (dim >= (int64_t)shape.size())
     throw userError(fmt::format("{}: dimension {} does not exist, the tensor has {}", where, dim, shape.size()));
+  if (sharding.dims[dim].split())
+    throw userError(fmt::format("{}: dimension {} is split twice", where, dim));
   if (colon == std::string::npos) {
     sharding.dims[dim] = parseAxesSplit(axes, shape[dim], mesh, where);
     return;
@@ -92,14 +107,32 @@ std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t num
   return {dim.factors.size() == 1 ? std::to_string(number) : fmt::format("{}:{}.{}", number, sizes, key), axes};
 }
 
-std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape, const Strategy &strategy) {
+static void splitHeads(Sharding &sharding, const std::optional<HeadsPlace> &heads, const std::string &axes, const Mesh &mesh, const std::string &where) {
+  if (!heads)
+    throw userError(fmt::format("{}: no dimension of this tensor becomes the heads of an attention", where));
+  if (sharding.dims[heads->dim].split())
+    throw userError(fmt::format("{}: dimension {}, which has the heads, is split twice", where, heads->dim));
+  DimSharding split;
+  for (size_t f = 0; f < heads->sizes.size(); ++f)
+    split.factors.push_back(f == heads->factor ? parseAxesSplit(axes, heads->sizes[f], mesh, where).factors[0] : Factor{heads->sizes[f], {}});
+  sharding.dims[heads->dim] = split;
+}
+
+std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape, const Strategy &strategy,
+                                       const std::function<std::optional<HeadsPlace>()> &headsOf) {
   std::optional<Sharding> result;
   for (const ShardRule &rule : strategy.shard) {
     if (!matches(rule.pattern, name))
       continue;
     result = Sharding::replicated(shape);
-    for (auto &[key, axes] : rule.dims)
-      applyEntry(*result, key, axes, shape, strategy.mesh, fmt::format("sharding of {} (rule \"{}\")", name, rule.pattern));
+    std::string where = fmt::format("sharding of {} (rule \"{}\")", name, rule.pattern);
+    for (auto &[key, axes] : rule.dims) {
+      if (key == "heads")
+        splitHeads(*result, headsOf(), axes, strategy.mesh, where);
+      else
+        applyEntry(*result, key, axes, shape, strategy.mesh, where);
+    }
+    refuseRepeatedAxes(*result, where);
     result->resolve(shape);
   }
   return result;

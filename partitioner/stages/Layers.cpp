@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -132,19 +133,22 @@ std::vector<int64_t> stagesByFile(const std::vector<Layer> &layers, const Strate
   for (size_t s = 0; s < strategy.stages.size(); ++s)
     for (const std::string &path : strategy.stages[s])
       wanted[path] = s;
+  for (auto &[path, stage] : wanted)
+    if (std::none_of(layers.begin(), layers.end(), [&](const Layer &l) { return l.path == path; }))
+      throw userError(fmt::format("stages: the model has no layer \"{}\"", path));
   std::vector<int64_t> stages;
+  std::set<std::string> seen;
   int64_t current = 0;
   for (const Layer &layer : layers) {
     auto found = wanted.find(layer.path);
     if (found == wanted.end())
       throw userError(fmt::format("stages: layer \"{}\" of the model is in no stage", layer.path));
     // A shared layer that comes back later (a tied head) stays where the model has got to.
+    if (seen.insert(layer.path).second && found->second < current)
+      throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}", layer.path, found->second, current));
     current = std::max(current, found->second);
     stages.push_back(current);
   }
-  for (auto &[path, stage] : wanted)
-    if (std::none_of(layers.begin(), layers.end(), [&](const Layer &l) { return l.path == path; }))
-      throw userError(fmt::format("stages: the model has no layer \"{}\"", path));
   for (int64_t s = 0; s < (int64_t)strategy.stages.size(); ++s)
     if (std::find(stages.begin(), stages.end(), s) == stages.end())
       throw userError(fmt::format("stages: stage {} is empty in the order in which the model runs", s));
@@ -176,8 +180,8 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   if (pp > (int64_t)layers.size())
     throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers", pp, layers.size()));
   bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return markOf(l) >= 0; });
-  std::vector<int64_t> stages = pp == 1                   ? std::vector<int64_t>(layers.size(), 0)
-                                : !strategy.stages.empty() ? stagesByFile(layers, strategy)
+  std::vector<int64_t> stages = !strategy.stages.empty() ? stagesByFile(layers, strategy)
+                                : pp == 1                  ? std::vector<int64_t>(layers.size(), 0)
                                 : marked                   ? stagesByMarks(layers, pp)
                                                            : stagesByCost(layers, pp);
   if (strategy.stages.empty() && marked && pp > 1)

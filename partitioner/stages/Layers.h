@@ -30,7 +30,7 @@ double flopsOf(mlir::Operation *op);
 /// Splits `costs` into `parts` runs, each not empty, whose largest sum is least; returns where each run begins.
 std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts);
 
-/// Sets cleave.stage on every op of @forward and @eval: as the code's stage(k) marks say, else the strategy's `stages`,
+/// Sets cleave.stage on every op of @forward and @eval: as the strategy's `stages` say, else the code's stage(k) marks,
 /// else balanced by cost. Completes `strategy.stages`. Throws userError where there are more stages than layers, marks
 /// that do not count up to pp, or a module path that no layer has.
 void assignStages(mlir::ModuleOp module, Strategy &strategy);

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #define TOML_HEADER_ONLY 1
@@ -128,8 +130,13 @@ void readStages(const std::string &file, const toml::node &node, Strategy &strat
     if (!paths || paths->empty())
       throw userError(fmt::format("{}: a stage must be an array with at least one module path", at(file, stage)));
     strategy.stages.emplace_back();
-    for (const toml::node &path : *paths)
-      strategy.stages.back().push_back(stringAt(file, "a module path", path));
+    for (const toml::node &path : *paths) {
+      std::string name = stringAt(file, "a module path", path);
+      for (const std::vector<std::string> &before : strategy.stages)
+        if (std::find(before.begin(), before.end(), name) != before.end())
+          throw userError(fmt::format("{}: stages lists \"{}\" twice", at(file, path), name));
+      strategy.stages.back().push_back(name);
+    }
   }
   strategy.stagesOrigin = "file";
 }
@@ -138,6 +145,7 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
   const toml::table *table = node.as_table();
   if (!table)
     throw userError(fmt::format("{}: shard must be a table keyed by module path", at(file, node)));
+  std::vector<std::pair<toml::source_position, ShardRule>> rules;
   for (auto &[pattern, value] : *table) {
     const toml::table *dims = value.as_table();
     if (!dims)
@@ -149,11 +157,15 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
         rule.origin = stringAt(file, "origin", axes);
       else if (axes.is_string())
         rule.dims[name] = stringAt(file, name, axes);
-      else if (!axes.is_number())
+      else if (!axes.is_number() || name == "heads" || (!name.empty() && name[0] >= '0' && name[0] <= '9')) // other numbers are costs
         throw userError(fmt::format("{}: {} of {} must name mesh axes", at(file, axes), name, rule.pattern));
     }
-    strategy.shard.push_back(rule);
+    rules.push_back({value.source().begin, std::move(rule)});
   }
+  // A table is kept by key; the last rule that matches wins in the order of the file.
+  std::stable_sort(rules.begin(), rules.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (auto &[where, rule] : rules)
+    strategy.shard.push_back(std::move(rule));
 }
 
 } // namespace
@@ -176,6 +188,8 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
         setAxis(strategy.mesh, std::string(axis.str()), *number, at(file, size));
       }
     } else if (key == "mesh") {
+      if (!node.is_string())
+        throw userError(fmt::format("{}: mesh must be a table like {{ dp = 2, tp = 2 }} or a text like \"dp=2,tp=2\"", at(file, node)));
       strategy.mesh = parseMesh(stringAt(file, "mesh", node));
     } else if (key == "schedule") {
       readSchedule(file, node, strategy);
@@ -200,10 +214,10 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
 
 Strategy Strategy::load(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf()))
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file || std::filesystem::is_directory(path))
     throw userError(fmt::format("strategy file {} cannot be read", path));
-  return parse(text.str(), path);
+  return parse(text, path);
 }
 
 std::string Strategy::toToml() const {

@@ -14,7 +14,7 @@ using Origin = std::string;
 /// A sharding asked for a tensor, by module path; `*` in `pattern` stands for any run of characters without a dot.
 struct ShardRule {
   std::string pattern;                            // "blocks.*.attention.qkv.weight"
-  std::map<std::string, std::string> dims;        // dimension name or index -> axes, e.g. {"heads","tp"}, {"0","tp"}
+  std::map<std::string, std::string> dims;        // "0", "0:3x4x16.1" or "heads" -> axes
   Origin origin = "file";
 };
 

@@ -165,23 +165,27 @@ std::unique_ptr<plan::ShardingT> Tables::sharding(const Label &label) const {
 }
 
 uint32_t Tables::group(const GroupAxes &group, const std::vector<int64_t> &coords) {
-  const auto &axes = group.axes;
-  std::map<int64_t, uint32_t> members; // by place along the axes
-  for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
-    std::vector<int64_t> other = mesh.coords(rank);
-    bool same = true;
-    for (size_t i = 0; i < mesh.axes.size(); ++i)
-      same &= other[i] == coords[i] || std::find(axes.begin(), axes.end(), mesh.axes[i].name) != axes.end();
-    int64_t stage = mesh.linear({"pp"}, other);
-    if (same &&
-        (group.stages.empty() || std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end()))
-      members[mesh.linear(axes, other)] = static_cast<uint32_t>(rank);
+  std::vector<int64_t> at = coords;
+  std::vector<size_t> along; // axes of the mesh, in the group's order
+  for (const std::string &axis : group.axes) {
+    auto named = [&](const MeshAxis &a) { return a.name == axis; };
+    along.push_back(std::find_if(mesh.axes.begin(), mesh.axes.end(), named) - mesh.axes.begin());
+    at[along.back()] = 0;
   }
+  auto [known, first] = groupsAt.try_emplace({group, at});
+  if (!first)
+    return known->second;
   std::vector<uint32_t> ranks;
-  for (auto [place, rank] : members)
-    ranks.push_back(rank);
+  for (int64_t place = 0; place < mesh.size(group.axes); ++place) {
+    int64_t rest = place;
+    for (size_t i = along.size(); i-- > 0; rest /= mesh.axes[along[i]].size)
+      at[along[i]] = rest % mesh.axes[along[i]].size;
+    int64_t stage = mesh.linear({"pp"}, at);
+    if (group.stages.empty() || std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end())
+      ranks.push_back(static_cast<uint32_t>(mesh.rank(at)));
+  }
   std::string name;
-  for (const std::string &axis : axes)
+  for (const std::string &axis : group.axes)
     name += (name.empty() ? "" : "+") + axis;
   auto [found, fresh] = groups.try_emplace({name, ranks}, static_cast<uint32_t>(plan.groups.size()));
   if (fresh) {
@@ -189,7 +193,7 @@ uint32_t Tables::group(const GroupAxes &group, const std::vector<int64_t> &coord
     made->axis = name;
     made->ranks = ranks;
   }
-  return found->second;
+  return known->second = found->second;
 }
 
 } // namespace cleave::passes

@@ -36,7 +36,7 @@ struct Label {
 struct GroupAxes {
   std::vector<std::string> axes;
   std::vector<int64_t> stages;
-  bool operator==(const GroupAxes &) const = default;
+  auto operator<=>(const GroupAxes &) const = default;
 };
 
 class Tables {
@@ -67,6 +67,8 @@ private:
   std::map<std::string, uint32_t> strings;
   std::map<std::string, uint32_t> tensors;
   std::map<std::pair<std::string, std::vector<uint32_t>>, uint32_t> groups;
+  /// The same, found by coordinates with the group's own axes at 0, so that a group is listed once, not once a member.
+  std::map<std::pair<GroupAxes, std::vector<int64_t>>, uint32_t> groupsAt;
 };
 
 } // namespace cleave::passes

@@ -1,4 +1,4 @@
-// Atomic files and box copies.
+// Reading files, copying boxes.
 #include "runtime/checkpoint/Files.h"
 #include "runtime/base/Error.h"
 
@@ -11,48 +11,6 @@
 #include <utility>
 
 namespace cleave {
-
-AtomicFile::AtomicFile(std::string name) : path(std::move(name)), temporary(fmt::format("{}.tmp{}", path, getpid())) {
-  fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0)
-    fail("cannot be created");
-}
-
-AtomicFile::~AtomicFile() {
-  if (fd >= 0)
-    close(fd);
-  if (!temporary.empty())
-    unlink(temporary.c_str());
-}
-
-void AtomicFile::fail(const char *what) const {
-  const int code = errno;
-  unlink(temporary.c_str());
-  throw environmentError(fmt::format("{}: {}: {}", path, what, std::strerror(code)));
-}
-
-void AtomicFile::write(const void *data, size_t bytes) {
-  const char *at = static_cast<const char *>(data);
-  while (bytes > 0) {
-    const ssize_t done = ::write(fd, at, std::min<size_t>(bytes, 1 << 30));
-    if (done < 0 && errno == EINTR)
-      continue;
-    if (done < 0)
-      fail("cannot be written");
-    at += done;
-    bytes -= size_t(done);
-  }
-}
-
-void AtomicFile::commit() {
-  if (fsync(fd) != 0)
-    fail("cannot be written");
-  if (close(std::exchange(fd, -1)) != 0)
-    fail("cannot be written");
-  if (rename(temporary.c_str(), path.c_str()) != 0)
-    fail("cannot be renamed into place");
-  temporary.clear();
-}
 
 InputFile::InputFile(std::string name) : path(std::move(name)) {
   fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -96,14 +54,6 @@ std::string readTextFile(const std::string &path) {
   std::string text(size_t(file.size()), '\0');
   file.read(text.data(), text.size(), 0);
   return text;
-}
-
-void syncFolder(const std::string &folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
-    return;
-  fsync(fd); // some file systems cannot sync a folder; the rename stands all the same
-  close(fd);
 }
 
 void copyBox(std::byte *dst, std::span<const int64_t> dstShape, std::span<const int64_t> dstStart, const std::byte *src,

@@ -8,23 +8,6 @@
 
 namespace cleave {
 
-/// Writes a file under a temporary name beside its own and renames it when committed; what was not committed is
-/// removed. Errors: environmentError naming the file (a full disk, no permission).
-class AtomicFile {
-public:
-  explicit AtomicFile(std::string path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile &) = delete;
-  void write(const void *data, size_t bytes);
-  /// Syncs, closes and renames.
-  void commit();
-
-private:
-  [[noreturn]] void fail(const char *what) const;
-  std::string path, temporary;
-  int fd = -1;
-};
-
 /// A file open for reading at any place.
 class InputFile {
 public:
@@ -46,9 +29,6 @@ private:
 
 /// A whole file's text. Throws environmentError naming the file.
 std::string readTextFile(const std::string &path);
-
-/// Makes the names in a folder durable.
-void syncFolder(const std::string &folder);
 
 /// Copies a box of `size` elements (of `width` bytes) between row-major arrays of shapes srcShape and dstShape.
 void copyBox(std::byte *dst, std::span<const int64_t> dstShape, std::span<const int64_t> dstStart, const std::byte *src,

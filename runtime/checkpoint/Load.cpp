@@ -135,8 +135,9 @@ const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> 
 /// Everything the checkpoint holds must have a place in the plan.
 void refuseExtras(const Manifest &manifest, const plan::Plan &plan, LoadWhat what, const std::string &folder) {
   std::set<std::string> known;
-  for (const plan::Tensor *tensor : *plan.tensors())
-    known.insert(tensor->name()->str());
+  for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t)
+    if (const auto *name = plan.tensors()->Get(t)->name()) // activations may have none
+      known.insert(name->str());
   for (const ManifestTensor &tensor : manifest.tensors)
     if (!known.contains(tensor.name) && (what == LoadWhat::Everything || tensor.kind != "state"))
       throw userError(fmt::format("checkpoint {}: tensor {} [{}] has no place in the model", folder, tensor.name,

@@ -87,6 +87,9 @@ static CheckpointInfo parseInfo(const Json &json, const std::string &name) {
   info.training = unembed(json, "training");
   info.data = unembed(json, "data");
   info.planHash = json.value("plan_hash", "");
+  if (info.batch < 1 || info.microbatches < 1)
+    throw environmentError(fmt::format("{}: batch and microbatches must be positive, found {} and {}", name, info.batch,
+                                       info.microbatches));
   if (info.step < 0 || info.epoch < 1 || info.position < 0)
     throw environmentError(fmt::format("{}: step and position must not be negative, epoch be positive, found step {}, "
                                        "position {}, epoch {}",

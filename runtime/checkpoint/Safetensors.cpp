@@ -3,9 +3,11 @@
 #include "runtime/base/Error.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <zlib.h>
 
 namespace cleave {
 
@@ -53,6 +55,14 @@ SafetensorsHeader parseSafetensors(std::span<const char> text, uint64_t fileSize
     const auto json = nlohmann::json::parse(text.begin(), text.end());
     if (!json.is_object())
       throw environmentError(fmt::format("{}: the header must be a JSON object", name));
+    if (json.contains("__metadata__") && json["__metadata__"].contains("crc32")) {
+      const std::string digits = json["__metadata__"]["crc32"].get<std::string>();
+      uint32_t value = 0;
+      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+      if (error != std::errc() || end != digits.data() + digits.size())
+        throw environmentError(fmt::format("{}: crc32 is hexadecimal digits, found \"{}\"", name, digits));
+      header.crc32 = value;
+    }
     for (const auto &[key, value] : json.items())
       if (key != "__metadata__")
         header.entries.emplace(key, parseEntry(value, key, fileSize - header.dataStart, name));
@@ -69,9 +79,11 @@ SafetensorsHeader parseSafetensors(std::span<const char> text, uint64_t fileSize
   return header;
 }
 
-std::string layOutSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries) {
-  auto json = nlohmann::ordered_json::object();
-  json["__metadata__"] = {{"format", "cleave"}};
+uint32_t crc32Of(uint32_t before, const void *data, size_t bytes) {
+  return static_cast<uint32_t>(::crc32_z(before, static_cast<const Bytef *>(data), bytes));
+}
+
+void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries) {
   uint64_t at = 0;
   for (auto &[key, entry] : entries) {
     uint64_t bytes = safetensorsWidth(entry.dtype);
@@ -79,8 +91,14 @@ std::string layOutSafetensors(std::vector<std::pair<std::string, SafetensorsEntr
       bytes *= uint64_t(size);
     entry.begin = at;
     entry.end = at += bytes;
-    json[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   }
+}
+
+std::string layOutSafetensors(const std::vector<std::pair<std::string, SafetensorsEntry>> &entries, uint32_t crc32) {
+  auto json = nlohmann::ordered_json::object();
+  json["__metadata__"] = {{"format", "cleave"}, {"crc32", fmt::format("{:08x}", crc32)}};
+  for (const auto &[key, entry] : entries)
+    json[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' '); // so that the data is aligned
   std::string out(8, '\0');
@@ -106,7 +124,21 @@ static SafetensorsHeader readHeader(const InputFile &file) {
   return parseSafetensors(text, file.size(), file.name());
 }
 
-SafetensorsFile::SafetensorsFile(const std::string &path) : file(path), header(readHeader(file)) {}
+SafetensorsFile::SafetensorsFile(const std::string &path) : file(path), header(readHeader(file)) {
+  if (!header.crc32)
+    return;
+  std::vector<char> block(size_t{1} << 20);
+  uint32_t found = 0;
+  for (uint64_t at = header.dataStart; at < file.size();) {
+    const size_t bytes = static_cast<size_t>(std::min<uint64_t>(block.size(), file.size() - at));
+    file.read(block.data(), bytes, at);
+    found = crc32Of(found, block.data(), bytes);
+    at += bytes;
+  }
+  if (found != *header.crc32)
+    throw environmentError(fmt::format("{}: its data was altered or is torn: it has CRC-32 {:08x}, the header says {:08x}", path, found,
+                                       *header.crc32));
+}
 
 const SafetensorsEntry &SafetensorsFile::entry(const std::string &key) const {
   const auto it = header.entries.find(key);

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/Files.h"
 
 #include <map>
+#include <optional>
 #include <span>
 
 namespace cleave {
@@ -21,17 +22,24 @@ size_t safetensorsWidth(const std::string &dtype);
 struct SafetensorsHeader {
   std::map<std::string, SafetensorsEntry> entries;
   uint64_t dataStart = 0;
+  std::optional<uint32_t> crc32; ///< of all data, where the file's metadata says one (ours do)
 };
+
+/// Goes on with the CRC-32 (that of gzip) of what came before; begins at 0.
+uint32_t crc32Of(uint32_t before, const void *data, size_t bytes);
 
 /// Decodes a header; `fileSize` is the size of the whole file. Throws environmentError naming the rule and the value:
 /// every range lies in the file, fits its shape and type, and none overlaps another.
 SafetensorsHeader parseSafetensors(std::span<const char> headerText, uint64_t fileSize, const std::string &name);
 
-/// The first bytes of a file: length and header. Fills in the entries' offsets in the order given.
-std::string layOutSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries);
+/// The first bytes of a file: length and header, with the CRC-32 of the data to come. Entries have their offsets already.
+std::string layOutSafetensors(const std::vector<std::pair<std::string, SafetensorsEntry>> &entries, uint32_t crc32);
+/// Fills in the entries' offsets in the order given.
+void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries);
 
 class SafetensorsFile {
 public:
+  /// Reads the header, and the data once where the file has a checksum: throws environmentError where it is another.
   explicit SafetensorsFile(const std::string &path);
   /// Throws environmentError naming a key that is missing.
   const SafetensorsEntry &entry(const std::string &key) const;

@@ -1,4 +1,5 @@
 // Writing checkpoints.
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/Files.h"
@@ -84,25 +85,31 @@ void CheckpointWriter::writePieces(const std::string &path, const SlotMemory &me
     }
   if (mine.empty())
     return;
-  const std::string head = layOutSafetensors(entries);
+  placeSafetensors(entries);
+  std::vector<std::byte> packed;
+  const auto eachPiece = [&](auto use) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      const PieceHome &home = *mine[i];
+      const std::vector<int64_t> local = slotShape(plan->plan(), rank, home.slot);
+      const std::span<const std::byte> from = memory(home.slot);
+      const size_t bytes = size_t(entries[i].second.end - entries[i].second.begin);
+      if (home.box.size == local) {
+        use(from.data(), bytes);
+        continue;
+      }
+      packed.resize(bytes);
+      const std::vector<int64_t> origin(local.size(), 0);
+      copyBox(packed.data(), home.box.size, origin, from.data(), local, home.box.localStart, home.box.size,
+              safetensorsWidth(entries[i].second.dtype));
+      use(packed.data(), bytes);
+    }
+  };
+  uint32_t crc32 = 0;
+  eachPiece([&](const std::byte *data, size_t bytes) { crc32 = crc32Of(crc32, data, bytes); });
+  const std::string head = layOutSafetensors(entries, crc32);
   AtomicFile file(path);
   file.write(head.data(), head.size());
-  std::vector<std::byte> packed;
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const PieceHome &home = *mine[i];
-    const std::vector<int64_t> local = slotShape(plan->plan(), rank, home.slot);
-    const std::span<const std::byte> from = memory(home.slot);
-    const size_t bytes = size_t(entries[i].second.end - entries[i].second.begin);
-    if (home.box.size == local) {
-      file.write(from.data(), bytes);
-      continue;
-    }
-    packed.resize(bytes);
-    const std::vector<int64_t> origin(local.size(), 0);
-    copyBox(packed.data(), home.box.size, origin, from.data(), local, home.box.localStart, home.box.size,
-            safetensorsWidth(entries[i].second.dtype));
-    file.write(packed.data(), bytes);
-  }
+  eachPiece([&](const std::byte *data, size_t bytes) { file.write(data, bytes); });
   file.commit();
 }
 

@@ -65,6 +65,9 @@ public:
   virtual void waitAllSends() = 0;
   virtual void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) = 0;
   virtual void reserveSends(size_t count) = 0;
+  /// Throws an environment error where this world cannot name such a message; asked at load, so that no training ends
+  /// so.
+  virtual void checkMessage(uint32_t tag, int32_t microbatch) const = 0;
 
   /// After this no other rank reads this rank's memory: messages nobody took are withdrawn. Called before the memory
   /// goes, also when that happens because of an error.

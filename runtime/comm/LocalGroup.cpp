@@ -116,7 +116,7 @@ void LocalCommunicator::reduceOwnShare(const Call &call, const CollectivePart &p
   int64_t start = std::accumulate(part.sizes.begin(), part.sizes.begin() + me, int64_t{0});
   int64_t mine = part.sizes[me] * part.inner;
   auto *out = static_cast<std::byte *>(part.out);
-  for (int64_t o = 0; o < part.outer; ++o) {
+  for (int64_t o = 0; mine && o < part.outer; ++o) {
     int64_t from = (o * total + start) * part.inner;
     parallelRange(threadsFor(mine * call.element), mine, 1024, [&](int64_t begin, int64_t end) {
       reduceElements(call.dtype, call.reduce, sources, from + begin, out + (o * mine + begin) * call.element,

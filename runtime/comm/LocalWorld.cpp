@@ -2,6 +2,7 @@
 #include "runtime/comm/LocalWorld.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/LocalGroup.h"
 
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ struct LocalState {
     if (limits.failed.load())
       return;
     failure = fmt::format("rank {} failed: {}", rank, message);
-    limits.failed.store(true, std::memory_order_release);
+    limits.failed.store(true, std::memory_order_seq_cst); // either detach sees this, or it sees who is reading
   }
 };
 
@@ -62,6 +63,7 @@ public:
   void waitAllSends() override;
   void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void reserveSends(size_t count) override;
+  void checkMessage(uint32_t, int32_t) const override {}
   void detach() override;
   void abort(const std::string &message) override { state.abort(me, message); }
   void barrier() override { all().barrier(); }
@@ -167,16 +169,15 @@ void LocalRank::waitSend(uint32_t tag, int32_t microbatch) {
       ++i;
       continue;
     }
+    finish(*message); // throws: the message stays in the list, for detach to withdraw
     sending.erase(sending.begin() + static_cast<std::ptrdiff_t>(i));
-    finish(*message);
   }
 }
 
 void LocalRank::waitAllSends() {
   while (!sending.empty()) {
-    Message *message = sending.back();
+    finish(*sending.back());
     sending.pop_back();
-    finish(*message);
   }
 }
 
@@ -312,9 +313,17 @@ void runRanks(LocalWorld &world, const std::function<void(unsigned)> &fn) {
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned rank = 1; rank < world.size(); ++rank)
-    threads.emplace_back(guarded, rank);
-  guarded(0);
+  threads.reserve(world.size());
+  try {
+    for (unsigned rank = 1; rank < world.size(); ++rank)
+      threads.push_back(startThread(fmt::format("rank {} of {}", rank, world.size()), guarded, rank));
+    guarded(0);
+  } catch (const std::exception &error) { // a thread that does not start: those that run end too
+    std::lock_guard lock(mutex);
+    if (!first)
+      first = std::current_exception();
+    world[0].abort(error.what());
+  }
   for (std::thread &thread : threads)
     thread.join();
   if (first)

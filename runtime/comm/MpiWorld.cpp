@@ -89,6 +89,7 @@ public:
   void waitAllSends() override;
   void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void reserveSends(size_t count) override { sending.reserve(count); }
+  void checkMessage(uint32_t tag, int32_t microbatch) const override;
   void detach() override;
   void abort(const std::string &message) override;
   void barrier() override;
@@ -221,7 +222,7 @@ void MpiCommunicator::reduceSmall(const Call &call, std::span<const CollectivePa
 }
 
 void MpiCommunicator::allReduce(const Call &call, const CollectivePart &part) {
-  int64_t block = scratchBytes / call.element;
+  int64_t block = exchangeBlock(scratchBytes / call.element, size());
   for (int64_t begin = 0; begin < part.count; begin += block) {
     int64_t count = std::min(block, part.count - begin);
     const auto *in = static_cast<const std::byte *>(part.in) + begin * call.element;
@@ -455,6 +456,8 @@ static int messageTag(uint32_t tag, int32_t microbatch, int largest) {
         fmt::format("mpi: message tag {} of microbatch {} is beyond what mpi can name", tag, microbatch));
   return static_cast<int>(value);
 }
+
+void MpiWorld::checkMessage(uint32_t tag, int32_t microbatch) const { messageTag(tag, microbatch, largestTag); }
 
 void MpiWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
   int name = messageTag(tag, microbatch, largestTag);

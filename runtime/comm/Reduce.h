@@ -14,4 +14,10 @@ namespace cleave {
 void reduceElements(plan::DType dtype, plan::ReduceKind kind, std::span<const void *const> inputs, int64_t offset,
                     void *out, int64_t count);
 
+/// Most elements that an exchange among `members` may sum at once, where every member's share, rounded up to the
+/// largest, must fit `room` elements: a multiple of `members`, at least one each.
+inline int64_t exchangeBlock(int64_t room, int64_t members) {
+  return room < members ? members : room / members * members;
+}
+
 } // namespace cleave

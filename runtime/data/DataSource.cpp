@@ -66,14 +66,23 @@ DataSpec DataSpec::parse(const std::string &text) {
   return spec;
 }
 
+int64_t DataSpec::classes(const std::string &name) const {
+  for (const DataField &field : fields)
+    if (field.name == name)
+      return field.classes;
+  return 0;
+}
+
 std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed,
                                      SyntheticSize size) {
   if (where.empty())
     throw userError(fmt::format("--data: the model's data set ({}) needs a folder, or \"synthetic\"", spec.kind));
   if (where == "synthetic")
     return std::make_unique<SyntheticSource>(spec.fields, size, seed, spec.vocab);
-  if (spec.kind == "mnist")
-    return std::make_unique<MnistSource>(where);
+  if (spec.kind == "mnist") {
+    const int64_t classes = spec.classes("label");
+    return std::make_unique<MnistSource>(where, classes > 0 ? classes : 10);
+  }
   if (spec.kind == "text")
     return std::make_unique<TextSource>(where, spec.context, spec.vocab);
   throw userError(

@@ -52,6 +52,9 @@ struct DataSpec {
   int64_t context = 0; ///< text: characters of a window
   int64_t vocab = 0;   ///< text: character codes lie in [0, vocab)
 
+  /// Of the field of this name; 0: it holds no labels.
+  int64_t classes(const std::string &name) const;
+
   /// Throws environmentError naming the rule when the text is not such an object.
   static DataSpec parse(const std::string &json);
 };

@@ -1,6 +1,7 @@
 // The loader: what to copy where comes from runtime/plan/Inputs.h; this file reads samples and lays them down.
 #include "runtime/data/Loader.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -13,6 +14,8 @@ namespace cleave {
 
 std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source) {
   std::vector<Bound> bound;
+  const bool described = plan.data() && plan.data()->size();
+  const DataSpec spec = described ? DataSpec::parse(plan.data()->str()) : DataSpec();
   for (InputPart &part : inputParts(plan, rank, eval)) {
     const bool integer = part.dtype == plan::DType::I32;
     if (!integer && part.dtype != plan::DType::F32 && part.dtype != plan::DType::BF16 && part.dtype != plan::DType::F16)
@@ -22,7 +25,11 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
       throw environmentError(fmt::format("plan input {}: an input has a batch dimension, found a scalar", part.field));
     const std::vector<int64_t> shape(part.global.begin() + 1, part.global.end());
     const size_t field = findField(source, part.field, integer ? FieldType::I32 : FieldType::F32, shape);
-    bound.push_back({std::move(part), field, source.fields()[field].padding()});
+    const DataField &found = source.fields()[field];
+    const int64_t model = spec.classes(part.field);
+    const int64_t classes =
+        model > 0 && found.classes > 0 ? std::min(model, found.classes) : std::max(model, found.classes);
+    bound.push_back({std::move(part), field, found.padding(), integer ? classes : 0});
   }
   return bound;
 }
@@ -35,7 +42,7 @@ Loader::Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, 
       largest = std::max(largest, size_t(source.fields()[bound.field].bytes()));
   sample.resize(largest);
   if (!train.empty() || !eval.empty())
-    helper = std::thread([this] { work(); });
+    helper = startThread(fmt::format("reading the data of rank {}", rank), [this] { work(); });
 }
 
 Loader::~Loader() {
@@ -118,6 +125,18 @@ static void placeSample(const std::byte *from, double pad, const InputPart &part
   }
 }
 
+void Loader::checkLabels(Split split, int64_t index, const Bound &bound, const std::byte *labels) const {
+  const DataField &field = source.fields()[bound.field];
+  for (int64_t i = 0; i < field.elements(); ++i) {
+    int32_t label;
+    std::memcpy(&label, labels + 4 * i, sizeof label);
+    if (label >= bound.classes || (label < 0 && !field.isLabel()))
+      throw userError(fmt::format("data field {}: values lie in [0, {}){}, found {} in {} sample {}", field.name,
+                                  bound.classes, field.isLabel() ? ", or are negative to be ignored" : "", label,
+                                  split == Split::Train ? "training" : "evaluation", index));
+  }
+}
+
 void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *epochOrder,
                      std::byte *slot) {
   const InputPart &part = bound.part;
@@ -140,7 +159,10 @@ void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, 
     }
     const int64_t position = batch.first + inBatch;
     const int64_t index = epochOrder ? int64_t((*epochOrder)[size_t(position)]) : position;
-    source.read(batch.split, index, bound.field, whole ? row : sample.data());
+    std::byte *to = whole ? row : sample.data();
+    source.read(batch.split, index, bound.field, to);
+    if (bound.classes > 0)
+      checkLabels(batch.split, index, bound, to);
     if (!whole)
       placeSample(sample.data(), 0, part, box, row);
   }

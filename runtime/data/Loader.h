@@ -23,7 +23,8 @@ struct BatchRef {
 class Loader {
 public:
   /// `source` and `order` outlive the loader. Throws userError where the data set lacks a field the plan's inputs need
-  /// or has another shape for it.
+  /// or has another shape for it; reading does, through wait, where a label is not below its field's classes in the
+  /// plan or the data set. Negative labels are legal: losses ignore them.
   Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order);
   ~Loader();
   Loader(const Loader &) = delete;
@@ -38,11 +39,13 @@ private:
   struct Bound {
     InputPart part;
     size_t field;
-    double padding; ///< of rows past the end of the split
+    double padding;  ///< of rows past the end of the split
+    int64_t classes; ///< labels are below; 0: no labels
   };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
   void work();
   void fill(const BatchRef &batch, std::byte *buffer);
+  void checkLabels(Split split, int64_t index, const Bound &bound, const std::byte *labels) const;
   void fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *order,
                std::byte *buffer);
 

@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-MnistSource::Part MnistSource::load(const std::string &folder, const std::string &prefix) {
+MnistSource::Part MnistSource::load(const std::string &folder, const std::string &prefix, int64_t classes) {
   const std::string images = folder + "/" + prefix + "-images-idx3-ubyte";
   const std::string labels = folder + "/" + prefix + "-labels-idx1-ubyte";
   Part part{readIdx(images, 3), readIdx(labels, 1)};
@@ -18,16 +18,18 @@ MnistSource::Part MnistSource::load(const std::string &folder, const std::string
   if (part.images.dims[0] == 0)
     throw userError(fmt::format("{}: holds no image", images));
   for (size_t i = 0; i < part.labels.data.size(); ++i)
-    if (part.labels.data[i] > 9)
-      throw userError(fmt::format("{}: a label lies in [0, 10), found {} at index {}", labels, part.labels.data[i], i));
+    if (part.labels.data[i] >= classes)
+      throw userError(fmt::format("{}: the model has {} classes, so labels lie in [0, {}), found {} at index {}",
+                                  labels, classes, classes, part.labels.data[i], i));
   return part;
 }
 
-MnistSource::MnistSource(const std::string &folder) : train(load(folder, "train")), eval(load(folder, "t10k")) {
+MnistSource::MnistSource(const std::string &folder, int64_t classes)
+    : train(load(folder, "train", classes)), eval(load(folder, "t10k", classes)) {
   const auto &a = train.images.dims, &b = eval.images.dims;
   if (a[1] != b[1] || a[2] != b[2])
     throw userError(fmt::format("{}: training images are {}x{}, test images {}x{}", folder, a[1], a[2], b[1], b[2]));
-  fieldList = {{"image", FieldType::F32, {1, a[1], a[2]}, 0}, {"label", FieldType::I32, {}, 10}};
+  fieldList = {{"image", FieldType::F32, {1, a[1], a[2]}, 0}, {"label", FieldType::I32, {}, classes}};
 }
 
 void MnistSource::read(Split split, int64_t index, size_t field, std::byte *dst) const {

@@ -8,8 +8,9 @@ namespace cleave {
 
 class MnistSource final : public DataSource {
 public:
-  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`. Throws userError naming the file and rule.
-  explicit MnistSource(const std::string &folder);
+  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`. Labels lie in [0, classes), what the model
+  /// tells apart. Throws userError naming the file and rule.
+  explicit MnistSource(const std::string &folder, int64_t classes = 10);
 
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override { return part(split).labels.dims[0]; }
@@ -20,7 +21,7 @@ private:
     IdxArray images, labels;
   };
   const Part &part(Split split) const { return split == Split::Train ? train : eval; }
-  static Part load(const std::string &folder, const std::string &prefix);
+  static Part load(const std::string &folder, const std::string &prefix, int64_t classes);
 
   Part train, eval;
   std::vector<DataField> fieldList;

@@ -16,8 +16,11 @@ static std::string textFile(const std::string &path) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw userError(fmt::format("{}: no such file or folder", path));
-  if (!fs::is_directory(path, error))
+  if (!fs::is_directory(path, error)) {
+    if (!fs::is_regular_file(path, error))
+      throw userError(fmt::format("{}: neither a file nor a folder", path));
     return path;
+  }
   std::vector<std::string> found;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
     if (it->path().extension() == ".txt")

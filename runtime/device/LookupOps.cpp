@@ -99,8 +99,8 @@ private:
 template <typename T> class GatherOp final : public Op {
 public:
   GatherOp(const plan::Gather &g, SlotScope &scope, unsigned threads)
-      : src{scope.local(g.src())}, index{scope.local(g.index())}, out{scope.local(g.out())}, outer(g.outer()),
-        extent(g.extent()), count(g.count()), inner(g.inner()),
+      : src{scope.local(g.src())}, index{scope.local(g.index())}, out{scope.local(g.out())},
+        outer(g.inner() ? g.outer() : 0), extent(g.extent()), count(g.count()), inner(g.inner()),
         threads(threadsFor(g.outer() * g.count() * g.inner(), threads)) {}
 
   void run(SlotTable slots, const RunContext &) override {
@@ -129,8 +129,8 @@ template <typename Format> class ScatterAddOp final : public Op {
 
 public:
   ScatterAddOp(const plan::ScatterAdd &s, SlotScope &scope, unsigned threads)
-      : src{scope.local(s.src())}, index{scope.local(s.index())}, out{scope.local(s.out())}, outer(s.outer()),
-        extent(s.extent()), count(s.count()), inner(s.inner()),
+      : src{scope.local(s.src())}, index{scope.local(s.index())}, out{scope.local(s.out())},
+        outer(s.inner() ? s.outer() : 0), extent(s.extent()), count(s.count()), inner(s.inner()),
         threads(threadsFor(s.outer() * (s.count() + s.extent()) * s.inner(), threads)) {}
 
   void run(SlotTable slots, const RunContext &) override {

@@ -14,45 +14,6 @@ namespace cleave {
 
 namespace {
 
-/// Consecutive elements both of the global tensor and of the local one.
-struct Piece {
-  uint64_t global;
-  int64_t local, count;
-};
-
-/// Cuts a box into runs of consecutive elements, none longer than `most`.
-void addPieces(const Box &box, const std::vector<int64_t> &global, const std::vector<int64_t> &local, int64_t most,
-               std::vector<Piece> &pieces) {
-  size_t rank = global.size(), inner = rank;
-  int64_t run = 1;
-  while (inner > 0) { // trailing dimensions that are whole on both sides join the run; one more may be cut
-    --inner;
-    run *= box.size[inner];
-    if (box.size[inner] != global[inner] || box.size[inner] != local[inner])
-      break;
-  }
-  std::vector<int64_t> index(inner, 0);
-  for (;;) {
-    uint64_t globalAt = 0;
-    int64_t localAt = 0;
-    for (size_t d = 0; d < rank; ++d) {
-      int64_t i = d < inner ? index[d] : 0;
-      globalAt = globalAt * static_cast<uint64_t>(global[d]) + static_cast<uint64_t>(box.globalStart[d] + i);
-      localAt = localAt * local[d] + box.localStart[d] + i;
-    }
-    for (int64_t done = 0; done < run; done += most)
-      pieces.push_back({globalAt + static_cast<uint64_t>(done), localAt + done, std::min(most, run - done)});
-    size_t d = inner;
-    while (d-- > 0) {
-      if (++index[d] < box.size[d])
-        break;
-      index[d] = 0;
-    }
-    if (d == static_cast<size_t>(-1))
-      return;
-  }
-}
-
 class RandomOp final : public Op {
 public:
   RandomOp(const plan::Random &random, SlotScope &scope, unsigned threads)
@@ -63,11 +24,11 @@ public:
     std::vector<uint32_t> coords(scope.rank.coords()->begin(), scope.rank.coords()->end());
     auto mesh = meshSizes(scope.plan);
     const plan::Sharding *sharding = scope.slot(random.out()).sharding();
-    auto local = localShape(sharding, global, mesh, coords);
-    for (const Box &box : localBoxes(sharding, global, mesh, coords))
-      addPieces(box, global, local, pieceElements, pieces);
+    pieces = localPieces(sharding, global, mesh, coords, pieceElements);
     elements = std::accumulate(global.begin(), global.end(), int64_t{1}, std::multiplies<>());
-    int64_t mine = std::accumulate(local.begin(), local.end(), int64_t{1}, std::multiplies<>());
+    int64_t mine = 0;
+    for (const Piece &piece : pieces)
+      mine += piece.count;
     this->threads = mine < pieceElements ? 1 : threads;
   }
 
@@ -86,11 +47,12 @@ private:
 
   void fill(std::byte *to, const Piece &piece, uint64_t base, uint64_t stream) const {
     if (dtype == plan::DType::F32)
-      return philoxFill(reinterpret_cast<float *>(to) + piece.local, key, stream, base + piece.global, piece.count);
+      return philoxFill(reinterpret_cast<float *>(to) + piece.local, key, stream,
+                        base + static_cast<uint64_t>(piece.global), piece.count);
     float values[256];
     for (int64_t done = 0; done < piece.count; done += 256) {
       int64_t count = std::min<int64_t>(256, piece.count - done);
-      philoxFill(values, key, stream, base + piece.global + static_cast<uint64_t>(done), count);
+      philoxFill(values, key, stream, base + static_cast<uint64_t>(piece.global + done), count);
       for (int64_t i = 0; i < count; ++i)
         storeElement(to, piece.local + done + i, dtype, values[i]);
     }

@@ -49,7 +49,7 @@ std::unique_ptr<Op> matmul(const plan::Matmul &op, SlotScope &scope) {
   auto bias = hasBias ? reach(scope, static_cast<uint32_t>(op.bias())) : nullptr;
   return makeOp([&op, a, b, c, bias, hasBias](SlotTable t) {
     uint32_t rank = op.batch() ? op.batch()->size() : 0;
-    int64_t batches = 1;
+    int64_t batches = op.m() && op.n() ? 1 : 0;
     for (uint32_t d = 0; d < rank; ++d)
       batches *= op.batch()->Get(d);
     auto base = [&](const plan::View *view, int64_t index) {

@@ -61,8 +61,10 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
   static std::mutex mutex;
   static std::map<const PlanFile *, std::weak_ptr<const Code>> opened;
   std::lock_guard lock(mutex);
-  if (auto code = opened[file.get()].lock())
-    return code;
+  std::erase_if(opened, [](const auto &entry) { return entry.second.expired(); });
+  if (auto found = opened.find(file.get()); found != opened.end())
+    if (auto code = found->second.lock())
+      return code;
   const plan::Plan &plan = file->plan();
   std::shared_ptr<Code> code(new Code);
   code->plan = file;
@@ -71,8 +73,8 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
     if (!processorHas(target))
       throw environmentError(
           fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
-    // The file stays open as long as the library: glibc knows libraries by name, and a second plan whose file got the same
-    // number would be given the first one's code.
+    // The file stays open as long as the library: glibc knows libraries by name, and a second plan whose file got the
+    // same number would be given the first one's code.
     code->memory = memoryFile(*plan.code());
     code->library = ::dlopen(fmt::format("/proc/self/fd/{}", code->memory).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!code->library)

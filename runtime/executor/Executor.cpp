@@ -70,7 +70,7 @@ struct Executor::Impl {
   void prepareSegment(uint32_t index);
   void makeTables(uint32_t segment, uint32_t layout);
   std::vector<PreparedAction> prepareActions(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions);
-  void reserveSends();
+  void prepareMessages();
   void run(const std::vector<PreparedAction> &actions, int64_t step, int which);
   void runProfiled(PreparedAction &action, std::byte *const *table, const RunContext &context);
   std::byte *find(const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *names,
@@ -118,7 +118,7 @@ Executor::Impl::Impl(std::shared_ptr<const PlanFile> planFile, unsigned rankInde
   evalActions = prepareActions(program.eval());
   workspace = Memory(device->workspaceBytes(), "the library workspace");
   device->setWorkspace(workspace.data());
-  reserveSends();
+  prepareMessages();
   stepScalar = find(program.scalars(), "step");
 }
 
@@ -184,14 +184,20 @@ Executor::Impl::prepareActions(const flatbuffers::Vector<flatbuffers::Offset<pla
   return list;
 }
 
-void Executor::Impl::reserveSends() {
+/// Room for the sends of an iteration, and every message one that the world can carry.
+void Executor::Impl::prepareMessages() {
   size_t most = 0;
   for (const auto *actions : {&trainActions, &evalActions}) {
     size_t count = 0;
     for (const PreparedAction &action : *actions)
-      if (action.segment->info->steps())
-        for (const plan::Step *step : *action.segment->info->steps())
-          count += step->op_type() == plan::StepOp::Send;
+      for (uint32_t i = 0; action.segment->info->steps() && i < action.segment->info->steps()->size(); ++i) {
+        const plan::Step *step = action.segment->info->steps()->Get(i);
+        const auto *send = step->op_as_Send();
+        const auto *recv = step->op_as_Recv();
+        if (send || recv)
+          world.checkMessage(send ? send->tag() : recv->tag(), action.microbatch);
+        count += send != nullptr;
+      }
     most = std::max(most, count);
   }
   world.reserveSends(most);

@@ -1,4 +1,4 @@
-// Initial values, box by box and row by row.
+// Initial values, piece by piece.
 #include "runtime/executor/Initialise.h"
 
 #include "runtime/device/Parallel.h"
@@ -41,33 +41,16 @@ void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::
     global.assign(tensor->shape()->begin(), tensor->shape()->end());
   std::vector<uint32_t> coords(rank.coords()->begin(), rank.coords()->end());
   auto mesh = meshSizes(plan);
-  auto local = localShape(slot.sharding(), global, mesh, coords);
   uint64_t key = plan.seed() ^ fnv1a64(tensor->name() ? tensor->name()->str() : "");
-  for (const Box &box : localBoxes(slot.sharding(), global, mesh, coords)) {
-    size_t rank = global.size();
-    int64_t rows = 1, inner = rank ? box.size[rank - 1] : 1;
-    for (size_t d = 0; d + 1 < rank; ++d)
-      rows *= box.size[d];
-    parallelRange(threads, rows, 1 + 4096 / inner, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        int64_t rest = row, globalAt = 0, localAt = 0, globalStep = 1, localStep = 1;
-        for (size_t d = rank; d-- > 0;) {
-          int64_t i = 0;
-          if (d + 1 < rank) {
-            i = rest % box.size[d];
-            rest /= box.size[d];
-          }
-          globalAt += (box.globalStart[d] + i) * globalStep;
-          localAt += (box.localStart[d] + i) * localStep;
-          globalStep *= global[d];
-          localStep *= local[d];
-        }
-        for (int64_t i = 0; i < inner; ++i)
-          storeElement(memory, localAt + i, slot.dtype(),
-                       initialValue(*init, key, static_cast<uint64_t>(globalAt + i)));
-      }
-    });
-  }
+  auto pieces = localPieces(slot.sharding(), global, mesh, coords, 4096);
+  parallelRange(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const Piece &piece = pieces[static_cast<size_t>(p)];
+      for (int64_t i = 0; i < piece.count; ++i)
+        storeElement(memory, piece.local + i, slot.dtype(),
+                     initialValue(*init, key, static_cast<uint64_t>(piece.global + i)));
+    }
+  });
 }
 
 } // namespace cleave

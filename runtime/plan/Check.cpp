@@ -1,4 +1,4 @@
-// The plan checker: structure first; what follows values and messages only when the structure holds.
+// The plan checker: tables and structure first; what follows values and messages only when the structure holds.
 #include "runtime/plan/Check.h"
 
 #include "runtime/base/Error.h"
@@ -8,7 +8,11 @@ namespace cleave {
 
 std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options) {
   check::Report report(options.maxErrors);
-  check::checkStructure(plan, report);
+  check::checkTables(plan, report);
+  if (report.count() == 0)
+    check::checkStructure(plan, report);
+  if (report.count() == 0)
+    check::checkRanks(plan, report);
   if (report.count() == 0) {
     check::checkMemory(plan, options, report);
     check::checkPartials(plan, report);

@@ -2,7 +2,7 @@
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 
-#include <numeric>
+#include <algorithm>
 
 namespace cleave::check {
 
@@ -20,25 +20,61 @@ struct Accesses {
   uint64_t elementBytes(uint32_t slot) const {
     return slot < length(program.slots()) ? dtypeSize(program.slots()->Get(slot)->dtype()) : 1;
   }
-  void touch(Access::Kind kind, uint32_t slot, uint64_t elements) const {
-    fn({kind, slot, 0, elements * elementBytes(slot)});
-  }
-  void read(uint32_t slot, uint64_t elements) const { touch(Access::Read, slot, elements); }
+  void read(uint32_t slot, uint64_t elements) const { fn({Access::Read, slot, 0, elements * elementBytes(slot)}); }
   void write(uint32_t slot, uint64_t elements, bool accumulate = false) const {
-    if (accumulate)
-      touch(Access::Read, slot, elements);
-    touch(Access::Write, slot, elements);
+    Access access{Access::Write, slot, 0, elements * elementBytes(slot)};
+    emit(access, accumulate);
   }
-  /// A strided window of the given sizes.
-  void window(Access::Kind kind, const plan::View *view, const std::vector<int64_t> &sizes, uint64_t element) const {
-    uint64_t last = 0;
-    for (size_t d = 0; d < sizes.size(); ++d) {
-      if (sizes[d] == 0)
-        return;
-      last +=
-          static_cast<uint64_t>(sizes[d] - 1) * static_cast<uint64_t>(view->strides()->Get(static_cast<uint32_t>(d)));
+  void emit(Access &access, bool accumulate) const {
+    if (accumulate) {
+      access.kind = Access::Read;
+      access.accumulated = true;
+      fn(access);
+      access.kind = Access::Write;
+      access.accumulated = false;
     }
-    fn({kind, view->slot(), view->offset(), (last + 1) * element});
+    fn(access);
+  }
+  /// A strided window of the given sizes; a written one may accumulate.
+  void window(Access::Kind kind, const plan::View *view, const std::vector<int64_t> &sizes, uint64_t element,
+              bool accumulate = false) const {
+    std::vector<Access::Repeat> dims;
+    unsigned __int128 span = element;
+    bool empty = false; // the slot must be there all the same
+    for (uint32_t d = 0; d < sizes.size(); ++d) {
+      empty = empty || sizes[d] == 0;
+      Access::Repeat dim{static_cast<uint64_t>(sizes[d]), static_cast<uint64_t>(view->strides()->Get(d)) * element};
+      span += static_cast<unsigned __int128>(dim.count ? dim.count - 1 : 0) * dim.stride;
+      if (dim.count > 1)
+        dims.push_back(dim);
+    }
+    constexpr uint64_t beyond = 2 * largest; // any slot
+    Access access{kind, view->slot(), view->offset(), beyond};
+    if (empty) {
+      access.bytes = 0;
+    } else if (span < beyond) {
+      access.bytes = static_cast<uint64_t>(span);
+      joinDims(dims, element, access);
+    }
+    emit(access, accumulate);
+  }
+
+private:
+  /// Dimensions that continue each other become one.
+  static void joinDims(std::vector<Access::Repeat> &dims, uint64_t element, Access &access) {
+    std::sort(dims.begin(), dims.end(), [](const auto &a, const auto &b) { return a.stride < b.stride; });
+    access.run = element;
+    uint64_t below = element; // bytes that the dimensions so far span
+    for (const Access::Repeat &dim : dims) {
+      access.twice = access.twice || dim.stride < below;
+      below += (dim.count - 1) * dim.stride;
+      if (access.repeats.empty() && dim.stride <= access.run)
+        access.run = below;
+      else if (!access.repeats.empty() && dim.stride == access.repeats.back().count * access.repeats.back().stride)
+        access.repeats.back().count *= dim.count;
+      else
+        access.repeats.push_back(dim);
+    }
   }
 };
 
@@ -62,9 +98,7 @@ void matmul(const plan::Matmul &op, const Accesses &a) {
   a.window(Access::Read, op.b(), sizes(op.k(), op.n()), a.elementBytes(op.b()->slot()));
   if (op.bias() >= 0)
     a.read(static_cast<uint32_t>(op.bias()), static_cast<uint64_t>(op.n()));
-  if (op.accumulate())
-    a.window(Access::Read, op.c(), sizes(op.m(), op.n()), a.elementBytes(op.c()->slot()));
-  a.window(Access::Write, op.c(), sizes(op.m(), op.n()), a.elementBytes(op.c()->slot()));
+  a.window(Access::Write, op.c(), sizes(op.m(), op.n()), a.elementBytes(op.c()->slot()), op.accumulate());
 }
 
 void conv(const plan::Conv &op, const Accesses &a) {
@@ -107,7 +141,7 @@ void kernel(const plan::Kernel &op, const Accesses &a) {
   }
 }
 
-void collective(const plan::Collective &op, const plan::Step &, const Accesses &a) {
+void collective(const plan::Collective &op, const Accesses &a) {
   for (uint32_t i = 0; i < length(op.buffers()); ++i) {
     const plan::CollectiveBuffer *buffer = op.buffers()->Get(i);
     auto count = static_cast<uint64_t>(buffer->count());
@@ -121,12 +155,27 @@ void collective(const plan::Collective &op, const plan::Step &, const Accesses &
     uint64_t outAll = a.slotBytes(buffer->out()) / a.elementBytes(buffer->out());
     bool gather = op.kind() == plan::CollectiveKind::AllGather,
          scatter = op.kind() == plan::CollectiveKind::ReduceScatter;
-    a.read(buffer->in(), scatter ? whole : gather ? std::min(inAll, whole) : count);
-    a.write(buffer->out(), gather ? whole : scatter ? std::min(outAll, whole) : count);
+    auto touch = [&](Access::Kind kind, uint32_t slot, uint64_t elements) {
+      Access access{kind, slot, 0, elements * a.elementBytes(slot)};
+      access.buffer = static_cast<int>(i);
+      a.fn(access);
+    };
+    touch(Access::Read, buffer->in(), scatter ? whole : gather ? std::min(inAll, whole) : count);
+    touch(Access::Write, buffer->out(), gather ? whole : scatter ? std::min(outAll, whole) : count);
   }
 }
 
 } // namespace
+
+bool sane(std::initializer_list<int64_t> sizes) {
+  uint64_t all = 1;
+  for (int64_t size : sizes) {
+    if (size < 0 || static_cast<uint64_t>(size) > largest || (size && all > largest / static_cast<uint64_t>(size)))
+      return false;
+    all *= static_cast<uint64_t>(std::max<int64_t>(1, size));
+  }
+  return true;
+}
 
 void forEachAccess(const plan::Step &step, const plan::Program &program, const Fn &fn) {
   Accesses a{program, fn};
@@ -139,7 +188,7 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const F
   if (const auto *op = step.op_as_Kernel())
     return kernel(*op, a);
   if (const auto *op = step.op_as_Collective())
-    return collective(*op, step, a);
+    return collective(*op, a);
   if (const auto *op = step.op_as_Copy()) {
     std::vector<int64_t> sizes;
     if (op->shape())

@@ -1,8 +1,11 @@
 // Follows the values in each program's arena. Every placed slot that is written owns its bytes until another slot is
-// written over them; whoever reads must find his own value, of his own microbatch. So two slots that live at the same
-// time can never overlap without being found.
+// written over them; whoever reads must find his own value, of his own microbatch, and only bytes that were written. So
+// two slots that live at the same time can never overlap without being found. Within a step, nothing is written over
+// what the same step reads, except where the schema allows it.
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Coverage.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
 
 #include <algorithm>
@@ -17,6 +20,7 @@ struct Owner {
   uint64_t end;
   uint32_t slot;
   int32_t microbatch;
+  Coverage written; ///< of the slot, from its first byte
 };
 
 struct Message {
@@ -36,6 +40,13 @@ class MemoryCheck {
 public:
   MemoryCheck(const plan::Plan &plan, uint32_t index, Report &report)
       : plan(plan), index(index), program(*plan.programs()->Get(index)), report(report) {
+    for (uint32_t i = 0; i < length(program.slots()); ++i) {
+      const plan::Slot &slot = *program.slots()->Get(i);
+      uint64_t bytes = dtypeSize(slot.dtype());
+      for (uint32_t d = 0; d < length(slot.shape()); ++d)
+        bytes *= static_cast<uint64_t>(slot.shape()->Get(d));
+      valueBytes.push_back(bytes);
+    }
     for (uint32_t s = 0; s < length(program.segments()); ++s) {
       const plan::Segment &segment = *program.segments()->Get(s);
       SegmentAccesses accesses;
@@ -65,8 +76,10 @@ private:
   void placePersistent() {
     for (uint32_t i = 0; i < length(program.slots()); ++i) {
       const plan::Slot &slot = *program.slots()->Get(i);
-      if (slot.space() == plan::Space::Persistent && slot.bytes())
-        owners[slot.offset()] = {slot.offset() + slot.bytes(), i, -1};
+      if (slot.space() == plan::Space::Persistent && slot.bytes()) {
+        Owner &owner = owners[slot.offset()] = {slot.offset() + slot.bytes(), i, -1, {}};
+        owner.written.add({Access::Write, i, 0, slot.bytes()});
+      }
     }
   }
 
@@ -77,6 +90,8 @@ private:
     }
     const plan::Segment &segment = *program.segments()->Get(action.segment());
     const SegmentAccesses &accesses = segments[action.segment()];
+    if (apart.insert({action.segment(), action.layout()}).second)
+      checkApart(action, accesses);
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
       for (const Access &access : accesses.steps[s])
         touch(action, s, access, addressOf(action, accesses, access.slot));
@@ -94,26 +109,59 @@ private:
     return program.layouts()->Get(action.layout())->offsets()->Get(accesses.places.at(slot));
   }
 
+  /// No step writes over what it reads.
+  void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
+    for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s)
+      for (const Access &read : accesses.steps[s])
+        for (const Access &write : accesses.steps[s]) {
+          if (read.kind != Access::Read || write.kind != Access::Write || read.accumulated)
+            continue;
+          uint64_t from = addressOf(action, accesses, read.slot) + read.begin,
+                   to = addressOf(action, accesses, write.slot) + write.begin;
+          const plan::Step &step = *program.segments()->Get(action.segment())->steps()->Get(s);
+          if (from < to + write.bytes && to < from + read.bytes && !inPlace(step, read, from, write, to))
+            report.add("{}: it writes slot {} at byte {}, over what it reads in slot {} at byte {}", place(action, s),
+                       describe(write.slot), to, describe(read.slot), from);
+        }
+  }
+
+  /// A kernel may update an argument, an all-reduce each of its buffers.
+  static bool inPlace(const plan::Step &step, const Access &read, uint64_t from, const Access &write, uint64_t to) {
+    if (const auto *collective = step.op_as_Collective())
+      return collective->kind() == plan::CollectiveKind::AllReduce && read.buffer == write.buffer && from == to;
+    return step.op_type() == plan::StepOp::Kernel && read.slot == write.slot;
+  }
+
   void touch(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
     auto found = owners.find(address);
     bool mine = found != owners.end() && found->second.slot == access.slot;
-    if (access.kind == Access::Read) {
-      if (!mine)
-        return missing(action, step, access, address);
-      if (int32_t held = found->second.microbatch; otherMicrobatch(access.slot, held, action.microbatch()))
-        report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step),
-                   action.microbatch(), describe(access.slot), held);
-      return;
-    }
+    if (access.kind == Access::Read)
+      return mine ? checkRead(action, step, access, address, found->second) : missing(action, step, access, address);
     for (const Message &message : messages)
       if (message.begin < address + access.begin + access.bytes && address + access.begin < message.end)
         report.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
                    place(action, step), action.microbatch(), describe(access.slot), message.tag, message.microbatch,
                    describe(message.slot));
-    if (mine)
-      found->second.microbatch = action.microbatch();
-    else
-      own(action, step, access.slot, address);
+    if (!mine)
+      return own(action, step, access, address);
+    Owner &owner = found->second;
+    if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
+      owner.written = {}; // what remains of the other is nobody's
+    owner.microbatch = action.microbatch();
+    owner.written.add(access);
+  }
+
+  void checkRead(const plan::Action &action, uint32_t step, const Access &access, uint64_t address, Owner &owner) {
+    if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
+      report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step), action.microbatch(),
+                 describe(access.slot), owner.microbatch);
+    uint64_t value = valueBytes[access.slot]; // what follows in the slot is padding
+    uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
+    if (auto at = owner.written.missing(access, access.begin, bytes)) {
+      report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which nobody wrote", place(action, step),
+                 action.microbatch(), *at, describe(access.slot), address);
+      owner.written.add({Access::Write, access.slot, 0, program.slots()->Get(access.slot)->bytes()}); // reported once
+    }
   }
 
   void missing(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
@@ -123,23 +171,25 @@ private:
       who = fmt::format("slot {} has overwritten", describe(std::prev(last)->second.slot));
     report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(action, step), action.microbatch(),
                describe(access.slot), address, who);
-    own(action, step, access.slot, address); // reported once
+    const uint64_t bytes = program.slots()->Get(access.slot)->bytes();
+    own(action, step, {Access::Write, access.slot, 0, bytes}, address); // reported once
   }
 
-  void own(const plan::Action &action, uint32_t step, uint32_t slot, uint64_t address) {
-    uint64_t end = address + program.slots()->Get(slot)->bytes();
+  void own(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
+    uint64_t end = address + program.slots()->Get(access.slot)->bytes();
     auto at = owners.upper_bound(address);
     if (at != owners.begin() && std::prev(at)->second.end > address)
       --at;
     while (at != owners.end() && at->first < end) {
       if (program.slots()->Get(at->second.slot)->space() == plan::Space::Persistent) {
-        report.add("{}: slot {} overlaps persistent slot {}", place(action, step), describe(slot),
+        report.add("{}: slot {} overlaps persistent slot {}", place(action, step), describe(access.slot),
                    describe(at->second.slot));
         return;
       }
       at = owners.erase(at);
     }
-    owners[address] = {end, slot, action.microbatch()};
+    Owner &owner = owners[address] = {end, access.slot, action.microbatch(), {}};
+    owner.written.add(access);
   }
 
   /// Activations belong to one microbatch; gradients and the like may gather several.
@@ -163,8 +213,10 @@ private:
   const plan::Program &program;
   Report &report;
   std::vector<SegmentAccesses> segments;
-  std::map<uint64_t, Owner> owners; ///< by first byte
-  std::vector<Message> messages;    ///< started, not waited for
+  std::vector<uint64_t> valueBytes;              ///< of each slot's shape
+  std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts seen by checkApart
+  std::map<uint64_t, Owner> owners;              ///< by first byte
+  std::vector<Message> messages;                 ///< started, not waited for
 };
 
 /// Two microbatches' rows may not share bytes of the input buffer.

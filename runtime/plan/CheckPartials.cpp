@@ -24,17 +24,6 @@ Axes declaredAxes(const plan::Plan &plan, const plan::Slot &slot) {
   return axes;
 }
 
-/// Axes along which the members of a group differ.
-Axes groupAxes(const plan::Plan &plan, const plan::Group &group) {
-  Axes axes = 0;
-  const auto *first = plan.ranks()->Get(group.ranks()->Get(0))->coords();
-  for (uint32_t rank : *group.ranks())
-    for (uint32_t a = 0; a < first->size(); ++a)
-      if (plan.ranks()->Get(rank)->coords()->Get(a) != first->Get(a))
-        axes |= Axes{1} << a;
-  return axes;
-}
-
 std::string names(const plan::Plan &plan, Axes axes) {
   std::vector<std::string> list;
   for (uint32_t a = 0; a < length(plan.mesh()); ++a)
@@ -71,8 +60,9 @@ struct StepFacts {
 
 class PartialCheck {
 public:
-  PartialCheck(const plan::Plan &plan, uint32_t index, const plan::Rank &rank, Report &report)
-      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), report(report) {
+  PartialCheck(const plan::Plan &plan, uint32_t index, const plan::Rank &rank, const std::vector<Axes> &axesOf,
+               Report &report)
+      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), axesOf(axesOf), report(report) {
     for (uint32_t i = 0; i < length(program.slots()); ++i)
       declared.push_back(declaredAxes(plan, *program.slots()->Get(i)));
     for (uint32_t s = 0; s < length(program.segments()); ++s)
@@ -119,7 +109,7 @@ private:
 
   void checkCollective(const plan::Collective &op, uint32_t segment, uint32_t step) {
     bool reduces = op.kind() == plan::CollectiveKind::AllReduce || op.kind() == plan::CollectiveKind::ReduceScatter;
-    Axes removed = reduces ? groupAxes(plan, *plan.groups()->Get(rank.groups()->Get(op.group()))) : 0;
+    Axes removed = reduces ? axesOf[rank.groups()->Get(op.group())] : 0;
     for (uint32_t i = 0; i < length(op.buffers()); ++i) {
       const plan::CollectiveBuffer &buffer = *op.buffers()->Get(i);
       Axes before = current[buffer.in()], after = before & ~removed;
@@ -171,6 +161,7 @@ private:
   uint32_t index;
   const plan::Program &program;
   const plan::Rank &rank;
+  const std::vector<Axes> &axesOf; ///< of each group of the plan
   Report &report;
   std::vector<Axes> declared, current; ///< by slot
   std::vector<std::vector<StepFacts>> segments;
@@ -180,11 +171,12 @@ private:
 
 void checkPartials(const plan::Plan &plan, Report &report) {
   std::set<uint32_t> done;
+  const std::vector<Axes> axes = groupAxes(plan);
   for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
     const plan::Rank &rank = *plan.ranks()->Get(r);
     if (!done.insert(rank.program()).second)
       continue;
-    PartialCheck check(plan, rank.program(), rank, report);
+    PartialCheck check(plan, rank.program(), rank, axes, report);
     check.follow(plan.programs()->Get(rank.program())->train());
     check.follow(plan.programs()->Get(rank.program())->eval());
   }

@@ -31,11 +31,27 @@ private:
   std::vector<std::string> errors;
 };
 
+constexpr uint64_t largest = uint64_t{1} << 46; // bytes or elements; products of what passes stay in 64 bits
+constexpr uint32_t mostDims = 12;
+
+/// Whether these sizes and their product are in [0, largest].
+bool sane(std::initializer_list<int64_t> sizes);
+
 /// How a step uses a slot.
 struct Access {
   enum Kind { Read, Write, Unknown } kind; ///< Unknown: an argument of a kernel that does not say what it writes
   uint32_t slot;
-  uint64_t begin, bytes; ///< the part of the slot touched; a kernel's arguments: to the slot's end
+  uint64_t begin, bytes; ///< from the first byte touched to the last; a kernel's arguments: to the slot's end
+  /// A strided window: runs of `run` bytes, repeated `count` times every `stride` bytes, innermost first. None: all of
+  /// it.
+  struct Repeat {
+    uint64_t count, stride;
+  };
+  std::vector<Repeat> repeats{};
+  uint64_t run = 0;
+  bool twice = false;       ///< a window that names some byte twice
+  bool accumulated = false; ///< a read of what the step's own output held
+  int buffer = -1;          ///< of a collective
 };
 
 /// Everything a step reads and writes, reads first. An accumulating output is a read and a write.
@@ -47,6 +63,13 @@ template <typename T> uint32_t length(const T *vector) { return vector ? vector-
 /// "program 0, segment 3 (forward), step 5 (Matmul)"
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);
 
+/// Mesh, tensors, groups and each rank's tables as such. Everything else runs only when this finds nothing.
+void checkTables(const plan::Plan &plan, Report &report);
+/// What a program relies on that differs between the ranks that run it, against the first of them, whose program
+/// checkStructure follows: lengths of tables, sizes of groups, shares, local shapes.
+void checkRanks(const plan::Plan &plan, Report &report);
+/// Mesh axes along which the members of each group differ, one bit each.
+std::vector<uint32_t> groupAxes(const plan::Plan &plan);
 /// Everything that later parts rely on: indices, sizes, names. Later parts run only when this finds nothing.
 void checkStructure(const plan::Plan &plan, Report &report);
 /// Values in memory along each program's actions.

@@ -5,21 +5,21 @@
 #include "runtime/plan/Slices.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
 
 namespace cleave::check {
 
 namespace {
 
-constexpr uint64_t largest = uint64_t{1} << 46; // bytes or elements; products of what passes stay in 64 bits
-constexpr uint32_t mostDims = 12;
+constexpr int64_t mostWindow = 1 << 20; // elements of a pooling window, which no slot bounds
 
-/// One program and its ranks.
+/// One program, as its first rank runs it.
 class ProgramCheck {
 public:
-  ProgramCheck(const plan::Plan &plan, uint32_t index, const plan::Rank *rank, Report &report)
-      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), report(report) {}
+  ProgramCheck(const plan::Plan &plan, uint32_t index, std::optional<uint32_t> rankIndex, Report &report)
+      : plan(plan), index(index), program(*plan.programs()->Get(index)), rankIndex(rankIndex.value_or(0)),
+        rank(rankIndex ? plan.ranks()->Get(*rankIndex) : nullptr), report(report) {}
 
   void run() {
     size_t before = report.count();
@@ -81,18 +81,48 @@ private:
     sharding(i, slot);
   }
 
+  static std::string nameOf(const plan::Tensor &tensor) { return tensor.name() ? tensor.name()->str() : ""; }
+
+  /// What is filled by its tensor's shape must have it.
+  void whole(uint32_t i, const plan::Slot &slot) {
+    if (slot.tensor() < 0 || slot.space() == plan::Space::Placed)
+      return;
+    const plan::Tensor *tensor = plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
+    bool same = length(tensor->shape()) == length(slot.shape());
+    for (uint32_t d = 0; same && d < length(slot.shape()); ++d)
+      same = tensor->shape()->Get(d) == slot.shape()->Get(d);
+    if (!same)
+      report.add("program {}, slot {}: it is not split, and its shape is not that of {}", index, i, nameOf(*tensor));
+  }
+
   void sharding(uint32_t i, const plan::Slot &slot) {
     const plan::Sharding *sharding = slot.sharding();
     if (!sharding)
-      return;
+      return whole(i, slot);
     for (uint32_t a = 0; a < length(sharding->partial_axes()); ++a)
       if (sharding->partial_axes()->Get(a) >= length(plan.mesh()))
         report.add("program {}, slot {}: partial over mesh axis {} of {}", index, i, sharding->partial_axes()->Get(a),
                    length(plan.mesh()));
-    for (uint32_t d = 0; d < length(sharding->dims()); ++d)
-      for (uint32_t f = 0; f < length(sharding->dims()->Get(d)->factors()); ++f)
-        if (int64_t size = sharding->dims()->Get(d)->factors()->Get(f)->size(); size < 0 || size > int64_t{1} << 46)
+    if (sharding->partial_kind() > plan::ReduceKind::MAX)
+      report.add("program {}, slot {}: partial by an unknown reduction", index, i);
+    uint32_t split = 0; // mesh axes
+    for (uint32_t d = 0; d < length(sharding->dims()); ++d) {
+      const auto *factors = sharding->dims()->Get(d)->factors();
+      int64_t all = 1;
+      for (uint32_t f = 0; f < length(factors); ++f) {
+        int64_t size = factors->Get(f)->size();
+        if (!sane({all, size}))
           return report.add("program {}, slot {}: a factor of {}", index, i, size);
+        all *= std::max<int64_t>(1, size);
+        for (uint32_t a = 0; a < length(factors->Get(f)->axes()); ++a) {
+          uint32_t axis = factors->Get(f)->axes()->Get(a);
+          if (axis >= length(plan.mesh()) || (split >> axis & 1))
+            return report.add("program {}, slot {}: mesh axis {} of {} is not there or splits it twice", index, i, axis,
+                              length(plan.mesh()));
+          split |= 1u << axis;
+        }
+      }
+    }
     if (!rank || slot.tensor() < 0)
       return;
     const plan::Tensor *tensor = plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
@@ -105,8 +135,8 @@ private:
     try {
       auto expected = localShape(sharding, global, meshSizes(plan), coords);
       if (expected != local)
-        report.add("program {}, slot {}: its sharding of {} gives [{}], its shape is [{}]", index, i,
-                   tensor->name() ? tensor->name()->str() : "", fmt::join(expected, ", "), fmt::join(local, ", "));
+        report.add("program {}, slot {}: its sharding of {} gives [{}], its shape is [{}]", index, i, nameOf(*tensor),
+                   fmt::join(expected, ", "), fmt::join(local, ", "));
     } catch (const Error &error) {
       report.add("program {}, slot {}: {}", index, i, error.what());
     }
@@ -142,6 +172,20 @@ private:
     }
   }
 
+  /// The elements of a step lie in slots of its type, indices in slots of i32.
+  std::string typeProblem(plan::DType type, std::initializer_list<int64_t> values,
+                          std::initializer_list<int64_t> indices = {}) const {
+    if (type > plan::DType::MAX)
+      return "unknown element type";
+    for (int64_t slot : values)
+      if (slotAt(slot) && slotAt(slot)->dtype() != type)
+        return fmt::format("slot {} must be {}, found {}", slot, dtypeName(type), dtypeName(slotAt(slot)->dtype()));
+    for (int64_t slot : indices)
+      if (slotAt(slot) && slotAt(slot)->dtype() != plan::DType::I32)
+        return fmt::format("slot {} must be i32, found {}", slot, dtypeName(slotAt(slot)->dtype()));
+    return "";
+  }
+
   /// A view must have as many strides as its step needs, none negative.
   static std::string viewProblem(const plan::View *view, uint32_t strides) {
     if (!view)
@@ -152,16 +196,6 @@ private:
       if (view->strides()->Get(i) < 0 || view->strides()->Get(i) > int64_t{1} << 46)
         return fmt::format("a stride of {}", view->strides()->Get(i));
     return "";
-  }
-
-  static bool sane(std::initializer_list<int64_t> sizes) {
-    uint64_t all = 1;
-    for (int64_t size : sizes) {
-      if (size < 0 || static_cast<uint64_t>(size) > largest || (size && all > largest / static_cast<uint64_t>(size)))
-        return false;
-      all *= static_cast<uint64_t>(std::max<int64_t>(1, size));
-    }
-    return true;
   }
 
   std::string matmulProblem(const plan::Matmul &op) {
@@ -187,6 +221,11 @@ private:
     };
     if (!unit(op.a(), op.m(), op.k()) || !unit(op.b(), op.k(), op.n()) || !unit(op.c(), op.m(), op.n()))
       return "one of the last two strides of each view must be 1";
+    auto walks = [&](const plan::View *view, int64_t rows, int64_t columns) { // 0 is for batch dimensions
+      return (rows <= 1 || view->strides()->Get(last) > 0) && (columns <= 1 || view->strides()->Get(last + 1) > 0);
+    };
+    if (!walks(op.a(), op.m(), op.k()) || !walks(op.b(), op.k(), op.n()))
+      return "a stride of 0 in a matrix dimension";
     return "";
   }
 
@@ -195,19 +234,24 @@ private:
       return fmt::format("{} groups for {} to {} channels", op.groups(), op.ic(), op.oc());
     if (!sane({op.n(), op.ic(), op.ih(), op.iw()}) || !sane({op.n(), op.oc(), op.oh(), op.ow()}) ||
         !sane({op.oc(), op.ic(), op.kh(), op.kw()}) || op.stride_h() < 1 || op.stride_w() < 1 || op.dilation_h() < 1 ||
-        op.dilation_w() < 1 || op.kh() < 1 || op.kw() < 1 || op.pad_top() < 0 || op.pad_left() < 0 ||
-        !sane({op.stride_h(), op.oh()}) || !sane({op.stride_w(), op.ow()}))
+        op.dilation_w() < 1 || op.oh() < 1 || op.ow() < 1 || op.kh() < 1 || op.kw() < 1 || op.pad_top() < 0 ||
+        op.pad_left() < 0 || !sane({op.stride_h(), op.oh()}) || !sane({op.stride_w(), op.ow()}) ||
+        !sane({op.dilation_h(), op.kh()}) || !sane({op.dilation_w(), op.kw()}) || !sane({op.pad_top()}) ||
+        !sane({op.pad_left()}))
       return "a size, stride, dilation or padding is out of range";
     return "";
   }
 
   std::string poolProblem(const plan::Pool &op) {
     if (op.kind() > plan::PoolKind::MAX || !sane({op.n(), op.c(), op.ih(), op.iw()}) ||
-        !sane({op.n(), op.c(), op.oh(), op.ow()}) || op.kh() < 1 || op.kw() < 1 || op.stride_h() < 1 ||
-        op.stride_w() < 1 || op.pad_top() < 0 || op.pad_left() < 0)
+        !sane({op.n(), op.c(), op.oh(), op.ow()}) || op.oh() < 1 || op.ow() < 1 || op.kh() < 1 || op.kw() < 1 ||
+        op.stride_h() < 1 || op.stride_w() < 1 || !sane({op.stride_h(), op.oh()}) || !sane({op.stride_w(), op.ow()}) ||
+        !sane({op.kh(), op.kw()}) || op.kh() * op.kw() > mostWindow || !sane({op.pad_top()}) || !sane({op.pad_left()}))
       return "a size, stride or padding is out of range";
     bool max = op.kind() == plan::PoolKind::MaxForward || op.kind() == plan::PoolKind::MaxBackward;
-    return max && op.workspace() < 0 ? "max pooling needs a workspace slot" : "";
+    if (max != (op.workspace() >= 0))
+      return max ? "max pooling needs a workspace slot" : "average pooling has no workspace slot";
+    return typeProblem(op.dtype(), {}, {op.workspace()});
   }
 
   std::string kernelProblem(const plan::Kernel &op) {
@@ -244,9 +288,11 @@ private:
         if (!sane({b.sizes()->Get(m), b.outer(), b.inner()}))
           return fmt::format("a share of {}", b.sizes()->Get(m));
         total += b.sizes()->Get(m);
+        if (!sane({total, b.outer(), b.inner()}))
+          return fmt::format("shares of {} in all", total);
       }
-      if (!sane({total, b.outer(), b.inner()}))
-        return fmt::format("shares of {} in all", total);
+      if (std::string problem = typeProblem(op.dtype(), {b.in(), b.out()}); !problem.empty())
+        return problem;
       if (op.kind() == plan::CollectiveKind::AllToAll && members && b.count() % members)
         return fmt::format("{} elements in {} equal blocks", b.count(), members);
     }
@@ -258,9 +304,6 @@ private:
     bool gather = op.kind() == plan::CollectiveKind::AllGather;
     if (!rank || (!gather && op.kind() != plan::CollectiveKind::ReduceScatter))
       return "";
-    uint32_t rankIndex = 0;
-    while (plan.ranks()->Get(rankIndex) != rank)
-      ++rankIndex;
     const auto *ranks = plan.groups()->Get(rank->groups()->Get(op.group()))->ranks();
     auto me = static_cast<uint32_t>(std::find(ranks->begin(), ranks->end(), rankIndex) - ranks->begin());
     for (uint32_t i = 0; me < ranks->size() && i < length(op.buffers()); ++i) {
@@ -280,11 +323,12 @@ private:
       return "";
     if (op.src_offset_scalar() < 0)
       return fmt::format("rank scalar {}", op.src_offset_scalar());
-    uint64_t last = 0;
+    unsigned __int128 last = 0;
     for (uint32_t d = 0; d < length(op.shape()); ++d) {
       if (op.shape()->Get(d) == 0)
         return "";
-      last += static_cast<uint64_t>(op.shape()->Get(d) - 1) * static_cast<uint64_t>(op.src()->strides()->Get(d));
+      last += static_cast<unsigned __int128>(op.shape()->Get(d) - 1) *
+              static_cast<unsigned __int128>(op.src()->strides()->Get(d));
     }
     const plan::Slot &source = *slotAt(op.src()->slot());
     if (op.src()->offset() > source.bytes())
@@ -328,29 +372,32 @@ private:
         problem = viewProblem(op->dst(), length(op->shape()));
       return problem;
     }
+    std::string range = "sizes out of range";
     if (const auto *op = step.op_as_Embedding())
       return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start())
-                 ? ""
-                 : "sizes out of range";
+                 ? typeProblem(op->dtype(), {op->table(), op->out()}, {op->ids()})
+                 : range;
     if (const auto *op = step.op_as_EmbeddingGrad())
       return sane({op->rows(), op->width()}) && sane({op->count(), op->width()}) && scalarFits(op->start())
-                 ? ""
-                 : "sizes out of range";
+                 ? typeProblem(op->dtype(), {op->grad(), op->dtable()}, {op->ids()})
+                 : range;
     if (const auto *op = step.op_as_Gather())
       return sane({op->outer(), op->extent(), op->inner()}) && sane({op->outer(), op->count(), op->inner()})
-                 ? ""
-                 : "sizes out of range";
+                 ? typeProblem(op->dtype(), {op->src(), op->out()}, {op->index()})
+                 : range;
     if (const auto *op = step.op_as_ScatterAdd())
       return sane({op->outer(), op->extent(), op->inner()}) && sane({op->outer(), op->count(), op->inner()})
-                 ? ""
-                 : "sizes out of range";
+                 ? typeProblem(op->dtype(), {op->src(), op->out()}, {op->index()})
+                 : range;
+    if (const auto *op = step.op_as_Fill())
+      return typeProblem(op->dtype(), {op->dst()});
     if (const auto *op = step.op_as_Random())
       return randomProblem(*op);
     if (const auto *op = step.op_as_Send())
       return peerProblem(op->peer());
     if (const auto *op = step.op_as_Recv())
       return peerProblem(op->peer());
-    return step.op_type() == plan::StepOp::Fill ? "" : "a step of unknown kind";
+    return "a step of unknown kind";
   }
 
   std::string peerProblem(uint32_t peer) const {
@@ -360,8 +407,10 @@ private:
 
   std::string randomProblem(const plan::Random &op) {
     const plan::Slot *slot = slotAt(op.out());
-    if (!slot || length(op.shape()) > mostDims || !rank)
-      return "";
+    if (length(op.shape()) > mostDims)
+      return fmt::format("{} dimensions, at most {}", length(op.shape()), mostDims);
+    if (std::string problem = typeProblem(op.dtype(), {op.out()}); !slot || !rank || !problem.empty())
+      return problem;
     std::vector<int64_t> global, coordsShape;
     if (op.shape())
       global.assign(op.shape()->begin(), op.shape()->end());
@@ -369,7 +418,7 @@ private:
     for (int64_t size : global) {
       if (!sane({all, size}))
         return fmt::format("a dimension of {}", size);
-      all *= size;
+      all *= std::max<int64_t>(1, size);
     }
     std::vector<uint32_t> coords(rank->coords()->begin(), rank->coords()->end());
     try {
@@ -401,6 +450,8 @@ private:
                               access.slot, slot->bytes());
       else if (slot->space() == plan::Space::Input && access.kind == Access::Write)
         problem = fmt::format("writes input slot {}", access.slot);
+      else if (access.kind == Access::Write && access.twice)
+        problem = fmt::format("a view that writes elements of slot {} twice", access.slot);
     });
     if (problem.empty() && step.op_type() == plan::StepOp::Copy)
       problem = copyStartProblem(*step.op_as_Copy());
@@ -421,9 +472,18 @@ private:
       if (action.microbatch() < -1 || action.microbatch() >= static_cast<int64_t>(std::max(1u, plan.microbatches())))
         report.add("program {}, {} action {}: microbatch {} of {}", index, entry, i, action.microbatch(),
                    plan.microbatches());
+      if (action.microbatch() < 0 && readsInputs(*program.segments()->Get(action.segment())))
+        report.add("program {}, {} action {}: it reads inputs of no microbatch", index, entry, i);
       if (seen.insert({action.segment(), action.layout()}).second)
         layout(action, fmt::format("program {}, {} action {}", index, entry, i));
     }
+  }
+
+  bool readsInputs(const plan::Segment &segment) const {
+    for (uint32_t i = 0; i < length(segment.slots()); ++i)
+      if (slotAt(segment.slots()->Get(i))->space() == plan::Space::Input)
+        return true;
+    return false;
   }
 
   void layout(const plan::Action &action, const std::string &place) {
@@ -446,6 +506,8 @@ private:
     auto scalar = [&](const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *list, const char *what) {
       for (uint32_t i = 0; i < length(list); ++i) {
         const plan::Slot *slot = slotAt(list->Get(i)->slot());
+        if (!list->Get(i)->name())
+          report.add("program {}: {} {} has no name", index, what, i);
         if (!slot || slot->space() != plan::Space::Persistent || slot->dtype() != plan::DType::F32 || slot->bytes() < 4)
           report.add("program {}: {} {} must be a persistent f32 slot, found slot {}", index, what, i,
                      list->Get(i)->slot());
@@ -464,86 +526,19 @@ private:
   const plan::Plan &plan;
   uint32_t index;
   const plan::Program &program;
-  const plan::Rank *rank; ///< one of those that run the program; null: none does
+  uint32_t rankIndex;
+  const plan::Rank *rank; ///< the first that runs the program; null: none does
   Report &report;
 };
-
-void checkMeshAndRanks(const plan::Plan &plan, Report &report) {
-  uint64_t ranks = 1;
-  if (length(plan.mesh()) > 16)
-    return report.add("a mesh of {} axes, at most 16", length(plan.mesh()));
-  for (uint32_t a = 0; a < length(plan.mesh()); ++a) {
-    if (plan.mesh()->Get(a)->size() < 1 || ranks > (1u << 20))
-      report.add("mesh axis {} has size {}", a, plan.mesh()->Get(a)->size());
-    ranks *= plan.mesh()->Get(a)->size();
-  }
-  if (ranks != length(plan.ranks()) || ranks == 0)
-    return report.add("the mesh has {} ranks, the plan {}", ranks, length(plan.ranks()));
-  std::set<std::vector<uint32_t>> seen;
-  for (uint32_t r = 0; r < length(plan.ranks()); ++r) {
-    const plan::Rank &rank = *plan.ranks()->Get(r);
-    if (rank.program() >= length(plan.programs()))
-      report.add("rank {}: program {} of {}", r, rank.program(), length(plan.programs()));
-    std::vector<uint32_t> coords;
-    for (uint32_t a = 0; a < length(rank.coords()); ++a)
-      coords.push_back(rank.coords()->Get(a));
-    bool inside = coords.size() == length(plan.mesh());
-    for (uint32_t a = 0; inside && a < coords.size(); ++a)
-      inside = coords[a] < plan.mesh()->Get(a)->size();
-    if (!inside || !seen.insert(coords).second)
-      report.add("rank {}: coordinates [{}] are outside the mesh or taken", r, fmt::join(coords, ", "));
-    for (uint32_t g = 0; g < length(rank.groups()); ++g) {
-      uint32_t group = rank.groups()->Get(g);
-      if (group >= length(plan.groups())) {
-        report.add("rank {}: group {} of {}", r, group, length(plan.groups()));
-        continue;
-      }
-      const auto *members = plan.groups()->Get(group)->ranks();
-      if (!members || std::find(members->begin(), members->end(), r) == members->end())
-        report.add("rank {}: is not in its group {}", r, group);
-    }
-    for (uint32_t p = 0; p < length(rank.peers()); ++p)
-      if (rank.peers()->Get(p) >= length(plan.ranks()) || rank.peers()->Get(p) == r)
-        report.add("rank {}: peer {} is rank {}", r, p, rank.peers()->Get(p));
-  }
-  for (uint32_t g = 0; g < length(plan.groups()); ++g) {
-    const auto *members = plan.groups()->Get(g)->ranks();
-    std::set<uint32_t> distinct;
-    for (uint32_t i = 0; i < length(members); ++i)
-      if (members->Get(i) >= length(plan.ranks()) || !distinct.insert(members->Get(i)).second)
-        report.add("group {}: member {} is rank {}", g, i, members->Get(i));
-    if (distinct.empty())
-      report.add("group {}: it is empty", g);
-  }
-}
 
 } // namespace
 
 void checkStructure(const plan::Plan &plan, Report &report) {
-  checkMeshAndRanks(plan, report);
-  for (uint32_t k = 0; k < length(plan.kernels()); ++k)
-    if (!plan.kernels()->Get(k)->symbol())
-      report.add("kernel {}: it has no symbol", k);
-  if (report.count())
-    return;
-  // Ranks that share a program have tables of the same shape; shapes that depend on coordinates are checked for each
-  // distinct set of tables, which is one per program unless the plan is wrong or uneven.
-  std::map<uint32_t, uint32_t> firstRank;
-  std::vector<std::set<std::vector<int64_t>>> done(length(plan.programs()));
-  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
-    const plan::Rank &rank = *plan.ranks()->Get(r);
-    std::vector<int64_t> key{length(rank.scalars()), length(rank.peers())};
-    for (uint32_t c : *rank.coords())
-      key.push_back(c);
-    bool fresh = done[rank.program()].empty();
-    if (!done[rank.program()].insert(key).second)
-      continue;
-    if (fresh || length(plan.ranks()) <= 64)
-      ProgramCheck(plan, rank.program(), &rank, report).run();
-  }
-  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p)
-    if (done[p].empty())
-      ProgramCheck(plan, p, nullptr, report).run();
+  std::vector<std::optional<uint32_t>> first(length(plan.programs())); // rank that runs the program
+  for (uint32_t r = length(plan.ranks()); r-- > 0;)
+    first[plan.ranks()->Get(r)->program()] = r;
+  for (uint32_t p = 0; p < first.size() && !report.full(); ++p)
+    ProgramCheck(plan, p, first[p], report).run();
 }
 
 } // namespace cleave::check

@@ -1,18 +1,22 @@
 // Reading, sealing and writing plan files.
 //
-// Header, 64 bytes, little endian: "CLEAVEPL", u32 version, u32 header size, u64 file size, 8 zero bytes, SHA-256 of
-// the file with the hash itself left out. So every bit of the file is bound: by the hash, or by being the hash.
+// Header, 64 bytes, little endian: "CLEAVEPL", u32 version, u32 header size, u64 file size, the first 8 bytes of the
+// SHA-256 of plan.fbs, SHA-256 of the file with the hash itself left out. So every bit of the file is bound: by the
+// hash, or by being the hash.
 #include "runtime/plan/PlanFile.h"
 
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +31,8 @@ constexpr size_t headerBytes = 64, hashOffset = 32;
 struct Header {
   char magic[8];
   uint32_t version, headerSize;
-  uint64_t fileSize, reserved;
+  uint64_t fileSize;
+  uint8_t schema[8];
   uint8_t hash[32];
 };
 static_assert(sizeof(Header) == headerBytes);
@@ -37,6 +42,50 @@ std::array<uint8_t, 32> contentHash(std::span<const uint8_t> file) {
   hash.update(file.first(hashOffset));
   hash.update(file.subspan(headerBytes));
   return hash.finish();
+}
+
+/// The first bytes of a hash given as hexadecimal digits.
+constexpr std::array<uint8_t, 8> leadingBytes(std::string_view digits) {
+  auto value = [](char c) { return static_cast<uint8_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
+  std::array<uint8_t, 8> bytes{};
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<uint8_t>(value(digits[2 * i]) << 4 | value(digits[2 * i + 1]));
+  return bytes;
+}
+
+constexpr auto schemaHash = leadingBytes(CLEAVE_SCHEMA_SHA256);
+
+/// Whether vectors of 8-byte numbers lie at multiples of 8, which flatbuffers' verifier does not look at.
+bool wellAligned(const plan::Plan &plan) {
+  bool good = true;
+  auto numbers = [&](const auto *vector) {
+    good = good && (!vector || reinterpret_cast<uintptr_t>(vector->Data()) % 8 == 0);
+  };
+  auto each = [](const auto *vector, auto visit) {
+    for (flatbuffers::uoffset_t i = 0; vector && i < vector->size(); ++i)
+      visit(*vector->Get(i));
+  };
+  auto view = [&](const plan::View *view) { view ? numbers(view->strides()) : void(); };
+  auto step = [&](const plan::Step &step) {
+    if (const auto *op = step.op_as_Matmul())
+      view(op->a()), view(op->b()), view(op->c()), numbers(op->batch());
+    if (const auto *op = step.op_as_Copy())
+      view(op->src()), view(op->dst()), numbers(op->shape());
+    if (const auto *op = step.op_as_Random())
+      numbers(op->shape());
+    if (const auto *op = step.op_as_Kernel())
+      each(op->args(), [&](const plan::View &argument) { view(&argument); });
+    if (const auto *op = step.op_as_Collective())
+      each(op->buffers(), [&](const plan::CollectiveBuffer &buffer) { numbers(buffer.sizes()); });
+  };
+  each(plan.tensors(), [&](const plan::Tensor &tensor) { numbers(tensor.shape()); });
+  each(plan.ranks(), [&](const plan::Rank &rank) { numbers(rank.scalars()); });
+  each(plan.programs(), [&](const plan::Program &program) {
+    each(program.slots(), [&](const plan::Slot &slot) { numbers(slot.shape()); });
+    each(program.layouts(), [&](const plan::Layout &layout) { numbers(layout.offsets()); });
+    each(program.segments(), [&](const plan::Segment &segment) { each(segment.steps(), step); });
+  });
+  return good;
 }
 
 /// A file descriptor that is closed at the end.
@@ -50,24 +99,6 @@ struct Descriptor {
 
 std::string systemText(int error) { return std::strerror(error); }
 
-/// What a failed write means: no room is the environment's fault, anything else the user's path.
-Error writeError(const std::string &path, int error) {
-  std::string text = fmt::format("cannot write plan '{}': {}", path, systemText(error));
-  bool environment = error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG;
-  return environment ? environmentError(text) : userError(text);
-}
-
-void writeAll(int file, std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    ssize_t wrote = ::write(file, bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR)
-      continue;
-    if (wrote < 0)
-      throw errno;
-    bytes = bytes.subspan(static_cast<size_t>(wrote));
-  }
-}
-
 } // namespace
 
 std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
@@ -77,6 +108,7 @@ std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
   header.version = formatVersion;
   header.headerSize = headerBytes;
   header.fileSize = file.size();
+  std::memcpy(header.schema, schemaHash.data(), sizeof header.schema);
   std::memcpy(file.data(), &header, sizeof header);
   if (!flatbuffer.empty())
     std::memcpy(file.data() + headerBytes, flatbuffer.data(), flatbuffer.size());
@@ -121,7 +153,7 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
         fmt::format("not a plan: the file begins with {}, not with \"CLEAVEPL\"", toHex({bytes.data(), sizeof magic})));
   if (header.version != formatVersion)
     throw refuse(fmt::format("format version must be {}, found {}", formatVersion, header.version));
-  if (header.headerSize != headerBytes || header.reserved != 0)
+  if (header.headerSize != headerBytes)
     throw refuse(fmt::format("header size must be {}, found {}", headerBytes, header.headerSize));
   if (header.fileSize != bytes.size())
     throw refuse(fmt::format("the header says {} bytes, the file has {}", header.fileSize, bytes.size()));
@@ -129,8 +161,11 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
   if (std::memcmp(hash.data(), header.hash, sizeof header.hash) != 0)
     throw refuse(fmt::format("the file was altered: its content has hash {}, its header says {}",
                              toHex(hash).substr(0, 16), toHex(header.hash).substr(0, 16)));
+  if (std::memcmp(header.schema, schemaHash.data(), sizeof header.schema) != 0)
+    throw refuse(fmt::format("it was written with plan schema {}, this program reads {}; compile the plan again",
+                             toHex(header.schema), toHex(schemaHash)));
   flatbuffers::Verifier verifier(bytes.data() + headerBytes, bytes.size() - headerBytes, 64, 100'000'000);
-  if (!plan::VerifyPlanBuffer(verifier))
+  if (!plan::VerifyPlanBuffer(verifier) || !wellAligned(*plan::GetPlan(bytes.data() + headerBytes)))
     throw refuse("its structure does not follow the plan schema");
   std::shared_ptr<PlanFile> file(new PlanFile);
   file->data = std::move(bytes);
@@ -142,26 +177,11 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
 std::string PlanFile::hash() const { return toHex(std::span(data).subspan(hashOffset, 32)); }
 
 void writePlan(const std::string &path, std::span<const uint8_t> bytes) {
-  std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  int created = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (created < 0)
-    throw writeError(path, errno);
-  try {
-    Descriptor file{created};
-    writeAll(file.value, bytes);
-    if (::fsync(file.value) != 0)
-      throw errno;
-    if (::rename(temporary.c_str(), path.c_str()) != 0)
-      throw errno;
-  } catch (int error) {
-    ::unlink(temporary.c_str());
-    throw writeError(path, error);
-  }
-  size_t slash = path.rfind('/');
-  std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  Descriptor parent{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (parent.value >= 0)
-    ::fsync(parent.value); // the rename itself; a folder that cannot be synced is no failure
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+  const size_t slash = path.rfind('/');
+  syncFolder(slash == std::string::npos ? "." : path.substr(0, slash + 1));
 }
 
 } // namespace cleave

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace cleave {
 
 namespace {
@@ -65,6 +67,35 @@ std::vector<Run> dimensionRuns(const plan::Dim &dim, int64_t extent, std::span<c
   return runs;
 }
 
+/// Cuts a box into runs of consecutive elements, none longer than `most`.
+void addPieces(const Box &box, std::span<const int64_t> global, std::span<const int64_t> local, int64_t most,
+               std::vector<Piece> &pieces) {
+  size_t rank = global.size(), inner = rank;
+  int64_t run = 1;
+  while (inner > 0) { // trailing dimensions that are whole on both sides join the run; one more may be cut
+    --inner;
+    run *= box.size[inner];
+    if (box.size[inner] != global[inner] || box.size[inner] != local[inner])
+      break;
+  }
+  std::vector<int64_t> index(inner, 0);
+  for (;;) {
+    int64_t globalAt = 0, localAt = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      int64_t i = d < inner ? index[d] : 0;
+      globalAt = globalAt * global[d] + box.globalStart[d] + i;
+      localAt = localAt * local[d] + box.localStart[d] + i;
+    }
+    for (int64_t done = 0; done < run; done += most)
+      pieces.push_back({globalAt + done, localAt + done, std::min(most, run - done)});
+    size_t d = inner;
+    while (d > 0 && ++index[d - 1] == box.size[d - 1])
+      index[--d] = 0;
+    if (d == 0)
+      return;
+  }
+}
+
 } // namespace
 
 Part splitPart(int64_t size, int64_t parts, int64_t part) {
@@ -113,6 +144,9 @@ std::vector<int64_t> localShape(const plan::Sharding *sharding, std::span<const 
 
 std::vector<Box> localBoxes(const plan::Sharding *sharding, std::span<const int64_t> global,
                             std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords) {
+  for (int64_t extent : localShape(sharding, global, meshSizes, coords))
+    if (extent == 0)
+      return {};
   auto runs = localRuns(sharding, global, meshSizes, coords);
   std::vector<Box> boxes(1);
   for (const auto &dimension : runs) {
@@ -128,6 +162,15 @@ std::vector<Box> localBoxes(const plan::Sharding *sharding, std::span<const int6
     boxes = std::move(next);
   }
   return boxes;
+}
+
+std::vector<Piece> localPieces(const plan::Sharding *sharding, std::span<const int64_t> global,
+                               std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords, int64_t most) {
+  std::vector<Piece> pieces;
+  auto local = localShape(sharding, global, meshSizes, coords);
+  for (const Box &box : localBoxes(sharding, global, meshSizes, coords))
+    addPieces(box, global, local, most, pieces);
+  return pieces;
 }
 
 std::vector<uint32_t> meshSizes(const plan::Plan &plan) {

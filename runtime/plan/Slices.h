@@ -41,6 +41,16 @@ std::vector<std::vector<Run>> localRuns(const plan::Sharding *sharding, std::spa
 std::vector<Box> localBoxes(const plan::Sharding *sharding, std::span<const int64_t> global,
                             std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
 
+/// `count` consecutive elements both of the global tensor and of the local one, by row-major index.
+struct Piece {
+  int64_t global, local, count;
+  bool operator==(const Piece &) const = default;
+};
+
+/// The local tensor as pieces, none of more than `most` elements.
+std::vector<Piece> localPieces(const plan::Sharding *sharding, std::span<const int64_t> global,
+                               std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords, int64_t most);
+
 /// Sizes of Plan.mesh's axes.
 std::vector<uint32_t> meshSizes(const plan::Plan &plan);
 

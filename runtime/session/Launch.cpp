@@ -1,5 +1,6 @@
 // Threads or processes, and how a program ends.
 #include "runtime/session/Launch.h"
+#include "runtime/session/Interrupt.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/MpiWorld.h"
@@ -17,6 +18,7 @@
 #include <new>
 #include <sched.h>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -106,8 +108,8 @@ static int fail(Status status, const std::string &message) {
   if (processes && launchedRank() != 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(mpi ? 500 : 4000));
   fflush(stdout);
-  fmt::print(stderr, "error: {}{}\n", processes && launchedRank() ? fmt::format("rank {}: ", launchedRank()) : "",
-             message);
+  const std::string who = processes && launchedRank() ? fmt::format("rank {}: ", launchedRank()) : "";
+  fputs(fmt::format("error: {}{}\n", who, message).c_str(), stderr); // nothing to be done where that fails
   fflush(stderr);
   if (mpi)
     abortMpi(int(status));
@@ -117,6 +119,7 @@ static int fail(Status status, const std::string &message) {
 int guardedMain(const std::function<int()> &fn) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, not the end of the process
+  endOnInterrupt();
   try {
     const int status = fn();
     errno = 0;
@@ -127,6 +130,8 @@ int guardedMain(const std::function<int()> &fn) {
     return fail(e.status, e.what());
   } catch (const std::bad_alloc &) {
     return fail(Status::Environment, "out of memory");
+  } catch (const std::system_error &e) { // what fmt::print throws: a full disk, a closed stream
+    return fail(Status::Environment, e.what());
   } catch (const std::exception &e) {
     return fail(Status::Internal, fmt::format("internal error: {}", e.what()));
   } catch (...) {

@@ -5,8 +5,11 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace cleave {
@@ -38,9 +41,23 @@ std::string toJson(const EpochRecord &record) {
                      jsonNumber(record.accuracy));
 }
 
+/// Cuts off what follows the last newline: a run that was killed may have left half a record.
+static void dropTornLine(const std::string &path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    return;
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const size_t whole = text.rfind('\n') + 1; // npos + 1 is 0
+  if (in && whole < text.size())
+    std::filesystem::resize_file(path, whole, error);
+}
+
 MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {
   if (path.empty())
     return;
+  if (append)
+    dropTornLine(path);
   file.reset(fopen(path.c_str(), append ? "ae" : "we"));
   if (!file)
     throw userError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace cleave {
 
@@ -64,7 +65,8 @@ LossSums RankJob::collect(LossSums sums) {
 }
 
 static LossSums localSums(const Executor &runner) {
-  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0), runner.metric("correct").value_or(0)};
+  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0),
+          runner.metric("correct").value_or(std::numeric_limits<float>::quiet_NaN())};
 }
 
 LossSums RankJob::metrics() { return collect(owner ? localSums(runner) : LossSums{}); }

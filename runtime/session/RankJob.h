@@ -12,7 +12,7 @@ namespace cleave {
 struct LossSums {
   double loss = 0, weight = 0, correct = 0;
   double meanLoss() const { return loss / weight; }
-  double accuracy() const { return correct / weight; }
+  double accuracy() const { return correct / weight; } ///< NaN where the loss counts nothing correct (mseLoss)
 };
 
 /// Where training stands in its data. Training drops the last partial batch of an epoch.

@@ -15,6 +15,10 @@ static nlohmann::ordered_json number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
+std::string accuracyText(const std::string &before, double accuracy) {
+  return std::isfinite(accuracy) ? fmt::format("{}{:.2f}%", before, accuracy * 100) : "";
+}
+
 void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options) {
   const std::string model = plan.model() ? plan.model()->str() : "model";
   if (options.json) {
@@ -40,8 +44,8 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const TrainO
   fmt::print("{}: {} steps, loss {:.6g}, {} samples/s, {}\n", model, grouped(result.steps), result.loss,
              grouped(int64_t(result.samplesPerSecond)), clockTime(result.seconds));
   if (result.eval)
-    fmt::print("evaluation: loss {:.6g}, accuracy {:.2f}% of {} samples\n", result.eval->loss,
-               result.eval->accuracy * 100, grouped(result.eval->samples));
+    fmt::print("evaluation: loss {:.6g}{} of {} samples\n", result.eval->loss,
+               accuracyText(", accuracy ", result.eval->accuracy), grouped(result.eval->samples));
   if (!options.checkpointDir.empty())
     fmt::print("checkpoint: {}\n", options.checkpointDir);
 }
@@ -51,7 +55,7 @@ void printResult(const EvalResult &result, bool json) {
     fmt::print("{{\"loss\":{},\"accuracy\":{},\"samples\":{}}}\n", jsonNumber(result.loss), jsonNumber(result.accuracy),
                result.samples);
   else
-    fmt::print("loss {:.6g}, accuracy {:.2f}% of {} samples\n", result.loss, result.accuracy * 100,
+    fmt::print("loss {:.6g}{} of {} samples\n", result.loss, accuracyText(", accuracy ", result.accuracy),
                grouped(result.samples));
 }
 

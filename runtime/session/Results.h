@@ -7,7 +7,9 @@
 namespace cleave {
 
 void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options);
-/// {"loss","accuracy","samples"}
+/// `before` and the accuracy in percent; nothing where the loss counts none (NaN).
+std::string accuracyText(const std::string &before, double accuracy);
+/// {"loss","accuracy","samples"}; accuracy is null where the loss counts none.
 void printResult(const EvalResult &result, bool json);
 /// The costliest steps of a rank, on standard error.
 void printProfile(std::vector<StepTime> times, double seconds);

@@ -28,7 +28,7 @@ struct TrainOptions {
 };
 
 struct EvalResult {
-  double loss = 0, accuracy = 0;
+  double loss = 0, accuracy = 0; ///< accuracy is NaN for a loss that counts none
   int64_t samples = 0;
 };
 

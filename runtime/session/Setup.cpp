@@ -78,13 +78,15 @@ RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
   run.batch = plan.batch();
   run.seed = plan.seed();
   run.backend = text(plan.backend());
-  for (const plan::Tensor *tensor : *plan.tensors())
-    if (tensor->kind() == plan::TensorKind::Parameter) {
-      int64_t count = 1;
-      for (unsigned d = 0; tensor->shape() && d < tensor->shape()->size(); ++d)
-        count *= tensor->shape()->Get(d);
-      run.parameters += count;
-    }
+  for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t) {
+    const plan::Tensor *tensor = plan.tensors()->Get(t);
+    if (tensor->kind() != plan::TensorKind::Parameter)
+      continue;
+    int64_t count = 1;
+    for (unsigned d = 0; tensor->shape() && d < tensor->shape()->size(); ++d)
+      count *= tensor->shape()->Get(d);
+    run.parameters += count;
+  }
   run.planHash = file.hash();
   for (const plan::Rank *rank : *plan.ranks())
     run.peakBytes.push_back(plan.programs()->Get(rank->program())->peak_bytes());

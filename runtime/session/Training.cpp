@@ -142,8 +142,8 @@ void RankLoop::endEpoch(int64_t epoch) {
   shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
   metrics.write(toJson(EpochRecord{epoch, sums.meanLoss(), sums.accuracy()}));
   metrics.flush();
-  progress.line(
-      fmt::format("epoch {}  eval loss {:.4f}  accuracy {:.2f}%", epoch, sums.meanLoss(), sums.accuracy() * 100));
+  progress.line(fmt::format("epoch {}  eval loss {:.4f}{}", epoch, sums.meanLoss(),
+                            accuracyText("  accuracy ", sums.accuracy())));
   last = Clock::now();
 }
 

@@ -2,11 +2,15 @@
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/NcclWorld.h"
+#include "runtime/comm/Reduce.h"
 #include "tests/conformance/CollectiveChecks.h"
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <mutex>
+#include <pthread.h>
+#include <thread>
 
 using namespace cleave;
 
@@ -70,6 +74,76 @@ TEST_CASE("local: one rank's failure ends the others and is what is thrown") {
   CHECK(others.size() == 3);
   CHECK(std::count(others.begin(), others.end(), "rank 1 failed: planted") == 2);
   CHECK(world.failure() == "rank 1 failed: planted");
+}
+
+TEST_CASE("local: a rank whose thread does not start ends the others") {
+  constexpr unsigned ranks = 1000;
+  pthread_attr_t usual, huge;
+  REQUIRE(pthread_getattr_default_np(&usual) == 0);
+  pthread_attr_init(&huge);
+  REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0); // more than there are addresses
+  LocalWorld world(ranks);
+  try {
+    runRanks(world, [&](unsigned rank) {
+      pthread_setattr_default_np(&huge); // of the threads that are still to start
+      char byte;
+      world[rank].recv(&byte, 1, (rank + 1) % ranks, 0, 0);
+    });
+    FAIL("no exception");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::Environment);
+    CHECK(std::string(error.what()).find("no thread can be started for rank ") == 0);
+    CHECK(std::string(error.what()).find(" of 1000") != std::string::npos);
+  }
+  pthread_setattr_default_np(&usual);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&usual);
+}
+
+TEST_CASE("local: after a failure nobody reads a message whose sender has gone") {
+  LocalWorld world(3);
+  std::atomic<bool> gone{false};
+  std::atomic<int> refused{0};
+  auto expectFailure = [&](auto wait) {
+    try {
+      wait();
+    } catch (const Error &) {
+      ++refused;
+    }
+  };
+  CHECK_THROWS_AS(runRanks(world,
+                           [&](unsigned rank) {
+                             int data[4] = {};
+                             if (rank == 2)
+                               throw environmentError("planted");
+                             if (rank == 0) {
+                               world[rank].send(data, sizeof data, 1, 0, 0);
+                               world[rank].send(data, sizeof data, 1, 1, 0);
+                               expectFailure([&] { world[rank].waitSend(0, 0); });
+                               expectFailure([&] { world[rank].waitAllSends(); });
+                               world[rank].detach();
+                               gone = true;
+                               return;
+                             }
+                             while (!gone) // a receiver that is late
+                               std::this_thread::yield();
+                             for (uint32_t tag : {0u, 1u})
+                               expectFailure([&] { world[rank].recv(data, sizeof data, 0, tag, 0); });
+                           }),
+                  Error);
+  CHECK(refused == 4);
+}
+
+TEST_CASE("mpi: what is exchanged at once fits its buffer, however many members") {
+  for (int64_t room : {int64_t{1} << 20, int64_t{1} << 19, int64_t{1} << 22})
+    for (int64_t members : {1, 2, 3, 7, 1000, 1024, 1025, 1500, 4097, 100'000}) {
+      const int64_t block = exchangeBlock(room, members);
+      INFO(room << " elements, " << members << " members");
+      CHECK(block > 0);
+      for (int64_t count : {block, block - 1, block / 2 + 1})
+        CHECK((count + members - 1) / members * members <= room);
+    }
+  CHECK(exchangeBlock(10, 64) == 64);
 }
 
 TEST_CASE("local: waits have a deadline that names what was awaited") {

@@ -43,6 +43,14 @@ int main(int argc, char **argv) {
       if (error.status != Status::User)
         errors.push_back(error.what());
     }
+  world->checkMessage(1, 8000);
+  try { // refused before it is sent
+    world->checkMessage(1, 8191);
+    errors.push_back("a message that mpi cannot name was taken");
+  } catch (const Error &error) {
+    if (error.status != Status::Environment)
+      errors.push_back(error.what());
+  }
   for (const std::string &error : errors)
     std::fprintf(stderr, "%s\n", error.c_str());
   return errors.empty() ? 0 : 1;

@@ -3,7 +3,7 @@
 
 e2e.py --build BUILD [unittest arguments]
 """
-import argparse, json, math, os, subprocess, sys, tempfile, unittest
+import argparse, json, math, os, signal, subprocess, sys, tempfile, time, unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DIGITS = os.path.join(ROOT, "samples", "data", "digits")
@@ -95,6 +95,51 @@ class Splits(Case):
         self.assertEqual(records[0]["run"]["mesh"]["pp"], 2)
         self.assertEqual(records[0]["run"]["schedule"], "gpipe")
 
+    def test_pinned_shardings(self):
+        strategy = self.path("pinned.toml")
+
+        def write(*rules, mesh="dp = 2, tp = 2"):
+            with open(strategy, "w") as out:
+                out.write(f"mesh = {{ {mesh} }}\n[shard]\n" + "\n".join(rules) + "\n")
+
+        gpt = ["--strategy", strategy, "--layers", 2, "--width", 32, "--heads", 4, "--context", 16, "--batch", 8,
+               "--data", "synthetic", "--steps", 2, "--microbatches", 2]
+        mlp = ["--strategy", strategy, "--data", "synthetic", "--hidden", "32,32", "--batch", 8]
+        write('"layers.*.weight" = { 1 = "tp", 0 = "dp" }', '"layers.*.bias" = { 0 = "dp+tp" }')
+        self.ok("mlp", "check", *mlp)
+        write('"blocks.*.attention.qkv.weight" = { heads = "tp" }', '"blocks.*.mlp.up.weight" = { 1 = "dp" }',
+              '"embed.weight" = { 1 = "tp" }', '"positions.weight" = { 0 = "dp" }')
+        self.ok("gpt", "check", *gpt)
+        write('"embed.weight" = { 1 = "dp" }', '"norm.weight" = { 0 = "tp" }', mesh="dp = 2, tp = 2, pp = 2")
+        self.ok("gpt", "check", *gpt)
+        write('"fc.weight" = { 1 = "tp" }', mesh="tp = 2") # a max-pool whose gradient comes split
+        self.ok("convnet", "check", "--strategy", strategy, "--data", "synthetic", "--batch", 8, "--steps", 2)
+        # The last rule that matches wins, in the order of the file.
+        write('"layers.*.weight" = { 0 = "tp" }', '"layers.0.weight" = { 1 = "tp" }')
+        self.ok("mlp", "plan", *[a for a in mlp if a not in ("--data", "synthetic")], "-o", self.path("p.plan"))
+        shown = self.ok("cleave", "show", self.path("p.plan"), "--strategy")
+        self.assertIn('"layers.0.weight" = { "1" = "tp"', shown)
+        for rule, word in (('{ 0 = "tp", 1 = "tp" }', "twice"), ('{ 0 = "tp+tp" }', "twice"), ('{ 0 = 2 }', "mesh axes"),
+                           ('{ heads = "tp" }', "heads"), ('{ "0:2x16.0" = "tp", "0:2x16.1" = "dp" }', "twice")):
+            write(f'"layers.0.weight" = {rule}')
+            self.refused("mlp", "check", *mlp, word=word)
+        write('"embed.weight" = { "0:2x64.1" = "tp" }')
+        self.refused("gpt", "check", *gpt, word="rows of an embedding")
+
+    def test_evaluation(self):
+        for program, options in (("convnet", ["--data", DIGITS, "--batch", 50]),
+                                 ("gpt", ["--layers", 2, "--width", 32, "--heads", 2, "--context", 16, "--batch", 8,
+                                          "--data", "synthetic"])):
+            checkpoint = self.path(program)
+            self.ok(program, "train", *options, "--steps", 4, "--checkpoint", checkpoint, "--quiet")
+            where = options[options.index("--data"):][:2]
+            one = json.loads(self.ok(program, "eval", "--checkpoint", checkpoint, *where, "--json"))
+            for mesh in ("dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"):
+                many = json.loads(self.ok(program, "eval", "--checkpoint", checkpoint, *where, "--json", "--mesh", mesh))
+                self.assertEqual(one["samples"], many["samples"])
+                self.assertAlmostEqual(one["accuracy"], many["accuracy"], delta=1e-3)
+                self.same([one["loss"]], [many["loss"]])
+
     def test_processes_equal_threads(self):
         common = ["--data", DIGITS, "--batch", 24, "--microbatches", 2, "--steps", 3, "--mesh", "dp=2", "--threads", 1]
         threads, _ = self.losses("mlp", *common)
@@ -128,6 +173,27 @@ class Files(Case):
         self.assertLess(abs(found["loss"] - split["loss"]), 1e-4)
         self.refused("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS, "--hidden", "41", word="41")
 
+    def test_resume_repeats_nothing(self):
+        for program, options in (("mlp", ["--data", DIGITS, "--hidden", "32", "--batch", 60, "--microbatches", 2, "--seed", 5,
+                                          "--lr", 0.007, "--momentum", 0.3]),
+                                 ("mlp", ["--data", DIGITS, "--hidden", "32", "--optimizer", "adamw", "--batch", 30]),
+                                 ("gpt", ["--data", "synthetic", "--layers", 1, "--width", 16, "--heads", 2, "--context", 8,
+                                          "--batch", 4, "--lr", 0.01])):
+            data, checkpoint = options[:2], tempfile.mkdtemp(dir=self.folder.name)
+            whole, _ = self.losses(program, *options, "--steps", 6)
+            self.losses(program, *options, "--steps", 3, "--checkpoint", checkpoint)
+            rest, _ = self.losses(program, *data, "--steps", 6, "--checkpoint", checkpoint, "--resume")
+            self.assertEqual(whole, rest) # metrics were appended
+
+    def test_altered_checkpoint(self):
+        checkpoint = self.path("ck")
+        self.ok("mlp", "train", "--hidden", "16", "--data", DIGITS, "--steps", 2, "--checkpoint", checkpoint, "--quiet")
+        name = next(f for f in os.listdir(checkpoint) if f.endswith(".safetensors"))
+        with open(os.path.join(checkpoint, name), "r+b") as data:
+            data.seek(-9, os.SEEK_END)
+            data.write(b"\x7f")
+        self.refused("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS, word="CRC-32", status=3)
+
     def test_graphs_round_trip(self):
         for program in ("mlp", "convnet", "gpt", "resnet"):
             first, second = self.path("a.mlir"), self.path("b.mlir")
@@ -156,6 +222,48 @@ class Mistakes(Case):
                            (["--metrics", "/no/such/folder/m.jsonl"], "/no/such/folder"), (["--lr", "fast"], "fast"),
                            (["--mesh", "pp=400"], "400")]:
             self.refused("mlp", "train", "--data", DIGITS, *args, word=word)
+
+    def test_stages_of_a_file(self):
+        strategy = self.path("stages.toml")
+        for pp, stages, word in ((1, '[["nonsense"]]', "nonsense"), (2, '[["layers.0", "layers.1"], ["layers.1", "layers.2"]]', "twice"),
+                                 (2, '[["layers.0", "layers.2"], ["layers.1"]]', "layers.2"), (2, '[["layers.0"]]', "pp = 2")):
+            with open(strategy, "w") as out:
+                out.write(f"mesh = {{ pp = {pp} }}\nstages = {stages}\n")
+            self.refused("mlp", "plan", "--strategy", strategy, "-o", self.path("p.plan"), word=word)
+            self.assertFalse(os.path.exists(self.path("p.plan")))
+
+    def test_numbers_beside_a_plan(self):
+        plan = self.path("p.plan")
+        self.ok("mlp", "plan", "-o", plan)
+        for args in (["--steps", 0], ["--threads", -1], ["--epochs", -3]):
+            self.refused("mlp", "train", "--plan", plan, "--data", DIGITS, *args, word=str(args[1]))
+
+    def test_commands_and_streams(self):
+        self.refused("mlp", "frob", word="frob")
+        self.refused("mlp", "train", "--data", DIGITS, "--metrics", "", word="must not be empty")
+        self.refused("mlp", "plan", "-o", "/dev/null", word="/dev/null")
+        self.refused("mlp", "plan", "--mesh", "tp=600", "-o", self.path("p.plan"), word="tp = 600")
+        self.refused("cleave", "simulate", word="simulate")
+        command = [os.path.join(BIN, "mlp"), "frob"]
+        self.assertEqual(subprocess.run(command, stderr=open("/dev/full", "w"), timeout=60).returncode, 2)
+        self.ok("mlp", "plan", "-o", self.path("p.plan"))
+        command = [os.path.join(BIN, "cleave"), "show", self.path("p.plan")]
+        done = subprocess.run(command, stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 3)
+
+    def test_interrupts(self):
+        for program, command, wait in (("resnet", ["plan", "-o", self.path("r.plan")], 0.1),
+                                       ("mlp", ["train", "--data", DIGITS, "--epochs", "100000", "--checkpoint", self.path("ck")], 2)):
+            for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                started = subprocess.Popen([os.path.join(BIN, program), *command], stdout=subprocess.DEVNULL,
+                                           stderr=subprocess.PIPE, text=True)
+                time.sleep(wait)
+                started.send_signal(which)
+                err = started.communicate(timeout=60)[1]
+                self.assertEqual(started.returncode, 3, f"{program} {which}: {err[-300:]}")
+                self.assertIn("interrupted", err)
+        self.assertFalse(os.path.exists(self.path("r.plan")))
+        self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)
 
     def test_places(self):
         self.refused("mlp", "train", "--data", "/no/such/place", word="/no/such/place")

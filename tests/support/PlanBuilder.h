@@ -213,6 +213,7 @@ inline PlanT makePlan(uint32_t dp, uint32_t tp = 1, uint32_t pp = 1) {
   PlanT plan;
   plan.threads = 1;
   plan.microbatches = 1;
+  plan.batch = 8;
   plan.backend = "cpu";
   plan.strings = {""};
   const char *names[] = {"dp", "tp", "pp"};

@@ -2,6 +2,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/pipeline/Register.h"
+#include "runtime/base/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -12,5 +13,6 @@ int main(int argc, char **argv) {
   registry.insert<cleave::ir::CleaveDialect, cleave::dist::DistDialect, mlir::func::FuncDialect>();
   mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
   cleave::passes::registerPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));
+  const bool good = succeeded(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));
+  return static_cast<int>(good ? cleave::Status::Success : cleave::Status::User);
 }

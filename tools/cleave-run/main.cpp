@@ -21,7 +21,7 @@ static int run(int argc, char **argv) {
   app.add_flag("--resume", options.resume, "continue from the checkpoint");
   app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
       ->check(checkPositive)
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, 256));
   app.add_option("--device", options.deviceName, "cpu, or reference (plain loops)")
       ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
   app.add_flag("--eval", evaluate, "evaluate the checkpoint instead of training");
@@ -32,6 +32,10 @@ static int run(int argc, char **argv) {
   if (!parseCommandLine(app, argc, argv))
     return 0;
 
+  if (evaluate && options.checkpointDir.empty())
+    throw userError("--eval: needs --checkpoint DIR, what it evaluates");
+  if (evaluate && (options.steps > 0 || options.epochs > 0))
+    throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are of training");
   const auto plan = planForAllRanks([&] { return PlanFile::load(file); });
   if (!evaluate) {
     runTraining(plan, options);

@@ -1,5 +1,6 @@
-// cleave show: a plan as a page that people read, as JSON, or as the list of its steps.
+// cleave show: a plan as a page that people read, as JSON, as the list of its steps, or as its strategy.
 #include "tools/Cli.h"
+#include "runtime/plan/plan_generated.h"
 #include "tools/cleave/Commands.h"
 
 #include <fmt/format.h>
@@ -9,13 +10,20 @@ namespace cleave::tool {
 int show(int argc, char **argv) {
   CLI::App app{"Prints a plan: its mesh, stages, sharding, communication, memory and schedule.", "cleave show"};
   std::string file;
-  bool json = false, steps = false;
+  bool json = false, steps = false, strategy = false;
   app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
-  app.add_flag("--json", json, "as one JSON object");
-  app.add_flag("--steps", steps, "list every program's segments, steps and slots");
+  auto *asJson = app.add_flag("--json", json, "as one JSON object");
+  auto *asSteps = app.add_flag("--steps", steps, "list every program's segments, steps and slots");
+  auto *asStrategy = app.add_flag("--strategy", strategy, "the strategy alone, as TOML for PROGRAM --strategy FILE");
+  asJson->excludes(asSteps)->excludes(asStrategy);
+  asSteps->excludes(asStrategy);
   if (!parseCommandLine(app, argc, argv))
     return 0;
   const auto plan = PlanFile::load(file);
+  if (strategy) {
+    fmt::print("{}", plan->plan().strategy() ? plan->plan().strategy()->str() : "");
+    return 0;
+  }
   const PlanReport report = reportPlan(*plan);
   if (steps)
     fmt::print("{}", showSteps(plan->plan()));

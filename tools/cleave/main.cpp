@@ -51,6 +51,9 @@ int run(int argc, char **argv) {
   for (const Command &command : commands)
     if (word == command.name)
       return command.run(argc - 1, argv + 1);
+  for (const char *later : {"explain", "simulate", "solve"})
+    if (word == later)
+      throw userError(fmt::format("{}: not available yet; the commands are {}", word, commandNames()));
   throw userError(fmt::format("unknown command {}: the commands are {}", word, commandNames()));
 }
 } // namespace

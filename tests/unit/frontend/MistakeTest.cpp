@@ -48,6 +48,7 @@ TEST_CASE("rules name themselves") {
   CHECK(has(wrong([](auto &, Tensor x) { return scaledDotProductAttention(x, slice(x, 3, 0, 2), x); }), "C2"));
   CHECK(has(wrong([](auto &, Tensor x) { return withSharding(x, {"dp"}); }), "rule withSharding C1"));
   CHECK(has(wrong([](auto &, Tensor x) { return withSharding(x, {"dp", "", "", "xp"}); }), "found \"xp\""));
+  CHECK(has(wrong([](auto &, Tensor x) { return withSharding(x, {"", "pp", "", "whole"}); }), "found \"pp\""));
   CHECK(has(wrong([](auto &, Tensor x) {
               stage(2);
               stage(1);

@@ -103,3 +103,22 @@ TEST_CASE("dropout, tied weights, groups and batch norm: plan and graph agree un
     CHECK(result.difference == "");
   }
 }
+
+TEST_CASE("sequence parallelism by marks: sums are scattered along the sequence, plan and graph agree") {
+  struct Net : Module {
+    LayerNorm norm{*this, "norm", 28};
+    Linear up{*this, "up", 28, 36}, down{*this, "down", 36, 28}, head{*this, "head", 784, 10};
+    Tensor forward(Tensor image) {
+      const std::vector<std::string> scattered{"", "tp", ""}, whole{"", "whole", ""};
+      Tensor rows = withSharding(reshape(image, {image.size(0), 28, 28}), scattered);
+      Tensor x = gelu(up(withSharding(norm(rows), whole)));
+      return head(reshape(withSharding(down(x), scattered) + rows, {image.size(0), 784}));
+    }
+  } model;
+  Trainer trainer(model, {.optimizer = Sgd{.lr = 0.1}, .batch = 12});
+  for (const char *mesh : {"tp=2", "tp=3", "dp=2,tp=2", "tp=2,pp=2"}) {
+    const CheckResult result = trainer.check({.mesh = mesh, .microbatches = 2, .steps = 2, .data = "synthetic"});
+    INFO(mesh);
+    CHECK(result.difference == "");
+  }
+}

@@ -113,13 +113,14 @@ schedule = { name = "gpipe", microbatches = 4 }
 stages = [["embed", "blocks.0"], ["blocks.1"]]
 [shard]
 "blocks.*.fc.weight" = { 0 = "tp", origin = "file" }
+"a.weight" = { 1 = "tp" }
 )",
                                       "test.toml");
   CHECK(strategy.mesh.ranks() == 8);
   CHECK(strategy.schedule == "gpipe");
   CHECK(strategy.microbatches == 4);
   CHECK(strategy.stages[0].size() == 2);
-  CHECK(strategy.shard[0].dims.at("0") == "tp");
+  CHECK(strategy.shard[0].dims.at("0") == "tp"); // rules keep the order of the file: the last that matches wins
   Strategy again = Strategy::parse(strategy.toToml(), "again");
   CHECK(again.toToml() == strategy.toToml());
   CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"), Catch::Contains("f.toml:1") && Catch::Contains("xp"));

@@ -97,10 +97,35 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   Strategy strategy;
   strategy.mesh = meshOf(1, 2, 1);
   strategy.shard = {{"a.*", {{"0", "tp"}}, "file"}, {"a.qkv", {{"0:3x4x16.1", "tp"}}, "file"}};
-  CHECK(pinnedSharding("a.b", {4, 4}, strategy)->str() == "tp, _");
-  CHECK(pinnedSharding("a.qkv", {192, 4}, strategy)->str() == "(3 x 4:tp x 16), _");
-  CHECK_FALSE(pinnedSharding("b.b", {4, 4}, strategy));
-  CHECK_THROWS_WITH(pinnedSharding("a.b", {1}, strategy), Catch::Contains("1 elements"));
+  auto pinned = [&](const char *name, const std::vector<int64_t> &shape, std::optional<HeadsPlace> heads = std::nullopt) {
+    return pinnedSharding(name, shape, strategy, [&] { return heads; });
+  };
+  CHECK(pinned("a.b", {4, 4})->str() == "tp, _");
+  CHECK(pinned("a.qkv", {192, 4})->str() == "(3 x 4:tp x 16), _");
+  CHECK_FALSE(pinned("b.b", {4, 4}));
+  CHECK_THROWS_WITH(pinned("a.b", {1}), Catch::Contains("1 elements"));
   strategy.shard = {{"a", {{"0", "xp"}}, "file"}};
-  CHECK_THROWS_WITH(pinnedSharding("a", {4}, strategy), Catch::Contains("xp"));
+  CHECK_THROWS_WITH(pinned("a", {4}), Catch::Contains("xp"));
+  strategy.shard = {{"a", {{"heads", "tp"}}, "file"}};
+  CHECK(pinned("a", {4, 192}, HeadsPlace{1, 1, {3, 4, 16}})->str() == "_, (3 x 4:tp x 16)");
+  CHECK_THROWS_WITH(pinned("a", {4, 3}, HeadsPlace{1, 1, {3, 1, 1}}), Catch::Contains("1 elements"));
+  CHECK_THROWS_WITH(pinned("a", {4}), Catch::Contains("heads of an attention"));
+}
+
+TEST_CASE("a sum finished where it is split is a reduce-scatter") {
+  Mesh mesh = meshOf(2, 2, 1);
+  auto place = [&](const char *from, const char *to, const std::vector<int64_t> &shape) {
+    auto found = scatterPlace(mesh, sharding(from, shape), sharding(to, shape));
+    return found ? std::to_string(found->dim) + "." + std::to_string(found->factor) : "none";
+  };
+  CHECK(place("dp, _ | sum tp", "dp, tp", {4, 6}) == "1.0");
+  CHECK(place("dp, _ | sum tp", "dp, (3 x 2:tp)", {4, 6}) == "1.1");
+  CHECK(place("_, _ | sum dp+tp", "_, dp+tp", {4, 6}) == "1.0");
+  CHECK(place("_, _ | sum dp+tp", "_, tp | sum dp", {4, 6}) == "1.0");
+  CHECK(place("dp, _ | sum tp", "dp, _", {4, 6}) == "none");         // nothing wants it split
+  CHECK(place("_, dp | sum tp", "_, dp+tp", {4, 6}) == "none");      // the dimension is split already
+  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "none");       // dp finishes too, and nothing is split over it
+  CHECK(place("_, _ | sum tp", "_, (2:dp x 3:tp)", {4, 6}) == "none"); // two splits in one dimension
+  mesh = meshOf(1, 2, 1);
+  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "1.0"); // dp has one member
 }

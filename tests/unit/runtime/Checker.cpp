@@ -246,6 +246,119 @@ TEST_CASE("checker: structure") {
     copy->src->slot = 77;
     CHECK_FOUND(p.plan, "slot 77 of");
   }
+  SECTION("no mesh, no coordinates") {
+    PlanT plan = makePlan(1);
+    plan.programs.push_back(ProgramWriter().finish());
+    CHECK(defects(plan).empty());
+    plan.mesh.clear();
+    plan.ranks[0]->coords.clear();
+    CHECK_FOUND(plan, "a mesh has 1 to 16 axes, found 0");
+  }
+  SECTION("no coordinates") {
+    Pipeline p;
+    p.plan.ranks[2]->coords.clear();
+    CHECK_FOUND(p.plan, "rank 2: coordinates []");
+  }
+  SECTION("names that are missing") {
+    Pipeline p;
+    p.plan.mesh[1]->name.clear();
+    CHECK_FOUND(p.plan, "mesh axis 1 has no name");
+    p.plan.mesh[1]->name = "tp";
+    p.plan.tensors[0]->name.clear();
+    CHECK_FOUND(p.plan, "tensor 0 has no name");
+    p.plan.tensors[0]->name = "x";
+    p.plan.tensors[1]->name.clear(); // an activation
+    CHECK(defects(p.plan).empty());
+    p.program(1).metrics[0]->name.clear();
+    CHECK_FOUND(p.plan, "program 1: metric 0 has no name");
+  }
+  SECTION("a batch of nothing") {
+    Pipeline p;
+    p.plan.batch = 0;
+    CHECK_FOUND(p.plan, "a batch has at least 1 row, found 0");
+  }
+  SECTION("more threads than any processor has") {
+    Pipeline p;
+    p.plan.threads = 1u << 31;
+    CHECK_FOUND(p.plan, "2147483648 threads per rank");
+  }
+  SECTION("a tensor of impossible size") {
+    Pipeline p;
+    p.plan.tensors[1]->shape = {int64_t{1} << 40, int64_t{1} << 40};
+    CHECK_FOUND(p.plan, "tensor 1: dimension 1 is 1099511627776");
+  }
+  SECTION("strides whose products wrap around") {
+    Pipeline p;
+    auto *matmul = p.step(0, 0, 0).op.AsMatmul();
+    matmul->m = int64_t{1} << 20;
+    matmul->a->strides = {int64_t{1} << 44, 1}; // 2^64 elements
+    matmul->n = 1;
+    CHECK_FOUND(p.plan, "(Matmul)", "of slot 0, which has");
+    Pipeline q;
+    auto *copy = q.step(0, 1, 0).op.AsCopy();
+    copy->src_offset_scalar = 0;
+    q.plan.ranks[0]->scalars = q.plan.ranks[1]->scalars = {0};
+    copy->shape = {5, 2};
+    copy->src->strides = {int64_t{1} << 46, 1};
+    copy->dst->strides = {2, 1};
+    CHECK(defects(q.plan).size() == 1); // 2^48 elements on
+    CHECK_FOUND(q.plan, "a source that begins at element 0 of 12");
+  }
+  SECTION("slots that an empty step names") {
+    Pipeline p;
+    auto *matmul = p.step(0, 0, 0).op.AsMatmul();
+    matmul->k = 0;
+    CHECK(defects(p.plan).empty());
+    matmul->a->slot = 99;
+    CHECK_FOUND(p.plan, "slot 99 of 5");
+    Pipeline q;
+    PoolT pool;
+    pool.kind = PoolKind::AverageForward;
+    pool.src = q.w, pool.dst = q.g, pool.workspace = 99;
+    pool.n = pool.c = pool.kh = pool.kw = pool.stride_h = pool.stride_w = 1;
+    pool.ih = pool.iw = pool.oh = pool.ow = 1;
+    q.step(0, 1, 0).op.Set(pool);
+    CHECK_FOUND(q.plan, "average pooling has no workspace slot");
+  }
+  SECTION("a product that never ends") {
+    Pipeline p;
+    auto *matmul = p.step(0, 0, 0).op.AsMatmul();
+    matmul->m = matmul->n = 1;
+    matmul->k = int64_t{1} << 40;
+    matmul->a->strides = matmul->b->strides = {0, 0};
+    CHECK_FOUND(p.plan, "a stride of 0 in a matrix dimension");
+  }
+  SECTION("a copy that writes elements twice") {
+    Pipeline p;
+    p.step(0, 1, 0).op.AsCopy()->dst->strides = {0};
+    CHECK_FOUND(p.plan, "writes elements of slot 3 twice");
+  }
+  SECTION("another element type than the slot's") {
+    Pipeline p;
+    p.step(0, 1, 1).op.AsCollective()->dtype = DType::I64; // twice the bytes
+    CHECK_FOUND(p.plan, "slot 3 must be i64, found f32");
+    Pipeline q;
+    GatherT gather;
+    gather.src = q.w, gather.index = q.g, gather.out = q.gSum;
+    gather.extent = gather.count = 12, gather.outer = gather.inner = 1;
+    q.step(0, 1, 1).op.Set(gather);
+    CHECK_FOUND(q.plan, "slot 3 must be i32, found f32");
+  }
+  SECTION("an input of another shape than its tensor") {
+    Pipeline p;
+    p.program(0).slots[p.x]->sharding.reset();
+    CHECK_FOUND(p.plan, "slot 0: it is not split, and its shape is not that of x");
+  }
+  SECTION("an input of no microbatch") {
+    Pipeline p;
+    p.program(0).train[0]->microbatch = -1;
+    CHECK_FOUND(p.plan, "train action 0: it reads inputs of no microbatch");
+  }
+  SECTION("an axis that splits a slot twice") {
+    Pipeline p;
+    p.program(0).slots[p.h]->sharding->dims[1]->factors[0]->axes = {0};
+    CHECK_FOUND(p.plan, "slot 2: mesh axis 0 of 3");
+  }
   SECTION("shares that do not match the group") {
     Pipeline p;
     auto *collective = p.step(0, 1, 1).op.AsCollective();
@@ -255,7 +368,152 @@ TEST_CASE("checker: structure") {
   }
 }
 
+namespace {
+
+/// One program for all of many data-parallel ranks: a gather of rows, as many as ranks, and an all-reduce.
+struct Wide {
+  static constexpr uint32_t ranks = 65;
+  PlanT plan = makePlan(ranks, 2);
+  uint32_t mine, all;
+
+  Wide() {
+    int rows = addTensor(plan, "rows", TensorKind::Activation, {ranks, 3});
+    for (uint32_t tp = 0; tp < 2; ++tp) {
+      std::vector<uint32_t> members;
+      for (uint32_t dp = 0; dp < ranks; ++dp)
+        members.push_back(2 * dp + tp);
+      addGroup(plan, members);
+    }
+    ProgramWriter w;
+    uint32_t s = w.segment();
+    mine = w.slot("mine", DType::F32, {1, 3}, Space::Placed, rows);
+    w.shard(mine, {{{ranks, {0}}}, {{3, {}}}});
+    all = w.slot("all", DType::F32, {ranks, 3});
+    w.fill(s, mine, 1);
+    CollectiveT op;
+    op.kind = CollectiveKind::AllGather;
+    op.buffers.push_back(std::make_unique<CollectiveBufferT>());
+    op.buffers[0]->in = mine, op.buffers[0]->out = all, op.buffers[0]->inner = 3;
+    op.buffers[0]->sizes.assign(ranks, 1);
+    w.step(s, std::move(op));
+    w.action(s);
+    plan.programs.push_back(w.finish());
+  }
+  CollectiveT &gather() { return *plan.programs[0]->segments[0]->steps[1]->op.AsCollective(); }
+};
+
+} // namespace
+
+TEST_CASE("checker: every rank of a program, however many") {
+  SECTION("a good plan") {
+    Wide w;
+    INFO(text(defects(w.plan)));
+    CHECK(defects(w.plan).empty());
+  }
+  SECTION("no groups") {
+    Wide w;
+    w.plan.ranks[80]->groups.clear();
+    CHECK_FOUND(w.plan, "rank 80: it has [0, 0, 0] groups, peers and scalars, rank 0", "has [1, 0, 0]");
+  }
+  SECTION("a group along another axis, or of another size") {
+    Wide w;
+    w.plan.ranks[80]->groups.clear();
+    addGroup(w.plan, {80, 81}, "tp");
+    w.plan.ranks[81]->groups.pop_back();
+    CHECK_FOUND(w.plan, "rank 80: its group 0 (2 members)");
+  }
+  SECTION("a share that does not fit") {
+    Wide w;
+    w.gather().buffers[0]->sizes[40] = 2;
+    w.gather().buffers[0]->sizes[41] = 0;
+    CHECK_FOUND(w.plan, "rank 80: a share of 24 bytes in slot 0 of 12");
+  }
+  SECTION("a shape that its coordinates do not give") {
+    Wide w;
+    w.plan.tensors[0]->shape = {Wide::ranks - 1, 3}; // nothing is left for the last
+    w.plan.programs[0]->slots[w.mine]->sharding->dims[0]->factors[0]->size = Wide::ranks - 1;
+    CHECK_FOUND(w.plan, "rank 128: slot 0 of its program is [1, 3], its coordinates make it [0, 3]");
+  }
+}
+
 TEST_CASE("checker: memory") {
+  SECTION("a part that nobody wrote") {
+    Pipeline p;
+    auto *copy = p.step(0, 1, 0).op.AsCopy(); // two of three columns of g
+    copy->shape = {4, 2};
+    copy->src->strides = copy->dst->strides = {3, 1};
+    CHECK_FOUND(p.plan, "(Collective)", "reads byte 8 of slot 3 (g)", "nobody wrote");
+    auto rest = std::make_unique<StepT>(*p.program(0).segments[1]->steps[0]);
+    rest->op.AsCopy()->shape = {4, 1};
+    rest->op.AsCopy()->dst->offset = 8;
+    auto &steps = p.program(0).segments[1]->steps;
+    steps.insert(steps.begin() + 1, std::move(rest));
+    INFO(text(defects(p.plan)));
+    CHECK(defects(p.plan).empty());
+  }
+  SECTION("a column is read where another was written") {
+    Pipeline p;
+    auto *copy = p.step(0, 1, 0).op.AsCopy();
+    copy->shape = {4, 1};
+    copy->src->strides = copy->dst->strides = {3, 1};
+    p.program(0).slots[p.g]->sharding.reset();
+    CopyT read = *copy;
+    read.src->slot = p.g;
+    read.dst->slot = p.gSum;
+    p.step(0, 1, 1).op.Set(read);
+    p.step(0, 1, 2).op.AsCopy()->shape = {1};
+    CHECK(defects(p.plan).empty());
+    p.step(0, 1, 1).op.AsCopy()->src->offset = 4;
+    CHECK_FOUND(p.plan, "(Copy)", "reads byte 4 of slot 3 (g)");
+  }
+  SECTION("what is left of another microbatch") {
+    Pipeline p;
+    auto *matmul = p.step(0, 0, 0).op.AsMatmul(); // the last row of h is written for the first microbatch alone
+    matmul->m = 3;
+    FillT fill;
+    fill.dst = p.h;
+    auto step = std::make_unique<StepT>();
+    step->op.Set(fill);
+    auto first = std::make_unique<SegmentT>();
+    first->slots = {p.h};
+    first->steps.push_back(std::move(step));
+    auto &program = p.program(0);
+    program.segments.push_back(std::move(first));
+    auto layout = std::make_unique<LayoutT>();
+    layout->offsets = {program.layouts[0]->offsets[1]};
+    program.layouts.push_back(std::move(layout));
+    auto action = std::make_unique<ActionT>();
+    action->segment = 2, action->layout = static_cast<uint32_t>(program.layouts.size() - 1);
+    program.train.insert(program.train.begin(), std::move(action));
+    CHECK_FOUND(p.plan, "microbatch 1 reads byte 36 of slot 2 (h)");
+  }
+  SECTION("a gather over its own input") {
+    Wide w;
+    w.plan.programs[0]->layouts[0]->offsets = {64, 0}; // mine inside all
+    CHECK_FOUND(w.plan,
+                "(Collective): it writes slot 1 (all) at byte 0, over what it reads in slot 0 (mine) at byte 64");
+  }
+  SECTION("a product over its own operand") {
+    Pipeline p;
+    auto *matmul = p.step(1, 0, 1).op.AsMatmul();
+    matmul->c->slot = p.h1;
+    CHECK_FOUND(p.plan, "(Matmul): it writes slot 0 (h) at byte 0, over what it reads");
+    matmul->a->slot = p.w1; // what is accumulated to is both
+    matmul->m = 3;
+    matmul->accumulate = true;
+    p.step(1, 0, 2).op.AsCopy()->src->slot = p.h1;
+    INFO(text(defects(p.plan)));
+    CHECK(defects(p.plan).empty());
+  }
+  SECTION("one buffer of an all-reduce over another") {
+    Pipeline p;
+    auto *collective = p.step(0, 1, 1).op.AsCollective();
+    collective->buffers[0]->count = 6;
+    collective->buffers.push_back(std::make_unique<CollectiveBufferT>(*collective->buffers[0]));
+    collective->buffers[1]->in = p.w;
+    collective->buffers[1]->out = p.g;
+    CHECK_FOUND(p.plan, "(Collective): it writes slot 3 (g)", "over what it reads in slot 3 (g)");
+  }
   SECTION("a value nobody wrote") {
     Pipeline p;
     auto &steps = p.program(0).segments[0]->steps;

@@ -55,6 +55,47 @@ TEST_CASE("executor: two ranks, messages and an all-reduce, on each device") {
   }
 }
 
+namespace {
+
+/// A world of two that cannot name messages of the second microbatch.
+class FewNames final : public World {
+public:
+  explicit FewNames(World &world) : world(world) {}
+  unsigned rank() const override { return world.rank(); }
+  unsigned size() const override { return world.size(); }
+  Communicator &group(std::span<const uint32_t> ranks) override { return world.group(ranks); }
+  void setTimeout(double seconds) override { world.setTimeout(seconds); }
+  void setThreads(unsigned threads) override { world.setThreads(threads); }
+  void send(const void *, size_t, unsigned, uint32_t, int32_t) override {}
+  void waitSend(uint32_t, int32_t) override {}
+  void waitAllSends() override {}
+  void recv(void *, size_t, unsigned, uint32_t, int32_t) override {}
+  void reserveSends(size_t) override {}
+  void checkMessage(uint32_t tag, int32_t microbatch) const override {
+    if (microbatch > 0)
+      throw environmentError("no name for message " + std::to_string(tag));
+  }
+  void detach() override {}
+  void abort(const std::string &) override {}
+  void barrier() override {}
+  void broadcast(std::vector<uint8_t> &) override {}
+  std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t>) override { return {}; }
+
+private:
+  World &world;
+};
+
+} // namespace
+
+TEST_CASE("executor: messages that the world cannot name are refused at load") {
+  auto file = seal(twoRanks());
+  LocalWorld world(2);
+  for (unsigned rank = 0; rank < 2; ++rank) {
+    FewNames few(world[rank]);
+    CHECK_THROWS_WITH(Executor(file, rank, few), "no name for message 1");
+  }
+}
+
 TEST_CASE("executor: initial values do not depend on the sharding") {
   auto valuesOf = [](uint32_t dp, InitKind kind) {
     PlanT plan = makePlan(dp);

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <csignal>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace cleave;
@@ -76,6 +78,26 @@ TEST_CASE("plan file: every truncation and extension is refused") {
   CHECK(statusOf([&] { PlanFile::fromBytes(bytes, "longer"); }) == Status::Environment);
 }
 
+TEST_CASE("plan file: a vector of 8-byte numbers that is not aligned is refused") {
+  int refused = 0;
+  for (bool shifted : {false, true}) { // one of the two is four bytes off
+    flatbuffers::FlatBufferBuilder builder;
+    builder.CreateVector(std::vector<uint32_t>(64));
+    auto words = builder.CreateVector(std::vector<uint32_t>{1, 0});
+    if (shifted) // what is made later lies in front
+      builder.CreateVector(std::vector<uint32_t>());
+    TensorBuilder tensor(builder);
+    tensor.add_shape(flatbuffers::Offset<flatbuffers::Vector<int64_t>>(words.o));
+    auto tensors = builder.CreateVector(std::vector{tensor.Finish()});
+    PlanBuilder plan(builder);
+    plan.add_tensors(tensors);
+    FinishPlanBuffer(builder, plan.Finish());
+    std::vector<uint8_t> bytes(builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
+    refused += statusOf([&] { PlanFile::fromBytes(sealPlan(bytes), "shifted"); }) == Status::Environment;
+  }
+  CHECK(refused == 1);
+}
+
 TEST_CASE("plan file: a seal over nonsense is refused") {
   std::vector<uint8_t> nonsense(200, 0xab);
   CHECK(statusOf([&] { PlanFile::fromBytes(sealPlan(nonsense), "nonsense"); }) == Status::Environment);
@@ -94,16 +116,24 @@ TEST_CASE("plan file: a missing file is the user's mistake and is named") {
   CHECK(statusOf([] { writePlan("/nonexistent/folder/a.plan", {}); }) == Status::User);
 }
 
-TEST_CASE("plan file: a full disk is the environment's fault") {
-  // /dev/full takes no byte; the temporary name beside it cannot be made by everybody
-  if (::access("/dev", W_OK) != 0)
-    return;
-  auto bytes = sealPlan(flatbuffer(tiny()));
-  std::string name = "/dev/cleave-full-" + std::to_string(::getpid());
-  std::string temporary = name + "." + std::to_string(::getpid()) + ".tmp";
-  if (::symlink("/dev/full", temporary.c_str()) != 0)
-    return;
-  CHECK(statusOf([&] { writePlan(name, bytes); }) == Status::Environment);
-  CHECK(!std::filesystem::exists(temporary));
-  CHECK(!std::filesystem::exists(name));
+TEST_CASE("plan file: a full disk is the environment's fault and leaves nothing") {
+  const std::string folder = std::filesystem::temp_directory_path() / ("cleave-full-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const auto bytes = sealPlan(flatbuffer(tiny()));
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{16, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const Status status = statusOf([&] { writePlan(folder + "/a.plan", bytes); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(status == Status::Environment);
+  CHECK(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("plan file: a device is not replaced") {
+  CHECK(statusOf([] { writePlan("/dev/null", {}); }) == Status::User);
+  CHECK(std::filesystem::is_character_file("/dev/null"));
 }

@@ -86,6 +86,14 @@ TEST_CASE("slices: rows over one axis") {
   CHECK(localBoxes(s->sharding, global, mesh, coords) == std::vector<Box>{{{6, 0}, {2, 4}, {0, 0}}});
 }
 
+TEST_CASE("slices: an empty share has no boxes, however many runs its other dimensions have") {
+  auto s = pack({{{int64_t{1} << 40, {}}, {2, {0}}}, {{0, {}}}});
+  std::vector<uint32_t> mesh{2}, coords{0};
+  Indices global{int64_t{1} << 41, 0};
+  CHECK(localBoxes(s->sharding, global, mesh, coords).empty());
+  CHECK(localPieces(s->sharding, global, mesh, coords, 10).empty());
+}
+
 TEST_CASE("slices: two axes on one factor, the first listed is major") {
   auto s = pack({{{8, {1, 0}}}});
   std::vector<uint32_t> mesh{2, 2};
@@ -104,6 +112,8 @@ TEST_CASE("slices: a fused dimension cut in a minor factor gives several boxes")
   CHECK(localShape(s->sharding, global, mesh, second) == Indices{12, 4});
   CHECK(localBoxes(s->sharding, global, mesh, second) ==
         std::vector<Box>{{{6, 0}, {4, 4}, {0, 0}}, {{16, 0}, {4, 4}, {4, 0}}, {{26, 0}, {4, 4}, {8, 0}}});
+  CHECK(localPieces(s->sharding, global, mesh, second, 10) ==
+        std::vector<Piece>{{24, 0, 10}, {34, 10, 6}, {64, 16, 10}, {74, 26, 6}, {104, 32, 10}, {114, 42, 6}});
 }
 
 TEST_CASE("slices: ranks together cover every element once") {

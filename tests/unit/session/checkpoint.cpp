@@ -1,6 +1,7 @@
 // Checkpoints: round trips between meshes, what is written when, and what a torn one says.
 #include "runtime/checkpoint/Checkpoint.h"
 #include "TestPlans.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
@@ -285,10 +286,30 @@ TEST_CASE("safetensors headers are checked", "[checkpoint]") {
       Contains("overlap"));
   CHECK_THROWS_AS(parse("{", 0), Error);
   std::vector<std::pair<std::string, SafetensorsEntry>> entries{{"x", {"F32", {3}, 0, 0}}, {"y", {"U8", {5}, 0, 0}}};
-  const std::string head = layOutSafetensors(entries);
+  placeSafetensors(entries);
+  const std::string head = layOutSafetensors(entries, 0xabc);
   CHECK(head.size() % 8 == 0);
   CHECK(entries[1].second.begin == 12);
   CHECK(parseSafetensors(std::span(head).subspan(8), head.size() + 17, "s").entries.size() == 2);
+  CHECK(parseSafetensors(std::span(head).subspan(8), head.size() + 17, "s").crc32 == 0xabcu);
+  CHECK_THROWS_WITH(parse(R"({"__metadata__":{"crc32":"xyz"}})", 0), Contains("xyz"));
+}
+
+TEST_CASE("data that was altered is found by its checksum", "[checkpoint]") {
+  test::TemporaryFolder folder;
+  std::vector<std::pair<std::string, SafetensorsEntry>> entries{{"x", {"U8", {5}, 0, 0}}};
+  placeSafetensors(entries);
+  const auto write = [&](const std::string &name, const char *data) {
+    const std::string head = layOutSafetensors(entries, crc32Of(0, "hello", 5));
+    AtomicFile file(folder.path(name));
+    file.write(head.data(), head.size());
+    file.write(data, 5);
+    file.commit();
+  };
+  write("good", "hello");
+  CHECK(SafetensorsFile(folder.path("good")).entries().size() == 1);
+  write("bad", "hellO");
+  CHECK_THROWS_WITH(SafetensorsFile(folder.path("bad")), Contains("bad") && Contains("CRC-32"));
 }
 
 TEST_CASE("a full disk leaves nothing under the final name", "[checkpoint]") {

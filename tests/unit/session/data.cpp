@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fmt/format.h>
 #include <fstream>
 #include <numeric>
 #include <zlib.h>
@@ -89,6 +90,7 @@ TEST_CASE("mnist names what is wrong with a folder", "[data]") {
   CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("6 labels") && Contains("7 images"));
   writeFile(folder.path("train-labels-idx1-ubyte"), encodeIdx({{7}, {0, 1, 2, 33, 4, 5, 6}}));
   CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("33") && Contains("index 3"));
+  CHECK(MnistSource(folder.path(), 34).fields()[1].classes == 34);
   writeMnist(folder.path(), "train", 7, false);
   std::filesystem::resize_file(folder.path("t10k-images-idx3-ubyte.gz"), 20);
   CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("t10k-images-idx3-ubyte.gz") && Contains("torn"));
@@ -232,6 +234,58 @@ public:
   test::CountingData base{6, 5, 16, 8};
 };
 } // namespace
+
+TEST_CASE("labels beyond the model's classes are refused where the data is opened", "[data]") {
+  test::TemporaryFolder folder;
+  writeMnist(folder.path(), "train", 7, false);
+  writeMnist(folder.path(), "t10k", 3, false);
+  const auto specOf = [](int classes) {
+    return DataSpec::parse(fmt::format(R"({{"kind":"mnist","fields":[{{"name":"image","dtype":"f32","shape":[1,2,3]}},)"
+                                       R"({{"name":"label","dtype":"i32","shape":[],"classes":{}}}]}})",
+                                       classes));
+  };
+  CHECK(openData(specOf(7), folder.path(), 1)->fields()[1].classes == 7);
+  try {
+    openData(specOf(5), folder.path(), 1);
+    FAIL("opened");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::User);
+    CHECK_THAT(error.what(), Contains("train-labels") && Contains("5 classes") && Contains("found 5 at index 5"));
+  }
+}
+
+namespace {
+/// Sample 3 has a label of the test's choice.
+class OneLabel final : public DataSource {
+public:
+  explicit OneLabel(int32_t label) : label(label) {}
+  const std::vector<DataField> &fields() const override { return base.fields(); }
+  int64_t samples(Split split) const override { return base.samples(split); }
+  void read(Split split, int64_t index, size_t field, std::byte *dst) const override {
+    base.read(split, index, field, dst);
+    if (field == 1 && index == 3)
+      std::memcpy(dst, &label, 4);
+  }
+  test::CountingData base{6, 5, 16, 8};
+  int32_t label;
+};
+} // namespace
+
+TEST_CASE("labels are checked as they are read", "[data]") {
+  const auto file = test::seal(test::linearPlan({}));
+  const auto read = [&](int32_t label) {
+    const OneLabel data(label);
+    SampleOrder order(16, 1);
+    Loader loader(file->plan(), 0, data, order);
+    std::vector<std::byte> buffer(file->plan().programs()->Get(0)->input_bytes());
+    loader.start({Split::Eval, 0, 0, 8}, buffer.data());
+    loader.wait();
+  };
+  read(9);
+  read(-100); // ignored by the loss
+  CHECK_THROWS_WITH(read(10), Contains("data field label") && Contains("[0, 10)") && Contains("found 10") &&
+                                  Contains("evaluation sample 3"));
+}
 
 TEST_CASE("what a data set throws comes out of wait", "[data]") {
   const auto file = test::seal(test::linearPlan({}));

@@ -9,6 +9,9 @@
 #include <catch2/catch.hpp>
 #include <cleave/cleave.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
+#include <random>
 
 using namespace cleave;
 using ir::HostTensor;
@@ -17,11 +20,14 @@ using ir::Slots;
 
 namespace {
 
+/// Marks of the code: set by the test that draws them, otherwise none.
+std::function<Tensor(Tensor)> mark = [](Tensor x) { return x; };
+
 // ---- models: small ones that between them use what the samples use -------------------------------------------------
 
 struct Mlp : Module {
   Linear fc1{*this, "fc1", 12, 10}, fc2{*this, "fc2", 10, 7}, fc3{*this, "fc3", 7, 5};
-  Tensor forward(Tensor image) { return fc3(relu(fc2(dropout(gelu(fc1(flatten(image, 1))), 0.25)))); }
+  Tensor forward(Tensor image) { return fc3(mark(relu(mark(fc2(dropout(mark(gelu(fc1(flatten(image, 1)))), 0.25)))))); }
 };
 
 struct ConvBlock : Module {
@@ -30,7 +36,7 @@ struct ConvBlock : Module {
   ConvBlock(Module &parent, std::string name, int64_t in, int64_t out)
       : Module(parent, std::move(name)), conv{*this, "conv", in, out, {.kernel = 3, .padding = 1}}, norm{*this, "norm",
                                                                                                          out} {}
-  Tensor forward(Tensor x) { return maxPool2d(relu(norm(conv(x))), 2); }
+  Tensor forward(Tensor x) { return mark(maxPool2d(relu(mark(norm(mark(conv(x))))), 2)); }
 };
 
 struct ConvNet : Module {
@@ -50,8 +56,8 @@ struct Block : Module {
     Tensor packed = reshape(qkv(norm1(x)), {b, t, 3, 4, 2});
     auto part = [&](int64_t i) { return transpose(select(packed, 2, i), 1, 2); };
     Tensor mixed = scaledDotProductAttention(part(0), part(1), part(2), {.causal = true});
-    x = x + projection(reshape(transpose(mixed, 1, 2), {b, t, 8}));
-    return x + down(gelu(up(norm2(x)), Gelu::Tanh));
+    x = mark(x + mark(projection(reshape(transpose(mark(mixed), 1, 2), {b, t, 8}))));
+    return x + mark(down(gelu(mark(up(mark(norm2(x)))), Gelu::Tanh)));
   }
 };
 
@@ -188,8 +194,10 @@ struct Run {
 
 /// One iteration under a strategy, a thread per rank.
 Run distributedStep(const std::string &model, const std::string &mesh, const std::string &schedule,
-                    int64_t microbatches, int64_t rows, const Slots &before) {
+                    int64_t microbatches, int64_t rows, const Slots &before,
+                    const std::vector<partitioner::ShardRule> &rules = {}) {
   passes::CompileOptions options;
+  options.strategy.shard = rules;
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.schedule = schedule;
   options.strategy.microbatches = microbatches;
@@ -275,5 +283,88 @@ TEST_CASE("the same strategy gives the same bits, whichever thread is first") {
     Run again = distributedStep("gpt", "dp=2,tp=2,pp=2", "1f1b", microbatches, rows, before);
     CHECK((first.slots == again.slots)); // parameters, gradients, stashes, ...
     CHECK((first.metrics == again.metrics));
+  }
+}
+
+namespace {
+
+/// Marks and rules by chance, legal by construction: an axis splits a tensor once and only what is large enough.
+class Draw {
+public:
+  Draw(uint32_t seed, const std::string &mesh) : random(seed), mesh(partitioner::parseMesh(mesh)) {}
+
+  std::vector<partitioner::ShardRule> rules(const GraphModule &step) {
+    std::vector<partitioner::ShardRule> rules;
+    for (const Named &slot : argumentsOf(step.module().lookupSymbol<mlir::func::FuncOp>("train")))
+      if (slot.kind == "parameter" && random() % 2) {
+        partitioner::ShardRule rule{slot.name, {}, "file"};
+        std::vector<std::string> dims = split(slot.type.shape);
+        for (size_t d = 0; d < dims.size(); ++d)
+          if (!dims[d].empty())
+            rule.dims[std::to_string(d)] = dims[d];
+        text += fmt::format("{} [{}]; ", slot.name, fmt::join(dims, ", "));
+        rules.push_back(std::move(rule));
+      }
+    return rules;
+  }
+
+  Tensor operator()(Tensor x) {
+    if (random() % 3)
+      return x;
+    std::vector<std::string> dims = split(x.shape());
+    for (std::string &entry : dims)
+      if (entry.empty() && random() % 2)
+        entry = "whole";
+    text += fmt::format("mark [{}]; ", fmt::join(dims, ", "));
+    return withSharding(x, dims);
+  }
+
+  std::string text; ///< what was drawn
+
+private:
+  std::minstd_rand random;
+  Mesh mesh;
+
+  std::vector<std::string> split(const std::vector<int64_t> &shape) {
+    std::vector<std::string> dims(shape.size());
+    std::vector<std::string> axes{"dp", "tp"};
+    if (random() % 4 == 0 && !shape.empty() && shape[0] >= mesh.size(axes)) {
+      dims[0] = random() % 2 ? "dp+tp" : "tp+dp";
+      return dims;
+    }
+    for (const std::string &axis : axes)
+      if (size_t d = random() % (shape.size() + 1); d < shape.size() && dims[d].empty() && shape[d] >= mesh.size(axis))
+        dims[d] = axis;
+    return dims;
+  }
+};
+
+} // namespace
+
+TEST_CASE("whatever the user pins and marks, the step is that of one device") {
+  constexpr int64_t rows = 6, microbatches = 2;
+  for (std::string model : {"mlp", "convnet", "gpt"}) {
+    passes::CompileOptions options;
+    options.strategy.mesh = partitioner::parseMesh("dp=1");
+    options.strategy.microbatches = microbatches;
+    options.batch = rows * microbatches;
+    GraphModule step = passes::step(trace(model, rows), options);
+    Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
+    for (std::string mesh : {"dp=2,tp=2", "tp=3", "dp=3,tp=2", "dp=2,tp=2,pp=2"})
+      for (uint32_t seed = 1; seed <= 8; ++seed) {
+        Draw draw(seed, mesh);
+        auto rules = draw.rules(step);
+        mark = std::ref(draw);
+        INFO(model << " " << mesh << " seed " << seed);
+        Run run;
+        try {
+          run = distributedStep(model, mesh, "1f1b", microbatches, rows, before, rules);
+        } catch (const std::exception &error) {
+          FAIL(error.what() << ": " << draw.text);
+        }
+        mark = [](Tensor x) { return x; };
+        INFO(draw.text);
+        compare(expected, run, 2e-5);
+      }
   }
 }

@@ -1,0 +1,22 @@
+// Threads that may fail to start.
+#pragma once
+#include "runtime/base/Error.h"
+
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace cleave {
+
+/// A thread for `what`, for example "rank 3 of 16". An environment error where the system gives none (too little memory
+/// for its stack, too many threads).
+template <typename... Args> std::thread startThread(const std::string &what, Args &&...args) {
+  try {
+    return std::thread(std::forward<Args>(args)...);
+  } catch (const std::system_error &error) {
+    throw environmentError("no thread can be started for " + what + ": " + error.code().message());
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,280 @@
+// Mesh, tensors, groups, and what differs between the ranks of a program. A program is checked once, as its first rank
+// runs it; for the others it is enough that their tables are like the first's and that their parts of the tensors fit.
+#include "runtime/base/Error.h"
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/Slices.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace cleave::check {
+
+namespace {
+
+std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
+
+uint64_t checkMesh(const plan::Plan &plan, Report &report) {
+  uint64_t ranks = 1;
+  if (length(plan.mesh()) < 1 || length(plan.mesh()) > 16) {
+    report.add("a mesh has 1 to 16 axes, found {}", length(plan.mesh()));
+    return 0;
+  }
+  for (uint32_t a = 0; a < length(plan.mesh()); ++a) {
+    if (plan.mesh()->Get(a)->size() < 1 || ranks > (1u << 20))
+      report.add("mesh axis {} has size {}", a, plan.mesh()->Get(a)->size());
+    if (text(plan.mesh()->Get(a)->name()).empty())
+      report.add("mesh axis {} has no name", a);
+    ranks *= plan.mesh()->Get(a)->size();
+  }
+  return ranks;
+}
+
+void checkTensors(const plan::Plan &plan, Report &report) {
+  for (uint32_t t = 0; t < length(plan.tensors()); ++t) {
+    const plan::Tensor &tensor = *plan.tensors()->Get(t);
+    if (tensor.kind() != plan::TensorKind::Activation && text(tensor.name()).empty()) // data and checkpoints go by it
+      report.add("tensor {} has no name", t);
+    if (tensor.dtype() > plan::DType::MAX || tensor.kind() > plan::TensorKind::MAX)
+      report.add("tensor {}: unknown element type or kind", t);
+    if (length(tensor.shape()) > mostDims)
+      report.add("tensor {}: {} dimensions, at most {}", t, length(tensor.shape()), mostDims);
+    int64_t elements = 1;
+    for (uint32_t d = 0; d < length(tensor.shape()); ++d) {
+      int64_t size = tensor.shape()->Get(d);
+      if (!sane({elements, size})) {
+        report.add("tensor {}: dimension {} is {}", t, d, size);
+        break;
+      }
+      elements *= std::max<int64_t>(1, size);
+    }
+  }
+}
+
+void checkGroupsOf(const plan::Plan &plan, uint32_t r, Report &report) {
+  const plan::Rank &rank = *plan.ranks()->Get(r);
+  for (uint32_t g = 0; g < length(rank.groups()); ++g) {
+    uint32_t group = rank.groups()->Get(g);
+    if (group >= length(plan.groups())) {
+      report.add("rank {}: group {} of {}", r, group, length(plan.groups()));
+      continue;
+    }
+    const auto *members = plan.groups()->Get(group)->ranks();
+    if (!members || std::find(members->begin(), members->end(), r) == members->end())
+      report.add("rank {}: is not in its group {}", r, group);
+  }
+}
+
+void checkRank(const plan::Plan &plan, uint32_t r, std::set<std::vector<uint32_t>> &seen, Report &report) {
+  const plan::Rank &rank = *plan.ranks()->Get(r);
+  if (rank.program() >= length(plan.programs()))
+    report.add("rank {}: program {} of {}", r, rank.program(), length(plan.programs()));
+  std::vector<uint32_t> coords;
+  for (uint32_t a = 0; a < length(rank.coords()); ++a)
+    coords.push_back(rank.coords()->Get(a));
+  bool inside = coords.size() == length(plan.mesh());
+  for (uint32_t a = 0; inside && a < coords.size(); ++a)
+    inside = coords[a] < plan.mesh()->Get(a)->size();
+  if (!inside || !seen.insert(coords).second)
+    report.add("rank {}: coordinates [{}] are outside the mesh or taken", r, fmt::join(coords, ", "));
+  checkGroupsOf(plan, r, report);
+  for (uint32_t p = 0; p < length(rank.peers()); ++p)
+    if (rank.peers()->Get(p) >= length(plan.ranks()) || rank.peers()->Get(p) == r)
+      report.add("rank {}: peer {} is rank {}", r, p, rank.peers()->Get(p));
+  for (uint32_t s = 0; s < length(rank.scalars()); ++s)
+    if (int64_t value = rank.scalars()->Get(s); value > int64_t{largest} || value < -int64_t{largest})
+      report.add("rank {}: scalar {} is {}", r, s, value);
+}
+
+void checkGroups(const plan::Plan &plan, Report &report) {
+  for (uint32_t g = 0; g < length(plan.groups()); ++g) {
+    const auto *members = plan.groups()->Get(g)->ranks();
+    std::set<uint32_t> distinct;
+    for (uint32_t i = 0; i < length(members); ++i)
+      if (members->Get(i) >= length(plan.ranks()) || !distinct.insert(members->Get(i)).second)
+        report.add("group {}: member {} is rank {}", g, i, members->Get(i));
+    if (distinct.empty())
+      report.add("group {}: it is empty", g);
+  }
+}
+
+/// What of a program depends on the rank that runs it, each once.
+class RankCheck {
+public:
+  RankCheck(const plan::Plan &plan, uint32_t first, const std::vector<uint32_t> &axes, Report &report)
+      : plan(plan), program(*plan.programs()->Get(plan.ranks()->Get(first)->program())), first(first), axes(axes),
+        mesh(meshSizes(plan)), report(report) {
+    for (uint32_t i = 0; i < length(program.slots()); ++i)
+      addSlot(i);
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i) {
+        const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
+        if (const auto *op = step.op_as_Random())
+          addShape(op->out(), op->shape(), false);
+        if (const auto *op = step.op_as_Collective())
+          addShares(*op);
+      }
+  }
+
+  void check(uint32_t r) {
+    const plan::Rank &rank = *plan.ranks()->Get(r), &like = *plan.ranks()->Get(first);
+    std::vector<uint32_t> lengths = lengthsOf(rank), wanted = lengthsOf(like);
+    if (lengths != wanted)
+      return report.add(
+          "rank {}: it has [{}] groups, peers and scalars, rank {}, which runs the same program, has [{}]", r,
+          fmt::join(lengths, ", "), first, fmt::join(wanted, ", "));
+    for (uint32_t g = 0; g < length(rank.groups()); ++g) {
+      uint32_t mine = rank.groups()->Get(g), theirs = like.groups()->Get(g);
+      uint32_t members = length(plan.groups()->Get(mine)->ranks());
+      if (members != length(plan.groups()->Get(theirs)->ranks()) || axes[mine] != axes[theirs])
+        return report.add("rank {}: its group {} ({} members) is not along the axes of rank {}'s, which runs the same "
+                          "program",
+                          r, g, members, first);
+    }
+    checkShapes(r, rank);
+    checkShares(r, rank);
+  }
+
+private:
+  struct Shape {
+    uint32_t slot;
+    std::vector<int64_t> global;
+    bool exact; ///< the slot's shape; otherwise it only must fit its bytes
+  };
+  struct Share {
+    uint32_t slot, group;
+    const flatbuffers::Vector<int64_t> *sizes;
+    uint64_t unitBytes;
+  };
+
+  static std::vector<uint32_t> lengthsOf(const plan::Rank &rank) {
+    return {length(rank.groups()), length(rank.peers()), length(rank.scalars())};
+  }
+
+  const plan::Slot &slotAt(uint32_t slot) const { return *program.slots()->Get(slot); }
+
+  void addSlot(uint32_t i) {
+    if (slotAt(i).tensor() >= 0)
+      addShape(i, plan.tensors()->Get(static_cast<uint32_t>(slotAt(i).tensor()))->shape(), true);
+  }
+
+  void addShape(uint32_t slot, const flatbuffers::Vector<int64_t> *global, bool exact) {
+    const plan::Sharding *sharding = slotAt(slot).sharding();
+    if (!sharding)
+      return; // the same on every rank
+    Shape shape{slot, {}, exact};
+    if (global)
+      shape.global.assign(global->begin(), global->end());
+    std::vector<int64_t> key{exact, static_cast<int64_t>(slotAt(slot).bytes()), int64_t{length(slotAt(slot).shape())}};
+    for (uint32_t d = 0; d < length(slotAt(slot).shape()); ++d)
+      key.push_back(slotAt(slot).shape()->Get(d));
+    key.insert(key.end(), shape.global.begin(), shape.global.end());
+    for (uint32_t d = 0; d < length(sharding->dims()); ++d) {
+      const auto *factors = sharding->dims()->Get(d)->factors();
+      key.push_back(-1 - int64_t{length(factors)});
+      for (uint32_t f = 0; f < length(factors); ++f) {
+        key.push_back(factors->Get(f)->size());
+        key.push_back(length(factors->Get(f)->axes()));
+        for (uint32_t a = 0; a < length(factors->Get(f)->axes()); ++a)
+          key.push_back(factors->Get(f)->axes()->Get(a));
+      }
+    }
+    if (known.insert(std::move(key)).second)
+      shapes.push_back(std::move(shape));
+  }
+
+  void addShares(const plan::Collective &op) {
+    bool gather = op.kind() == plan::CollectiveKind::AllGather;
+    if (!gather && op.kind() != plan::CollectiveKind::ReduceScatter)
+      return;
+    for (uint32_t i = 0; i < length(op.buffers()); ++i) {
+      const plan::CollectiveBuffer &b = *op.buffers()->Get(i);
+      shares.push_back({gather ? b.in() : b.out(), op.group(), b.sizes(),
+                        static_cast<uint64_t>(b.outer() * b.inner()) * dtypeSize(op.dtype())});
+    }
+  }
+
+  void checkShapes(uint32_t r, const plan::Rank &rank) {
+    std::vector<uint32_t> coords(rank.coords()->begin(), rank.coords()->end());
+    for (const Shape &shape : shapes) {
+      const plan::Slot &slot = slotAt(shape.slot);
+      std::vector<int64_t> local = localShape(slot.sharding(), shape.global, mesh, coords), mine;
+      uint64_t bytes = dtypeSize(slot.dtype());
+      for (int64_t size : local)
+        bytes *= static_cast<uint64_t>(size);
+      if (slot.shape())
+        mine.assign(slot.shape()->begin(), slot.shape()->end());
+      if (shape.exact ? local != mine : bytes > slot.bytes())
+        report.add("rank {}: slot {} of its program is [{}], its coordinates make it [{}]", r, shape.slot,
+                   fmt::join(mine, ", "), fmt::join(local, ", "));
+    }
+  }
+
+  void checkShares(uint32_t r, const plan::Rank &rank) {
+    for (const Share &share : shares) {
+      const auto *members = plan.groups()->Get(rank.groups()->Get(share.group))->ranks();
+      auto me = static_cast<uint32_t>(std::find(members->begin(), members->end(), r) - members->begin());
+      uint64_t bytes = static_cast<uint64_t>(share.sizes->Get(me)) * share.unitBytes;
+      if (bytes > slotAt(share.slot).bytes())
+        report.add("rank {}: a share of {} bytes in slot {} of {}", r, bytes, share.slot, slotAt(share.slot).bytes());
+    }
+  }
+
+  const plan::Plan &plan;
+  const plan::Program &program;
+  uint32_t first;
+  const std::vector<uint32_t> &axes; ///< of each group
+  std::vector<uint32_t> mesh;
+  Report &report;
+  std::set<std::vector<int64_t>> known;
+  std::vector<Shape> shapes;
+  std::vector<Share> shares;
+};
+
+} // namespace
+
+std::vector<uint32_t> groupAxes(const plan::Plan &plan) {
+  std::vector<uint32_t> list(length(plan.groups()));
+  for (uint32_t g = 0; g < list.size(); ++g) {
+    const auto *members = plan.groups()->Get(g)->ranks();
+    const auto *first = plan.ranks()->Get(members->Get(0))->coords();
+    for (uint32_t rank : *members)
+      for (uint32_t a = 0; a < first->size(); ++a)
+        if (plan.ranks()->Get(rank)->coords()->Get(a) != first->Get(a))
+          list[g] |= 1u << a;
+  }
+  return list;
+}
+
+void checkTables(const plan::Plan &plan, Report &report) {
+  uint64_t ranks = checkMesh(plan, report);
+  if (report.count())
+    return;
+  if (ranks != length(plan.ranks()) || ranks == 0)
+    return report.add("the mesh has {} ranks, the plan {}", ranks, length(plan.ranks()));
+  if (plan.batch() < 1)
+    report.add("a batch has at least 1 row, found {}", plan.batch());
+  if (plan.threads() > 4096)
+    report.add("{} threads per rank, at most 4096", plan.threads());
+  checkTensors(plan, report);
+  std::set<std::vector<uint32_t>> seen;
+  for (uint32_t r = 0; r < length(plan.ranks()); ++r)
+    checkRank(plan, r, seen, report);
+  checkGroups(plan, report);
+  for (uint32_t k = 0; k < length(plan.kernels()); ++k)
+    if (text(plan.kernels()->Get(k)->symbol()).empty())
+      report.add("kernel {}: it has no symbol", k);
+}
+
+void checkRanks(const plan::Plan &plan, Report &report) {
+  const std::vector<uint32_t> axes = groupAxes(plan);
+  std::map<uint32_t, RankCheck> checks;
+  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
+    auto [check, fresh] = checks.try_emplace(plan.ranks()->Get(r)->program(), plan, r, axes, report);
+    if (!fresh)
+      check->second.check(r);
+  }
+}
+
+} // namespace cleave::check
