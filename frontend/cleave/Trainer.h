@@ -34,7 +34,10 @@ struct RunOptions {
   std::optional<int64_t> microbatches = {}, batch = {}, threads = {};
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
-  std::string backend = {}, optimizer = {}, precision = {}, recompute = {};
+  std::string backend = {}, optimizer = {}, recompute = {};
+  std::string precision = {}; ///< "fp32", "bf16" or "fp16": the type of activations and products
+  std::string optLevel = {};  ///< "O0" to "O3", which of them (docs/precision.md)
+  std::string lossScale = {}; ///< "dynamic", "none" or a number
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};

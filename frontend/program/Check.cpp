@@ -15,14 +15,30 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 namespace cleave {
 
 namespace {
 
-/// How far plan and interpreter may lie apart, relative to the tensor's largest element: sums are taken in another
-/// order.
-constexpr double tolerance = 1e-3;
+/// How far plan and interpreter may lie apart, tensors relative to their largest element, the loss to itself: sums are taken
+/// in another order, and with half types what is rounded falls to the other side now and then.
+struct Tolerance {
+  double tensor = 1e-3, loss = 1e-4;
+  /// Tensors by the norm of the difference: a maximum or a sign that rounding decides moves single elements by much.
+  bool norm = false;
+  /// Of the largest gradient: what is smaller is noise (the gradient of a bias before a normalisation is zero but for
+  /// rounding).
+  double noise = 1e-3;
+};
+
+Tolerance toleranceOf(const plan::Plan &plan) {
+  const auto training = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
+  if (!training.is_object() || !training.contains("precision"))
+    return {};
+  const std::string type = training["precision"].value("type", "fp32");
+  return type == "bf16" ? Tolerance{0.1, 1e-2, true, 0.5} : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5} : Tolerance{};
+}
 
 const char *kindName(plan::TensorKind kind) {
   switch (kind) {
@@ -113,7 +129,7 @@ double largestOf(const ir::HostTensor &tensor) {
 
 class Comparison {
 public:
-  explicit Comparison(CheckResult &result) : result(result) {}
+  Comparison(CheckResult &result, Tolerance tolerance) : result(result), tolerance(tolerance) {}
 
   /// Every rank's piece of one tensor against the reference. `floor`: elements below it are noise (the gradient of a
   /// bias before a batch normalisation is zero but for rounding).
@@ -122,33 +138,47 @@ public:
     const double scale = std::max({1e-6, floor, largestOf(expected)});
     ++result.tensors;
     std::vector<bool> held(expected.values.size());
-    for (const Piece &piece : pieces)
+    double norm = 0;
+    for (double value : expected.values)
+      norm += value * value;
+    norm = std::sqrt(norm);
+    for (const Piece &piece : pieces) {
+      double squares = 0;
       for (size_t i = 0; i < piece.indices.size(); ++i) {
         held[piece.indices[i]] = true;
         const double want = expected.values[piece.indices[i]], got = piece.values[i];
-        const double apart = std::isnan(want) && std::isnan(got) ? 0 : std::abs(want - got) / scale;
+        double apart = std::isnan(want) && std::isnan(got) ? 0 : std::abs(want - got) / scale;
+        if (tolerance.norm)
+          apart *= scale / std::max({1e-6, floor, norm});
+        squares += apart * apart;
+        if (tolerance.norm)
+          apart = std::sqrt(squares);
         if (apart > result.largest)
           result.largest = apart;
-        if (!(apart <= tolerance) && result.difference.empty())
+        if (!(apart <= tolerance.tensor) && result.difference.empty())
           result.difference =
               fmt::format("the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}",
                           key.first, key.second, step, piece.rank, place(piece.indices[i], expected.shape), got, want);
       }
+    }
     const auto missing = std::find(held.begin(), held.end(), false);
     if (missing != held.end() && result.difference.empty())
       result.difference = fmt::format("no rank holds element {} of the {} {}", place(missing - held.begin(), expected.shape),
                                       key.first, key.second);
   }
 
+  double noise() const { return tolerance.noise; }
+
   void loss(double got, double want, int64_t step) {
     ++result.tensors;
-    if (!(std::abs(got - want) <= 1e-4 * std::max(1.0, std::abs(want))) && result.difference.empty())
+    if (!(std::abs(got - want) <= tolerance.loss * std::max(1.0, std::abs(want))) && result.difference.empty())
       result.difference =
           fmt::format("the loss differs in step {}: it is {:.9g}, the graph says {:.9g}", step, got, want);
   }
 
 private:
   CheckResult &result;
+  Tolerance tolerance;
 };
 
 /// Takes the plan's values over, so that the next step begins equal on both sides.
@@ -186,7 +216,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
                         CheckResult &result) {
   const auto epoch = order.of(at.epoch);
   const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
-  Comparison comparison(result);
+  Comparison comparison(result, toleranceOf(file->plan()));
   const StepSums expected = reference.train(values, source, rows, step);
   comparison.loss(sums.meanLoss(), expected.loss / expected.weight, step);
   const std::vector<TensorKey> keys = reference.order();
@@ -199,7 +229,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
     if (found == pieces.end() && key.first == "gradient") // of one microbatch: it is gone when the update has read it
       return;
     const std::vector<Piece> none, &held = found == pieces.end() ? none : found->second;
-    comparison.compare(key, values.at(key), held, step, key.first == "gradient" ? 1e-3 * gradients : 0);
+    comparison.compare(key, values.at(key), held, step, key.first == "gradient" ? comparison.noise() * gradients : 0);
     adopt(values, key, held);
   };
   for (const TensorKey &key : keys)

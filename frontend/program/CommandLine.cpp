@@ -48,7 +48,14 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
-  command.add_option("--precision", run.precision, "fp32")->check(notEmpty())->type_name("NAME");
+  command.add_option("--opt-level", run.optLevel, "how much is in the half type, as Apex names it: O0 none (default), O1 products, "
+                                                    "O2 activations, O3 parameters too")
+      ->check(notEmpty())
+      ->type_name("O0..O3");
+  command.add_option("--loss-scale", run.lossScale, "dynamic (default with fp16), none, or a number from 1 to 16777216")
+      ->check(notEmpty())
+      ->type_name("S");
+  command.add_option("--precision", run.precision, "fp32, bf16 or fp16; bf16 and fp16 alone mean O2")->check(notEmpty())->type_name("NAME");
   command.add_option("--recompute", run.recompute, "none")->check(notEmpty())->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")

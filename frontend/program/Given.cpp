@@ -56,6 +56,16 @@ void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &op
 /// Options of the optimizer that were given, against the plan's.
 void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
   const auto found = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
+  if (!found.is_discarded()) {
+    const auto precision = found.value("precision", nlohmann::json::object());
+    const auto word = [&](const char *option, const std::string &given, const char *key, const char *otherwise) {
+      if (!given.empty())
+        compare.same(option, given, precision.value(key, std::string(otherwise)));
+    };
+    word("--precision", options.precision, "type", "fp32");
+    word("--opt-level", options.optLevel, "opt_level", "O0");
+    word("--loss-scale", options.lossScale, "loss_scale", "none");
+  }
   if (found.is_discarded() || !found.contains("optimizer"))
     return;
   const auto &optimizer = found.at("optimizer");
@@ -111,13 +121,30 @@ static void takeTraining(const std::string &stored, RunOptions &options) {
     number("momentum", options.momentum);
 }
 
+void takePrecision(const std::string &stored, RunOptions &options) {
+  const auto training = nlohmann::json::parse(stored, nullptr, false);
+  const bool given = !options.precision.empty() || !options.optLevel.empty();
+  if (given || !training.is_object() || !training.contains("precision") || !training.at("precision").is_object())
+    return;
+  const auto text = [&](const char *key) {
+    const auto &precision = training.at("precision");
+    return precision.contains(key) && precision.at(key).is_string() ? precision.at(key).get<std::string>() : "";
+  };
+  options.precision = text("type");
+  options.optLevel = text("opt_level");
+  if (options.lossScale.empty())
+    options.lossScale = text("loss_scale");
+}
+
 void takeFromPlan(const PlanFile &file, RunOptions &options) {
   const plan::Plan &plan = file.plan();
   options.mesh = meshOf(plan);
   options.batch = plan.batch();
   options.microbatches = plan.microbatches();
   options.seed = plan.seed();
-  takeTraining(plan.training() ? plan.training()->str() : "{}", options);
+  const std::string training = plan.training() ? plan.training()->str() : "{}";
+  takeTraining(training, options);
+  takePrecision(training, options);
 }
 
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
@@ -129,6 +156,7 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
   if (!options.seed)
     options.seed = info.seed;
   takeTraining(info.training, options);
+  takePrecision(info.training, options);
 }
 
 } // namespace cleave

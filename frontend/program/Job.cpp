@@ -136,12 +136,34 @@ void checkNumbers(const RunOptions &options) {
   between("--steps", options.steps, most);
 }
 
+/// --precision names the half type, --opt-level how much of it. Alone, bf16 and fp16 mean O2; O1 to O3 mean fp16, as with
+/// Apex; and fp16 needs its loss scaled, as its smallest number is 6e-8.
+static void choosePrecision(Job &job, const RunOptions &options) {
+  const std::string precision = oneOf("--precision", options.precision, "", {"fp32", "tf32", "bf16", "fp16"});
+  const std::string level = oneOf("--opt-level", options.optLevel, "", {"O0", "O1", "O2", "O3"});
+  if (precision == "tf32" && job.backend == "cpu")
+    throw userError("--precision tf32: is a mode of NVIDIA's tensor cores; the cpu backend has fp32, bf16 and fp16");
+  const bool half = precision == "bf16" || precision == "fp16";
+  if (!level.empty() && half == (level == "O0") && !precision.empty())
+    throw userError(fmt::format("--opt-level {}: contradicts --precision {}", level, precision));
+  job.optLevel = !level.empty() ? level[1] - '0' : half ? 2 : 0;
+  job.precision = half ? precision : job.optLevel > 0 ? "fp16" : "fp32";
+  if (options.lossScale.empty() || options.lossScale == "dynamic")
+    job.lossScale = job.precision == "fp16" || !options.lossScale.empty() ? -1 : 0;
+  else if (options.lossScale != "none") {
+    char *end = nullptr;
+    job.lossScale = std::strtod(options.lossScale.c_str(), &end);
+    if (*end || !(job.lossScale >= 1 && job.lossScale <= 16777216))
+      throw userError(fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to 16777216", options.lossScale));
+  }
+}
+
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   checkNumbers(options);
   Job job;
   job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
   checkBackend(job.backend);
-  onlyFirst("--precision", options.precision, {"fp32", "tf32", "bf16", "fp16"});
+  choosePrecision(job, options);
   onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)
     throw userError(
@@ -193,7 +215,8 @@ static nlohmann::ordered_json rateJson(const LearningRateSchedule &schedule, dou
   return {{"kind", "constant"}, {"base", base}};
 }
 
-std::string trainingJson(const TrainConfig &config) {
+std::string trainingJson(const Job &job) {
+  const TrainConfig &config = job.config;
   nlohmann::ordered_json optimizer = {{"name", optimizerName(config.optimizer)},
                                       {"lr", learningRate(config.optimizer)},
                                       {"weight_decay", weightDecay(config.optimizer)},
@@ -213,6 +236,10 @@ std::string trainingJson(const TrainConfig &config) {
     betas(*adam);
   nlohmann::ordered_json json = {{"optimizer", optimizer},
                                  {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
+  if (job.optLevel > 0 || job.lossScale != 0)
+    json["precision"] = {{"type", job.precision},
+                         {"opt_level", fmt::format("O{}", job.optLevel)},
+                         {"loss_scale", job.lossScale < 0 ? "dynamic" : job.lossScale == 0 ? "none" : fmt::format("{}", job.lossScale)}};
   return json.dump();
 }
 

@@ -13,6 +13,9 @@ struct Job {
   uint64_t seed = 0;
   unsigned threads = 0; ///< per rank
   std::string backend = "cpu";
+  std::string precision = "fp32"; ///< "bf16" or "fp16" where optLevel > 0
+  int64_t optLevel = 0;           ///< O0 to O3
+  double lossScale = 0;           ///< 0: none; < 0: dynamic; else its value
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
@@ -26,7 +29,7 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options);
 
 /// What plans and checkpoints store: {"kind","fields",...} and {"optimizer","lr"}, as JSON.
 std::string dataJson(const Data &data);
-std::string trainingJson(const TrainConfig &config);
+std::string trainingJson(const Job &job);
 
 /// The program's own data set, if that is what it has.
 const DataSource *customData(const Data &data);

@@ -39,7 +39,10 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
   compile.model = model.name;
   compile.modelOptions = model.options;
   compile.data = dataJson(job.config.data);
-  compile.training = trainingJson(job.config);
+  compile.training = trainingJson(job);
+  compile.half = job.precision;
+  compile.level = job.optLevel;
+  compile.lossScale = job.lossScale;
   compile.printAfter = options.printAfter;
   return compile;
 }
@@ -105,6 +108,8 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   eval.checkpointDir = options.checkpoint;
   eval.threads = static_cast<unsigned>(options.threads.value_or(0));
   eval.json = options.json;
+  if (options.plan.empty())
+    takePrecision(info.training, options); // a checkpoint of O3 holds half parameters
   if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
     options.batch = info.batch;
     options.microbatches = options.microbatches.value_or(info.microbatches);

@@ -20,7 +20,8 @@ public:
     auto terminator = update.getBody().front().getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       std::string kind = text(update.getResultAttrDict(i), ir::attr::kind), name = text(update.getResultAttrDict(i), ir::attr::name);
-      if (owns(kind == "state" ? name.substr(0, name.rfind('.')) : name))
+      const std::string parameter = kind == "state" ? name.substr(0, name.rfind('.')) : name;
+      if (owns(parameter) || (kind == "state" && !info.owners.count(parameter))) // a state of no parameter is everybody's
         local.returns(kind, name, get(terminator->getOperand(i)));
     }
   }

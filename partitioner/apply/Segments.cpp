@@ -14,6 +14,8 @@ namespace cleave::partitioner {
 bool isRemade(Operation *op, bool otherStage) {
   if (isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op))
     return true;
+  if (isa<ir::CastOp>(op) && isa<BlockArgument>(op->getOperand(0))) // a parameter in another type
+    return true;
   return !otherStage && isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(op);
 }
 

@@ -62,6 +62,7 @@ private:
   OpBuilder builder;
   DenseMap<Value, Sharding> shardings;
   DenseMap<Value, std::string> open; // undecided arguments and their names
+  DenseSet<Value> waiting;           // casts of arguments that were open: they lie as those once these are decided
   std::map<std::pair<void *, std::string>, Value> resharded;
 
   std::string argumentString(unsigned index, StringRef attribute) {
@@ -100,9 +101,26 @@ private:
 
   // ---- uses --------------------------------------------------------------------------------------------------------
 
-  // Decides an open argument.
-  void close(Value argument, const Sharding &sharding) {
-    shardings[argument] = sharding;
+  // A parameter in another type is decided with the parameter.
+  static Value rootOf(Value value) {
+    while (auto cast = value.getDefiningOp<ir::CastOp>())
+      value = cast.getInput();
+    return value;
+  }
+
+  bool isOpen(Value value) {
+    Value root = rootOf(value);
+    bool undecided = open.contains(root);
+    if (!undecided && root != value && waiting.erase(value))
+      shardings[value] = shardings[root];
+    return undecided;
+  }
+
+  // Decides an open argument, or what it was cast to.
+  void close(Value value, const Sharding &sharding) {
+    Value argument = rootOf(value);
+    shardings[argument] = shardings[value] = sharding;
+    waiting.erase(value);
     named[open[argument]] = sharding;
     open.erase(argument);
   }
@@ -118,7 +136,7 @@ private:
   void closeSources(Value value, const Sharding &sharding) {
     if (auto op = value.getDefiningOp<ir::BroadcastOp>()) {
       Sharding source = operandOf(op, sharding);
-      if (open.count(op.getInput()))
+      if (isOpen(op.getInput()))
         close(op.getInput(), source);
       else
         closeSources(op.getInput(), source);
@@ -139,7 +157,7 @@ private:
 
   // The value under `required`, for `user`.
   Value use(Value value, const Sharding &required, Operation *user) {
-    if (open.count(value)) {
+    if (isOpen(value)) { // and settles what waited for its argument
       close(value, required);
       return value;
     }
@@ -218,7 +236,10 @@ private:
   // ---- ops ---------------------------------------------------------------------------------------------------------
 
   void visit(Operation *op) {
-    if (isFree(op)) {
+    if (auto cast = dyn_cast<ir::CastOp>(op); cast && isOpen(cast.getInput())) {
+      waiting.insert(cast.getResult());
+      shardings[cast.getResult()] = Sharding::replicated(shapeOf(cast.getResult()));
+    } else if (isFree(op)) {
       shardings[op->getResult(0)] = Sharding::replicated(shapeOf(op->getResult(0)));
     } else if (auto reshape = dyn_cast<ir::ReshapeOp>(op)) {
       visitReshape(reshape);
@@ -230,7 +251,7 @@ private:
   }
 
   bool openBroadcast(ir::BroadcastOp op) {
-    if (open.count(op.getInput()))
+    if (isOpen(op.getInput()))
       return true;
     auto inner = op.getInput().getDefiningOp<ir::BroadcastOp>();
     return inner && openBroadcast(inner);
@@ -265,7 +286,7 @@ private:
       if (scale && isSplat(operand) && !(isa<ir::DivOp>(op) && i == 0))
         continue;
       const Sharding &sharding = shardings[operand];
-      if (open.count(operand) || sharding.partialAxes.empty() || sharding.partialKind != "sum" || !operand.hasOneUse())
+      if (isOpen(operand) || sharding.partialAxes.empty() || sharding.partialKind != "sum" || !operand.hasOneUse())
         return {};
       if (!axes.empty() && axes != sharding.partialAxes)
         return {};
@@ -296,7 +317,10 @@ private:
     choice[factor] = candidate;
   }
 
-  bool isParameter(Value value) { return isa<BlockArgument>(value) && named.count(argumentString(cast<BlockArgument>(value).getArgNumber(), ir::attr::name)); }
+  bool isParameter(Value value) {
+    auto argument = dyn_cast<BlockArgument>(rootOf(value));
+    return argument && named.count(argumentString(argument.getArgNumber(), ir::attr::name));
+  }
 
   Choice chooseFactors(Operation *op, const OpRule &rule, const std::vector<std::string> &passed) {
     Choice choice(rule.factors.size());
@@ -321,7 +345,7 @@ private:
     // What lies decided in memory moves last; but a parameter stored split over dp is gathered for the rows that dp splits.
     auto each = [&](bool parameters, auto wanted) {
       for (unsigned i = 0; i < op->getNumOperands(); ++i)
-        if (!open.count(op->getOperand(i)) && isParameter(op->getOperand(i)) == parameters)
+        if (!isOpen(op->getOperand(i)) && isParameter(op->getOperand(i)) == parameters)
           take(i, wanted);
     };
     each(true, [&](const DimSharding &dim) { return !overRows(dim); });
@@ -338,7 +362,7 @@ private:
   // embedding by its rows, unless the input's split already made it row parallel (Shoeybi et al. 2019).
   void chooseDefault(Operation *op, const OpRule &rule, Choice &choice, const std::vector<std::string> &passed) {
     int64_t tp = mesh.size("tp");
-    if (tp == 1 || rule.defaultFactor < 0 || !open.count(op->getOperand(rule.parameterOperand)) || usesAxis(choice, "tp"))
+    if (tp == 1 || rule.defaultFactor < 0 || !isOpen(op->getOperand(rule.parameterOperand)) || usesAxis(choice, "tp"))
       return;
     auto &dims = rule.operands[rule.parameterOperand];
     int64_t d = llvm::find(dims, rule.defaultFactor) - dims.begin();
@@ -362,7 +386,7 @@ private:
       if (!entry.empty() && entry != ir::wholeDimension)
         choice[rule.results[0][d]] = marked.dims[d] = parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
     refuseRepeatedAxes(marked, "withSharding");
-    if (open.count(hint.getInput()))
+    if (isOpen(hint.getInput()))
       return;
     for (auto [d, entry] : llvm::enumerate(entries))
       if (entry.empty())
@@ -445,6 +469,8 @@ private:
     }
     while (!open.empty())
       close(open.begin()->first, shardings[open.begin()->first]);
+    for (Value value : llvm::to_vector(waiting))
+      isOpen(value);
   }
 
   // A sum that is finished only to be split the same way by every user is finished split: a reduce-scatter (Rajbhandari et

@@ -93,6 +93,11 @@ DimSharding splitByHeads(Value value, int64_t dim, int64_t size, const std::stri
 std::optional<HeadsPlace> headsOf(Value parameter) {
   for (OpOperand &use : parameter.getUses()) {
     Operation *user = use.getOwner();
+    if (auto cast = dyn_cast<ir::CastOp>(user)) {
+      if (auto found = headsOf(cast.getResult()))
+        return found;
+      continue;
+    }
     auto rule = user->getNumResults() == 1 ? shardingRule(user) : std::nullopt;
     if (!rule)
       continue;

@@ -3,6 +3,7 @@
 #include "passes/differentiate/Differentiate.h"
 
 #include "passes/differentiate/Rules.h"
+#include "passes/precision/LossScale.h"
 #include "runtime/base/Error.h"
 
 using namespace mlir;
@@ -90,7 +91,7 @@ void applyRule(Operation *op, Adjoints &adjoints) {
 }
 
 /// Appends gradient ops to the body.
-void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCount) {
+void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCount, Value lossScale) {
   Value loss = lossOf(function);
   llvm::SmallVector<Operation *> forward;
   for (Operation &op : function.front().without_terminator())
@@ -99,7 +100,8 @@ void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCoun
     if (Operation *producer = loss.getDefiningOp())
       adjoints.e.setOrigin(producer);
     adjoints.e.setAttribute(ir::attr::phase, "backward");
-    adjoints.add(loss, adjoints.e.constantLike(loss, 1 / staticCount));
+    Value seed = adjoints.e.constantLike(loss, 1 / staticCount);
+    adjoints.add(loss, lossScale ? adjoints.e.mul(seed, lossScale) : seed);
   }
   for (Operation *op : llvm::reverse(forward))
     applyRule(op, adjoints);
@@ -113,6 +115,20 @@ Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &a
   adjoints.e.setAttribute(ir::attr::path, name ? name.getValue().rsplit('.').first : llvm::StringRef());
   adjoints.e.setAttribute(ir::attr::phase, "backward");
   return adjoints.e.constantLike(parameter, 0);
+}
+
+/// The argument that holds the loss scale; none where the module asks for none.
+Value lossScaleOf(ModuleOp module, func::FuncOp function) {
+  std::optional<LossScale> scale = LossScale::of(module);
+  if (!scale)
+    return {};
+  Builder b(module.getContext());
+  const unsigned index = function.getNumArguments();
+  auto attributes = b.getDictionaryAttr({b.getNamedAttr(ir::attr::kind, b.getStringAttr("state")),
+                                         b.getNamedAttr(ir::attr::name, b.getStringAttr(lossScaleState)),
+                                         b.getNamedAttr(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", scale->initial, 0.0))});
+  (void)function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()), attributes, function.getLoc());
+  return function.getArgument(index);
 }
 
 /// Appends a result of kind "gradient" for every trainable parameter.
@@ -168,7 +184,7 @@ void differentiate(ModuleOp module, const DifferentiateOptions &options) {
   OpBuilder builder(function.front().getTerminator());
   int64_t staticCount = weight.getInt() * options.microbatches;
   Adjoints adjoints(builder, activeValues(function));
-  appendBackward(function, adjoints, static_cast<double>(staticCount));
+  appendBackward(function, adjoints, static_cast<double>(staticCount), lossScaleOf(module, function));
   returnGradients(function, adjoints);
   function.setName("train");
   function->setAttr("cleave.static_count", builder.getI64IntegerAttr(staticCount));

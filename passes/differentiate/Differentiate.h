@@ -11,6 +11,9 @@
 // The gradient is of loss / static count, where static count = static_weight * microbatches; static_weight, how many
 // rows or positions a microbatch counts when none is masked, is the i64 attribute `cleave.static_weight` of @forward.
 // @train keeps that attribute and gets `cleave.static_count`.
+//
+// Where the module has `cleave.loss_scale` (passes/precision/LossScale.h), @train gets an argument of kind "state" named
+// "loss_scale", by which the gradients are multiplied.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -47,8 +47,12 @@ SmallVector<func::FuncOp> bare(const std::vector<NamedFunction> &list) {
   return functions;
 }
 
-void lower(const std::vector<NamedFunction> &list) {
+/// What oneDNN 2.6 computes in on x86-64: bf16 from AVX-512 on, never fp16.
+bool oneDnnHas(Type type, const std::string &target) { return !type.isF16() && (!type.isBF16() || target == "x86-64-v4"); }
+
+void lower(const std::vector<NamedFunction> &list, const std::string &target) {
   for (NamedFunction entry : list) {
+    widenLibraryOps(entry.function, [&](Type type) { return oneDnnHas(type, target); });
     joinPads(entry.function);
     selectLibraryCalls(entry.function);
     fuse(entry.function);
@@ -89,8 +93,8 @@ void exportClass(partitioner::Applied &applied, const partitioner::RankClass &ra
   static const std::vector<partitioner::ScheduleItem> none;
   const auto &eval = stage < applied.eval.size() ? applied.eval[stage] : none;
   auto training = functionsOf(applied, rankClass, train), evaluation = functionsOf(applied, rankClass, eval);
-  lower(training);
-  lower(evaluation);
+  lower(training, tables.plan.target);
+  lower(evaluation, tables.plan.target);
   ProgramBuilder builder(tables, kernels, rankClass);
   registerArguments(builder, training);
   registerArguments(builder, evaluation);

@@ -2,6 +2,7 @@
 #include "passes/export/Program.h"
 
 #include "ir/graph/Graph.h"
+#include "passes/precision/LossScale.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>
@@ -78,7 +79,7 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
       add(program->inputs);
     if (tensorKind == plan::TensorKind::Scalar)
       add(program->scalars);
-    if (tensorKind == plan::TensorKind::Metric)
+    if (tensorKind == plan::TensorKind::Metric || (kind == "state" && (name == lossScaleState || name == skippedStepsState)))
       add(program->metrics);
   }
   uint32_t index = found->second;

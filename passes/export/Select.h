@@ -9,6 +9,8 @@ namespace cleave::passes {
 /// Sums of zero-padded pieces that fill the whole become concatenations.
 void joinPads(mlir::func::FuncOp function);
 
+/// Products, convolutions and pooling on float types that are not `supported` compute in f32 and round their results.
+void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Type)> supported);
 /// Replaces matmul, conv2d, conv2d_input_grad, conv2d_weight_grad and embedding_grad by `library.call`, with what they
 /// take along; then removes what is no longer used.
 void selectLibraryCalls(mlir::func::FuncOp function);

@@ -2,10 +2,13 @@
 #include "passes/optimizer/Optimizer.h"
 
 #include "passes/optimizer/Settings.h"
+#include "passes/precision/LossScale.h"
 #include "passes/rewrite/Emitter.h"
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -30,7 +33,9 @@ struct Parameter {
 /// What all parameters share, as tensor<f32>.
 struct Scalars {
   Value lr, step, weight;
-  Value gradientScale;                       // static count / weight, and clipping
+  Value gradientScale;                       // static count / weight, clipping, and the loss scale undone
+  Value lossScale, cleanSteps, skippedSteps; // states, where there is a loss scale
+  Value finite;                              // i1: whether the step counts
   Value stepSize, inverseRootBiasCorrection; // Adam: lr / (1 - beta1^step), 1 / sqrt(1 - beta2^step)
 };
 
@@ -38,7 +43,8 @@ class UpdateBuilder {
 public:
   UpdateBuilder(ModuleOp module, func::FuncOp train)
       : module(module), train(train), e(OpBuilder(module.getContext())),
-        settings(readOptimizerSettings(module->getAttrOfType<DictionaryAttr>(ir::attr::optimizer))) {}
+        settings(readOptimizerSettings(module->getAttrOfType<DictionaryAttr>(ir::attr::optimizer))),
+        lossScale(LossScale::of(module)) {}
 
   void build() {
     collectParameters();
@@ -52,6 +58,8 @@ public:
     }
     for (Parameter &parameter : parameters)
       results.append(parameter.states.begin(), parameter.states.end());
+    if (lossScale)
+      moveLossScale(results);
     func::ReturnOp::create(e.builder(), module.getLoc(), results);
   }
 
@@ -60,6 +68,7 @@ private:
   void createFunction();
   void prepareScalars();
   Value squaredNorm();
+  void moveLossScale(llvm::SmallVector<Value> &results);
   Value update(Parameter &parameter);
   Value sgd(Parameter &parameter, Value gradient, double decay, Value lr);
   Value adam(Parameter &parameter, Value gradient, double decay, double lrScale);
@@ -81,6 +90,7 @@ private:
   func::FuncOp train;
   Emitter e;
   OptimizerSettings settings;
+  std::optional<LossScale> lossScale;
   std::vector<Parameter> parameters;
   Scalars scalars;
 };
@@ -132,12 +142,20 @@ void UpdateBuilder::createFunction() {
   for (Parameter &p : parameters)
     for (const std::string &slot : settings.slots()) {
       NamedAttrList list = named("state", p.name + "." + slot);
-      result(p.type, list);
+      Type type = p.type.clone(b.getF32Type());
+      result(type, list);
       list.set("cleave.parameter", b.getStringAttr(p.name));
       list.set(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", 0.0, 0.0));
-      argument(p.type, p.location, list);
+      argument(type, p.location, list);
     }
   auto scalarType = RankedTensorType::get({}, b.getF32Type());
+  if (lossScale)
+    for (const char *name : {lossScaleState, cleanStepsState, skippedStepsState}) {
+      NamedAttrList list = named("state", name);
+      result(scalarType, list);
+      list.set(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", name == lossScaleState ? lossScale->initial : 0.0, 0.0));
+      argument(scalarType, module.getLoc(), list);
+    }
   argument(scalarType, module.getLoc(), named("scalar", "lr"));
   argument(scalarType, module.getLoc(), named("scalar", "step"));
   argument(scalarType, module.getLoc(), named("metric", "weight"));
@@ -157,6 +175,9 @@ void UpdateBuilder::createFunction() {
   for (Parameter &p : parameters)
     for (size_t i = 0; i < settings.slots().size(); ++i)
       p.states.push_back(body->getArgument(next++));
+  if (lossScale)
+    for (Value *state : {&scalars.lossScale, &scalars.cleanSteps, &scalars.skippedSteps})
+      *state = body->getArgument(next++);
   scalars.lr = body->getArgument(next++);
   scalars.step = body->getArgument(next++);
   scalars.weight = body->getArgument(next++);
@@ -191,8 +212,16 @@ void UpdateBuilder::prepareScalars() {
     throw userError("optimizer: @train has no cleave.static_count");
   // A batch in which nothing counts has gradients of zero: any finite scale will do.
   Value scale = e.div(scalar(static_cast<double>(count.getInt())), e.max(scalars.weight, scalar(1)));
-  if (settings.clipNorm && !parameters.empty()) {
-    Value norm = e.mul(scale, e.sqrt(squaredNorm()));
+  Value squares = (settings.clipNorm || lossScale) && !parameters.empty() ? squaredNorm() : Value();
+  if (lossScale) {
+    scale = e.div(scale, scalars.lossScale);
+    // A gradient that is infinite or not a number makes the sum of all squares so; no sum of finite ones is near.
+    Value sum = squares ? squares : scalar(0);
+    scalars.finite = e.compare(ir::Predicate::Le, sum, std::numeric_limits<float>::max());
+    scalars.step = e.sub(scalars.step, scalars.skippedSteps); // a skipped step is none for Adam
+  }
+  if (settings.clipNorm && squares) {
+    Value norm = e.mul(scale, e.sqrt(squares));
     Value clip = e.div(scalar(*settings.clipNorm), e.shift(norm, 1e-6));
     scale = e.mul(scale, e.min(clip, scalar(1)));
   }
@@ -204,11 +233,32 @@ void UpdateBuilder::prepareScalars() {
 }
 
 Value UpdateBuilder::update(Parameter &p) {
-  Value gradient = e.mul(e.toF32(p.gradient), e.splat(scalars.gradientScale, p.type.getShape()));
+  Dims shape = p.type.getShape();
+  Value gradient = e.mul(e.toF32(p.gradient), e.splat(scalars.gradientScale, shape)), before = p.value;
+  llvm::SmallVector<Value> statesBefore = p.states;
   double decay = p.setting(ir::attr::weightDecay, settings.weightDecay), lrScale = p.setting(ir::attr::lrScale, 1);
-  if (settings.kind == OptimizerKind::Sgd)
-    return sgd(p, gradient, decay, e.splat(e.scale(scalars.lr, lrScale), p.type.getShape()));
-  return adam(p, gradient, decay, lrScale);
+  p.value = e.toF32(p.value);
+  Value after = settings.kind == OptimizerKind::Sgd ? sgd(p, gradient, decay, e.splat(e.scale(scalars.lr, lrScale), shape))
+                                                    : adam(p, gradient, decay, lrScale);
+  after = e.cast(after, p.type.getElementType());
+  if (!lossScale)
+    return after;
+  Value finite = e.splat(scalars.finite, shape);
+  for (auto [state, old] : llvm::zip_equal(p.states, statesBefore))
+    state = e.select(finite, state, old);
+  return e.select(finite, after, before);
+}
+
+/// A clean step counts, and the last of an interval doubles the scale up to the largest; a skipped one halves it.
+void UpdateBuilder::moveLossScale(llvm::SmallVector<Value> &results) {
+  sharedOrigin();
+  Value clean = e.shift(scalars.cleanSteps, 1), scale = scalars.lossScale;
+  Value due = e.compare(ir::Predicate::Ge, clean, static_cast<double>(lossScale->growthInterval));
+  Value grown = e.min(e.scale(scale, 2), scalar(std::max(lossScale->largest, lossScale->initial)));
+  Value next = e.select(scalars.finite, e.select(due, grown, scale), e.scale(scale, 0.5));
+  results.push_back(lossScale->dynamic ? next : scale);
+  results.push_back(e.select(scalars.finite, e.select(due, scalar(0), clean), scalar(0)));
+  results.push_back(e.select(scalars.finite, scalars.skippedSteps, e.shift(scalars.skippedSteps, 1)));
 }
 
 /// g += decay p;  buf = momentum buf + g;  g = nesterov ? g + momentum buf : buf;  p -= lr g

@@ -8,6 +8,8 @@
 #include "passes/export/Export.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/Phases.h"
+#include "passes/precision/LossScale.h"
+#include "passes/precision/Precision.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
 
@@ -24,7 +26,7 @@ using namespace mlir;
 namespace cleave::passes {
 
 const std::vector<std::string> &phaseNames() {
-  static const std::vector<std::string> names{"trace", "stages", "differentiate", "optimizer", "decompose", "annotate", "apply"};
+  static const std::vector<std::string> names{"trace", "precision", "stages", "differentiate", "optimizer", "decompose", "annotate", "apply"};
   return names;
 }
 
@@ -59,6 +61,12 @@ void checkOptions(const CompileOptions &options) {
 /// From the traced model to the step on global shapes; completes the strategy's stages.
 void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
   finish("trace", module, options);
+  applyPrecision(module, {options.half, options.level});
+  if (options.lossScale < 0)
+    LossScale{}.setOn(module);
+  else if (options.lossScale > 0)
+    LossScale{.initial = options.lossScale, .dynamic = false}.setOn(module);
+  finish("precision", module, options);
   partitioner::assignStages(module, strategy); // gradient ops inherit the stage of their forward op
   finish("stages", module, options);
   differentiate(module, {strategy.microbatches});

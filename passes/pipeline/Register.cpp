@@ -6,6 +6,7 @@
 #include "passes/fuse/Fuse.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/PartitionPasses.h"
+#include "passes/precision/Precision.h"
 #include "passes/simplify/Simplify.h"
 
 #include "mlir/Pass/PassRegistry.h"
@@ -17,6 +18,7 @@ void registerPasses() {
     mlir::registerPass([] { return createDifferentiatePass(); });
     mlir::registerPass([] { return createDecomposePass(); });
     mlir::registerPass([] { return createBuildOptimizerPass(); });
+    mlir::registerPass([] { return createPrecisionPass(); });
     mlir::registerPass([] { return createSimplifyPass(); });
     mlir::registerPass([] { return createAssignStagesPass(); });
     mlir::registerPass([] { return createAnnotatePass(); });

@@ -31,9 +31,10 @@ std::string toJson(const RunRecord &run) {
 }
 
 std::string toJson(const StepRecord &record) {
-  return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}}})", record.step,
+  const std::string scale = record.lossScale ? fmt::format(R"(,"loss_scale":{},"skipped_steps":{})", jsonNumber(*record.lossScale), record.skippedSteps) : "";
+  return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}{}}})", record.step,
                      record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
-                     jsonNumber(record.milliseconds));
+                     jsonNumber(record.milliseconds), scale);
 }
 
 std::string toJson(const EpochRecord &record) {

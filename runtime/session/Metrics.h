@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace cleave {
 struct StepRecord {
   int64_t step = 0, epoch = 0;
   double loss = 0, lr = 0, samplesPerSecond = 0, milliseconds = 0;
+  std::optional<double> lossScale{}; ///< after the step; none: the loss is not scaled
+  int64_t skippedSteps = 0;          ///< since the start of training, where the loss is scaled
 };
 
 struct EpochRecord {

@@ -59,14 +59,15 @@ void RankJob::train(int64_t step, float lr, const DataPosition &position, const 
 LossSums RankJob::collect(LossSums sums) {
   if (!toRankZero)
     return sums;
-  std::array<double, 3> values{sums.loss, sums.weight, sums.correct};
+  std::array<double, 5> values{sums.loss, sums.weight, sums.correct, sums.lossScale, sums.skippedSteps};
   toRankZero->broadcast(values.data(), values.data(), sizeof values, plan::DType::U8);
-  return {values[0], values[1], values[2]};
+  return {values[0], values[1], values[2], values[3], values[4]};
 }
 
 static LossSums localSums(const Executor &runner) {
-  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0),
-          runner.metric("correct").value_or(std::numeric_limits<float>::quiet_NaN())};
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0), runner.metric("correct").value_or(none),
+          runner.metric("loss_scale").value_or(none), runner.metric("loss_scale.skipped_steps").value_or(0)};
 }
 
 LossSums RankJob::metrics() { return collect(owner ? localSums(runner) : LossSums{}); }

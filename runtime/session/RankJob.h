@@ -3,6 +3,7 @@
 #include "runtime/data/Loader.h"
 #include "runtime/executor/Executor.h"
 
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -11,6 +12,7 @@ namespace cleave {
 /// Sums over an iteration or a split, as the loss reports them.
 struct LossSums {
   double loss = 0, weight = 0, correct = 0;
+  double lossScale = std::numeric_limits<double>::quiet_NaN(), skippedSteps = 0; ///< NaN: the loss is not scaled
   double meanLoss() const { return loss / weight; }
   double accuracy() const { return correct / weight; } ///< NaN where the loss counts nothing correct (mseLoss)
 };

@@ -117,7 +117,11 @@ void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<Da
     return;
   const double seconds = since(last), loss = sums.meanLoss();
   last = Clock::now();
-  const StepRecord record{step, at.epoch, loss, lr, double(shared.batch) / seconds, seconds * 1e3};
+  StepRecord record{step, at.epoch, loss, lr, double(shared.batch) / seconds, seconds * 1e3};
+  if (std::isfinite(sums.lossScale)) {
+    record.lossScale = sums.lossScale;
+    record.skippedSteps = int64_t(sums.skippedSteps);
+  }
   if (!shared.options.metricsFile.empty()) {
     metrics.write(toJson(record));
     if (since(flushed) > 1) {

@@ -140,6 +140,38 @@ class Splits(Case):
                 self.assertAlmostEqual(one["accuracy"], many["accuracy"], delta=1e-3)
                 self.same([one["loss"]], [many["loss"]])
 
+    def test_half_precision_trains_as_well(self):
+        for program, options in (("convnet", ["--data", DIGITS, "--batch", 50, "--steps", 60]),
+                                 ("gpt", ["--data", "synthetic", "--layers", 2, "--width", 32, "--heads", 2, "--context", 16,
+                                          "--batch", 8, "--steps", 30])):
+            single, _ = self.losses(program, *options)
+            for choice in (["--precision", "bf16", "--opt-level", "O1"], ["--precision", "bf16"], ["--opt-level", "O1"],
+                           ["--opt-level", "O2"], ["--opt-level", "O0"]):
+                half, records = self.losses(program, *options, *choice)
+                self.assertLess(abs(sum(half[-10:]) - sum(single[-10:])), 0.02 * sum(single[-10:]), f"{program} {choice}")
+                self.assertEqual("loss_scale" in records[-1], choice[-1] in ("O1", "O2") and "bf16" not in choice)
+
+    def test_half_precision_on_any_split(self):
+        common = ["--data", "synthetic", "--layers", 2, "--width", 32, "--heads", 2, "--context", 16, "--batch", 8,
+                  "--microbatches", 2, "--steps", 2]
+        for choice in (["--precision", "bf16", "--opt-level", "O1"], ["--opt-level", "O2"], ["--opt-level", "O3"]):
+            for mesh in ("dp=2", "dp=2,tp=2,pp=2"):
+                self.ok("gpt", "check", *common, *choice, "--mesh", mesh)
+
+    def test_loss_scale_is_kept(self):
+        checkpoint = self.path("scaled")
+        common = ["--data", DIGITS, "--hidden", "16", "--batch", 30]
+        # A fixed scale at its largest overflows fp16 at once: every step is skipped and nothing moves.
+        scaled = [*common, "--precision", "fp16", "--loss-scale", 16777216, "--lr", 0.5]
+        self.losses("mlp", *scaled, "--steps", 2, "--checkpoint", checkpoint)
+        _, records = self.losses("mlp", *common[:2], "--steps", 4, "--checkpoint", checkpoint, "--resume")
+        self.assertEqual(records[-1]["loss_scale"], 16777216)
+        whole, again = self.losses("mlp", *scaled, "--steps", 4)
+        self.assertEqual(records[-1]["loss"], whole[-1])
+        self.assertEqual(records[-1]["skipped_steps"], 4)
+        self.assertEqual(again[-1]["skipped_steps"], 4)
+        self.refused("mlp", "train", *common, "--precision", "tf32", word="tf32")
+
     def test_processes_equal_threads(self):
         common = ["--data", DIGITS, "--batch", 24, "--microbatches", 2, "--steps", 3, "--mesh", "dp=2", "--threads", 1]
         threads, _ = self.losses("mlp", *common)
@@ -245,10 +277,12 @@ class Mistakes(Case):
         self.refused("mlp", "plan", "--mesh", "tp=600", "-o", self.path("p.plan"), word="tp = 600")
         self.refused("cleave", "simulate", word="simulate")
         command = [os.path.join(BIN, "mlp"), "frob"]
-        self.assertEqual(subprocess.run(command, stderr=open("/dev/full", "w"), timeout=60).returncode, 2)
+        with open("/dev/full", "w") as full:
+            self.assertEqual(subprocess.run(command, stderr=full, timeout=60).returncode, 2)
         self.ok("mlp", "plan", "-o", self.path("p.plan"))
         command = [os.path.join(BIN, "cleave"), "show", self.path("p.plan")]
-        done = subprocess.run(command, stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, timeout=60)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 3)
 
     def test_interrupts(self):

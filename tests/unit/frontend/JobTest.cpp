@@ -47,7 +47,11 @@ TEST_CASE("mistakes name the option and the value") {
   const std::string uneven = wrong({.microbatches = 9, .batch = 8});
   CHECK((has(uneven, "8") && has(uneven, "9")));
   CHECK(has(wrong({.microbatches = 0}), "--microbatches 0"));
-  CHECK(has(wrong({.precision = "bf16"}), "--precision bf16: not available yet"));
+  CHECK(has(wrong({.precision = "tf32"}), "--precision tf32"));
+  CHECK(has(wrong({.precision = "bf16", .optLevel = "O0"}), "contradicts"));
+  CHECK(has(wrong({.precision = "fp32", .optLevel = "O1"}), "contradicts"));
+  CHECK(has(wrong({.optLevel = "O4"}), "--opt-level O4"));
+  CHECK(has(wrong({.precision = "fp16", .lossScale = "huge"}), "--loss-scale huge"));
   CHECK(has(wrong({.precision = "int3"}), "--precision int3"));
   CHECK(has(wrong({.recompute = "full"}), "--recompute full"));
   CHECK(has(wrong({.zero = 2}), "--zero 2"));
@@ -81,7 +85,7 @@ TEST_CASE("what plans store is JSON") {
   CHECK(data["fields"][1]["name"] == "targets");
   CHECK(data["fields"][1]["classes"] == 100);
   const auto training =
-      nlohmann::json::parse(trainingJson({.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}));
+      nlohmann::json::parse(trainingJson({.config = {.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}}));
   CHECK(training["optimizer"]["beta2"] == 0.999);
   CHECK(training["lr"]["kind"] == "warmup_cosine");
   CHECK(training["lr"]["base"] == 0.1);
