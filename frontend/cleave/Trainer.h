@@ -35,6 +35,7 @@ struct RunOptions {
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, recompute = {};
+  std::string target = {};    ///< of the code: "x86-64-v4", "sm_90", ...; empty: this processor's, for cuda sm_90
   std::string precision = {}; ///< "fp32", "bf16" or "fp16": the type of activations and products
   std::string optLevel = {};  ///< "O0" to "O3", which of them (docs/precision.md)
   std::string lossScale = {}; ///< "dynamic", "none" or a number

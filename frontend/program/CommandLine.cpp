@@ -109,6 +109,10 @@ void addCommands(CLI::App &app, CommandLine &line) {
   CLI::App &plan = *app.add_subcommand("plan", "compiles the training step into a plan file");
   addChoices(plan, line.run);
   addData(plan, line.run);
+  plan.add_option("--target", line.run.target, "of the code: x86-64-v3, x86-64-v4 (default: this processor's); sm_80, sm_90, sm_100 "
+                                               "(with --backend cuda; default sm_90)")
+      ->check(notEmpty())
+      ->type_name("NAME");
   plan.add_flag("!--no-code", line.run.code, "leave the kernels' machine code out");
   plan.add_option("-o,--output", line.output, "the plan file")->check(notEmpty())->type_name("FILE.plan")->required();
   plan.add_flag("--json", line.run.json, "print what the plan is as one JSON object");

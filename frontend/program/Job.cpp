@@ -33,11 +33,6 @@ void onlyFirst(const char *option, const std::string &given, const Words &known)
     throw userError(fmt::format("{} {}: not available yet; {} is", option, given, known[0]));
 }
 
-void checkBackend(const std::string &backend) {
-  if (backend == "cuda")
-    throw environmentError("--backend cuda: no CUDA device can be used: this build has the cpu backend alone");
-}
-
 void between(const char *option, std::optional<int64_t> value, int64_t most) {
   if (value && (*value < 1 || *value > most))
     throw userError(fmt::format("{} {}: must lie between 1 and {}", option, *value, most));
@@ -123,6 +118,12 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
 
 } // namespace
 
+void checkBackend(const std::string &backend) {
+  if (backend == "cuda")
+    throw userError("--backend cuda: no CUDA device can be used: this version compiles plans for GPUs (plan --backend cuda) and "
+                    "runs on the cpu backend alone");
+}
+
 bool isStrategyKind(const std::string &strategy) {
   return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
 }
@@ -162,7 +163,6 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   checkNumbers(options);
   Job job;
   job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
-  checkBackend(job.backend);
   choosePrecision(job, options);
   onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)

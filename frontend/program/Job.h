@@ -21,6 +21,9 @@ struct Job {
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
 bool isStrategyKind(const std::string &strategy);
 
+/// Throws userError for a backend that cannot run here, naming what is missing. (Plans are compiled for any.)
+void checkBackend(const std::string &backend);
+
 /// Throws userError for a number that no run can have, naming the option and its range.
 void checkNumbers(const RunOptions &options);
 

@@ -35,6 +35,7 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
   compile.seed = job.seed;
   compile.threads = static_cast<int>(job.threads);
   compile.backend = job.backend;
+  compile.target = options.target;
   compile.code = options.code;
   compile.model = model.name;
   compile.modelOptions = model.options;
@@ -51,6 +52,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
   checkNumbers(options);
+  checkBackend(options.backend);
   if (!options.plan.empty()) {
     plan = planForAllRanks([&] {
       auto file = PlanFile::load(options.plan);
@@ -131,6 +133,7 @@ CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
     throw userError("check: runs in one process, found a launcher of several");
   RunOptions options = given;
+  checkBackend(options.backend);
   std::shared_ptr<const PlanFile> plan;
   if (!options.plan.empty()) {
     plan = PlanFile::load(options.plan);

@@ -1,7 +1,9 @@
 // The kernel builder: fusions in, one shared object out.
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/FromFusion.h"
+#include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Object.h"
+#include "passes/codegen/Ptx.h"
 #include "runtime/base/Error.h"
 
 #include "llvm/Support/ErrorHandling.h"
@@ -10,6 +12,7 @@
 #include <atomic>
 #include <exception>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <thread>
 
@@ -30,17 +33,21 @@ struct KernelBuilder::Impl {
   std::map<std::string, unsigned> bySource;
   std::vector<std::unique_ptr<kernel::Program>> programs;
   std::vector<Info> infos;
+  std::string ptx;
+  std::vector<uint8_t> linkGpu();
 };
 
 KernelBuilder::KernelBuilder(std::string target) : impl(std::make_unique<Impl>()) {
-  if (target != "x86-64-v4" && target != "x86-64-v3")
-    throw userError(fmt::format("code target must be x86-64-v4 or x86-64-v3, found {}", target));
+  const std::vector<std::string> known{"x86-64-v4", "x86-64-v3", "sm_80", "sm_90", "sm_100"};
+  if (std::find(known.begin(), known.end(), target) == known.end())
+    throw userError(fmt::format("code target {}: must be one of {}", target, fmt::join(known, ", ")));
   impl->target = std::move(target);
 }
 
 KernelBuilder::~KernelBuilder() = default;
 
 const std::vector<KernelBuilder::Info> &KernelBuilder::kernels() const { return impl->infos; }
+const std::string &KernelBuilder::ptx() const { return impl->ptx; }
 
 namespace {
 
@@ -62,12 +69,14 @@ std::string opNames(const kernel::KernelGraph &graph) {
 KernelCall KernelBuilder::add(mlir::Operation *fusion) {
   kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
   std::string why;
-  std::optional<kernel::Program> program = kernel::schedule(graph, &why, impl->target == "x86-64-v4" ? 16 : 8);
+  std::optional<kernel::Program> program = kernel::schedule(graph, &why, isGpuTarget(impl->target) ? 1 : impl->target == "x86-64-v4" ? 16 : 8);
   if (!program)
     llvm::report_fatal_error(llvm::Twine("a fusion is not one kernel: ") + why);
   KernelCall call;
   call.extent = program->extent;
   call.grain = program->grain;
+  const kernel::Launch launch = kernel::launchOf(*program);
+  call.blocks = isGpuTarget(impl->target) ? launch.blocks() : 0;
   for (int s : program->scalarInputs)
     call.scalarOperands.push_back(static_cast<unsigned>(s));
   std::vector<unsigned> operandOf; // input buffer -> operand
@@ -81,17 +90,32 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
   auto [it, added] = impl->bySource.emplace(program->str(), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     impl->infos.push_back({fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]),
-                           it->first, opNames(graph)});
+                           it->first, opNames(graph), isGpuTarget(impl->target) ? launch.threads : 0});
     impl->programs.push_back(std::make_unique<kernel::Program>(std::move(*program)));
   }
   call.kernel = it->second;
   return call;
 }
 
+std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
+  std::vector<kernel::NamedProgram> kernels;
+  for (size_t k = 0; k < programs.size(); ++k)
+    kernels.push_back({infos[k].symbol, programs[k].get()});
+  ptx = kernel::ptxOf(kernels, target);
+  kernel::Cubin cubin = kernel::assemble(ptx, target);
+  for (const kernel::KernelResources &found : cubin.kernels)
+    for (Info &info : infos)
+      if (info.symbol == found.symbol)
+        info.registers = found.registers, info.sharedBytes = found.sharedBytes, info.spillBytes = found.spillBytes;
+  return std::move(cubin.bytes);
+}
+
 std::vector<uint8_t> KernelBuilder::link() {
   size_t count = impl->programs.size();
   if (count == 0)
     return {};
+  if (isGpuTarget(impl->target))
+    return impl->linkGpu();
   // Batches of a fixed size, so that the bytes do not depend on how many threads compile.
   constexpr size_t batch = 12;
   size_t batches = (count + batch - 1) / batch;

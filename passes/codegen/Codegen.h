@@ -1,5 +1,5 @@
 // Code generation: `cleave.fusion` ops to x86 kernels in one ELF shared object, which the plan carries and the runtime
-// opens from memory.
+// opens from memory; or to kernels for NVIDIA GPUs in one cubin, with their PTX (ABI in GpuEmit.h).
 //
 // Kernel ABI: void f(void *const *args, const int64_t *scalars, int64_t begin, int64_t end). `args`: the fusion's
 // operands that are not scalars, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin,
@@ -22,11 +22,14 @@ namespace cleave::passes {
 /// "x86-64-v4" where this processor has AVX-512 (F, BW, CD, DQ, VL), "x86-64-v3" where it has AVX2 and FMA.
 /// Throws environmentError on anything older.
 std::string hostTarget();
+/// Whether a target is a GPU's.
+inline bool isGpuTarget(const std::string &target) { return target.starts_with("sm_"); }
 
 /// How one fusion op is executed.
 struct KernelCall {
   unsigned kernel = 0;                  // index of KernelBuilder::kernels()
   int64_t extent = 0, grain = 1;        // of the parallel range
+  int64_t blocks = 0;                   // on a GPU: as many as give every item a thread
   std::vector<unsigned> scalarOperands; // fusion operands given in `scalars`, in this order, not in `args`
   /// (result, operand): the result may be written over the operand's memory (equal shape and element type). Each pair
   /// holds by itself; one operand can be overwritten by one result only.
@@ -35,7 +38,7 @@ struct KernelCall {
 
 class KernelBuilder {
 public:
-  /// `target`: "x86-64-v4" or "x86-64-v3"; anything else is a userError.
+  /// `target`: "x86-64-v4", "x86-64-v3", "sm_80", "sm_90" or "sm_100"; anything else is a userError.
   explicit KernelBuilder(std::string target);
   ~KernelBuilder();
 
@@ -45,11 +48,15 @@ public:
   /// Compiles and links all kernels added so far; empty where there are none. Throws environmentError where no
   /// temporary file can be written.
   std::vector<uint8_t> link();
+  /// The kernels as PTX; empty for a CPU. After link().
+  const std::string &ptx() const;
 
   struct Info {
     std::string symbol;
     std::string source; // the kernel's schedule as text
     std::string ops;    // the fused ops, for people
+    int threads = 0;    // of a block, on a GPU
+    int registers = 0, sharedBytes = 0, spillBytes = 0; // on a GPU, once linked
   };
   const std::vector<Info> &kernels() const;
 

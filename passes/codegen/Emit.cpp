@@ -11,12 +11,20 @@ llvm::Function *emitKernel(const Program &program, llvm::Module &module, const s
   return Emitter(program, module, name).run();
 }
 
-Emitter::Emitter(const Program &program, llvm::Module &module, const std::string &name)
-    : p(program), module(module), b(module.getContext()), math(b) {
+Emitter::Emitter(const Program &program, llvm::Module &module)
+    : p(program), module(module), b(module.getContext()), math(b, program.width > 1) {
   llvm::FastMathFlags flags;
   flags.setAllowContract(true);
   flags.setNoSignedZeros(true);
   b.setFastMathFlags(flags);
+  for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
+    if (l != p.vectorLoop)
+      (p.loops[l].reduced ? reducedLoopsInside : keptLoops).push_back(l);
+  indices.assign(p.loops.size(), nullptr);
+  levels.resize(3 + reducedLoopsInside.size());
+}
+
+Emitter::Emitter(const Program &program, llvm::Module &module, const std::string &name) : Emitter(program, module) {
   llvm::Type *pointer = b.getPtrTy(), *i64 = b.getInt64Ty();
   auto *type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, i64, i64}, false);
   function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
@@ -25,11 +33,6 @@ Emitter::Emitter(const Program &program, llvm::Module &module, const std::string
   scalars = function->getArg(1);
   begin = function->getArg(2);
   end = function->getArg(3);
-  for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
-    if (l != p.vectorLoop)
-      (p.loops[l].reduced ? reducedLoopsInside : keptLoops).push_back(l);
-  indices.assign(p.loops.size(), nullptr);
-  levels.resize(3 + reducedLoopsInside.size());
 }
 
 void Emitter::at(int level) {
@@ -64,7 +67,7 @@ int Emitter::levelOf(int value) const {
 }
 
 /// for (index = low; index < high; index += step), its body at `level`; the level above goes on after it.
-Emitter::OpenLoop Emitter::open(int level, V low, V high, int64_t step) {
+Emitter::OpenLoop Emitter::open(int level, V low, V high, V step) {
   auto &context = module.getContext();
   OpenLoop loop{llvm::BasicBlock::Create(context, "loop", function),
                 llvm::BasicBlock::Create(context, "done", function),
@@ -85,7 +88,7 @@ Emitter::OpenLoop Emitter::open(int level, V low, V high, int64_t step) {
 
 void Emitter::close(const OpenLoop &loop) {
   at(loop.level);
-  V next = b.CreateNSWAdd(loop.index, int64(loop.step));
+  V next = b.CreateNSWAdd(loop.index, loop.step);
   loop.index->addIncoming(next, b.GetInsertBlock());
   b.CreateCondBr(b.CreateICmpSLT(next, loop.high), loop.header, loop.exit);
   for (size_t l = static_cast<size_t>(loop.level); l < levels.size(); ++l)
@@ -99,17 +102,7 @@ llvm::Function *Emitter::run() {
   b.SetInsertPoint(entry);
   for (size_t i = 0; i < p.buffers.size(); ++i)
     bases.push_back(b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), args, i)));
-  for (size_t t = 0; t < p.tables.size(); ++t) {
-    std::vector<llvm::Constant *> elements;
-    for (double x : p.tables[t])
-      elements.push_back(
-          isFloat(p.tableTypes[t])
-              ? llvm::ConstantFP::get(b.getFloatTy(), x)
-              : llvm::ConstantInt::get(memory(p.tableTypes[t]), static_cast<uint64_t>(static_cast<int64_t>(x)), true));
-    auto *type = llvm::ArrayType::get(elements[0]->getType(), elements.size());
-    tables.push_back(new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
-                                              llvm::ConstantArray::get(type, elements)));
-  }
+  makeTables();
   int64_t floats = p.reducedCount() * (p.shape == Shape::Columns ? p.width * p.unroll : 1);
   for (int s = 0; s < p.scratchSlots; ++s) {
     scratch.push_back(b.CreateAlloca(b.getFloatTy(), int64(floats + p.width)));
@@ -122,6 +115,20 @@ llvm::Function *Emitter::run() {
   at(0);
   b.CreateRetVoid();
   return function;
+}
+
+void Emitter::makeTables() {
+  for (size_t t = 0; t < p.tables.size(); ++t) {
+    std::vector<llvm::Constant *> elements;
+    for (double x : p.tables[t])
+      elements.push_back(
+          isFloat(p.tableTypes[t])
+              ? llvm::ConstantFP::get(b.getFloatTy(), x)
+              : llvm::ConstantInt::get(memory(p.tableTypes[t]), static_cast<uint64_t>(static_cast<int64_t>(x)), true));
+    auto *type = llvm::ArrayType::get(elements[0]->getType(), elements.size());
+    tables.push_back(new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
+                                              llvm::ConstantArray::get(type, elements)));
+  }
 }
 
 void Emitter::emitFlat() {

@@ -43,6 +43,10 @@ V Emitter::emit(int value, int copy) {
   return result;
 }
 
+V Emitter::scalarArgument(int index) {
+  return b.CreateLoad(b.getInt64Ty(), b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(index)));
+}
+
 V Emitter::compute(const ProgramValue &v, int value, int copy) {
   int level = levelOf(value);
   std::vector<V> x;
@@ -57,8 +61,7 @@ V Emitter::compute(const ProgramValue &v, int value, int copy) {
   case ValueKind::Load:
     return load(v, value, copy);
   case ValueKind::Scalar: {
-    V raw = b.CreateLoad(b.getInt64Ty(),
-                         b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(v.buffer)));
+    V raw = scalarArgument(v.buffer);
     return isFloat(v.type) ? b.CreateSIToFP(raw, b.getFloatTy()) : b.CreateTrunc(raw, compute(v.type));
   }
   case ValueKind::Constant:
@@ -286,6 +289,8 @@ V Emitter::expr(const Expr &e, int copy, int level) {
 }
 
 V Emitter::lanes(llvm::Type *element, int64_t step) {
+  if (p.width == 1)
+    return llvm::ConstantInt::get(element, 0);
   std::vector<llvm::Constant *> values;
   for (int i = 0; i < p.width; ++i)
     values.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(step * i), true, true));
@@ -341,7 +346,7 @@ V Emitter::lanePointers(V first, llvm::Type *element, int64_t step) {
 
 V Emitter::load(const ProgramValue &v, int value, int copy) {
   int level = levelOf(value);
-  bool vector = onVector(p.placements[value].loops);
+  bool vector = p.width > 1 && onVector(p.placements[value].loops);
   bool table = v.buffer < 0 && isFloat(v.type); // tables of floats are f32
   llvm::Type *type = table ? b.getFloatTy() : memory(v.type);
   auto finish = [&](V x) { return table ? x : fromMemory(x, v.type); };
@@ -378,7 +383,7 @@ void Emitter::store(const Store &s, int copy) {
   at(level);
   Element type = p.buffers[s.buffer];
   llvm::Align align(static_cast<uint64_t>(elementBytes(type)));
-  bool vector = onVector(loopsOf(s.expr));
+  bool vector = p.width > 1 && onVector(loopsOf(s.expr));
   x = toMemory(vector ? splat(x) : x, type);
   if (!vector) {
     b.CreateAlignedStore(x, pointer(s.buffer, index), align);

@@ -18,9 +18,12 @@ namespace cleave::passes::kernel {
 class Emitter {
 public:
   Emitter(const Program &program, llvm::Module &module, const std::string &name);
+  virtual ~Emitter() = default;
   llvm::Function *run();
 
-private:
+protected:
+  /// Without a function: the derived class makes it.
+  Emitter(const Program &program, llvm::Module &module);
   using V = llvm::Value *;
   struct Level {
     llvm::BasicBlock *block = nullptr;
@@ -29,8 +32,7 @@ private:
   struct OpenLoop {
     llvm::BasicBlock *header, *exit;
     llvm::PHINode *index;
-    V high;
-    int64_t step;
+    V high, step;
     int level;
   };
   struct Accumulator {
@@ -45,17 +47,20 @@ private:
   void setRowIndices(V row);
   void sweep(int s);
   void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators);
-  void vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators);
+  virtual void vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators);
   void body(int copies, int s, std::vector<Accumulator> &accumulators);
-  void finish(std::vector<Accumulator> &accumulators);
-  void endStores();
-  OpenLoop open(int level, V low, V high, int64_t step);
+  virtual void finish(std::vector<Accumulator> &accumulators);
+  virtual void endStores();
+  OpenLoop open(int level, V low, V high, V step);
+  OpenLoop open(int level, V low, V high, int64_t step) { return open(level, low, high, int64(step)); }
+  void makeTables();
   void close(const OpenLoop &loop);
   void at(int level); // insert at the end of that level
   V int64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
 
   // values (EmitValue.cpp)
   V emit(int value, int copy);
+  virtual V scalarArgument(int index);
   V compute(const ProgramValue &v, int value, int copy);
   V operation(const ProgramValue &v, const std::vector<V> &x, const std::vector<Element> &types);
   V floatOperation(const ProgramValue &v, const std::vector<V> &x);
@@ -69,7 +74,7 @@ private:
   V fromMemory(V x, Element type);
   V toMemory(V x, Element type);
   V condition(const std::vector<Condition> &conditions, int copy, int level);
-  V splat(V x) { return x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
+  V splat(V x) { return p.width == 1 || x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
   V combine(Combine kind, V x, V y, Element type);
   V identity(Combine kind, Element type, bool vector);
   /// The scalar part of an expression (lane 0 of `copy`), computed no deeper than `level`.
@@ -87,7 +92,7 @@ private:
   llvm::Type *compute(Element type);
   llvm::Type *memory(Element type);
   llvm::Type *shaped(llvm::Type *element, bool vector) {
-    return vector ? llvm::VectorType::get(element, p.width, false) : element;
+    return vector && p.width > 1 ? llvm::VectorType::get(element, p.width, false) : element;
   }
 
   const Program &p;

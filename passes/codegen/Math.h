@@ -7,7 +7,8 @@ namespace cleave::passes::kernel {
 
 class Math {
 public:
-  explicit Math(llvm::IRBuilder<> &builder) : b(builder) {}
+  /// `calls`: whether libm can be called (it cannot on a GPU; then pow is of exp and log).
+  explicit Math(llvm::IRBuilder<> &builder, bool calls = true) : b(builder), calls(calls) {}
   llvm::Value *exp(llvm::Value *x); // 0 below -104, infinity above 89
   llvm::Value *log(llvm::Value *x);
   llvm::Value *tanh(llvm::Value *x);
@@ -38,6 +39,7 @@ private:
   llvm::Value *clamp(llvm::Value *x, double low, double high);
 
   llvm::IRBuilder<> &b;
+  bool calls;
 };
 
 } // namespace cleave::passes::kernel

@@ -4,6 +4,7 @@
 // hoisting, common values) replaces the standard one: it takes a third of the time and leaves the vectors alone.
 #include "passes/codegen/Object.h"
 #include "passes/codegen/Emit.h"
+#include "passes/codegen/GpuEmit.h"
 #include "runtime/base/Error.h"
 
 #include "lld/Common/Driver.h"
@@ -73,7 +74,8 @@ std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::
   module->setDataLayout(machine.createDataLayout());
   module->setTargetTriple(machine.getTargetTriple());
   for (const NamedProgram &k : kernels) {
-    llvm::Function *f = emitKernel(*k.program, *module, k.symbol);
+    llvm::Function *f = k.emulatedThreads ? emitGpuKernel(*k.program, *module, k.symbol, ThreadWords::Emulated)
+                                          : emitKernel(*k.program, *module, k.symbol);
     f->addFnAttr("target-cpu", cpu);
     f->addFnAttr("prefer-vector-width", cpu == "x86-64-v4" ? "512" : "256");
     f->addFnAttr("min-legal-vector-width", cpu == "x86-64-v4" ? "512" : "256");

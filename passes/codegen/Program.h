@@ -108,6 +108,7 @@ struct Program {
 /// Plans a graph as one kernel, or says in `why` why it cannot be one. Never fails for a single node with its inputs
 /// (except a reduction of i1, or more than maxLoops dimensions). `width`: lanes of a vector, 16 for AVX-512, 8 for AVX2
 /// (LLVM 22 miscompiles masked loads that it has to split).
+/// `width` 1: for threads of a GPU, which keep no scratch memory and share out maps element by element.
 std::optional<Program> schedule(const KernelGraph &graph, std::string *why = nullptr, int width = 16);
 
 /// Estimated microseconds of one execution on a few threads, launch included; only good for comparing.

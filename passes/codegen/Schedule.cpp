@@ -250,6 +250,16 @@ void chooseUnroll(Program &p) {
       p.unroll *= 2;
 }
 
+/// Elements a thread takes at a time: neighbours, so that their memory moves at once.
+void chooseThreadUnroll(Program &p) {
+  p.unroll = 1;
+  if (p.vectorLoop < 0 || p.shape == Shape::Columns)
+    return;
+  int64_t extent = p.loops[p.vectorLoop].extent;
+  if (p.flat || (extent % 4 == 0 && extent >= 128))
+    p.unroll = 4;
+}
+
 void chooseExtent(Program &p) {
   int64_t vector = p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent, perStep;
   if (p.flat) {
@@ -298,12 +308,18 @@ std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int 
   chooseVectorLoop(p);
   bool reduces = reducedMask(p) != 0;
   p.shape = !reduces ? Shape::Map : p.loops[p.vectorLoop].reduced ? Shape::Rows : Shape::Columns;
-  blockTransposes(p);
-  cutLongRows(p);
+  if (width > 1) {
+    blockTransposes(p);
+    cutLongRows(p);
+  }
   p.flat = p.shape == Shape::Map && p.loops.size() == 1;
   placeValues(p);
-  chooseUnroll(p);
-  ScratchPlan(p).run();
+  if (width > 1) {
+    chooseUnroll(p);
+    ScratchPlan(p).run();
+  } else {
+    chooseThreadUnroll(p);
+  }
   chooseExtent(p);
   return p;
 }

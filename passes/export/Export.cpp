@@ -12,6 +12,8 @@
 
 #include "mlir/IR/SymbolTable.h"
 
+#include <fmt/format.h>
+
 using namespace mlir;
 
 namespace cleave::passes {
@@ -47,12 +49,14 @@ SmallVector<func::FuncOp> bare(const std::vector<NamedFunction> &list) {
   return functions;
 }
 
-/// What oneDNN 2.6 computes in on x86-64: bf16 from AVX-512 on, never fp16.
-bool oneDnnHas(Type type, const std::string &target) { return !type.isF16() && (!type.isBF16() || target == "x86-64-v4"); }
+/// oneDNN 2.6 on x86-64 computes in bf16 from AVX-512 on, never in fp16; NVIDIA's libraries in all.
+bool libraryHas(Type type, const std::string &target) {
+  return isGpuTarget(target) || (!type.isF16() && (!type.isBF16() || target == "x86-64-v4"));
+}
 
 void lower(const std::vector<NamedFunction> &list, const std::string &target) {
   for (NamedFunction entry : list) {
-    widenLibraryOps(entry.function, [&](Type type) { return oneDnnHas(type, target); });
+    widenLibraryOps(entry.function, [&](Type type) { return libraryHas(type, target); });
     joinPads(entry.function);
     selectLibraryCalls(entry.function);
     fuse(entry.function);
@@ -137,21 +141,31 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
 }
 
 void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
+  if (code) {
+    plan.code = kernels.link(); // first: it finds what the kernels take
+    plan.ptx = kernels.ptx();
+  }
   for (const KernelBuilder::Info &info : kernels.kernels()) {
     auto &made = plan.kernels.emplace_back(std::make_unique<plan::KernelInfoT>());
     made->symbol = info.symbol;
     made->source = info.source;
     made->ops = info.ops;
+    made->threads = static_cast<uint32_t>(info.threads);
+    made->registers = static_cast<uint32_t>(info.registers);
+    made->shared_bytes = static_cast<uint32_t>(info.sharedBytes);
+    made->spill_bytes = static_cast<uint32_t>(info.spillBytes);
   }
-  if (code)
-    plan.code = kernels.link();
 }
 
 } // namespace
 
 std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOptions &options) {
   plan::PlanT plan;
-  std::string target = options.target.empty() ? hostTarget() : options.target;
+  const bool cuda = options.backend == "cuda";
+  std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
+  if (cuda != isGpuTarget(target))
+    throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
+                                cuda ? "sm_80, sm_90 and sm_100" : "x86-64-v3 and x86-64-v4"));
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
   Tables tables(plan, applied.strategy.mesh);

@@ -29,6 +29,7 @@ Split splitAt(Value value, int64_t dim) {
 void emitKernel(SegmentBuilder &s, ir::FusionOp fusion) {
   const KernelCall &call = s.slots.kernelOf(fusion);
   plan::KernelT kernel;
+  kernel.blocks = static_cast<uint32_t>(call.blocks);
   kernel.kernel = call.kernel;
   kernel.extent = call.extent;
   kernel.grain = call.grain;

@@ -34,15 +34,16 @@ Program check(const KernelGraph &graph, double tolerance = 2e-6) {
   auto inputs = randomInputs(graph, 7);
   auto wanted = evaluate(graph, inputs);
   std::optional<Program> program;
-  for (const char *cpu : {"x86-64-v3", "x86-64-v4"}) {
+  for (const char *cpu : {"threads", "x86-64-v3", "x86-64-v4"}) {
+    const bool threads = cpu == std::string("threads"); // of a GPU
     if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
       continue;
     std::string why;
-    program = schedule(graph, &why, cpu == std::string("x86-64-v4") ? 16 : 8);
+    program = schedule(graph, &why, threads ? 1 : cpu == std::string("x86-64-v4") ? 16 : 8);
     INFO(why);
     REQUIRE(program);
     INFO(program->str());
-    LoadedKernel kernel(*program, cpu);
+    LoadedKernel kernel(*program, threads ? "x86-64-v3" : cpu);
     auto whole = execute(*program, kernel, graph, inputs, 1);
     for (size_t o = 0; o < whole.size(); ++o)
       compareTensors(unpack(whole[o], wanted[o].shape, wanted[o].type), wanted[o], tolerance);

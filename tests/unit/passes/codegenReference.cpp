@@ -1,6 +1,12 @@
 // The reference evaluator of kernel graphs and the harness that runs generated kernels.
 #include "codegenReference.h"
 
+#include "passes/codegen/GpuEmit.h"
+
+#include <barrier>
+#include <bit>
+#include <memory>
+#include <thread>
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -392,7 +398,7 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
 }
 
 LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu) {
-  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program}}, cpu)});
+  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program, program.width == 1}}, cpu)});
   int fd = memfd_create("kernel", 0);
   if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     throw std::runtime_error("cannot write the kernel");
@@ -406,6 +412,68 @@ LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu) {
 LoadedKernel::~LoadedKernel() {
   if (library)
     dlclose(library);
+}
+
+namespace {
+
+/// One block of a GPU at a time, its threads as threads; where none talks to another, one after the other.
+struct Grid {
+  unsigned threads = 1;
+  bool together = false;
+  std::unique_ptr<std::barrier<>> all;
+  std::vector<std::unique_ptr<std::barrier<>>> warps;
+  std::vector<uint32_t> words;
+} grid;
+thread_local unsigned emulatedThread = 0;
+unsigned emulatedBlock = 0, emulatedBlocks = 1;
+
+void runGrid(const Program &program, LoadedKernel &kernel, std::vector<void *> &args, std::vector<int64_t> &scalars, int blocks) {
+  const Launch launch = launchOf(program);
+  grid.threads = static_cast<unsigned>(launch.threads);
+  grid.together = program.shape == Shape::Rows;
+  emulatedBlocks = static_cast<unsigned>(blocks);
+  for (emulatedBlock = 0; emulatedBlock < emulatedBlocks; ++emulatedBlock) {
+    auto run = [&](unsigned thread) {
+      emulatedThread = thread;
+      kernel.function(args.data(), scalars.data(), 0, program.extent);
+    };
+    if (!grid.together) {
+      for (unsigned t = 0; t < grid.threads; ++t)
+        run(t);
+      continue;
+    }
+    grid.all = std::make_unique<std::barrier<>>(grid.threads);
+    grid.warps.clear();
+    for (unsigned w = 0; w < grid.threads / 32; ++w)
+      grid.warps.push_back(std::make_unique<std::barrier<>>(32));
+    grid.words.assign(grid.threads, 0);
+    std::vector<std::thread> pool;
+    for (unsigned t = 0; t < grid.threads; ++t)
+      pool.emplace_back(run, t);
+    for (std::thread &t : pool)
+      t.join();
+  }
+}
+
+uint32_t shuffle(uint32_t word, uint32_t distance) {
+  std::barrier<> &warp = *grid.warps[emulatedThread / 32];
+  grid.words[emulatedThread] = word;
+  warp.arrive_and_wait();
+  const uint32_t other = grid.words[emulatedThread ^ distance];
+  warp.arrive_and_wait();
+  return other;
+}
+
+} // namespace
+
+extern "C" {
+uint32_t cleave_emu_tid() { return emulatedThread; }
+uint32_t cleave_emu_block() { return emulatedBlock; }
+uint32_t cleave_emu_blocks() { return emulatedBlocks; }
+void cleave_emu_warp_barrier() { grid.warps[emulatedThread / 32]->arrive_and_wait(); }
+void cleave_emu_barrier() { grid.all->arrive_and_wait(); }
+uint32_t cleave_emu_shuffle_i32(uint32_t x, uint32_t distance) { return shuffle(x, distance); }
+float cleave_emu_shuffle_f32(float x, uint32_t distance) { return std::bit_cast<float>(shuffle(std::bit_cast<uint32_t>(x), distance)); }
 }
 
 std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
@@ -435,6 +503,10 @@ std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &
     args.push_back(m.data());
   for (auto [output, input] : alias)
     args[static_cast<size_t>(program.inputs + output)] = args[static_cast<size_t>(input)];
+  if (program.width == 1) {
+    runGrid(program, kernel, args, scalars, pieces);
+    pieces = 0;
+  }
   int64_t blocks = (program.extent + program.grain - 1) / program.grain;
   for (int k = pieces; k-- > 0;) { // backwards: the order must not matter
     int64_t begin = blocks * k / pieces * program.grain, end = blocks * (k + 1) / pieces * program.grain;

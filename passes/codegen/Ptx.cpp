@@ -1,0 +1,157 @@
+// PTX and cubins.
+#include "passes/codegen/Ptx.h"
+#include "passes/codegen/GpuEmit.h"
+#include "runtime/base/Error.h"
+
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <cassert>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <mutex>
+#include <regex>
+
+namespace cleave::passes::kernel {
+
+static std::unique_ptr<llvm::TargetMachine> gpuMachine(const std::string &chip) {
+  if (chip != "sm_80" && chip != "sm_90" && chip != "sm_100")
+    throw userError(fmt::format("code target {}: GPU targets are sm_80, sm_90 and sm_100", chip));
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  assert(target && "the nvptx target is missing");
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, chip, chip == "sm_100" ? "+ptx86" : "+ptx78", options,
+                                                                          std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &chip) {
+  auto machine = gpuMachine(chip);
+  llvm::LLVMContext context;
+  llvm::Module module("cleave_kernels", context);
+  module.setDataLayout(machine->createDataLayout());
+  module.setTargetTriple(machine->getTargetTriple());
+  for (const NamedProgram &k : kernels)
+    emitGpuKernel(*k.program, module, k.symbol, ThreadWords::Ptx);
+  assert(!llvm::verifyModule(module, &llvm::errs()) && "a kernel's LLVM IR is not valid");
+
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(machine.get());
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out(bytes);
+  llvm::legacy::PassManager passes;
+  [[maybe_unused]] bool failed = machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile);
+  assert(!failed && "the target cannot emit PTX");
+  passes.run(module);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string findPtxas() {
+  if (auto found = llvm::sys::findProgramByName("ptxas"))
+    return *found;
+  const char *home = std::getenv("CUDA_HOME");
+  for (const std::string &folder : {std::string(home ? home : ""), std::string("/usr/local/cuda")})
+    if (!folder.empty())
+      if (auto found = llvm::sys::findProgramByName("ptxas", {folder + "/bin"}))
+        return *found;
+  return {};
+}
+
+namespace {
+
+/// A temporary file, removed at the end.
+class Temporary {
+public:
+  explicit Temporary(const char *suffix) {
+    if (llvm::sys::fs::createTemporaryFile("cleave", suffix, path))
+      throw environmentError("code generation: no temporary file can be made");
+  }
+  Temporary(const Temporary &) = delete;
+  ~Temporary() { llvm::sys::fs::remove(path); }
+  std::string name() const { return path.str().str(); }
+  std::string read() const {
+    auto buffer = llvm::MemoryBuffer::getFile(path);
+    return buffer ? (*buffer)->getBuffer().str() : std::string();
+  }
+
+private:
+  llvm::SmallString<64> path;
+};
+
+/// "Function properties for NAME", "N bytes spill stores, N bytes spill loads", "Used N registers, ..., N bytes smem".
+std::vector<KernelResources> readResources(const std::string &report) {
+  static const std::regex name("Function properties for '?([A-Za-z0-9_$]+)"), spills("([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads"),
+      used("Used ([0-9]+) registers"), shared("([0-9]+) bytes smem");
+  std::vector<KernelResources> kernels;
+  std::smatch match;
+  std::istringstream lines(report);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, name))
+      kernels.push_back({match[1], 0, 0, 0});
+    if (kernels.empty())
+      continue;
+    if (std::regex_search(line, match, spills))
+      kernels.back().spillBytes = std::stoi(match[1]) + std::stoi(match[2]);
+    if (std::regex_search(line, match, used))
+      kernels.back().registers = std::stoi(match[1]);
+    if (std::regex_search(line, match, shared))
+      kernels.back().sharedBytes = std::stoi(match[1]);
+  }
+  return kernels;
+}
+
+} // namespace
+
+Cubin assemble(const std::string &ptx, const std::string &chip) {
+  const std::string program = findPtxas();
+  if (program.empty())
+    throw environmentError("code generation: ptxas is missing; it comes with the CUDA toolkit, in PATH or CUDA_HOME/bin");
+  Temporary in("ptx"), out("cubin"), log("txt");
+  {
+    std::error_code error;
+    llvm::raw_fd_ostream file(in.name(), error);
+    file << ptx;
+    file.close();
+    if (error || file.has_error())
+      throw environmentError("code generation: a temporary file cannot be written");
+  }
+  const std::string architecture = "-arch=" + chip, inName = in.name(), outName = out.name(), logName = log.name();
+  const llvm::StringRef arguments[] = {program, "-v", "-O3", architecture, inName, "-o", outName};
+  const std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(logName), llvm::StringRef(logName)};
+  const int status = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
+  const std::string report = log.read();
+  if (status != 0)
+    throw environmentError(fmt::format("code generation: ptxas refused a kernel for {}: {}", chip, report.substr(0, 1000)));
+  const std::string bytes = out.read();
+  return {{bytes.begin(), bytes.end()}, readResources(report)};
+}
+
+} // namespace cleave::passes::kernel

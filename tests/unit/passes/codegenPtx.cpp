@@ -1,0 +1,91 @@
+// Kernels for GPUs assemble for every chip, without spills. (That they compute the right thing is shown by the other
+// tests of codegen, which run them with a CPU's threads.)
+#include "passes/codegen/GpuEmit.h"
+#include "passes/codegen/Ptx.h"
+#include "runtime/base/Error.h"
+#include "codegenReference.h"
+
+#include <catch2/catch.hpp>
+#include <iostream>
+
+using namespace cleave::passes::kernel;
+
+namespace {
+
+KernelGraph geluOfBias(int64_t rows, int64_t columns) {
+  GraphMaker m;
+  int x = m.input({rows, columns}, Element::BF16), bias = m.input({columns});
+  int sum = m.add(m.cast(x, Element::F32), m.broadcast(bias, {rows, columns}, {1}));
+  m.graph.outputs = {m.cast(m.op(NodeKind::Gelu, {sum}), Element::BF16)};
+  return m.graph;
+}
+
+KernelGraph softmax(int64_t rows, int64_t columns) {
+  GraphMaker m;
+  int x = m.input({rows, columns});
+  int e = m.op(NodeKind::Exp, {m.sub(x, m.broadcast(m.reduce(Combine::Max, x, {1}), {rows, columns}, {0}))});
+  m.graph.outputs = {m.div(e, m.broadcast(m.reduce(Combine::Sum, e, {1}), {rows, columns}, {0}))};
+  return m.graph;
+}
+
+KernelGraph biasGradient(int64_t rows, int64_t columns) {
+  GraphMaker m;
+  m.graph.outputs = {m.reduce(Combine::Sum, m.input({rows, columns}), {0})};
+  return m.graph;
+}
+
+KernelGraph adam(int64_t n) {
+  GraphMaker m;
+  int p = m.input({n}), g = m.input({n}), mean = m.input({n}), square = m.input({n}), rate = m.input({});
+  auto times = [&](int x, double by) { return m.mul(x, m.constant({n}, by)); };
+  int m1 = m.add(times(mean, 0.9), times(g, 0.1)), v1 = m.add(times(square, 0.999), times(m.mul(g, g), 0.001));
+  int step = m.div(m.mul(m.broadcast(rate, {n}, {}), m1), m.add(m.op(NodeKind::Sqrt, {v1}), m.constant({n}, 1e-8)));
+  m.graph.outputs = {m.sub(p, step), m1, v1};
+  return m.graph;
+}
+
+KernelGraph power(int64_t n) {
+  GraphMaker m;
+  m.graph.outputs = {m.op(NodeKind::Pow, {m.input({n}), m.input({n})})};
+  return m.graph;
+}
+
+} // namespace
+
+TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
+  const std::vector<std::pair<std::string, KernelGraph>> graphs{
+      {"gelu", geluOfBias(1024, 3072)}, {"softmax_short", softmax(512, 100)},  {"softmax_long", softmax(64, 32000)},
+      {"bias", biasGradient(8192, 768)}, {"adam", adam(100000)},               {"power", power(1000)}};
+  std::vector<Program> programs;
+  for (const auto &[name, graph] : graphs)
+    programs.push_back(*schedule(graph, nullptr, 1));
+  std::vector<NamedProgram> kernels;
+  for (size_t i = 0; i < graphs.size(); ++i)
+    kernels.push_back({graphs[i].first, &programs[i]});
+  CHECK(launchOf(programs[1]).threadsPerRow == 32);
+  CHECK(launchOf(programs[2]).threadsPerRow > 32);
+  for (const char *chip : {"sm_80", "sm_90", "sm_100"}) {
+    const std::string ptx = ptxOf(kernels, chip);
+    CHECK(ptx.find(std::string(".target ") + chip) != std::string::npos);
+    if (findPtxas().empty()) {
+      WARN("ptxas is not installed: kernels were not assembled");
+      continue;
+    }
+    const Cubin cubin = assemble(ptx, chip);
+    CHECK(cubin.bytes.size() > 1000);
+    REQUIRE(cubin.kernels.size() == kernels.size());
+    for (const KernelResources &kernel : cubin.kernels) {
+      INFO(chip << " " << kernel.symbol << ": " << kernel.registers << " registers, " << kernel.sharedBytes << " bytes shared");
+      CHECK(kernel.spillBytes == 0);
+      CHECK(kernel.registers > 0);
+      CHECK(kernel.registers <= 128);
+      CHECK((kernel.sharedBytes > 0) == (kernel.symbol == "softmax_long"));
+    }
+  }
+}
+
+TEST_CASE("unknown chips and broken PTX are refused", "[ptx]") {
+  CHECK_THROWS_WITH(ptxOf({}, "sm_70"), Catch::Contains("sm_70"));
+  if (!findPtxas().empty())
+    CHECK_THROWS_WITH(assemble("this is no PTX", "sm_90"), Catch::Contains("ptxas refused"));
+}
