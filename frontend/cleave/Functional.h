@@ -140,8 +140,8 @@ Tensor full(Shape shape, double value, DType type = DType::F32, Where where = Wh
 
 // ---- marks ------------------------------------------------------------------------------------------------------
 
-/// Asks for a sharding: per dimension mesh axes joined by "+", "whole" for not split, or "" for whatever it is without the
-/// mark: `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp or tp.
+/// Asks for a sharding: per dimension mesh axes joined by "+", "whole" for not split, or "" for whatever it is without
+/// the mark: `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp or tp.
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where = Where::current());
 /// Ops made from here on belong to pipeline stage `k`. C1: stages do not decrease and are not negative.
 void stage(int64_t k, Where where = Where::current());

@@ -21,8 +21,8 @@ namespace cleave {
 
 namespace {
 
-/// How far plan and interpreter may lie apart, tensors relative to their largest element, the loss to itself: sums are taken
-/// in another order, and with half types what is rounded falls to the other side now and then.
+/// How far plan and interpreter may lie apart, tensors relative to their largest element, the loss to itself: sums are
+/// taken in another order, and with half types what is rounded falls to the other side now and then.
 struct Tolerance {
   double tensor = 1e-3, loss = 1e-4;
   /// Tensors by the norm of the difference: a maximum or a sign that rounding decides moves single elements by much.
@@ -37,7 +37,9 @@ Tolerance toleranceOf(const plan::Plan &plan) {
   if (!training.is_object() || !training.contains("precision"))
     return {};
   const std::string type = training["precision"].value("type", "fp32");
-  return type == "bf16" ? Tolerance{0.1, 1e-2, true, 0.5} : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5} : Tolerance{};
+  return type == "bf16"   ? Tolerance{0.1, 1e-2, true, 0.5}
+         : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5}
+                          : Tolerance{};
 }
 
 const char *kindName(plan::TensorKind kind) {
@@ -163,8 +165,8 @@ public:
     }
     const auto missing = std::find(held.begin(), held.end(), false);
     if (missing != held.end() && result.difference.empty())
-      result.difference = fmt::format("no rank holds element {} of the {} {}", place(missing - held.begin(), expected.shape),
-                                      key.first, key.second);
+      result.difference = fmt::format("no rank holds element {} of the {} {}",
+                                      place(missing - held.begin(), expected.shape), key.first, key.second);
   }
 
   double noise() const { return tolerance.noise; }

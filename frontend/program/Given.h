@@ -16,7 +16,8 @@ void takeFromPlan(const PlanFile &plan, RunOptions &options);
 /// The precision of a stored training (plan or checkpoint), where the options name none.
 void takePrecision(const std::string &training, RunOptions &options);
 
-/// Fills the options that were not given as the training that is resumed had them: batch, microbatches, seed, optimizer.
+/// Fills the options that were not given as the training that is resumed had them: batch, microbatches, seed,
+/// optimizer.
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options);
 
 } // namespace cleave

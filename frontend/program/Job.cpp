@@ -120,8 +120,9 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
 
 void checkBackend(const std::string &backend) {
   if (backend == "cuda")
-    throw userError("--backend cuda: no CUDA device can be used: this version compiles plans for GPUs (plan --backend cuda) and "
-                    "runs on the cpu backend alone");
+    throw userError(
+        "--backend cuda: no CUDA device can be used: this version compiles plans for GPUs (plan --backend cuda) and "
+        "runs on the cpu backend alone");
 }
 
 bool isStrategyKind(const std::string &strategy) {
@@ -137,8 +138,8 @@ void checkNumbers(const RunOptions &options) {
   between("--steps", options.steps, most);
 }
 
-/// --precision names the half type, --opt-level how much of it. Alone, bf16 and fp16 mean O2; O1 to O3 mean fp16, as with
-/// Apex; and fp16 needs its loss scaled, as its smallest number is 6e-8.
+/// --precision names the half type, --opt-level how much of it. Alone, bf16 and fp16 mean O2; O1 to O3 mean fp16, as
+/// with Apex; and fp16 needs its loss scaled, as its smallest number is 6e-8.
 static void choosePrecision(Job &job, const RunOptions &options) {
   const std::string precision = oneOf("--precision", options.precision, "", {"fp32", "tf32", "bf16", "fp16"});
   const std::string level = oneOf("--opt-level", options.optLevel, "", {"O0", "O1", "O2", "O3"});
@@ -155,7 +156,8 @@ static void choosePrecision(Job &job, const RunOptions &options) {
     char *end = nullptr;
     job.lossScale = std::strtod(options.lossScale.c_str(), &end);
     if (*end || !(job.lossScale >= 1 && job.lossScale <= 16777216))
-      throw userError(fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to 16777216", options.lossScale));
+      throw userError(
+          fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to 16777216", options.lossScale));
   }
 }
 
@@ -239,7 +241,9 @@ std::string trainingJson(const Job &job) {
   if (job.optLevel > 0 || job.lossScale != 0)
     json["precision"] = {{"type", job.precision},
                          {"opt_level", fmt::format("O{}", job.optLevel)},
-                         {"loss_scale", job.lossScale < 0 ? "dynamic" : job.lossScale == 0 ? "none" : fmt::format("{}", job.lossScale)}};
+                         {"loss_scale", job.lossScale < 0    ? "dynamic"
+                                        : job.lossScale == 0 ? "none"
+                                                             : fmt::format("{}", job.lossScale)}};
   return json.dump();
 }
 

@@ -223,8 +223,10 @@ static bool parse(CLI::App &app, std::vector<std::string> args) {
   std::vector<std::string> commands;
   for (const CLI::App *command : app.get_subcommands({}))
     commands.push_back(command->get_name());
-  if (!args.empty() && !args[0].starts_with("-") && std::find(commands.begin(), commands.end(), args[0]) == commands.end())
-    throw userError(fmt::format("{} is no command of {}; the commands are {}", args[0], app.get_name(), fmt::join(commands, ", ")));
+  if (!args.empty() && !args[0].starts_with("-") &&
+      std::find(commands.begin(), commands.end(), args[0]) == commands.end())
+    throw userError(
+        fmt::format("{} is no command of {}; the commands are {}", args[0], app.get_name(), fmt::join(commands, ", ")));
   std::reverse(args.begin(), args.end()); // CLI11 takes them from the back
   try {
     app.parse(args);
@@ -261,7 +263,8 @@ int Program::run(TrainConfig config, const std::function<std::unique_ptr<Module>
     if (impl->mistake)
       throw *impl->mistake;
     for (const auto &[key, value] : impl->stored.items())
-      if (std::none_of(impl->declared.begin(), impl->declared.end(), [&](const Declared &o) { return o.name == "--" + key; }))
+      if (std::none_of(impl->declared.begin(), impl->declared.end(),
+                       [&](const Declared &o) { return o.name == "--" + key; }))
         throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
     const std::unique_ptr<Module> module = make();
     Model model = wrap(*module);

@@ -248,7 +248,8 @@ Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
   std::vector<llvm::StringRef> entries;
   for (const std::string &entry : axes) {
     if (!knownEntry(entry))
-      failRule("withSharding", 2, fmt::format("an entry is \"\", \"whole\", or axes dp or tp joined by +; found \"{}\"", entry),
+      failRule("withSharding", 2,
+               fmt::format("an entry is \"\", \"whole\", or axes dp or tp joined by +; found \"{}\"", entry),
                {fact(x, "input")}, where);
     entries.push_back(entry);
   }

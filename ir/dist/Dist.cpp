@@ -81,6 +81,7 @@ LogicalResult ReduceScatterOp::verify() { return verifyShares(*this, getInput(),
 LogicalResult ShardSliceOp::verify() {
   auto shape = cast<RankedTensorType>(getInput().getType()).getShape();
   if ((int64_t)getDim() >= (int64_t)shape.size() || (int64_t)(getOuter() * getSize() * getInner()) != shape[getDim()])
-    return emitOpError("C1: ") << getOuter() << " x " << getSize() << " x " << getInner() << " is not dimension " << getDim();
+    return emitOpError("C1: ") << getOuter() << " x " << getSize() << " x " << getInner() << " is not dimension "
+                               << getDim();
   return success();
 }

@@ -21,6 +21,7 @@
 namespace cleave::dist {
 namespace attr {
 inline constexpr llvm::StringLiteral sharding = "dist.sharding", shardings = "dist.shardings", stage = "dist.stage",
-                                     rankClass = "dist.class", segment = "dist.segment", global = "dist.global", globals = "dist.globals";
+                                     rankClass = "dist.class", segment = "dist.segment", global = "dist.global",
+                                     globals = "dist.globals";
 }
 } // namespace cleave::dist

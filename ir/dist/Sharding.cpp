@@ -108,7 +108,8 @@ std::vector<std::string> splitOutside(const std::string &text, char separator) {
 
 bool parseAxes(const std::string &text, std::vector<std::string> &axes, std::string &why) {
   for (const std::string &name : splitOutside(text, '+')) {
-    bool word = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+    bool word = !name.empty() &&
+                std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
     if (!word || std::isdigit((unsigned char)name[0])) {
       why = "\"" + name + "\" is not an axis name";
       return false;
@@ -121,7 +122,8 @@ bool parseAxes(const std::string &text, std::vector<std::string> &axes, std::str
 bool parseFactor(const std::string &text, Factor &factor, std::string &why) {
   size_t colon = text.find(':');
   std::string number = trim(text.substr(0, colon));
-  if (number.empty() || number.size() > 15 || !std::all_of(number.begin(), number.end(), [](unsigned char c) { return std::isdigit(c); }) ||
+  if (number.empty() || number.size() > 15 ||
+      !std::all_of(number.begin(), number.end(), [](unsigned char c) { return std::isdigit(c); }) ||
       (factor.size = std::stoll(number)) < 1) {
     why = "\"" + number + "\" is not a factor's size";
     return false;
@@ -180,8 +182,8 @@ std::optional<Sharding> Sharding::parse(const std::string &text, std::string *wh
     std::string partial = trim(text.substr(bar + 1));
     size_t space = partial.find(' ');
     result.partialKind = partial.substr(0, space);
-    if (space == std::string::npos ||
-        (result.partialKind != "sum" && result.partialKind != "max" && result.partialKind != "min" && result.partialKind != "or")) {
+    if (space == std::string::npos || (result.partialKind != "sum" && result.partialKind != "max" &&
+                                       result.partialKind != "min" && result.partialKind != "or")) {
       reason = "\"" + partial + "\" is not `sum|max|min|or axes`";
       return fail();
     }
@@ -251,7 +253,9 @@ bool Sharding::isReplicated() const {
   return partialAxes.empty() && std::none_of(dims.begin(), dims.end(), [](const DimSharding &d) { return d.split(); });
 }
 
-static bool has(const std::vector<std::string> &axes, const std::string &axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+static bool has(const std::vector<std::string> &axes, const std::string &axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 bool Sharding::splitsOver(const std::string &axis) const {
   for (const DimSharding &dim : dims)

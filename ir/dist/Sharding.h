@@ -59,7 +59,8 @@ struct Sharding {
   /// Reads the text form: `dp, _, (3 x 4:tp x 16) | sum pp`. Empty with `why` filled in where it is malformed.
   static std::optional<Sharding> parse(const std::string &text, std::string *why = nullptr);
   std::string str() const;
-  /// Fills in sizes left open, and merges neighbouring factors that are not split. False where sizes do not fit the shape.
+  /// Fills in sizes left open, and merges neighbouring factors that are not split. False where sizes do not fit the
+  /// shape.
   bool resolve(const std::vector<int64_t> &shape);
   bool isReplicated() const;
   /// Whether a dimension is split over the axis.
@@ -76,8 +77,8 @@ struct FactorPlace {
   size_t dim = 0, factor = 0;
 };
 
-/// The one factor that `to` splits over exactly the axes along which it finishes `from`'s sums, in a dimension that `from`
-/// does not split and `to` splits nowhere else. Such a reshard is a reduce-scatter; nothing where it is not.
+/// The one factor that `to` splits over exactly the axes along which it finishes `from`'s sums, in a dimension that
+/// `from` does not split and `to` splits nowhere else. Such a reshard is a reduce-scatter; nothing where it is not.
 std::optional<FactorPlace> scatterPlace(const Mesh &mesh, const Sharding &from, const Sharding &to);
 
 } // namespace cleave

@@ -16,7 +16,7 @@ namespace cleave::partitioner {
 /// Ranks of one stage whose local shapes are all equal: they share one program.
 struct RankClass {
   int64_t stage = 0;
-  int64_t index = 0;              // within the stage
+  int64_t index = 0; // within the stage
   std::vector<int64_t> ranks;
   /// Segment name -> function symbol in the module: @stage<S>.class<C>.<segment>. A segment without work is absent.
   std::map<std::string, std::string> functions;
@@ -25,8 +25,8 @@ struct RankClass {
 struct StageInfo {
   std::vector<std::string> layers; // module paths, as people name them
   std::vector<int64_t> ranks;
-  int64_t parameters = 0;          // whole, elements (a tied parameter counts in its first stage)
-  double flops = 0;                // forward and backward of one microbatch, whole stage
+  int64_t parameters = 0; // whole, elements (a tied parameter counts in its first stage)
+  double flops = 0;       // forward and backward of one microbatch, whole stage
 };
 
 struct Applied {

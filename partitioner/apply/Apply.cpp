@@ -58,7 +58,9 @@ static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
       used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis("tp"); });
   });
   if (!used)
-    throw userError(fmt::format("mesh: tp = {} splits no tensor of the model; every dimension it could split is smaller", strategy.mesh.size("tp")));
+    throw userError(
+        fmt::format("mesh: tp = {} splits no tensor of the model; every dimension it could split is smaller",
+                    strategy.mesh.size("tp")));
 }
 
 NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
@@ -135,7 +137,8 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
     auto kind = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
     auto name = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::name);
     if (kind && name && kind.getValue() == "parameter")
-      stages[info.owners.at(name.str()).front()].parameters += cast<RankedTensorType>(argument.getType()).getNumElements();
+      stages[info.owners.at(name.str()).front()].parameters +=
+          cast<RankedTensorType>(argument.getType()).getNumElements();
   }
   return stages;
 }
@@ -156,7 +159,8 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
     names.push_back(axis.name);
     sizes.push_back(axis.size);
   }
-  dist::MeshOp::create(builder, module.getLoc(), builder.getStringAttr("mesh"), builder.getStrArrayAttr(names), builder.getDenseI64ArrayAttr(sizes));
+  dist::MeshOp::create(builder, module.getLoc(), builder.getStringAttr("mesh"), builder.getStrArrayAttr(names),
+                       builder.getDenseI64ArrayAttr(sizes));
 }
 
 } // namespace
@@ -173,7 +177,8 @@ Applied apply(OwningOpRef<ModuleOp> &step, const Strategy &strategy) {
   for (RankClass &rankClass : applied.classes)
     emitClass(info, *applied.module, rankClass, strategy.mesh.coords(rankClass.ranks.front()));
   applied.stages = stagesOf(strategy, info);
-  for (std::vector<ScheduleItem> &items : applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.microbatches)) {
+  for (std::vector<ScheduleItem> &items :
+       applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.microbatches)) {
     items.insert(items.begin(), {"begin", 0});
     items.push_back({"reduce", 0});
     items.push_back({"update", 0});

@@ -10,11 +10,12 @@ namespace cleave::partitioner {
 /// annotated phase: shardings on every value. Throws userError for what the strategy asks and the model cannot have.
 Applied apply(mlir::OwningOpRef<mlir::ModuleOp> &step, const Strategy &strategy);
 
-/// The annotated phase alone; returns how parameters and buffers lie. Throws userError for a rule that no tensor matches.
+/// The annotated phase alone; returns how parameters and buffers lie. Throws userError for a rule that no tensor
+/// matches.
 NamedShardings annotate(mlir::ModuleOp step, const Strategy &strategy);
 
-/// Gives a parameter that several stages use one gradient result per stage (cleave.stage on the result), so that the sum
-/// over stages becomes a reduction between them instead of activations' worth of messages.
+/// Gives a parameter that several stages use one gradient result per stage (cleave.stage on the result), so that the
+/// sum over stages becomes a reduction between them instead of activations' worth of messages.
 void splitTiedGradients(mlir::func::FuncOp train);
 
 } // namespace cleave::partitioner

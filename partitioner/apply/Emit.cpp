@@ -14,14 +14,17 @@ using namespace mlir;
 namespace cleave::partitioner {
 namespace {
 
-const char *segmentName(int order) { return order == Forward ? "forward" : order == InputGradient ? "input_gradient" : "weight_gradient"; }
+const char *segmentName(int order) {
+  return order == Forward ? "forward" : order == InputGradient ? "input_gradient" : "weight_gradient";
+}
 
 std::string resultText(func::FuncOp func, unsigned i, StringRef name) {
   auto text = func.getResultAttrOfType<StringAttr>(i, name);
   return text ? text.str() : "";
 }
 std::string argumentText(BlockArgument argument, StringRef name) {
-  auto text = cast<func::FuncOp>(argument.getOwner()->getParentOp()).getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
+  auto text = cast<func::FuncOp>(argument.getOwner()->getParentOp())
+                  .getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
   return text ? text.str() : "";
 }
 
@@ -33,7 +36,8 @@ constexpr int64_t bucketBytes = 25 << 20;
 /// Emits the ops of one segment of @train or @eval.
 class SegmentEmitter {
 public:
-  SegmentEmitter(const StepInfo &info, func::FuncOp source, const Segmentation &cut, SegmentKey key, LocalFunction &local)
+  SegmentEmitter(const StepInfo &info, func::FuncOp source, const Segmentation &cut, SegmentKey key,
+                 LocalFunction &local)
       : info(info), source(source), cut(cut), key(key), local(local) {}
 
   void run() {
@@ -77,13 +81,15 @@ private:
   }
 
   Value receive(Value value, const Crossing &crossing) {
-    auto op = dist::RecvOp::create(local.builder, value.getLoc(), local.localiser.localType(value), crossing.from, crossing.tag);
+    auto op = dist::RecvOp::create(local.builder, value.getLoc(), local.localiser.localType(value), crossing.from,
+                                   crossing.tag);
     auto *def = value.getDefiningOp();
     for (StringRef name : {ir::attr::path, ir::attr::phase})
       if (Attribute attribute = def->getAttr(name))
         op->setAttr(name, attribute);
     unsigned number = cast<OpResult>(value).getResultNumber();
-    op->setAttr(dist::attr::shardings, local.builder.getArrayAttr(cast<ArrayAttr>(def->getAttr(dist::attr::shardings))[number]));
+    op->setAttr(dist::attr::shardings,
+                local.builder.getArrayAttr(cast<ArrayAttr>(def->getAttr(dist::attr::shardings))[number]));
     op->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
     return op.getResult();
   }
@@ -93,7 +99,8 @@ private:
     if (auto known = values.find(value); known != values.end())
       return known->second;
     if (auto argument = dyn_cast<BlockArgument>(value))
-      return values[value] = local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
+      return values[value] =
+                 local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
     Operation *def = value.getDefiningOp();
     SegmentKey made = cut.place.at(def);
     if (isRemade(def, made.stage != key.stage)) {
@@ -113,7 +120,8 @@ private:
   }
 
   void send(const Crossing &crossing) {
-    auto op = dist::SendOp::create(local.builder, crossing.value.getLoc(), get(crossing.value), crossing.to, crossing.tag);
+    auto op =
+        dist::SendOp::create(local.builder, crossing.value.getLoc(), get(crossing.value), crossing.to, crossing.tag);
     for (StringRef name : {ir::attr::path, ir::attr::phase})
       if (Attribute attribute = crossing.value.getDefiningOp()->getAttr(name))
         op->setAttr(name, attribute);
@@ -158,11 +166,13 @@ private:
 
   // slot + value
   Value add(const std::string &kind, const std::string &name, Value value) {
-    Value slot = kind == "metric" ? local.slot(kind, name, cast<RankedTensorType>(value.getType())) : local.slot(kind, name, value);
+    Value slot = kind == "metric" ? local.slot(kind, name, cast<RankedTensorType>(value.getType()))
+                                  : local.slot(kind, name, value);
     auto op = ir::AddOp::create(local.builder, value.getLoc(), slot, get(value));
     if (Operation *def = value.getDefiningOp())
       if (def->getNumResults() == 1) {
-        for (StringRef attribute : {StringRef(ir::attr::path), StringRef(ir::attr::phase), StringRef(dist::attr::shardings)})
+        for (StringRef attribute :
+             {StringRef(ir::attr::path), StringRef(ir::attr::phase), StringRef(dist::attr::shardings)})
           if (Attribute found = def->getAttr(attribute))
             op->setAttr(attribute, found);
         op->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
@@ -172,12 +182,14 @@ private:
 };
 
 Value zeros(LocalFunction &local, RankedTensorType type) {
-  return ir::ConstantOp::create(local.builder, local.func.getLoc(), type, DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
+  return ir::ConstantOp::create(local.builder, local.func.getLoc(), type,
+                                DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
 }
 
 bool madeIn(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
 
-void emitBegin(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords, bool eval) {
+void emitBegin(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
+               bool eval) {
   LocalFunction local(module, rankClass, eval ? "eval_begin" : "begin", info.strategy->mesh, coords);
   for (const Total &metric : eval ? info.evalMetrics : info.metrics)
     local.returns("metric", metric.name, zeros(local, metric.type));
@@ -189,7 +201,8 @@ void emitBegin(const StepInfo &info, ModuleOp module, RankClass &rankClass, cons
 }
 
 // Gradients in buckets of equal axes, then the metrics over all stages.
-void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords, bool eval) {
+void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
+                bool eval) {
   LocalFunction local(module, rankClass, eval ? "eval_reduce" : "reduce", info.strategy->mesh, coords);
   Location loc = local.func.getLoc();
   struct Bucket {
@@ -213,7 +226,9 @@ void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, con
       continue;
     Value slot = local.slot("gradient", gradient.name, gradient.value);
     int64_t bytes = cast<RankedTensorType>(slot.getType()).getNumElements() * 4;
-    auto open = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket &b) { return b.axes == axes && b.stages == stages && b.bytes + bytes <= bucketBytes; });
+    auto open = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket &b) {
+      return b.axes == axes && b.stages == stages && b.bytes + bytes <= bucketBytes;
+    });
     if (open == buckets.end())
       open = buckets.insert(buckets.end(), Bucket{axes, {}, stages, {}, 0});
     open->names.push_back(gradient.name);
@@ -305,8 +320,9 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
       stages.push_back(0);
     llvm::sort(stages);
     if (kind == "buffer" && stages.size() > 1)
-      throw userError(fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer belongs to one stage",
-                                  argumentText(argument, ir::attr::name), stages.front(), stages.back()));
+      throw userError(
+          fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer belongs to one stage",
+                      argumentText(argument, ir::attr::name), stages.front(), stages.back()));
   }
   return info;
 }

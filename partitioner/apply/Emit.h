@@ -37,7 +37,8 @@ void emitUpdate(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClas
 /// Builds one local function: arguments and results are named slots, added on demand.
 class LocalFunction {
 public:
-  LocalFunction(mlir::ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh, const std::vector<int64_t> &coords);
+  LocalFunction(mlir::ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh,
+                const std::vector<int64_t> &coords);
 
   mlir::OpBuilder builder;
   Localiser localiser;

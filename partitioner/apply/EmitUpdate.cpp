@@ -1,5 +1,5 @@
-// The update segment: a stage computes the results of the parameters it owns; the global gradient norm is a sum over all
-// stages in which replicated and tied parameters count once.
+// The update segment: a stage computes the results of the parameters it owns; the global gradient norm is a sum over
+// all stages in which replicated and tied parameters count once.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Emit.h"
@@ -14,14 +14,17 @@ constexpr llvm::StringLiteral parameterAttr = "cleave.parameter";
 
 class UpdateEmitter {
 public:
-  UpdateEmitter(const StepInfo &info, RankClass &rankClass, LocalFunction &local) : info(info), rankClass(rankClass), local(local), update(info.update) {}
+  UpdateEmitter(const StepInfo &info, RankClass &rankClass, LocalFunction &local)
+      : info(info), rankClass(rankClass), local(local), update(info.update) {}
 
   void run() {
     auto terminator = update.getBody().front().getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      std::string kind = text(update.getResultAttrDict(i), ir::attr::kind), name = text(update.getResultAttrDict(i), ir::attr::name);
+      std::string kind = text(update.getResultAttrDict(i), ir::attr::kind),
+                  name = text(update.getResultAttrDict(i), ir::attr::name);
       const std::string parameter = kind == "state" ? name.substr(0, name.rfind('.')) : name;
-      if (owns(parameter) || (kind == "state" && !info.owners.count(parameter))) // a state of no parameter is everybody's
+      if (owns(parameter) ||
+          (kind == "state" && !info.owners.count(parameter))) // a state of no parameter is everybody's
         local.returns(kind, name, get(terminator->getOperand(i)));
     }
   }
@@ -43,7 +46,9 @@ private:
     return found != info.owners.end() && llvm::is_contained(found->second, rankClass.stage);
   }
   // Tied parameters count where they first live.
-  bool counts(const std::string &parameter) { return owns(parameter) && info.owners.at(parameter).front() == rankClass.stage; }
+  bool counts(const std::string &parameter) {
+    return owns(parameter) && info.owners.at(parameter).front() == rankClass.stage;
+  }
 
   static std::string parameterOf(Operation *op) {
     auto name = op->getAttrOfType<StringAttr>(parameterAttr);
@@ -71,12 +76,14 @@ private:
     if (!def || !scalar || !(single || (isa<ir::AddOp>(def) && parameterOf(def).empty())))
       return false;
     collectTerms(value, terms);
-    return llvm::all_of(terms, [](Value term) { return term.getDefiningOp() && !parameterOf(term.getDefiningOp()).empty(); });
+    return llvm::all_of(terms,
+                        [](Value term) { return term.getDefiningOp() && !parameterOf(term.getDefiningOp()).empty(); });
   }
 
   Value zero() {
     auto type = RankedTensorType::get({}, local.builder.getF32Type());
-    return ir::ConstantOp::create(local.builder, update.getLoc(), type, DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
+    return ir::ConstantOp::create(local.builder, update.getLoc(), type,
+                                  DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
   }
 
   Value total(ArrayRef<Value> parts) {

@@ -13,7 +13,8 @@ namespace cleave::partitioner {
 static func::FuncOp makeFunction(ModuleOp module, const RankClass &rankClass, const std::string &segment) {
   OpBuilder builder(module.getContext());
   builder.setInsertionPointToEnd(module.getBody());
-  auto func = func::FuncOp::create(builder, module.getLoc(), fmt::format("stage{}.class{}.{}", rankClass.stage, rankClass.index, segment),
+  auto func = func::FuncOp::create(builder, module.getLoc(),
+                                   fmt::format("stage{}.class{}.{}", rankClass.stage, rankClass.index, segment),
                                    builder.getFunctionType({}, {}));
   func->setAttr(dist::attr::stage, builder.getI64IntegerAttr(rankClass.stage));
   func->setAttr(dist::attr::rankClass, builder.getI64IntegerAttr(rankClass.index));
@@ -22,8 +23,10 @@ static func::FuncOp makeFunction(ModuleOp module, const RankClass &rankClass, co
   return func;
 }
 
-LocalFunction::LocalFunction(ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh, const std::vector<int64_t> &coords)
-    : builder(module.getContext()), localiser(builder, mesh, coords), func(makeFunction(module, rankClass, segment)), segment(segment) {
+LocalFunction::LocalFunction(ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh,
+                             const std::vector<int64_t> &coords)
+    : builder(module.getContext()), localiser(builder, mesh, coords), func(makeFunction(module, rankClass, segment)),
+      segment(segment) {
   builder.setInsertionPointToEnd(&func.getBody().front());
 }
 
@@ -57,7 +60,9 @@ Value LocalFunction::slot(const std::string &kind, const std::string &name, Valu
   return value;
 }
 
-void LocalFunction::returns(const std::string &kind, const std::string &name, Value value) { results.emplace_back(kind, name, value); }
+void LocalFunction::returns(const std::string &kind, const std::string &name, Value value) {
+  results.emplace_back(kind, name, value);
+}
 
 bool LocalFunction::finish(RankClass &rankClass) {
   SmallVector<Value> values;

@@ -14,13 +14,16 @@ namespace cleave::partitioner {
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-int64_t Localiser::share(const Factor &factor) const { return shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords)); }
+int64_t Localiser::share(const Factor &factor) const {
+  return shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords));
+}
 
 RankedTensorType Localiser::localType(Value global) const {
   return RankedTensorType::get(shardingOf(global).localShape(mesh, coords), typeOf(global).getElementType());
 }
 
-SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::vector<std::string> axes, const std::string &kind, const std::vector<int64_t> &stages) {
+SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::vector<std::string> axes,
+                                        const std::string &kind, const std::vector<int64_t> &stages) {
   std::erase_if(axes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
   if (axes.empty() || values.empty())
     return SmallVector<Value>(values.begin(), values.end());
@@ -29,7 +32,8 @@ SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::ve
     if (llvm::is_contained(axes, axis.name))
       ordered.push_back(axis.name);
   SmallVector<StringRef> names(ordered.begin(), ordered.end());
-  auto op = dist::AllReduceOp::create(builder, loc, values.getTypes(), values, builder.getStrArrayAttr(names), builder.getStringAttr(kind),
+  auto op = dist::AllReduceOp::create(builder, loc, values.getTypes(), values, builder.getStrArrayAttr(names),
+                                      builder.getStringAttr(kind),
                                       stages.empty() ? nullptr : builder.getDenseI64ArrayAttr(stages));
   return SmallVector<Value>(op.getResults().begin(), op.getResults().end());
 }
@@ -70,8 +74,9 @@ Value Localiser::gatherDim(Location loc, Value local, int64_t dim, const DimShar
     SmallVector<int64_t> whole(typeOf(input).getShape());
     whole[gatherDim] = factor.size;
     SmallVector<StringRef> axes(factor.axes.begin(), factor.axes.end());
-    Value gathered = dist::AllGatherOp::create(builder, loc, RankedTensorType::get(whole, typeOf(local).getElementType()), input,
-                                               builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(gatherDim), builder.getDenseI64ArrayAttr(shares));
+    Value gathered = dist::AllGatherOp::create(
+        builder, loc, RankedTensorType::get(whole, typeOf(local).getElementType()), input,
+        builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(gatherDim), builder.getDenseI64ArrayAttr(shares));
     sizes[f] = factor.size;
     shape[dim] = outer * factor.size * inner;
     local = reshaped(loc, gathered, shape);
@@ -87,8 +92,8 @@ Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimShard
       SmallVector<int64_t> shape(typeOf(local).getShape());
       shape[dim] = outer * share(factor) * inner;
       SmallVector<StringRef> axes(factor.axes.begin(), factor.axes.end());
-      local = dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()), local, builder.getStrArrayAttr(axes),
-                                         dim, outer, factor.size, inner);
+      local = dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()),
+                                         local, builder.getStrArrayAttr(axes), dim, outer, factor.size, inner);
     }
     outer *= share(factor);
   }
@@ -110,9 +115,10 @@ Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const 
   SmallVector<int64_t> scattered(typeOf(input).getShape());
   scattered[dim] = share(split);
   SmallVector<StringRef> axes(split.axes.begin(), split.axes.end());
-  Value result = dist::ReduceScatterOp::create(builder, loc, RankedTensorType::get(scattered, typeOf(local).getElementType()), input,
-                                               builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(dim), builder.getDenseI64ArrayAttr(shares),
-                                               builder.getStringAttr(kind));
+  Value result =
+      dist::ReduceScatterOp::create(builder, loc, RankedTensorType::get(scattered, typeOf(local).getElementType()),
+                                    input, builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(dim),
+                                    builder.getDenseI64ArrayAttr(shares), builder.getStringAttr(kind));
   shape[at.dim] = outer * share(split) * inner;
   return reshaped(loc, result, shape);
 }
@@ -147,18 +153,21 @@ Value Localiser::offset(Operation *op, const DimSharding &dim) {
   const Factor &first = dim.factors.front();
   if (dim.factors.size() != 1) {
     auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
-    throw userError(fmt::format("sharding of {}: the rows of an embedding are split as a whole (0 = \"tp\"), not by a factor of them",
-                                path ? path.str() : "an embedding"));
+    throw userError(fmt::format(
+        "sharding of {}: the rows of an embedding are split as a whole (0 = \"tp\"), not by a factor of them",
+        path ? path.str() : "an embedding"));
   }
   SmallVector<StringRef> axes(first.axes.begin(), first.axes.end());
-  return dist::ShardOffsetOp::create(builder, loc, RankedTensorType::get({}, builder.getI32Type()), builder.getI64IntegerAttr(first.size), builder.getStrArrayAttr(axes));
+  return dist::ShardOffsetOp::create(builder, loc, RankedTensorType::get({}, builder.getI32Type()),
+                                     builder.getI64IntegerAttr(first.size), builder.getStrArrayAttr(axes));
 }
 
 Value Localiser::constant(Operation *op) {
   auto value = cast<ir::ConstantOp>(op).getValue();
   RankedTensorType type = localType(op->getResult(0));
   if (auto splat = dyn_cast<DenseElementsAttr>(value); splat && splat.isSplat())
-    return ir::ConstantOp::create(builder, op->getLoc(), type, DenseElementsAttr::get(type, splat.getSplatValue<Attribute>()));
+    return ir::ConstantOp::create(builder, op->getLoc(), type,
+                                  DenseElementsAttr::get(type, splat.getSplatValue<Attribute>()));
   Value local = builder.clone(*op)->getResult(0);
   Sharding to = shardingOf(op->getResult(0));
   for (size_t d = 0; d < to.dims.size(); ++d)
@@ -176,7 +185,8 @@ Value Localiser::iota(Operation *op) {
     return ir::IotaOp::create(builder, op->getLoc(), type, offset(op, dim), iota.getDimAttr());
   SmallVector<int64_t> shape(type.getShape());
   shape[iota.getDim()] = typeOf(iota.getResult()).getShape()[iota.getDim()];
-  Value whole = ir::IotaOp::create(builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType()), Value(), iota.getDimAttr());
+  Value whole = ir::IotaOp::create(builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType()), Value(),
+                                   iota.getDimAttr());
   return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
 }
 
@@ -196,7 +206,8 @@ static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
 
 SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
   Block *block = builder.getInsertionBlock();
-  Operation *before = builder.getInsertionPoint() == block->begin() ? nullptr : &*std::prev(builder.getInsertionPoint());
+  Operation *before =
+      builder.getInsertionPoint() == block->begin() ? nullptr : &*std::prev(builder.getInsertionPoint());
   SmallVector<Value> results;
   SmallVector<Type> types;
   for (Value result : op->getResults())

@@ -10,7 +10,8 @@ namespace cleave::partitioner {
 /// Makes local ops. `coords` are those of one rank of the class; nothing but shapes may depend on them.
 class Localiser {
 public:
-  Localiser(mlir::OpBuilder &builder, const Mesh &mesh, const std::vector<int64_t> &coords) : builder(builder), mesh(mesh), coords(coords) {}
+  Localiser(mlir::OpBuilder &builder, const Mesh &mesh, const std::vector<int64_t> &coords)
+      : builder(builder), mesh(mesh), coords(coords) {}
 
   /// The type of this rank's piece of an annotated value.
   mlir::RankedTensorType localType(mlir::Value global) const;
@@ -19,8 +20,8 @@ public:
   llvm::SmallVector<mlir::Value> emit(mlir::Operation *op, mlir::ValueRange operands);
 
   /// Emits a collective over `axes` (axes of size 1 are dropped; no axis left: the operands themselves).
-  llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes, const std::string &kind,
-                                           const std::vector<int64_t> &stages = {});
+  llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes,
+                                           const std::string &kind, const std::vector<int64_t> &stages = {});
 
 private:
   mlir::OpBuilder &builder;
@@ -30,7 +31,8 @@ private:
   mlir::Value reshard(mlir::Operation *op, mlir::Value local);
   mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
   mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
-  mlir::Value reduceScatter(mlir::Location loc, mlir::Value local, FactorPlace at, const Sharding &to, const std::string &kind);
+  mlir::Value reduceScatter(mlir::Location loc, mlir::Value local, FactorPlace at, const Sharding &to,
+                            const std::string &kind);
   mlir::Value constant(mlir::Operation *op);
   mlir::Value iota(mlir::Operation *op);
   mlir::Value reshaped(mlir::Location loc, mlir::Value local, llvm::ArrayRef<int64_t> shape);

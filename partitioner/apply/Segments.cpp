@@ -56,8 +56,8 @@ private:
   int64_t &tag;
   Segmentation cut;
   std::set<Operation *> early;
-  std::vector<Value> order;                                      // values of `needs`, in order of discovery
-  DenseMap<Value, std::set<std::pair<int64_t, int>>> needs;      // other segments that need a value
+  std::vector<Value> order;                                 // values of `needs`, in order of discovery
+  DenseMap<Value, std::set<std::pair<int64_t, int>>> needs; // other segments that need a value
 
   // Backward ops from which a value of another stage is computed.
   void markInputGradients() {
@@ -95,9 +95,12 @@ private:
     if (made == at)
       return;
     if (otherStage && made.order == Forward && at.order == Forward && at.stage < made.stage)
-      throw userError(fmt::format("stages: stage {} needs a value of stage {} in its forward pass; stages must follow the order in which the model runs", at.stage, made.stage));
+      throw userError(fmt::format("stages: stage {} needs a value of stage {} in its forward pass; stages must follow "
+                                  "the order in which the model runs",
+                                  at.stage, made.stage));
     if (!otherStage && at.order < made.order)
-      throw Error(Status::Internal, fmt::format("{} is made in a later segment than one that needs it", stashName(value, 0)));
+      throw Error(Status::Internal,
+                  fmt::format("{} is made in a later segment than one that needs it", stashName(value, 0)));
     auto [entry, added] = needs.try_emplace(value);
     entry->second.insert({at.stage, at.order});
     if (!added)
@@ -127,7 +130,8 @@ private:
 
   static std::string stashName(Value value, int64_t number) {
     auto path = value.getDefiningOp()->getAttrOfType<StringAttr>(ir::attr::path);
-    return fmt::format("{}{}#{}", path ? path.str() + "." : "", value.getDefiningOp()->getName().stripDialect().str(), number);
+    return fmt::format("{}{}#{}", path ? path.str() + "." : "", value.getDefiningOp()->getName().stripDialect().str(),
+                       number);
   }
 };
 

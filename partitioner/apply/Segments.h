@@ -35,14 +35,14 @@ struct Segmentation {
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };
 
-/// Ops that are made again wherever they are needed instead of being kept or sent: constants, iota, broadcasts, and within
-/// a stage also the ops that only rename elements (reshape, transpose, slice).
+/// Ops that are made again wherever they are needed instead of being kept or sent: constants, iota, broadcasts, and
+/// within a stage also the ops that only rename elements (reshape, transpose, slice).
 bool isRemade(mlir::Operation *op, bool otherStage);
 
 int64_t stageOf(mlir::Operation *op);
 
-/// Cuts `func`. `firstTag` continues the numbering of messages. Throws userError where a forward value would go back to an
-/// earlier stage.
+/// Cuts `func`. `firstTag` continues the numbering of messages. Throws userError where a forward value would go back to
+/// an earlier stage.
 Segmentation cutSegments(mlir::func::FuncOp func, int64_t &firstTag);
 
 } // namespace cleave::partitioner

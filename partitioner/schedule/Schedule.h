@@ -19,8 +19,8 @@ const std::vector<std::string> &scheduleNames();
 ///   stage 0  F0 F1 F2 F3 .. .. .. .. B3 B2 B1 B0
 ///   stage 1  .. F0 F1 F2 F3 B3 B2 B1 B0
 ///
-/// 1f1b (PipeDream-Flush, Narayanan et al. 2021): stage s holds at most P - s microbatches; after a warm-up of P - s - 1
-/// forwards it alternates one forward and one backward.
+/// 1f1b (PipeDream-Flush, Narayanan et al. 2021): stage s holds at most P - s microbatches; after a warm-up of P - s -
+/// 1 forwards it alternates one forward and one backward.
 ///
 ///   stage 0  F0 F1 .. B0 F2 B1 F3 B2 .. B3
 ///   stage 1  .. F0 B0 F1 B1 F2 B2 F3 B3

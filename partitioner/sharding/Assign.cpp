@@ -29,8 +29,8 @@ Sharding shardingOf(Value value) {
   }
   auto sharding = text ? Sharding::parse(text.getText().str()) : std::nullopt;
   if (!sharding || !sharding->resolve(shapeOf(value)))
-    throw Error(Status::Internal, fmt::format("sharding \"{}\" does not fit its tensor of {} dimensions", text ? text.getText().str() : "none",
-                                              shapeOf(value).size()));
+    throw Error(Status::Internal, fmt::format("sharding \"{}\" does not fit its tensor of {} dimensions",
+                                              text ? text.getText().str() : "none", shapeOf(value).size()));
   return *sharding;
 }
 
@@ -77,7 +77,9 @@ private:
     Sharding sharding = Sharding::replicated(shape);
     if (kind == "input" && mesh.size("dp") > 1 && !shape.empty()) {
       if (shape[0] < mesh.size("dp"))
-        throw userError(fmt::format("mesh: a microbatch has {} rows, fewer than dp = {} (batch / microbatches must be at least dp)", shape[0], mesh.size("dp")));
+        throw userError(
+            fmt::format("mesh: a microbatch has {} rows, fewer than dp = {} (batch / microbatches must be at least dp)",
+                        shape[0], mesh.size("dp")));
       sharding.dims[0].factors[0].axes = {"dp"};
     } else if (kind == "gradient" || kind == "state") {
       sharding = ofParameter(name, kind == "state", shape);
@@ -96,7 +98,8 @@ private:
   // A gradient lies as its parameter; a state "<parameter>.<slot>" as its parameter where shapes agree.
   Sharding ofParameter(const std::string &name, bool state, const std::vector<int64_t> &shape) {
     auto known = named.find(state ? name.substr(0, name.rfind('.')) : name);
-    return known != named.end() && known->second.dims.size() == shape.size() ? known->second : Sharding::replicated(shape);
+    return known != named.end() && known->second.dims.size() == shape.size() ? known->second
+                                                                             : Sharding::replicated(shape);
   }
 
   // ---- uses --------------------------------------------------------------------------------------------------------
@@ -224,7 +227,8 @@ private:
     else
       builder.setInsertionPoint(where);
     auto *context = func.getContext();
-    auto op = dist::ReshardOp::create(builder, where->getLoc(), value.getType(), value, dist::ShardingAttr::get(context, shardings[value].str()),
+    auto op = dist::ReshardOp::create(builder, where->getLoc(), value.getType(), value,
+                                      dist::ShardingAttr::get(context, shardings[value].str()),
                                       dist::ShardingAttr::get(context, to.str()));
     for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase, llvm::StringLiteral("cleave.parameter")})
       if (Attribute attribute = where->getAttr(name))
@@ -307,7 +311,8 @@ private:
   }
 
   // Takes a candidate for a factor unless the factor is split already or an axis is in use.
-  static void propose(Choice &choice, int factor, const DimSharding &candidate, const std::vector<std::string> &passed) {
+  static void propose(Choice &choice, int factor, const DimSharding &candidate,
+                      const std::vector<std::string> &passed) {
     if (!candidate.split() || choice[factor].split())
       return;
     for (const Factor &part : candidate.factors)
@@ -338,11 +343,13 @@ private:
     auto overRows = [](const DimSharding &dim) {
       return llvm::any_of(dim.factors, [](const Factor &f) { return llvm::is_contained(f.axes, "dp"); });
     };
-    if (auto pool = dyn_cast<ir::MaxPool2dGradOp>(op)) { // the workspace is in a library's own form: all else goes by it
+    if (auto pool =
+            dyn_cast<ir::MaxPool2dGradOp>(op)) { // the workspace is in a library's own form: all else goes by it
       take(pool.getWorkspaceMutable().getOperandNumber(), any);
       return choice;
     }
-    // What lies decided in memory moves last; but a parameter stored split over dp is gathered for the rows that dp splits.
+    // What lies decided in memory moves last; but a parameter stored split over dp is gathered for the rows that dp
+    // splits.
     auto each = [&](bool parameters, auto wanted) {
       for (unsigned i = 0; i < op->getNumOperands(); ++i)
         if (!isOpen(op->getOperand(i)) && isParameter(op->getOperand(i)) == parameters)
@@ -409,7 +416,8 @@ private:
     return nullptr;
   }
 
-  static Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<int> &dims, const std::vector<int64_t> &shape) {
+  static Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<int> &dims,
+                             const std::vector<int64_t> &shape) {
     Sharding sharding = Sharding::replicated(shape);
     for (auto [d, factor] : llvm::enumerate(dims))
       if (rule.factors[factor] != FactorKind::Whole && choice[factor].split())
@@ -420,7 +428,8 @@ private:
   void visitByRule(Operation *op, const OpRule &rule) {
     std::vector<std::string> passed = passedAxes(op, rule);
     Choice choice = chooseFactors(op, rule, passed);
-    llvm::erase_if(passed, [&](const std::string &axis) { return usesAxis(choice, axis); }); // a mark splits what is summed
+    llvm::erase_if(passed,
+                   [&](const std::string &axis) { return usesAxis(choice, axis); }); // a mark splits what is summed
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);
       Sharding required = fromChoice(choice, rule, rule.operands[i], shapeOf(operand));
@@ -461,7 +470,8 @@ private:
         required.partialAxes = shardings[value].partialAxes;
         required.partialKind = shardings[value].partialKind;
       }
-      if (kind == "gradient") // finished once an iteration over what all its stages leave partial and the parameter is not split by
+      if (kind == "gradient") // finished once an iteration over what all its stages leave partial and the parameter is
+                              // not split by
         llvm::erase_if(required.partialAxes, [&, axes = partialInAllStages(name)](const std::string &axis) {
           return !llvm::is_contained(axes, axis) || required.splitsOver(axis);
         });
@@ -473,8 +483,9 @@ private:
       isOpen(value);
   }
 
-  // A sum that is finished only to be split the same way by every user is finished split: a reduce-scatter (Rajbhandari et
-  // al. 2020; Korthikanti et al. 2022). With other users the whole sum is there anyway, and each share a slice of it.
+  // A sum that is finished only to be split the same way by every user is finished split: a reduce-scatter (Rajbhandari
+  // et al. 2020; Korthikanti et al. 2022). With other users the whole sum is there anyway, and each share a slice of
+  // it.
   void mergeSums() {
     SmallVector<dist::ReshardOp> sums(func.getOps<dist::ReshardOp>());
     SmallPtrSet<Operation *, 8> merged;
@@ -506,11 +517,14 @@ private:
     }
   }
 
-  // Axes over which every term of a parameter's gradient is partial (a tied parameter has a term in each of its stages).
+  // Axes over which every term of a parameter's gradient is partial (a tied parameter has a term in each of its
+  // stages).
   std::vector<std::string> partialInAllStages(StringRef name) {
     std::optional<std::vector<std::string>> common;
     for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands()) {
-      auto text = [&](StringRef attribute) { return func.getResultAttrOfType<StringAttr>(result.getOperandNumber(), attribute); };
+      auto text = [&](StringRef attribute) {
+        return func.getResultAttrOfType<StringAttr>(result.getOperandNumber(), attribute);
+      };
       auto kind = text(ir::attr::kind), other = text(ir::attr::name);
       if (!kind || kind.getValue() != "gradient" || !other || other.getValue() != name)
         continue;
@@ -529,7 +543,8 @@ private:
   void annotate() {
     auto *context = func.getContext();
     for (BlockArgument argument : func.getArguments())
-      func.setArgAttr(argument.getArgNumber(), dist::attr::sharding, dist::ShardingAttr::get(context, shardings[argument].str()));
+      func.setArgAttr(argument.getArgNumber(), dist::attr::sharding,
+                      dist::ShardingAttr::get(context, shardings[argument].str()));
     func.walk([&](Operation *op) {
       if (op->getNumResults() == 0 || op == func.getOperation())
         return;
@@ -556,6 +571,8 @@ private:
 
 } // namespace
 
-void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) { Assigner(func, strategy, named).run(); }
+void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
+  Assigner(func, strategy, named).run();
+}
 
 } // namespace cleave::partitioner

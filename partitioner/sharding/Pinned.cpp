@@ -24,7 +24,8 @@ DimSharding parseAxesSplit(const std::string &axes, int64_t size, const Mesh &me
       factor.axes.push_back(axis);
   }
   if (mesh.size(factor.axes) > size)
-    throw userError(fmt::format("{}: {} elements cannot be split {} ways over {}", where, size, mesh.size(factor.axes), axes));
+    throw userError(
+        fmt::format("{}: {} elements cannot be split {} ways over {}", where, size, mesh.size(factor.axes), axes));
   return {{factor}};
 }
 
@@ -61,12 +62,15 @@ static int64_t number(const std::string &text, const std::string &where) {
   int64_t value = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw userError(fmt::format("{}: \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of dimension 0, or heads", where, text));
+    throw userError(fmt::format(
+        "{}: \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of dimension 0, or heads", where,
+        text));
   return value;
 }
 
 // "0" or "0:3x4x16.1".
-static void applyEntry(Sharding &sharding, const std::string &key, const std::string &axes, const std::vector<int64_t> &shape, const Mesh &mesh, const std::string &where) {
+static void applyEntry(Sharding &sharding, const std::string &key, const std::string &axes,
+                       const std::vector<int64_t> &shape, const Mesh &mesh, const std::string &where) {
   size_t colon = key.find(':');
   int64_t dim = number(key.substr(0, colon), where);
   if (dim >= (int64_t)shape.size())
@@ -90,7 +94,9 @@ static void applyEntry(Sharding &sharding, const std::string &key, const std::st
     product *= size;
   }
   if (product != shape[dim] || which < 0 || which >= (int64_t)split.factors.size())
-    throw userError(fmt::format("{}: the factors of \"{}\" do not multiply to dimension {} = {}, or the chosen one does not exist", where, key, dim, shape[dim]));
+    throw userError(
+        fmt::format("{}: the factors of \"{}\" do not multiply to dimension {} = {}, or the chosen one does not exist",
+                    where, key, dim, shape[dim]));
   sharding.dims[dim] = split;
 }
 
@@ -107,18 +113,21 @@ std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t num
   return {dim.factors.size() == 1 ? std::to_string(number) : fmt::format("{}:{}.{}", number, sizes, key), axes};
 }
 
-static void splitHeads(Sharding &sharding, const std::optional<HeadsPlace> &heads, const std::string &axes, const Mesh &mesh, const std::string &where) {
+static void splitHeads(Sharding &sharding, const std::optional<HeadsPlace> &heads, const std::string &axes,
+                       const Mesh &mesh, const std::string &where) {
   if (!heads)
     throw userError(fmt::format("{}: no dimension of this tensor becomes the heads of an attention", where));
   if (sharding.dims[heads->dim].split())
     throw userError(fmt::format("{}: dimension {}, which has the heads, is split twice", where, heads->dim));
   DimSharding split;
   for (size_t f = 0; f < heads->sizes.size(); ++f)
-    split.factors.push_back(f == heads->factor ? parseAxesSplit(axes, heads->sizes[f], mesh, where).factors[0] : Factor{heads->sizes[f], {}});
+    split.factors.push_back(f == heads->factor ? parseAxesSplit(axes, heads->sizes[f], mesh, where).factors[0]
+                                               : Factor{heads->sizes[f], {}});
   sharding.dims[heads->dim] = split;
 }
 
-std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape, const Strategy &strategy,
+std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape,
+                                       const Strategy &strategy,
                                        const std::function<std::optional<HeadsPlace>()> &headsOf) {
   std::optional<Sharding> result;
   for (const ShardRule &rule : strategy.shard) {

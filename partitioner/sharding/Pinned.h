@@ -21,13 +21,15 @@ struct HeadsPlace {
   std::vector<int64_t> sizes; ///< of the dimension's factors, major first
 };
 
-/// What the strategy's rules say of a tensor; the last rule that matches wins. A key is a dimension's number; for one split
-/// in the middle `"0:3x4x16.1" = "tp"`: dimension 0 seen as factors 3, 4, 16, of which factor 1 is split; or `heads`, for
-/// what `headsOf` finds. Throws userError naming the rule for a key, an axis or a size that cannot be.
-std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape, const Strategy &strategy,
+/// What the strategy's rules say of a tensor; the last rule that matches wins. A key is a dimension's number; for one
+/// split in the middle `"0:3x4x16.1" = "tp"`: dimension 0 seen as factors 3, 4, 16, of which factor 1 is split; or
+/// `heads`, for what `headsOf` finds. Throws userError naming the rule for a key, an axis or a size that cannot be.
+std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape,
+                                       const Strategy &strategy,
                                        const std::function<std::optional<HeadsPlace>()> &headsOf);
 
-/// A dimension's split as key and axes of a rule; no axes where it is not split. The reverse of what pinnedSharding reads.
+/// A dimension's split as key and axes of a rule; no axes where it is not split. The reverse of what pinnedSharding
+/// reads.
 std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t number);
 
 /// `*` stands for any run of characters without a dot.

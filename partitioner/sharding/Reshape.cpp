@@ -5,7 +5,8 @@
 
 namespace cleave::partitioner {
 
-std::optional<Sharding> reshapeSharding(const Sharding &sharding, const std::vector<int64_t> &from, const std::vector<int64_t> &to, const Mesh &mesh) {
+std::optional<Sharding> reshapeSharding(const Sharding &sharding, const std::vector<int64_t> &from,
+                                        const std::vector<int64_t> &to, const Mesh &mesh) {
   std::vector<Factor> rest; // factors still to be placed, last first
   for (auto dim = sharding.dims.rbegin(); dim != sharding.dims.rend(); ++dim)
     for (auto factor = dim->factors.rbegin(); factor != dim->factors.rend(); ++factor)
@@ -47,7 +48,8 @@ std::optional<Sharding> reshapeSharding(const Sharding &sharding, const std::vec
   return result;
 }
 
-Sharding reshapeOrGather(Sharding &sharding, const std::vector<int64_t> &from, const std::vector<int64_t> &to, const Mesh &mesh) {
+Sharding reshapeOrGather(Sharding &sharding, const std::vector<int64_t> &from, const std::vector<int64_t> &to,
+                         const Mesh &mesh) {
   if (auto result = reshapeSharding(sharding, from, to, mesh))
     return *result;
   // Give up one split dimension, the last first (the batch is usually the first), then all.

@@ -30,7 +30,8 @@ struct RuleBuilder {
     return rule.factors.size() - 1;
   }
   // A factor of the given operand and result dimensions; entries are (index, dimension).
-  int tie(FactorKind kind, std::initializer_list<std::pair<int, int>> operands, std::initializer_list<std::pair<int, int>> results) {
+  int tie(FactorKind kind, std::initializer_list<std::pair<int, int>> operands,
+          std::initializer_list<std::pair<int, int>> results) {
     int f = factor(kind);
     for (auto [i, d] : operands)
       rule.operands[i][d] = f;
@@ -74,7 +75,9 @@ OpRule broadcast(ir::BroadcastOp op) {
 
 OpRule reduce(ir::ReduceOp op) {
   RuleBuilder b(op);
-  FactorKind kind = op.getKind() == ir::ReduceKind::Sum ? FactorKind::Sum : op.getKind() == ir::ReduceKind::Max ? FactorKind::Max : FactorKind::Min;
+  FactorKind kind = op.getKind() == ir::ReduceKind::Sum   ? FactorKind::Sum
+                    : op.getKind() == ir::ReduceKind::Max ? FactorKind::Max
+                                                          : FactorKind::Min;
   int out = 0;
   for (int64_t d = 0; d < rankOf(op.getInput()); ++d)
     if (llvm::is_contained(op.getDims(), d))

@@ -10,19 +10,20 @@ namespace cleave::partitioner {
 
 /// What splitting a factor means for the results.
 enum class FactorKind {
-  Parallel,  // results are split alike
-  Sum,       // a contraction: results are partial sums
-  Max,       // results are partial maxima
+  Parallel, // results are split alike
+  Sum,      // a contraction: results are partial sums
+  Max,      // results are partial maxima
   Min,
-  Whole,     // may not be split
+  Whole, // may not be split
 };
 
-/// One op's rule. `operands[i][d]` is the factor of dimension d of operand i; several dimensions with the same factor are
-/// split alike or not at all.
+/// One op's rule. `operands[i][d]` is the factor of dimension d of operand i; several dimensions with the same factor
+/// are split alike or not at all.
 struct OpRule {
   std::vector<FactorKind> factors;
   std::vector<std::vector<int>> operands, results;
-  /// A partial sum in the operands passes to the results unchanged (in all operands, or in the only tensor that varies).
+  /// A partial sum in the operands passes to the results unchanged (in all operands, or in the only tensor that
+  /// varies).
   bool linear = false;
   /// Operand that a default tensor-parallel choice may split, and the factor to split (column parallel), or -1.
   int parameterOperand = -1, defaultFactor = -1;

@@ -46,10 +46,19 @@ static double elements(Value value) { return cast<RankedTensorType>(value.getTyp
 double flopsOf(Operation *op) {
   auto shape = [](Value v) { return cast<RankedTensorType>(v.getType()).getShape(); };
   return llvm::TypeSwitch<Operation *, double>(op)
-      .Case([&](ir::MatmulOp o) { return 2 * elements(o.getResult()) * shape(o.getA())[o.getTransA() ? shape(o.getA()).size() - 2 : shape(o.getA()).size() - 1]; })
-      .Case([&](ir::Conv2dOp o) { return 2 * elements(o.getResult()) * elements(o.getWeight()) / shape(o.getWeight())[0]; })
-      .Case([&](ir::Conv2dInputGradOp o) { return 2 * elements(o.getGrad()) * elements(o.getWeight()) / shape(o.getWeight())[0]; })
-      .Case([&](ir::Conv2dWeightGradOp o) { return 2 * elements(o.getGrad()) * elements(o.getResult()) / shape(o.getResult())[0]; })
+      .Case([&](ir::MatmulOp o) {
+        return 2 * elements(o.getResult()) *
+               shape(o.getA())[o.getTransA() ? shape(o.getA()).size() - 2 : shape(o.getA()).size() - 1];
+      })
+      .Case([&](ir::Conv2dOp o) {
+        return 2 * elements(o.getResult()) * elements(o.getWeight()) / shape(o.getWeight())[0];
+      })
+      .Case([&](ir::Conv2dInputGradOp o) {
+        return 2 * elements(o.getGrad()) * elements(o.getWeight()) / shape(o.getWeight())[0];
+      })
+      .Case([&](ir::Conv2dWeightGradOp o) {
+        return 2 * elements(o.getGrad()) * elements(o.getResult()) / shape(o.getResult())[0];
+      })
       .Case([&](ir::AttentionOp o) { return 4 * elements(o.getQ()) * shape(o.getK())[2]; })
       .Case([&](ir::AttentionGradOp o) { return 10 * elements(o.getQ()) * shape(o.getK())[2]; })
       .Default([](Operation *) { return 0.0; });
@@ -117,9 +126,11 @@ std::vector<int64_t> stagesByMarks(const std::vector<Layer> &layers, int64_t pp)
   for (const Layer &layer : layers) {
     int64_t mark = markOf(layer);
     if (mark >= 0 && mark < current)
-      throw userError(fmt::format("stage({}) on {} comes after stage {}: stages must not go back", mark, layer.path, current));
+      throw userError(
+          fmt::format("stage({}) on {} comes after stage {}: stages must not go back", mark, layer.path, current));
     if (mark > current + 1)
-      throw userError(fmt::format("stage({}) on {} follows stage {}: stages must count up by one", mark, layer.path, current));
+      throw userError(
+          fmt::format("stage({}) on {} follows stage {}: stages must count up by one", mark, layer.path, current));
     current = std::max(current, mark);
     stages.push_back(current);
   }
@@ -145,7 +156,8 @@ std::vector<int64_t> stagesByFile(const std::vector<Layer> &layers, const Strate
       throw userError(fmt::format("stages: layer \"{}\" of the model is in no stage", layer.path));
     // A shared layer that comes back later (a tied head) stays where the model has got to.
     if (seen.insert(layer.path).second && found->second < current)
-      throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}", layer.path, found->second, current));
+      throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}",
+                                  layer.path, found->second, current));
     current = std::max(current, found->second);
     stages.push_back(current);
   }
@@ -181,9 +193,9 @@ void assignStages(ModuleOp module, Strategy &strategy) {
     throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers", pp, layers.size()));
   bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return markOf(l) >= 0; });
   std::vector<int64_t> stages = !strategy.stages.empty() ? stagesByFile(layers, strategy)
-                                : pp == 1                  ? std::vector<int64_t>(layers.size(), 0)
-                                : marked                   ? stagesByMarks(layers, pp)
-                                                           : stagesByCost(layers, pp);
+                                : pp == 1                ? std::vector<int64_t>(layers.size(), 0)
+                                : marked                 ? stagesByMarks(layers, pp)
+                                                         : stagesByCost(layers, pp);
   if (strategy.stages.empty() && marked && pp > 1)
     strategy.stagesOrigin = "code";
   strategy.stages.assign(pp, {});

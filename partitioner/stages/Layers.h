@@ -2,8 +2,8 @@
 #pragma once
 #include "partitioner/strategy/Strategy.h"
 
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 #include <string>
 #include <vector>

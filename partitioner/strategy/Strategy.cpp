@@ -25,7 +25,8 @@ static void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std
   for (MeshAxis &axis : mesh.axes)
     if (axis.name == name) {
       if (size < 1 || size > largestAxis)
-        throw userError(fmt::format("{}: the size of axis {} must be between 1 and {}, it is {}", where, name, largestAxis, size));
+        throw userError(
+            fmt::format("{}: the size of axis {} must be between 1 and {}, it is {}", where, name, largestAxis, size));
       axis.size = size;
       return;
     }
@@ -86,7 +87,8 @@ Mesh meshFor(int64_t devices, const std::string &kind) {
     return meshOf(devices / pp / tp, tp, pp);
   }
   if (kind == "auto")
-    throw userError("strategy \"auto\" needs the automatic search, which this version does not have; give data, model, pipeline, hybrid or a file");
+    throw userError("strategy \"auto\" needs the automatic search, which this version does not have; give data, model, "
+                    "pipeline, hybrid or a file");
   throw userError(fmt::format("strategy \"{}\" is neither data, model, pipeline, hybrid nor a file", kind));
 }
 
@@ -105,7 +107,8 @@ std::string stringAt(const std::string &file, const std::string &key, const toml
 void readSchedule(const std::string &file, const toml::node &node, Strategy &strategy) {
   const toml::table *table = node.as_table();
   if (!table)
-    throw userError(fmt::format("{}: schedule must be a table like {{ name = \"1f1b\", microbatches = 4 }}", at(file, node)));
+    throw userError(
+        fmt::format("{}: schedule must be a table like {{ name = \"1f1b\", microbatches = 4 }}", at(file, node)));
   for (auto &[key, value] : *table) {
     if (key == "name") {
       strategy.schedule = stringAt(file, "schedule.name", value);
@@ -116,7 +119,8 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
         throw userError(fmt::format("{}: schedule.microbatches must be a whole number of at least 1", at(file, value)));
       strategy.microbatches = *count;
     } else {
-      throw userError(fmt::format("{}: schedule has name and microbatches, not \"{}\"", at(file, value), std::string(key.str())));
+      throw userError(
+          fmt::format("{}: schedule has name and microbatches, not \"{}\"", at(file, value), std::string(key.str())));
     }
   }
 }
@@ -149,7 +153,8 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
   for (auto &[pattern, value] : *table) {
     const toml::table *dims = value.as_table();
     if (!dims)
-      throw userError(fmt::format("{}: the sharding of {} must be a table like {{ 0 = \"tp\" }}", at(file, value), std::string(pattern.str())));
+      throw userError(fmt::format("{}: the sharding of {} must be a table like {{ 0 = \"tp\" }}", at(file, value),
+                                  std::string(pattern.str())));
     ShardRule rule{std::string(pattern.str()), {}, "file"};
     for (auto &[dim, axes] : *dims) {
       std::string name(dim.str());
@@ -157,7 +162,8 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
         rule.origin = stringAt(file, "origin", axes);
       else if (axes.is_string())
         rule.dims[name] = stringAt(file, name, axes);
-      else if (!axes.is_number() || name == "heads" || (!name.empty() && name[0] >= '0' && name[0] <= '9')) // other numbers are costs
+      else if (!axes.is_number() || name == "heads" ||
+               (!name.empty() && name[0] >= '0' && name[0] <= '9')) // other numbers are costs
         throw userError(fmt::format("{}: {} of {} must name mesh axes", at(file, axes), name, rule.pattern));
     }
     rules.push_back({value.source().begin, std::move(rule)});
@@ -175,7 +181,8 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
   try {
     root = toml::parse(text, file);
   } catch (const toml::parse_error &error) {
-    throw userError(fmt::format("{}:{}:{}: {}", file, error.source().begin.line, error.source().begin.column, std::string(error.description())));
+    throw userError(fmt::format("{}:{}:{}: {}", file, error.source().begin.line, error.source().begin.column,
+                                std::string(error.description())));
   }
   Strategy strategy;
   strategy.mesh = meshOf(1, 1, 1);
@@ -184,12 +191,14 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       for (auto &[axis, size] : *node.as_table()) {
         auto number = size.value<int64_t>();
         if (!number || !size.is_integer())
-          throw userError(fmt::format("{}: the size of axis {} must be a whole number", at(file, size), std::string(axis.str())));
+          throw userError(
+              fmt::format("{}: the size of axis {} must be a whole number", at(file, size), std::string(axis.str())));
         setAxis(strategy.mesh, std::string(axis.str()), *number, at(file, size));
       }
     } else if (key == "mesh") {
       if (!node.is_string())
-        throw userError(fmt::format("{}: mesh must be a table like {{ dp = 2, tp = 2 }} or a text like \"dp=2,tp=2\"", at(file, node)));
+        throw userError(fmt::format("{}: mesh must be a table like {{ dp = 2, tp = 2 }} or a text like \"dp=2,tp=2\"",
+                                    at(file, node)));
       strategy.mesh = parseMesh(stringAt(file, "mesh", node));
     } else if (key == "schedule") {
       readSchedule(file, node, strategy);
@@ -201,9 +210,11 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       if (const toml::table *table = node.as_table())
         for (auto &[path, kind] : *table)
           if (kind.value<std::string>() != std::optional<std::string>("none"))
-            throw userError(fmt::format("{}: recomputation of {} other than \"none\" is not available", at(file, kind), std::string(path.str())));
+            throw userError(fmt::format("{}: recomputation of {} other than \"none\" is not available", at(file, kind),
+                                        std::string(path.str())));
     } else {
-      throw userError(fmt::format("{}: a strategy has mesh, schedule, stages, shard and recompute, not \"{}\"", at(file, node), std::string(key.str())));
+      throw userError(fmt::format("{}: a strategy has mesh, schedule, stages, shard and recompute, not \"{}\"",
+                                  at(file, node), std::string(key.str())));
     }
   }
   int64_t pp = strategy.mesh.size("pp");
@@ -222,8 +233,9 @@ Strategy Strategy::load(const std::string &path) {
 
 std::string Strategy::toToml() const {
   auto quote = [](const std::string &text) { return "\"" + text + "\""; };
-  std::string out = fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {} }}\n", mesh.size("dp"),
-                                mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches);
+  std::string out =
+      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {} }}\n",
+                  mesh.size("dp"), mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches);
   if (!stages.empty()) {
     out += fmt::format("# origin: {}\nstages = [\n", stagesOrigin);
     for (const auto &stage : stages) {

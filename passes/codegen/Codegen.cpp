@@ -69,7 +69,10 @@ std::string opNames(const kernel::KernelGraph &graph) {
 KernelCall KernelBuilder::add(mlir::Operation *fusion) {
   kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
   std::string why;
-  std::optional<kernel::Program> program = kernel::schedule(graph, &why, isGpuTarget(impl->target) ? 1 : impl->target == "x86-64-v4" ? 16 : 8);
+  std::optional<kernel::Program> program = kernel::schedule(graph, &why,
+                                                            isGpuTarget(impl->target)     ? 1
+                                                            : impl->target == "x86-64-v4" ? 16
+                                                                                          : 8);
   if (!program)
     llvm::report_fatal_error(llvm::Twine("a fusion is not one kernel: ") + why);
   KernelCall call;

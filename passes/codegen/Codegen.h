@@ -53,9 +53,9 @@ public:
 
   struct Info {
     std::string symbol;
-    std::string source; // the kernel's schedule as text
-    std::string ops;    // the fused ops, for people
-    int threads = 0;    // of a block, on a GPU
+    std::string source;                                 // the kernel's schedule as text
+    std::string ops;                                    // the fused ops, for people
+    int threads = 0;                                    // of a block, on a GPU
     int registers = 0, sharedBytes = 0, spillBytes = 0; // on a GPU, once linked
   };
   const std::vector<Info> &kernels() const;

@@ -44,7 +44,8 @@ V Emitter::emit(int value, int copy) {
 }
 
 V Emitter::scalarArgument(int index) {
-  return b.CreateLoad(b.getInt64Ty(), b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(index)));
+  return b.CreateLoad(b.getInt64Ty(),
+                      b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(index)));
 }
 
 V Emitter::compute(const ProgramValue &v, int value, int copy) {

@@ -27,7 +27,8 @@ public:
     types.insert(types.end(), p.scalarInputs.size() + 1, b.getInt64Ty());
     if (words == ThreadWords::Emulated)
       types = {b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()};
-    function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false), llvm::Function::ExternalLinkage, name, module);
+    function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
+                                      llvm::Function::ExternalLinkage, name, module);
     function->addFnAttr(llvm::Attribute::NoUnwind);
     if (words == ThreadWords::Ptx) {
       function->setCallingConv(llvm::CallingConv::PTX_Kernel);
@@ -43,9 +44,10 @@ public:
     block = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, "cleave_emu_block"));
     blocks = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, "cleave_emu_blocks"));
     for (size_t i = 0; i < p.buffers.size(); ++i)
-      bases.push_back(words == ThreadWords::Ptx
-                          ? static_cast<V>(function->getArg(static_cast<unsigned>(i)))
-                          : b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), i)));
+      bases.push_back(
+          words == ThreadWords::Ptx
+              ? static_cast<V>(function->getArg(static_cast<unsigned>(i)))
+              : b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), i)));
     scalars = function->getArg(1);
     extent = function->getArg(function->arg_size() - 1);
     makeTables();
@@ -96,7 +98,8 @@ private:
     return function->getArg(static_cast<unsigned>(p.buffers.size()) + static_cast<unsigned>(index));
   }
 
-  // ---- maps and columns: items over all threads ----------------------------------------------------------------------
+  // ---- maps and columns: items over all threads
+  // ----------------------------------------------------------------------
 
   V everyThread() { return b.CreateAdd(b.CreateMul(block, int64(launch.threads)), thread); }
   V allThreads() { return b.CreateMul(blocks, int64(launch.threads)); }
@@ -139,21 +142,23 @@ private:
     levels[0].block = levels[1].block;
   }
 
-  // ---- rows -----------------------------------------------------------------------------------------------------------
+  // ---- rows
+  // -----------------------------------------------------------------------------------------------------------
 
   bool wholeBlock() const { return launch.threadsPerRow > warp; }
 
   void rows() {
     if (wholeBlock()) {
       auto *type = llvm::ArrayType::get(b.getInt64Ty(), static_cast<uint64_t>(launch.sharedBytes / 8));
-      shared = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage, llvm::PoisonValue::get(type),
-                                        function->getName() + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal,
-                                        words == ThreadWords::Ptx ? 3 : 0);
+      shared = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage,
+                                        llvm::PoisonValue::get(type), function->getName() + "_shared", nullptr,
+                                        llvm::GlobalValue::NotThreadLocal, words == ThreadWords::Ptx ? 3 : 0);
       shared->setAlignment(llvm::Align(8));
     }
     const int64_t rowsPerBlock = launch.threads / launch.threadsPerRow;
     lane = wholeBlock() ? thread : b.CreateURem(thread, int64(warp));
-    V first = wholeBlock() ? block : b.CreateAdd(b.CreateMul(block, int64(rowsPerBlock)), b.CreateUDiv(thread, int64(warp)));
+    V first =
+        wholeBlock() ? block : b.CreateAdd(b.CreateMul(block, int64(rowsPerBlock)), b.CreateUDiv(thread, int64(warp)));
     OpenLoop row = open(1, first, extent, b.CreateMul(blocks, int64(rowsPerBlock)));
     setRowIndices(row.index);
     reductions = 0;
@@ -183,7 +188,8 @@ private:
 
   V exchange(V x, int distance) {
     if (x->getType()->isIntegerTy(64)) {
-      V low = exchange(b.CreateTrunc(x, b.getInt32Ty()), distance), high = exchange(b.CreateTrunc(b.CreateLShr(x, 32), b.getInt32Ty()), distance);
+      V low = exchange(b.CreateTrunc(x, b.getInt32Ty()), distance),
+        high = exchange(b.CreateTrunc(b.CreateLShr(x, 32), b.getInt32Ty()), distance);
       return b.CreateOr(wide(low), b.CreateShl(wide(high), 32));
     }
     const bool real = x->getType()->isFloatTy();
@@ -220,7 +226,8 @@ private:
         const ProgramValue &v = p.values[accumulators[i].value];
         V x = b.CreateLoad(parts[i]->getType(), place(reductions + static_cast<int>(i), int64(0)));
         for (int w = 1; w < warps; ++w)
-          x = combine(v.combine, x, b.CreateLoad(x->getType(), place(reductions + static_cast<int>(i), int64(w))), v.type);
+          x = combine(v.combine, x, b.CreateLoad(x->getType(), place(reductions + static_cast<int>(i), int64(w))),
+                      v.type);
         parts[i] = x;
       }
       reductions += static_cast<int>(parts.size());
@@ -230,7 +237,8 @@ private:
   }
 
   V place(int reduction, V warpNumber) {
-    return b.CreateGEP(b.getInt64Ty(), shared, b.CreateAdd(warpNumber, int64(static_cast<int64_t>(reduction) * (launch.threads / warp))));
+    return b.CreateGEP(b.getInt64Ty(), shared,
+                       b.CreateAdd(warpNumber, int64(static_cast<int64_t>(reduction) * (launch.threads / warp))));
   }
 
   /// One thread of the row writes what the row has one of, when all have read what it may lie on.
@@ -247,7 +255,8 @@ private:
       return;
     at(1);
     wholeBlock() ? barrier() : warpBarrier();
-    auto *then = llvm::BasicBlock::Create(module.getContext(), "first", function), *rest = llvm::BasicBlock::Create(module.getContext(), "rest", function);
+    auto *then = llvm::BasicBlock::Create(module.getContext(), "first", function),
+         *rest = llvm::BasicBlock::Create(module.getContext(), "rest", function);
     b.CreateCondBr(b.CreateICmpEQ(lane, int64(0)), then, rest);
     levels[1].block = then;
     for (const Store &s : p.stores)
@@ -281,7 +290,8 @@ Launch launchOf(const Program &p) {
   return launch;
 }
 
-llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words) {
+llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name,
+                              ThreadWords words) {
   return GpuEmitter(program, module, name, words).build();
 }
 

@@ -1,7 +1,8 @@
 // Programs of width 1 to LLVM IR for the threads of a GPU.
 //
-// Kernel ABI: parameters are the buffers (inputs that are not scalars, then outputs), the scalars as i64, and the extent
-// as i64; blocks of `Launch::threads` threads in one dimension, any number of blocks. Results do not depend on how many.
+// Kernel ABI: parameters are the buffers (inputs that are not scalars, then outputs), the scalars as i64, and the
+// extent as i64; blocks of `Launch::threads` threads in one dimension, any number of blocks. Results do not depend on
+// how many.
 //
 //   map      a thread takes `unroll` neighbouring elements at a time
 //   rows     a warp, or a block where rows are long, reduces a row: shuffles, then shared memory, in a fixed order
@@ -29,7 +30,8 @@ struct Launch {
 Launch launchOf(const Program &program);
 
 /// What the threads' own words are: PTX, or functions that a test supplies to run the kernel on a CPU
-/// (cleave_emu_tid, _block, _blocks, _barrier, _warp_barrier, _shuffle_f32, _shuffle_i32) with the CPU's ABI, `end` being the extent.
+/// (cleave_emu_tid, _block, _blocks, _barrier, _warp_barrier, _shuffle_f32, _shuffle_i32) with the CPU's ABI, `end`
+/// being the extent.
 enum class ThreadWords { Ptx, Emulated };
 
 llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words);

@@ -200,10 +200,12 @@ Value *Math::pow(Value *x, Value *y) {
     if (exponent == -0.5)
       return b.CreateFDiv(constant(x, 1), sqrt(x));
   }
-  if (!calls) { // |x|^y = e^(y log |x|); negative where x is and y is odd; NaN where x is negative and y no whole number
+  if (!calls) { // |x|^y = e^(y log |x|); negative where x is and y is odd; NaN where x is negative and y no whole
+                // number
     Value *zero = constant(x, 0), *one = constant(x, 1), *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, y);
     Value *halved = b.CreateFMul(y, constant(y, 0.5));
-    Value *odd = b.CreateAnd(b.CreateFCmpOEQ(whole, y), b.CreateFCmpONE(b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, halved), halved));
+    Value *odd = b.CreateAnd(b.CreateFCmpOEQ(whole, y),
+                             b.CreateFCmpONE(b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, halved), halved));
     Value *power = exp(b.CreateFMul(y, log(abs(x)))), *below = b.CreateFCmpOLT(x, zero);
     Value *negative = b.CreateSelect(odd, b.CreateFNeg(power), power);
     Value *notANumber = llvm::ConstantFP::getNaN(x->getType());

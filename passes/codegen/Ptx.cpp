@@ -39,8 +39,9 @@ static std::unique_ptr<llvm::TargetMachine> gpuMachine(const std::string &chip) 
   assert(target && "the nvptx target is missing");
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, chip, chip == "sm_100" ? "+ptx86" : "+ptx78", options,
-                                                                          std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, chip, chip == "sm_100" ? "+ptx86" : "+ptx78", options, std::nullopt,
+                                  std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &chip) {
@@ -68,7 +69,8 @@ std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &c
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream out(bytes);
   llvm::legacy::PassManager passes;
-  [[maybe_unused]] bool failed = machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile);
+  [[maybe_unused]] bool failed =
+      machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile);
   assert(!failed && "the target cannot emit PTX");
   passes.run(module);
   return {bytes.begin(), bytes.end()};
@@ -108,8 +110,9 @@ private:
 
 /// "Function properties for NAME", "N bytes spill stores, N bytes spill loads", "Used N registers, ..., N bytes smem".
 std::vector<KernelResources> readResources(const std::string &report) {
-  static const std::regex name("Function properties for '?([A-Za-z0-9_$]+)"), spills("([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads"),
-      used("Used ([0-9]+) registers"), shared("([0-9]+) bytes smem");
+  static const std::regex name("Function properties for '?([A-Za-z0-9_$]+)"),
+      spills("([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads"), used("Used ([0-9]+) registers"),
+      shared("([0-9]+) bytes smem");
   std::vector<KernelResources> kernels;
   std::smatch match;
   std::istringstream lines(report);
@@ -133,7 +136,8 @@ std::vector<KernelResources> readResources(const std::string &report) {
 Cubin assemble(const std::string &ptx, const std::string &chip) {
   const std::string program = findPtxas();
   if (program.empty())
-    throw environmentError("code generation: ptxas is missing; it comes with the CUDA toolkit, in PATH or CUDA_HOME/bin");
+    throw environmentError(
+        "code generation: ptxas is missing; it comes with the CUDA toolkit, in PATH or CUDA_HOME/bin");
   Temporary in("ptx"), out("cubin"), log("txt");
   {
     std::error_code error;
@@ -145,11 +149,13 @@ Cubin assemble(const std::string &ptx, const std::string &chip) {
   }
   const std::string architecture = "-arch=" + chip, inName = in.name(), outName = out.name(), logName = log.name();
   const llvm::StringRef arguments[] = {program, "-v", "-O3", architecture, inName, "-o", outName};
-  const std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(logName), llvm::StringRef(logName)};
+  const std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(logName),
+                                                      llvm::StringRef(logName)};
   const int status = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
   const std::string report = log.read();
   if (status != 0)
-    throw environmentError(fmt::format("code generation: ptxas refused a kernel for {}: {}", chip, report.substr(0, 1000)));
+    throw environmentError(
+        fmt::format("code generation: ptxas refused a kernel for {}: {}", chip, report.substr(0, 1000)));
   const std::string bytes = out.read();
   return {{bytes.begin(), bytes.end()}, readResources(report)};
 }

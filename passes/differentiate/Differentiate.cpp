@@ -124,9 +124,10 @@ Value lossScaleOf(ModuleOp module, func::FuncOp function) {
     return {};
   Builder b(module.getContext());
   const unsigned index = function.getNumArguments();
-  auto attributes = b.getDictionaryAttr({b.getNamedAttr(ir::attr::kind, b.getStringAttr("state")),
-                                         b.getNamedAttr(ir::attr::name, b.getStringAttr(lossScaleState)),
-                                         b.getNamedAttr(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", scale->initial, 0.0))});
+  auto attributes = b.getDictionaryAttr(
+      {b.getNamedAttr(ir::attr::kind, b.getStringAttr("state")),
+       b.getNamedAttr(ir::attr::name, b.getStringAttr(lossScaleState)),
+       b.getNamedAttr(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", scale->initial, 0.0))});
   (void)function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()), attributes, function.getLoc());
   return function.getArgument(index);
 }

@@ -12,8 +12,8 @@
 // rows or positions a microbatch counts when none is masked, is the i64 attribute `cleave.static_weight` of @forward.
 // @train keeps that attribute and gets `cleave.static_count`.
 //
-// Where the module has `cleave.loss_scale` (passes/precision/LossScale.h), @train gets an argument of kind "state" named
-// "loss_scale", by which the gradients are multiplied.
+// Where the module has `cleave.loss_scale` (passes/precision/LossScale.h), @train gets an argument of kind "state"
+// named "loss_scale", by which the gradients are multiplied.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 // Plan export: local programs and schedules in, the bytes of a plan file out.
 //
 // Phases, each a file: Tidy and Select (library calls with their operands' strides, biases and accumulation), fuse
-// (everything else becomes generated kernels), Slots and Steps* (the program of every class of equal ranks), Schedule and
-// Timeline (actions, waits, lifetimes, layouts), Tables (what programs share).
+// (everything else becomes generated kernels), Slots and Steps* (the program of every class of equal ranks), Schedule
+// and Timeline (actions, waits, lifetimes, layouts), Tables (what programs share).
 #pragma once
 #include "partitioner/apply/Applied.h"
 #include "passes/pipeline/Pipeline.h"

@@ -79,7 +79,8 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
       add(program->inputs);
     if (tensorKind == plan::TensorKind::Scalar)
       add(program->scalars);
-    if (tensorKind == plan::TensorKind::Metric || (kind == "state" && (name == lossScaleState || name == skippedStepsState)))
+    if (tensorKind == plan::TensorKind::Metric ||
+        (kind == "state" && (name == lossScaleState || name == skippedStepsState)))
       add(program->metrics);
   }
   uint32_t index = found->second;

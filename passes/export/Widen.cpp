@@ -1,5 +1,5 @@
-// Library ops on element types that the library lacks: operands are widened to f32 and the result is rounded, so that the
-// numbers are those of the half type with sums in f32.
+// Library ops on element types that the library lacks: operands are widened to f32 and the result is rounded, so that
+// the numbers are those of the half type with sums in f32.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/export/Select.h"
@@ -10,8 +10,8 @@ using namespace mlir;
 namespace cleave::passes {
 
 static bool isLibraryOp(Operation *op) {
-  return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::Conv2dWeightGradOp, ir::MaxPool2dOp, ir::MaxPool2dGradOp, ir::AvgPool2dOp,
-             ir::AvgPool2dGradOp>(op);
+  return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::Conv2dWeightGradOp, ir::MaxPool2dOp,
+             ir::MaxPool2dGradOp, ir::AvgPool2dOp, ir::AvgPool2dGradOp>(op);
 }
 
 void widenLibraryOps(func::FuncOp function, llvm::function_ref<bool(Type)> supported) {

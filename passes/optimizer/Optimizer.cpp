@@ -153,7 +153,8 @@ void UpdateBuilder::createFunction() {
     for (const char *name : {lossScaleState, cleanStepsState, skippedStepsState}) {
       NamedAttrList list = named("state", name);
       result(scalarType, list);
-      list.set(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", name == lossScaleState ? lossScale->initial : 0.0, 0.0));
+      list.set(ir::attr::init,
+               ir::InitAttr::get(b.getContext(), "constant", name == lossScaleState ? lossScale->initial : 0.0, 0.0));
       argument(scalarType, module.getLoc(), list);
     }
   argument(scalarType, module.getLoc(), named("scalar", "lr"));
@@ -238,8 +239,9 @@ Value UpdateBuilder::update(Parameter &p) {
   llvm::SmallVector<Value> statesBefore = p.states;
   double decay = p.setting(ir::attr::weightDecay, settings.weightDecay), lrScale = p.setting(ir::attr::lrScale, 1);
   p.value = e.toF32(p.value);
-  Value after = settings.kind == OptimizerKind::Sgd ? sgd(p, gradient, decay, e.splat(e.scale(scalars.lr, lrScale), shape))
-                                                    : adam(p, gradient, decay, lrScale);
+  Value after = settings.kind == OptimizerKind::Sgd
+                    ? sgd(p, gradient, decay, e.splat(e.scale(scalars.lr, lrScale), shape))
+                    : adam(p, gradient, decay, lrScale);
   after = e.cast(after, p.type.getElementType());
   if (!lossScale)
     return after;

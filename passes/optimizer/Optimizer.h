@@ -11,8 +11,8 @@
 // "scalar"), then "weight" (kind "metric", the global number of rows or positions counted), each tensor<f32>. Results:
 // parameters, then states.
 //
-// With a loss scale (passes/precision/LossScale.h) its three states follow the others, and a step whose gradients are not all
-// finite leaves parameters and their states as they were.
+// With a loss scale (passes/precision/LossScale.h) its three states follow the others, and a step whose gradients are
+// not all finite leaves parameters and their states as they were.
 //
 // Gradients arrive over the static count (see Differentiate.h) and are first multiplied by static count / weight.
 //

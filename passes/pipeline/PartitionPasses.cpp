@@ -26,13 +26,17 @@ struct PartitionPass : PassWrapper<PartitionPass, OperationPass<ModuleOp>> {
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("number of microbatches"), llvm::cl::init(1)};
   Option<std::string> schedule{*this, "schedule", llvm::cl::desc("gpipe or 1f1b"), llvm::cl::init("1f1b")};
 
-  StringRef getArgument() const final { return phase == Phase::Stages ? "assign-stages" : phase == Phase::Annotate ? "annotate" : "apply"; }
+  StringRef getArgument() const final {
+    return phase == Phase::Stages ? "assign-stages" : phase == Phase::Annotate ? "annotate" : "apply";
+  }
   StringRef getDescription() const final {
     return phase == Phase::Stages     ? "cuts a traced model into pipeline stages"
            : phase == Phase::Annotate ? "gives every value of a step its sharding"
                                       : "splits a step into local programs with explicit collectives and messages";
   }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<dist::DistDialect, ir::CleaveDialect, func::FuncDialect>(); }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<dist::DistDialect, ir::CleaveDialect, func::FuncDialect>();
+  }
 
   void runOnOperation() override {
     try {

@@ -26,7 +26,8 @@ using namespace mlir;
 namespace cleave::passes {
 
 const std::vector<std::string> &phaseNames() {
-  static const std::vector<std::string> names{"trace", "precision", "stages", "differentiate", "optimizer", "decompose", "annotate", "apply"};
+  static const std::vector<std::string> names{"trace",     "precision", "stages",   "differentiate",
+                                              "optimizer", "decompose", "annotate", "apply"};
   return names;
 }
 
@@ -52,10 +53,12 @@ void finish(const char *phase, ModuleOp module, const CompileOptions &options) {
 void checkOptions(const CompileOptions &options) {
   for (const std::string &name : options.printAfter)
     if (std::find(phaseNames().begin(), phaseNames().end(), name) == phaseNames().end())
-      throw userError(fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(phaseNames(), ", ")));
+      throw userError(
+          fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(phaseNames(), ", ")));
   int64_t microbatches = options.strategy.microbatches;
   if (microbatches < 1 || options.batch % microbatches != 0)
-    throw userError(fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
+    throw userError(
+        fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
 }
 
 /// From the traced model to the step on global shapes; completes the strategy's stages.

@@ -11,23 +11,23 @@ namespace cleave::passes {
 
 struct CompileOptions {
   partitioner::Strategy strategy;
-  int64_t batch = 0;              // global; batch / strategy.microbatches rows were traced
+  int64_t batch = 0; // global; batch / strategy.microbatches rows were traced
   uint64_t seed = 0;
-  int threads = 1;                // per rank
+  int threads = 1; // per rank
   std::string backend = "cpu";
-  std::string half = "bf16";      // the half type of `level`: "bf16" or "fp16"
-  int64_t level = 0;              // O0 to O3, see passes/precision/Precision.h
-  double lossScale = 0;           // 0: none; < 0: dynamic; else its value
-  std::string target;             // code target; empty: the host's ("x86-64-v4", "x86-64-v3")
-  bool code = true;               // false: --no-code
-  std::string model;              // program name
+  std::string half = "bf16"; // the half type of `level`: "bf16" or "fp16"
+  int64_t level = 0;         // O0 to O3, see passes/precision/Precision.h
+  double lossScale = 0;      // 0: none; < 0: dynamic; else its value
+  std::string target;        // code target; empty: the host's ("x86-64-v4", "x86-64-v3")
+  bool code = true;          // false: --no-code
+  std::string model;         // program name
   std::string modelOptions = "{}", data = "{}", training = "{}"; // JSON, stored in the plan
-  std::vector<std::string> printAfter; // pass names whose result is printed to standard error
+  std::vector<std::string> printAfter;                           // pass names whose result is printed to standard error
 };
 
 /// Runs every phase after tracing. `model` holds @forward and @eval (GraphBase.td) and module attribute
-/// `cleave.optimizer`, a dictionary: {name = "sgd"|"adam"|"adamw", lr, momentum, nesterov, weight_decay, beta1, beta2, eps,
-/// clip_norm}. Returns the sealed plan file. Throws cleave::Error.
+/// `cleave.optimizer`, a dictionary: {name = "sgd"|"adam"|"adamw", lr, momentum, nesterov, weight_decay, beta1, beta2,
+/// eps, clip_norm}. Returns the sealed plan file. Throws cleave::Error.
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options);
 
 /// After differentiation, simplification and decomposition: @train, @update, @eval on global shapes.

@@ -25,9 +25,10 @@ std::optional<LossScale> LossScale::of(ModuleOp module) {
 
 void LossScale::setOn(ModuleOp module) const {
   Builder b(module.getContext());
-  module->setAttr(attribute, b.getDictionaryAttr({b.getNamedAttr("initial", b.getF64FloatAttr(initial)),
-                                                  b.getNamedAttr("dynamic", b.getBoolAttr(dynamic)),
-                                                  b.getNamedAttr("growth_interval", b.getI64IntegerAttr(growthInterval))}));
+  module->setAttr(attribute,
+                  b.getDictionaryAttr({b.getNamedAttr("initial", b.getF64FloatAttr(initial)),
+                                       b.getNamedAttr("dynamic", b.getBoolAttr(dynamic)),
+                                       b.getNamedAttr("growth_interval", b.getI64IntegerAttr(growthInterval))}));
 }
 
 } // namespace cleave::passes

@@ -1,6 +1,6 @@
 // Loss scaling (Micikevicius et al. 2018): the loss's gradient is multiplied by a scale, so that small gradients do not
-// vanish in fp16; the update divides by it, and skips a step whose gradients are not finite. The scale is a state of the
-// training: it is part of checkpoints, and every rank moves its own copy by the same numbers.
+// vanish in fp16; the update divides by it, and skips a step whose gradients are not finite. The scale is a state of
+// the training: it is part of checkpoints, and every rank moves its own copy by the same numbers.
 #pragma once
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -11,9 +11,9 @@ namespace cleave::passes {
 
 /// Module attribute `cleave.loss_scale`, a dictionary: initial, dynamic.
 struct LossScale {
-  double initial = 65536;     ///< 2^16
-  bool dynamic = true;        ///< false: `initial` stays
-  double largest = 16777216;  ///< 2^24
+  double initial = 65536;        ///< 2^16
+  bool dynamic = true;           ///< false: `initial` stays
+  double largest = 16777216;     ///< 2^24
   int64_t growthInterval = 2000; ///< clean steps after which the scale doubles; a step that is skipped halves it
 
   /// Of a module; none where it has no such attribute.

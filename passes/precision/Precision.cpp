@@ -1,6 +1,6 @@
 // One walk in program order over a function. Every float value has a claim on the type of what is made of it:
-// a strong value keeps f32, an activation goes to the half type when it is used, a neutral one (a parameter, a constant)
-// takes the type of the other operands.
+// a strong value keeps f32, an activation goes to the half type when it is used, a neutral one (a parameter, a
+// constant) takes the type of the other operands.
 #include "passes/precision/Precision.h"
 
 #include "passes/rewrite/Emitter.h"
@@ -22,7 +22,8 @@ enum class Claim { Neutral, Activation, Strong };
 class Rewriter {
 public:
   Rewriter(func::FuncOp function, Type half, int64_t level)
-      : function(function), half(half), single(Float32Type::get(function.getContext())), level(level), e(OpBuilder(function)) {}
+      : function(function), half(half), single(Float32Type::get(function.getContext())), level(level),
+        e(OpBuilder(function)) {}
 
   void run() {
     for (BlockArgument argument : function.getArguments())
@@ -63,8 +64,8 @@ private:
     }
   }
 
-  /// `value` in another type, for `user`: made once, right behind the value; but what an argument becomes is made for every
-  /// user, as it belongs to the user's layer and stage. (Simplification shares what is equal within a stage.)
+  /// `value` in another type, for `user`: made once, right behind the value; but what an argument becomes is made for
+  /// every user, as it belongs to the user's layer and stage. (Simplification shares what is equal within a stage.)
   Value as(Value value, Type type, Operation *user) {
     if (!isFloat(value) || elementOf(value) == type)
       return value;
@@ -98,10 +99,12 @@ private:
   void results(Operation *op, Type type, Claim claim) {
     if (auto inferring = dyn_cast<InferTypeOpInterface>(op)) {
       SmallVector<Type> types;
-      bool good = succeeded(inferring.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(), op->getAttrDictionary(),
-                                                       op->getPropertiesStorage(), op->getRegions(), types));
+      bool good = succeeded(inferring.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(),
+                                                       op->getAttrDictionary(), op->getPropertiesStorage(),
+                                                       op->getRegions(), types));
       if (!good)
-        throw Error(Status::Internal, fmt::format("precision: {} refuses its operands in another type", op->getName().getStringRef().str()));
+        throw Error(Status::Internal, fmt::format("precision: {} refuses its operands in another type",
+                                                  op->getName().getStringRef().str()));
       for (auto [result, inferred] : llvm::zip_equal(op->getResults(), types))
         result.setType(inferred);
     } else {
@@ -156,10 +159,12 @@ private:
   }
 
   bool neutral(Operation *op) {
-    return llvm::all_of(op->getOperands(), [&](Value v) { return !isFloat(v) || (!isHalf(v) && claimOf(v) == Claim::Neutral); });
+    return llvm::all_of(op->getOperands(),
+                        [&](Value v) { return !isFloat(v) || (!isHalf(v) && claimOf(v) == Claim::Neutral); });
   }
   bool claimsStrong(Operation *op) {
-    return llvm::any_of(op->getOperands(), [&](Value v) { return isFloat(v) && !isHalf(v) && claimOf(v) == Claim::Strong; });
+    return llvm::any_of(op->getOperands(),
+                        [&](Value v) { return isFloat(v) && !isHalf(v) && claimOf(v) == Claim::Strong; });
   }
 
   /// An activation in the half type.
@@ -197,7 +202,8 @@ private:
     Operation *terminator = function.front().getTerminator();
     auto types = function.getResultTypes();
     for (OpOperand &result : terminator->getOpOperands())
-      result.set(as(result.get(), cast<RankedTensorType>(types[result.getOperandNumber()]).getElementType(), terminator));
+      result.set(
+          as(result.get(), cast<RankedTensorType>(types[result.getOperandNumber()]).getElementType(), terminator));
     function.setType(FunctionType::get(function.getContext(), TypeRange(function.front().getArguments()), types));
   }
 };
@@ -230,7 +236,8 @@ void applyPrecision(ModuleOp module, const PrecisionOptions &options) {
     return;
   if (options.half != "bf16" && options.half != "fp16")
     throw userError(fmt::format("precision: the half type is bf16 or fp16, found {}", options.half));
-  Type half = options.half == "bf16" ? Type(BFloat16Type::get(module.getContext())) : Type(Float16Type::get(module.getContext()));
+  Type half = options.half == "bf16" ? Type(BFloat16Type::get(module.getContext()))
+                                     : Type(Float16Type::get(module.getContext()));
   for (const char *name : {"forward", "eval"})
     if (auto function = module.lookupSymbol<func::FuncOp>(name))
       Rewriter(function, half, options.level).run();

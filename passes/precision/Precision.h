@@ -2,12 +2,13 @@
 // NVIDIA Apex `amp`).
 //
 //   O0  everything f32.
-//   O1  matrix products, convolutions and attention in the half type; reductions, softmax, normalisation, exp, log, pow,
+//   O1  matrix products, convolutions and attention in the half type; reductions, softmax, normalisation, exp, log,
+//   pow,
 //       rsqrt and losses in f32; all else in the widest type of its operands. Parameters, constants and what is made of
 //       them alone give way to the other operand.
 //   O2  inputs and activations in the half type. Normalisation takes them so and computes in f32 with f32 parameters,
-//       statistics and running averages; reductions and softmax compute in f32; parameters are f32 and cast where they are
-//       used; the loss is f32.
+//       statistics and running averages; reductions and softmax compute in f32; parameters are f32 and cast where they
+//       are used; the loss is f32.
 //   O3  as O2, with parameters stored in the half type as well: no f32 copy is kept.
 //
 // Gradients follow by differentiation of the casts: those of f32 parameters are f32.

@@ -5,9 +5,9 @@
 
 namespace cleave {
 
-/// Writes a file under a temporary name beside its own and renames it when committed; what was not committed is removed.
-/// A name that exists and is no regular file (a device, a pipe) is refused: a rename would replace it. Errors name the
-/// file: userError for a path that cannot be written, environmentError for a disk that is full or fails.
+/// Writes a file under a temporary name beside its own and renames it when committed; what was not committed is
+/// removed. A name that exists and is no regular file (a device, a pipe) is refused: a rename would replace it. Errors
+/// name the file: userError for a path that cannot be written, environmentError for a disk that is full or fails.
 class AtomicFile {
 public:
   explicit AtomicFile(std::string path);

@@ -136,8 +136,9 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path), header(r
     at += bytes;
   }
   if (found != *header.crc32)
-    throw environmentError(fmt::format("{}: its data was altered or is torn: it has CRC-32 {:08x}, the header says {:08x}", path, found,
-                                       *header.crc32));
+    throw environmentError(
+        fmt::format("{}: its data was altered or is torn: it has CRC-32 {:08x}, the header says {:08x}", path, found,
+                    *header.crc32));
 }
 
 const SafetensorsEntry &SafetensorsFile::entry(const std::string &key) const {

@@ -32,7 +32,8 @@ uint32_t crc32Of(uint32_t before, const void *data, size_t bytes);
 /// every range lies in the file, fits its shape and type, and none overlaps another.
 SafetensorsHeader parseSafetensors(std::span<const char> headerText, uint64_t fileSize, const std::string &name);
 
-/// The first bytes of a file: length and header, with the CRC-32 of the data to come. Entries have their offsets already.
+/// The first bytes of a file: length and header, with the CRC-32 of the data to come. Entries have their offsets
+/// already.
 std::string layOutSafetensors(const std::vector<std::pair<std::string, SafetensorsEntry>> &entries, uint32_t crc32);
 /// Fills in the entries' offsets in the order given.
 void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries);

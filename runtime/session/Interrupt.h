@@ -5,7 +5,8 @@
 
 namespace cleave {
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the process with a message and status 3. A signal that is ignored stays so.
+/// From here on SIGINT, SIGTERM and SIGHUP end the process with a message and status 3. A signal that is ignored stays
+/// so.
 void endOnInterrupt();
 
 /// While one lives, those signals are only noted; a second one ends the process at once with status 3.

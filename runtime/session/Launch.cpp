@@ -1,9 +1,9 @@
 // Threads or processes, and how a program ends.
 #include "runtime/session/Launch.h"
-#include "runtime/session/Interrupt.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/MpiWorld.h"
+#include "runtime/session/Interrupt.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -31,7 +31,9 @@ std::string toJson(const RunRecord &run) {
 }
 
 std::string toJson(const StepRecord &record) {
-  const std::string scale = record.lossScale ? fmt::format(R"(,"loss_scale":{},"skipped_steps":{})", jsonNumber(*record.lossScale), record.skippedSteps) : "";
+  const std::string scale = record.lossScale ? fmt::format(R"(,"loss_scale":{},"skipped_steps":{})",
+                                                           jsonNumber(*record.lossScale), record.skippedSteps)
+                                             : "";
   return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}{}}})", record.step,
                      record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
                      jsonNumber(record.milliseconds), scale);

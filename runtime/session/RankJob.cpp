@@ -66,8 +66,9 @@ LossSums RankJob::collect(LossSums sums) {
 
 static LossSums localSums(const Executor &runner) {
   const float none = std::numeric_limits<float>::quiet_NaN();
-  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0), runner.metric("correct").value_or(none),
-          runner.metric("loss_scale").value_or(none), runner.metric("loss_scale.skipped_steps").value_or(0)};
+  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0),
+          runner.metric("correct").value_or(none), runner.metric("loss_scale").value_or(none),
+          runner.metric("loss_scale.skipped_steps").value_or(0)};
 }
 
 LossSums RankJob::metrics() { return collect(owner ? localSums(runner) : LossSums{}); }

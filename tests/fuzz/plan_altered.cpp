@@ -1,5 +1,5 @@
-// A good plan with some bytes altered, then sealed again: the checker finds a defect, or it runs. The input is a list of
-// (offset, value) pairs: two bytes, little endian, and one.
+// A good plan with some bytes altered, then sealed again: the checker finds a defect, or it runs. The input is a list
+// of (offset, value) pairs: two bytes, little endian, and one.
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"

@@ -1,6 +1,6 @@
 // cleave show: a plan as a page that people read, as JSON, as the list of its steps, or as its strategy.
-#include "tools/Cli.h"
 #include "runtime/plan/plan_generated.h"
+#include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
 #include <fmt/format.h>

@@ -38,10 +38,11 @@ std::string kernelText(const plan::Plan &plan, const plan::Kernel &kernel) {
     args += (i ? ", " : "") + viewText(kernel.args()->Get(i));
   const plan::KernelInfo &info = *plan.kernels()->Get(kernel.kernel());
   const std::string ops = text(info.ops());
-  const std::string launch = info.threads() ? fmt::format("{} blocks of {} threads, {} registers, {} bytes shared{}", kernel.blocks(),
-                                                          info.threads(), info.registers(), info.shared_bytes(),
-                                                          info.spill_bytes() ? fmt::format(", {} bytes spilled", info.spill_bytes()) : "")
-                                            : fmt::format("over {} by {}", kernel.extent(), kernel.grain());
+  const std::string launch =
+      info.threads() ? fmt::format("{} blocks of {} threads, {} registers, {} bytes shared{}", kernel.blocks(),
+                                   info.threads(), info.registers(), info.shared_bytes(),
+                                   info.spill_bytes() ? fmt::format(", {} bytes spilled", info.spill_bytes()) : "")
+                     : fmt::format("over {} by {}", kernel.extent(), kernel.grain());
   return fmt::format("kernel {}({}) {}{}", text(info.symbol()), args, launch, ops.empty() ? "" : "  ; " + ops);
 }
 

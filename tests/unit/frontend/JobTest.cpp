@@ -79,8 +79,8 @@ TEST_CASE("what plans store is JSON") {
   CHECK(data["context"] == 32);
   CHECK(data["fields"][1]["name"] == "targets");
   CHECK(data["fields"][1]["classes"] == 100);
-  const auto training =
-      nlohmann::json::parse(trainingJson({.config = {.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}}));
+  const auto training = nlohmann::json::parse(
+      trainingJson({.config = {.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}}));
   CHECK(training["optimizer"]["beta2"] == 0.999);
   CHECK(training["lr"]["kind"] == "warmup_cosine");
   CHECK(training["lr"]["base"] == 0.1);

@@ -46,7 +46,9 @@ TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatche
     }
 }
 
-TEST_CASE("an unknown schedule is named") { CHECK_THROWS_WITH(makeSchedule("zigzag", 2, 2), Catch::Contains("zigzag")); }
+TEST_CASE("an unknown schedule is named") {
+  CHECK_THROWS_WITH(makeSchedule("zigzag", 2, 2), Catch::Contains("zigzag"));
+}
 
 TEST_CASE("balanced cuts are as good as brute force") {
   std::vector<double> costs{3, 1, 4, 1, 5, 9, 2, 6};
@@ -90,7 +92,13 @@ TEST_CASE("meshes read from their shorthand and name what is wrong") {
   CHECK(mesh.size("dp") == 3);
   CHECK(mesh.size("tp") == 2);
   CHECK(mesh.size("pp") == 1);
-  for (auto [text, word] : {std::pair{"foo=2", "foo"}, {"dp=0", "dp"}, {"dp=two", "two"}, {"dp=2,dp=2", "twice"}, {"", "empty"}, {"dp", "dp"}, {"dp=-1", "-1"}})
+  for (auto [text, word] : {std::pair{"foo=2", "foo"},
+                            {"dp=0", "dp"},
+                            {"dp=two", "two"},
+                            {"dp=2,dp=2", "twice"},
+                            {"", "empty"},
+                            {"dp", "dp"},
+                            {"dp=-1", "-1"}})
     CHECK_THROWS_WITH(parseMesh(text), Catch::Contains(word));
 }
 
@@ -123,7 +131,8 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK(strategy.shard[0].dims.at("0") == "tp"); // rules keep the order of the file: the last that matches wins
   Strategy again = Strategy::parse(strategy.toToml(), "again");
   CHECK(again.toToml() == strategy.toToml());
-  CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"), Catch::Contains("f.toml:1") && Catch::Contains("xp"));
+  CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"),
+                    Catch::Contains("f.toml:1") && Catch::Contains("xp"));
   CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
   CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
 }

@@ -97,7 +97,8 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   Strategy strategy;
   strategy.mesh = meshOf(1, 2, 1);
   strategy.shard = {{"a.*", {{"0", "tp"}}, "file"}, {"a.qkv", {{"0:3x4x16.1", "tp"}}, "file"}};
-  auto pinned = [&](const char *name, const std::vector<int64_t> &shape, std::optional<HeadsPlace> heads = std::nullopt) {
+  auto pinned = [&](const char *name, const std::vector<int64_t> &shape,
+                    std::optional<HeadsPlace> heads = std::nullopt) {
     return pinnedSharding(name, shape, strategy, [&] { return heads; });
   };
   CHECK(pinned("a.b", {4, 4})->str() == "tp, _");
@@ -122,9 +123,9 @@ TEST_CASE("a sum finished where it is split is a reduce-scatter") {
   CHECK(place("dp, _ | sum tp", "dp, (3 x 2:tp)", {4, 6}) == "1.1");
   CHECK(place("_, _ | sum dp+tp", "_, dp+tp", {4, 6}) == "1.0");
   CHECK(place("_, _ | sum dp+tp", "_, tp | sum dp", {4, 6}) == "1.0");
-  CHECK(place("dp, _ | sum tp", "dp, _", {4, 6}) == "none");         // nothing wants it split
-  CHECK(place("_, dp | sum tp", "_, dp+tp", {4, 6}) == "none");      // the dimension is split already
-  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "none");       // dp finishes too, and nothing is split over it
+  CHECK(place("dp, _ | sum tp", "dp, _", {4, 6}) == "none");           // nothing wants it split
+  CHECK(place("_, dp | sum tp", "_, dp+tp", {4, 6}) == "none");        // the dimension is split already
+  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "none");         // dp finishes too, and nothing is split over it
   CHECK(place("_, _ | sum tp", "_, (2:dp x 3:tp)", {4, 6}) == "none"); // two splits in one dimension
   mesh = meshOf(1, 2, 1);
   CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "1.0"); // dp has one member

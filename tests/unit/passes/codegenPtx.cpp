@@ -1,9 +1,9 @@
 // Kernels for GPUs assemble for every chip, without spills. (That they compute the right thing is shown by the other
 // tests of codegen, which run them with a CPU's threads.)
+#include "codegenReference.h"
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Ptx.h"
 #include "runtime/base/Error.h"
-#include "codegenReference.h"
 
 #include <catch2/catch.hpp>
 #include <iostream>
@@ -53,9 +53,12 @@ KernelGraph power(int64_t n) {
 } // namespace
 
 TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
-  const std::vector<std::pair<std::string, KernelGraph>> graphs{
-      {"gelu", geluOfBias(1024, 3072)}, {"softmax_short", softmax(512, 100)},  {"softmax_long", softmax(64, 32000)},
-      {"bias", biasGradient(8192, 768)}, {"adam", adam(100000)},               {"power", power(1000)}};
+  const std::vector<std::pair<std::string, KernelGraph>> graphs{{"gelu", geluOfBias(1024, 3072)},
+                                                                {"softmax_short", softmax(512, 100)},
+                                                                {"softmax_long", softmax(64, 32000)},
+                                                                {"bias", biasGradient(8192, 768)},
+                                                                {"adam", adam(100000)},
+                                                                {"power", power(1000)}};
   std::vector<Program> programs;
   for (const auto &[name, graph] : graphs)
     programs.push_back(*schedule(graph, nullptr, 1));
@@ -75,7 +78,8 @@ TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
     CHECK(cubin.bytes.size() > 1000);
     REQUIRE(cubin.kernels.size() == kernels.size());
     for (const KernelResources &kernel : cubin.kernels) {
-      INFO(chip << " " << kernel.symbol << ": " << kernel.registers << " registers, " << kernel.sharedBytes << " bytes shared");
+      INFO(chip << " " << kernel.symbol << ": " << kernel.registers << " registers, " << kernel.sharedBytes
+                << " bytes shared");
       CHECK(kernel.spillBytes == 0);
       CHECK(kernel.registers > 0);
       CHECK(kernel.registers <= 128);

@@ -3,18 +3,17 @@
 
 #include "passes/codegen/GpuEmit.h"
 
-#include <barrier>
-#include <bit>
-#include <memory>
-#include <thread>
 #include <algorithm>
+#include <barrier>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <dlfcn.h>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
 namespace cleave::passes::kernel {
@@ -427,7 +426,8 @@ struct Grid {
 thread_local unsigned emulatedThread = 0;
 unsigned emulatedBlock = 0, emulatedBlocks = 1;
 
-void runGrid(const Program &program, LoadedKernel &kernel, std::vector<void *> &args, std::vector<int64_t> &scalars, int blocks) {
+void runGrid(const Program &program, LoadedKernel &kernel, std::vector<void *> &args, std::vector<int64_t> &scalars,
+             int blocks) {
   const Launch launch = launchOf(program);
   grid.threads = static_cast<unsigned>(launch.threads);
   grid.together = program.shape == Shape::Rows;
@@ -473,7 +473,9 @@ uint32_t cleave_emu_blocks() { return emulatedBlocks; }
 void cleave_emu_warp_barrier() { grid.warps[emulatedThread / 32]->arrive_and_wait(); }
 void cleave_emu_barrier() { grid.all->arrive_and_wait(); }
 uint32_t cleave_emu_shuffle_i32(uint32_t x, uint32_t distance) { return shuffle(x, distance); }
-float cleave_emu_shuffle_f32(float x, uint32_t distance) { return std::bit_cast<float>(shuffle(std::bit_cast<uint32_t>(x), distance)); }
+float cleave_emu_shuffle_f32(float x, uint32_t distance) {
+  return std::bit_cast<float>(shuffle(std::bit_cast<uint32_t>(x), distance));
+}
 }
 
 std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,

@@ -57,7 +57,8 @@ private:
   double steps = 0;
 };
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), notANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 notANumber = std::numeric_limits<double>::quiet_NaN();
 
 } // namespace
 
