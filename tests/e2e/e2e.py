@@ -304,12 +304,21 @@ class Mistakes(Case):
         self.assertEqual(done.returncode, 3)
 
     def test_interrupts(self):
-        for program, command, wait in (("resnet", ["plan", "-o", self.path("r.plan")], 0.1),
-                                       ("mlp", ["train", "--data", DIGITS, "--epochs", "100000", "--checkpoint", self.path("ck")], 2)):
+        def catches(pid):  # whether the process has its handler: SIGINT is bit 1 of the caught signals
+            with open(f"/proc/{pid}/status") as status:
+                caught = next(line for line in status if line.startswith("SigCgt"))
+            return int(caught.split()[1], 16) & 2
+
+        manifest = os.path.join(self.path("ck"), "manifest.json")
+        for program, command, ready in (("resnet", ["plan", "--depth", "50", "-o", self.path("r.plan")], catches),
+                                        ("mlp", ["train", "--data", DIGITS, "--epochs", "100000", "--checkpoint", self.path("ck")],
+                                         lambda pid: catches(pid) and os.path.exists(manifest))):
             for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 started = subprocess.Popen([os.path.join(BIN, program), *command], stdout=subprocess.DEVNULL,
                                            stderr=subprocess.PIPE, text=True)
-                time.sleep(wait)
+                deadline = time.monotonic() + 60
+                while not ready(started.pid) and time.monotonic() < deadline:
+                    time.sleep(0.01)
                 started.send_signal(which)
                 err = started.communicate(timeout=60)[1]
                 self.assertEqual(started.returncode, 3, f"{program} {which}: {err[-300:]}")
