@@ -1,5 +1,6 @@
 // Compares a plan with the graph it came from, step by step.
 #include "frontend/program/Check.h"
+#include "frontend/program/Given.h"
 #include "frontend/program/Reference.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
@@ -15,7 +16,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -33,10 +33,7 @@ struct Tolerance {
 };
 
 Tolerance toleranceOf(const plan::Plan &plan) {
-  const auto training = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
-  if (!training.is_object() || !training.contains("precision"))
-    return {};
-  const std::string type = training["precision"].value("type", "fp32");
+  const std::string type = storedPrecision(plan.training() ? plan.training()->str() : "{}").type;
   return type == "bf16"   ? Tolerance{0.1, 1e-2, true, 0.5}
          : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5}
                           : Tolerance{};

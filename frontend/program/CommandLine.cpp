@@ -27,23 +27,19 @@ CLI::Validator notEmpty() {
 
 /// How the model is split and what each step is.
 void addChoices(CLI::App &command, RunOptions &run) {
-  command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")
-      ->check(notEmpty())
-      ->type_name("AXES");
+  command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->type_name("AXES");
   command.add_option("--devices", run.devices, "how many devices --strategy splits over")
       ->check(whole<int64_t>())
       ->type_name("N");
   command.add_option("--strategy", run.strategy, "data, model, pipeline, hybrid, or a strategy file")
       ->type_name("WORD|FILE");
-  command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")
-      ->check(notEmpty())
-      ->type_name("NAME");
+  command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")->type_name("NAME");
   command.add_option("--microbatches", run.microbatches, "parts a batch is cut into (default: 1)")
       ->check(whole<int64_t>())
       ->type_name("M");
-  command.add_option("--backend", run.backend, "cpu or cuda")->check(notEmpty())->type_name("NAME");
+  command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
   command.add_option("--batch", run.batch, "global batch, in samples")->check(whole<int64_t>())->type_name("B");
-  command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->check(notEmpty())->type_name("NAME");
+  command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
   command.add_option("--lr", run.lr, "learning rate")->type_name("X");
   command.add_option("--momentum", run.momentum, "of sgd")->type_name("X");
   command.add_option("--weight-decay", run.weightDecay, "of any optimizer")->type_name("X");
@@ -57,25 +53,20 @@ void addChoices(CLI::App &command, RunOptions &run) {
       .add_option("--opt-level", run.optLevel,
                   "how much is in the half type, as Apex names it: O0 none (default), O1 products, "
                   "O2 activations, O3 parameters too")
-      ->check(notEmpty())
       ->type_name("O0..O3");
   command
       .add_option("--loss-scale", run.lossScale, "dynamic (default with fp16), none, or a number from 1 to 16777216")
-      ->check(notEmpty())
       ->type_name("S");
   command.add_option("--precision", run.precision, "fp32, bf16 or fp16; bf16 and fp16 alone mean O2")
-      ->check(notEmpty())
       ->type_name("NAME");
-  command.add_option("--recompute", run.recompute, "none")->check(notEmpty())->type_name("NAME");
+  command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")
       ->type_name("PASS");
 }
 
 void addData(CLI::App &command, RunOptions &run) {
-  command.add_option("--data", run.data, "folder or file of the data set, or \"synthetic\"")
-      ->check(notEmpty())
-      ->type_name("DIR");
+  command.add_option("--data", run.data, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
 }
 
 void addTrain(CLI::App &app, RunOptions &run) {
@@ -88,14 +79,10 @@ void addTrain(CLI::App &app, RunOptions &run) {
   train.add_option("--steps", run.steps, "train until this step, counted from the start of training")
       ->check(whole<int64_t>())
       ->type_name("S");
-  train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->check(notEmpty())->type_name("FILE.jsonl");
-  train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")
-      ->check(notEmpty())
-      ->type_name("DIR");
+  train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->type_name("FILE.jsonl");
+  train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
   train.add_flag("--resume", run.resume, "continue from the checkpoint");
-  train.add_option("--plan", run.plan, "run this plan instead of compiling one")
-      ->check(notEmpty())
-      ->type_name("FILE.plan");
+  train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
   train.add_flag("--json", run.json, "print the result as one JSON object");
   train.add_flag("--quiet", run.quiet, "no progress");
 }
@@ -103,20 +90,13 @@ void addTrain(CLI::App &app, RunOptions &run) {
 void addEval(CLI::App &app, RunOptions &run) {
   CLI::App &eval = *app.add_subcommand("eval", "evaluates a checkpoint on the data's evaluation split");
   addData(eval, run);
-  eval.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")
-      ->check(notEmpty())
-      ->type_name("DIR")
-      ->required();
-  eval.add_option("--plan", run.plan, "run this plan instead of compiling one")
-      ->check(notEmpty())
-      ->type_name("FILE.plan");
-  eval.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")
-      ->check(notEmpty())
-      ->type_name("AXES");
+  eval.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")->type_name("DIR")->required();
+  eval.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
+  eval.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->type_name("AXES");
   eval.add_option("--batch", run.batch, "samples evaluated at once (default: the training's)")
       ->check(whole<int64_t>())
       ->type_name("B");
-  eval.add_option("--backend", run.backend, "cpu or cuda")->check(notEmpty())->type_name("NAME");
+  eval.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
   eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
@@ -135,10 +115,9 @@ void addCommands(CLI::App &app, CommandLine &line) {
   plan.add_option("--target", line.run.target,
                   "of the code: x86-64-v3, x86-64-v4 (default: this processor's); sm_80, sm_90, sm_100 "
                   "(with --backend cuda; default sm_90)")
-      ->check(notEmpty())
       ->type_name("NAME");
   plan.add_flag("!--no-code", line.run.code, "leave the kernels' machine code out");
-  plan.add_option("-o,--output", line.output, "the plan file")->check(notEmpty())->type_name("FILE.plan")->required();
+  plan.add_option("-o,--output", line.output, "the plan file")->type_name("FILE.plan")->required();
   plan.add_flag("--json", line.run.json, "print what the plan is as one JSON object");
   CLI::App &check = *app.add_subcommand("check", "runs plan and reference interpreter side by side");
   addChoices(check, line.run);
@@ -146,14 +125,14 @@ void addCommands(CLI::App &app, CommandLine &line) {
   check.add_option("--steps", line.run.steps, "training steps to compare (default: 1)")
       ->check(whole<int64_t>())
       ->type_name("S");
-  check.add_option("--plan", line.run.plan, "check this plan instead of compiling one")
-      ->check(notEmpty())
-      ->type_name("FILE.plan");
+  check.add_option("--plan", line.run.plan, "check this plan instead of compiling one")->type_name("FILE.plan");
   CLI::App &graph = *app.add_subcommand("graph", "writes the traced graph as IR");
   addChoices(graph, line.run);
-  graph.add_option("-o,--output", line.output, "the IR file (default: standard output)")
-      ->check(notEmpty())
-      ->type_name("FILE.mlir");
+  graph.add_option("-o,--output", line.output, "the IR file (default: standard output)")->type_name("FILE.mlir");
+  for (CLI::App *command : app.get_subcommands({}))
+    for (CLI::Option *option : command->get_options())
+      if (option->get_expected_min() > 0) // no flag
+        option->check(notEmpty());
 }
 
 } // namespace cleave

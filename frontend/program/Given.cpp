@@ -41,6 +41,8 @@ std::string meshOf(const plan::Plan &plan) {
   return text;
 }
 
+std::string trainingOf(const plan::Plan &plan) { return plan.training() ? plan.training()->str() : "{}"; }
+
 void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &options) {
   if (options.mesh.empty())
     return;
@@ -55,17 +57,16 @@ void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &op
 
 /// Options of the optimizer that were given, against the plan's.
 void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
-  const auto found = nlohmann::json::parse(plan.training() ? plan.training()->str() : "{}", nullptr, false);
-  if (!found.is_discarded()) {
-    const auto precision = found.value("precision", nlohmann::json::object());
-    const auto word = [&](const char *option, const std::string &given, const char *key, const char *otherwise) {
-      if (!given.empty())
-        compare.same(option, given, precision.value(key, std::string(otherwise)));
-    };
-    word("--precision", options.precision, "type", "fp32");
-    word("--opt-level", options.optLevel, "opt_level", "O0");
-    word("--loss-scale", options.lossScale, "loss_scale", "none");
-  }
+  const std::string training = trainingOf(plan);
+  const StoredPrecision precision = storedPrecision(training);
+  const auto word = [&](const char *option, const std::string &given, const std::string &stored) {
+    if (!given.empty())
+      compare.same(option, given, stored);
+  };
+  word("--precision", options.precision, precision.type);
+  word("--opt-level", options.optLevel, precision.optLevel);
+  word("--loss-scale", options.lossScale, precision.lossScale);
+  const auto found = nlohmann::json::parse(training, nullptr, false);
   if (found.is_discarded() || !found.contains("optimizer"))
     return;
   const auto &optimizer = found.at("optimizer");
@@ -121,19 +122,30 @@ static void takeTraining(const std::string &stored, RunOptions &options) {
     number("momentum", options.momentum);
 }
 
-void takePrecision(const std::string &stored, RunOptions &options) {
-  const auto training = nlohmann::json::parse(stored, nullptr, false);
-  const bool given = !options.precision.empty() || !options.optLevel.empty();
-  if (given || !training.is_object() || !training.contains("precision") || !training.at("precision").is_object())
-    return;
-  const auto text = [&](const char *key) {
-    const auto &precision = training.at("precision");
-    return precision.contains(key) && precision.at(key).is_string() ? precision.at(key).get<std::string>() : "";
+StoredPrecision storedPrecision(const std::string &training) {
+  StoredPrecision stored;
+  const auto json = nlohmann::json::parse(training, nullptr, false);
+  if (!json.is_object() || !json.contains("precision") || !json.at("precision").is_object())
+    return stored;
+  const auto &precision = json.at("precision");
+  const auto take = [&](const char *key, std::string &word) {
+    if (precision.contains(key) && precision.at(key).is_string())
+      word = precision.at(key).get<std::string>();
   };
-  options.precision = text("type");
-  options.optLevel = text("opt_level");
+  take("type", stored.type);
+  take("opt_level", stored.optLevel);
+  take("loss_scale", stored.lossScale);
+  return stored;
+}
+
+void takePrecision(const std::string &training, RunOptions &options) {
+  if (!options.precision.empty() || !options.optLevel.empty())
+    return;
+  const StoredPrecision stored = storedPrecision(training);
+  options.precision = stored.type;
+  options.optLevel = stored.optLevel;
   if (options.lossScale.empty())
-    options.lossScale = text("loss_scale");
+    options.lossScale = stored.lossScale;
 }
 
 void takeFromPlan(const PlanFile &file, RunOptions &options) {
@@ -142,7 +154,7 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
   options.batch = plan.batch();
   options.microbatches = plan.microbatches();
   options.seed = plan.seed();
-  const std::string training = plan.training() ? plan.training()->str() : "{}";
+  const std::string training = trainingOf(plan);
   takeTraining(training, options);
   takePrecision(training, options);
 }

@@ -13,7 +13,13 @@ void checkAgainstPlan(const PlanFile &plan, const Model &model, const TrainConfi
 /// mesh.
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
 
-/// The precision of a stored training (plan or checkpoint), where the options name none.
+/// What a stored training (of a plan or checkpoint) says of its precision, as the options would.
+struct StoredPrecision {
+  std::string type = "fp32", optLevel = "O0", lossScale = "none";
+};
+StoredPrecision storedPrecision(const std::string &training);
+
+/// The precision of a stored training, where the options name none.
 void takePrecision(const std::string &training, RunOptions &options);
 
 /// Fills the options that were not given as the training that is resumed had them: batch, microbatches, seed,

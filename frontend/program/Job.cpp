@@ -2,6 +2,7 @@
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/schedule/Schedule.h"
+#include "passes/precision/Precision.h"
 #include "runtime/base/Error.h"
 #include "runtime/session/Launch.h"
 
@@ -155,9 +156,9 @@ static void choosePrecision(Job &job, const RunOptions &options) {
   else if (options.lossScale != "none") {
     char *end = nullptr;
     job.lossScale = std::strtod(options.lossScale.c_str(), &end);
-    if (*end || !(job.lossScale >= 1 && job.lossScale <= 16777216))
-      throw userError(
-          fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to 16777216", options.lossScale));
+    if (*end || !(job.lossScale >= 1 && job.lossScale <= passes::largestLossScale))
+      throw userError(fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to {}", options.lossScale,
+                                  passes::largestLossScale));
   }
 }
 

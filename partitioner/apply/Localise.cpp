@@ -52,34 +52,48 @@ static SmallVector<int64_t> opened(ArrayRef<int64_t> shape, int64_t dim, int64_t
   return result;
 }
 
+Value Localiser::alongFactor(Location loc, Value local, int64_t dim, ArrayRef<int64_t> sizes, size_t f, int64_t after,
+                             CollectiveMaker make) {
+  int64_t outer = 1, inner = 1;
+  for (int64_t size : sizes.take_front(f))
+    outer *= size;
+  for (int64_t size : sizes.drop_front(f + 1))
+    inner *= size;
+  SmallVector<int64_t> shape(typeOf(local).getShape());
+  bool alone = outer == 1 && inner == 1;
+  Value input = alone ? local : reshaped(loc, local, opened(shape, dim, outer, sizes[f], inner));
+  int64_t at = alone ? dim : dim + 1;
+  SmallVector<int64_t> made(typeOf(input).getShape());
+  made[at] = after;
+  shape[dim] = outer * after * inner;
+  return reshaped(loc, make(RankedTensorType::get(made, typeOf(local).getElementType()), input, at), shape);
+}
+
+DenseI64ArrayAttr Localiser::sharesOf(const Factor &factor) {
+  int64_t parts = mesh.size(factor.axes);
+  SmallVector<int64_t> shares;
+  for (int64_t i = 0; i < parts; ++i)
+    shares.push_back(shareSize(factor.size, parts, i));
+  return builder.getDenseI64ArrayAttr(shares);
+}
+
+ArrayAttr Localiser::axesOf(const Factor &factor) {
+  return builder.getStrArrayAttr(SmallVector<StringRef>(factor.axes.begin(), factor.axes.end()));
+}
+
 Value Localiser::gatherDim(Location loc, Value local, int64_t dim, const DimSharding &from) {
   std::vector<int64_t> sizes; // of the factors, local until gathered
   for (const Factor &factor : from.factors)
     sizes.push_back(share(factor));
   for (size_t f = 0; f < from.factors.size(); ++f) {
     const Factor &factor = from.factors[f];
-    int64_t parts = mesh.size(factor.axes);
-    if (parts == 1)
+    if (mesh.size(factor.axes) == 1)
       continue;
-    SmallVector<int64_t> shape(typeOf(local).getShape());
-    int64_t outer = 1, inner = 1;
-    for (size_t i = 0; i < sizes.size(); ++i)
-      (i < f ? outer : i > f ? inner : outer) *= i == f ? 1 : sizes[i];
-    SmallVector<int64_t> shares;
-    for (int64_t i = 0; i < parts; ++i)
-      shares.push_back(shareSize(factor.size, parts, i));
-    bool simple = outer == 1 && inner == 1;
-    Value input = simple ? local : reshaped(loc, local, opened(shape, dim, outer, sizes[f], inner));
-    int64_t gatherDim = simple ? dim : dim + 1;
-    SmallVector<int64_t> whole(typeOf(input).getShape());
-    whole[gatherDim] = factor.size;
-    SmallVector<StringRef> axes(factor.axes.begin(), factor.axes.end());
-    Value gathered = dist::AllGatherOp::create(
-        builder, loc, RankedTensorType::get(whole, typeOf(local).getElementType()), input,
-        builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(gatherDim), builder.getDenseI64ArrayAttr(shares));
+    local = alongFactor(loc, local, dim, sizes, f, factor.size, [&](Type type, Value input, int64_t at) -> Value {
+      return dist::AllGatherOp::create(builder, loc, type, input, axesOf(factor), builder.getI64IntegerAttr(at),
+                                       sharesOf(factor));
+    });
     sizes[f] = factor.size;
-    shape[dim] = outer * factor.size * inner;
-    local = reshaped(loc, gathered, shape);
   }
   return local;
 }
@@ -91,9 +105,8 @@ Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimShard
     if (mesh.size(factor.axes) > 1) {
       SmallVector<int64_t> shape(typeOf(local).getShape());
       shape[dim] = outer * share(factor) * inner;
-      SmallVector<StringRef> axes(factor.axes.begin(), factor.axes.end());
       local = dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()),
-                                         local, builder.getStrArrayAttr(axes), dim, outer, factor.size, inner);
+                                         local, axesOf(factor), dim, outer, factor.size, inner);
     }
     outer *= share(factor);
   }
@@ -101,26 +114,15 @@ Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimShard
 }
 
 Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const Sharding &to, const std::string &kind) {
-  const std::vector<Factor> &factors = to.dims[at.dim].factors;
-  const Factor &split = factors[at.factor];
-  int64_t outer = 1, inner = 1, parts = mesh.size(split.axes);
-  for (size_t f = 0; f < factors.size(); ++f)
-    (f < at.factor ? outer : f > at.factor ? inner : parts) *= f == at.factor ? 1 : factors[f].size;
-  SmallVector<int64_t> shares, shape(typeOf(local).getShape());
-  for (int64_t i = 0; i < parts; ++i)
-    shares.push_back(shareSize(split.size, parts, i));
-  bool simple = outer == 1 && inner == 1;
-  Value input = simple ? local : reshaped(loc, local, opened(shape, at.dim, outer, split.size, inner));
-  int64_t dim = simple ? at.dim : at.dim + 1;
-  SmallVector<int64_t> scattered(typeOf(input).getShape());
-  scattered[dim] = share(split);
-  SmallVector<StringRef> axes(split.axes.begin(), split.axes.end());
-  Value result =
-      dist::ReduceScatterOp::create(builder, loc, RankedTensorType::get(scattered, typeOf(local).getElementType()),
-                                    input, builder.getStrArrayAttr(axes), builder.getI64IntegerAttr(dim),
-                                    builder.getDenseI64ArrayAttr(shares), builder.getStringAttr(kind));
-  shape[at.dim] = outer * share(split) * inner;
-  return reshaped(loc, result, shape);
+  std::vector<int64_t> sizes;
+  for (const Factor &factor : to.dims[at.dim].factors)
+    sizes.push_back(factor.size);
+  const Factor &split = to.dims[at.dim].factors[at.factor];
+  return alongFactor(
+      loc, local, at.dim, sizes, at.factor, share(split), [&](Type type, Value input, int64_t dim) -> Value {
+        return dist::ReduceScatterOp::create(builder, loc, type, input, axesOf(split), builder.getI64IntegerAttr(dim),
+                                             sharesOf(split), builder.getStringAttr(kind));
+      });
 }
 
 Value Localiser::reshard(Operation *op, Value local) {
@@ -157,9 +159,8 @@ Value Localiser::offset(Operation *op, const DimSharding &dim) {
         "sharding of {}: the rows of an embedding are split as a whole (0 = \"tp\"), not by a factor of them",
         path ? path.str() : "an embedding"));
   }
-  SmallVector<StringRef> axes(first.axes.begin(), first.axes.end());
   return dist::ShardOffsetOp::create(builder, loc, RankedTensorType::get({}, builder.getI32Type()),
-                                     builder.getI64IntegerAttr(first.size), builder.getStrArrayAttr(axes));
+                                     builder.getI64IntegerAttr(first.size), axesOf(first));
 }
 
 Value Localiser::constant(Operation *op) {

@@ -31,6 +31,13 @@ private:
   mlir::Value reshard(mlir::Operation *op, mlir::Value local);
   mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
   mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
+  using CollectiveMaker = llvm::function_ref<mlir::Value(mlir::Type result, mlir::Value input, int64_t dim)>;
+  /// Makes a collective along factor `f` of a dimension whose factors have `sizes`: seen as [outer, size, inner] around
+  /// it, and closed again with `after` elements in the factor's place.
+  mlir::Value alongFactor(mlir::Location loc, mlir::Value local, int64_t dim, llvm::ArrayRef<int64_t> sizes, size_t f,
+                          int64_t after, CollectiveMaker make);
+  mlir::DenseI64ArrayAttr sharesOf(const Factor &factor);
+  mlir::ArrayAttr axesOf(const Factor &factor);
   mlir::Value reduceScatter(mlir::Location loc, mlir::Value local, FactorPlace at, const Sharding &to,
                             const std::string &kind);
   mlir::Value constant(mlir::Operation *op);

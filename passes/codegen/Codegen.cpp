@@ -28,8 +28,26 @@ std::string hostTarget() {
   throw environmentError("code generation: this processor has no AVX2 and FMA (target x86-64-v3)");
 }
 
+const std::vector<std::string> &cpuTargets() {
+  static const std::vector<std::string> targets{"x86-64-v3", "x86-64-v4"};
+  return targets;
+}
+
+const std::vector<std::string> &gpuTargets() {
+  static const std::vector<std::string> targets{"sm_80", "sm_90", "sm_100"};
+  return targets;
+}
+
+static bool listed(const std::vector<std::string> &targets, const std::string &target) {
+  return std::find(targets.begin(), targets.end(), target) != targets.end();
+}
+
+bool isGpuTarget(const std::string &target) { return listed(gpuTargets(), target); }
+
 struct KernelBuilder::Impl {
   std::string target;
+  bool gpu = false;
+  int width = 1; // lanes of a vector
   std::map<std::string, unsigned> bySource;
   std::vector<std::unique_ptr<kernel::Program>> programs;
   std::vector<Info> infos;
@@ -38,9 +56,11 @@ struct KernelBuilder::Impl {
 };
 
 KernelBuilder::KernelBuilder(std::string target) : impl(std::make_unique<Impl>()) {
-  const std::vector<std::string> known{"x86-64-v4", "x86-64-v3", "sm_80", "sm_90", "sm_100"};
-  if (std::find(known.begin(), known.end(), target) == known.end())
-    throw userError(fmt::format("code target {}: must be one of {}", target, fmt::join(known, ", ")));
+  impl->gpu = isGpuTarget(target);
+  if (!impl->gpu && !listed(cpuTargets(), target))
+    throw userError(fmt::format("code target {}: must be one of {}, {}", target, fmt::join(cpuTargets(), ", "),
+                                fmt::join(gpuTargets(), ", ")));
+  impl->width = impl->gpu ? 1 : target == "x86-64-v4" ? 16 : 8;
   impl->target = std::move(target);
 }
 
@@ -69,17 +89,14 @@ std::string opNames(const kernel::KernelGraph &graph) {
 KernelCall KernelBuilder::add(mlir::Operation *fusion) {
   kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
   std::string why;
-  std::optional<kernel::Program> program = kernel::schedule(graph, &why,
-                                                            isGpuTarget(impl->target)     ? 1
-                                                            : impl->target == "x86-64-v4" ? 16
-                                                                                          : 8);
+  std::optional<kernel::Program> program = kernel::schedule(graph, &why, impl->width);
   if (!program)
     llvm::report_fatal_error(llvm::Twine("a fusion is not one kernel: ") + why);
   KernelCall call;
   call.extent = program->extent;
   call.grain = program->grain;
-  const kernel::Launch launch = kernel::launchOf(*program);
-  call.blocks = isGpuTarget(impl->target) ? launch.blocks() : 0;
+  const std::optional<kernel::Launch> launch = impl->gpu ? std::optional(kernel::launchOf(*program)) : std::nullopt;
+  call.blocks = launch ? launch->blocks() : 0;
   for (int s : program->scalarInputs)
     call.scalarOperands.push_back(static_cast<unsigned>(s));
   std::vector<unsigned> operandOf; // input buffer -> operand
@@ -93,7 +110,7 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
   auto [it, added] = impl->bySource.emplace(program->str(), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     impl->infos.push_back({fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]),
-                           it->first, opNames(graph), isGpuTarget(impl->target) ? launch.threads : 0});
+                           it->first, opNames(graph), launch ? launch->threads : 0});
     impl->programs.push_back(std::make_unique<kernel::Program>(std::move(*program)));
   }
   call.kernel = it->second;
@@ -117,7 +134,7 @@ std::vector<uint8_t> KernelBuilder::link() {
   size_t count = impl->programs.size();
   if (count == 0)
     return {};
-  if (isGpuTarget(impl->target))
+  if (impl->gpu)
     return impl->linkGpu();
   // Batches of a fixed size, so that the bytes do not depend on how many threads compile.
   constexpr size_t batch = 12;

@@ -22,8 +22,10 @@ namespace cleave::passes {
 /// "x86-64-v4" where this processor has AVX-512 (F, BW, CD, DQ, VL), "x86-64-v3" where it has AVX2 and FMA.
 /// Throws environmentError on anything older.
 std::string hostTarget();
-/// Whether a target is a GPU's.
-inline bool isGpuTarget(const std::string &target) { return target.starts_with("sm_"); }
+/// The targets that code can be generated for.
+const std::vector<std::string> &cpuTargets();
+const std::vector<std::string> &gpuTargets();
+bool isGpuTarget(const std::string &target);
 
 /// How one fusion op is executed.
 struct KernelCall {
@@ -38,7 +40,7 @@ struct KernelCall {
 
 class KernelBuilder {
 public:
-  /// `target`: "x86-64-v4", "x86-64-v3", "sm_80", "sm_90" or "sm_100"; anything else is a userError.
+  /// `target`: one of cpuTargets() or gpuTargets(); anything else is a userError.
   explicit KernelBuilder(std::string target);
   ~KernelBuilder();
 

@@ -5,17 +5,15 @@
 #include "passes/codegen/Object.h"
 #include "passes/codegen/Emit.h"
 #include "passes/codegen/GpuEmit.h"
+#include "passes/codegen/Machine.h"
 #include "runtime/base/Error.h"
 
 #include "lld/Common/Driver.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
-#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
-#include "llvm/Target/TargetMachine.h"
 
 #include <cassert>
 #include <cstdio>
@@ -38,41 +36,26 @@ std::unique_ptr<llvm::TargetMachine> targetMachine(const std::string &cpu) {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
   });
-  llvm::Triple triple("x86_64-unknown-linux-gnu");
-  std::string error;
-  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
-  assert(target && "the x86 target is missing");
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  return makeMachine("x86_64-unknown-linux-gnu", cpu, "", llvm::Reloc::PIC_, llvm::CodeGenOptLevel::Default);
 }
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  auto error = builder.parsePassPipeline(
-      passes, "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
-              "early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)");
-  assert(!error && "the pass pipeline does not parse");
-  llvm::consumeError(std::move(error));
-  passes.run(module, modules);
+  runPasses(module, machine, [](llvm::PassBuilder &builder) {
+    llvm::ModulePassManager passes;
+    auto error = builder.parsePassPipeline(
+        passes,
+        "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
+        "early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)");
+    assert(!error && "the pass pipeline does not parse");
+    llvm::consumeError(std::move(error));
+    return passes;
+  });
 }
 
 std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::vector<NamedProgram> &kernels,
                                          const std::string &cpu, llvm::TargetMachine &machine) {
   auto module = std::make_unique<llvm::Module>("cleave_kernels", context);
-  module->setDataLayout(machine.createDataLayout());
-  module->setTargetTriple(machine.getTargetTriple());
+  prepareModule(*module, machine);
   for (const NamedProgram &k : kernels) {
     llvm::Function *f = k.emulatedThreads ? emitGpuKernel(*k.program, *module, k.symbol, ThreadWords::Emulated)
                                           : emitKernel(*k.program, *module, k.symbol);
@@ -140,12 +123,7 @@ std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, const 
   auto machine = targetMachine(cpu);
   llvm::LLVMContext context;
   auto module = makeModule(context, kernels, cpu, *machine);
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  [[maybe_unused]] bool failed = machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile);
-  assert(!failed && "the target cannot emit object files");
-  passes.run(*module);
+  const auto bytes = emitCode(*module, *machine, llvm::CodeGenFileType::ObjectFile);
   return {bytes.begin(), bytes.end()};
 }
 

@@ -1,31 +1,31 @@
 // PTX and cubins.
 #include "passes/codegen/Ptx.h"
+#include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
+#include "passes/codegen/Machine.h"
 #include "runtime/base/Error.h"
 
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
-#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
-#include "llvm/Target/TargetMachine.h"
 
 #include <cassert>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <mutex>
 #include <regex>
 
 namespace cleave::passes::kernel {
 
 static std::unique_ptr<llvm::TargetMachine> gpuMachine(const std::string &chip) {
-  if (chip != "sm_80" && chip != "sm_90" && chip != "sm_100")
-    throw userError(fmt::format("code target {}: GPU targets are sm_80, sm_90 and sm_100", chip));
+  if (!isGpuTarget(chip))
+    throw userError(fmt::format("code target {}: GPU targets are {}", chip, fmt::join(gpuTargets(), ", ")));
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
@@ -33,47 +33,24 @@ static std::unique_ptr<llvm::TargetMachine> gpuMachine(const std::string &chip) 
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
   });
-  llvm::Triple triple("nvptx64-nvidia-cuda");
-  std::string error;
-  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
-  assert(target && "the nvptx target is missing");
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(triple, chip, chip == "sm_100" ? "+ptx86" : "+ptx78", options, std::nullopt,
-                                  std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return makeMachine("nvptx64-nvidia-cuda", chip, chip == "sm_100" ? "+ptx86" : "+ptx78", std::nullopt,
+                     llvm::CodeGenOptLevel::Aggressive);
 }
 
 std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &chip) {
   auto machine = gpuMachine(chip);
   llvm::LLVMContext context;
   llvm::Module module("cleave_kernels", context);
-  module.setDataLayout(machine->createDataLayout());
-  module.setTargetTriple(machine->getTargetTriple());
+  prepareModule(module, *machine);
   for (const NamedProgram &k : kernels)
     emitGpuKernel(*k.program, module, k.symbol, ThreadWords::Ptx);
   assert(!llvm::verifyModule(module, &llvm::errs()) && "a kernel's LLVM IR is not valid");
 
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(machine.get());
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
-
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  [[maybe_unused]] bool failed =
-      machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile);
-  assert(!failed && "the target cannot emit PTX");
-  passes.run(module);
-  return {bytes.begin(), bytes.end()};
+  runPasses(module, *machine, [](llvm::PassBuilder &builder) {
+    return builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2);
+  });
+  const auto text = emitCode(module, *machine, llvm::CodeGenFileType::AssemblyFile);
+  return {text.begin(), text.end()};
 }
 
 std::string findPtxas() {

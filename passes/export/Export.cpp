@@ -13,6 +13,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace mlir;
 
@@ -165,7 +166,7 @@ std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOpti
   std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
   if (cuda != isGpuTarget(target))
     throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
-                                cuda ? "sm_80, sm_90 and sm_100" : "x86-64-v3 and x86-64-v4"));
+                                fmt::join(cuda ? gpuTargets() : cpuTargets(), ", ")));
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
   Tables tables(plan, applied.strategy.mesh);

@@ -3,10 +3,10 @@
 
 #include "passes/optimizer/Settings.h"
 #include "passes/precision/LossScale.h"
+#include "passes/precision/Precision.h"
 #include "passes/rewrite/Emitter.h"
 #include "runtime/base/Error.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -256,7 +256,7 @@ void UpdateBuilder::moveLossScale(llvm::SmallVector<Value> &results) {
   sharedOrigin();
   Value clean = e.shift(scalars.cleanSteps, 1), scale = scalars.lossScale;
   Value due = e.compare(ir::Predicate::Ge, clean, static_cast<double>(lossScale->growthInterval));
-  Value grown = e.min(e.scale(scale, 2), scalar(std::max(lossScale->largest, lossScale->initial)));
+  Value grown = e.min(e.scale(scale, 2), scalar(largestLossScale));
   Value next = e.select(scalars.finite, e.select(due, grown, scale), e.scale(scale, 0.5));
   results.push_back(lossScale->dynamic ? next : scale);
   results.push_back(e.select(scalars.finite, e.select(due, scalar(0), clean), scalar(0)));

@@ -9,11 +9,11 @@
 
 namespace cleave::passes {
 
-/// Module attribute `cleave.loss_scale`, a dictionary: initial, dynamic.
+/// Module attribute `cleave.loss_scale`, a dictionary: initial, dynamic, growth_interval. A dynamic scale does not grow
+/// beyond largestLossScale.
 struct LossScale {
   double initial = 65536;        ///< 2^16
   bool dynamic = true;           ///< false: `initial` stays
-  double largest = 16777216;     ///< 2^24
   int64_t growthInterval = 2000; ///< clean steps after which the scale doubles; a step that is skipped halves it
 
   /// Of a module; none where it has no such attribute.

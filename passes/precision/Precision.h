@@ -29,6 +29,9 @@ struct PrecisionOptions {
   int64_t level = 0;         ///< 0 to 3
 };
 
+/// No loss scale is larger: 2^24.
+inline constexpr double largestLossScale = 16777216;
+
 /// Rewrites @forward and @eval as traced. Types of inputs, buffers and results stay as they are.
 void applyPrecision(mlir::ModuleOp module, const PrecisionOptions &options);
 

@@ -59,9 +59,8 @@ void RankJob::train(int64_t step, float lr, const DataPosition &position, const 
 LossSums RankJob::collect(LossSums sums) {
   if (!toRankZero)
     return sums;
-  std::array<double, 5> values{sums.loss, sums.weight, sums.correct, sums.lossScale, sums.skippedSteps};
-  toRankZero->broadcast(values.data(), values.data(), sizeof values, plan::DType::U8);
-  return {values[0], values[1], values[2], values[3], values[4]};
+  toRankZero->broadcast(&sums, &sums, sizeof sums, plan::DType::U8);
+  return sums;
 }
 
 static LossSums localSums(const Executor &runner) {
