@@ -10,6 +10,7 @@
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/LearningRate.h"
 #include "runtime/session/RankJob.h"
+#include "runtime/session/Setup.h"
 
 #include <algorithm>
 #include <cmath>
@@ -248,12 +249,13 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
   const unsigned ranks = plan.ranks()->size();
   LocalWorld world(ranks);
   CheckResult result;
+  TrainOptions options;
+  options.threads = threads;
   runRanks(world, [&](unsigned rank) {
-    RankJob job(file, rank, world[rank], source, order, {.threads = threads});
+    RankJob job(file, rank, world[rank], source, order, executorOptions(plan, options));
     DataPosition at;
     for (int64_t step = 1; step <= steps; ++step) {
-      job.train(step, static_cast<float>(rate.at(step, steps)), at, std::nullopt);
-      const LossSums sums = job.metrics();
+      const LossSums sums = job.metrics(job.train(step, static_cast<float>(rate.at(step, steps)), at, std::nullopt));
       collect(plan, job.executor(), pieces, mutex);
       world[rank].barrier();
       if (rank == 0) {

@@ -57,7 +57,7 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command
       .add_option("--loss-scale", run.lossScale, "dynamic (default with fp16), none, or a number from 1 to 16777216")
       ->type_name("S");
-  command.add_option("--precision", run.precision, "fp32, bf16 or fp16; bf16 and fp16 alone mean O2")
+  command.add_option("--precision", run.precision, "fp32, tf32 (cuda), bf16 or fp16; bf16 and fp16 alone mean O2")
       ->type_name("NAME");
   command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");

@@ -4,6 +4,7 @@
 #include "partitioner/schedule/Schedule.h"
 #include "passes/precision/Precision.h"
 #include "runtime/base/Error.h"
+#include "runtime/executor/Executor.h"
 #include "runtime/session/Launch.h"
 
 #include <algorithm>
@@ -119,12 +120,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
 
 } // namespace
 
-void checkBackend(const std::string &backend) {
-  if (backend == "cuda")
-    throw userError(
-        "--backend cuda: no CUDA device can be used: this version compiles plans for GPUs (plan --backend cuda) and "
-        "runs on the cpu backend alone");
-}
+void checkBackend(const std::string &backend) { requireDevice(backend); }
 
 bool isStrategyKind(const std::string &strategy) {
   return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
@@ -150,7 +146,7 @@ static void choosePrecision(Job &job, const RunOptions &options) {
   if (!level.empty() && half == (level == "O0") && !precision.empty())
     throw userError(fmt::format("--opt-level {}: contradicts --precision {}", level, precision));
   job.optLevel = !level.empty() ? level[1] - '0' : half ? 2 : 0;
-  job.precision = half ? precision : job.optLevel > 0 ? "fp16" : "fp32";
+  job.precision = half || precision == "tf32" ? precision : job.optLevel > 0 ? "fp16" : "fp32";
   if (options.lossScale.empty() || options.lossScale == "dynamic")
     job.lossScale = job.precision == "fp16" || !options.lossScale.empty() ? -1 : 0;
   else if (options.lossScale != "none") {
@@ -239,7 +235,7 @@ std::string trainingJson(const Job &job) {
     betas(*adam);
   nlohmann::ordered_json json = {{"optimizer", optimizer},
                                  {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
-  if (job.optLevel > 0 || job.lossScale != 0)
+  if (job.optLevel > 0 || job.lossScale != 0 || job.precision == "tf32")
     json["precision"] = {{"type", job.precision},
                          {"opt_level", fmt::format("O{}", job.optLevel)},
                          {"loss_scale", job.lossScale < 0    ? "dynamic"

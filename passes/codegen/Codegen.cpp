@@ -42,7 +42,7 @@ static bool listed(const std::vector<std::string> &targets, const std::string &t
   return std::find(targets.begin(), targets.end(), target) != targets.end();
 }
 
-bool isGpuTarget(const std::string &target) { return listed(gpuTargets(), target); }
+bool isGpuTarget(const std::string &target) { return target == emulatedTarget || listed(gpuTargets(), target); }
 
 struct KernelBuilder::Impl {
   std::string target;
@@ -121,6 +121,11 @@ std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
   std::vector<kernel::NamedProgram> kernels;
   for (size_t k = 0; k < programs.size(); ++k)
     kernels.push_back({infos[k].symbol, programs[k].get()});
+  if (target == emulatedTarget) {
+    for (kernel::NamedProgram &k : kernels)
+      k.emulatedThreads = true;
+    return kernel::linkShared({kernel::compileObject(kernels, "x86-64-v3")});
+  }
   ptx = kernel::ptxOf(kernels, target);
   kernel::Cubin cubin = kernel::assemble(ptx, target);
   for (const kernel::KernelResources &found : cubin.kernels)

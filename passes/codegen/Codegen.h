@@ -25,6 +25,10 @@ std::string hostTarget();
 /// The targets that code can be generated for.
 const std::vector<std::string> &cpuTargets();
 const std::vector<std::string> &gpuTargets();
+/// A GPU's code for threads that a CPU plays, one by one, in an ELF shared object: what the tests run where there is no
+/// GPU (GpuEmit.h, ThreadWords::Emulated).
+inline constexpr const char *emulatedTarget = "emulated";
+/// One of gpuTargets() or emulatedTarget.
 bool isGpuTarget(const std::string &target);
 
 /// How one fusion op is executed.

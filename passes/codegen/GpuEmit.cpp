@@ -30,6 +30,8 @@ public:
     function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
                                       llvm::Function::ExternalLinkage, name, module);
     function->addFnAttr(llvm::Attribute::NoUnwind);
+    if (words == ThreadWords::Emulated)
+      noteParameters(name);
     if (words == ThreadWords::Ptx) {
       function->setCallingConv(llvm::CallingConv::PTX_Kernel);
       function->addFnAttr("nvvm.maxntid", std::to_string(launch.threads));
@@ -67,6 +69,14 @@ private:
   V lane = nullptr; // within the group that shares a row
   int reductions = 0;
   llvm::GlobalVariable *shared = nullptr;
+
+  /// NAME_parameters: how many buffers and scalars there are, which a launch of PTX knows from the code.
+  void noteParameters(const std::string &name) {
+    const uint32_t counts[] = {static_cast<uint32_t>(p.buffers.size()), static_cast<uint32_t>(p.scalarInputs.size())};
+    auto *value = llvm::ConstantDataArray::get(module.getContext(), counts);
+    new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::ExternalLinkage, value,
+                             name + "_parameters");
+  }
 
   V wide(V x) { return b.CreateZExt(x, b.getInt64Ty()); }
   V outside(const char *name, llvm::Type *result, llvm::ArrayRef<V> arguments = {}) {

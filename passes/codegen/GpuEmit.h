@@ -31,7 +31,7 @@ Launch launchOf(const Program &program);
 
 /// What the threads' own words are: PTX, or functions that a test supplies to run the kernel on a CPU
 /// (cleave_emu_tid, _block, _blocks, _barrier, _warp_barrier, _shuffle_f32, _shuffle_i32) with the CPU's ABI, `end`
-/// being the extent.
+/// being the extent. Beside an emulated kernel stands NAME_parameters: two u32, its numbers of buffers and scalars.
 enum class ThreadWords { Ptx, Emulated };
 
 llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words);

@@ -6,8 +6,10 @@
 #include "passes/export/Schedule.h"
 #include "passes/export/Segment.h"
 #include "passes/export/Select.h"
+#include "passes/export/Streams.h"
 #include "passes/fuse/Fuse.h"
 #include "runtime/base/Error.h"
+#include "runtime/executor/Executor.h"
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/SymbolTable.h"
@@ -160,10 +162,16 @@ void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
 
 } // namespace
 
+/// This machine's device, else the one that most will have.
+static std::string gpuDefault() {
+  const std::string here = cudaTarget();
+  return here.empty() ? "sm_90" : here;
+}
+
 std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOptions &options) {
   plan::PlanT plan;
   const bool cuda = options.backend == "cuda";
-  std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
+  std::string target = !options.target.empty() ? options.target : cuda ? gpuDefault() : hostTarget();
   if (cuda != isGpuTarget(target))
     throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
                                 fmt::join(cuda ? gpuTargets() : cpuTargets(), ", ")));
@@ -178,6 +186,8 @@ std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOpti
     if (!plan.ranks[rank])
       throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
   tables.linkParameters();
+  if (cuda)
+    assignStreams(plan);
   addKernels(plan, kernels, options.code);
   flatbuffers::FlatBufferBuilder flat;
   plan::FinishPlanBuffer(flat, plan::Plan::Pack(flat, &plan));

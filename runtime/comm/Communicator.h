@@ -1,7 +1,7 @@
 // What ranks say to each other. A Communicator is one rank's membership of one group; a World is all that one rank
 // needs: its communicators, its point-to-point messages and a few helpers for set-up. Implementations: threads of one
-// process (LocalWorld.h) and MPI processes (MpiWorld.h), which give the same bits: reductions add in member order 0, 1,
-// ...
+// process (LocalWorld.h), processes that talk over sockets (SocketWorld.h) and MPI processes (MpiWorld.h). They give
+// the same bits: reductions add in member order 0, 1, ...
 //
 // Every wait has a deadline and notices when another rank has failed; both are environment errors that say who.
 #pragma once
@@ -74,6 +74,9 @@ public:
   virtual void detach() = 0;
   /// Tells all ranks that this one fails; their waits end with an error that names it.
   virtual void abort(const std::string &message) = 0;
+  /// Throws the failure of another rank that this one knows of, for who waits for something that is not of this world
+  /// (a collective that runs on a GPU). Does not wait.
+  virtual void checkPeers() = 0;
 
   // Set-up and results; these may allocate.
   virtual void barrier() = 0;

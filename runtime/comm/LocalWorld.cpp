@@ -66,6 +66,7 @@ public:
   void checkMessage(uint32_t, int32_t) const override {}
   void detach() override;
   void abort(const std::string &message) override { state.abort(me, message); }
+  void checkPeers() override;
   void barrier() override { all().barrier(); }
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
@@ -97,6 +98,11 @@ void LocalRank::fail(WaitResult result, const std::string &what) const {
   std::string text = fmt::format("no answer within {} s while waiting for {}", state.limits.seconds.load(), what);
   state.abort(me, text);
   throw environmentError(fmt::format("rank {}: {}", me, text));
+}
+
+void LocalRank::checkPeers() {
+  if (state.limits.failed.load(std::memory_order_acquire))
+    fail(WaitResult::Failed, "");
 }
 
 Communicator &LocalRank::group(std::span<const uint32_t> list) {

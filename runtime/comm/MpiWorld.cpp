@@ -91,6 +91,7 @@ public:
   void reserveSends(size_t count) override { sending.reserve(count); }
   void checkMessage(uint32_t tag, int32_t microbatch) const override;
   void detach() override;
+  void checkPeers() override { lookForFailure(); }
   void abort(const std::string &message) override;
   void barrier() override;
   void broadcast(std::vector<uint8_t> &bytes) override;

@@ -1,6 +1,7 @@
 // Strided copies and fills. Dimensions that continue each other are joined first; then a copy is a run of memcpy where
 // both sides are contiguous inside, a tiled transpose where each side is contiguous in another dimension, and plain
 // loops otherwise.
+#include "runtime/device/CopyShape.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/device/Parallel.h"
 #include "runtime/plan/DTypes.h"
@@ -12,26 +13,6 @@
 namespace cleave {
 
 namespace {
-
-struct CopyDim {
-  int64_t size, src, dst; ///< strides in elements
-};
-
-/// Drops dimensions of one element and joins neighbours that both sides walk as one.
-std::vector<CopyDim> joinDims(const plan::Copy &copy) {
-  std::vector<CopyDim> dims;
-  size_t rank = copy.shape() ? copy.shape()->size() : 0;
-  for (uint32_t d = 0; d < rank; ++d) {
-    CopyDim dim{copy.shape()->Get(d), copy.src()->strides()->Get(d), copy.dst()->strides()->Get(d)};
-    if (dim.size == 1)
-      continue;
-    if (!dims.empty() && dims.back().src == dim.size * dim.src && dims.back().dst == dim.size * dim.dst)
-      dims.back() = {dims.back().size * dim.size, dim.src, dim.dst};
-    else
-      dims.push_back(dim);
-  }
-  return dims;
-}
 
 /// How the innermost part of a copy goes.
 enum class Inner { Memcpy, Fill, Transpose, Strided };
@@ -69,7 +50,7 @@ public:
       : src{scope.local(copy.src()->slot()),
             static_cast<int64_t>(copy.src()->offset()) +
                 scope.scalar(copy.src_offset_scalar(), 0) * static_cast<int64_t>(sizeof(T))},
-        dst{scope.local(copy.dst()->slot()), static_cast<int64_t>(copy.dst()->offset())}, dims(joinDims(copy)) {
+        dst{scope.local(copy.dst()->slot()), static_cast<int64_t>(copy.dst()->offset())}, dims(copyDims(copy)) {
     chooseInner();
     int64_t total = 1;
     for (const CopyDim &dim : dims)

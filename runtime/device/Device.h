@@ -74,8 +74,8 @@ public:
   virtual void setWorkspace(std::byte *memory) {}
 };
 
-/// "cpu": oneDNN and own loops on `threads` threads. "reference": plain loops in double, one thread. "cuda": an
-/// environment error, as there is no CUDA device yet. Another name is a user error.
+/// Devices in host memory. "cpu": oneDNN and own loops on `threads` threads. "reference": plain loops in double, one
+/// thread. Another name is a user error. ("cuda" has memory of its own: runtime/cuda.)
 std::unique_ptr<Device> makeDevice(const std::string &name, unsigned threads);
 
 } // namespace cleave

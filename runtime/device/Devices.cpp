@@ -1,7 +1,6 @@
 // Devices by name.
 #include "runtime/base/Error.h"
 #include "runtime/device/CpuDevice.h"
-#include "runtime/device/CudaDevice.h"
 #include "runtime/device/ReferenceDevice.h"
 
 #include <fmt/format.h>
@@ -13,8 +12,6 @@ std::unique_ptr<Device> makeDevice(const std::string &name, unsigned threads) {
     return makeCpuDevice(threads);
   if (name == "reference")
     return makeReferenceDevice();
-  if (name == "cuda")
-    return makeCudaDevice();
   throw userError(fmt::format("--backend must be cpu, reference or cuda, found '{}'", name));
 }
 

@@ -1,6 +1,9 @@
 // Runs one rank of a plan. Everything is set up when it is made: the arena is mapped, the plan's code opened from
 // memory, every layout resolved into slot pointers, every library primitive created. An iteration is then a walk over a
-// static list: nothing is allocated, looked up or decided.
+// static list (on a GPU a captured graph): nothing is allocated, looked up or decided.
+//
+// On a host an iteration has ended when train or eval returns. On a GPU it has only been started: the host may be an
+// iteration ahead, and what it asks for (a metric, a slot's memory, an input buffer) waits for what it needs.
 //
 // An executor is used by one thread, the one that made it (runRanks gives each rank one).
 #pragma once
@@ -19,7 +22,17 @@ struct ExecutorOptions {
   std::string device = "cpu";  ///< "cpu", "reference" (plain loops, one thread), "cuda"
   double timeoutSeconds = 600; ///< how long a rank waits for others
   bool profile = false;        ///< time every step
+  bool graph = true;           ///< cuda: iterations as captured graphs; off: step by step, with the same bits
+  int localRank = -1;          ///< cuda: which of the machine's devices; -1: as the launcher says
+  std::string tuning = {};     ///< cuda: file of measured choices; empty: the user's cache; "off": the libraries' first
 };
+
+/// Throws where no executor can run on this device here: a user error that names what is missing.
+void requireDevice(const std::string &name);
+/// The code target of this machine's first CUDA device ("sm_90"); empty where there is none.
+std::string cudaTarget();
+
+class Runner;
 
 /// Time of one step of the plan, summed over all its runs.
 struct StepTime {
@@ -37,7 +50,8 @@ public:
   /// Zeroes the arena and fills parameters, buffers and states as their tensors say, by global element index.
   void initialise();
 
-  /// Input buffer 0 or 1, inputBytes() long, filled by whoever calls train and eval; see Inputs.h.
+  /// Input buffer 0 or 1, inputBytes() long, filled by whoever calls train and eval; see Inputs.h. Waits until no
+  /// iteration that was started still needs what it holds.
   std::byte *inputBuffer(int which);
   size_t inputBytes() const;
 
@@ -46,21 +60,29 @@ public:
   /// One training iteration; `step` counts from 1. Also writes the scalar "step".
   void train(int64_t step, int whichInput);
   void eval(int whichInput);
-  /// An f32 scalar left by the last iteration; nothing where this rank has none of that name.
-  std::optional<float> metric(const std::string &name) const;
+  /// How many iterations were started since this was made, and how many of them are known to have ended.
+  uint64_t started() const;
+  uint64_t ended();
+  /// An f32 scalar left by iteration `iteration` (1 for the first; at most `metricsKept` old, on a host the last one),
+  /// or by the last; waits for it. Nothing where this rank has none of that name.
+  std::optional<float> metric(const std::string &name, uint64_t iteration);
+  std::optional<float> metric(const std::string &name);
+  static constexpr uint64_t metricsKept = 16;
 
-  /// Memory of a persistent slot (index of Program.slots).
+  /// Memory of a persistent slot (index of Program.slots). On a GPU a copy, made now, which lives until writeBack() or
+  /// the next iteration.
   std::span<std::byte> persistent(unsigned slot);
+  /// After the memory that persistent() gave was changed: what is a copy goes back to the device.
+  void writeBack();
   const plan::Program &program() const;
   const plan::Rank &rankInfo() const;
   unsigned rank() const;
   /// Arena, input buffers and the device's workspace.
   size_t memoryBytes() const;
-  std::vector<StepTime> profile() const;
+  std::vector<StepTime> profile();
 
 private:
-  struct Impl;
-  std::unique_ptr<Impl> impl;
+  std::unique_ptr<Runner> runner;
 };
 
 } // namespace cleave

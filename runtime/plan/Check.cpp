@@ -17,6 +17,7 @@ std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &o
     check::checkMemory(plan, options, report);
     check::checkPartials(plan, report);
     check::checkCommunication(plan, report);
+    check::checkStreams(plan, report);
   }
   return report.take();
 }

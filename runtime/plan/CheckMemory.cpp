@@ -241,9 +241,9 @@ void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
 void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report) {
   for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
     const plan::Program &program = *plan.programs()->Get(p);
-    uint64_t peak = program.arena_bytes() + 2 * program.input_bytes();
+    uint64_t peak = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
     if (program.peak_bytes() != peak)
-      report.add("program {}: its peak must be arena + 2 input buffers = {} bytes, found {}", p, peak,
+      report.add("program {}: its peak must be arena + 2 input buffers + workspace = {} bytes, found {}", p, peak,
                  program.peak_bytes());
     if (program.lower_bound_bytes() > program.peak_bytes())
       report.add("program {}: its lower bound of {} bytes is above its peak of {}", p, program.lower_bound_bytes(),

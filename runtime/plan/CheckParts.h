@@ -76,6 +76,8 @@ void checkStructure(const plan::Plan &plan, Report &report);
 void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report);
 /// Partial values.
 void checkPartials(const plan::Plan &plan, Report &report);
+/// Plans for GPUs: streams, waits, order of messages, workspace.
+void checkStreams(const plan::Plan &plan, Report &report);
 /// All ranks together: collectives and messages.
 void checkCommunication(const plan::Plan &plan, Report &report);
 

@@ -32,6 +32,7 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &wor
       loader(file->plan(), rank, source, order) {
   const unsigned from = metricsOwner(file->plan());
   owner = rank == from;
+  travel = from != 0;
   if (from != 0 && (rank == from || rank == 0)) {
     const std::array<uint32_t, 2> pair{from, 0};
     toRankZero = &world.group(pair);
@@ -41,7 +42,7 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &wor
 
 void RankJob::prepare(const BatchRef &what, int into) { loader.start(what, runner.inputBuffer(into)); }
 
-void RankJob::train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next) {
+uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next) {
   const auto reference = [&](const DataPosition &at) { return BatchRef{Split::Train, at.epoch, at.sample, batch}; };
   if (prepared != position) {
     loader.wait();
@@ -54,6 +55,7 @@ void RankJob::train(int64_t step, float lr, const DataPosition &position, const 
   runner.setScalar("lr", lr);
   runner.train(step, buffer);
   buffer = 1 - buffer;
+  return runner.started();
 }
 
 LossSums RankJob::collect(LossSums sums) {
@@ -63,14 +65,16 @@ LossSums RankJob::collect(LossSums sums) {
   return sums;
 }
 
-static LossSums localSums(const Executor &runner) {
+LossSums RankJob::localSums(uint64_t iteration) {
   const float none = std::numeric_limits<float>::quiet_NaN();
-  return {runner.metric("loss").value_or(0), runner.metric("weight").value_or(0),
-          runner.metric("correct").value_or(none), runner.metric("loss_scale").value_or(none),
-          runner.metric("loss_scale.skipped_steps").value_or(0)};
+  const auto metric = [&](const char *name, float otherwise) {
+    return runner.metric(name, iteration).value_or(otherwise);
+  };
+  return {metric("loss", 0), metric("weight", 0), metric("correct", none), metric("loss_scale", none),
+          metric("loss_scale.skipped_steps", 0)};
 }
 
-LossSums RankJob::metrics() { return collect(owner ? localSums(runner) : LossSums{}); }
+LossSums RankJob::metrics(uint64_t iteration) { return collect(owner ? localSums(iteration) : LossSums{}); }
 
 LossSums RankJob::evaluate() {
   const int64_t samples = source.samples(Split::Eval);
@@ -80,6 +84,15 @@ LossSums RankJob::evaluate() {
   loader.wait();
   prepared.reset();
   LossSums sums;
+  uint64_t counted = runner.started();
+  const auto count = [&](uint64_t upTo) {
+    while (counted < upTo) {
+      const LossSums one = localSums(++counted);
+      sums.loss += one.loss;
+      sums.weight += one.weight;
+      sums.correct += one.correct;
+    }
+  };
   if (samples > 0)
     prepare(reference(0), buffer);
   for (int64_t first = 0; first < samples; first += batch) {
@@ -88,11 +101,9 @@ LossSums RankJob::evaluate() {
       prepare(reference(first + batch), 1 - buffer);
     runner.eval(buffer);
     buffer = 1 - buffer;
-    const LossSums one = localSums(runner);
-    sums.loss += one.loss;
-    sums.weight += one.weight;
-    sums.correct += one.correct;
+    count(runner.ended());
   }
+  count(runner.started());
   return collect(owner ? sums : LossSums{});
 }
 

@@ -36,10 +36,13 @@ public:
   RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
           SampleOrder &order, const ExecutorOptions &options);
 
-  /// Runs step `step` on the batch at `position`. `next`: the batch after it, prepared meanwhile.
-  void train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next);
-  /// The sums of the last iteration, on rank 0; other ranks take part and get what they have.
-  LossSums metrics();
+  /// Starts step `step` on the batch at `position`. `next`: the batch after it, prepared meanwhile. Gives the
+  /// iteration's number (Executor::started).
+  uint64_t train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next);
+  /// The sums of an iteration, on rank 0; other ranks take part and get what they have. Waits for the iteration.
+  LossSums metrics(uint64_t iteration);
+  /// Whether metrics() of rank 0 needs other ranks, who must then ask for the same iterations.
+  bool metricsTravel() const { return travel; }
   /// Runs the whole evaluation split; sums on rank 0.
   LossSums evaluate();
 
@@ -47,6 +50,7 @@ public:
 
 private:
   void prepare(const BatchRef &batch, int buffer);
+  LossSums localSums(uint64_t iteration);
   LossSums collect(LossSums mine);
 
   std::shared_ptr<const PlanFile> file;
@@ -54,7 +58,7 @@ private:
   int64_t batch;
   Executor runner;
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks and when they are one
-  bool owner = false;
+  bool owner = false, travel = false;
   Loader loader; ///< last: stops before the buffers it fills go
   int buffer = 0;
   std::optional<DataPosition> prepared;

@@ -12,13 +12,15 @@
 namespace cleave {
 
 struct TrainOptions {
-  std::string dataDir;            ///< folder, file or "synthetic"
-  int64_t epochs = 0, steps = 0;  ///< from the start of training; at most one is given, neither: 1 epoch
-  std::string metricsFile;        ///< JSON lines; empty: none
-  std::string checkpointDir;      ///< written after every epoch and at the end; empty: none
-  bool resume = false;            ///< continue from checkpointDir
-  unsigned threads = 0;           ///< per rank; 0: the plan's, else cores / ranks on the host
-  std::string deviceName = "cpu"; ///< "cpu", "reference", "cuda"
+  std::string dataDir;           ///< folder, file or "synthetic"
+  int64_t epochs = 0, steps = 0; ///< from the start of training; at most one is given, neither: 1 epoch
+  std::string metricsFile;       ///< JSON lines; empty: none
+  std::string checkpointDir;     ///< written after every epoch and at the end; empty: none
+  bool resume = false;           ///< continue from checkpointDir
+  unsigned threads = 0;          ///< per rank; 0: the plan's, else cores / ranks on the host
+  std::string deviceName = {};   ///< "cpu", "reference", "cuda"; empty: the plan's backend
+  bool graph = true;             ///< cuda: iterations as captured graphs; off: step by step
+  std::string tuning = {};       ///< cuda: ExecutorOptions::tuning
   bool evalEachEpoch = true;
   bool json = false;           ///< results as one JSON object
   bool quiet = false;          ///< no progress on standard error
@@ -51,7 +53,8 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
 struct EvalOptions {
   std::string dataDir, checkpointDir;
   unsigned threads = 0;
-  std::string deviceName = "cpu";
+  std::string deviceName = {};
+  std::string tuning = {};
   bool json = false;
   double timeoutSeconds = 600;
 };

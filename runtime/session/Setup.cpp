@@ -31,7 +31,9 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &opti
   out.threads = options.threads  ? options.threads
                 : plan.threads() ? plan.threads()
                                  : defaultThreads(plan.ranks()->size());
-  out.device = options.deviceName;
+  out.device = !options.deviceName.empty() ? options.deviceName : text(plan.backend()) == "cuda" ? "cuda" : "cpu";
+  out.graph = options.graph;
+  out.tuning = options.tuning;
   out.timeoutSeconds = options.timeoutSeconds;
   out.profile = options.profile;
   return out;

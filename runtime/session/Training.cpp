@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <fmt/format.h>
 
 namespace cleave {
@@ -32,6 +33,7 @@ struct Training {
   LearningRate rate;
   std::optional<Manifest> resumed;
   int64_t samples, batch;
+  bool runsAhead;                      ///< the device: the host does not wait for an iteration to end
   int64_t firstStep = 1, lastStep = 0; ///< of this run; none when last < first
   DataPosition begin;
   StopAgreement stop;
@@ -46,7 +48,8 @@ struct Training {
 Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source)
     : file(std::move(plan)), options(options), source(source), order(source.samples(Split::Train), file->plan().seed()),
       rate(LearningRate::parse(file->plan().training() ? file->plan().training()->str() : "")),
-      samples(source.samples(Split::Train)), batch(file->plan().batch()) {
+      samples(source.samples(Split::Train)), batch(file->plan().batch()),
+      runsAhead(executorOptions(file->plan(), options).device == "cuda") {
   if (batch > samples)
     throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
   if (options.resume) {
@@ -80,6 +83,8 @@ public:
 private:
   void begin();
   void step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next);
+  void report(bool all);
+  void reportStep(const StepRecord &started, const LossSums &sums, double seconds);
   void endEpoch(int64_t epoch);
   void save(int64_t steps, const DataPosition &next);
   CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
@@ -91,6 +96,8 @@ private:
   RankJob job;
   Progress progress;
   MetricsFile metrics;
+  /// Steps that were started and not reported yet, oldest first, with their iterations.
+  std::deque<std::pair<uint64_t, StepRecord>> running;
   bool warned = false;
   int64_t saved = -1; ///< steps in the last checkpoint
   Clock::time_point last, flushed;
@@ -101,6 +108,7 @@ void RankLoop::begin() {
   if (shared.resumed)
     loadCheckpoint(shared.options.checkpointDir, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything,
                    memory);
+  job.executor().writeBack();
   if (rank == 0) {
     metrics = MetricsFile(shared.options.metricsFile, shared.options.resume);
     metrics.write(toJson(describeRun(*shared.file, shared.options)));
@@ -111,13 +119,39 @@ void RankLoop::begin() {
 
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
   const double lr = shared.rate.at(step, shared.lastStep);
-  job.train(step, float(lr), at, next);
-  const LossSums sums = job.metrics();
-  if (rank != 0)
-    return;
-  const double seconds = since(last), loss = sums.meanLoss();
-  last = Clock::now();
-  StepRecord record{step, at.epoch, loss, lr, double(shared.batch) / seconds, seconds * 1e3};
+  const uint64_t iteration = job.train(step, float(lr), at, next);
+  running.push_back({iteration, {step, at.epoch, 0, lr, 0, 0}});
+  report(false);
+}
+
+/// Reports the steps that have ended, or waits for all. A device that runs ahead is waited for only when it is several
+/// steps ahead; where the metrics are another rank's, both ranks ask for them at the same steps.
+void RankLoop::report(bool all) {
+  const size_t most = shared.runsAhead ? 8 : 1;
+  size_t count = 0;
+  if (all || running.size() >= most)
+    count = running.size();
+  else if (!job.metricsTravel())
+    while (count < running.size() && running[count].first <= job.executor().ended())
+      ++count;
+  std::vector<LossSums> sums;
+  for (size_t i = 0; i < count; ++i)
+    sums.push_back(job.metrics(running[i].first));
+  const double seconds = since(last) / double(std::max<size_t>(1, count));
+  for (size_t i = 0; i < count; ++i) {
+    if (rank == 0)
+      reportStep(running.front().second, sums[i], seconds);
+    running.pop_front();
+  }
+  if (count > 0)
+    last = Clock::now();
+}
+
+void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, double seconds) {
+  StepRecord record = started;
+  record.loss = sums.meanLoss();
+  record.samplesPerSecond = double(shared.batch) / seconds;
+  record.milliseconds = seconds * 1e3;
   if (std::isfinite(sums.lossScale)) {
     record.lossScale = sums.lossScale;
     record.skippedSteps = int64_t(sums.skippedSteps);
@@ -126,15 +160,16 @@ void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<Da
     metrics.write(toJson(record));
     if (since(flushed) > 1) {
       metrics.flush();
-      flushed = last;
+      flushed = Clock::now();
     }
   }
-  progress.step(step, loss, record.samplesPerSecond);
-  if (!std::isfinite(loss) && !warned) {
+  progress.step(record.step, record.loss, record.samplesPerSecond);
+  if (!std::isfinite(record.loss) && !warned) {
     warned = true;
-    progress.line(fmt::format("warning: the loss of step {} is not finite; a smaller learning rate may help", step));
+    progress.line(
+        fmt::format("warning: the loss of step {} is not finite; a smaller learning rate may help", record.step));
   }
-  shared.result.loss = loss;
+  shared.result.loss = record.loss;
 }
 
 void RankLoop::endEpoch(int64_t epoch) {
@@ -191,11 +226,13 @@ void RankLoop::run() {
     step(done + 1, at, ahead ? std::optional(next) : std::nullopt);
     ++done;
     if (epochEnds) {
+      report(true);
       endEpoch(at.epoch);
       save(done, next);
     }
     at = next;
   }
+  report(true);
   save(done, at);
   if (rank != 0)
     return;
@@ -256,11 +293,13 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   TrainOptions jobOptions;
   jobOptions.threads = options.threads;
   jobOptions.deviceName = options.deviceName;
+  jobOptions.tuning = options.tuning;
   jobOptions.timeoutSeconds = options.timeoutSeconds;
   RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), jobOptions));
   if (manifest)
     loadCheckpoint(options.checkpointDir, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
                    [&](unsigned slot) { return job.executor().persistent(slot); });
+  job.executor().writeBack();
   world.barrier();
   const LossSums sums = job.evaluate();
   if (rank == 0)

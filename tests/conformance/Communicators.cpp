@@ -1,7 +1,6 @@
 // Communicators among threads.
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
-#include "runtime/comm/NcclWorld.h"
 #include "runtime/comm/Reduce.h"
 #include "tests/conformance/CollectiveChecks.h"
 
@@ -174,14 +173,4 @@ TEST_CASE("local: a message of another size is refused") {
                              world[rank].waitAllSends();
                            }),
                   Error);
-}
-
-TEST_CASE("nccl: asking for it names what is missing") {
-  try {
-    makeNcclWorld(2);
-    FAIL("made");
-  } catch (const Error &error) {
-    CHECK(error.status == Status::Environment);
-    CHECK(std::string(error.what()).find("no CUDA device") != std::string::npos);
-  }
 }

@@ -1,11 +1,16 @@
-// Runs one step of a hand-made plan on a device, with data that are given or drawn.
+// Runs one step of a hand-made plan on a device, with data that are given or drawn. CLEAVE_CONFORMANCE_DEVICE names the
+// device that the suite is run on; without it, it is the CPU.
 #pragma once
+#include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/Philox.h"
+#include "runtime/executor/Executor.h"
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Streams.h"
 #include "tests/support/PlanBuilder.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 namespace cleave::test {
@@ -45,6 +50,8 @@ public:
   }
 
   void run(const std::string &deviceName, unsigned threads, RunContext context = {1, 0}, int times = 1) {
+    if (deviceName == "cuda")
+      return runCuda(context, times);
     auto device = makeDevice(deviceName, threads);
     const Plan &plan = file->plan();
     const Program &program = *plan.programs()->Get(0);
@@ -74,8 +81,31 @@ public:
   std::shared_ptr<const PlanFile> file;
 
 private:
+  /// By an executor, whose memory is the device's: twice step by step or more often, so that graphs are captured, too.
+  void runCuda(RunContext context, int times) {
+    PlanT made = *std::unique_ptr<PlanT>(file->plan().UnPack());
+    made.backend = "cuda";
+    made.programs[0]->workspace_bytes = gpuWorkspace(*file->plan().programs()->Get(0));
+    made.programs[0]->train[0]->microbatch = context.microbatch;
+    LocalWorld world(1);
+    Executor executor(seal(made), 0, world[0], {.device = "cuda", .tuning = "off"});
+    for (uint32_t s = 0; s < memory.size(); ++s)
+      std::memcpy(executor.persistent(s).data(), slot(s), info(s).bytes());
+    executor.writeBack();
+    for (int i = 0; i < times; ++i)
+      executor.train(context.step, i % 2);
+    for (uint32_t s = 0; s < memory.size(); ++s)
+      std::memcpy(slot(s), executor.persistent(s).data(), info(s).bytes());
+  }
+
   std::vector<std::vector<uint64_t>> memory;
 };
+
+/// The device that the suite is run on.
+inline std::string testedDevice() {
+  const char *name = std::getenv("CLEAVE_CONFORMANCE_DEVICE");
+  return name && *name ? name : "cpu";
+}
 
 /// A one-rank plan around one step; `build` makes slots and the step in segment 0.
 template <typename Build> PlanT stepPlan(Build build) {

@@ -23,7 +23,7 @@ void compare(const std::string &what, const PlanT &plan, double tolerance = 1e-5
       reference.draw(data, mostIndex);
       cpu.draw(data, mostIndex);
       reference.run("reference", 1);
-      cpu.run("cpu", threads);
+      cpu.run(testedDevice(), threads);
       for (uint32_t s = 0; s < plan.programs[0]->slots.size(); ++s) {
         if (s == skip)
           continue;
@@ -284,7 +284,7 @@ TEST_CASE("copies: the source begins where the rank's table says") {
     compare("copy from a start", plan, 0);
     StepRun run(plan);
     run.draw(Data::Reals, 8);
-    run.run("cpu", 1);
+    run.run(testedDevice(), 1);
     for (int64_t i = 0; i < 12; ++i)
       CHECK(run.values(1)[static_cast<size_t>(i)] ==
             run.values(0)[static_cast<size_t>(2 + 5 + i / 4 * strides[0] + i % 4 * strides[1])]);
@@ -300,7 +300,7 @@ TEST_CASE("fills") {
       op.dtype = dtype;
       w.step(0, op);
     }));
-    run.run("cpu", 3);
+    run.run(testedDevice(), 3);
     for (double x : run.values(0))
       REQUIRE(x == 1);
   }
@@ -365,7 +365,7 @@ TEST_CASE("random: any split draws the same numbers") {
     plan.mesh[1]->size = tp;
     plan.ranks[0]->coords = {coordDp, coordTp, 0};
     StepRun run(plan);
-    run.run("cpu", threads, {7, microbatch});
+    run.run(testedDevice(), threads, {7, microbatch});
     return run.values(0);
   };
   for (int32_t microbatch : {0, 2}) {
@@ -394,7 +394,7 @@ TEST_CASE("results repeat bit for bit at the same number of threads") {
       for (int round = 0; round < 3; ++round) {
         StepRun run(plan);
         run.draw(Data::Reals, 8);
-        run.run("cpu", threads);
+        run.run(testedDevice(), threads);
         auto found = run.values(2);
         if (round == 0)
           first = found;
@@ -414,7 +414,7 @@ TEST_CASE("devices: names that are not there") {
       return error.status;
     }
   };
-  CHECK(statusOf("cuda") == Status::Environment);
+  CHECK(statusOf("cuda") == Status::User); // its memory is its own: Executor, not makeDevice
   CHECK(statusOf("tpu") == Status::User);
   CHECK(statusOf("cpu") == Status::Success);
 }

@@ -22,8 +22,13 @@ static int run(int argc, char **argv) {
   app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
       ->check(checkPositive)
       ->check(CLI::Range(1, 256));
-  app.add_option("--device", options.deviceName, "cpu, or reference (plain loops)")
+  app.add_option("--device", options.deviceName,
+                 "cpu, cuda, or reference: plain loops (default: the plan's backend)")
       ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
+  app.add_flag("!--no-graph", options.graph, "cuda: step by step instead of captured graphs, with the same bits");
+  app.add_option("--tuning", options.tuning,
+                 "cuda: record of measured library choices (default: the user's cache), or \"off\"")
+      ->type_name("FILE");
   app.add_flag("--eval", evaluate, "evaluate the checkpoint instead of training");
   app.add_flag("--json", options.json, "print results as one JSON object");
   app.add_flag("--quiet", options.quiet, "no progress");
@@ -46,6 +51,7 @@ static int run(int argc, char **argv) {
   eval.checkpointDir = options.checkpointDir;
   eval.threads = options.threads;
   eval.deviceName = options.deviceName;
+  eval.tuning = options.tuning;
   eval.json = options.json;
   eval.timeoutSeconds = options.timeoutSeconds;
   runEval(plan, eval);

@@ -76,6 +76,7 @@ public:
       throw environmentError("no name for message " + std::to_string(tag));
   }
   void detach() override {}
+  void checkPeers() override {}
   void abort(const std::string &) override {}
   void barrier() override {}
   void broadcast(std::vector<uint8_t> &) override {}
@@ -164,7 +165,11 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
   };
   CHECK(textOf(plan, world[0]).find("no code") != std::string::npos);
   CHECK(textOf(plan, two[0]).find("is for 1 ranks, found 2") != std::string::npos);
+  CHECK(textOf(plan, world[0], "cuda").find("is for the cpu backend, asked to run on cuda") != std::string::npos);
+  plan.backend = "cuda";
+  ::setenv("CLEAVE_CUDA_LIBRARIES", "/no-such-folder", 1); // also where there is a device
   CHECK(textOf(plan, world[0], "cuda").find("no CUDA device") != std::string::npos);
+  plan.backend = "";
   plan.code = {1, 2, 3};
   plan.target = "z80";
   CHECK(textOf(plan, world[0]).find("'z80'") != std::string::npos);

@@ -1,0 +1,47 @@
+// The runtime's own walk over a plan says which waits are missing (runtime/plan/Streams.h).
+#include "passes/export/Streams.h"
+
+#include "runtime/plan/Streams.h"
+
+namespace cleave::passes {
+
+namespace {
+
+/// The plan as the runtime reads it.
+class Packed {
+public:
+  explicit Packed(const plan::PlanT &plan) { plan::FinishPlanBuffer(buffer, plan::Plan::Pack(buffer, &plan)); }
+  const plan::Plan &operator*() const { return *plan::GetPlan(buffer.GetBufferPointer()); }
+
+private:
+  flatbuffers::FlatBufferBuilder buffer;
+};
+
+} // namespace
+
+void assignStreams(plan::PlanT &plan) {
+  {
+    const Packed packed(plan);
+    for (uint32_t p = 0; p < plan.programs.size(); ++p) {
+      plan::ProgramT &program = *plan.programs[p];
+      const plan::Program &read = *(*packed).programs()->Get(p);
+      for (uint32_t s = 0; s < program.segments.size(); ++s)
+        for (uint32_t i = 0; i < program.segments[s]->steps.size(); ++i)
+          program.segments[s]->steps[i]->stream = streamOf(*read.segments()->Get(s)->steps()->Get(i));
+      program.workspace_bytes = gpuWorkspace(read);
+      program.peak_bytes += program.workspace_bytes;
+      program.lower_bound_bytes += program.workspace_bytes;
+    }
+  }
+  const Packed packed(plan);
+  for (uint32_t p = 0; p < plan.programs.size(); ++p)
+    for (bool eval : {false, true}) {
+      auto &actions = eval ? plan.programs[p]->eval : plan.programs[p]->train;
+      findUnordered(*(*packed).programs()->Get(p), eval,
+                    [&](const StepPlace &earlier, const StepPlace &later, uint32_t) {
+                      actions[later.action]->waits.emplace_back(later.step, earlier.action, earlier.step);
+                    });
+    }
+}
+
+} // namespace cleave::passes

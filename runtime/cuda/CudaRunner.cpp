@@ -1,0 +1,455 @@
+// A rank on a GPU. Memory is one arena and two input buffers on the device, each with a pinned copy on the host; the
+// iteration is captured once for each input buffer and then started by one call. The host does not wait for the device:
+// it is at most two iterations ahead, because the pinned copy of an input buffer is written anew only when it has
+// arrived.
+#include "runtime/base/Error.h"
+#include "runtime/cuda/Communication.h"
+#include "runtime/cuda/Lanes.h"
+#include "runtime/cuda/Launch.h"
+#include "runtime/cuda/Steps.h"
+#include "runtime/executor/Initialise.h"
+#include "runtime/executor/Resolved.h"
+#include "runtime/executor/Runner.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <set>
+
+namespace cleave {
+
+using namespace cuda;
+
+namespace {
+
+constexpr size_t stepsInGraph = 20000;
+
+/// What the host sends before an iteration: the step for random numbers, then one f32 for each scalar of the program.
+struct ScalarRing {
+  static constexpr size_t entries = 4; ///< more than iterations can be ahead
+  PinnedMemory memory;
+  size_t stride = 0;
+  std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % entries * stride; }
+};
+
+struct NamedScalar {
+  std::string name;
+  uint64_t offset; ///< in the arena
+  float value = 0;
+  bool changed = false;
+};
+
+class CudaRunner final : public Runner {
+public:
+  CudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  ~CudaRunner() override;
+
+  void initialise() override;
+  std::byte *inputBuffer(int which) override;
+  bool setScalar(const std::string &name, float value) override;
+  void train(int64_t step, int whichInput) override;
+  void eval(int whichInput) override;
+  uint64_t started() const override { return iterations; }
+  uint64_t ended() override;
+  std::optional<float> metric(const std::string &name, uint64_t iteration) override;
+  std::span<std::byte> persistent(unsigned slot) override;
+  void writeBack() override;
+  size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
+  std::vector<StepTime> profile() override;
+
+private:
+  /// The train or the eval list, and its graphs by input buffer once they are captured.
+  struct Mode {
+    std::vector<ResolvedAction> *actions;
+    std::unique_ptr<Lane> lane;
+    std::array<std::vector<Graph>, 2> graphs;
+    bool warm = false; ///< it ran before: libraries have loaded what they load on first use
+    std::vector<std::vector<StepTime>> times;
+  };
+
+  void requireMemory();
+  void makeOps();
+  void makeOpsInTurn();
+  void makeScalars();
+  void run(Mode &mode, int64_t step, int which);
+  void sendScalars(int64_t step);
+  void sendInput(int which);
+  void launch(Mode &mode, int which);
+  void capture(Mode &mode, int which);
+  void runTimed(Mode &mode, int which);
+  void wait(const Event &event, const char *what);
+  void waitForAll();
+
+  Context context;
+  Tuning tuning;
+  Queue queue;
+  std::map<uint32_t, Stream> streams; ///< 0 computes
+  Stream copies;
+  std::unique_ptr<Communication> communication;
+  Module code;
+  std::unique_ptr<Steps> steps;
+  std::unique_ptr<Resolved> resolved;
+  DeviceMemory arena, inputs[2], workspace, control;
+  PinnedMemory hostInputs[2], metrics;
+  Event arrived[2], consumed[2];
+  std::array<Event, Executor::metricsKept> ends;
+  ScalarRing scalarRing;
+  std::vector<NamedScalar> scalars;
+  std::map<std::string, uint64_t> metricOffsets;
+  uint64_t metricsBegin = 0, metricsBytes = 0; ///< the part of the arena that holds all metrics
+  Mode training, evaluation;
+  uint64_t iterations = 0, finished = 0;
+  std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
+};
+
+CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+                       const ExecutorOptions &options)
+    : Runner(std::move(planFile), rankIndex, world, options), context(deviceOf(options, rankIndex)),
+      tuning(options.tuning.empty() ? Tuning::defaultFile() : options.tuning) {
+  requireMemory();
+  streams.emplace(0, Stream::make());
+  copies = Stream::make();
+  queue.stream = streams.at(0).get();
+  code = loadCode(*file, context);
+  communication = std::make_unique<Communication>(plan, rank, world, groups());
+  makeOpsInTurn();
+  arena = DeviceMemory(program.arena_bytes(), "the arena");
+  for (size_t which = 0; which < 2; ++which) {
+    inputs[which] = DeviceMemory(program.input_bytes(), "an input buffer");
+    hostInputs[which] = PinnedMemory(program.input_bytes(), "an input buffer");
+    arrived[which] = Event::make();
+    consumed[which] = Event::make();
+  }
+  resolved->place(arena.data(), {inputs[0].data(), inputs[1].data()});
+  workspace = DeviceMemory(steps->workspaceBytes(), "the library workspace");
+  control = DeviceMemory(64, "the step number");
+  queue.workspace = workspace.data();
+  queue.workspaceBytes = workspace.size();
+  queue.step = reinterpret_cast<const int64_t *>(control.data());
+  communication->registerMemory(arena.data(), arena.size());
+  for (Event &end : ends)
+    end = Event::make();
+  makeScalars();
+  training = {&resolved->train, std::make_unique<Lane>(resolved->train, streams, stepsInGraph), {}, false, {}};
+  evaluation = {&resolved->eval, std::make_unique<Lane>(resolved->eval, streams, stepsInGraph), {}, false, {}};
+}
+
+CudaRunner::~CudaRunner() {
+  world.detach();
+  for (auto &[number, stream] : streams) // errors have been reported, or nobody is left to hear them
+    driver().streamSynchronize(stream.get());
+  driver().streamSynchronize(copies.get());
+}
+
+/// What the plan needs is known before anything is allocated.
+void CudaRunner::requireMemory() {
+  const uint64_t needed = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
+  const size_t available = context.freeBytes();
+  if (needed > available)
+    throw environmentError(fmt::format("cuda: rank {} needs {} bytes of device memory (arena {}, inputs 2 x {}, "
+                                       "workspace {}), '{}' has {} free",
+                                       rankIndex, needed, program.arena_bytes(), program.input_bytes(),
+                                       program.workspace_bytes(), context.name(), available));
+}
+
+void CudaRunner::makeOps() {
+  std::vector<CUfunction> kernels;
+  if (plan.code() && plan.code()->size() && plan.kernels())
+    for (const plan::KernelInfo *kernel : *plan.kernels())
+      kernels.push_back(code.function(kernel->symbol()->str()));
+  const std::string precision = precisionOf(plan);
+  steps = std::make_unique<Steps>(
+      context, queue, tuning,
+      StepOptions{.tf32 = precision == "tf32", .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
+      std::move(kernels));
+  resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
+    auto op = communication->make(step, scope, queue, steps->kernels());
+    return op ? std::move(op) : steps->make(step, scope);
+  });
+}
+
+/// The lowest rank of each program measures what is not in its record, in turn; the other ranks get what was chosen. So
+/// ranks that compute the same thing compute it alike.
+void CudaRunner::makeOpsInTurn() {
+  if (world.size() == 1 || !tuning.measures()) {
+    makeOps();
+    tuning.save();
+    return;
+  }
+  for (uint32_t turn = 0; turn < plan.programs()->size(); ++turn) {
+    bool lowest = rank.program() == turn;
+    for (unsigned other = 0; other < rankIndex; ++other)
+      lowest = lowest && plan.ranks()->Get(other)->program() != turn;
+    if (lowest)
+      makeOps();
+    const std::string mine = lowest ? tuning.text() : "";
+    const auto all = world.gather(std::span(reinterpret_cast<const uint8_t *>(mine.data()), mine.size()));
+    std::vector<uint8_t> chosen;
+    for (const auto &text : all)
+      if (!text.empty())
+        chosen = text;
+    world.broadcast(chosen);
+    if (!lowest)
+      tuning.adopt(std::string(chosen.begin(), chosen.end()));
+  }
+  if (!resolved)
+    makeOps();
+  if (rankIndex == 0)
+    tuning.save();
+}
+
+void CudaRunner::makeScalars() {
+  if (program.scalars())
+    for (const plan::NamedSlot *named : *program.scalars())
+      scalars.push_back({named->name()->str(), program.slots()->Get(named->slot())->offset()});
+  scalarRing.stride = 8 + 4 * scalars.size();
+  scalarRing.memory = PinnedMemory(ScalarRing::entries * scalarRing.stride, "scalars");
+  uint64_t end = 0;
+  metricsBegin = ~uint64_t{0};
+  if (program.metrics())
+    for (const plan::NamedSlot *named : *program.metrics()) {
+      const uint64_t offset = program.slots()->Get(named->slot())->offset();
+      metricOffsets[named->name()->str()] = offset;
+      metricsBegin = std::min(metricsBegin, offset);
+      end = std::max(end, offset + sizeof(float));
+    }
+  metricsBytes = metricOffsets.empty() ? 0 : end - metricsBegin;
+  metrics = PinnedMemory(Executor::metricsKept * metricOffsets.size() * sizeof(float), "metrics");
+}
+
+// ---- waiting -----------------------------------------------------------------------------------------------------
+
+void CudaRunner::wait(const Event &event, const char *what) {
+  communication->wait(event, what, options.timeoutSeconds);
+}
+
+void CudaRunner::waitForAll() {
+  if (iterations > finished)
+    wait(ends[iterations % ends.size()], "an iteration");
+  finished = iterations;
+}
+
+uint64_t CudaRunner::ended() {
+  while (finished < iterations && ends[(finished + 1) % ends.size()].done())
+    ++finished;
+  communication->lookForFailure();
+  return finished;
+}
+
+std::optional<float> CudaRunner::metric(const std::string &name, uint64_t iteration) {
+  assert(iteration >= 1 && iteration <= iterations && iterations - iteration < Executor::metricsKept &&
+         "metrics of the last iterations are kept");
+  const auto found = metricOffsets.find(name);
+  if (found == metricOffsets.end())
+    return std::nullopt;
+  if (iteration > finished) {
+    wait(ends[iteration % ends.size()], "an iteration");
+    finished = iteration;
+  }
+  const auto index = static_cast<size_t>(std::distance(metricOffsets.begin(), found));
+  float value;
+  std::memcpy(&value,
+              metrics.data() + (iteration % Executor::metricsKept * metricOffsets.size() + index) * sizeof(float),
+              sizeof value);
+  return value;
+}
+
+// ---- memory as the host sees it ------------------------------------------------------------------------------------
+
+void CudaRunner::initialise() {
+  const CUstream stream = queue.stream;
+  if (arena.size())
+    check(driver().memsetD8Async(devicePointer(arena.data()), 0, arena.size(), stream), "cuMemsetD8Async");
+  std::vector<std::byte> memory;
+  for (uint32_t s = 0; program.slots() && s < program.slots()->size(); ++s) {
+    const plan::Slot &slot = *program.slots()->Get(s);
+    const bool begins = slot.space() == plan::Space::Persistent && slot.tensor() >= 0 && slot.bytes() > 0 &&
+                        plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->init();
+    if (!begins)
+      continue;
+    memory.assign(slot.bytes(), std::byte{0});
+    initialiseSlot(plan, rank, slot, memory.data(), std::max(1u, options.threads));
+    check(driver().memcpyHtoDAsync(devicePointer(arena.data() + slot.offset()), memory.data(), memory.size(), stream),
+          "cuMemcpyHtoDAsync");
+    streams.at(0).synchronize(); // before the memory is used again
+  }
+  streams.at(0).synchronize();
+}
+
+std::byte *CudaRunner::inputBuffer(int which) {
+  assert((which == 0 || which == 1) && "there are two input buffers");
+  wait(arrived[which], "an input buffer");
+  return hostInputs[which].data();
+}
+
+bool CudaRunner::setScalar(const std::string &name, float value) {
+  bool found = false;
+  for (NamedScalar &scalar : scalars)
+    if (scalar.name == name) {
+      scalar.changed |= std::memcmp(&scalar.value, &value, sizeof value) != 0 || iterations == 0;
+      scalar.value = value;
+      found = true;
+    }
+  return found;
+}
+
+std::span<std::byte> CudaRunner::persistent(unsigned slot) {
+  const plan::Slot &info = *program.slots()->Get(slot);
+  assert(info.space() == plan::Space::Persistent && "only persistent slots have a place of their own");
+  waitForAll();
+  auto &copy = copiesOfSlots[slot];
+  copy.resize(info.bytes());
+  if (!copy.empty())
+    check(driver().memcpyDtoHAsync(copy.data(), devicePointer(arena.data() + info.offset()), copy.size(), queue.stream),
+          "cuMemcpyDtoHAsync");
+  streams.at(0).synchronize();
+  return copy;
+}
+
+void CudaRunner::writeBack() {
+  for (const auto &[slot, copy] : copiesOfSlots)
+    if (!copy.empty())
+      check(driver().memcpyHtoDAsync(devicePointer(arena.data() + program.slots()->Get(slot)->offset()), copy.data(),
+                                     copy.size(), queue.stream),
+            "cuMemcpyHtoDAsync");
+  streams.at(0).synchronize();
+  copiesOfSlots.clear();
+}
+
+// ---- iterations ----------------------------------------------------------------------------------------------------
+
+void CudaRunner::sendScalars(int64_t step) {
+  std::byte *entry = scalarRing.entry(iterations);
+  if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
+    wait(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
+  std::memcpy(entry, &step, sizeof step);
+  const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
+    check(driver().memcpyHtoDAsync(devicePointer(to), from, bytes, queue.stream), "cuMemcpyHtoDAsync");
+  };
+  send(control.data(), entry, sizeof step);
+  entry += sizeof step;
+  for (NamedScalar &scalar : scalars) {
+    if (scalar.changed) {
+      std::memcpy(entry, &scalar.value, sizeof scalar.value);
+      send(arena.data() + scalar.offset, entry, sizeof scalar.value);
+      scalar.changed = false;
+    }
+    entry += sizeof scalar.value;
+  }
+}
+
+void CudaRunner::sendInput(int which) {
+  if (inputs[which].size() == 0)
+    return;
+  consumed[which].holdUp(copies.get());
+  check(driver().memcpyHtoDAsync(devicePointer(inputs[which].data()), hostInputs[which].data(), inputs[which].size(),
+                                 copies.get()),
+        "cuMemcpyHtoDAsync");
+  arrived[which].record(copies.get());
+  arrived[which].holdUp(queue.stream);
+}
+
+void CudaRunner::capture(Mode &mode, int which) {
+  const CUstream stream = queue.stream;
+  for (const Lane::Piece &piece : mode.lane->pieces()) {
+    Graph::begin(stream);
+    try {
+      mode.lane->enqueue(piece, queue, which);
+    } catch (...) {
+      queue.stream = stream;
+      Graph::abandon(stream);
+      throw;
+    }
+    mode.graphs[static_cast<size_t>(which)].push_back(Graph::end(stream));
+  }
+}
+
+void CudaRunner::launch(Mode &mode, int which) {
+  if (options.profile)
+    return runTimed(mode, which);
+  if (!options.graph || !mode.warm) {
+    for (const Lane::Piece &piece : mode.lane->pieces())
+      mode.lane->enqueue(piece, queue, which);
+    mode.warm = true;
+    return;
+  }
+  auto &graphs = mode.graphs[static_cast<size_t>(which)];
+  if (graphs.empty())
+    capture(mode, which);
+  for (const Graph &graph : graphs)
+    graph.launch(queue.stream);
+}
+
+void CudaRunner::run(Mode &mode, int64_t step, int which) {
+  assert((which == 0 || which == 1) && "there are two input buffers");
+  context.makeCurrent();
+  copiesOfSlots.clear();
+  ++iterations;
+  sendInput(which);
+  sendScalars(step);
+  launch(mode, which);
+  consumed[which].record(queue.stream);
+  size_t index = iterations % Executor::metricsKept * metricOffsets.size();
+  for (const auto &[name, offset] : metricOffsets)
+    check(driver().memcpyDtoHAsync(metrics.data() + index++ * sizeof(float), devicePointer(arena.data() + offset),
+                                   sizeof(float), queue.stream),
+          "cuMemcpyDtoHAsync");
+  ends[iterations % ends.size()].record(queue.stream);
+}
+
+void CudaRunner::train(int64_t step, int whichInput) {
+  setScalar("step", static_cast<float>(step));
+  run(training, step, whichInput);
+}
+
+void CudaRunner::eval(int whichInput) { run(evaluation, 0, whichInput); }
+
+// ---- profile -------------------------------------------------------------------------------------------------------
+
+/// Step by step, with a pair of events around each; the sum is taken when all have run.
+void CudaRunner::runTimed(Mode &mode, int which) {
+  struct Timed {
+    size_t action, step;
+    Event begin, end;
+  };
+  std::vector<Timed> timed;
+  const Lane::Around around = [&](size_t action, size_t step, CUstream stream, bool before) {
+    if (before)
+      timed.push_back({action, step, Event::make(true), Event::make(true)});
+    (before ? timed.back().begin : timed.back().end).record(stream);
+  };
+  for (const Lane::Piece &piece : mode.lane->pieces())
+    mode.lane->enqueue(piece, queue, which, &around);
+  streams.at(0).synchronize();
+  mode.times.resize(resolved->segments.size());
+  for (const Timed &one : timed) {
+    const ResolvedAction &action = (*mode.actions)[one.action];
+    auto &list = mode.times[action.info->segment()];
+    for (auto i = static_cast<uint32_t>(list.size()); i < action.segment->ops.size(); ++i) {
+      const plan::Step &step = *action.segment->info->steps()->Get(i);
+      list.push_back({action.segment->info->name() ? action.segment->info->name()->str() : "",
+                      EnumNameStepOp(step.op_type()), pathOf(plan, step), 0, 0, step.flops()});
+    }
+    list[one.step].seconds += one.end.millisecondsSince(one.begin) / 1e3;
+    ++list[one.step].calls;
+  }
+}
+
+std::vector<StepTime> CudaRunner::profile() {
+  std::vector<StepTime> all;
+  for (const Mode *mode : {&training, &evaluation})
+    for (const auto &list : mode->times)
+      all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+} // namespace
+
+std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                       const ExecutorOptions &options) {
+  return std::make_unique<CudaRunner>(std::move(file), rank, world, options);
+}
+
+} // namespace cleave

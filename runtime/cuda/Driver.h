@@ -1,0 +1,83 @@
+// The CUDA driver's functions, opened when a CUDA device is asked for and never linked: one binary serves machines with
+// and without them, and a run on CPUs pays nothing. Only this folder sees CUDA's headers.
+//
+// Names and meanings are the CUDA driver API's (CUDA Toolkit 13, driver API reference), without the prefix.
+#pragma once
+#include <cuda.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace cleave::cuda {
+
+struct Driver {
+  decltype(&::cuInit) init;
+  decltype(&::cuDriverGetVersion) driverGetVersion;
+  decltype(&::cuGetErrorName) getErrorName;
+  decltype(&::cuGetErrorString) getErrorString;
+
+  decltype(&::cuDeviceGetCount) deviceGetCount;
+  decltype(&::cuDeviceGet) deviceGet;
+  decltype(&::cuDeviceGetName) deviceGetName;
+  decltype(&::cuDeviceGetAttribute) deviceGetAttribute;
+  decltype(&::cuDeviceTotalMem) deviceTotalMem;
+  decltype(&::cuDeviceGetPCIBusId) deviceGetPCIBusId;
+  decltype(&::cuDeviceCanAccessPeer) deviceCanAccessPeer;
+  decltype(&::cuDevicePrimaryCtxRetain) devicePrimaryCtxRetain;
+  decltype(&::cuDevicePrimaryCtxRelease) devicePrimaryCtxRelease;
+  decltype(&::cuCtxSetCurrent) ctxSetCurrent;
+  decltype(&::cuCtxSynchronize) ctxSynchronize;
+
+  decltype(&::cuMemGetInfo) memGetInfo;
+  decltype(&::cuMemAlloc) memAlloc;
+  decltype(&::cuMemFree) memFree;
+  decltype(&::cuMemHostAlloc) memHostAlloc;
+  decltype(&::cuMemFreeHost) memFreeHost;
+  decltype(&::cuMemcpyHtoDAsync) memcpyHtoDAsync;
+  decltype(&::cuMemcpyDtoHAsync) memcpyDtoHAsync;
+  decltype(&::cuMemcpyDtoDAsync) memcpyDtoDAsync;
+  decltype(&::cuMemsetD8Async) memsetD8Async;
+  decltype(&::cuMemsetD16Async) memsetD16Async;
+  decltype(&::cuMemsetD32Async) memsetD32Async;
+
+  decltype(&::cuStreamCreateWithPriority) streamCreateWithPriority;
+  decltype(&::cuStreamDestroy) streamDestroy;
+  decltype(&::cuStreamSynchronize) streamSynchronize;
+  decltype(&::cuStreamWaitEvent) streamWaitEvent;
+  decltype(&::cuStreamBeginCapture) streamBeginCapture;
+  decltype(&::cuStreamEndCapture) streamEndCapture;
+  decltype(&::cuEventCreate) eventCreate;
+  decltype(&::cuEventDestroy) eventDestroy;
+  decltype(&::cuEventRecord) eventRecord;
+  decltype(&::cuEventQuery) eventQuery;
+  decltype(&::cuEventSynchronize) eventSynchronize;
+  decltype(&::cuEventElapsedTime) eventElapsedTime;
+
+  decltype(&::cuGraphInstantiateWithFlags) graphInstantiateWithFlags;
+  decltype(&::cuGraphGetNodes) graphGetNodes;
+  decltype(&::cuGraphLaunch) graphLaunch;
+  decltype(&::cuGraphUpload) graphUpload;
+  decltype(&::cuGraphDestroy) graphDestroy;
+  decltype(&::cuGraphExecDestroy) graphExecDestroy;
+
+  decltype(&::cuModuleLoadData) moduleLoadData;
+  decltype(&::cuModuleUnload) moduleUnload;
+  decltype(&::cuModuleGetFunction) moduleGetFunction;
+  decltype(&::cuLaunchKernel) launchKernel;
+};
+
+/// The driver, opened and initialised once a process. Where there is no device, or no driver, --backend cuda cannot be
+/// had: a user error. An environment error where the driver is too old or does not start.
+const Driver &driver();
+
+/// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
+std::string describe(CUresult result);
+
+/// Throws an environment error "cuda: WHAT: ..." unless the result is success.
+void check(CUresult result, const char *what);
+
+/// The device pointer of an address, and back: addresses of device memory travel as std::byte *.
+inline CUdeviceptr devicePointer(const void *address) { return reinterpret_cast<CUdeviceptr>(address); }
+
+} // namespace cleave::cuda

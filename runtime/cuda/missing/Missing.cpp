@@ -1,0 +1,18 @@
+// What a build without CUDA's headers has in place of runtime/cuda.
+#include "runtime/base/Error.h"
+#include "runtime/executor/Runner.h"
+
+namespace cleave {
+
+void requireCuda() {
+  throw userError("--backend cuda: no CUDA device can be used: this build was made without the CUDA toolkit");
+}
+
+std::string cudaTarget() { return ""; }
+
+std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile>, unsigned, World &, const ExecutorOptions &) {
+  requireCuda();
+  return nullptr;
+}
+
+} // namespace cleave

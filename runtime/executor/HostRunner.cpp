@@ -1,0 +1,203 @@
+// A rank on the host's processors: an iteration is a walk over the list, one Op after another.
+#include "runtime/base/Error.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/executor/Code.h"
+#include "runtime/executor/CommunicationOps.h"
+#include "runtime/executor/Initialise.h"
+#include "runtime/executor/Memory.h"
+#include "runtime/executor/Resolved.h"
+#include "runtime/executor/Runner.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <chrono>
+#include <cstring>
+
+namespace cleave {
+
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+unsigned chooseThreads(const plan::Plan &plan, const ExecutorOptions &options) {
+  if (options.device == "reference")
+    return 1;
+  unsigned threads = options.threads ? options.threads : plan.threads();
+  return threads ? threads : 1;
+}
+
+class HostRunner final : public Runner {
+public:
+  HostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  ~HostRunner() override { world.detach(); } // before the memory goes
+
+  void initialise() override;
+  std::byte *inputBuffer(int which) override {
+    assert((which == 0 || which == 1) && "there are two input buffers");
+    return inputs[which].data();
+  }
+  bool setScalar(const std::string &name, float value) override;
+  void train(int64_t step, int whichInput) override;
+  void eval(int whichInput) override;
+  uint64_t started() const override { return iterations; }
+  uint64_t ended() override { return iterations; }
+  std::optional<float> metric(const std::string &name, uint64_t iteration) override;
+  std::span<std::byte> persistent(unsigned slot) override;
+  void writeBack() override {}
+  size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
+  std::vector<StepTime> profile() override;
+
+private:
+  void prepareMessages();
+  void run(const std::vector<ResolvedAction> &actions, int64_t step, int which);
+  void runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context);
+
+  unsigned threads;
+  std::shared_ptr<const Code> code;
+  std::unique_ptr<Device> device;
+  Memory arena, inputs[2], workspace;
+  std::unique_ptr<Resolved> resolved;
+  std::vector<std::vector<StepTime>> times; ///< by segment and step, when profiling
+  std::byte *stepScalar = nullptr;
+  uint64_t iterations = 0;
+};
+
+HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+                       const ExecutorOptions &options)
+    : Runner(std::move(planFile), rankIndex, world, options), threads(chooseThreads(plan, options)),
+      code(Code::open(file)), device(makeDevice(options.device, threads)), arena(program.arena_bytes(), "the arena") {
+  world.setThreads(threads);
+  setThreads(threads);
+  for (Memory &input : inputs)
+    input = Memory(program.input_bytes(), "an input buffer");
+  for (const std::vector<uint32_t> &ranks : groups())
+    world.group(ranks);
+  resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
+    auto op = makeCommunicationOp(step, scope, world);
+    return op ? std::move(op) : device->prepare(step, scope, code->kernels());
+  });
+  resolved->place(arena.data(), {inputs[0].data(), inputs[1].data()});
+  workspace = Memory(device->workspaceBytes(), "the library workspace");
+  device->setWorkspace(workspace.data());
+  prepareMessages();
+  if (const plan::Slot *slot = findNamed(program, program.scalars(), "step"))
+    stepScalar = arena.data() + slot->offset();
+  for (const ResolvedSegment &segment : resolved->segments) {
+    auto &list = times.emplace_back();
+    for (uint32_t i = 0; options.profile && i < segment.ops.size(); ++i) {
+      const plan::Step *step = segment.info->steps()->Get(i);
+      list.push_back({segment.info->name() ? segment.info->name()->str() : "", EnumNameStepOp(step->op_type()),
+                      pathOf(plan, *step), 0, 0, step->flops()});
+    }
+  }
+}
+
+/// Room for the sends of an iteration, and every message one that the world can carry.
+void HostRunner::prepareMessages() {
+  size_t most = 0;
+  for (const auto *actions : {&resolved->train, &resolved->eval}) {
+    size_t count = 0;
+    for (const ResolvedAction &action : *actions)
+      for (uint32_t i = 0; i < action.segment->ops.size(); ++i) {
+        const plan::Step *step = action.segment->info->steps()->Get(i);
+        const auto *send = step->op_as_Send();
+        const auto *recv = step->op_as_Recv();
+        if (send || recv)
+          world.checkMessage(send ? send->tag() : recv->tag(), action.microbatch);
+        count += send != nullptr;
+      }
+    most = std::max(most, count);
+  }
+  world.reserveSends(most);
+}
+
+void HostRunner::initialise() {
+  if (arena.size())
+    std::memset(arena.data(), 0, arena.size());
+  if (!program.slots())
+    return;
+  for (const plan::Slot *slot : *program.slots())
+    if (slot->space() == plan::Space::Persistent)
+      initialiseSlot(plan, rank, *slot, arena.data() + slot->offset(), threads);
+}
+
+bool HostRunner::setScalar(const std::string &name, float value) {
+  const plan::Slot *slot = findNamed(program, program.scalars(), name);
+  if (slot)
+    std::memcpy(arena.data() + slot->offset(), &value, sizeof value);
+  return slot != nullptr;
+}
+
+void HostRunner::runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
+  std::vector<StepTime> &list = times[action.info->segment()];
+  for (size_t i = 0; i < action.segment->ops.size(); ++i) {
+    auto begin = std::chrono::steady_clock::now();
+    action.segment->ops[i]->run(table, context);
+    list[i].seconds += Seconds(std::chrono::steady_clock::now() - begin).count();
+    ++list[i].calls;
+  }
+}
+
+void HostRunner::run(const std::vector<ResolvedAction> &actions, int64_t step, int which) {
+  assert((which == 0 || which == 1) && "there are two input buffers");
+  setThreads(threads);
+  RunContext context{step, 0};
+  for (const ResolvedAction &action : actions) {
+    if (action.info->wait_sends())
+      for (const plan::SendId *wait : *action.info->wait_sends())
+        world.waitSend(wait->tag(), wait->microbatch());
+    context.microbatch = action.microbatch;
+    std::byte *const *table = action.tables[which];
+    if (options.profile) {
+      runTimed(action, table, context);
+      continue;
+    }
+    for (const auto &op : action.segment->ops)
+      op->run(table, context);
+  }
+  world.waitAllSends();
+  ++iterations;
+}
+
+void HostRunner::train(int64_t step, int whichInput) {
+  if (stepScalar) {
+    auto value = static_cast<float>(step);
+    std::memcpy(stepScalar, &value, sizeof value);
+  }
+  run(resolved->train, step, whichInput);
+}
+
+void HostRunner::eval(int whichInput) { run(resolved->eval, 0, whichInput); }
+
+std::optional<float> HostRunner::metric(const std::string &name, uint64_t iteration) {
+  assert(iteration == iterations && "a host keeps the last iteration's metrics");
+  const plan::Slot *slot = findNamed(program, program.metrics(), name);
+  if (!slot)
+    return std::nullopt;
+  float value;
+  std::memcpy(&value, arena.data() + slot->offset(), sizeof value);
+  return value;
+}
+
+std::span<std::byte> HostRunner::persistent(unsigned slot) {
+  const plan::Slot *info = program.slots()->Get(slot);
+  assert(info->space() == plan::Space::Persistent && "only persistent slots have a place of their own");
+  return {arena.data() + info->offset(), static_cast<size_t>(info->bytes())};
+}
+
+std::vector<StepTime> HostRunner::profile() {
+  std::vector<StepTime> all;
+  for (const auto &list : times)
+    all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+} // namespace
+
+std::unique_ptr<Runner> makeHostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                       const ExecutorOptions &options) {
+  return std::make_unique<HostRunner>(std::move(file), rank, world, options);
+}
+
+} // namespace cleave

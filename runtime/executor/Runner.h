@@ -1,0 +1,51 @@
+// One rank of a plan on one kind of device: what an Executor does, told apart by where memory is and how work is
+// started.
+#pragma once
+#include "runtime/executor/Executor.h"
+
+#include <memory>
+
+namespace cleave {
+
+class Runner {
+public:
+  Runner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  virtual ~Runner() = default;
+
+  virtual void initialise() = 0;
+  virtual std::byte *inputBuffer(int which) = 0;
+  virtual bool setScalar(const std::string &name, float value) = 0;
+  virtual void train(int64_t step, int whichInput) = 0;
+  virtual void eval(int whichInput) = 0;
+  virtual uint64_t started() const = 0;
+  virtual uint64_t ended() = 0;
+  virtual std::optional<float> metric(const std::string &name, uint64_t iteration) = 0;
+  virtual std::span<std::byte> persistent(unsigned slot) = 0;
+  virtual void writeBack() = 0;
+  virtual size_t memoryBytes() const = 0;
+  virtual std::vector<StepTime> profile() = 0;
+
+  std::shared_ptr<const PlanFile> file;
+  unsigned rankIndex;
+  World &world;
+  ExecutorOptions options;
+  const plan::Plan &plan;
+  const plan::Rank &rank;
+  const plan::Program &program;
+
+protected:
+  /// This rank's groups in the plan's order, so that all members make them in the same order.
+  std::vector<std::vector<uint32_t>> groups() const;
+};
+
+/// Devices "cpu" and "reference".
+std::unique_ptr<Runner> makeHostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                       const ExecutorOptions &options);
+/// Device "cuda" (runtime/cuda); a user error where this build has none or the machine lacks a GPU.
+std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                       const ExecutorOptions &options);
+
+/// Throws what makeCudaRunner would where there is no device.
+void requireCuda();
+
+} // namespace cleave

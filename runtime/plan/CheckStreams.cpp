@@ -1,0 +1,124 @@
+// What holds for plans that GPUs run: every step is in its kind's stream, waits are for earlier steps in other streams
+// and leave no two steps that touch the same bytes unordered, messages of a direction are received in the order in
+// which they are sent, and the workspace holds what the steps may take.
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Streams.h"
+
+#include <map>
+
+namespace cleave::check {
+
+namespace {
+
+class StreamCheck {
+public:
+  StreamCheck(const plan::Plan &plan, uint32_t index, Report &report)
+      : index(index), program(*plan.programs()->Get(index)), report(report) {}
+
+  void run() {
+    const size_t before = report.count();
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i) {
+        const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
+        if (step.stream() != streamOf(step))
+          report.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i),
+                     streamOf(step), step.stream());
+      }
+    for (const auto *actions : {program.train(), program.eval()})
+      for (uint32_t a = 0; a < length(actions); ++a)
+        for (uint32_t w = 0; w < length(actions->Get(a)->waits()); ++w)
+          checkWait(actions, a, *actions->Get(a)->waits()->Get(w));
+    if (gpuWorkspace(program) > program.workspace_bytes())
+      report.add("program {}: its steps may take {} bytes of workspace, it has {}", index, gpuWorkspace(program),
+                 program.workspace_bytes());
+    if (report.count() != before)
+      return;
+    for (bool eval : {false, true})
+      findUnordered(program, eval, [&](const StepPlace &earlier, const StepPlace &later, uint32_t slot) {
+        const auto *actions = eval ? program.eval() : program.train();
+        const auto *name = program.slots()->Get(slot)->name();
+        report.add("{}: nothing makes it wait for {} of action {}, which touches the same bytes as its slot {} ({})",
+                   placeOf(index, program, actions->Get(later.action)->segment(), later.step),
+                   placeOf(index, program, actions->Get(earlier.action)->segment(), earlier.step), earlier.action, slot,
+                   name ? name->str() : "");
+      });
+  }
+
+private:
+  void checkWait(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions, uint32_t a,
+                 const plan::Wait &wait) {
+    const auto steps = [&](uint32_t action) {
+      return program.segments()->Get(actions->Get(action)->segment())->steps();
+    };
+    const bool there = wait.on_action() <= a && wait.step() < length(steps(a)) &&
+                       wait.on_step() < length(steps(wait.on_action())) &&
+                       (wait.on_action() < a || wait.on_step() < wait.step());
+    if (!there)
+      report.add("program {}, action {}: step {} waits for step {} of action {}, which is not an earlier one", index, a,
+                 wait.step(), wait.on_step(), wait.on_action());
+    else if (steps(a)->Get(wait.step())->stream() == steps(wait.on_action())->Get(wait.on_step())->stream())
+      report.add("program {}, action {}: step {} waits for step {} of action {}, which is in the same stream", index, a,
+                 wait.step(), wait.on_step(), wait.on_action());
+  }
+
+  uint32_t index;
+  const plan::Program &program;
+  Report &report;
+};
+
+struct MessageName {
+  uint32_t tag;
+  int32_t microbatch;
+  bool operator==(const MessageName &) const = default;
+};
+/// By peer's rank.
+using Messages = std::map<uint32_t, std::vector<MessageName>>;
+
+void messagesOf(const plan::Plan &plan, uint32_t rank, bool eval, Messages &sent, Messages &received) {
+  const plan::Rank &info = *plan.ranks()->Get(rank);
+  const plan::Program &program = *plan.programs()->Get(info.program());
+  const auto *actions = eval ? program.eval() : program.train();
+  for (uint32_t a = 0; a < length(actions); ++a) {
+    const plan::Action &action = *actions->Get(a);
+    const plan::Segment &segment = *program.segments()->Get(action.segment());
+    for (uint32_t i = 0; i < length(segment.steps()); ++i) {
+      const auto *send = segment.steps()->Get(i)->op_as_Send();
+      const auto *recv = segment.steps()->Get(i)->op_as_Recv();
+      if (send)
+        sent[info.peers()->Get(send->peer())].push_back({send->tag(), action.microbatch()});
+      if (recv)
+        received[info.peers()->Get(recv->peer())].push_back({recv->tag(), action.microbatch()});
+    }
+  }
+}
+
+void checkMessageOrder(const plan::Plan &plan, bool eval, Report &report) {
+  std::vector<Messages> sent(length(plan.ranks())), received(length(plan.ranks()));
+  for (uint32_t r = 0; r < length(plan.ranks()); ++r)
+    messagesOf(plan, r, eval, sent[r], received[r]);
+  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r)
+    for (const auto &[peer, list] : sent[r]) {
+      const std::vector<MessageName> &there = received[peer][r];
+      for (size_t i = 0; i < std::min(list.size(), there.size()); ++i)
+        if (list[i] != there[i]) {
+          report.add("ranks {} to {}: message {} of the {} list is {} of microbatch {} where it is sent and {} of "
+                     "microbatch {} where it is received; on GPUs the order must be the same",
+                     r, peer, i, eval ? "eval" : "train", list[i].tag, list[i].microbatch, there[i].tag,
+                     there[i].microbatch);
+          break;
+        }
+    }
+}
+
+} // namespace
+
+void checkStreams(const plan::Plan &plan, Report &report) {
+  if (!plan.backend() || plan.backend()->string_view() != "cuda")
+    return;
+  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p)
+    StreamCheck(plan, p, report).run();
+  for (bool eval : {false, true})
+    checkMessageOrder(plan, eval, report);
+}
+
+} // namespace cleave::check

@@ -1,0 +1,223 @@
+// Clocks of streams, and the last accesses of every byte of the arena.
+#include "runtime/plan/Streams.h"
+
+#include "runtime/plan/CheckParts.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace cleave {
+
+uint32_t streamOf(const plan::Step &step) {
+  if (step.op_type() == plan::StepOp::Collective)
+    return 1;
+  if (const auto *send = step.op_as_Send())
+    return 2 + 2 * send->peer();
+  if (const auto *recv = step.op_as_Recv())
+    return 3 + 2 * recv->peer();
+  return 0;
+}
+
+namespace {
+
+using check::Access;
+using check::length;
+using ActionList = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
+
+/// The `index`-th step of a stream, from 1.
+struct Done {
+  uint32_t stream = 0, index = 0;
+  StepPlace place{};
+};
+
+/// Who last touched a run of bytes.
+struct Bytes {
+  uint64_t end;
+  Done write;              ///< index 0: nobody
+  std::vector<Done> reads; ///< since then, the last of each stream
+};
+
+class Walk {
+public:
+  Walk(const plan::Program &program, const ActionList *actions, const Unordered &unordered)
+      : program(program), actions(actions), unordered(unordered) {
+    for (uint32_t a = 0; a < length(actions); ++a)
+      for (const plan::Step *step : stepsOf(a))
+        if (std::ranges::find(streams, step->stream()) == streams.end())
+          streams.push_back(step->stream());
+    clocks.assign(streams.size(), std::vector<uint32_t>(streams.size(), 0));
+    known.resize(streams.size());
+  }
+
+  void run() {
+    if (streams.size() < 2)
+      return;
+    for (uint32_t a = 0; a < length(actions); ++a) {
+      places.clear();
+      const plan::Action &action = *actions->Get(a);
+      const plan::Segment &segment = *program.segments()->Get(action.segment());
+      for (uint32_t i = 0; i < length(segment.slots()); ++i)
+        places[segment.slots()->Get(i)] = program.layouts()->Get(action.layout())->offsets()->Get(i);
+      const auto steps = stepsOf(a);
+      byPlace.emplace_back(steps.size());
+      for (uint32_t s = 0; s < steps.size(); ++s)
+        step(action, *steps[s], {a, s});
+    }
+  }
+
+private:
+  std::vector<const plan::Step *> stepsOf(uint32_t action) const {
+    const auto *steps = program.segments()->Get(actions->Get(action)->segment())->steps();
+    std::vector<const plan::Step *> list;
+    for (uint32_t i = 0; i < length(steps); ++i)
+      list.push_back(steps->Get(i));
+    return list;
+  }
+
+  uint32_t numberOf(uint32_t stream) const {
+    return static_cast<uint32_t>(std::ranges::find(streams, stream) - streams.begin());
+  }
+
+  void step(const plan::Action &action, const plan::Step &step, const StepPlace &place) {
+    const uint32_t stream = numberOf(step.stream());
+    std::vector<uint32_t> &clock = clocks[stream];
+    for (uint32_t i = 0; i < length(action.waits()); ++i)
+      if (const plan::Wait *wait = action.waits()->Get(i); wait->step() == place.step)
+        follow(clock, byPlace[wait->on_action()][wait->on_step()]);
+    const Done now{stream, clock[stream] + 1, place};
+    std::vector<Touched> touched;
+    check::forEachAccess(step, program, [&](const Access &access) { look(access, now, touched); });
+    // The latest first: what it has waited for needs no wait of its own.
+    std::ranges::sort(touched, [](const Touched &a, const Touched &b) {
+      return std::pair(a.before.place.action, a.before.place.step) >
+             std::pair(b.before.place.action, b.before.place.step);
+    });
+    for (const Touched &one : touched)
+      if (clock[one.before.stream] < one.before.index) {
+        unordered(one.before.place, place, one.slot);
+        follow(clock, one.before);
+      }
+    clock[stream] = now.index;
+    known[stream].push_back(clock);
+    byPlace[place.action][place.step] = now;
+    check::forEachAccess(step, program, [&](const Access &access) { note(access, now); });
+  }
+
+  /// After `before` has ended, so has all that it came after.
+  void follow(std::vector<uint32_t> &clock, const Done &before) const {
+    const std::vector<uint32_t> &then = known[before.stream][before.index - 1];
+    for (size_t i = 0; i < clock.size(); ++i)
+      clock[i] = std::max(clock[i], then[i]);
+  }
+
+  struct Touched {
+    Done before;
+    uint32_t slot;
+  };
+
+  /// Bytes of the arena; false: an input buffer's, or none.
+  bool range(const Access &access, uint64_t &begin, uint64_t &end) const {
+    const plan::Slot &slot = *program.slots()->Get(access.slot);
+    if (slot.space() == plan::Space::Input || access.bytes == 0)
+      return false;
+    begin = access.begin + (slot.space() == plan::Space::Persistent ? slot.offset() : places.at(access.slot));
+    end = begin + access.bytes;
+    return true;
+  }
+
+  /// Earlier accesses in other streams that this one must come after.
+  void look(const Access &access, const Done &now, std::vector<Touched> &touched) const {
+    uint64_t begin = 0, end = 0;
+    if (!range(access, begin, end))
+      return;
+    auto at = memory.upper_bound(begin);
+    if (at != memory.begin() && std::prev(at)->second.end > begin)
+      --at;
+    const auto add = [&](const Done &before) {
+      if (before.index > 0 && before.stream != now.stream)
+        touched.push_back({before, access.slot});
+    };
+    for (; at != memory.end() && at->first < end; ++at) {
+      add(at->second.write);
+      if (access.kind != Access::Read)
+        for (const Done &read : at->second.reads)
+          add(read);
+    }
+  }
+
+  /// Makes `address` the beginning of an entry where it lies inside one.
+  void cut(uint64_t address) {
+    auto at = memory.upper_bound(address);
+    if (at == memory.begin() || std::prev(at)->second.end <= address || std::prev(at)->first == address)
+      return;
+    Bytes rest = std::prev(at)->second;
+    std::prev(at)->second.end = address;
+    memory.emplace(address, std::move(rest));
+  }
+
+  void note(const Access &access, const Done &now) {
+    uint64_t begin = 0, end = 0;
+    if (!range(access, begin, end))
+      return;
+    cut(begin);
+    cut(end);
+    if (access.kind != Access::Read) {
+      memory.erase(memory.lower_bound(begin), memory.lower_bound(end));
+      memory[begin] = {end, now, {}};
+      return;
+    }
+    for (uint64_t gap = begin; gap < end;) { // bytes that nobody touched before are read, too
+      auto at = memory.lower_bound(gap);
+      if (at == memory.end() || at->first > gap)
+        at = memory.emplace(gap, Bytes{at == memory.end() ? end : std::min(end, at->first), {}, {}}).first;
+      auto &reads = at->second.reads;
+      std::erase_if(reads, [&](const Done &read) { return read.stream == now.stream; });
+      reads.push_back(now);
+      gap = at->second.end;
+    }
+  }
+
+  const plan::Program &program;
+  const ActionList *actions;
+  const Unordered &unordered;
+  std::vector<uint32_t> streams;                         ///< their numbers, in order of first use
+  std::vector<std::vector<uint32_t>> clocks;             ///< by stream: how far it knows each stream to have come
+  std::vector<std::vector<std::vector<uint32_t>>> known; ///< by stream and step: its clock after the step
+  std::vector<std::vector<Done>> byPlace;                ///< by action and step
+  std::map<uint32_t, uint64_t> places;                   ///< offsets of the action's slots
+  std::map<uint64_t, Bytes> memory;                      ///< by first byte
+};
+
+} // namespace
+
+void findUnordered(const plan::Program &program, bool eval, const Unordered &unordered) {
+  Walk(program, eval ? program.eval() : program.train(), unordered).run();
+}
+
+LookupScratch lookupScratch(int64_t rows, int64_t count) {
+  const auto words = [](int64_t n) { return (static_cast<uint64_t>(n) + 63) / 64 * 64; };
+  return {64 + 2 * words(rows), 2 * words(rows) + 2 * words(count)};
+}
+
+uint64_t gpuWorkspace(const plan::Step &step) {
+  if (const auto *grad = step.op_as_EmbeddingGrad())
+    return lookupScratch(grad->rows(), grad->count()).bytes();
+  if (step.op_type() == plan::StepOp::Matmul || step.op_type() == plan::StepOp::Attention)
+    return uint64_t{32} << 20; // what NVIDIA recommends for cuBLASLt on Hopper
+  if (step.op_type() == plan::StepOp::Conv)
+    return uint64_t{128} << 20;
+  return 0;
+}
+
+uint64_t gpuWorkspace(const plan::Program &program) {
+  uint64_t most = 0;
+  for (uint32_t s = 0; s < length(program.segments()); ++s) {
+    const plan::Segment &segment = *program.segments()->Get(s);
+    for (uint32_t i = 0; i < length(segment.steps()); ++i)
+      most = std::max(most, gpuWorkspace(*segment.steps()->Get(i)));
+  }
+  return most;
+}
+
+} // namespace cleave

@@ -1,0 +1,10 @@
+// The runtime's own kernels, compiled for the host: what a module has whose image is their fat binary.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "tests/fake/cuda/HostKernels.h"
+
+#define CLEAVE_KERNEL(name, arguments, call)                                                                           \
+  void name(arguments a) { call(a); }                                                                                  \
+  CLEAVE_HOST_KERNEL(name)
+#include "runtime/cuda/Kernels.cu"

@@ -1,0 +1,58 @@
+// Finds work that touches the same bytes without an order between it (race=1): vector clocks, one count a stream.
+// Judged when work is put into a stream, so the answer does not depend on timing. What kernels touch is not known.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cleave::fake {
+
+struct Range {
+  uintptr_t begin, end;
+  bool written;
+};
+
+inline Range range(const void *begin, size_t bytes, bool written) {
+  const auto at = reinterpret_cast<uintptr_t>(begin);
+  return {at, at + bytes, written};
+}
+
+/// How much of every stream (by number) comes before.
+using Clock = std::map<int, uint64_t>;
+void join(Clock &clock, const Clock &other);
+
+class Races {
+public:
+  /// Work of stream `number` whose clock is `now`: what races with it, or nothing.
+  std::string touch(const char *name, int number, const Clock &now, const std::vector<Range> &ranges);
+  /// The host has waited for what `clock` says.
+  void hostSaw(const Clock &clock);
+  /// The memory was freed.
+  void forget(uintptr_t begin, uintptr_t end);
+  void clear() { touched.clear(); }
+  Clock host;
+
+private:
+  struct Touch {
+    const char *name;
+    int number;
+    uint64_t at;
+    Range range;
+  };
+  std::vector<Touch> touched;
+};
+
+inline bool conflict(const Range &a, const Range &b) {
+  return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
+}
+
+Races &races();
+/// Writes a race down and says it on stderr. True where it shall be an error (race=2).
+bool reportRace(const std::string &text);
+uint64_t raceCount();
+const std::string &lastRace();
+void forgetRaces();
+
+} // namespace cleave::fake
