@@ -8,6 +8,14 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
+/// Whether an attention, or its gradient, is decomposed; `q`: its queries.
+bool decomposes(Value q, AttentionOps what) {
+  const auto type = cast<RankedTensorType>(q.getType());
+  const int64_t width = type.getShape().back();
+  const bool kernel = !type.getElementType().isF32() && width <= 128 && width % 8 == 0;
+  return what == AttentionOps::Decompose || (what == AttentionOps::KeepHalf && !kernel);
+}
+
 /// What stands for the op's results; empty where the op stays.
 Values rewrite(Operation *op, Emitter &e, const DecomposeOptions &options) {
   return llvm::TypeSwitch<Operation *, Values>(op)
@@ -20,8 +28,12 @@ Values rewrite(Operation *op, Emitter &e, const DecomposeOptions &options) {
       .Case([&](ir::LayerNormGradOp op) { return decomposeLayerNormGrad(op, e); })
       .Case([&](ir::BatchNormOp op) { return decomposeBatchNorm(op, e); })
       .Case([&](ir::BatchNormGradOp op) { return decomposeBatchNormGrad(op, e); })
-      .Case([&](ir::AttentionOp op) { return options.attention ? decomposeAttention(op, e) : Values(); })
-      .Case([&](ir::AttentionGradOp op) { return options.attention ? decomposeAttentionGrad(op, e) : Values(); })
+      .Case([&](ir::AttentionOp op) {
+        return decomposes(op.getQ(), options.attention) ? decomposeAttention(op, e) : Values();
+      })
+      .Case([&](ir::AttentionGradOp op) {
+        return decomposes(op.getQ(), options.attention) ? decomposeAttentionGrad(op, e) : Values();
+      })
       .Default(Values());
 }
 
@@ -32,10 +44,14 @@ struct DecomposePass : PassWrapper<DecomposePass, OperationPass<ModuleOp>> {
 
   StringRef getArgument() const override { return "decompose"; }
   StringRef getDescription() const override { return "softmax, norms, losses and attention become primitives"; }
-  void runOnOperation() override { decompose(getOperation(), {attention == "decompose"}); }
+  void runOnOperation() override { decompose(getOperation(), {attention}); }
 
-  Option<std::string> attention{*this, "attention", llvm::cl::desc("\"decompose\" or \"keep\""),
-                                llvm::cl::init("decompose")};
+  Option<AttentionOps> attention{
+      *this, "attention", llvm::cl::desc("what becomes of attention"),
+      llvm::cl::values(clEnumValN(AttentionOps::Decompose, "decompose", "matrix products and a softmax"),
+                       clEnumValN(AttentionOps::KeepHalf, "keep-half", "stays where GPUs have a kernel"),
+                       clEnumValN(AttentionOps::Keep, "keep", "stays")),
+      llvm::cl::init(AttentionOps::Decompose)};
 };
 
 } // namespace
@@ -57,7 +73,7 @@ void decompose(ModuleOp module, const DecomposeOptions &options) {
 
 std::unique_ptr<Pass> createDecomposePass(const DecomposeOptions &options) {
   auto pass = std::make_unique<DecomposePass>();
-  pass->attention = options.attention ? "decompose" : "keep";
+  pass->attention = options.attention;
   return pass;
 }
 

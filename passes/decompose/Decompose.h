@@ -14,15 +14,19 @@ class Pass;
 
 namespace cleave::passes {
 
+/// What becomes of attention and its gradient: matrix products and a softmax, where there is no such kernel.
+/// `KeepHalf`: what NVIDIA's libraries have one for stays, half types with heads of at most 128 elements, a multiple
+/// of 8.
+enum class AttentionOps { Decompose, KeepHalf, Keep };
+
 struct DecomposeOptions {
-  /// Also attention and its gradient, as matrix products and a softmax (the CPU has no such kernel).
-  bool attention = true;
+  AttentionOps attention = AttentionOps::Decompose;
 };
 
 /// Rewrites every function of the module.
 void decompose(mlir::ModuleOp module, const DecomposeOptions &options);
 
-/// The same as `--decompose` or `--decompose=attention=keep`.
+/// The same as `--decompose` or `--decompose=attention=keep` (or keep-half).
 std::unique_ptr<mlir::Pass> createDecomposePass(const DecomposeOptions &options = {});
 
 } // namespace cleave::passes

@@ -164,6 +164,7 @@ void selectLibraryCalls(func::FuncOp function) {
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats); })
         .Case([&](ir::Conv2dOp conv) { selectConv(conv); })
+        .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
         .Case<ir::Conv2dWeightGradOp, ir::EmbeddingGradOp>([&](auto gradient) { selectWithGradient(gradient); })
         .Case([&](ir::Conv2dInputGradOp gradient) { selectPlain(gradient); });
   for (auto &[concat, written] : concats)

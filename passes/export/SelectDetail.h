@@ -23,6 +23,18 @@ void carrySharding(mlir::Operation *from, mlir::NamedAttrList &attributes);
 library::CallOp replaceByCall(mlir::Operation *op, mlir::Value result, mlir::ValueRange operands,
                               const mlir::NamedAttrList &attributes);
 
+struct OperandView {
+  mlir::Value base;
+  Strided view;
+};
+/// The operand as a window onto the farthest memory behind it whose view `accept` takes (and may change).
+OperandView farthestView(mlir::Value operand, llvm::function_ref<std::optional<Strided>(Strided)> accept);
+/// How the operand of a transpose or a reshape lies in memory where its result lies as `view`; empty where it has no
+/// strides.
+std::optional<Strided> beforeOp(const Strided &view, mlir::Operation *op);
+/// A piece of a concatenation in the memory of the whole.
+Strided pieceView(const Strided &whole, ir::ConcatOp concat, unsigned piece);
+
 /// Where all that happens to `result` is that it is added to a gradient argument, which is returned: the add, the
 /// argument.
 std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
@@ -31,5 +43,8 @@ mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *produ
 
 /// `concats`: concatenations some pieces of which are written in place, piece -> call.
 void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats);
+
+void selectAttention(ir::AttentionOp attention);
+void selectAttention(ir::AttentionGradOp gradient);
 
 } // namespace cleave::passes

@@ -75,72 +75,30 @@ std::optional<Strided> resultView(ir::MatmulOp matmul, ArrayRef<Follower> chain)
   Value last = lastResult(matmul, chain);
   Strided view = Strided::contiguous(sizesOf(last));
   for (const Follower &follower : llvm::reverse(chain)) {
-    if (follower.kind == Follower::Transpose) {
-      view = view.beforeTranspose(cast<ir::TransposeOp>(follower.op).getPermutation());
-    } else if (follower.kind == Follower::Reshape) {
-      auto before = view.reshaped(sizesOf(follower.op->getOperand(0)));
-      if (!before)
-        return std::nullopt;
-      view = *before;
-    } else if (follower.kind == Follower::Concat) {
-      auto concat = cast<ir::ConcatOp>(follower.op);
-      Sizes starts(view.shape.size(), 0);
-      for (unsigned i = 0; i < follower.piece; ++i)
-        starts[concat.getDim()] += sizesOf(concat.getInputs()[i])[concat.getDim()];
-      view = view.sliced(starts, sizesOf(concat.getInputs()[follower.piece]));
-    }
+    if (follower.kind == Follower::Concat)
+      view = pieceView(view, cast<ir::ConcatOp>(follower.op), follower.piece);
+    if (follower.kind != Follower::Transpose && follower.kind != Follower::Reshape)
+      continue;
+    auto before = beforeOp(view, follower.op);
+    if (!before)
+      return std::nullopt;
+    view = *before;
   }
   return view;
 }
 
-/// One step further towards the memory that `value` shows.
-Value shownBy(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (op && isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::BroadcastOp, ir::ShardHintOp>(op))
-    return op->getOperand(0);
-  return {};
-}
-
-std::optional<Strided> throughOp(const Strided &view, Value result) {
-  Operation *op = result.getDefiningOp();
-  if (auto transpose = dyn_cast<ir::TransposeOp>(op))
-    return view.transposed(transpose.getPermutation());
-  if (auto slice = dyn_cast<ir::SliceOp>(op))
-    return view.sliced(slice.getStarts(), slice.getSizes());
-  if (auto broadcast = dyn_cast<ir::BroadcastOp>(op))
-    return view.broadcast(broadcast.getDims(), sizesOf(result));
-  if (isa<ir::ShardHintOp>(op))
-    return view;
-  return view.reshaped(sizesOf(result));
-}
-
-struct OperandView {
-  Value base;
-  Strided view;
-};
-
 /// The operand as a window onto the farthest memory behind it that a library can read: [batch..., rows, columns].
 OperandView operandView(Value operand, bool transposed, const Sizes &batch) {
-  SmallVector<Value> chain{operand};
-  while (Value next = shownBy(chain.back()))
-    chain.push_back(next);
-  for (size_t depth = chain.size(); depth-- > 0;) {
-    std::optional<Strided> view = Strided::contiguous(sizesOf(chain[depth]));
-    for (size_t i = depth; i-- > 0 && view;)
-      view = throughOp(*view, chain[i]);
-    if (!view)
-      continue;
-    size_t r = view->shape.size();
+  return farthestView(operand, [&](Strided view) -> std::optional<Strided> {
+    size_t r = view.shape.size();
     if (transposed)
-      std::swap(view->shape[r - 2], view->shape[r - 1]), std::swap(view->strides[r - 2], view->strides[r - 1]);
+      std::swap(view.shape[r - 2], view.shape[r - 1]), std::swap(view.strides[r - 2], view.strides[r - 1]);
     if (r == 2 && !batch.empty()) { // shared
-      view->shape.insert(view->shape.begin(), batch.begin(), batch.end());
-      view->strides.insert(view->strides.begin(), batch.size(), 0);
+      view.shape.insert(view.shape.begin(), batch.begin(), batch.end());
+      view.strides.insert(view.strides.begin(), batch.size(), 0);
     }
-    if (fitMatrix(*view))
-      return {chain[depth], *view};
-  }
-  llvm_unreachable("a tensor's own memory always fits");
+    return fitMatrix(view) ? std::optional(view) : std::nullopt;
+  });
 }
 
 bool fit(Product &product) { return fitMatrix(product.a) && fitMatrix(product.b) && fitMatrix(product.c); }

@@ -65,6 +65,40 @@ void emitConv(SegmentBuilder &s, library::CallOp call, plan::ConvKind kind, Valu
   s.step(call, std::move(step), slotsOf(s, call), flops);
 }
 
+void emitAttention(SegmentBuilder &s, library::CallOp call, bool forward) {
+  plan::AttentionT step;
+  step.kind = forward ? plan::AttentionKind::Forward : plan::AttentionKind::Backward;
+  unsigned next = 0;
+  auto read = [&](StringRef name) { return s.view(call->getOperand(next++), call.ints(name)); };
+  if (!forward)
+    step.dout = read("dout");
+  step.q = read("q"), step.k = read("k"), step.v = read("v");
+  if (forward) {
+    step.out = s.view(call->getResult(0), call.ints("out"));
+    step.lse = call->getResult(1).use_empty() ? -1 : static_cast<int32_t>(s.slot(call->getResult(1)));
+  } else {
+    step.out = read("out");
+    step.lse = static_cast<int32_t>(s.slot(call->getOperand(next)));
+    const bool one = call->getNumResults() == 1;
+    step.dq = s.view(call->getResult(0), call.ints("dq"));
+    step.dk = s.view(call->getResult(one ? 0 : 1), call.ints("dk"));
+    step.dv = s.view(call->getResult(one ? 0 : 2), call.ints("dv"));
+  }
+  ArrayRef<int64_t> sizes = call.ints("sizes");
+  step.batch = sizes[0], step.heads = sizes[1], step.rows = sizes[2], step.width = sizes[3];
+  step.keys = call.ints("keys")[0];
+  step.scale = call->getAttrOfType<FloatAttr>("scale").getValueAsDouble();
+  step.causal = call->hasAttr("causal");
+  step.dtype = dtypeOf(call->getResult(0).getType());
+  double flops = forward ? 4 : 10;
+  for (int64_t size : {step.batch, step.heads, step.rows, step.keys, step.width})
+    flops *= static_cast<double>(size);
+  std::vector<uint32_t> touched = slotsOf(s, call);
+  if (forward && step.lse < 0)
+    touched.pop_back();
+  s.step(call, std::move(step), touched, step.causal ? flops / 2 : flops);
+}
+
 void emitCopy(SegmentBuilder &s, library::CallOp call) {
   plan::CopyT step;
   step.src = s.view(call->getOperand(0), call.ints("src"));
@@ -120,6 +154,8 @@ bool emitLibraryCall(SegmentBuilder &s, library::CallOp call) {
     return emitConv(s, call, plan::ConvKind::BackwardData, result, call->getOperand(0), call->getOperand(1)), true;
   if (is(ir::Conv2dWeightGradOp()))
     return emitConv(s, call, plan::ConvKind::BackwardWeights, call->getOperand(1), call->getOperand(0), result), true;
+  if (is(ir::AttentionOp()) || is(ir::AttentionGradOp()))
+    return emitAttention(s, call, is(ir::AttentionOp())), true;
   if (is(ir::EmbeddingGradOp()))
     return emitEmbeddingGrad(s, call), true;
   if (callee == "copy")

@@ -77,7 +77,7 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
   finish("differentiate", module, options);
   buildOptimizer(module);
   finish("optimizer", module, options);
-  decompose(module, {.attention = true});
+  decompose(module, {options.backend == "cuda" ? AttentionOps::KeepHalf : AttentionOps::Decompose});
   simplify(module);
   finish("decompose", module, options);
 }

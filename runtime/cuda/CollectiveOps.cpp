@@ -50,7 +50,8 @@ void NcclGroup::abort() noexcept {
 }
 
 void Mark::enqueue(CUstream stream) const {
-  check(driver().memsetD32Async(devicePointer(at), number, 1, stream), "cuMemsetD32Async");
+  check(driver().memcpyDtoHAsync(at, devicePointer(numbers->data() + 4 * size_t{number}), 4, stream),
+        "cuMemcpyDtoHAsync");
 }
 
 namespace {

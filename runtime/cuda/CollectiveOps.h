@@ -45,7 +45,8 @@ struct CommunicationScratch {
 
 /// Where an operation writes its number when it begins, so that the host can say which one never ended.
 struct Mark {
-  std::byte *at;
+  std::byte *at;               ///< pinned
+  const DeviceMemory *numbers; ///< on the device: 0, 1, 2, ... as u32, filled before the first run
   uint32_t number;
   void enqueue(CUstream stream) const;
 };

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -48,7 +49,7 @@ struct Communication::Impl {
   std::map<std::vector<uint32_t>, std::unique_ptr<NcclGroup>> groups; ///< a direction is the group {sender, receiver}
   std::vector<std::string> names;                                     ///< of the operations, by the number they mark
   PinnedMemory mark;
-  DeviceMemory scratch;
+  DeviceMemory scratch, numbers; ///< numbers: what the operations copy to the mark
   CommunicationScratch needs;
   bool ended = false;
 
@@ -129,7 +130,7 @@ std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope
                                     : send     ? "Send"
                                                : "Recv",
                                     pathOf(scope.plan, step), fmt::join(ranks, ", ")));
-  const Mark mark{impl->mark.data(), static_cast<uint32_t>(impl->names.size())};
+  const Mark mark{impl->mark.data(), &impl->numbers, static_cast<uint32_t>(impl->names.size())};
   if (collective)
     return makeCollectiveOp(*collective, scope, group, queue, kernels, impl->needs, mark);
   return makeMessageOp(step, scope, *group, queue, mark);
@@ -140,6 +141,14 @@ size_t Communication::scratchBytes() const { return impl->needs.bytes; }
 void Communication::registerMemory(std::byte *arena, size_t bytes) {
   impl->scratch = DeviceMemory(impl->needs.bytes, "collectives' scratch memory");
   impl->needs.memory = impl->scratch.data();
+  std::vector<uint32_t> numbers(impl->names.size() + 1);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  impl->numbers = DeviceMemory(4 * numbers.size(), "the numbers of communications");
+  const Stream stream = Stream::make();
+  check(
+      driver().memcpyHtoDAsync(devicePointer(impl->numbers.data()), numbers.data(), impl->numbers.size(), stream.get()),
+      "cuMemcpyHtoDAsync");
+  stream.synchronize();
   for (auto &[ranks, group] : impl->groups)
     group->registerMemory(arena, bytes);
 }

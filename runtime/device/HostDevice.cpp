@@ -70,6 +70,7 @@ std::unique_ptr<Op> HostDevice::prepare(const plan::Step &step, SlotScope &scope
   case plan::StepOp::Matmul:
   case plan::StepOp::Conv:
   case plan::StepOp::Pool:
+  case plan::StepOp::Attention:
     return prepareLibrary(step, scope);
   case plan::StepOp::Kernel:
     return makeKernelOp(step, scope, kernels, threads);

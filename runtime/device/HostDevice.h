@@ -11,7 +11,7 @@ public:
   std::unique_ptr<Op> prepare(const plan::Step &step, SlotScope &scope, const KernelTable &kernels) override;
 
 protected:
-  /// Matmul, Conv and Pool.
+  /// Matmul, Conv, Pool and Attention.
   virtual std::unique_ptr<Op> prepareLibrary(const plan::Step &step, SlotScope &scope) = 0;
   unsigned threads;
 };

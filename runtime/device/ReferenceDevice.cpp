@@ -8,8 +8,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <vector>
 
 namespace cleave {
 
@@ -251,6 +254,102 @@ std::unique_ptr<Op> scatterAdd(const plan::ScatterAdd &op, SlotScope &scope) {
   });
 }
 
+/// Attention of one sample and head, in double.
+struct Head {
+  const plan::Attention &op;
+  std::vector<double> probabilities; ///< of a row
+  /// exp(scale * q_i k_j - lse) for the keys that row i sees; gives lse.
+  double row(const Elements &q, const Elements &k, int64_t qAt, int64_t kAt, int64_t i, std::optional<double> lse) {
+    const int64_t seen = op.causal() ? i + op.keys() - op.rows() + 1 : op.keys();
+    probabilities.assign(static_cast<size_t>(seen), 0);
+    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < seen; ++j) {
+      double score = 0;
+      for (int64_t w = 0; w < op.width(); ++w)
+        score += q.load(qAt + i * op.q()->strides()->Get(2) + w) * k.load(kAt + j * op.k()->strides()->Get(2) + w);
+      most = std::max(most, probabilities[static_cast<size_t>(j)] = score * op.scale());
+    }
+    for (double score : probabilities)
+      sum += std::exp(score - most);
+    const double denominator = lse.value_or(most + std::log(sum));
+    for (double &score : probabilities)
+      score = std::exp(score - denominator);
+    return denominator;
+  }
+};
+
+template <typename Fn> void forEachHead(const plan::Attention &op, Fn fn) {
+  for (int64_t b = 0; b < op.batch(); ++b)
+    for (int64_t h = 0; h < op.heads(); ++h)
+      fn([=](const plan::View *view) { return b * view->strides()->Get(0) + h * view->strides()->Get(1); },
+         (b * op.heads() + h) * op.rows());
+}
+
+std::unique_ptr<Op> attentionForward(const plan::Attention &op, SlotScope &scope) {
+  auto of = [&](const plan::View *view) { return reach(scope, view->slot(), view->offset()); };
+  auto q = of(op.q()), k = of(op.k()), v = of(op.v()), out = of(op.out());
+  auto lse = op.lse() >= 0 ? reach(scope, static_cast<uint32_t>(op.lse())) : nullptr;
+  return makeOp([=, &op](SlotTable t) {
+    Head head{op, {}};
+    forEachHead(op, [&](auto begin, int64_t sums) {
+      for (int64_t i = 0; i < op.rows(); ++i) {
+        const double denominator = head.row(q(t), k(t), begin(op.q()), begin(op.k()), i, std::nullopt);
+        for (int64_t w = 0; w < op.width(); ++w) {
+          double sum = 0;
+          for (size_t j = 0; j < head.probabilities.size(); ++j)
+            sum += head.probabilities[j] *
+                   v(t).load(begin(op.v()) + static_cast<int64_t>(j) * op.v()->strides()->Get(2) + w);
+          out(t).store(begin(op.out()) + i * op.out()->strides()->Get(2) + w, sum);
+        }
+        if (lse)
+          lse(t).store(sums + i, denominator);
+      }
+    });
+  });
+}
+
+/// Dao et al. 2022 (FlashAttention), algorithm 4, without tiles.
+std::unique_ptr<Op> attentionBackward(const plan::Attention &op, SlotScope &scope) {
+  auto of = [&](const plan::View *view) { return reach(scope, view->slot(), view->offset()); };
+  auto q = of(op.q()), k = of(op.k()), v = of(op.v()), out = of(op.out()), dout = of(op.dout()), dq = of(op.dq()),
+       dk = of(op.dk()), dv = of(op.dv()), lse = reach(scope, static_cast<uint32_t>(op.lse()));
+  return makeOp([=, &op](SlotTable t) {
+    Head head{op, {}};
+    forEachHead(op, [&](auto begin, int64_t sums) {
+      const auto at = [&](const plan::View *view, int64_t row, int64_t w) {
+        return begin(view) + row * view->strides()->Get(2) + w;
+      };
+      std::vector<double> keys(static_cast<size_t>(op.keys() * op.width())), values(keys);
+      for (int64_t i = 0; i < op.rows(); ++i) {
+        head.row(q(t), k(t), begin(op.q()), begin(op.k()), i, lse(t).load(sums + i));
+        double correction = 0;
+        for (int64_t w = 0; w < op.width(); ++w)
+          correction += dout(t).load(at(op.dout(), i, w)) * out(t).load(at(op.out(), i, w));
+        std::vector<double> query(static_cast<size_t>(op.width()));
+        for (size_t j = 0; j < head.probabilities.size(); ++j) {
+          const auto key = static_cast<int64_t>(j);
+          double product = 0;
+          for (int64_t w = 0; w < op.width(); ++w)
+            product += dout(t).load(at(op.dout(), i, w)) * v(t).load(at(op.v(), key, w));
+          const double p = head.probabilities[j], ds = p * (product - correction) * op.scale();
+          for (int64_t w = 0; w < op.width(); ++w) {
+            query[static_cast<size_t>(w)] += ds * k(t).load(at(op.k(), key, w));
+            keys[static_cast<size_t>(key * op.width() + w)] += ds * q(t).load(at(op.q(), i, w));
+            values[static_cast<size_t>(key * op.width() + w)] += p * dout(t).load(at(op.dout(), i, w));
+          }
+        }
+        for (int64_t w = 0; w < op.width(); ++w)
+          dq(t).store(at(op.dq(), i, w), query[static_cast<size_t>(w)]);
+      }
+      for (int64_t j = 0; j < op.keys(); ++j)
+        for (int64_t w = 0; w < op.width(); ++w) {
+          dk(t).store(at(op.dk(), j, w), keys[static_cast<size_t>(j * op.width() + w)]);
+          dv(t).store(at(op.dv(), j, w), values[static_cast<size_t>(j * op.width() + w)]);
+        }
+    });
+  });
+}
+
 class ReferenceDevice final : public HostDevice {
 public:
   ReferenceDevice() : HostDevice(1) {}
@@ -270,6 +369,8 @@ protected:
       return matmul(*op, scope);
     if (const auto *op = step.op_as_Conv())
       return convolution(*op, scope);
+    if (const auto *op = step.op_as_Attention())
+      return op->kind() == plan::AttentionKind::Forward ? attentionForward(*op, scope) : attentionBackward(*op, scope);
     return pooling(*step.op_as_Pool(), scope);
   }
 };

@@ -130,6 +130,27 @@ void pool(const plan::Pool &op, const Accesses &a) {
   forward ? a.write(op.dst(), dst) : a.write(op.src(), src);
 }
 
+void attention(const plan::Attention &op, const Accesses &a) {
+  const std::vector<int64_t> queries{op.batch(), op.heads(), op.rows(), op.width()},
+      keys{op.batch(), op.heads(), op.keys(), op.width()};
+  const uint64_t sums = product({op.batch(), op.heads(), op.rows()}), element = dtypeSize(op.dtype());
+  a.window(Access::Read, op.q(), queries, element);
+  a.window(Access::Read, op.k(), keys, element);
+  a.window(Access::Read, op.v(), keys, element);
+  if (op.kind() == plan::AttentionKind::Forward) {
+    a.window(Access::Write, op.out(), queries, element);
+    if (op.lse() >= 0)
+      a.write(static_cast<uint32_t>(op.lse()), sums);
+    return;
+  }
+  a.window(Access::Read, op.out(), queries, element);
+  a.window(Access::Read, op.dout(), queries, element);
+  a.read(static_cast<uint32_t>(op.lse()), sums);
+  a.window(Access::Write, op.dq(), queries, element);
+  a.window(Access::Write, op.dk(), keys, element);
+  a.window(Access::Write, op.dv(), keys, element);
+}
+
 void kernel(const plan::Kernel &op, const Accesses &a) {
   uint32_t count = length(op.args());
   for (uint32_t i = 0; i < count; ++i) {
@@ -185,6 +206,8 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const F
     return conv(*op, a);
   if (const auto *op = step.op_as_Pool())
     return pool(*op, a);
+  if (const auto *op = step.op_as_Attention())
+    return attention(*op, a);
   if (const auto *op = step.op_as_Kernel())
     return kernel(*op, a);
   if (const auto *op = step.op_as_Collective())

@@ -229,6 +229,30 @@ private:
     return "";
   }
 
+  std::string attentionProblem(const plan::Attention &op) {
+    if (op.kind() > plan::AttentionKind::MAX || !sane({op.batch(), op.heads(), op.rows(), op.width()}) ||
+        !sane({op.batch(), op.heads(), op.keys(), op.width()}))
+      return "a size is out of range";
+    if (op.causal() && op.keys() < op.rows())
+      return fmt::format("causal attention of {} rows to {} keys", op.rows(), op.keys());
+    const bool backward = op.kind() == plan::AttentionKind::Backward;
+    if (backward && op.lse() < 0)
+      return "the gradient of attention needs the logarithms of its denominators";
+    std::vector<const plan::View *> views{op.q(), op.k(), op.v(), op.out()};
+    if (backward)
+      views.insert(views.end(), {op.dout(), op.dq(), op.dk(), op.dv()});
+    for (const plan::View *view : views) {
+      std::string problem = viewProblem(view, 4);
+      if (problem.empty() && view->strides()->Get(3) != 1)
+        problem = fmt::format("the last stride of a view must be 1, found {}", view->strides()->Get(3));
+      if (problem.empty())
+        problem = typeProblem(op.dtype(), {view->slot()});
+      if (!problem.empty())
+        return problem;
+    }
+    return op.lse() < 0 ? "" : typeProblem(plan::DType::F32, {op.lse()});
+  }
+
   std::string convProblem(const plan::Conv &op) {
     if (op.kind() > plan::ConvKind::MAX || op.groups() < 1 || op.ic() % op.groups() || op.oc() % op.groups())
       return fmt::format("{} groups for {} to {} channels", op.groups(), op.ic(), op.oc());
@@ -354,6 +378,8 @@ private:
       return convProblem(*op);
     if (const auto *op = step.op_as_Pool())
       return poolProblem(*op);
+    if (const auto *op = step.op_as_Attention())
+      return attentionProblem(*op);
     if (const auto *op = step.op_as_Kernel())
       return kernelProblem(*op);
     if (const auto *op = step.op_as_Collective())

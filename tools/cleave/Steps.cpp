@@ -56,6 +56,16 @@ std::string collectiveText(const plan::Collective &collective) {
                      plan::EnumNameReduceKind(collective.reduce()), dtypeName(collective.dtype()), buffers);
 }
 
+std::string attentionText(const plan::Attention &op) {
+  const bool forward = op.kind() == plan::AttentionKind::Forward;
+  const std::string inputs = fmt::format("{} {} {}", viewText(op.q()), viewText(op.k()), viewText(op.v()));
+  return fmt::format("attention {} {}{} -> {} {}x{} rows {} keys {} width {}{}", plan::EnumNameAttentionKind(op.kind()),
+                     inputs, forward ? "" : " " + viewText(op.dout()),
+                     forward ? viewText(op.out())
+                             : fmt::format("{} {} {}", viewText(op.dq()), viewText(op.dk()), viewText(op.dv())),
+                     op.batch(), op.heads(), op.rows(), op.keys(), op.width(), op.causal() ? " causal" : "");
+}
+
 std::string opText(const plan::Plan &plan, const plan::Step &step) {
   if (const auto *op = step.op_as_Matmul())
     return fmt::format("matmul {} x {} {}{} m {} n {} k {}{}{}", viewText(op->a()), viewText(op->b()),
@@ -70,6 +80,8 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
     return fmt::format("pool {} src %{} dst %{} {}x{}x{}x{} -> {}x{} window {}x{}", plan::EnumNamePoolKind(op->kind()),
                        op->src(), op->dst(), op->n(), op->c(), op->ih(), op->iw(), op->oh(), op->ow(), op->kh(),
                        op->kw());
+  if (const auto *op = step.op_as_Attention())
+    return attentionText(*op);
   if (const auto *op = step.op_as_Kernel())
     return kernelText(plan, *op);
   if (const auto *op = step.op_as_Copy())

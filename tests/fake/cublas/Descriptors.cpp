@@ -64,7 +64,8 @@ template <size_t N> const Field *find(const Field (&fields)[N], int attribute) {
   return nullptr;
 }
 
-template <size_t N> cublasStatus_t set(const Field (&fields)[N], void *to, int attribute, const void *value, size_t bytes) {
+template <size_t N>
+cublasStatus_t set(const Field (&fields)[N], void *to, int attribute, const void *value, size_t bytes) {
   const Field *field = find(fields, attribute);
   if (!to || !value || !field || bytes != field->bytes)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -73,7 +74,8 @@ template <size_t N> cublasStatus_t set(const Field (&fields)[N], void *to, int a
 }
 
 template <size_t N>
-cublasStatus_t get(const Field (&fields)[N], const void *from, int attribute, void *value, size_t bytes, size_t *written) {
+cublasStatus_t get(const Field (&fields)[N], const void *from, int attribute, void *value, size_t bytes,
+                   size_t *written) {
   const Field *field = find(fields, attribute);
   if (!from || !field || (bytes == 0 && !written))
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -133,16 +135,19 @@ size_t cublasLtGetCudartVersion() { return 13000; }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld) {
   CLEAVE_FAKE_COUNT();
-  return create(layout, Layout{static_cast<uint32_t>(type), CUBLASLT_ORDER_COL, rows, cols, ld, 0, 1, 0}, "matrix layouts");
+  return create(layout, Layout{static_cast<uint32_t>(type), CUBLASLT_ORDER_COL, rows, cols, ld, 0, 1, 0},
+                "matrix layouts");
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout, "matrix layouts"); }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
-                                                const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+                                                size_t bytes) {
   CLEAVE_FAKE_COUNT();
   return set(layoutFields, layout, attribute, value, bytes);
 }
-cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
-                                                void *value, size_t bytes, size_t *written) {
+cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, void *value, size_t bytes,
+                                                size_t *written) {
   return get(layoutFields, layout, attribute, value, bytes, written);
 }
 

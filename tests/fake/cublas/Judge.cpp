@@ -1,5 +1,5 @@
-// What cuBLASLt accepts (cuBLAS library documentation, cublasLtMatmul, tables of supported types; cublasLtEpilogue_t), and
-// the algorithms it offers. Where the documentation leaves it open, the stricter answer.
+// What cuBLASLt accepts (cuBLAS library documentation, cublasLtMatmul, tables of supported types; cublasLtEpilogue_t),
+// and the algorithms it offers. Where the documentation leaves it open, the stricter answer.
 #include "tests/fake/cublas/Types.h"
 
 #include "tests/fake/cuda/Fake.h"
@@ -95,9 +95,9 @@ size_t sizeOf(uint32_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
 uint64_t Problem::hash() const {
   uint64_t h = 1469598103934665603ULL;
-  for (uint64_t part : {uint64_t(op.compute), uint64_t(op.transA), uint64_t(op.transB), uint64_t(op.epilogue),
-                        uint64_t(a.type), uint64_t(d.type), uint64_t(a.order), uint64_t(b.order), uint64_t(c.order),
-                        uint64_t(d.order)})
+  for (uint64_t part :
+       {uint64_t(op.compute), uint64_t(op.transA), uint64_t(op.transB), uint64_t(op.epilogue), uint64_t(a.type),
+        uint64_t(d.type), uint64_t(a.order), uint64_t(b.order), uint64_t(c.order), uint64_t(d.order)})
     h = (h ^ part) * 1099511628211ULL;
   return h;
 }
@@ -140,7 +140,7 @@ int choose(const Problem &p, uint64_t workspace, uint64_t alignment, int most, A
   int count = 0;
   for (const Algo &algo : offered) {
     const bool fits = algo.workspace <= workspace && (aligned || algo.alignment < 16);
-    const bool simple = algo.alignment < 16, splits = algo.splits > 1;
+    const bool simple = algo.alignment<16, splits = algo.splits> 1;
     if (!fits || count == most || (simple && isBackward(p.op.epilogue)) ||
         (splits && (takesAux(p.op.epilogue) || p.k() < static_cast<uint64_t>(algo.splits))))
       continue;
@@ -151,10 +151,11 @@ int choose(const Problem &p, uint64_t workspace, uint64_t alignment, int most, A
 
 } // namespace cleave::fake
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
-                                              int requested, cublasLtMatmulHeuristicResult_t results[], int *found) {
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t op,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int *found) {
   if (const int code = cleaveFakeCount(__func__))
     return static_cast<cublasStatus_t>(code);
   if (!handle)

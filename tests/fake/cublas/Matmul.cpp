@@ -1,4 +1,5 @@
-// The product itself, evaluated when the stream comes to it: sums in f32 over k, in as many pieces as the algorithm splits.
+// The product itself, evaluated when the stream comes to it: sums in f32 over k, in as many pieces as the algorithm
+// splits.
 #include "tests/fake/cublas/Types.h"
 
 #include "tests/fake/Numbers.h"
@@ -69,7 +70,8 @@ struct Product {
   float epilogue(float x, size_t row, size_t col, size_t batch);
   bool valid() const;
   const void *offset(const void *base, const Layout &l, size_t batch) const {
-    return static_cast<const char *>(base) + static_cast<int64_t>(batch) * l.stride * static_cast<int64_t>(sizeOf(l.type));
+    return static_cast<const char *>(base) +
+           static_cast<int64_t>(batch) * l.stride * static_cast<int64_t>(sizeOf(l.type));
   }
   void storeBias(size_t batch, size_t i, float x) const {
     store(p.op.bias, p.d.type, batch * static_cast<size_t>(p.op.biasStride) + i, x);
@@ -151,7 +153,8 @@ void Product::finish(size_t batch, std::vector<float> &x) {
     sumRows(batch, x);
 }
 
-void multiply(const float *left, const float *right, float *out, size_t m, size_t n, size_t k, size_t begin, size_t end) {
+void multiply(const float *left, const float *right, float *out, size_t m, size_t n, size_t k, size_t begin,
+              size_t end) {
   for (size_t i = 0; i < m; ++i)
     for (size_t l = begin; l < end; ++l) {
       const float x = left[i * k + l];
@@ -183,7 +186,8 @@ void Product::runBatch(size_t batch) {
 }
 
 size_t extent(const Layout &l) {
-  const uint64_t outer = l.order == CUBLASLT_ORDER_COL ? l.cols : l.rows, inner = l.order == CUBLASLT_ORDER_COL ? l.rows : l.cols;
+  const uint64_t outer = l.order == CUBLASLT_ORDER_COL ? l.cols : l.rows,
+                 inner = l.order == CUBLASLT_ORDER_COL ? l.rows : l.cols;
   return ((outer - 1) * static_cast<uint64_t>(l.ld) + inner +
           static_cast<uint64_t>(l.batch - 1) * static_cast<uint64_t>(l.stride)) *
          sizeOf(l.type);
@@ -199,12 +203,14 @@ std::vector<CleaveFakeRange> rangesOf(const Product &x) {
   const uint32_t e = p.op.epilogue;
   const auto last = static_cast<uint64_t>(p.d.batch - 1);
   if (takesBias(e)) {
-    const uint64_t count = (e == CUBLASLT_EPILOGUE_BGRADB ? p.n() : p.m()) + last * static_cast<uint64_t>(p.op.biasStride);
+    const uint64_t count =
+        (e == CUBLASLT_EPILOGUE_BGRADB ? p.n() : p.m()) + last * static_cast<uint64_t>(p.op.biasStride);
     ranges.push_back({p.op.bias, count * sizeOf(p.d.type), isBackward(e)});
   }
   if (takesAux(e)) {
     const bool mask = (e & 2) || (e & 8);
-    const uint64_t count = last * static_cast<uint64_t>(p.op.auxStride) + (p.n() - 1) * static_cast<uint64_t>(p.op.auxLd) + p.m();
+    const uint64_t count =
+        last * static_cast<uint64_t>(p.op.auxStride) + (p.n() - 1) * static_cast<uint64_t>(p.op.auxLd) + p.m();
     ranges.push_back({p.op.aux, mask ? (count + 7) / 8 : count * sizeOf(p.d.type), !isBackward(e)});
   }
   return ranges;
@@ -232,7 +238,8 @@ int Product::run() {
 }
 
 /// The algorithm to use: the given one where it fits, else the best.
-cublasStatus_t pick(const Problem &p, const cublasLtMatmulAlgo_t *given, size_t workspace, uint64_t alignment, Algo &algo) {
+cublasStatus_t pick(const Problem &p, const cublasLtMatmulAlgo_t *given, size_t workspace, uint64_t alignment,
+                    Algo &algo) {
   Algo algos[4];
   if (!given) {
     if (choose(p, workspace, alignment, 1, &algo) != 1)
@@ -248,8 +255,9 @@ cublasStatus_t pick(const Problem &p, const cublasLtMatmulAlgo_t *given, size_t 
   for (int i = 0; i < count; ++i)
     if (algos[i].id == algo.id && algos[i].splits == algo.splits) {
       algo = algos[i]; // its workspace for these sizes
-      return algo.workspace > workspace || alignment < static_cast<uint64_t>(algo.alignment) ? CUBLAS_STATUS_INVALID_VALUE
-                                                                                            : CUBLAS_STATUS_SUCCESS;
+      return algo.workspace > workspace || alignment < static_cast<uint64_t>(algo.alignment)
+                 ? CUBLAS_STATUS_INVALID_VALUE
+                 : CUBLAS_STATUS_SUCCESS;
     }
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }

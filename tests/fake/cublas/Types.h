@@ -59,8 +59,8 @@ inline bool takesBias(uint32_t e) { return e >= 256 || (e & 16) || (e & 4); }
 inline bool takesAux(uint32_t e) { return e & 128; }
 inline bool isBackward(uint32_t e) { return e >= 256 || (e & (8 | 64)); }
 
-/// Is this a product that cuBLASLt does? INVALID_VALUE where the descriptors contradict one another, NOT_SUPPORTED where
-/// there is no kernel.
+/// Is this a product that cuBLASLt does? INVALID_VALUE where the descriptors contradict one another, NOT_SUPPORTED
+/// where there is no kernel.
 cublasStatus_t judge(const Problem &p);
 /// What every leading dimension (and batch stride) in bytes is a multiple of, up to 256.
 uint64_t alignmentOf(const Problem &p);

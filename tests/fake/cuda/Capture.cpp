@@ -154,6 +154,7 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *result) {
                                             : CUDA_SUCCESS;
   leave(*capture);
   if (bad != CUDA_SUCCESS) {
+    call.lock.unlock(); // what nodes hold may call back
     delete capture->graph;
     return bad;
   }

@@ -33,8 +33,8 @@ CUresult waitCaptured(World &w, CUstream stream, CUevent event);
 struct CUevent_st {
   CUcontext context = nullptr;
   unsigned flags = 0;
-  cleave::fake::MomentPointer latest;    ///< null: never recorded
-  cleave::fake::CapturePointer capture;  ///< last recorded in a captured stream
+  cleave::fake::MomentPointer latest;   ///< null: never recorded
+  cleave::fake::CapturePointer capture; ///< last recorded in a captured stream
   std::vector<CUgraphNode_st *> captured;
 };
 

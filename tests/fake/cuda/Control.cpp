@@ -31,8 +31,8 @@ uint64_t cleaveFakeCalls(const char *function) {
 size_t cleaveFakeLeaks() {
   World &w = world();
   std::unique_lock lock(w.lock);
-  size_t count = w.memory.size() + w.streams.size() + w.events.size() + w.graphs.size() + w.executables.size() +
-                 w.modules.size();
+  size_t count =
+      w.memory.size() + w.streams.size() + w.events.size() + w.graphs.size() + w.executables.size() + w.modules.size();
   for (const auto &[kind, number] : w.others)
     count += static_cast<size_t>(number);
   return count;
@@ -160,8 +160,11 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data
     return CUDA_ERROR_INVALID_HANDLE;
   if (!function)
     return CUDA_ERROR_INVALID_VALUE;
-  return submit(call.w, stream, {__func__, [=] {
-                                   function(data);
-                                   return CUDA_SUCCESS;
-                                 }, {}});
+  return submit(call.w, stream,
+                {__func__,
+                 [=] {
+                   function(data);
+                   return CUDA_SUCCESS;
+                 },
+                 {}});
 }

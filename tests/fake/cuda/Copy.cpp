@@ -50,7 +50,8 @@ CUresult hostToDevice(Call &call, CUstream stream, void *to, const void *from, s
     return submit(call.w, stream, copyWork(name, to, from, bytes, true, true));
   if (stream->capture) // a graph would read it at any later time
     return spoil(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  auto staged = std::make_shared<std::vector<char>>(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
+  auto staged =
+      std::make_shared<std::vector<char>>(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
   Work work = copyWork(name, to, staged->data(), bytes, true, false);
   work.run = [run = work.run, staged] { return run(); };
   work.ranges = {range(to, bytes, true)};
@@ -74,7 +75,8 @@ CUresult deviceToHost(Call &call, CUstream stream, void *to, const void *from, s
   return direct ? result : finish(call, stream, result); // memory that is not pinned is written before the call returns
 }
 
-template <typename T> CUresult fill(Call &call, CUdeviceptr to, T value, size_t count, CUstream handle, const char *name) {
+template <typename T>
+CUresult fill(Call &call, CUdeviceptr to, T value, size_t count, CUstream handle, const char *name) {
   const CUstream stream = streamOf(call, handle);
   if (!stream)
     return CUDA_ERROR_INVALID_HANDLE;

@@ -35,9 +35,7 @@ std::vector<int> &physicalNumbers() {
   return *numbers;
 }
 
-bool isDevice(const World &w, CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < w.devices.size();
-}
+bool isDevice(const World &w, CUdevice device) { return device >= 0 && static_cast<size_t>(device) < w.devices.size(); }
 
 int attributeOf(const Settings &s, CUdevice_attribute attribute, int physical) {
   switch (attribute) {

@@ -6,8 +6,8 @@
 
 #define CLEAVE_FAKE_EXPORT extern "C" __attribute__((visibility("default")))
 
-/// The nth call from now (1: the next) of `function` (its exported name: "cuMemAlloc_v2") returns `code` and does nothing
-/// else. "work": the nth operation that a stream runs fails, which is the context's error from then on.
+/// The nth call from now (1: the next) of `function` (its exported name: "cuMemAlloc_v2") returns `code` and does
+/// nothing else. "work": the nth operation that a stream runs fails, which is the context's error from then on.
 CLEAVE_FAKE_EXPORT void cleaveFakeFail(const char *function, int nth, int code);
 
 /// Forgets failures that have not happened yet, counters, races and the contexts' errors. What lives goes on living.

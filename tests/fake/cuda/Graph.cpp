@@ -84,8 +84,8 @@ void findRaces(const CUgraph_st &graph) {
       for (const Range &a : graph.nodes[i]->work->ranges)
         for (const Range &b : graph.nodes[j]->work->ranges)
           if (!before[i][j] && conflict(a, b))
-            reportRace(std::string("graph: ") + graph.nodes[j]->work->name + " (node " + std::to_string(j) +
-                       ") and " + graph.nodes[i]->work->name + " (node " + std::to_string(i) + ") touch the same bytes");
+            reportRace(std::string("graph: ") + graph.nodes[j]->work->name + " (node " + std::to_string(j) + ") and " +
+                       graph.nodes[i]->work->name + " (node " + std::to_string(i) + ") touch the same bytes");
   }
 }
 

@@ -7,8 +7,8 @@
 //   CLEAVE_HOST_KERNEL_AS(fillF32, fill<float>)
 //
 // defines cleave_host_kernel_NAME, which the fake driver finds when a module is a fat binary. Threads of a block take
-// turns on one thread of the host and blocks follow one another, so atomics are plain operations; in kernels that are not
-// TOGETHER a thread runs to its end before the next begins. __shared__ is one object a thread of the host.
+// turns on one thread of the host and blocks follow one another, so atomics are plain operations; in kernels that are
+// not TOGETHER a thread runs to its end before the next begins. __shared__ is one object a thread of the host.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -38,9 +38,7 @@ inline Index unpackIndex(unsigned i) {
 /// Fibers share a thread of the host, so who they are is asked anew.
 inline Index whichThread() { return threadsTogether ? unpackIndex(cleaveFakeThread()) : threadIndex; }
 
-template <size_t N> struct ParameterSizes {
-  uint32_t count, bytes[N + 1];
-};
+template <size_t N> struct ParameterSizes { uint32_t count, bytes[N + 1]; };
 
 template <typename F> struct HostKernel;
 template <typename... A> struct HostKernel<void (*)(A...)> {
@@ -102,8 +100,8 @@ template <typename T, typename F> T changed(T *at, F change) {
       void **parameters, const unsigned *grid, const unsigned *block) {                                                \
     return ::cleave::fake::HostKernel<decltype(&__VA_ARGS__)>::run(&__VA_ARGS__, parameters, grid, block, together);   \
   }                                                                                                                    \
-  extern "C" __attribute__((visibility("default"), used)) const ::cleave::fake::HostKernel<decltype(                   \
-      &__VA_ARGS__)>::Sizes cleave_host_kernel_##name##_parameters =                                                   \
+  extern "C" __attribute__((visibility("default"), used))                                                              \
+  const ::cleave::fake::HostKernel<decltype(&__VA_ARGS__)>::Sizes cleave_host_kernel_##name##_parameters =             \
       ::cleave::fake::HostKernel<decltype(&__VA_ARGS__)>::sizes;
 
 #define CLEAVE_HOST_KERNEL_AS(name, ...) CLEAVE_HOST_KERNEL_ENTRY(name, false, __VA_ARGS__)

@@ -40,8 +40,7 @@ bool validShape(const Shape &s) {
     if (s.grid[i] == 0 || s.block[i] == 0)
       return false;
   return s.grid[0] <= 0x7fffffff && s.grid[1] <= 65535 && s.grid[2] <= 65535 && s.block[0] <= mostThreads &&
-         s.block[1] <= mostThreads && s.block[2] <= 64 &&
-         uint64_t{s.block[0]} * s.block[1] * s.block[2] <= mostThreads;
+         s.block[1] <= mostThreads && s.block[2] <= 64 && uint64_t{s.block[0]} * s.block[1] * s.block[2] <= mostThreads;
 }
 
 /// Does the function belong to a module of this process's?

@@ -1,5 +1,5 @@
-// Memory of devices is the host's, counted by device; fresh memory holds 0xff (NaN). Behind every block lies a page that
-// nobody may touch: what goes too far ends the program.
+// Memory of devices is the host's, counted by device; fresh memory holds 0xff (NaN). Behind every block lies a page
+// that nobody may touch: what goes too far ends the program.
 #include "tests/fake/cuda/Capture.h"
 
 #include <cstring>
@@ -51,7 +51,7 @@ CUresult removeBlock(Call &call, uintptr_t address, bool onDevice) {
   races().forget(address, address + block.bytes);
   call.w.memory.erase(address);
   munmap(block.map, block.mapBytes);
-  return CUDA_SUCCESS;
+  return block.context->error;
 }
 
 } // namespace
@@ -62,9 +62,8 @@ const Block *blockOf(const World &w, const void *begin, size_t bytes) {
   if (block == w.memory.begin())
     return nullptr;
   --block;
-  return at - block->first <= block->second.bytes && bytes <= block->second.bytes - (at - block->first)
-             ? &block->second
-             : nullptr;
+  return at - block->first <= block->second.bytes && bytes <= block->second.bytes - (at - block->first) ? &block->second
+                                                                                                        : nullptr;
 }
 
 } // namespace cleave::fake
@@ -96,7 +95,7 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr *result, size_t bytes) {
 }
 
 CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
-  CLEAVE_FAKE_CALL(Context | Safe);
+  CLEAVE_FAKE_CALL(Context | Safe | Frees);
   return address ? removeBlock(call, address, true) : CUDA_SUCCESS;
 }
 
@@ -115,7 +114,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **result, size_t bytes, unsigned flags) {
 CUresult CUDAAPI cuMemAllocHost(void **result, size_t bytes) { return cuMemHostAlloc(result, bytes, 0); }
 
 CUresult CUDAAPI cuMemFreeHost(void *address) {
-  CLEAVE_FAKE_CALL(Context | Safe);
+  CLEAVE_FAKE_CALL(Context | Safe | Frees);
   return removeBlock(call, reinterpret_cast<uintptr_t>(address), false);
 }
 

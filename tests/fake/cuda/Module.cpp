@@ -130,13 +130,14 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
 }
 
 CUresult CUDAAPI cuModuleUnload(CUmodule module) {
-  CLEAVE_FAKE_CALL(Context | Safe);
+  CLEAVE_FAKE_CALL(Context | Safe | Frees);
   if (!call.w.modules.contains(module))
     return CUDA_ERROR_INVALID_HANDLE;
   awaitContext(call, module->context);
+  const CUcontext context = module->context;
   call.w.modules.erase(module);
   delete module;
-  return CUDA_SUCCESS;
+  return context->error;
 }
 
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *result, CUmodule module, const char *name) {
@@ -159,7 +160,8 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule
   void *found = module->library ? dlsym(module->library.get(), name) : nullptr;
   Dl_info info{};
   const Elf64_Sym *symbol = nullptr;
-  if (!found || !dladdr1(found, &info, reinterpret_cast<void **>(const_cast<Elf64_Sym **>(&symbol)), RTLD_DL_SYMENT) || !symbol)
+  if (!found || !dladdr1(found, &info, reinterpret_cast<void **>(const_cast<Elf64_Sym **>(&symbol)), RTLD_DL_SYMENT) ||
+      !symbol)
     return CUDA_ERROR_NOT_FOUND;
   if (address)
     *address = reinterpret_cast<CUdeviceptr>(found);

@@ -6,9 +6,9 @@ struct CUfunc_st {
   CUmodule module = nullptr;
   std::string name;
   void *entry = nullptr;
-  bool host = false;           ///< of HostKernels.h
-  std::vector<size_t> sizes;   ///< of the parameters
-  uint32_t buffers = 0;        ///< emulated: how many of them are buffers
+  bool host = false;                                                   ///< of HostKernels.h
+  std::vector<size_t> sizes;                                           ///< of the parameters
+  uint32_t buffers = 0;                                                ///< emulated: how many of them are buffers
   std::shared_ptr<std::mutex> shared = std::make_shared<std::mutex>(); ///< an emulated kernel's shared memory is one
 };
 

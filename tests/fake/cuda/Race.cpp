@@ -33,7 +33,8 @@ std::string Races::touch(const char *name, int number, const Clock &now, const s
         char line[256];
         std::snprintf(line, sizeof line, "%s of stream %d %s what %s of stream %d %s, %zu bytes at %#zx", name, number,
                       r.written ? "writes" : "reads", t.name, t.number, t.range.written ? "writes" : "reads",
-                      std::min(r.end, t.range.end) - std::max(r.begin, t.range.begin), std::max(r.begin, t.range.begin));
+                      std::min(r.end, t.range.end) - std::max(r.begin, t.range.begin),
+                      std::max(r.begin, t.range.begin));
         text = line;
       }
     if (r.written) // whoever comes after this write comes after what it replaces

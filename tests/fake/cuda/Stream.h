@@ -1,4 +1,5 @@
-// Streams: a thread each, which runs what was put into its queue in order. Waits and records are items of the queue too.
+// Streams: a thread each, which runs what was put into its queue in order. Waits and records are items of the queue
+// too.
 #pragma once
 #include "tests/fake/cuda/Race.h"
 #include "tests/fake/cuda/World.h"
@@ -62,7 +63,7 @@ struct CUstream_st {
   std::deque<cleave::fake::Item> queue;
   std::condition_variable wake;
   cleave::fake::Clock clock;
-  cleave::fake::MomentPointer legacySeen;        ///< the null stream's work that this stream already waits for
+  cleave::fake::MomentPointer legacySeen;         ///< the null stream's work that this stream already waits for
   std::shared_ptr<cleave::fake::Capture> capture; ///< null: not captured
-  std::vector<CUgraphNode_st *> tails;           ///< capture: what the next node comes after
+  std::vector<CUgraphNode_st *> tails;            ///< capture: what the next node comes after
 };

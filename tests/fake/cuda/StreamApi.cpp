@@ -29,10 +29,12 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *result, unsigned flags, in
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamCreate(CUstream *result, unsigned flags) { return cuStreamCreateWithPriority(result, flags, 0); }
+CUresult CUDAAPI cuStreamCreate(CUstream *result, unsigned flags) {
+  return cuStreamCreateWithPriority(result, flags, 0);
+}
 
 CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
-  CLEAVE_FAKE_CALL(Context);
+  CLEAVE_FAKE_CALL(Started);
   if (!call.w.streams.contains(stream))
     return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult refused = refusedCapturing(stream); refused != CUDA_SUCCESS)
@@ -41,7 +43,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
   call.w.draining.insert(stream);
   stream->closing = true;
   stream->wake.notify_all();
-  return CUDA_SUCCESS;
+  return stream->context->error;
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
@@ -104,11 +106,12 @@ CUresult CUDAAPI cuEventCreate(CUevent *result, unsigned flags) {
 }
 
 CUresult CUDAAPI cuEventDestroy(CUevent event) {
-  CLEAVE_FAKE_CALL(Context);
+  CLEAVE_FAKE_CALL(Started);
   if (!call.w.events.erase(event))
     return CUDA_ERROR_INVALID_HANDLE;
+  const CUcontext context = event->context;
   delete event; // streams that wait for it hold the moment
-  return CUDA_SUCCESS;
+  return context->error;
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream handle) {

@@ -110,7 +110,7 @@ Call::Call(const char *name, unsigned needs) : lock(world().lock), w(world()), c
     result = CUDA_ERROR_INVALID_CONTEXT;
   else if ((needs & Context) == Context && context->retained == 0)
     result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  else if ((needs & Context) == Context && context->error != CUDA_SUCCESS)
+  else if ((needs & (Context | Frees)) == Context && context->error != CUDA_SUCCESS)
     result = context->error;
   else if (needs & Safe)
     result = refusedInCapture(w);

@@ -53,7 +53,7 @@ struct World {
   Settings settings;
   bool started = false;
   std::vector<Device> devices;
-  std::map<uintptr_t, Block> memory; ///< by first byte: of devices, and the host's pinned memory
+  std::map<uintptr_t, Block> memory;    ///< by first byte: of devices, and the host's pinned memory
   std::set<CUstream> streams, draining; ///< draining: destroyed, with work left
   std::set<CUevent> events;
   std::set<CUmodule> modules;
@@ -72,7 +72,8 @@ void applySettings(World &w, const std::string &text);
 int counted(World &w, const std::string &name);
 
 /// What a function asks for before it starts.
-enum Needs : unsigned { Nothing = 0, Started = 1, Context = 3, Safe = 4 }; // Safe: may be refused while streams are captured
+/// Safe: may be refused while streams are captured. Frees: goes on after an error of the context, which it reports.
+enum Needs : unsigned { Nothing = 0, Started = 1, Context = 3, Safe = 4, Frees = 8 };
 
 /// Holds the lock for the length of a call of CUDA's interface.
 class Call {

@@ -35,7 +35,9 @@ struct Gpu {
 };
 
 struct Stream {
-  explicit Stream(unsigned flags = CU_STREAM_NON_BLOCKING) { REQUIRE_CUDA(cuStreamCreateWithPriority(&handle, flags, 0)); }
+  explicit Stream(unsigned flags = CU_STREAM_NON_BLOCKING) {
+    REQUIRE_CUDA(cuStreamCreateWithPriority(&handle, flags, 0));
+  }
   ~Stream() { cuStreamDestroy(handle); }
   Stream(const Stream &) = delete;
   operator CUstream() const { return handle; }
