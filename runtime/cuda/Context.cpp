@@ -19,7 +19,8 @@ Context::Context(int ordinal) : number(ordinal) {
   if (ordinal < 0 || ordinal >= count)
     throw userError(
         fmt::format("--backend cuda: device {} was asked for, the machine has {} (ranks that are processes "
-                    "take the device of their LOCAL_RANK, ranks that are threads the device of their number)",
+                    "take the device of their LOCAL_RANK, ranks that are threads the device of their number; "
+                    "processes share one where each has an NCCL_HOSTID of its own)",
                     ordinal, count));
   check(driver().deviceGet(&device, ordinal), "cuDeviceGet");
   char text[256] = {};

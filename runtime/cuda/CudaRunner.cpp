@@ -138,9 +138,7 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
 
 CudaRunner::~CudaRunner() {
   world.detach();
-  for (auto &[number, stream] : streams) // errors have been reported, or nobody is left to hear them
-    driver().streamSynchronize(stream.get());
-  driver().streamSynchronize(copies.get());
+  driver().ctxSynchronize(); // before memory and code go; errors have been reported, or nobody is left to hear them
 }
 
 /// What the plan needs is known before anything is allocated.
@@ -280,7 +278,7 @@ void CudaRunner::initialise() {
 
 std::byte *CudaRunner::inputBuffer(int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
-  wait(arrived[which], "an input buffer");
+  wait(arrived[which], "the iteration that reads an input buffer");
   return hostInputs[which].data();
 }
 
@@ -357,12 +355,12 @@ void CudaRunner::capture(Mode &mode, int which) {
     Graph::begin(stream);
     try {
       mode.lane->enqueue(piece, queue, which);
+      mode.graphs[static_cast<size_t>(which)].push_back(Graph::end(stream));
     } catch (...) {
       queue.stream = stream;
       Graph::abandon(stream);
       throw;
     }
-    mode.graphs[static_cast<size_t>(which)].push_back(Graph::end(stream));
   }
 }
 

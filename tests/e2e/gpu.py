@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The CUDA backend end to end where there is no GPU: plans for the target "emulated" on the fakes of NVIDIA's libraries
+(tests/fake), which play a device's threads, streams, graphs and collectives on the CPU. Standard library only.
+
+gpu.py --build BUILD [unittest arguments]
+"""
+import argparse, json, os, sys, unittest
+
+import e2e
+from e2e import DIGITS, ROOT, Case, run
+
+FAKE = ""
+
+
+class Emulated(Case):
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(FAKE, "libcuda.so.1")):
+            self.skipTest("no fakes: the build has no CUDA headers")
+        self.device("devices=8")
+
+    def tearDown(self):
+        super().tearDown()
+        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID"):
+            os.environ.pop(name, None)
+
+    def device(self, what, nccl=""):
+        os.environ["CLEAVE_CUDA_LIBRARIES"] = FAKE
+        os.environ["CLEAVE_FAKE_CUDA"] = what
+        os.environ["CLEAVE_FAKE_NCCL"] = nccl
+
+    def plan(self, program, *options, target="emulated", name="gpu.plan"):
+        file = self.path(name)
+        self.ok(program, "plan", "--backend", "cuda", "--target", target, *options, "-o", file)
+        self.ok("cleave", "verify", file)
+        return file
+
+    def agrees(self, program, data, *options, steps=2):
+        out = self.ok(program, "check", "--plan", self.plan(program, *options), "--data", data, "--steps", steps, timeout=600)
+        self.assertIn("plan and graph agree", out)
+
+    def metrics(self, *args, **kw):
+        file = self.path("gpu.jsonl")
+        self.ok("cleave-run", *args, "--metrics", file, "--quiet", "--tuning", "off", **kw)
+        with open(file) as lines:
+            return [r["loss"] for r in map(json.loads, lines) if "step" in r]
+
+    def test_plans_agree_with_the_graph(self):
+        small = ["--layers", 2, "--width", 32, "--heads", 4, "--context", 16, "--batch", 8, "--microbatches", 4]
+        self.device("devices=8,shuffle=7")  # waits that are missing show in the numbers
+        for mesh in ("dp=1", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"):
+            self.agrees("gpt", "synthetic", *small, "--mesh", mesh)
+        self.agrees("gpt", "synthetic", *small, "--mesh", "pp=2", "--schedule", "gpipe")
+        self.agrees("mlp", DIGITS, "--hidden", "48,32", "--batch", 15, "--mesh", "dp=3")  # uneven shares
+        self.agrees("mlp", DIGITS, "--hidden", "48,33", "--batch", 16, "--mesh", "tp=3")
+
+    def test_half_types(self):
+        small = ["--layers", 1, "--width", 32, "--heads", 2, "--context", 16, "--batch", 4]
+        for precision in ("bf16", "fp16"):
+            self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision)
+            self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision, "--mesh", "dp=2")
+
+    def test_graphs_and_steps_give_the_same_bits(self):
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "dp=2,pp=2", "--microbatches", 2)
+        common = [plan, "--data", DIGITS, "--steps", 7]
+        graphs = self.metrics(*common)
+        self.assertEqual(graphs, self.metrics(*common, "--no-graph"))
+        self.assertEqual(graphs, self.metrics(*common))
+        self.assertEqual(len(graphs), 7)
+        self.same(self.losses("mlp", "--data", DIGITS, "--hidden", "32", "--batch", 32, "--microbatches", 2, "--steps", 7)[0], graphs)
+
+    def test_checkpoints_travel(self):
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32)
+        whole = self.metrics(plan, "--data", DIGITS, "--steps", 6)
+        self.metrics(plan, "--data", DIGITS, "--steps", 3, "--checkpoint", self.path("ck"))
+        self.metrics(plan, "--data", DIGITS, "--steps", 6, "--checkpoint", self.path("ck"), "--resume")
+        with open(self.path("gpu.jsonl")) as lines:
+            rest = [r["loss"] for r in map(json.loads, lines) if "step" in r]
+        self.assertEqual(rest[-3:], whole[3:])
+        self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)  # on the CPU
+
+    def test_tuning_is_kept(self):
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32)
+        record = self.path("record/tuning.json")
+        args = ["cleave-run", plan, "--data", DIGITS, "--steps", 2, "--tuning", record, "--quiet"]
+        self.ok(*args)
+        with open(record) as file:
+            first = file.read()
+        self.assertGreater(len(json.loads(first)["choices"]), 3)
+        self.ok(*args)
+        with open(record) as file:
+            self.assertEqual(first, file.read())
+        with open(record, "w") as file:
+            file.write("{")
+        self.refused(*args, word="is not a tuning record", status=3)
+
+    def test_processes_share_a_device(self):
+        self.device("devices=1")
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "dp=2")
+        one = self.metrics(self.plan("mlp", "--hidden", "32", "--batch", 32, name="one.plan"), "--data", DIGITS, "--steps", 4)
+        file = self.path("two.jsonl")
+        script = self.path("rank.sh")
+        with open(script, "w") as out:
+            out.write('NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"\n')
+        status, _, err = run("/bin/sh", script, os.path.join(e2e.BIN, "cleave-run"), plan, "--data", DIGITS, "--steps", 4,
+                             "--tuning", "off", "--quiet", "--metrics", file, ranks=2, timeout=120)
+        self.assertEqual(status, 0, err[-600:])
+        with open(file) as lines:
+            self.same(one, [r["loss"] for r in map(json.loads, lines) if "step" in r])
+        status, _, err = run("cleave-run", plan, "--data", DIGITS, "--steps", 4, "--tuning", "off", ranks=2, timeout=120)
+        self.assertNotEqual(status, 0)
+        self.assertIn("NCCL_HOSTID", err)
+
+    def test_what_is_missing(self):
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32)
+        train = ["cleave-run", plan, "--data", DIGITS, "--steps", 2, "--tuning", "off"]
+        os.environ["CLEAVE_CUDA_LIBRARIES"] = self.path("nothing")
+        self.refused(*train, word="no CUDA device")
+        self.refused("mlp", "train", "--backend", "cuda", "--data", DIGITS, word="no CUDA device")
+        self.device("devices=0")
+        self.refused(*train, word="no CUDA device")
+        self.device("driver=11080")
+        self.refused(*train, word="found 11.8", status=3)
+        self.device("memory=1048576")
+        self.refused(*train, word="1048576 free", status=3)
+        self.device("sm=80")
+        self.refused("cleave-run", self.plan("mlp", "--no-code", target="sm_90"), "--data", DIGITS, word="no code", status=3)
+        self.refused("cleave-run", self.path("nothing.plan"), "--data", DIGITS, word="nothing.plan")
+        self.device("devices=1")
+        self.refused("cleave-run", self.plan("mlp", "--mesh", "dp=2"), "--data", DIGITS, word="device 1 was asked for")
+        self.refused("cleave-run", plan, "--device", "cpu", "--data", DIGITS, word="is for the cuda backend")
+
+    @unittest.skipUnless(e2e.shutil.which("ptxas") or os.path.exists("/usr/local/cuda/bin/ptxas"), "no ptxas")
+    def test_another_architecture(self):
+        self.device("sm=80")
+        self.refused("cleave-run", self.plan("mlp", target="sm_90"), "--data", DIGITS, word="its code is for sm_90", status=3)
+
+    def test_failures_end_cleanly(self):
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32)
+        train = ["cleave-run", plan, "--data", DIGITS, "--steps", 12, "--tuning", "off", "--timeout", 3]
+        for failure, word in (("cuMemAlloc_v2:1:2", "for the arena: out of memory"), ("cuMemHostAlloc:1:2", "pinned memory"),
+                              ("cuLaunchKernel:5:719", "launch failure"), ("cuGraphInstantiateWithFlags:1:2", "out of memory"),
+                              ("cuGraphLaunch:1:719", "launch failure"), ("cuStreamEndCapture:1:900", "cuStreamEndCapture"),
+                              ("cuModuleLoadData:1:209", "cannot be loaded"), ("cuStreamSynchronize:1:719", "launch failure")):
+            self.device(f"fail={failure}")
+            self.refused(*train, word=word, status=3)
+        both = ["cleave-run", self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "dp=2", name="two.plan"), *train[2:]]
+        for failure in ("async=AllReduce:3", "hang=AllReduce:3", "hang=AllReduce:1"):
+            self.device("devices=2", failure)
+            self.refused(*both, word="AllReduce of 'gradients' among ranks 0, 1", status=3)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    known, rest = parser.parse_known_args()
+    e2e.BIN = os.path.join(os.path.abspath(known.build), "bin")
+    FAKE = os.path.join(os.path.abspath(known.build), "fake")
+    unittest.main(argv=[sys.argv[0], *rest])
