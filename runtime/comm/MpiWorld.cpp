@@ -1,27 +1,20 @@
 // Ranks as MPI processes: the one file that knows mpi.h.
 //
-// Reductions are an exchange of chunks, sums in member order, and a gather of the sums; so the bits are the local
-// communicator's. Large buffers go in rounds through two fixed scratch buffers, which also keeps every MPI count an
-// int. Waits poll, so that a deadline and another rank's failure end them.
+// The algorithms of the collectives are Exchange.h's. Waits poll, so that a deadline and another rank's failure end
+// them.
 #include "runtime/comm/MpiWorld.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/comm/Reduce.h"
-#include "runtime/plan/DTypes.h"
-#include "runtime/plan/Slices.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/comm/Exchange.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <map>
-#include <numeric>
 #include <sched.h>
 #include <thread>
 #include <unistd.h>
@@ -30,9 +23,7 @@ namespace cleave {
 
 namespace {
 
-constexpr int64_t scratchBytes = int64_t{4} << 20; // of each of the two scratch buffers
-constexpr int64_t smallBytes = 16 << 10;           // reduced by everybody after one gather
-constexpr size_t pieceBytes = size_t{1} << 30;     // of a message
+constexpr size_t pieceBytes = size_t{1} << 30; // of a message
 constexpr int failureTag = 1;
 constexpr int spinsBeforeYield = 200;
 
@@ -91,15 +82,15 @@ public:
   void reserveSends(size_t count) override { sending.reserve(count); }
   void checkMessage(uint32_t tag, int32_t microbatch) const override;
   void detach() override;
-  void checkPeers() override { lookForFailure(); }
   void abort(const std::string &message) override;
+  void checkPeers() override { lookForFailure(); }
   void barrier() override;
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
 
   /// Polls until the request is done.
   void wait(MPI_Request &request, const char *what);
-  std::byte *scratch(int which) { return scratchMemory[which].data(); }
+  ExchangeScratch scratch{1};
 
 private:
   struct Sending {
@@ -115,50 +106,32 @@ private:
   int largestTag = 32767;
   double seconds = 600;
   std::vector<Sending> sending;
-  std::vector<std::byte> scratchMemory[2];
   std::map<std::vector<uint32_t>, std::unique_ptr<MpiCommunicator>> communicators;
   std::string failureText; ///< what was sent by abort; lives until the messages are gone
 };
 
-class MpiCommunicator final : public Communicator {
+class MpiCommunicator final : public ExchangeCommunicator {
 public:
-  MpiCommunicator(MpiWorld &world, std::vector<uint32_t> ranks, int tag);
+  MpiCommunicator(MpiWorld &world, std::span<const uint32_t> ranks, int tag);
   ~MpiCommunicator() override {
     if (comm != MPI_COMM_NULL && !anyFailure.load())
       MPI_Comm_free(&comm);
   }
-  unsigned size() const override { return static_cast<unsigned>(ranks.size()); }
-  unsigned member() const override { return me; }
-  void run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
-           std::span<const CollectivePart> parts) override;
   void barrier() override;
 
 private:
-  struct Call {
-    plan::ReduceKind reduce;
-    plan::DType dtype;
-    int64_t element;
-  };
-  void reduceSmall(const Call &call, std::span<const CollectivePart> parts, int64_t bytes);
-  void allReduce(const Call &call, const CollectivePart &part);
-  void allGather(const Call &call, const CollectivePart &part);
-  void reduceScatter(const Call &call, const CollectivePart &part);
-  void allToAll(const Call &call, const CollectivePart &part);
-  void broadcast(const Call &call, const CollectivePart &part);
-  void exchange(const std::byte *from, std::byte *to);
-  void gatherBytes(const void *from, int bytes, std::byte *to);
+  void exchange(const std::byte *from, std::byte *to) override;
+  void gatherBytes(const std::byte *from, std::byte *to) override;
+  void broadcastBytes(std::byte *data, size_t bytes) override;
 
   MpiWorld &world;
-  std::vector<uint32_t> ranks;
-  unsigned me = 0;
   MPI_Comm comm = MPI_COMM_NULL;
   std::string what;
-  std::vector<int> sendCounts, sendPlaces, recvCounts, recvPlaces;
-  std::vector<const void *> inputs;
 };
 
-MpiCommunicator::MpiCommunicator(MpiWorld &world, std::vector<uint32_t> list, int tag)
-    : world(world), ranks(std::move(list)), what(fmt::format("ranks {}", fmt::join(ranks, ", "))) {
+MpiCommunicator::MpiCommunicator(MpiWorld &world, std::span<const uint32_t> ranks, int tag)
+    : ExchangeCommunicator(static_cast<unsigned>(ranks.size()), placeInGroup(ranks, world.rank()), world.scratch),
+      world(world), what(fmt::format("ranks {}", fmt::join(ranks, ", "))) {
   std::vector<int> members(ranks.begin(), ranks.end());
   MPI_Group all, group;
   check(MPI_Comm_group(MPI_COMM_WORLD, &all), "group");
@@ -167,12 +140,6 @@ MpiCommunicator::MpiCommunicator(MpiWorld &world, std::vector<uint32_t> list, in
   MPI_Group_free(&group);
   MPI_Group_free(&all);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  int place = 0;
-  MPI_Comm_rank(comm, &place);
-  me = static_cast<unsigned>(place);
-  sendCounts.resize(ranks.size());
-  sendPlaces = recvCounts = recvPlaces = sendCounts;
-  inputs.resize(ranks.size());
 }
 
 void MpiCommunicator::barrier() {
@@ -183,187 +150,27 @@ void MpiCommunicator::barrier() {
 
 void MpiCommunicator::exchange(const std::byte *from, std::byte *to) {
   MPI_Request request;
-  check(MPI_Ialltoallv(from, sendCounts.data(), sendPlaces.data(), MPI_BYTE, to, recvCounts.data(), recvPlaces.data(),
-                       MPI_BYTE, comm, &request),
+  check(MPI_Ialltoallv(from, sends.bytes.data(), sends.places.data(), MPI_BYTE, to, receives.bytes.data(),
+                       receives.places.data(), MPI_BYTE, comm, &request),
         "exchange");
   world.wait(request, what.c_str());
 }
 
-void MpiCommunicator::gatherBytes(const void *from, int bytes, std::byte *to) {
+void MpiCommunicator::gatherBytes(const std::byte *from, std::byte *to) {
   MPI_Request request;
-  check(MPI_Iallgatherv(from, bytes, MPI_BYTE, to, recvCounts.data(), recvPlaces.data(), MPI_BYTE, comm, &request),
+  check(MPI_Iallgatherv(from, receives.bytes[member()], MPI_BYTE, to, receives.bytes.data(), receives.places.data(),
+                        MPI_BYTE, comm, &request),
         "gather");
   world.wait(request, what.c_str());
 }
 
-void MpiCommunicator::reduceSmall(const Call &call, std::span<const CollectivePart> parts, int64_t bytes) {
-  std::byte *mine = world.scratch(0), *all = world.scratch(1);
-  int64_t at = 0;
-  for (const CollectivePart &part : parts) {
-    if (part.count)
-      std::memcpy(mine + at, part.in, static_cast<size_t>(part.count * call.element));
-    at += part.count * call.element;
-  }
-  for (unsigned m = 0; m < size(); ++m) {
-    recvCounts[m] = static_cast<int>(bytes);
-    recvPlaces[m] = static_cast<int>(m * bytes);
-  }
-  gatherBytes(mine, static_cast<int>(bytes), all);
-  at = 0;
-  for (const CollectivePart &part : parts) {
-    // pieces need not be aligned to their elements: bring them to the front of the other scratch buffer one by one
-    int64_t piece = part.count * call.element, room = (piece + 63) / 64 * 64;
-    for (unsigned m = 0; m < size(); ++m) {
-      std::memcpy(mine + m * room, all + m * bytes + at, static_cast<size_t>(piece));
-      inputs[m] = mine + m * room;
-    }
-    reduceElements(call.dtype, call.reduce, inputs, 0, part.out, part.count);
-    at += piece;
-  }
-}
-
-void MpiCommunicator::allReduce(const Call &call, const CollectivePart &part) {
-  int64_t block = exchangeBlock(scratchBytes / call.element, size());
-  for (int64_t begin = 0; begin < part.count; begin += block) {
-    int64_t count = std::min(block, part.count - begin);
-    const auto *in = static_cast<const std::byte *>(part.in) + begin * call.element;
-    auto *out = static_cast<std::byte *>(part.out) + begin * call.element;
-    Part mine = splitPart(count, size(), me);
-    for (unsigned m = 0; m < size(); ++m) {
-      Part chunk = splitPart(count, size(), m);
-      sendCounts[m] = static_cast<int>(chunk.count * call.element);
-      sendPlaces[m] = static_cast<int>(chunk.begin * call.element);
-      recvCounts[m] = static_cast<int>(mine.count * call.element);
-      recvPlaces[m] = static_cast<int>(m * mine.count * call.element);
-      inputs[m] = world.scratch(1) + recvPlaces[m];
-    }
-    exchange(in, world.scratch(1));
-    reduceElements(call.dtype, call.reduce, inputs, 0, world.scratch(0), mine.count);
-    for (unsigned m = 0; m < size(); ++m) {
-      recvCounts[m] = sendCounts[m];
-      recvPlaces[m] = sendPlaces[m];
-    }
-    gatherBytes(world.scratch(0), recvCounts[me], out);
-  }
-}
-
-/// Copies elements [begin, begin + count) of a member's flat share [outer, mine, inner] to or from the whole tensor.
-void copyShare(std::byte *flat, std::byte *whole, int64_t begin, int64_t count, int64_t rowBytes, int64_t wholeRow,
-               int64_t start, bool toWhole) {
-  for (int64_t at = begin; at < begin + count;) {
-    int64_t row = at / rowBytes, inside = at % rowBytes, bytes = std::min(rowBytes - inside, begin + count - at);
-    std::byte *there = whole + row * wholeRow + start + inside, *here = flat + (at - begin);
-    std::memcpy(toWhole ? there : here, toWhole ? here : there, static_cast<size_t>(bytes));
-    at += bytes;
-  }
-}
-
-void MpiCommunicator::allGather(const Call &call, const CollectivePart &part) {
-  int64_t unit = part.inner * call.element, largest = 0;
-  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
-  for (int64_t size : part.sizes)
-    largest = std::max(largest, size * unit * part.outer);
-  int64_t round = std::max<int64_t>(64, scratchBytes / size() / 64 * 64);
-  for (int64_t begin = 0; begin < largest; begin += round) {
-    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
-    for (unsigned m = 0; m < size(); ++m) {
-      recvCounts[m] = static_cast<int>(bytesOf(m));
-      recvPlaces[m] = static_cast<int>(m * round);
-    }
-    gatherBytes(static_cast<const std::byte *>(part.in) + (bytesOf(me) ? begin : 0), recvCounts[me], world.scratch(1));
-    int64_t start = 0;
-    for (unsigned m = 0; m < size(); ++m) {
-      copyShare(world.scratch(1) + m * round, static_cast<std::byte *>(part.out), begin, bytesOf(m),
-                std::max<int64_t>(1, part.sizes[m] * unit), wholeRow, start, true);
-      start += part.sizes[m] * unit;
-    }
-  }
-}
-
-void MpiCommunicator::reduceScatter(const Call &call, const CollectivePart &part) {
-  int64_t unit = part.inner * call.element, largest = 0;
-  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
-  for (int64_t size : part.sizes)
-    largest = std::max(largest, size * unit * part.outer);
-  int64_t round = std::max<int64_t>(64, scratchBytes / size() / 64 * 64);
-  auto *in = static_cast<std::byte *>(const_cast<void *>(part.in)); // only read
-  for (int64_t begin = 0; begin < largest; begin += round) {
-    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
-    int64_t start = 0;
-    for (unsigned m = 0; m < size(); ++m) {
-      sendCounts[m] = static_cast<int>(bytesOf(m));
-      recvCounts[m] = static_cast<int>(bytesOf(me));
-      sendPlaces[m] = recvPlaces[m] = static_cast<int>(m * round);
-      copyShare(world.scratch(0) + m * round, in, begin, bytesOf(m), std::max<int64_t>(1, part.sizes[m] * unit),
-                wholeRow, start, false);
-      start += part.sizes[m] * unit;
-      inputs[m] = world.scratch(1) + m * round;
-    }
-    exchange(world.scratch(0), world.scratch(1));
-    if (bytesOf(me))
-      reduceElements(call.dtype, call.reduce, inputs, 0, static_cast<std::byte *>(part.out) + begin,
-                     bytesOf(me) / call.element);
-  }
-}
-
-void MpiCommunicator::allToAll(const Call &call, const CollectivePart &part) {
-  int64_t block = part.count / size() * call.element, round = scratchBytes / size();
-  for (int64_t begin = 0; begin < block; begin += round) {
-    int64_t bytes = std::min(round, block - begin);
-    for (unsigned m = 0; m < size(); ++m) {
-      std::memcpy(world.scratch(0) + m * round, static_cast<const std::byte *>(part.in) + m * block + begin,
-                  static_cast<size_t>(bytes));
-      sendCounts[m] = recvCounts[m] = static_cast<int>(bytes);
-      sendPlaces[m] = recvPlaces[m] = static_cast<int>(m * round);
-    }
-    exchange(world.scratch(0), world.scratch(1));
-    for (unsigned m = 0; m < size(); ++m)
-      std::memcpy(static_cast<std::byte *>(part.out) + m * block + begin, world.scratch(1) + m * round,
-                  static_cast<size_t>(bytes));
-  }
-}
-
-void MpiCommunicator::broadcast(const Call &call, const CollectivePart &part) {
-  auto bytes = static_cast<size_t>(part.count * call.element);
-  if (me == 0 && part.out != part.in && bytes)
-    std::memcpy(part.out, part.in, bytes);
+void MpiCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
   for (size_t begin = 0; begin < bytes; begin += pieceBytes) {
     MPI_Request request;
-    check(MPI_Ibcast(static_cast<std::byte *>(part.out) + begin, static_cast<int>(std::min(pieceBytes, bytes - begin)),
-                     MPI_BYTE, 0, comm, &request),
+    check(MPI_Ibcast(data + begin, static_cast<int>(std::min(pieceBytes, bytes - begin)), MPI_BYTE, 0, comm, &request),
           "broadcast");
     world.wait(request, what.c_str());
   }
-}
-
-void MpiCommunicator::run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
-                          std::span<const CollectivePart> parts) {
-  Call call{reduce, dtype, static_cast<int64_t>(dtypeSize(dtype))};
-  if (kind == plan::CollectiveKind::AllReduce) {
-    int64_t bytes = 0;
-    for (const CollectivePart &part : parts)
-      bytes += part.count * call.element;
-    if (bytes <= smallBytes && bytes * size() <= scratchBytes / 2)
-      return reduceSmall(call, parts, bytes);
-  }
-  for (const CollectivePart &part : parts)
-    switch (kind) {
-    case plan::CollectiveKind::AllReduce:
-      allReduce(call, part);
-      break;
-    case plan::CollectiveKind::AllGather:
-      allGather(call, part);
-      break;
-    case plan::CollectiveKind::ReduceScatter:
-      reduceScatter(call, part);
-      break;
-    case plan::CollectiveKind::AllToAll:
-      allToAll(call, part);
-      break;
-    case plan::CollectiveKind::Broadcast:
-      broadcast(call, part);
-      break;
-    }
 }
 
 MpiWorld::MpiWorld(unsigned expected) {
@@ -382,8 +189,7 @@ MpiWorld::MpiWorld(unsigned expected) {
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   if (found)
     largestTag = *bound;
-  for (auto &memory : scratchMemory)
-    memory.resize(static_cast<size_t>(std::max<int64_t>(scratchBytes, 64 * ranks)) + 4096);
+  scratch = ExchangeScratch(ranks);
   reserveSends(64);
 }
 

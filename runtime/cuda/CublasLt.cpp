@@ -337,8 +337,8 @@ private:
     Choice chosen = all.front();
     for (const Choice &one : all) {
       choice = one;
-      const double time =
-          measure(stream, [&] { multiply(a.data(), b.data(), c.data(), bias.data(), stream.get(), scratch.data()); });
+      const double time = measure(
+          stream.get(), [&] { multiply(a.data(), b.data(), c.data(), bias.data(), stream.get(), scratch.data()); });
       if (best == 0 || time < best) {
         best = time;
         chosen = one;

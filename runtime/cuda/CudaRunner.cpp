@@ -158,10 +158,11 @@ void CudaRunner::makeOps() {
     for (const plan::KernelInfo *kernel : *plan.kernels())
       kernels.push_back(code.function(kernel->symbol()->str()));
   const std::string precision = precisionOf(plan);
-  steps = std::make_unique<Steps>(
-      context, queue, tuning,
-      StepOptions{.tf32 = precision == "tf32", .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
-      std::move(kernels));
+  steps = std::make_unique<Steps>(context, queue, tuning,
+                                  StepOptions{.tf32 = precision == "tf32",
+                                              .deterministic = options.deterministic,
+                                              .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
+                                  std::move(kernels));
   resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
     auto op = communication->make(step, scope, queue, steps->kernels());
     return op ? std::move(op) : steps->make(step, scope);

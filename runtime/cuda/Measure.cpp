@@ -6,15 +6,15 @@
 
 namespace cleave::cuda {
 
-double measure(const Stream &stream, const std::function<void()> &work) {
+double measure(CUstream stream, const std::function<void()> &work) {
   work();
   work();
   std::array<double, 5> times{};
   const Event begin = Event::make(true), end = Event::make(true);
   for (double &time : times) {
-    begin.record(stream.get());
+    begin.record(stream);
     work();
-    end.record(stream.get());
+    end.record(stream);
     end.synchronize();
     time = end.millisecondsSince(begin);
   }

@@ -7,6 +7,6 @@
 namespace cleave::cuda {
 
 /// Milliseconds that `work` takes on the stream: the median of a few runs after two to warm up. Waits for the device.
-double measure(const Stream &stream, const std::function<void()> &work);
+double measure(CUstream stream, const std::function<void()> &work);
 
 } // namespace cleave::cuda

@@ -3,6 +3,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Cudnn.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -103,6 +104,8 @@ std::unique_ptr<Op> Steps::makeLibraryStep(const plan::Step &step, SlotScope &sc
       cublas = std::make_unique<CublasLt>();
     op = cublas->product(step, scope, context, queue, own, tuning, options, needed);
   }
+  if (step.op_type() == plan::StepOp::Conv || step.op_type() == plan::StepOp::Attention)
+    op = makeCudnnStep(step, scope, needed);
   if (!op)
     throw environmentError(
         fmt::format("cuda: a step of kind {} is not supported by this build", plan::EnumNameStepOp(step.op_type())));

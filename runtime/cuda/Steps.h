@@ -16,6 +16,8 @@ struct StepOptions {
 };
 
 class CublasLt;
+class CudnnHandle;
+struct CudnnOptions;
 
 /// Makes the Ops of one rank. The queue and the context outlive them.
 class Steps {
@@ -32,6 +34,7 @@ public:
 
 private:
   std::unique_ptr<Op> makeLibraryStep(const plan::Step &step, SlotScope &scope);
+  std::unique_ptr<Op> makeCudnnStep(const plan::Step &step, SlotScope &scope, size_t &needed);
 
   const Context &context;
   const Queue &queue;
@@ -40,6 +43,7 @@ private:
   OwnKernels own;
   std::vector<CUfunction> planKernels;
   std::unique_ptr<CublasLt> cublas;
+  std::unique_ptr<CudnnHandle> cudnn; ///< of the stream that computes
   size_t workspace = 0;
 };
 

@@ -23,6 +23,7 @@ struct ExecutorOptions {
   double timeoutSeconds = 600; ///< how long a rank waits for others
   bool profile = false;        ///< time every step
   bool graph = true;           ///< cuda: iterations as captured graphs; off: step by step, with the same bits
+  bool deterministic = true;   ///< cuda: only library algorithms that repeat bit for bit
   int localRank = -1;          ///< cuda: which of the machine's devices; -1: as the launcher says
   std::string tuning = {};     ///< cuda: file of measured choices; empty: the user's cache; "off": the libraries' first
 };

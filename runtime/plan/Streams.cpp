@@ -203,8 +203,16 @@ LookupScratch lookupScratch(int64_t rows, int64_t count) {
 uint64_t gpuWorkspace(const plan::Step &step) {
   if (const auto *grad = step.op_as_EmbeddingGrad())
     return lookupScratch(grad->rows(), grad->count()).bytes();
-  if (step.op_type() == plan::StepOp::Matmul || step.op_type() == plan::StepOp::Attention)
-    return uint64_t{32} << 20; // what NVIDIA recommends for cuBLASLt on Hopper
+  constexpr uint64_t usual = uint64_t{32} << 20; // what NVIDIA recommends for cuBLASLt on Hopper
+  if (step.op_type() == plan::StepOp::Matmul)
+    return usual;
+  if (const auto *attention = step.op_as_Attention()) {
+    // Repeatable sums of the queries' gradient keep the scores' gradient in a half type.
+    const bool backward = attention->kind() == plan::AttentionKind::Backward;
+    return usual + (backward ? 2 * static_cast<uint64_t>(attention->batch() * attention->heads() * attention->rows() *
+                                                         attention->keys())
+                             : 0);
+  }
   if (step.op_type() == plan::StepOp::Conv)
     return uint64_t{128} << 20;
   return 0;

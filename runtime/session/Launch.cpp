@@ -3,6 +3,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/MpiWorld.h"
+#include "runtime/comm/SocketWorld.h"
 #include "runtime/session/Interrupt.h"
 
 #include <algorithm>
@@ -34,85 +35,181 @@ static long environmentNumber(const char *name, long fallback) {
   return *end ? fallback : value;
 }
 
-bool ranksAreProcesses() {
-  if (startedByMpi())
-    return true;
-  const long size = environmentNumber("WORLD_SIZE", 1);
-  if (size > 1 && std::getenv("RANK") && std::getenv("MASTER_ADDR"))
-    throw environmentError(fmt::format("ranks as processes need mpirun or srun; found torchrun's environment with "
-                                       "WORLD_SIZE={} and no MPI",
-                                       size));
-  return false;
+/// torchrun's environment, where it counts: what MPI started is MPI's.
+static std::optional<TorchEnvironment> torchRank() { return startedByMpi() ? std::nullopt : torchEnvironment(); }
+
+namespace {
+
+/// The world of this process, made when it is first needed and kept until the process ends: ranks find each other once.
+class ProcessWorld {
+public:
+  ~ProcessWorld() {
+    if (!sockets()) // MPI may have ended before; it frees what is its own
+      (void)world.release();
+  }
+  World &get(double seconds) {
+    if (world)
+      return *world;
+    if (const auto torch = torchRank())
+      world = std::make_unique<SocketWorld>(*torch, seconds);
+    else
+      world = makeMpiWorld(0);
+    return *world;
+  }
+  /// Null where there is none, or where it is MPI's.
+  SocketWorld *sockets() const { return dynamic_cast<SocketWorld *>(world.get()); }
+  /// Something was thrown: the others learn it. MPI's world cannot be taken down without the others, and its process is
+  /// about to end (guardedMain).
+  void failed(const std::string &message) {
+    if (SocketWorld *reached = sockets())
+      reached->abort(message);
+    else
+      (void)world.release();
+  }
+
+private:
+  std::unique_ptr<World> world;
+};
+
+} // namespace
+
+static ProcessWorld &processWorld() {
+  static ProcessWorld world;
+  return world;
 }
+
+/// Calls `fn` with this process's world.
+template <typename Fn> static void withProcessWorld(double seconds, Fn fn) {
+  World &world = processWorld().get(seconds);
+  try {
+    fn(world);
+  } catch (const std::exception &error) {
+    processWorld().failed(error.what());
+    throw;
+  } catch (...) {
+    processWorld().failed("unknown exception");
+    throw;
+  }
+}
+
+bool ranksAreProcesses() { return startedByMpi() || torchRank(); }
 
 unsigned launchedRank() {
   if (!startedByMpi())
-    return 0;
+    try {
+      const auto torch = torchRank();
+      return torch ? torch->rank : 0;
+    } catch (const Error &) { // said by ranksAreProcesses
+      return 0;
+    }
   for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (std::getenv(name))
       return unsigned(std::max(0l, environmentNumber(name, 0)));
   return 0;
 }
 
+/// Ranks on this host as the launcher says; `ranks` where it does not.
+static long localRanks(unsigned ranks) {
+  if (const auto torch = torchRank())
+    return torch->localSize ? torch->localSize : torch->size;
+  return environmentNumber("OMPI_COMM_WORLD_LOCAL_SIZE", environmentNumber("SLURM_NTASKS_PER_NODE", long(ranks)));
+}
+
 unsigned defaultThreads(unsigned ranks) {
   cpu_set_t set;
   const long allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (!startedByMpi())
+  if (!ranksAreProcesses())
     return unsigned(std::max(1l, allowed / long(std::max(1u, ranks))));
   // A launcher may have bound this process to its share already, so both limits count.
-  const long local = std::max(
-      1l, environmentNumber("OMPI_COMM_WORLD_LOCAL_SIZE", environmentNumber("SLURM_NTASKS_PER_NODE", long(ranks))));
-  const long share = sysconf(_SC_NPROCESSORS_ONLN) / local;
+  const long share = sysconf(_SC_NPROCESSORS_ONLN) / std::max(1l, localRanks(ranks));
   return unsigned(std::max(1l, std::min(allowed, share)));
 }
 
-std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make) {
+std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
+                                                double seconds) {
   if (!ranksAreProcesses())
     return make();
-  const std::unique_ptr<World> world = makeMpiWorld(0);
-  world->setTimeout(24 * 3600); // rank 0 may compile for long
   std::shared_ptr<const PlanFile> plan;
-  std::vector<uint8_t> bytes;
-  if (world->rank() == 0) {
-    plan = make();
-    bytes.assign(plan->bytes().begin(), plan->bytes().end());
-  }
-  world->broadcast(bytes);
-  return plan ? plan : PlanFile::fromBytes(std::move(bytes), "the plan that rank 0 sent");
+  withProcessWorld(seconds, [&](World &world) {
+    world.setTimeout(24 * 3600); // rank 0 may compile for long
+    std::vector<uint8_t> bytes;
+    if (world.rank() == 0) {
+      plan = make();
+      bytes.assign(plan->bytes().begin(), plan->bytes().end());
+    }
+    world.broadcast(bytes);
+    if (!plan)
+      plan = PlanFile::fromBytes(std::move(bytes), "the plan that rank 0 sent");
+  });
+  return plan;
 }
 
 void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &fn) {
-  if (ranksAreProcesses()) {
-    std::unique_ptr<World> world = makeMpiWorld(ranks);
-    try {
-      fn(world->rank(), *world);
-      world->barrier(); // nobody leaves while another may still fail
-    } catch (...) {
-      (void)world.release(); // taking it down needs the others; the process is about to end (guardedMain)
-      throw;
-    }
+  if (!ranksAreProcesses()) {
+    LocalWorld world(ranks);
+    runRanks(world, [&](unsigned rank) { fn(rank, world[rank]); });
     return;
   }
-  LocalWorld world(ranks);
-  runRanks(world, [&](unsigned rank) { fn(rank, world[rank]); });
+  withProcessWorld(meetingSeconds, [&](World &world) {
+    if (world.size() != ranks)
+      throw userError(fmt::format("the plan is for {} ranks, {} started {} processes", ranks,
+                                  processWorld().sockets() ? "the launcher (WORLD_SIZE)" : "mpi", world.size()));
+    fn(world.rank(), world);
+    world.barrier(); // nobody leaves while another may still fail
+  });
 }
 
-/// Prints the message and ends: through MPI_Abort where other processes may be waiting for this one.
-static int fail(Status status, const std::string &message) {
-  const bool processes = startedByMpi();
-  int begun = 0, ended = 0;
-  const bool mpi =
-      processes && MPI_Initialized(&begun) == MPI_SUCCESS && begun && MPI_Finalized(&ended) == MPI_SUCCESS && !ended;
-  // A failure that every rank has (a missing file) is rank 0's to print: it ends the others before they get to it.
-  // Before MPI has begun that takes the launcher a while.
-  if (processes && launchedRank() != 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(mpi ? 500 : 4000));
+static void printError(unsigned rank, const std::string &message) {
   fflush(stdout);
-  const std::string who = processes && launchedRank() ? fmt::format("rank {}: ", launchedRank()) : "";
+  const std::string who = rank ? fmt::format("rank {}: ", rank) : "";
   fputs(fmt::format("error: {}{}\n", who, message).c_str(), stderr); // nothing to be done where that fails
   fflush(stderr);
+}
+
+// A failure that every rank has (a missing file) is rank 0's to print; it, or the launcher, ends the others before they
+// get to it. Before the ranks have met that takes the launcher a while.
+static constexpr auto soon = std::chrono::milliseconds(500), late = std::chrono::milliseconds(4000);
+
+/// Prints the message and ends all processes through MPI_Abort, where they may be waiting for this one.
+static int failAmongMpi(Status status, const std::string &message) {
+  int begun = 0, ended = 0;
+  const bool mpi = MPI_Initialized(&begun) == MPI_SUCCESS && begun && MPI_Finalized(&ended) == MPI_SUCCESS && !ended;
+  if (launchedRank() != 0)
+    std::this_thread::sleep_for(mpi ? soon : late);
+  printError(launchedRank(), message);
   if (mpi)
     abortMpi(int(status));
+  return int(status);
+}
+
+static int failAmongSockets(Status status, const std::string &message) {
+  static volatile std::sig_atomic_t quiet;
+  quiet = int(status);
+  const unsigned rank = launchedRank();
+  if (rank != 0) // the launcher may end this process while it waits to learn whether it must say anything
+    std::signal(SIGTERM, [](int) { _exit(quiet); });
+  if (SocketWorld *world = processWorld().sockets()) {
+    world->abort(message);
+    if (rank != 0 && world->rankZeroSays(message, std::chrono::duration<double>(soon).count()))
+      return int(status);
+  } else if (rank != 0)
+    std::this_thread::sleep_for(late);
+  printError(rank, message);
+  return int(status);
+}
+
+/// Prints the message and tells other processes, which may be waiting for this one.
+static int fail(Status status, const std::string &message) {
+  if (startedByMpi())
+    return failAmongMpi(status, message);
+  bool sockets = false;
+  try {
+    sockets = ranksAreProcesses();
+  } catch (const Error &) { // the message says it
+  }
+  if (sockets)
+    return failAmongSockets(status, message);
+  printError(0, message);
   return int(status);
 }
 

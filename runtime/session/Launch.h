@@ -1,4 +1,5 @@
-// Where the ranks of a plan run: threads of this process, or one process each (mpirun, srun).
+// Where the ranks of a plan run: threads of this process, or one process each, started by mpirun or srun (MpiWorld.h)
+// or by torchrun and launchers that set its environment (SocketWorld.h).
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/plan/PlanFile.h"
@@ -8,18 +9,24 @@
 
 namespace cleave {
 
-/// Whether a launcher started this process as one rank of many. Throws environmentError for a launcher that is not
-/// supported (torchrun's environment without MPI).
+/// How long processes wait for each other at the start.
+constexpr double meetingSeconds = 300;
+
+/// Whether a launcher started this process as one rank of many. Throws userError for an environment like torchrun's
+/// that is wrong (TorchEnvironment.h).
 bool ranksAreProcesses();
 
-/// The rank of this process as its launcher says, 0 without one. Needs no MPI call.
+/// The rank of this process as its launcher says, 0 without one. Needs no MPI call and throws nothing.
 unsigned launchedRank();
 
 /// Threads a rank gets when nobody says otherwise: cores / ranks on this host, at least 1. `ranks`: of the plan.
 unsigned defaultThreads(unsigned ranks);
 
-/// The plan that all ranks run: `make` is called on rank 0 alone and its bytes are sent to the other processes.
-std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make);
+/// The plan that all ranks run: `make` is called on rank 0 alone and its bytes are sent to the other processes. They
+/// find each other here and keep their connections until they end; `seconds`: how long one waits for the others to
+/// start.
+std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
+                                                double seconds = meetingSeconds);
 
 /// Runs `fn` for every rank that lives in this process (all of them, or one under a launcher) and returns when they
 /// have ended. Throws the first failure; userError naming both numbers when a launcher started another number of ranks.

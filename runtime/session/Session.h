@@ -20,6 +20,7 @@ struct TrainOptions {
   unsigned threads = 0;          ///< per rank; 0: the plan's, else cores / ranks on the host
   std::string deviceName = {};   ///< "cpu", "reference", "cuda"; empty: the plan's backend
   bool graph = true;             ///< cuda: iterations as captured graphs; off: step by step
+  bool deterministic = true;     ///< cuda: only library algorithms that repeat bit for bit
   std::string tuning = {};       ///< cuda: ExecutorOptions::tuning
   bool evalEachEpoch = true;
   bool json = false;           ///< results as one JSON object
@@ -44,9 +45,9 @@ struct TrainResult {
   bool interrupted = false;
 };
 
-/// Trains. Ranks are threads of this process, or this process is one rank under mpirun or srun. `custom`: a data set of
-/// the program's own, which then is used unless dataDir is "synthetic". Rank 0 writes metrics, progress and results.
-/// Errors: userError for what the options break, environmentError for the rest (Error.h).
+/// Trains. Ranks are threads of this process, or this process is one rank under mpirun, srun or torchrun. `custom`: a
+/// data set of the program's own, which then is used unless dataDir is "synthetic". Rank 0 writes metrics, progress and
+/// results. Errors: userError for what the options break, environmentError for the rest (Error.h).
 TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions &options,
                         const DataSource *custom = nullptr);
 

@@ -33,6 +33,7 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &opti
                                  : defaultThreads(plan.ranks()->size());
   out.device = !options.deviceName.empty() ? options.deviceName : text(plan.backend()) == "cuda" ? "cuda" : "cpu";
   out.graph = options.graph;
+  out.deterministic = options.deterministic;
   out.tuning = options.tuning;
   out.timeoutSeconds = options.timeoutSeconds;
   out.profile = options.profile;

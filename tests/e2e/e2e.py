@@ -3,7 +3,7 @@
 
 e2e.py --build BUILD [unittest arguments]
 """
-import argparse, json, math, os, shutil, signal, subprocess, sys, tempfile, time, unittest
+import argparse, json, math, os, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DIGITS = os.path.join(ROOT, "samples", "data", "digits")
@@ -17,6 +17,34 @@ def run(program, *args, ranks=0, timeout=300):
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)
     return done.returncode, done.stdout, done.stderr
+
+
+def free_port():
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        return chosen.getsockname()[1]
+
+
+def start_ranks(program, *args, ranks, port=None):
+    """Processes with the environment that torchrun gives them."""
+    port = port or free_port()
+    started = []
+    for rank in range(ranks):
+        said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port}
+        started.append(subprocess.Popen([os.path.join(BIN, program), *map(str, args)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, errors="replace",
+                                        env={**os.environ, **{name: str(value) for name, value in said.items()}}))
+    return started
+
+
+def end_ranks(started, timeout=120):
+    """Exit status and standard error of each."""
+    try:
+        return [(process.returncode, err) for process in started for _, err in [process.communicate(timeout=timeout)]]
+    finally:
+        for process in started:
+            process.kill()
 
 
 class Case(unittest.TestCase):
@@ -177,6 +205,42 @@ class Splits(Case):
         threads, _ = self.losses("mlp", *common)
         processes, _ = self.losses("mlp", *common, ranks=2)
         self.assertEqual(threads, processes)
+
+    def test_sockets_equal_threads(self):
+        for program, options in (("mlp", ["--data", DIGITS, "--batch", 24]),
+                                 ("gpt", ["--data", "synthetic", "--layers", 2, "--width", 32, "--heads", 2, "--context", 16,
+                                          "--batch", 8])):
+            common = [*options, "--microbatches", 2, "--steps", 4, "--mesh", "dp=2,pp=2", "--threads", 1]
+            threads, records = self.losses(program, *common)
+            metrics = self.path("sockets.jsonl")
+            ended = end_ranks(start_ranks(program, "train", "--metrics", metrics, "--quiet", *common, ranks=4))
+            self.assertEqual([status for status, _ in ended], [0] * 4, ended)
+            with open(metrics) as lines:
+                found = [json.loads(line) for line in lines]
+            self.assertEqual(found[0]["run"]["plan_hash"], records[0]["run"]["plan_hash"])
+            self.assertEqual([r["loss"] for r in found if "step" in r], threads)
+
+    def test_lost_process(self):
+        plan, manifest = self.path("p.plan"), os.path.join(self.path("ck"), "manifest.json")
+        self.ok("mlp", "plan", "--mesh", "dp=2,pp=2", "--microbatches", 2, "--batch", 24, "--threads", 1, "-o", plan)
+        for which, timeout, words in ((signal.SIGKILL, 60, ["rank 2 failed", "has died"]),
+                                      (signal.SIGSTOP, 3, ["rank 2"])): # whoever waits for it may be the first to tell
+            shutil.rmtree(self.path("ck"), ignore_errors=True)
+            started = start_ranks("cleave-run", plan, "--data", DIGITS, "--epochs", 100000, "--quiet", "--timeout", timeout,
+                                  "--checkpoint", self.path("ck"), ranks=4)
+            deadline = time.monotonic() + 60
+            while not os.path.exists(manifest) and time.monotonic() < deadline: # written after an epoch
+                time.sleep(0.01)
+            began = time.monotonic()
+            started[2].send_signal(which)
+            others = [process for rank, process in enumerate(started) if rank != 2]
+            ended = end_ranks(others, timeout=30)
+            self.assertLess(time.monotonic() - began, 20)
+            started[2].kill()
+            started[2].communicate()
+            self.assertEqual([status for status, _ in ended], [3] * 3, ended)
+            for word in words:
+                self.assertIn(word, ended[0][1])
 
 
 class Files(Case):
@@ -342,6 +406,29 @@ class Mistakes(Case):
         status, _, err = run("mlp", "train", "--data", DIGITS, "--mesh", "dp=3", ranks=2, timeout=60)
         self.assertNotEqual(status, 0)
         self.assertTrue("3" in err and "2" in err)
+
+    def test_environment_of_torchrun(self):
+        right = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        command = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=2"]
+        for wrong, words in (({"RANK": "2"}, ["RANK=2", "WORLD_SIZE=2"]), ({"WORLD_SIZE": "two"}, ["WORLD_SIZE=two"]),
+                             ({"MASTER_PORT": "99999"}, ["MASTER_PORT=99999"]), ({"MASTER_ADDR": ""}, ["MASTER_ADDR"]),
+                             ({"MASTER_ADDR": "no-such-host.invalid"}, ["MASTER_ADDR=no-such-host.invalid"])):
+            done = subprocess.run(command, env={**os.environ, **right, **wrong}, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            for word in words:
+                self.assertIn(word, done.stderr)
+        with socket.socket() as taken:
+            taken.bind(("", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            done = subprocess.run(command, env={**os.environ, **right, "RANK": "0", "MASTER_PORT": port}, capture_output=True,
+                                  text=True, timeout=60)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(f"MASTER_PORT={port}", done.stderr)
+        ended = end_ranks(start_ranks("mlp", "train", "--data", DIGITS, "--mesh", "dp=3", ranks=2))
+        self.assertEqual([status for status, _ in ended], [2] * 2, ended)
+        self.assertTrue("3 ranks" in ended[0][1] and "2 processes" in ended[0][1])
+        self.assertEqual(ended[1][1], "") # one of them says it
 
     def test_shapes_in_a_model(self):
         status, _, err = run("gpt", "graph", "--width", 30, "--heads", 4)

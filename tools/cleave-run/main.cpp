@@ -6,7 +6,7 @@
 using namespace cleave;
 
 static int run(int argc, char **argv) {
-  CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun.", "cleave-run"};
+  CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun or torchrun.", "cleave-run"};
   std::string file;
   TrainOptions options;
   bool evaluate = false;
@@ -22,10 +22,11 @@ static int run(int argc, char **argv) {
   app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
       ->check(checkPositive)
       ->check(CLI::Range(1, 256));
-  app.add_option("--device", options.deviceName,
-                 "cpu, cuda, or reference: plain loops (default: the plan's backend)")
+  app.add_option("--device", options.deviceName, "cpu, cuda, or reference: plain loops (default: the plan's backend)")
       ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
   app.add_flag("!--no-graph", options.graph, "cuda: step by step instead of captured graphs, with the same bits");
+  app.add_flag("!--no-deterministic", options.deterministic,
+               "cuda: also library algorithms whose bits change from run to run");
   app.add_option("--tuning", options.tuning,
                  "cuda: record of measured library choices (default: the user's cache), or \"off\"")
       ->type_name("FILE");
@@ -41,7 +42,7 @@ static int run(int argc, char **argv) {
     throw userError("--eval: needs --checkpoint DIR, what it evaluates");
   if (evaluate && (options.steps > 0 || options.epochs > 0))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are of training");
-  const auto plan = planForAllRanks([&] { return PlanFile::load(file); });
+  const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, options.timeoutSeconds);
   if (!evaluate) {
     runTraining(plan, options);
     return 0;

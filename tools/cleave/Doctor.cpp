@@ -1,5 +1,8 @@
 // cleave doctor: what of this machine works for Cleave, and what to do about what does not. Never fails because a GPU
 // or a library is missing.
+#include "runtime/base/Error.h"
+#include "runtime/comm/MpiWorld.h"
+#include "runtime/comm/TorchEnvironment.h"
 #include "runtime/session/Progress.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
@@ -60,7 +63,23 @@ Finding mpiFinding() {
     return false;
   }();
   return {"MPI", launcher, version.substr(0, version.find_first_of(",\n")) + (launcher ? "" : ", no mpirun"),
-          "install openmpi-bin to run ranks as processes"};
+          "install openmpi-bin to start ranks with mpirun; torchrun's environment needs no MPI"};
+}
+
+/// What started this process, as the ranks of a training would see it.
+Finding launcherFinding() {
+  if (startedByMpi())
+    return {"launcher", true, "MPI: one rank a process", ""};
+  try {
+    const auto torch = torchEnvironment();
+    return {"launcher", true,
+            torch ? fmt::format("torchrun's environment: rank {} of {}, rank 0 at {}, port {}", torch->rank,
+                                torch->size, torch->address, torch->port)
+                  : "none: ranks are threads of one process",
+            ""};
+  } catch (const Error &error) {
+    return {"launcher", false, error.what(), "unset what is left of a launcher's environment, or complete it"};
+  }
 }
 
 Finding processorFinding() {
@@ -117,6 +136,7 @@ std::vector<Finding> examine() {
       compilerFinding(),
       dnnlFinding(),
       mpiFinding(),
+      launcherFinding(),
       processorFinding(),
       coresFinding(),
       memoryFinding(),

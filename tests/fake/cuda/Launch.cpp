@@ -11,6 +11,15 @@ namespace {
 
 constexpr unsigned mostThreads = 1024, mostSharedBytes = 48 << 10, mostSharedOptIn = 227 << 10;
 
+/// What a kernel is given lies in memory of a device, or in pinned memory, or is null.
+bool reachable(const std::vector<void *> &buffers) {
+  std::unique_lock lock(world().lock);
+  for (const void *buffer : buffers)
+    if (buffer && !blockOf(world(), buffer, 0))
+      return false;
+  return true;
+}
+
 struct Launched {
   CUfunc_st function; ///< a copy: the module may be unloaded when a graph still has it
   std::shared_ptr<void> library;
@@ -31,6 +40,8 @@ struct Launched {
     std::vector<void *> buffers;
     for (size_t i = 0; i < function.buffers; ++i)
       buffers.push_back(reinterpret_cast<void *>(words[i]));
+    if (!reachable(buffers))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
     return runEmulated(function, shape, buffers.data(), words.data() + function.buffers, words.back());
   }
 };

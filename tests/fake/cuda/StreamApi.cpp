@@ -131,6 +131,10 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream handle) {
   return CUDA_SUCCESS;
 }
 
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return flags == CU_EVENT_RECORD_DEFAULT ? cuEventRecord(event, stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult CUDAAPI cuEventQuery(CUevent event) {
   CLEAVE_FAKE_CALL(Context);
   if (const CUresult refused = askable(call, event); refused != CUDA_SUCCESS)

@@ -29,8 +29,7 @@ void end(ncclComm_t comm) {
   c.closed = true;
   c.running.unlock();
   if (c.shared) {
-    if (!c.aborted)
-      c.mine().gone = 1;
+    c.mine().gone = 1; // aborted too: only a process that ends without a word is noticed by the others
     c.shared->notify();
     c.shared.reset();
   }

@@ -22,7 +22,7 @@ struct Announcement {
 
 struct RankPart {
   alignas(64) std::atomic<uint32_t> attached;
-  std::atomic<uint32_t> gone; ///< it has finalised and will take no further part
+  std::atomic<uint32_t> gone; ///< it has ended and will take no further part
   std::atomic<uint64_t> phase, hostPhase;
   uint64_t host; ///< hash of host name and NCCL_HOSTID
   char bus[16];

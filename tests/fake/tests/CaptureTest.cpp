@@ -109,8 +109,7 @@ TEST_CASE("fake: branches of a graph run side by side") {
   CHECK_CUDA(cuEventRecord(fork, main));
   CHECK_CUDA(cuStreamWaitEvent(side, fork, 0));
   Gate::put(main, gate);
-  REQUIRE(cleaveFakeEnqueue(
-              side, [](void *g) { std::atomic_ref(static_cast<Gate *>(g)->open) = true; }, &gate) == 0);
+  REQUIRE(cleaveFakeEnqueue(side, Gate::unlock, &gate) == 0);
   CHECK_CUDA(cuEventRecord(join, side));
   CHECK_CUDA(cuStreamWaitEvent(main, join, 0));
   Graph graph(main);
@@ -256,13 +255,16 @@ TEST_CASE("fake: graphs whose branches touch the same bytes are races") {
   begin(main);
   CHECK_CUDA(cuEventRecord(fork, main));
   CHECK_CUDA(cuStreamWaitEvent(side, fork, 0));
+  Gate inside, outside; // by luck, as far as CUDA knows
   CHECK_CUDA(cuMemsetD32Async(a.at, 1, 4, main));
+  inside.order(main, side);
   CHECK_CUDA(cuMemsetD32Async(a.at + 8, 1, 2, side));
   CHECK_CUDA(cuEventRecord(join, side));
   CHECK_CUDA(cuStreamWaitEvent(main, join, 0));
   Graph graph(main);
   CHECK(cleaveFakeRaces() == 1);
   CHECK_CUDA(cuGraphLaunch(graph.launchable, main));
+  outside.order(main, side);
   CHECK_CUDA(cuMemsetD32Async(a.at, 1, 4, side));
   CHECK(cleaveFakeRaces() == 2);
   main.wait();

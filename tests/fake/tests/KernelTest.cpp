@@ -117,6 +117,16 @@ TEST_CASE("fake: kernels compiled for the host") {
   CHECK(cuModuleGetFunction(&function, module.handle, "noSuchKernel") == CUDA_ERROR_NOT_FOUND);
 }
 
+TEST_CASE("fake: a kernel that is given the host's memory reaches an illegal address") {
+  Gpu gpu;
+  Stream stream;
+  Module module;
+  float host[4] = {};
+  CHECK_CUDA(launch(module["add_map"], 1, 128, stream, &host[0], &host[0], int64_t{1}, int64_t{4}));
+  CHECK(cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
+  cleaveFakeReset();
+}
+
 TEST_CASE("fake: launches that are refused") {
   Gpu gpu;
   Stream stream;

@@ -16,7 +16,7 @@ struct Case {
   size_t m = 24, n = 16, k = 8, pad = 0, batch = 1;
   float alpha = 1, beta = 0;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  bool scalarsOnDevice = false;
+  bool scalarsOnDevice = false, interleaved = false; ///< interleaved: the batch's results lie side by side
 };
 
 bool has(uint32_t e, uint32_t bit) { return e < 256 && (e & bit); }
@@ -41,6 +41,10 @@ struct Run {
         da(a.bytes), db(b.bytes), dout(out.bytes), dbias(fillBias()), daux(fillAux()), la(a.layout()), lb(b.layout()),
         ld(out.layout()) {
     REQUIRE(cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS);
+    if (c.interleaved) {
+      const auto side = static_cast<int64_t>(out.stride = c.m);
+      cublasLtMatrixLayoutSetAttribute(ld, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &side, sizeof side);
+    }
     REQUIRE(cublasLtMatmulDescCreate(&desc, c.compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
     set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<int32_t>(c.transA));
     set(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(c.transB));
@@ -188,6 +192,35 @@ TEST_CASE("fake: products in every layout") {
     c.scalarsOnDevice = bits & 2;
     runAndCheck(c);
   }
+}
+
+TEST_CASE("fake: products whose results lie side by side") {
+  Gpu gpu;
+  Case c;
+  c.batch = 3;
+  c.pad = 2 * c.m;
+  c.interleaved = true;
+  runAndCheck(c);
+  c.pad = 2 * c.m - 8; // they overlap
+  CHECK(statusOf(c) == CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_CASE("fake: cuBLASLt fails when a test wants it, and says what is left") {
+  Gpu gpu;
+  Stream stream;
+  {
+    Run run{Case{}};
+    cleaveFakeFail("cublasLtMatmul", 1, CUBLAS_STATUS_INTERNAL_ERROR);
+    CHECK(run.call(stream) == CUBLAS_STATUS_INTERNAL_ERROR);
+    CHECK(run.call(stream) == CUBLAS_STATUS_SUCCESS);
+    CHECK(std::string(cleaveFakeLeaksText()).find("cuBLASLt handles") != std::string::npos);
+  }
+  CUcontext context = nullptr;
+  CHECK_CUDA(cuCtxGetCurrent(&context));
+  CHECK_CUDA(cuCtxSetCurrent(nullptr));
+  cublasLtHandle_t handle = nullptr;
+  CHECK(cublasLtCreate(&handle) == CUBLAS_STATUS_NOT_INITIALIZED);
+  CHECK_CUDA(cuCtxSetCurrent(context));
 }
 
 TEST_CASE("fake: products of every type with every epilogue") {

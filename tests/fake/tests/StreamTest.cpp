@@ -121,6 +121,8 @@ TEST_CASE("fake: copies that nothing orders are races") {
   CHECK_CUDA(cuMemcpyDtoDAsync(to.at, from.at, 256, second));
   CHECK_CUDA(cuMemcpyDtoDAsync(to.at, from.at, 256, second));
   CHECK(cleaveFakeRaces() == 0);
+  Gate gate;
+  gate.order(second, first);                           // by luck, as far as CUDA knows
   CHECK_CUDA(cuMemsetD32Async(from.at, 2, 64, first)); // `second` may still read
   CHECK(cleaveFakeRaces() == 1);
   CHECK(std::string(cleaveFakeRaceText()).find("cuMemsetD32Async") != std::string::npos);
@@ -136,10 +138,13 @@ TEST_CASE("fake: what fails in a stream is the error of every later call") {
   Gpu gpu;
   Stream stream;
   Event event;
-  cleaveFakeFail("work", 2, CUDA_ERROR_LAUNCH_FAILED);
+  cleaveFakeFail("work", 3, CUDA_ERROR_LAUNCH_FAILED);
   Log log;
+  Gate gate;
+  Gate::put(stream, gate);
   for (int i = 0; i < 3; ++i)
     log.put(stream, i);
+  std::atomic_ref(gate.open) = true;
   CHECK(cuStreamSynchronize(stream) == CUDA_ERROR_LAUNCH_FAILED);
   CHECK(log.numbers == std::vector<int>{0});
   CUdeviceptr at = 0;

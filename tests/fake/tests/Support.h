@@ -86,6 +86,12 @@ template <typename T> struct Pinned {
 struct Gate {
   bool open = false;
   static void wait(void *gate);
+  static void unlock(void *gate);
+  /// From here on `stream` runs after what `first` has now, which no call of CUDA's says.
+  void order(CUstream first, CUstream stream) {
+    REQUIRE(cleaveFakeEnqueue(first, unlock, this) == 0);
+    put(stream, *this);
+  }
   static void put(CUstream stream, Gate &gate) { REQUIRE(cleaveFakeEnqueue(stream, wait, &gate) == 0); }
 };
 

@@ -76,8 +76,8 @@ public:
       throw environmentError("no name for message " + std::to_string(tag));
   }
   void detach() override {}
-  void checkPeers() override {}
   void abort(const std::string &) override {}
+  void checkPeers() override {}
   void barrier() override {}
   void broadcast(std::vector<uint8_t> &) override {}
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t>) override { return {}; }

@@ -1,0 +1,38 @@
+# cuDNN through cudnn-frontend: headers alone, the library is opened at run time. Included after Cuda.cmake.
+#
+# cleave_use_cudnn(TARGET) gives the runtime its convolution and attention for GPUs: Cudnn.cpp where there is a CUDA backend
+# and the headers of cuDNN and cudnn-frontend are found, otherwise a stub that says what is missing when it is asked. The
+# shapes' rules (CudnnShapes.cpp) are there always. CLEAVE_CUDNN says which it is.
+# CUDNN_FRONTEND_PATH (variable or environment) names another cudnn-frontend than the one that scripts/setup brings.
+set(cudnnFolders ${CUDNN_FRONTEND_PATH} $ENV{CUDNN_FRONTEND_PATH} ${CMAKE_SOURCE_DIR}/.cuda $ENV{CUDA_HOME} /usr/local/cuda)
+set(cudnnFound ON)
+if(DEFINED CLEAVE_HAS_CUDA AND NOT CLEAVE_HAS_CUDA)
+  set(cudnnFound OFF)
+endif()
+set(cudnnIncludes "")
+foreach(header cudnn_frontend.h cudnn.h cuda.h cuda_runtime_api.h nvrtc.h)
+  string(MAKE_C_IDENTIFIER "CLEAVE_${header}" variable)
+  find_path(${variable} ${header} HINTS ${cudnnFolders} PATH_SUFFIXES include)
+  if(${variable})
+    list(APPEND cudnnIncludes ${${variable}})
+  else()
+    set(cudnnFound OFF)
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES cudnnIncludes)
+set(CLEAVE_CUDNN ${cudnnFound} CACHE INTERNAL "cuDNN's and cudnn-frontend's headers have been found")
+set(CLEAVE_CUDNN_INCLUDES ${cudnnIncludes} CACHE INTERNAL "their folders")
+
+function(cleave_use_cudnn target)
+  set(folder ${CMAKE_SOURCE_DIR}/runtime/cuda)
+  target_sources(${target} PRIVATE ${folder}/CudnnShapes.cpp)
+  if(NOT CLEAVE_CUDNN)
+    message(STATUS "cleave: no cuDNN: convolution and attention on GPUs will be errors (scripts/setup --cuda brings headers)")
+    target_sources(${target} PRIVATE ${folder}/missing/CudnnMissing.cpp)
+    return()
+  endif()
+  target_sources(${target} PRIVATE ${folder}/Cudnn.cpp)
+  list(TRANSFORM CLEAVE_CUDNN_INCLUDES PREPEND -isystem OUTPUT_VARIABLE options) # system: their warnings stay their own
+  set_source_files_properties(${folder}/Cudnn.cpp PROPERTIES
+    COMPILE_DEFINITIONS NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING COMPILE_OPTIONS "${options}")
+endfunction()

@@ -1,0 +1,207 @@
+// Collectives as exchanges: chunks to their owners, sums in member order, and the sums to everybody.
+#include "runtime/comm/Exchange.h"
+
+#include "runtime/comm/Reduce.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/Slices.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <numeric>
+
+namespace cleave {
+
+static constexpr int64_t smallBytes = 16 << 10; // reduced by everybody after one gather
+
+struct ExchangeCommunicator::Call {
+  plan::ReduceKind reduce;
+  plan::DType dtype;
+  int64_t element; ///< bytes
+};
+
+ExchangeScratch::ExchangeScratch(unsigned ranks) {
+  for (auto &half : memory)
+    half = std::make_unique<std::byte[]>(static_cast<size_t>(std::max<int64_t>(bytes, int64_t{64} * ranks)) + 4096);
+}
+
+unsigned placeInGroup(std::span<const uint32_t> ranks, unsigned rank) {
+  auto place = std::find(ranks.begin(), ranks.end(), rank);
+  assert(place != ranks.end() && "a rank asks for a group it is not in");
+  return static_cast<unsigned>(place - ranks.begin());
+}
+
+ExchangeCommunicator::ExchangeCommunicator(unsigned members, unsigned member, ExchangeScratch &scratch)
+    : members(members), me(member), scratch(scratch), inputs(members) {
+  for (Blocks *blocks : {&sends, &receives}) {
+    blocks->bytes.resize(members);
+    blocks->places.resize(members);
+  }
+}
+
+void ExchangeCommunicator::reduceSmall(const Call &call, std::span<const CollectivePart> parts, int64_t bytes) {
+  std::byte *mine = scratch[0], *all = scratch[1];
+  int64_t at = 0;
+  for (const CollectivePart &part : parts) {
+    if (part.count)
+      std::memcpy(mine + at, part.in, static_cast<size_t>(part.count * call.element));
+    at += part.count * call.element;
+  }
+  for (unsigned m = 0; m < members; ++m) {
+    receives.bytes[m] = static_cast<int>(bytes);
+    receives.places[m] = static_cast<int>(m * bytes);
+  }
+  gatherBytes(mine, all);
+  at = 0;
+  for (const CollectivePart &part : parts) {
+    // pieces need not be aligned to their elements: bring them to the front of the other scratch buffer one by one
+    int64_t piece = part.count * call.element, room = (piece + 63) / 64 * 64;
+    for (unsigned m = 0; m < members; ++m) {
+      std::memcpy(mine + m * room, all + m * bytes + at, static_cast<size_t>(piece));
+      inputs[m] = mine + m * room;
+    }
+    reduceElements(call.dtype, call.reduce, inputs, 0, part.out, part.count);
+    at += piece;
+  }
+}
+
+void ExchangeCommunicator::allReduce(const Call &call, const CollectivePart &part) {
+  int64_t block = exchangeBlock(ExchangeScratch::bytes / call.element, members);
+  for (int64_t begin = 0; begin < part.count; begin += block) {
+    int64_t count = std::min(block, part.count - begin);
+    const auto *in = static_cast<const std::byte *>(part.in) + begin * call.element;
+    auto *out = static_cast<std::byte *>(part.out) + begin * call.element;
+    Part mine = splitPart(count, members, me);
+    for (unsigned m = 0; m < members; ++m) {
+      Part chunk = splitPart(count, members, m);
+      sends.bytes[m] = static_cast<int>(chunk.count * call.element);
+      sends.places[m] = static_cast<int>(chunk.begin * call.element);
+      receives.bytes[m] = static_cast<int>(mine.count * call.element);
+      receives.places[m] = static_cast<int>(m * mine.count * call.element);
+      inputs[m] = scratch[1] + receives.places[m];
+    }
+    exchange(in, scratch[1]);
+    reduceElements(call.dtype, call.reduce, inputs, 0, scratch[0], mine.count);
+    for (unsigned m = 0; m < members; ++m) {
+      receives.bytes[m] = sends.bytes[m];
+      receives.places[m] = sends.places[m];
+    }
+    gatherBytes(scratch[0], out);
+  }
+}
+
+/// Copies bytes [begin, begin + count) of a member's flat share [outer, mine, inner] to or from the whole tensor.
+static void copyShare(std::byte *flat, std::byte *whole, int64_t begin, int64_t count, int64_t rowBytes,
+                      int64_t wholeRow, int64_t start, bool toWhole) {
+  for (int64_t at = begin; at < begin + count;) {
+    int64_t row = at / rowBytes, inside = at % rowBytes, bytes = std::min(rowBytes - inside, begin + count - at);
+    std::byte *there = whole + row * wholeRow + start + inside, *here = flat + (at - begin);
+    std::memcpy(toWhole ? there : here, toWhole ? here : there, static_cast<size_t>(bytes));
+    at += bytes;
+  }
+}
+
+void ExchangeCommunicator::allGather(const Call &call, const CollectivePart &part) {
+  int64_t unit = part.inner * call.element, largest = 0;
+  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
+  for (int64_t size : part.sizes)
+    largest = std::max(largest, size * unit * part.outer);
+  int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
+  for (int64_t begin = 0; begin < largest; begin += round) {
+    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
+    for (unsigned m = 0; m < members; ++m) {
+      receives.bytes[m] = static_cast<int>(bytesOf(m));
+      receives.places[m] = static_cast<int>(m * round);
+    }
+    gatherBytes(static_cast<const std::byte *>(part.in) + (bytesOf(me) ? begin : 0), scratch[1]);
+    int64_t start = 0;
+    for (unsigned m = 0; m < members; ++m) {
+      copyShare(scratch[1] + m * round, static_cast<std::byte *>(part.out), begin, bytesOf(m),
+                std::max<int64_t>(1, part.sizes[m] * unit), wholeRow, start, true);
+      start += part.sizes[m] * unit;
+    }
+  }
+}
+
+void ExchangeCommunicator::reduceScatter(const Call &call, const CollectivePart &part) {
+  int64_t unit = part.inner * call.element, largest = 0;
+  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
+  for (int64_t size : part.sizes)
+    largest = std::max(largest, size * unit * part.outer);
+  int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
+  auto *in = static_cast<std::byte *>(const_cast<void *>(part.in)); // only read
+  for (int64_t begin = 0; begin < largest; begin += round) {
+    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
+    int64_t start = 0;
+    for (unsigned m = 0; m < members; ++m) {
+      sends.bytes[m] = static_cast<int>(bytesOf(m));
+      receives.bytes[m] = static_cast<int>(bytesOf(me));
+      sends.places[m] = receives.places[m] = static_cast<int>(m * round);
+      copyShare(scratch[0] + m * round, in, begin, bytesOf(m), std::max<int64_t>(1, part.sizes[m] * unit), wholeRow,
+                start, false);
+      start += part.sizes[m] * unit;
+      inputs[m] = scratch[1] + m * round;
+    }
+    exchange(scratch[0], scratch[1]);
+    if (bytesOf(me))
+      reduceElements(call.dtype, call.reduce, inputs, 0, static_cast<std::byte *>(part.out) + begin,
+                     bytesOf(me) / call.element);
+  }
+}
+
+void ExchangeCommunicator::allToAll(const Call &call, const CollectivePart &part) {
+  int64_t block = part.count / members * call.element, round = ExchangeScratch::bytes / members;
+  for (int64_t begin = 0; begin < block; begin += round) {
+    int64_t bytes = std::min(round, block - begin);
+    for (unsigned m = 0; m < members; ++m) {
+      std::memcpy(scratch[0] + m * round, static_cast<const std::byte *>(part.in) + m * block + begin,
+                  static_cast<size_t>(bytes));
+      sends.bytes[m] = receives.bytes[m] = static_cast<int>(bytes);
+      sends.places[m] = receives.places[m] = static_cast<int>(m * round);
+    }
+    exchange(scratch[0], scratch[1]);
+    for (unsigned m = 0; m < members; ++m)
+      std::memcpy(static_cast<std::byte *>(part.out) + m * block + begin, scratch[1] + m * round,
+                  static_cast<size_t>(bytes));
+  }
+}
+
+void ExchangeCommunicator::broadcast(const Call &call, const CollectivePart &part) {
+  auto bytes = static_cast<size_t>(part.count * call.element);
+  if (me == 0 && part.out != part.in && bytes)
+    std::memcpy(part.out, part.in, bytes);
+  broadcastBytes(static_cast<std::byte *>(part.out), bytes);
+}
+
+void ExchangeCommunicator::run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
+                               std::span<const CollectivePart> parts) {
+  Call call{reduce, dtype, static_cast<int64_t>(dtypeSize(dtype))};
+  if (kind == plan::CollectiveKind::AllReduce) {
+    int64_t bytes = 0;
+    for (const CollectivePart &part : parts)
+      bytes += part.count * call.element;
+    if (bytes <= smallBytes && bytes * members <= ExchangeScratch::bytes / 2)
+      return reduceSmall(call, parts, bytes);
+  }
+  for (const CollectivePart &part : parts)
+    switch (kind) {
+    case plan::CollectiveKind::AllReduce:
+      allReduce(call, part);
+      break;
+    case plan::CollectiveKind::AllGather:
+      allGather(call, part);
+      break;
+    case plan::CollectiveKind::ReduceScatter:
+      reduceScatter(call, part);
+      break;
+    case plan::CollectiveKind::AllToAll:
+      allToAll(call, part);
+      break;
+    case plan::CollectiveKind::Broadcast:
+      broadcast(call, part);
+      break;
+    }
+}
+
+} // namespace cleave

@@ -1,0 +1,25 @@
+// How ranks that are processes find each other. Rank 0 listens at MASTER_PORT; the others connect to it, say who they
+// are and where they listen themselves; when all have come, rank 0 hands the table of addresses round, and every pair
+// of ranks makes a connection. What does not fit (another WORLD_SIZE, a RANK that two have, a stranger on the port) is
+// one error that names the values, on every rank that has come.
+#pragma once
+#include "runtime/comm/Socket.h"
+#include "runtime/comm/TorchEnvironment.h"
+
+namespace cleave {
+
+/// What a rank knows when all have come.
+struct Meeting {
+  std::vector<Socket> links;    ///< to rank 0, kept for heartbeats: as PeerWatch takes them
+  Socket listener;              ///< where ranks above this one connect
+  std::vector<Endpoint> places; ///< where each rank listens
+  uint64_t job = 0;             ///< drawn by rank 0: tells this meeting's connections from a stranger's
+};
+
+/// Waits for all ranks, at most `seconds`. Throws user and environment errors.
+Meeting meet(const TorchEnvironment &who, double seconds);
+
+/// A connection to every other rank, by rank. `alarm`: PeerWatch's; where it ends the wait the result is empty.
+std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm);
+
+} // namespace cleave

@@ -1,0 +1,13 @@
+// Stands in for Cudnn.cpp in a build that found no cuDNN headers or no cudnn-frontend.
+#include "runtime/cuda/Cudnn.h"
+
+#include "runtime/base/Error.h"
+
+namespace cleave::cuda {
+
+Cudnn &Cudnn::open() {
+  throw environmentError("cudnn: this build has no convolution and no attention for GPUs: cuDNN's headers or "
+                         "cudnn-frontend were not found (scripts/setup --cuda brings them)");
+}
+
+} // namespace cleave::cuda

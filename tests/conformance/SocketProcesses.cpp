@@ -1,0 +1,181 @@
+// The expectations of every communicator, on processes that a launcher would have started with torchrun's environment;
+// and what only processes can show: a rank that is killed, stopped, or wedged. `conformance_sockets RANKS [CASE]`
+// is the launcher of copies of itself; one line per case, status 1 where one is wrong.
+#include "runtime/base/Error.h"
+#include "runtime/comm/SocketWorld.h"
+#include "tests/conformance/CollectiveChecks.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <functional>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace cleave;
+
+namespace {
+
+void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+/// One all-reduce after the other, until something fails.
+void reduceForEver(World &world) {
+  std::vector<uint32_t> all(world.size());
+  std::iota(all.begin(), all.end(), 0u);
+  std::vector<float> data(2'000'000, 1);
+  for (;;)
+    world.group(all).allReduce(data.data(), data.data(), 2'000'000, plan::DType::F32, plan::ReduceKind::Max);
+}
+
+void checkAll(World &world) {
+  auto errors = test::checkCollectives(world);
+  auto more = test::checkMessages(world);
+  errors.insert(errors.end(), more.begin(), more.end());
+  for (const std::string &error : errors)
+    std::fprintf(stderr, "%s\n", error.c_str());
+  world.barrier();
+  if (!errors.empty())
+    std::exit(1);
+}
+
+/// What the last rank does to the others; they must end with an environment error that contains `expected`.
+struct Case {
+  std::string name, expected;
+  double timeout;                    ///< of all ranks
+  std::function<void(World &)> last; ///< of the last rank; the others reduce for ever
+  bool ends;                         ///< whether it ends by itself
+};
+
+const std::vector<Case> &cases() {
+  static const std::vector<Case> all{
+      {"killed", "failed: its connection closed without a goodbye", 60,
+       [](World &world) {
+         std::thread([] {
+           pause(0.3);
+           ::kill(::getpid(), SIGKILL);
+         }).detach();
+         reduceForEver(world);
+       },
+       true},
+      {"stopped", "failed: no sign of life for", 1.5, [](World &) { ::raise(SIGSTOP); }, false},
+      {"wedged", "no answer within 1.5 s from rank", 1.5,
+       [](World &) {
+         for (;;)
+           pause(1);
+       },
+       false},
+      {"failing", "failed: planted", 60, [](World &) { throw environmentError("planted"); }, true},
+      {"leaving", "has closed its connection", 60, [](World &) { pause(0.2); }, true},
+  };
+  return all;
+}
+
+/// A rank other than the last one. Where that is stopped, nobody waits for it, and they ask instead.
+void expectFailure(World &world, const Case &what) {
+  world.barrier();
+  if (what.name == "stopped")
+    for (;;) {
+      world.checkPeers();
+      pause(0.01);
+    }
+  reduceForEver(world);
+}
+
+int rankMain(const std::string &name) {
+  const auto who = torchEnvironment();
+  if (!who)
+    return 2;
+  SocketWorld world(*who, 60);
+  world.setTimeout(60);
+  if (name == "all") {
+    checkAll(world);
+    return 0;
+  }
+  for (const Case &what : cases())
+    if (what.name == name)
+      try {
+        const bool last = world.rank() + 1 == world.size();
+        world.setTimeout(what.timeout);
+        if (!last)
+          expectFailure(world, what);
+        world.barrier();
+        what.last(world);
+        return 0;
+      } catch (const Error &error) {
+        world.abort(error.what());
+        std::fprintf(stderr, "rank %u: %s\n", world.rank(), error.what());
+        const bool named = std::string(error.what()).find(what.expected) != std::string::npos &&
+                           std::string(error.what()).find(std::to_string(world.size() - 1)) != std::string::npos;
+        return named && error.status == Status::Environment ? 3 : 1;
+      }
+  return 2;
+}
+
+pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t port, const std::string &name) {
+  const pid_t child = ::fork();
+  if (child != 0)
+    return child;
+  for (const auto &[variable, value] : {std::pair<const char *, unsigned>{"RANK", rank},
+                                        {"LOCAL_RANK", rank},
+                                        {"WORLD_SIZE", ranks},
+                                        {"LOCAL_WORLD_SIZE", ranks},
+                                        {"MASTER_PORT", port}})
+    ::setenv(variable, std::to_string(value).c_str(), 1);
+  ::setenv("MASTER_ADDR", "localhost", 1);
+  ::execl(program, program, "rank", name.c_str(), nullptr);
+  ::_exit(127);
+}
+
+/// Runs a case; the number of ranks that did not end as they should.
+int launch(const char *program, unsigned ranks, const std::string &name) {
+  const uint16_t port = Endpoint::ofSelf(listenOn(0)).port();
+  const auto began = Clock::now();
+  std::vector<pid_t> children;
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    children.push_back(startRank(program, rank, ranks, port, name));
+  int wrong = 0;
+  const auto end = [&](unsigned rank, bool expected, const char *what) {
+    int status = 0;
+    ::waitpid(children[rank], &status, 0);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    if (expected && code != (name == "all" ? 0 : 3)) {
+      std::fprintf(stderr, "%s: rank %u of %u ended with %d%s\n", name.c_str(), rank, ranks, code, what);
+      ++wrong;
+    }
+  };
+  for (unsigned rank = 0; rank + 1 < ranks; ++rank)
+    end(rank, true, "");
+  const double took = std::chrono::duration<double>(Clock::now() - began).count();
+  for (const Case &what : cases())
+    if (what.name == name && !what.ends)
+      ::kill(children.back(), SIGKILL);
+  end(ranks - 1, name == "all", "");
+  if (name != "all" && took > 20) {
+    std::fprintf(stderr, "%s: the others noticed after %.1f s\n", name.c_str(), took);
+    ++wrong;
+  }
+  std::fprintf(stderr, "%s: %u ranks, %.2f s, %d wrong\n", name.c_str(), ranks, took, wrong);
+  return wrong;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    if (argc > 2 && std::string(argv[1]) == "rank")
+      return rankMain(argv[2]);
+    const auto ranks = static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 2);
+    const std::string only = argc > 2 ? argv[2] : "";
+    int wrong = only.empty() || only == "all" ? launch("/proc/self/exe", ranks, "all") : 0;
+    for (const Case &what : cases())
+      if (ranks > 1 && (only.empty() || only == what.name))
+        wrong += launch("/proc/self/exe", ranks, what.name);
+    return wrong ? 1 : 0;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

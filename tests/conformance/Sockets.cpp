@@ -1,0 +1,357 @@
+// Communicators over sockets: each thread here is a rank with a world of its own, as a process would have it. What
+// needs processes that die is in SocketProcesses.cpp.
+#include "runtime/base/Error.h"
+#include "runtime/comm/SocketWorld.h"
+#include "tests/conformance/CollectiveChecks.h"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+using namespace cleave;
+
+namespace {
+
+TorchEnvironment rankOf(unsigned rank, unsigned size, uint16_t port) {
+  TorchEnvironment who;
+  who.rank = rank;
+  who.size = size;
+  who.address = "127.0.0.1";
+  who.port = port;
+  return who;
+}
+
+uint16_t freePort() { return Endpoint::ofSelf(listenOn(0)).port(); }
+
+/// Runs `fn` in a thread for every rank; what each one threw, "" where nothing.
+std::vector<std::string> eachRank(unsigned ranks, const std::function<void(unsigned)> &fn) {
+  std::vector<std::string> thrown(ranks);
+  std::vector<std::thread> threads;
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        fn(rank);
+      } catch (const std::exception &error) {
+        thrown[rank] = error.what();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return thrown;
+}
+
+/// The same with a world each, which ends with a barrier where nothing failed.
+std::vector<std::string> eachWorld(unsigned ranks, const std::function<void(World &)> &fn) {
+  const uint16_t port = freePort();
+  return eachRank(ranks, [&](unsigned rank) {
+    SocketWorld world(rankOf(rank, ranks, port), 30);
+    world.setTimeout(60);
+    try {
+      fn(world);
+      world.barrier();
+    } catch (const std::exception &error) {
+      world.abort(error.what());
+      throw;
+    }
+  });
+}
+
+std::vector<std::string> none(unsigned ranks) { return std::vector<std::string>(ranks); }
+
+bool has(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+} // namespace
+
+TEST_CASE("sockets: collectives and messages, 1 to 5 ranks") {
+  for (unsigned ranks = 1; ranks <= 5; ++ranks) {
+    std::mutex mutex;
+    std::vector<std::string> errors;
+    const auto thrown = eachWorld(ranks, [&](World &world) {
+      auto found = test::checkCollectives(world);
+      auto more = test::checkMessages(world);
+      std::lock_guard lock(mutex);
+      errors.insert(errors.end(), found.begin(), found.end());
+      errors.insert(errors.end(), more.begin(), more.end());
+    });
+    INFO(ranks << " ranks");
+    CHECK(errors == std::vector<std::string>{});
+    CHECK(thrown == none(ranks));
+  }
+}
+
+TEST_CASE("sockets: large messages in both directions at once, while a collective runs") {
+  constexpr size_t count = 12 << 20; // 48 MiB
+  CHECK(eachWorld(3, [&](World &world) {
+          const unsigned me = world.rank();
+          std::vector<uint32_t> out(count, me + 1), in(count), all{0, 1, 2};
+          for (unsigned peer = 0; peer < 3; ++peer)
+            if (peer != me)
+              world.send(out.data(), count * 4, peer, 1, 0);
+          std::vector<float> sums(3'000'000, static_cast<float>(me));
+          world.group(all).allReduce(sums.data(), sums.data(), 3'000'000, plan::DType::F32, plan::ReduceKind::Sum);
+          if (sums != std::vector<float>(sums.size(), 3))
+            throw environmentError("wrong sums");
+          for (unsigned peer = 0; peer < 3; ++peer) {
+            if (peer == me)
+              continue;
+            world.recv(in.data(), count * 4, peer, 1, 0);
+            if (in != std::vector<uint32_t>(count, peer + 1))
+              throw environmentError("wrong message");
+          }
+          world.waitAllSends();
+        }) == none(3));
+}
+
+TEST_CASE("sockets: many small messages, taken late and in another order") {
+  constexpr uint32_t many = 5000;
+  CHECK(eachWorld(2, [&](World &world) {
+          std::vector<uint32_t> out(many);
+          std::iota(out.begin(), out.end(), 0u);
+          for (uint32_t i = 0; i < many; ++i)
+            world.send(&out[i], 4, 1 - world.rank(), i % 7, static_cast<int32_t>(i / 7));
+          for (uint32_t i = many; i-- > 0;) {
+            uint32_t got = 0;
+            world.recv(&got, 4, 1 - world.rank(), i % 7, static_cast<int32_t>(i / 7));
+            if (got != i)
+              throw environmentError("wrong message");
+          }
+          world.waitAllSends();
+        }) == none(2));
+}
+
+TEST_CASE("sockets: a rank that is not waited for is read no further than the buffers reach") {
+  constexpr size_t count = 30 << 20; // 120 MiB a message: more than may lie about
+  CHECK(eachWorld(3, [&](World &world) {
+          if (world.rank() == 0) {
+            std::vector<uint8_t> out(count, 7);
+            world.send(out.data(), count, 1, 5, 0);
+            world.send(out.data(), count, 1, 5, 1);
+            world.send(out.data(), count, 1, 5, 2);
+            world.waitAllSends();
+          } else if (world.rank() == 1) {
+            char byte = 0;
+            world.recv(&byte, 1, 2, 9, 0);
+            std::vector<uint8_t> in(count);
+            for (int32_t i = 0; i < 3; ++i) {
+              world.recv(in.data(), count, 0, 5, i);
+              if (in != std::vector<uint8_t>(count, 7))
+                throw environmentError("wrong message");
+            }
+          } else {
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            char byte = 1;
+            world.send(&byte, 1, 1, 9, 0);
+            world.waitAllSends();
+          }
+        }) == none(3));
+}
+
+TEST_CASE("sockets: one rank's failure ends the others' waits and names it") {
+  const auto thrown = eachWorld(4, [&](World &world) {
+    char byte;
+    if (world.rank() == 2)
+      throw environmentError("planted");
+    if (world.rank() == 3) { // waits for nobody
+      for (;;) {
+        world.checkPeers();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+    if (world.rank() == 1)
+      world.recv(&byte, 1, 0, 0, 0);
+    world.barrier();
+  });
+  CHECK(thrown == std::vector<std::string>{"rank 2 failed: planted", "rank 2 failed: planted", "planted",
+                                           "rank 2 failed: planted"});
+}
+
+TEST_CASE("sockets: waits have a deadline that names who and what was awaited") {
+  const auto thrown = eachWorld(3, [&](World &world) {
+    world.setTimeout(world.rank() == 0 ? 0.3 : 30);
+    char byte;
+    if (world.rank() == 0)
+      world.recv(&byte, 1, 1, 7, 3);
+    if (world.rank() == 1)
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    world.barrier();
+  });
+  CHECK(has(thrown[0], "no answer within 0.3 s from rank 1 while waiting for message 7 of microbatch 3 from rank 1"));
+  CHECK(has(thrown[1], "rank 0 failed: no answer within 0.3 s from rank 1"));
+  CHECK(has(thrown[2], "rank 0 failed: no answer within 0.3 s from rank 1"));
+}
+
+TEST_CASE("sockets: a message of another size is refused") {
+  const auto thrown = eachWorld(2, [&](World &world) {
+    int data[2] = {};
+    if (world.rank() == 0)
+      world.send(data, 8, 1, 0, 0);
+    else
+      world.recv(data, 4, 0, 0, 0);
+    world.waitAllSends();
+  });
+  CHECK(has(thrown[0], "rank 1 failed: message 0 from rank 0 must have 4 bytes, found 8"));
+  CHECK(has(thrown[1], "rank 1: message 0 from rank 0 must have 4 bytes, found 8"));
+}
+
+TEST_CASE("sockets: a rank that ends early has not failed, but is not waited for in vain") {
+  const uint16_t port = freePort();
+  std::atomic<bool> gone{false};
+  const auto thrown = eachRank(3, [&](unsigned rank) {
+    auto world = std::make_unique<SocketWorld>(rankOf(rank, 3, port), 30);
+    world->setTimeout(30);
+    if (rank == 2) {
+      int value = 5;
+      world->send(&value, 4, 1, 0, 0);
+      world->waitAllSends();
+      world.reset();
+      gone = true;
+      return;
+    }
+    while (!gone)
+      std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    std::vector<uint32_t> pair{0, 1};
+    world->group(pair).barrier();
+    world->checkPeers();
+    int value = 0;
+    if (rank == 1) {
+      world->recv(&value, 4, 2, 0, 0); // sent before it left
+      if (value != 5)
+        throw environmentError("wrong message");
+      world->recv(&value, 4, 2, 1, 0);
+    }
+    world->group(pair).barrier();
+  });
+  CHECK(has(thrown[1], "rank 2 has closed its connection"));
+  CHECK(has(thrown[0], "rank 1 failed: rank 2 has closed its connection"));
+  CHECK(thrown[2].empty());
+}
+
+TEST_CASE("sockets: after a failure nothing of a rank's memory is sent") {
+  const auto thrown = eachWorld(2, [&](World &world) {
+    if (world.rank() == 1)
+      throw environmentError("planted");
+    auto data = std::make_unique<std::vector<char>>(64 << 20);
+    world.send(data->data(), data->size(), 1, 0, 0);
+    try {
+      world.waitAllSends();
+    } catch (const Error &) {
+    }
+    world.detach();
+    data.reset();
+    char byte;
+    world.recv(&byte, 1, 1, 0, 0);
+  });
+  CHECK(thrown[0] == "rank 1 failed: planted");
+}
+
+TEST_CASE("sockets: ranks that do not fit together are one error that names the values") {
+  const uint16_t port = freePort();
+  SECTION("another WORLD_SIZE") {
+    const auto thrown =
+        eachRank(3, [&](unsigned rank) { SocketWorld world(rankOf(rank, rank == 2 ? 4 : 3, port), 10); });
+    for (unsigned rank : {0, 2})
+      CHECK(has(thrown[rank], "WORLD_SIZE=3 at rank 0, but WORLD_SIZE=4 at rank 2"));
+  }
+  SECTION("the same RANK twice") {
+    const auto thrown =
+        eachRank(3, [&](unsigned rank) { SocketWorld world(rankOf(rank == 2 ? 1 : rank, 3, port), 10); });
+    for (const std::string &text : thrown)
+      CHECK(has(text, "two processes have RANK=1"));
+  }
+  SECTION("a stranger who talks") {
+    const auto thrown = eachRank(2, [&](unsigned rank) {
+      if (rank == 0) {
+        SocketWorld world(rankOf(0, 2, port), 10);
+        return;
+      }
+      std::string problem;
+      Socket socket;
+      while (!socket)
+        socket = connectTo(resolve("127.0.0.1", port, problem).at(0), deadlineIn(5), -1);
+      sendAll(socket, "GET / HTTP/1.0\r\n\r\n", 18, deadlineIn(5), -1);
+      char byte;
+      while (receiveAll(socket, &byte, 1, deadlineIn(5), -1) == Transfer::Done)
+        ;
+    });
+    CHECK(has(thrown[0], "is no rank of this program: its first bytes are 47 45 54 20"));
+  }
+  SECTION("one who says nothing keeps nobody waiting") {
+    Socket silent, gone;
+    CHECK(eachRank(2, [&](unsigned rank) {
+            if (rank == 1) {
+              std::string problem;
+              while (!silent)
+                silent = connectTo(resolve("127.0.0.1", port, problem).at(0), deadlineIn(5), -1);
+              gone = connectTo(resolve("127.0.0.1", port, problem).at(0), deadlineIn(5), -1);
+              gone.close();
+            }
+            SocketWorld world(rankOf(rank, 2, port), 10);
+            world.barrier();
+          }) == none(2));
+  }
+  SECTION("a stranger at MASTER_PORT") {
+    const Socket listener = listenOn(port);
+    const auto thrown = eachRank(2, [&](unsigned rank) {
+      if (rank == 1) {
+        SocketWorld world(rankOf(1, 2, port), 10);
+        return;
+      }
+      Socket guest;
+      while (!guest)
+        guest = acceptFrom(listener);
+      sendAll(guest, "220 ready\r\n", 11, deadlineIn(5), -1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    });
+    CHECK(has(thrown[1], "is no rank 0 of this program"));
+  }
+  SECTION("a port that is taken") {
+    const Socket listener = listenOn(port);
+    try {
+      SocketWorld world(rankOf(0, 2, port), 10);
+      FAIL("no exception");
+    } catch (const Error &error) {
+      CHECK(error.status == Status::Environment);
+      CHECK(has(error.what(), "MASTER_PORT=" + std::to_string(port)));
+      CHECK(has(error.what(), "taken"));
+    }
+  }
+  SECTION("ranks that do not come") {
+    const auto thrown = eachRank(2, [&](unsigned rank) { SocketWorld world(rankOf(rank, 4, port), 0.5); });
+    CHECK(has(thrown[0], "no word from rank 2, 3 within 0.5 s"));
+    CHECK(!thrown[1].empty());
+  }
+  SECTION("no rank 0") {
+    const auto thrown = eachRank(1, [&](unsigned) { SocketWorld world(rankOf(1, 2, port), 0.3); });
+    CHECK(has(thrown[0], "no rank 0 answers at MASTER_ADDR=127.0.0.1"));
+  }
+  SECTION("a name that does not resolve") {
+    TorchEnvironment who = rankOf(1, 2, port);
+    who.address = "no-such-host.invalid";
+    try {
+      SocketWorld world(who, 5);
+      FAIL("no exception");
+    } catch (const Error &error) {
+      CHECK(error.status == Status::User);
+      CHECK(has(error.what(), "MASTER_ADDR=no-such-host.invalid"));
+    }
+  }
+}
+
+TEST_CASE("sockets: by IPv6 and by name") {
+  for (const char *address : {"::1", "localhost"}) {
+    if (address[0] == ':' && !connectTo(Endpoint::ofSelf(listenOn(0)), deadlineIn(1), -1))
+      continue; // a host without IPv6
+    const uint16_t port = freePort();
+    INFO(address);
+    CHECK(eachRank(3, [&](unsigned rank) {
+            TorchEnvironment who = rankOf(rank, 3, port);
+            who.address = address;
+            SocketWorld world(who, 10);
+            world.barrier();
+          }) == none(3));
+  }
+}

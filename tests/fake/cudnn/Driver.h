@@ -1,0 +1,30 @@
+// The fake driver, where it is loaded: found by name at run time, so that this library also works by itself. As in
+// tests/fake/cuda/Fake.h.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace cleave::fake {
+
+/// Memory that work reads or writes.
+struct Range {
+  const void *begin;
+  size_t bytes;
+  int written;
+};
+
+class Work {
+public:
+  virtual ~Work() = default;
+  virtual void run() = 0;
+  virtual std::vector<Range> ranges() const { return {}; }
+};
+
+/// Puts work into a stream; without a driver it runs at once. False where the driver refuses it.
+bool enqueue(void *stream, std::unique_ptr<Work> work, const char *name);
+
+/// The status that a test wants the next call of `function` to return; 0: none.
+int wantedFailure(const char *function);
+
+} // namespace cleave::fake

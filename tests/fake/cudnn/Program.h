@@ -1,0 +1,65 @@
+// An operation graph as values, and what it computes.
+#pragma once
+#include "tests/fake/cudnn/Descriptors.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::fake {
+
+struct Tensor {
+  int64_t uid = 0;
+  std::vector<int64_t> dims, strides;
+  cudnnDataType_t type{};
+  bool isVirtual = false, byValue = false;
+
+  int64_t elements() const;
+  int64_t spanBytes() const; ///< from the first element to the end of the last
+};
+
+/// Numbers of a tensor in the order of its dimensions, whatever its strides.
+using Values = std::vector<float>;
+
+struct Convolution {
+  std::vector<int64_t> padBegin, padEnd, stride, dilation;
+  bool flipped = false; ///< a convolution in the mathematical sense
+  float alpha = 1, beta = 0;
+};
+
+struct Operation {
+  cudnnBackendDescriptorType_t kind{};
+  std::vector<Tensor> inputs; ///< in the order that evaluate() documents
+  Tensor output;
+  Convolution convolution;
+  int mode = 0; ///< of a pointwise operation or a reduction
+  int64_t axis = -1;
+};
+
+struct Program {
+  std::vector<Operation> operations;
+  bool singlePrecision = true; ///< the operands of products are f32
+};
+
+/// Null, and why, where the graph has an operation that is not known here.
+std::shared_ptr<const Program> readProgram(const Contents &graph, std::string &why);
+
+/// Addresses by number; by-value tensors' numbers have been read already.
+struct Bindings {
+  std::map<int64_t, void *> addresses;
+  std::map<int64_t, float> scalars;
+};
+
+size_t dataBytes(cudnnDataType_t type);
+float loadValue(const void *address, int64_t index, cudnnDataType_t type);
+void storeValue(void *address, int64_t index, cudnnDataType_t type, float value);
+
+/// Runs the operations in order. `tf32`: factors of products are rounded first.
+void evaluate(const Program &program, const Bindings &bindings, bool tf32);
+
+/// The three convolutions. Inputs as given to the operation: x, w; dy, w; x, dy. `before`: the output's old values, for
+/// beta.
+Values convolve(const Operation &op, const Values &first, const Values &second, const Values &before);
+
+} // namespace cleave::fake
