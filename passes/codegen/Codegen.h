@@ -34,7 +34,7 @@ bool isGpuTarget(const std::string &target);
 /// How one fusion op is executed.
 struct KernelCall {
   unsigned kernel = 0;                  // index of KernelBuilder::kernels()
-  int64_t extent = 0, grain = 1;        // of the parallel range
+  int64_t extent = 0, grain = 1;        // of the parallel range; on a GPU all results or, of maps, elements
   int64_t blocks = 0;                   // on a GPU: as many as give every item a thread
   std::vector<unsigned> scalarOperands; // fusion operands given in `scalars`, in this order, not in `args`
   /// (result, operand): the result may be written over the operand's memory (equal shape and element type). Each pair

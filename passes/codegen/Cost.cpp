@@ -63,11 +63,8 @@ bool gathers(const Program &p, const Expr &e) {
   return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1;
 }
 
-} // namespace
-
-double cost(const Program &p) {
-  // Sweeps that compute a value again: an upper bound by the sweeps between its first and the last.
-  bool rowCached = p.reducedCount() * 4 * (p.shape == Shape::Columns ? p.width * p.unroll : 1) <= cachedBytes;
+/// The sweeps that compute a value again: an upper bound by those between its first and the last.
+std::vector<std::set<int>> sweepsOfValues(const Program &p) {
   uint32_t reduced = 0;
   for (size_t l = 0; l < p.loops.size(); ++l)
     reduced |= p.loops[l].reduced ? 1u << l : 0;
@@ -88,7 +85,52 @@ double cost(const Program &p) {
   };
   for (const Store &s : p.stores)
     visit(visit, s.value, s.sweep);
+  return sweepsOf;
+}
 
+/// A large GPU: memory sets the pace, unless there are too few threads to ask for it.
+double gpuCost(const Program &p) {
+  constexpr double bytesPerMicrosecond = 2.8e6, cyclesPerMicrosecond = 2.8e7, sector = 32;
+  constexpr int64_t enoughThreads = 132 * 512, mostBuffers = 32;
+  const std::vector<std::set<int>> sweepsOf = sweepsOfValues(p);
+  double cycles = 0, bytes = 0;
+  std::vector<double> read(p.buffers.size(), 0);
+  for (size_t i = 0; i < p.values.size(); ++i) {
+    const ProgramValue &v = p.values[i];
+    const double times = p.threads.held ? std::min<double>(1, static_cast<double>(sweepsOf[i].size()))
+                                        : static_cast<double>(sweepsOf[i].size());
+    bool shared = p.shape != Shape::Map; // every thread of the group computes it
+    for (size_t l = 0; l < p.loops.size(); ++l)
+      shared &= !(p.loops[l].reduced && p.placements[i].loops >> l & 1);
+    cycles += iterations(p, p.placements[i].loops) * times * operationCycles(v) * (shared ? p.threads.group : 1);
+    if (v.kind == ValueKind::Load && v.buffer >= 0 && times > 0) {
+      const auto size = static_cast<double>(elementBytes(v.type));
+      // again from the second cache
+      read[v.buffer] = std::max(read[v.buffer], iterations(p, loopsOf(v.expr)) *
+                                                    (gathers(p, v.expr) ? sector / 2 : size) * (1 + 0.4 * (times - 1)));
+    }
+  }
+  for (int b = 0; b < p.inputs; ++b)
+    bytes += read[b];
+  for (const Store &s : p.stores)
+    bytes += static_cast<double>(p.bufferSizes[s.buffer]) *
+             (gathers(p, s.expr) ? sector : static_cast<double>(elementBytes(p.buffers[s.buffer])));
+  const int64_t items =
+      p.shape == Shape::Rows ? p.extent * p.threads.group : p.extent / p.threads.chunk * p.threads.group;
+  const double busy = std::clamp(static_cast<double>(items) / static_cast<double>(enoughThreads), 0.004, 1.0);
+  const int64_t spilled =
+      std::max<int64_t>(0, static_cast<int64_t>(p.buffers.size()) - mostBuffers); // no register left
+  return launchMicroseconds * static_cast<double>(1 + 2 * spilled) +
+         std::max(bytes / bytesPerMicrosecond, cycles / cyclesPerMicrosecond) / busy;
+}
+
+} // namespace
+
+double cost(const Program &p) {
+  if (p.width == 1)
+    return gpuCost(p);
+  bool rowCached = p.reducedCount() * 4 * (p.shape == Shape::Columns ? p.width * p.unroll : 1) <= cachedBytes;
+  const std::vector<std::set<int>> sweepsOf = sweepsOfValues(p);
   double cycles = 0, bytes = 0;
   std::vector<double> read(p.buffers.size(), 0);
   for (size_t i = 0; i < p.values.size(); ++i) {

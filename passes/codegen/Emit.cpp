@@ -11,8 +11,8 @@ llvm::Function *emitKernel(const Program &program, llvm::Module &module, const s
   return Emitter(program, module, name).run();
 }
 
-Emitter::Emitter(const Program &program, llvm::Module &module)
-    : p(program), module(module), b(module.getContext()), math(b, program.width > 1) {
+Emitter::Emitter(const Program &program, llvm::Module &module, MathUnit unit)
+    : p(program), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
   llvm::FastMathFlags flags;
   flags.setAllowContract(true);
   flags.setNoSignedZeros(true);
@@ -24,7 +24,8 @@ Emitter::Emitter(const Program &program, llvm::Module &module)
   levels.resize(3 + reducedLoopsInside.size());
 }
 
-Emitter::Emitter(const Program &program, llvm::Module &module, const std::string &name) : Emitter(program, module) {
+Emitter::Emitter(const Program &program, llvm::Module &module, const std::string &name)
+    : Emitter(program, module, MathUnit::Cpu) {
   llvm::Type *pointer = b.getPtrTy(), *i64 = b.getInt64Ty();
   auto *type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, i64, i64}, false);
   function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
@@ -79,7 +80,7 @@ Emitter::OpenLoop Emitter::open(int level, V low, V high, V step) {
   llvm::BasicBlock *before = b.GetInsertBlock();
   b.CreateCondBr(b.CreateICmpSLT(low, high), loop.header, loop.exit);
   b.SetInsertPoint(loop.header);
-  loop.index = b.CreatePHI(b.getInt64Ty(), 2);
+  loop.index = b.CreatePHI(indexType, 2);
   loop.index->addIncoming(low, before);
   levels[level].block = loop.header;
   levels[level].cache.clear();
@@ -105,7 +106,7 @@ llvm::Function *Emitter::run() {
   makeTables();
   int64_t floats = p.reducedCount() * (p.shape == Shape::Columns ? p.width * p.unroll : 1);
   for (int s = 0; s < p.scratchSlots; ++s) {
-    scratch.push_back(b.CreateAlloca(b.getFloatTy(), int64(floats + p.width)));
+    scratch.push_back(b.CreateAlloca(b.getFloatTy(), number(floats + p.width)));
     scratch.back()->setAlignment(llvm::Align(64));
   }
   if (p.flat)
@@ -150,15 +151,15 @@ void Emitter::setRowIndices(V row) {
   at(1);
   if (p.shape == Shape::Columns) {
     int64_t extent = p.loops[p.vectorLoop].extent, block = p.width * p.unroll, blocks = (extent + block - 1) / block;
-    V inBlock = blocks == 1 ? int64(0) : keptLoops.empty() ? row : b.CreateURem(row, int64(blocks));
-    row = b.CreateUDiv(row, int64(blocks));
-    indices[p.vectorLoop] = b.CreateMul(inBlock, int64(block));
-    laneLimit = extent % block ? int64(extent) : nullptr;
+    V inBlock = blocks == 1 ? number(0) : keptLoops.empty() ? row : b.CreateURem(row, number(blocks));
+    row = b.CreateUDiv(row, number(blocks));
+    indices[p.vectorLoop] = b.CreateMul(inBlock, number(block));
+    laneLimit = extent % block ? number(extent) : nullptr;
   }
   for (size_t k = keptLoops.size(); k-- > 0;) {
     int64_t extent = p.loops[keptLoops[k]].extent;
-    indices[keptLoops[k]] = k == 0 ? row : b.CreateURem(row, int64(extent));
-    row = k == 0 ? row : b.CreateUDiv(row, int64(extent));
+    indices[keptLoops[k]] = k == 0 ? row : b.CreateURem(row, number(extent));
+    row = k == 0 ? row : b.CreateUDiv(row, number(extent));
   }
 }
 
@@ -172,7 +173,7 @@ void Emitter::emitRow() {
         store(s, 0);
     } else {
       int64_t extent = p.loops[p.vectorLoop].extent;
-      vectorLoop(int64(0), int64(extent), extent, 0, none);
+      vectorLoop(number(0), number(extent), extent, 0, none);
     }
     return;
   }
@@ -209,13 +210,13 @@ void Emitter::sweep(int s) {
 void Emitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
   if (next < reducedLoopsInside.size()) {
     int loop = reducedLoopsInside[next];
-    OpenLoop l = open(2 + static_cast<int>(next), int64(0), int64(p.loops[loop].extent), 1);
+    OpenLoop l = open(2 + static_cast<int>(next), number(0), number(p.loops[loop].extent), 1);
     indices[loop] = l.index;
     reducedLoops(next + 1, s, accumulators);
     close(l);
   } else if (p.shape == Shape::Rows) {
     int64_t extent = p.loops[p.vectorLoop].extent;
-    vectorLoop(int64(0), int64(extent), extent, s, accumulators);
+    vectorLoop(number(0), number(extent), extent, s, accumulators);
   } else {
     levels.back().block = levels[levels.size() - 2].block; // the level of the vector loop stays empty
     body(p.unroll, s, accumulators);
@@ -231,10 +232,10 @@ void Emitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector
   if (staticExtent < 0 || staticExtent >= step) {
     V whole;
     if (staticExtent >= 0) {
-      whole = int64(staticExtent / step * step);
+      whole = number(staticExtent / step * step);
     } else {
       at(level - 1);
-      whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), int64(-step)));
+      whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), number(-step)));
     }
     OpenLoop l = open(level, low, whole, step);
     indices[p.vectorLoop] = l.index;

@@ -28,7 +28,7 @@ llvm::Type *Emitter::memory(Element type) {
 V Emitter::emit(int value, int copy) {
   const Placement &where = p.placements[value];
   int level = levelOf(value);
-  auto key = std::pair(value, onVector(where.loops) ? copy : 0);
+  auto key = std::pair(value, copyKey(where.loops, copy));
   if (auto it = levels[level].cache.find(key); it != levels[level].cache.end())
     return it->second;
   V result;
@@ -95,9 +95,12 @@ V Emitter::compute(const ProgramValue &v, int value, int copy) {
   bool vector = false;
   for (V operand : x)
     vector |= operand->getType()->isVectorTy();
-  // Vectors over a scalar: one division outside the loop, and products.
-  if (v.op == NodeKind::Div && isFloat(v.type) && x[0]->getType()->isVectorTy() && !x[1]->getType()->isVectorTy() &&
-      !llvm::isa<llvm::Constant>(x[1])) {
+  // Vectors (a GPU: values of an inner loop) over a scalar: one division outside the loop, and products.
+  auto overScalar = [&] {
+    return p.width == 1 ? levelOf(v.operands[0]) > levelOf(v.operands[1])
+                        : x[0]->getType()->isVectorTy() && !x[1]->getType()->isVectorTy();
+  };
+  if (v.op == NodeKind::Div && isFloat(v.type) && overScalar() && !llvm::isa<llvm::Constant>(x[1])) {
     at(levelOf(v.operands[1]));
     V inverse = b.CreateFDiv(math.constant(x[1], 1), x[1]);
     at(level);
@@ -136,7 +139,7 @@ V Emitter::floatOperation(const ProgramValue &v, const std::vector<V> &x) {
   case NodeKind::Sqrt:
     return math.sqrt(x[0]);
   case NodeKind::Rsqrt:
-    return b.CreateFDiv(math.constant(x[0], 1), math.sqrt(x[0]));
+    return math.rsqrt(x[0]);
   case NodeKind::Tanh:
     return math.tanh(x[0]);
   case NodeKind::Erf:
@@ -158,7 +161,7 @@ V Emitter::floatOperation(const ProgramValue &v, const std::vector<V> &x) {
   case NodeKind::Mul:
     return b.CreateFMul(x[0], x[1]);
   case NodeKind::Div:
-    return b.CreateFDiv(x[0], x[1]);
+    return math.divide(x[0], x[1]);
   case NodeKind::Max:
     return math.max(x[0], x[1]);
   case NodeKind::Min:
@@ -277,13 +280,15 @@ V Emitter::toMemory(V x, Element type) {
 V Emitter::expr(const Expr &e, int copy, int level) {
   int64_t constant = e.constant;
   if (p.vectorLoop >= 0)
-    constant += e.coef[p.vectorLoop] * p.width * copy;
-  V sum = int64(constant);
+    constant += e.coef[p.vectorLoop] * copyOffset(copy);
+  const bool narrow = indexType->getBitWidth() < 64; // then nothing overflows, which makes constants part of addresses
+  V sum = number(constant);
   for (int l = 0; l <= level; ++l)
     for (int loop = 0; loop < static_cast<int>(p.loops.size()); ++loop)
       if (e.coef[loop] && loopLevel(loop) == l) {
         at(l);
-        sum = b.CreateAdd(sum, b.CreateMul(indices[loop], int64(e.coef[loop])));
+        sum = b.CreateAdd(sum, b.CreateMul(indexOf(loop, copy), number(e.coef[loop]), "", false, narrow), "", false,
+                          narrow);
       }
   at(level);
   return sum;
@@ -306,8 +311,8 @@ V Emitter::mask(int copy) {
   if (!cached) {
     llvm::IRBuilder<>::InsertPointGuard guard(b);
     at(level);
-    V left = b.CreateSub(laneLimit, b.CreateAdd(indices[p.vectorLoop], int64(p.width * copy)));
-    left = b.CreateTrunc(b.CreateSelect(b.CreateICmpSLT(left, int64(p.width)), left, int64(p.width)), b.getInt32Ty());
+    V left = b.CreateSub(laneLimit, b.CreateAdd(indices[p.vectorLoop], number(p.width * copy)));
+    left = b.CreateTrunc(b.CreateSelect(b.CreateICmpSLT(left, number(p.width)), left, number(p.width)), b.getInt32Ty());
     cached = b.CreateICmpSLT(lanes(b.getInt32Ty(), 1), splat(left));
   }
   return cached;
@@ -358,7 +363,7 @@ V Emitter::load(const ProgramValue &v, int value, int copy) {
   if (!vector) { // where the element does not exist, element 0 is read instead and dropped
     if (!holds)
       return finish(b.CreateAlignedLoad(type, pointer(v.buffer, index), align));
-    V x = finish(b.CreateAlignedLoad(type, pointer(v.buffer, b.CreateSelect(holds, index, int64(0))), align));
+    V x = finish(b.CreateAlignedLoad(type, pointer(v.buffer, b.CreateSelect(holds, index, number(0))), align));
     return b.CreateSelect(holds, x, llvm::Constant::getNullValue(x->getType()));
   }
   V exists = mask(copy);

@@ -23,7 +23,7 @@ public:
 
 protected:
   /// Without a function: the derived class makes it.
-  Emitter(const Program &program, llvm::Module &module);
+  Emitter(const Program &program, llvm::Module &module, MathUnit unit);
   using V = llvm::Value *;
   struct Level {
     llvm::BasicBlock *block = nullptr;
@@ -46,17 +46,18 @@ protected:
   void emitRow();
   void setRowIndices(V row);
   void sweep(int s);
-  void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators);
-  virtual void vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators);
+  virtual void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators);
+  void vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators);
   void body(int copies, int s, std::vector<Accumulator> &accumulators);
   virtual void finish(std::vector<Accumulator> &accumulators);
   virtual void endStores();
   OpenLoop open(int level, V low, V high, V step);
-  OpenLoop open(int level, V low, V high, int64_t step) { return open(level, low, high, int64(step)); }
+  OpenLoop open(int level, V low, V high, int64_t step) { return open(level, low, high, number(step)); }
   void makeTables();
   void close(const OpenLoop &loop);
   void at(int level); // insert at the end of that level
-  V int64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
+  /// A constant as indices are computed.
+  V number(int64_t value) { return llvm::ConstantInt::getSigned(indexType, value); }
 
   // values (EmitValue.cpp)
   V emit(int value, int copy);
@@ -68,11 +69,11 @@ protected:
   V compare(Relation relation, V x, V y, Element type);
   V cast(V x, Element from, Element to);
   V roundTo(V x, Element type);
-  V load(const ProgramValue &v, int value, int copy);
+  virtual V load(const ProgramValue &v, int value, int copy);
   V loadMasked(const ProgramValue &v, V pointer, V mask, bool vector);
   void store(const Store &s, int copy);
   V fromMemory(V x, Element type);
-  V toMemory(V x, Element type);
+  virtual V toMemory(V x, Element type);
   V condition(const std::vector<Condition> &conditions, int copy, int level);
   V splat(V x) { return p.width == 1 || x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
   V combine(Combine kind, V x, V y, Element type);
@@ -88,7 +89,13 @@ protected:
   bool onVector(uint32_t loops) const { return p.vectorLoop >= 0 && loops >> p.vectorLoop & 1; }
   int levelOf(int value) const;
   int levelOf(uint32_t loops) const;
-  int loopLevel(int loop) const;
+  // What follows from a loop's place: GPU threads have another order of loops.
+  virtual int loopLevel(int loop) const;
+  /// The copy under which a value that depends on `loops` is kept.
+  virtual int copyKey(uint32_t loops, int copy) const { return onVector(loops) ? copy : 0; }
+  /// Elements between copy 0 and `copy` along the vector loop.
+  virtual int64_t copyOffset(int copy) const { return int64_t{p.width} * copy; }
+  virtual V indexOf(int loop, int) const { return indices[static_cast<size_t>(loop)]; }
   llvm::Type *compute(Element type);
   llvm::Type *memory(Element type);
   llvm::Type *shaped(llvm::Type *element, bool vector) {
@@ -98,6 +105,7 @@ protected:
   const Program &p;
   llvm::Module &module;
   llvm::IRBuilder<> b;
+  llvm::IntegerType *indexType; // of loops and addresses: i64, or i32 where a GPU's program is small enough
   Math math;
   llvm::Function *function = nullptr;
   llvm::BasicBlock *entry = nullptr;

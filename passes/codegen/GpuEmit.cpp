@@ -1,6 +1,5 @@
-// The loops of a kernel as threads walk them. Values are the base class's, one lane wide.
-#include "passes/codegen/GpuEmit.h"
-#include "passes/codegen/Emitter.h"
+// The loops of a kernel as a GPU's threads walk them.
+#include "passes/codegen/GpuEmitter.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -9,294 +8,357 @@ namespace cleave::passes::kernel {
 namespace {
 
 constexpr int warp = 32;
+using V = llvm::Value *;
 
-int64_t chunksOf(const Program &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent / p.unroll; }
-
-int reductionsOf(const Program &p) {
-  int count = 0;
-  for (const ProgramValue &v : p.values)
-    count += v.kind == ValueKind::Reduce;
-  return count;
+/// Whether indices fit 32 bits, with room for the last step of a loop over all threads.
+bool isSmall(const Program &p) {
+  constexpr int64_t most = int64_t{1} << 30;
+  bool small = !p.flat && p.keptCount() * p.reducedCount() < most;
+  for (int64_t size : p.bufferSizes)
+    small &= size < most;
+  return small;
 }
-
-class GpuEmitter final : public Emitter {
-public:
-  GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words)
-      : Emitter(program, module), launch(launchOf(program)), words(words) {
-    std::vector<llvm::Type *> types(p.buffers.size(), b.getPtrTy());
-    types.insert(types.end(), p.scalarInputs.size() + 1, b.getInt64Ty());
-    if (words == ThreadWords::Emulated)
-      types = {b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()};
-    function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
-                                      llvm::Function::ExternalLinkage, name, module);
-    function->addFnAttr(llvm::Attribute::NoUnwind);
-    if (words == ThreadWords::Emulated)
-      noteParameters(name);
-    if (words == ThreadWords::Ptx) {
-      function->setCallingConv(llvm::CallingConv::PTX_Kernel);
-      function->addFnAttr("nvvm.maxntid", std::to_string(launch.threads));
-    }
-  }
-
-  llvm::Function *build() {
-    entry = llvm::BasicBlock::Create(module.getContext(), "entry", function);
-    levels[0].block = entry;
-    b.SetInsertPoint(entry);
-    thread = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, "cleave_emu_tid"));
-    block = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, "cleave_emu_block"));
-    blocks = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, "cleave_emu_blocks"));
-    for (size_t i = 0; i < p.buffers.size(); ++i)
-      bases.push_back(
-          words == ThreadWords::Ptx
-              ? static_cast<V>(function->getArg(static_cast<unsigned>(i)))
-              : b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), i)));
-    scalars = function->getArg(1);
-    extent = function->getArg(function->arg_size() - 1);
-    makeTables();
-    if (p.shape == Shape::Rows)
-      rows();
-    else
-      threads();
-    at(0);
-    b.CreateRetVoid();
-    return function;
-  }
-
-private:
-  Launch launch;
-  ThreadWords words;
-  V thread = nullptr, block = nullptr, blocks = nullptr, extent = nullptr;
-  V lane = nullptr; // within the group that shares a row
-  int reductions = 0;
-  llvm::GlobalVariable *shared = nullptr;
-
-  /// NAME_parameters: how many buffers and scalars there are, which a launch of PTX knows from the code.
-  void noteParameters(const std::string &name) {
-    const uint32_t counts[] = {static_cast<uint32_t>(p.buffers.size()), static_cast<uint32_t>(p.scalarInputs.size())};
-    auto *value = llvm::ConstantDataArray::get(module.getContext(), counts);
-    new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::ExternalLinkage, value,
-                             name + "_parameters");
-  }
-
-  V wide(V x) { return b.CreateZExt(x, b.getInt64Ty()); }
-  V outside(const char *name, llvm::Type *result, llvm::ArrayRef<V> arguments = {}) {
-    std::vector<llvm::Type *> types;
-    for (V argument : arguments)
-      types.push_back(argument->getType());
-    return b.CreateCall(module.getOrInsertFunction(name, llvm::FunctionType::get(result, types, false)), arguments);
-  }
-  V word(llvm::Intrinsic::ID id, const char *name) {
-    return words == ThreadWords::Ptx ? b.CreateIntrinsic(id, {}) : outside(name, b.getInt32Ty());
-  }
-  void barrier() {
-    if (words == ThreadWords::Ptx)
-      b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {b.getInt32(0)});
-    else
-      outside("cleave_emu_barrier", b.getVoidTy());
-  }
-
-  void warpBarrier() {
-    if (words == ThreadWords::Ptx)
-      b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {b.getInt32(0xffffffff)});
-    else
-      outside("cleave_emu_warp_barrier", b.getVoidTy());
-  }
-
-  V scalarArgument(int index) override {
-    if (words == ThreadWords::Emulated)
-      return Emitter::scalarArgument(index);
-    return function->getArg(static_cast<unsigned>(p.buffers.size()) + static_cast<unsigned>(index));
-  }
-
-  // ---- maps and columns: items over all threads
-  // ----------------------------------------------------------------------
-
-  V everyThread() { return b.CreateAdd(b.CreateMul(block, int64(launch.threads)), thread); }
-  V allThreads() { return b.CreateMul(blocks, int64(launch.threads)); }
-
-  void threads() {
-    V mine = everyThread(), all = allThreads();
-    if (p.flat)
-      return flatMap(mine, all);
-    const int64_t chunks = p.shape == Shape::Map ? chunksOf(p) : 1;
-    OpenLoop loop = open(1, mine, b.CreateMul(extent, int64(chunks)), all);
-    at(1);
-    V row = chunks == 1 ? static_cast<V>(loop.index) : b.CreateUDiv(loop.index, int64(chunks));
-    V chunk = chunks == 1 ? int64(0) : b.CreateURem(loop.index, int64(chunks));
-    setRowIndices(row);
-    if (p.shape == Shape::Map && p.vectorLoop >= 0) {
-      indices[p.vectorLoop] = b.CreateMul(chunk, int64(p.unroll));
-      levels.back().block = levels[1].block;
-      std::vector<Accumulator> none;
-      body(p.unroll, 0, none);
-    } else {
-      emitRow();
-    }
-    close(loop);
-  }
-
-  void flatMap(V mine, V all) {
-    std::vector<Accumulator> none;
-    V step = int64(p.unroll), whole = b.CreateMul(b.CreateUDiv(extent, step), step);
-    const int level = static_cast<int>(levels.size()) - 1;
-    levels[1].block = entry; // one level
-    V low = b.CreateMul(mine, step), stride = b.CreateMul(all, step), rest = b.CreateAdd(whole, mine);
-    OpenLoop loop = open(level, low, whole, stride);
-    indices[p.vectorLoop] = loop.index;
-    body(p.unroll, 0, none);
-    close(loop);
-    OpenLoop last = open(level, rest, extent, all);
-    indices[p.vectorLoop] = last.index;
-    body(1, 0, none);
-    close(last);
-    levels[0].block = levels[1].block;
-  }
-
-  // ---- rows
-  // -----------------------------------------------------------------------------------------------------------
-
-  bool wholeBlock() const { return launch.threadsPerRow > warp; }
-
-  void rows() {
-    if (wholeBlock()) {
-      auto *type = llvm::ArrayType::get(b.getInt64Ty(), static_cast<uint64_t>(launch.sharedBytes / 8));
-      shared = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage,
-                                        llvm::PoisonValue::get(type), function->getName() + "_shared", nullptr,
-                                        llvm::GlobalValue::NotThreadLocal, words == ThreadWords::Ptx ? 3 : 0);
-      shared->setAlignment(llvm::Align(8));
-    }
-    const int64_t rowsPerBlock = launch.threads / launch.threadsPerRow;
-    lane = wholeBlock() ? thread : b.CreateURem(thread, int64(warp));
-    V first =
-        wholeBlock() ? block : b.CreateAdd(b.CreateMul(block, int64(rowsPerBlock)), b.CreateUDiv(thread, int64(warp)));
-    OpenLoop row = open(1, first, extent, b.CreateMul(blocks, int64(rowsPerBlock)));
-    setRowIndices(row.index);
-    reductions = 0;
-    emitRow();
-    at(1);
-    if (wholeBlock())
-      barrier(); // before the next row writes what this one reads
-    close(row);
-  }
-
-  void vectorLoop(V, V, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) override {
-    const int level = static_cast<int>(levels.size()) - 1;
-    const int64_t step = p.unroll, whole = staticExtent / step * step;
-    at(level - 1);
-    OpenLoop loop = open(level, b.CreateMul(lane, int64(step)), int64(whole), launch.threadsPerRow * step);
-    indices[p.vectorLoop] = loop.index;
-    body(p.unroll, s, accumulators);
-    close(loop);
-    if (whole == staticExtent)
-      return;
-    at(level - 1);
-    OpenLoop last = open(level, b.CreateAdd(lane, int64(whole)), int64(staticExtent), launch.threadsPerRow);
-    indices[p.vectorLoop] = last.index;
-    body(1, s, accumulators);
-    close(last);
-  }
-
-  V exchange(V x, int distance) {
-    if (x->getType()->isIntegerTy(64)) {
-      V low = exchange(b.CreateTrunc(x, b.getInt32Ty()), distance),
-        high = exchange(b.CreateTrunc(b.CreateLShr(x, 32), b.getInt32Ty()), distance);
-      return b.CreateOr(wide(low), b.CreateShl(wide(high), 32));
-    }
-    const bool real = x->getType()->isFloatTy();
-    V by = b.getInt32(static_cast<uint32_t>(distance));
-    if (words == ThreadWords::Emulated)
-      return outside(real ? "cleave_emu_shuffle_f32" : "cleave_emu_shuffle_i32", x->getType(), {x, by});
-    return b.CreateIntrinsic(real ? llvm::Intrinsic::nvvm_shfl_sync_bfly_f32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_i32,
-                             {b.getInt32(0xffffffff), x, by, b.getInt32(warp - 1)});
-  }
-
-  /// Copies, then lanes, then warps are combined, always in the same order; every thread has the result.
-  void finish(std::vector<Accumulator> &accumulators) override {
-    if (p.shape != Shape::Rows)
-      return Emitter::finish(accumulators);
-    const int warps = launch.threads / warp;
-    std::vector<V> parts;
-    for (const Accumulator &a : accumulators) {
-      const ProgramValue &v = p.values[a.value];
-      at(1);
-      V x = b.CreateLoad(a.slots[0]->getAllocatedType(), a.slots[0]);
-      for (size_t c = 1; c < a.slots.size(); ++c)
-        x = combine(v.combine, x, b.CreateLoad(a.slots[c]->getAllocatedType(), a.slots[c]), v.type);
-      for (int distance = warp / 2; distance >= 1; distance /= 2)
-        x = combine(v.combine, x, exchange(x, distance), v.type);
-      parts.push_back(x);
-    }
-    at(1);
-    if (wholeBlock() && !parts.empty()) {
-      V number = b.CreateUDiv(thread, int64(warp));
-      for (size_t i = 0; i < parts.size(); ++i) // every lane of a warp has the same number to write
-        b.CreateStore(parts[i], place(reductions + static_cast<int>(i), number));
-      barrier();
-      for (size_t i = 0; i < parts.size(); ++i) {
-        const ProgramValue &v = p.values[accumulators[i].value];
-        V x = b.CreateLoad(parts[i]->getType(), place(reductions + static_cast<int>(i), int64(0)));
-        for (int w = 1; w < warps; ++w)
-          x = combine(v.combine, x, b.CreateLoad(x->getType(), place(reductions + static_cast<int>(i), int64(w))),
-                      v.type);
-        parts[i] = x;
-      }
-      reductions += static_cast<int>(parts.size());
-    }
-    for (size_t i = 0; i < parts.size(); ++i)
-      levels[1].cache[{accumulators[i].value, 0}] = parts[i];
-  }
-
-  V place(int reduction, V warpNumber) {
-    return b.CreateGEP(b.getInt64Ty(), shared,
-                       b.CreateAdd(warpNumber, int64(static_cast<int64_t>(reduction) * (launch.threads / warp))));
-  }
-
-  /// One thread of the row writes what the row has one of, when all have read what it may lie on.
-  void endStores() override {
-    if (p.shape != Shape::Rows)
-      return Emitter::endStores();
-    bool any = false;
-    for (const Store &s : p.stores)
-      if (s.sweep < 0) {
-        emit(s.value, 0);
-        any = true;
-      }
-    if (!any)
-      return;
-    at(1);
-    wholeBlock() ? barrier() : warpBarrier();
-    auto *then = llvm::BasicBlock::Create(module.getContext(), "first", function),
-         *rest = llvm::BasicBlock::Create(module.getContext(), "rest", function);
-    b.CreateCondBr(b.CreateICmpEQ(lane, int64(0)), then, rest);
-    levels[1].block = then;
-    for (const Store &s : p.stores)
-      if (s.sweep < 0)
-        store(s, 0);
-    at(1);
-    b.CreateBr(rest);
-    levels[1].block = rest;
-  }
-};
 
 } // namespace
 
-int64_t Launch::blocks() const {
-  const int64_t perBlock = threads / threadsPerRow;
-  return std::max<int64_t>(1, (items + perBlock - 1) / perBlock);
+GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words)
+    : Emitter(program, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(program.threads),
+      words(words), chunk(plan.chunk) {
+  reduced = reducedLoopsInside;
+  levels.assign(3, {});
+  std::vector<llvm::Type *> types(p.buffers.size(), b.getPtrTy());
+  types.insert(types.end(), p.scalarInputs.size() + 1, b.getInt64Ty());
+  if (!ptx())
+    types = {b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()};
+  function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
+                                    llvm::Function::ExternalLinkage, name, module);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  if (isSmall(p))
+    indexType = b.getInt32Ty();
+  if (ptx()) {
+    function->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    function->addFnAttr("nvvm.maxntid", std::to_string(plan.block));
+    if (plan.block >= 512) // ptxas would spill to fit more of them
+      function->addFnAttr("nvvm.minctasm", "1");
+  } else {
+    noteParameters(name);
+  }
 }
 
-Launch launchOf(const Program &p) {
-  Launch launch;
-  if (p.shape != Shape::Rows) {
-    launch.items = p.flat ? (p.extent + p.unroll - 1) / p.unroll : p.extent * (p.shape == Shape::Map ? chunksOf(p) : 1);
-    return launch;
+llvm::Function *GpuEmitter::build() {
+  entry = llvm::BasicBlock::Create(module.getContext(), "entry", function);
+  levels[0].block = entry;
+  b.SetInsertPoint(entry);
+  thread = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, "cleave_emu_tid"));
+  block = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, "cleave_emu_block"));
+  blocks = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, "cleave_emu_blocks"));
+  for (size_t i = 0; i < p.buffers.size(); ++i)
+    bases.push_back(
+        ptx() ? static_cast<V>(function->getArg(static_cast<unsigned>(i)))
+              : b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), i)));
+  scalars = function->getArg(1);
+  extent = function->getArg(function->arg_size() - 1);
+  makeTables();
+  makeShared();
+  if (p.shape == Shape::Map)
+    p.flat ? flatMap() : maps();
+  else
+    p.shape == Shape::Rows ? rows() : columns();
+  at(0);
+  b.CreateRetVoid();
+  return function;
+}
+
+/// NAME_parameters: how many buffers and scalars there are, which a launch of PTX knows from the code.
+void GpuEmitter::noteParameters(const std::string &name) {
+  const uint32_t counts[] = {static_cast<uint32_t>(p.buffers.size()), static_cast<uint32_t>(p.scalarInputs.size())};
+  auto *value = llvm::ConstantDataArray::get(module.getContext(), counts);
+  new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::ExternalLinkage, value,
+                           name + "_parameters");
+}
+
+V GpuEmitter::outside(const char *name, llvm::Type *result, llvm::ArrayRef<V> arguments) {
+  std::vector<llvm::Type *> types;
+  for (V argument : arguments)
+    types.push_back(argument->getType());
+  return b.CreateCall(module.getOrInsertFunction(name, llvm::FunctionType::get(result, types, false)), arguments);
+}
+
+V GpuEmitter::word(unsigned intrinsic, const char *name) {
+  return ptx() ? b.CreateIntrinsic(intrinsic, {}) : outside(name, b.getInt32Ty());
+}
+
+V GpuEmitter::scalarArgument(int index) {
+  if (!ptx())
+    return Emitter::scalarArgument(index);
+  return function->getArg(static_cast<unsigned>(p.buffers.size()) + static_cast<unsigned>(index));
+}
+
+int GpuEmitter::copyKey(uint32_t loops, int copy) const {
+  bool passDiffers = false;
+  for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
+    passDiffers |= (loops >> l & 1) && differs(l);
+  return (passDiffers ? copy / chunk * chunk : 0) + (onVector(loops) ? copy % chunk : 0);
+}
+
+V GpuEmitter::indexOf(int loop, int copy) const {
+  const auto l = static_cast<size_t>(loop);
+  return differs(loop) ? passes[static_cast<size_t>(copy / chunk)].index[l] : indices[l];
+}
+
+/// The indices of `loops` (and, innermost, of the vector loop's chunks) at a position in row-major order.
+void GpuEmitter::takeApart(V number, const std::vector<int> &loops, bool vector, std::vector<V> &index) {
+  if (vector && p.vectorLoop >= 0) {
+    const int64_t chunks = vectorChunks();
+    const bool only = loops.empty();
+    V inside = only ? number : b.CreateURem(number, this->number(chunks));
+    index[p.vectorLoop] = b.CreateNSWMul(inside, this->number(plan.chunk));
+    number = only ? number : b.CreateUDiv(number, this->number(chunks));
   }
-  const int64_t chunks = (p.loops[p.vectorLoop].extent + p.unroll - 1) / p.unroll;
-  launch.threadsPerRow = chunks <= 256 ? warp : chunks <= 1024 ? 128 : chunks <= 4096 ? 256 : 512;
-  launch.threads = std::max(launch.threads, launch.threadsPerRow);
-  launch.items = p.extent;
-  if (launch.threadsPerRow > warp)
-    launch.sharedBytes = 8 * reductionsOf(p) * (launch.threads / warp);
+  for (size_t k = loops.size(); k-- > 0;) {
+    V size = this->number(p.loops[loops[k]].extent);
+    index[loops[k]] = k == 0 ? number : b.CreateURem(number, size);
+    number = k == 0 ? number : b.CreateUDiv(number, size);
+  }
+}
+
+/// The pass at a position in what the passes walk: a map's chunks, a row's chunks, a column's reduced positions.
+GpuEmitter::Pass GpuEmitter::passAt(V number, V valid) {
+  Pass pass{std::vector<V>(p.loops.size()), valid};
+  takeApart(number, p.shape == Shape::Map ? keptLoops : reduced, p.shape != Shape::Columns, pass.index);
+  return pass;
+}
+
+GpuEmitter::Branch GpuEmitter::branch(V condition) {
+  if (!condition)
+    return {};
+  auto *then = llvm::BasicBlock::Create(module.getContext(), "if", function);
+  auto *rest = llvm::BasicBlock::Create(module.getContext(), "rest", function);
+  b.CreateCondBr(condition, then, rest);
+  b.SetInsertPoint(then);
+  return {rest};
+}
+
+void GpuEmitter::close(Branch branch) {
+  if (!branch.rest)
+    return;
+  b.CreateBr(branch.rest);
+  b.SetInsertPoint(branch.rest);
+}
+
+// ---- maps: chunks over all threads
+// ---------------------------------------------------------------------------------
+
+void GpuEmitter::maps() {
+  const int64_t total = p.keptCount() / (p.vectorLoop < 0 ? 1 : plan.chunk), perBlock = plan.block * plan.passes;
+  V first = b.CreateAdd(b.CreateMul(block, number(perBlock)), thread);
+  OpenLoop loop = open(1, first, number(total), b.CreateMul(blocks, number(perBlock)));
+  std::vector<Pass> now{passAt(loop.index)};
+  for (int i = 1; i < plan.passes; ++i) {
+    V chunkNumber = b.CreateNSWAdd(loop.index, number(int64_t{i} * plan.block)), valid = nullptr;
+    if (total % perBlock) {
+      valid = b.CreateICmpSLT(chunkNumber, number(total));
+      chunkNumber = b.CreateSelect(valid, chunkNumber, loop.index);
+    }
+    now.push_back(passAt(chunkNumber, valid));
+  }
+  std::vector<Accumulator> none;
+  levels[2].block = levels[1].block;
+  take(std::move(now), 0, none);
+  levels[1].block = levels[2].block;
+  close(loop);
+}
+
+void GpuEmitter::flatMap() {
+  const int64_t perBlock = plan.block * plan.passes;
+  std::vector<Accumulator> none;
+  V step = number(plan.chunk), chunks = b.CreateUDiv(extent, step);
+  V first = b.CreateAdd(b.CreateMul(block, number(perBlock)), thread);
+  V tail = b.CreateAdd(b.CreateMul(chunks, step), b.CreateAdd(b.CreateMul(block, number(plan.block)), thread));
+  OpenLoop loop = open(1, first, chunks, b.CreateMul(blocks, number(perBlock)));
+  std::vector<Pass> now;
+  for (int i = 0; i < plan.passes; ++i) {
+    V chunkNumber = b.CreateAdd(loop.index, number(int64_t{i} * plan.block));
+    V valid = i ? b.CreateICmpSLT(chunkNumber, chunks) : nullptr;
+    V from = i ? b.CreateSelect(valid, chunkNumber, loop.index) : chunkNumber;
+    now.push_back({{b.CreateMul(from, step)}, valid});
+  }
+  levels[2].block = levels[1].block;
+  take(std::move(now), 0, none);
+  levels[1].block = levels[2].block;
+  close(loop);
+  if (plan.chunk == 1)
+    return;
+  at(0);
+  OpenLoop last = open(1, tail, extent, b.CreateMul(blocks, number(plan.block)));
+  chunk = 1;
+  levels[2].block = levels[1].block;
+  take({Pass{std::vector<V>{last.index}, nullptr}}, 0, none);
+  levels[1].block = levels[2].block;
+  close(last);
+}
+
+// ---- rows and columns: a group of threads to each
+// ------------------------------------------------------------------
+
+void GpuEmitter::rows() {
+  const int64_t rowsPerBlock = plan.block / plan.group;
+  const bool wholeBlock = plan.group > warp;
+  member = wholeBlock ? thread : b.CreateURem(thread, number(warp));
+  V first =
+      wholeBlock ? block : b.CreateAdd(b.CreateMul(block, number(rowsPerBlock)), b.CreateUDiv(thread, number(warp)));
+  OpenLoop loop = open(1, first, number(p.keptCount()), b.CreateMul(blocks, number(rowsPerBlock)));
+  takeApart(loop.index, keptLoops, false, indices);
+  emitRow();
+  at(1);
+  if (wholeBlock)
+    barrier(); // before the next row writes what this one reads
+  close(loop);
+}
+
+/// The threads of a block stand in `group` lines; each line walks other positions of the same columns.
+void GpuEmitter::columns() {
+  const int64_t width = plan.block / plan.group, items = p.keptCount() / plan.chunk;
+  across = b.CreateURem(thread, number(width));
+  member = b.CreateUDiv(thread, number(width));
+  OpenLoop loop = open(1, b.CreateMul(block, number(width)), number(items), b.CreateMul(blocks, number(width)));
+  V item = b.CreateNSWAdd(loop.index, across);
+  if (items % width) {
+    mine = b.CreateICmpSLT(item, number(items));
+    item = b.CreateSelect(mine, item, number(items - 1));
+  }
+  takeApart(item, keptLoops, true, indices);
+  emitRow();
+  at(1);
+  if (plan.group > 1)
+    barrier();
+  close(loop);
+}
+
+void GpuEmitter::reducedLoops(size_t, int s, std::vector<Accumulator> &accumulators) {
+  if (plan.held)
+    return heldRow(s, accumulators);
+  const int64_t count = p.reducedCount() / (p.shape == Shape::Rows ? plan.chunk : 1);
+  const int64_t step = int64_t{plan.group} * plan.passes, whole = count / step * step;
+  at(1);
+  if (whole) {
+    OpenLoop loop = open(2, member, number(whole), step);
+    std::vector<Pass> now;
+    for (int i = 0; i < plan.passes; ++i)
+      now.push_back(passAt(b.CreateNSWAdd(loop.index, number(int64_t{i} * plan.group))));
+    take(std::move(now), s, accumulators);
+    close(loop);
+  }
+  if (whole == count)
+    return;
+  at(1);
+  OpenLoop rest = open(2, b.CreateNSWAdd(member, number(whole)), number(count), plan.group);
+  take({passAt(rest.index)}, s, accumulators);
+  close(rest);
+}
+
+/// The whole row at once, straight: what one sweep has computed the next ones have.
+void GpuEmitter::heldRow(int s, std::vector<Accumulator> &accumulators) {
+  const int64_t chunks = p.reducedCount() / plan.chunk;
+  at(1);
+  levels[2].block = levels[1].block;
+  for (int i = static_cast<int>(row.size()); i < plan.passes; ++i) {
+    V position = b.CreateNSWAdd(member, number(int64_t{i} * plan.group)), valid = nullptr;
+    if (int64_t{i + 1} * plan.group > chunks) {
+      valid = b.CreateICmpSLT(position, number(chunks));
+      position = b.CreateSelect(valid, position, number(0));
+    }
+    row.push_back(passAt(position, valid));
+  }
+  take(row, s, accumulators);
+  levels[1].block = levels[2].block;
+}
+
+/// Loads, computes, combines and stores the chunks of `now`, in this order.
+void GpuEmitter::take(std::vector<Pass> now, int s, std::vector<Accumulator> &accumulators) {
+  passes = std::move(now);
+  const int copies = static_cast<int>(passes.size()) * chunk;
+  std::vector<int> wanted;
+  for (const Accumulator &a : accumulators)
+    wanted.push_back(p.values[a.value].operands[0]);
+  for (const Store &store : p.stores)
+    if (store.sweep == s)
+      wanted.push_back(store.value);
+  std::vector<char> seen(p.values.size(), false);
+  for (int value : wanted)
+    loadAhead(value, seen);
+  for (int c = 0; c < copies; ++c)
+    for (int value : wanted)
+      emit(value, c);
+  accumulate(accumulators);
+  for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
+    at(2);
+    V valid = passes[static_cast<size_t>(i)].valid;
+    Branch ifValid = branch(valid && mine ? b.CreateAnd(valid, mine) : valid ? valid : mine);
+    levels[2].block = b.GetInsertBlock();
+    for (const Store &store : p.stores)
+      if (store.sweep == s)
+        storeChunk(store, i, 2);
+    at(2);
+    close(ifValid);
+    levels[2].block = b.GetInsertBlock();
+  }
+}
+
+/// Everything in memory that `value` needs is asked for before anything is computed.
+void GpuEmitter::loadAhead(int value, std::vector<char> &seen) {
+  const auto v = static_cast<size_t>(value);
+  if (seen[v] || levelOf(value) < 2)
+    return;
+  seen[v] = true;
+  if (p.values[v].kind == ValueKind::Load)
+    for (int c = 0; c < static_cast<int>(passes.size()) * chunk; ++c)
+      emit(value, c);
+  for (int operand : p.values[v].operands)
+    loadAhead(operand, seen);
+}
+
+/// Element e of every pass goes into accumulator e.
+void GpuEmitter::accumulate(std::vector<Accumulator> &accumulators) {
+  const int copies = static_cast<int>(passes.size()) * chunk;
+  for (const Accumulator &a : accumulators) {
+    const ProgramValue &v = p.values[a.value];
+    const bool all = p.shape == Shape::Rows || onVector(p.placements[v.operands[0]].loops);
+    for (int c = 0; c < copies; ++c) {
+      if (!all && c % chunk)
+        continue;
+      V x = emit(v.operands[0], c);
+      at(2);
+      if (V valid = passes[static_cast<size_t>(c / chunk)].valid)
+        x = b.CreateSelect(valid, x, identity(v.combine, v.type, false));
+      llvm::AllocaInst *slot = a.slots[static_cast<size_t>(c % chunk)];
+      b.CreateStore(combine(v.combine, b.CreateLoad(slot->getAllocatedType(), slot), x, v.type), slot);
+    }
+  }
+}
+
+// ---- launches
+// ---------------------------------------------------------------------------------------------------
+
+int64_t Launch::blocks() const { return std::max<int64_t>(1, (items + perBlock - 1) / perBlock); }
+
+Launch launchOf(const Program &p) {
+  const ThreadPlan &t = p.threads;
+  Launch launch{t.block, t.group, 1, 1, t.group > 1};
+  switch (p.shape) {
+  case Shape::Map:
+    launch.items = (p.extent + t.chunk - 1) / t.chunk;
+    launch.perBlock = int64_t{t.block} * t.passes;
+    break;
+  case Shape::Rows:
+    launch.items = p.extent;
+    launch.perBlock = t.block / t.group;
+    break;
+  case Shape::Columns:
+    launch.items = p.extent / t.chunk;
+    launch.perBlock = t.block / t.group;
+    break;
+  }
   return launch;
 }
 

@@ -1,12 +1,14 @@
 // Programs of width 1 to LLVM IR for the threads of a GPU.
 //
-// Kernel ABI: parameters are the buffers (inputs that are not scalars, then outputs), the scalars as i64, and the
-// extent as i64; blocks of `Launch::threads` threads in one dimension, any number of blocks. Results do not depend on
-// how many.
+// Kernel ABI: parameters are the buffers (inputs that are not scalars, then outputs), each at a multiple of 16 bytes,
+// the scalars as i64, and the extent as i64; blocks of `Launch::threads` threads in one dimension, any number of
+// blocks. Results do not depend on how many.
 //
-//   map      a thread takes `unroll` neighbouring elements at a time
-//   rows     a warp, or a block where rows are long, reduces a row: shuffles, then shared memory, in a fixed order
-//   columns  a thread reduces a column; neighbouring threads, neighbouring columns
+//   map      a thread takes a chunk of neighbouring elements at a time, 16 bytes where alignment allows, or several
+//   rows     a warp, or a block where rows are long or few, reduces a row: shuffles, then shared memory; a row that
+//            fits stays in registers over all sweeps
+//   columns  a thread takes a chunk of neighbouring columns; lines of threads share the column's length and combine
+//            through shared memory
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -22,10 +24,11 @@ namespace cleave::passes::kernel {
 /// How a kernel is started.
 struct Launch {
   int threads = 128;      ///< of a block
-  int threadsPerRow = 1;  ///< rows: 32 or `threads`
-  int64_t items = 1;      ///< elements, rows or columns that a thread (rows: its group) takes one at a time
+  int threadsPerRow = 1;  ///< that share a row or a chunk of columns
+  int64_t items = 1;      ///< chunks of maps, rows, chunks of columns
+  int64_t perBlock = 1;   ///< items that a block takes at a time
+  bool together = false;  ///< threads of a block wait for each other
   int64_t blocks() const; ///< as many as give every item a thread
-  int sharedBytes = 0;
 };
 Launch launchOf(const Program &program);
 

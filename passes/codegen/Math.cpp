@@ -2,6 +2,7 @@
 #include "passes/codegen/Math.h"
 
 #include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
 
@@ -28,7 +29,30 @@ Value *Math::fma(Value *x, Value *y, Value *z) {
 
 Value *Math::abs(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 
-Value *Math::sqrt(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x); }
+Value *Math::sqrt(Value *x) {
+  return unit == MathUnit::Gpu ? b.CreateIntrinsic(llvm::Intrinsic::nvvm_sqrt_approx_f, {x})
+                               : static_cast<Value *>(b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+}
+
+Value *Math::rsqrt(Value *x) {
+  return unit == MathUnit::Gpu ? static_cast<Value *>(b.CreateIntrinsic(llvm::Intrinsic::nvvm_rsqrt_approx_f, {x}))
+                               : b.CreateFDiv(constant(x, 1), sqrt(x));
+}
+
+Value *Math::divide(Value *x, Value *y) {
+  return unit == MathUnit::Gpu ? static_cast<Value *>(b.CreateIntrinsic(llvm::Intrinsic::nvvm_div_full, {x, y}))
+                               : b.CreateFDiv(x, y);
+}
+
+Value *Math::power2(Value *x) {
+  return unit == MathUnit::Gpu ? b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx, {x->getType()}, {x})
+                               : static_cast<Value *>(b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, x));
+}
+
+Value *Math::reciprocal(Value *x) {
+  return unit == MathUnit::Gpu ? static_cast<Value *>(b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {x}))
+                               : b.CreateFDiv(constant(x, 1), x);
+}
 
 Value *Math::max(Value *x, Value *y) {
   Value *larger = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y); // y where either is NaN
@@ -85,7 +109,19 @@ Math::ExpParts Math::expParts(Value *x) {
   return {fraction, n};
 }
 
+/// 2^t (1 + d ln 2), where x log2 e = t + d: a rounded product alone would lose digits of large x.
+Value *Math::expByPower2(Value *x) {
+  x = b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, constant(x, -104));
+  x = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x, constant(x, 89));
+  Value *t = b.CreateFMul(x, constant(x, 1.44269502162933349609));
+  Value *d = fma(x, constant(x, 1.44269502162933349609), b.CreateFNeg(t));
+  d = fma(x, constant(x, 1.92596299112661746887e-8), d);
+  return b.CreateFMul(power2(t), fma(d, constant(x, 0.69314718055994531), constant(x, 1)));
+}
+
 Value *Math::exp(Value *x) {
+  if (unit != MathUnit::Cpu)
+    return expByPower2(x);
   ExpParts parts = expParts(clamp(x, -104, 89));
   return scale(b.CreateFAdd(parts.fraction, constant(x, 1)), parts.exponent);
 }
@@ -121,10 +157,12 @@ Value *Math::tanh(Value *x) {
   ExpParts parts = expParts(y);
   Value *power = scale(constant(x, 1), parts.exponent);
   Value *t = fma(parts.fraction, power, b.CreateFSub(power, constant(x, 1)));
-  return copySign(b.CreateFDiv(t, b.CreateFAdd(t, constant(x, 2))), x);
+  return copySign(divide(t, b.CreateFAdd(t, constant(x, 2))), x);
 }
 
 Value *Math::sigmoid(Value *x) {
+  if (unit != MathUnit::Cpu) // where the exponent loses digits the one beside it hides them
+    return reciprocal(b.CreateFAdd(constant(x, 1), power2(b.CreateFMul(x, constant(x, -1.44269504088896341)))));
   return b.CreateFDiv(constant(x, 1), b.CreateFAdd(constant(x, 1), exp(b.CreateFNeg(x))));
 }
 
@@ -198,10 +236,11 @@ Value *Math::pow(Value *x, Value *y) {
     if (exponent == 0.5)
       return sqrt(x);
     if (exponent == -0.5)
-      return b.CreateFDiv(constant(x, 1), sqrt(x));
+      return rsqrt(x);
   }
-  if (!calls) { // |x|^y = e^(y log |x|); negative where x is and y is odd; NaN where x is negative and y no whole
-                // number
+  if (unit != MathUnit::Cpu) { // |x|^y = e^(y log |x|); negative where x is and y is odd; NaN where x is negative and y
+                               // no whole
+                               // number
     Value *zero = constant(x, 0), *one = constant(x, 1), *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, y);
     Value *halved = b.CreateFMul(y, constant(y, 0.5));
     Value *odd = b.CreateAnd(b.CreateFCmpOEQ(whole, y),

@@ -5,10 +5,13 @@
 
 namespace cleave::passes::kernel {
 
+/// Where functions are computed. GPUs have instructions for 2^x, 1/x, x^(1/2) and x^(-1/2), within two units in the
+/// last place, where polynomials would take longer than memory does; a CPU that plays a GPU has the same formulas.
+enum class MathUnit { Cpu, Gpu, PlayedGpu };
+
 class Math {
 public:
-  /// `calls`: whether libm can be called (it cannot on a GPU; then pow is of exp and log).
-  explicit Math(llvm::IRBuilder<> &builder, bool calls = true) : b(builder), calls(calls) {}
+  explicit Math(llvm::IRBuilder<> &builder, MathUnit unit = MathUnit::Cpu) : b(builder), unit(unit) {}
   llvm::Value *exp(llvm::Value *x); // 0 below -104, infinity above 89
   llvm::Value *log(llvm::Value *x);
   llvm::Value *tanh(llvm::Value *x);
@@ -18,6 +21,8 @@ public:
   llvm::Value *geluDerivative(llvm::Value *x, bool tanhForm);
   llvm::Value *pow(llvm::Value *x, llvm::Value *y); // libm, lane by lane, unless y is 2, 3, 0.5, 1 or -0.5
   llvm::Value *sqrt(llvm::Value *x);
+  llvm::Value *rsqrt(llvm::Value *x);
+  llvm::Value *divide(llvm::Value *x, llvm::Value *y);
   llvm::Value *abs(llvm::Value *x);
   llvm::Value *max(llvm::Value *x, llvm::Value *y); // NaN where either is
   llvm::Value *min(llvm::Value *x, llvm::Value *y);
@@ -38,8 +43,13 @@ private:
   /// x limited to [low, high]; NaN stays.
   llvm::Value *clamp(llvm::Value *x, double low, double high);
 
+  /// The GPU's instruction, or what plays it.
+  llvm::Value *power2(llvm::Value *x);
+  llvm::Value *reciprocal(llvm::Value *x);
+  llvm::Value *expByPower2(llvm::Value *x);
+
   llvm::IRBuilder<> &b;
-  bool calls;
+  MathUnit unit;
 };
 
 } // namespace cleave::passes::kernel

@@ -76,6 +76,15 @@ struct Loop {
 
 enum class Shape : uint8_t { Map, Rows, Columns };
 
+/// How the threads of a GPU share out a program of width 1 (GpuSchedule.cpp). The vector loop is cut into chunks.
+struct ThreadPlan {
+  int block = 128;   ///< threads of a block
+  int chunk = 1;     ///< neighbouring elements that a thread takes at once; divides the vector loop (but of flat maps)
+  int passes = 1;    ///< chunks (columns: reduced positions) that a thread has in flight, `group` (maps: `block`) apart
+  int group = 1;     ///< threads that share a row (a warp or the block) or a chunk of columns
+  bool held = false; ///< rows: `passes` are the whole row, which stays in registers from sweep to sweep
+};
+
 struct Program {
   Shape shape = Shape::Map;
   std::vector<Loop> loops;           // outermost first; exprs are over these
@@ -95,6 +104,7 @@ struct Program {
   int unroll = 1;                // vectors at a time
   int64_t extent = 1, grain = 1; // of the parallel range
   bool flat = false;             // Map with one loop: code does not depend on its extent
+  ThreadPlan threads;            // of width 1
 
   /// Iterations of the reduced loops (1 without).
   int64_t reducedCount() const;
@@ -108,10 +118,18 @@ struct Program {
 /// Plans a graph as one kernel, or says in `why` why it cannot be one. Never fails for a single node with its inputs
 /// (except a reduction of i1, or more than maxLoops dimensions). `width`: lanes of a vector, 16 for AVX-512, 8 for AVX2
 /// (LLVM 22 miscompiles masked loads that it has to split).
-/// `width` 1: for threads of a GPU, which keep no scratch memory and share out maps element by element.
+/// `width` 1: for threads of a GPU, which keep no scratch memory; see ThreadPlan.
 std::optional<Program> schedule(const KernelGraph &graph, std::string *why = nullptr, int width = 16);
 
-/// Estimated microseconds of one execution on a few threads, launch included; only good for comparing.
+/// Fills `threads`, `unroll` and `extent` of a program of width 1. Maps of one loop get the same whatever their size.
+void planThreads(Program &program);
+
+/// The widest aligned access, in elements, that covers neighbours along the vector loop at `expr`, from a chunk's first
+/// element on; 1 where they are no neighbours. `conditions` hold for all of it or for none.
+int accessWidth(const Program &program, const Expr &expr, Element type, const std::vector<Condition> &conditions = {});
+
+/// Estimated microseconds of one execution, launch included, on a few threads or (width 1) a GPU; only good for
+/// comparing.
 double cost(const Program &program);
 
 } // namespace cleave::passes::kernel

@@ -76,6 +76,9 @@ std::string Program::str() const {
                        flat ? std::string("n") : std::to_string(loops[l].extent));
   if (vectorLoop >= 0)
     out += fmt::format("; vector i{}", vectorLoop);
+  if (width == 1)
+    out += fmt::format("; {} threads, {} a group, {} x {} elements{}", threads.block, threads.group, threads.passes,
+                       threads.chunk, threads.held ? " held" : "");
   out += "\n";
   for (size_t i = 0; i < values.size(); ++i) {
     const Placement &at = placements[i];

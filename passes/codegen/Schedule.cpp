@@ -250,16 +250,6 @@ void chooseUnroll(Program &p) {
       p.unroll *= 2;
 }
 
-/// Elements a thread takes at a time: neighbours, so that their memory moves at once.
-void chooseThreadUnroll(Program &p) {
-  p.unroll = 1;
-  if (p.vectorLoop < 0 || p.shape == Shape::Columns)
-    return;
-  int64_t extent = p.loops[p.vectorLoop].extent;
-  if (p.flat || (extent % 4 == 0 && extent >= 128))
-    p.unroll = 4;
-}
-
 void chooseExtent(Program &p) {
   int64_t vector = p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent, perStep;
   if (p.flat) {
@@ -317,10 +307,10 @@ std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int 
   if (width > 1) {
     chooseUnroll(p);
     ScratchPlan(p).run();
+    chooseExtent(p);
   } else {
-    chooseThreadUnroll(p);
+    planThreads(p);
   }
-  chooseExtent(p);
   return p;
 }
 

@@ -62,7 +62,7 @@ void lower(const std::vector<NamedFunction> &list, const std::string &target) {
     widenLibraryOps(entry.function, [&](Type type) { return libraryHas(type, target); });
     joinPads(entry.function);
     selectLibraryCalls(entry.function);
-    fuse(entry.function);
+    fuse(entry.function, {.gpu = isGpuTarget(target)});
     removeUnused(entry.function);
   }
 }

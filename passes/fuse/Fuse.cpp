@@ -1,6 +1,6 @@
 // Fusion in five steps:
 //
-//  1. very large reductions to very few results become two (SplitReductions.cpp);
+//  1. very large reductions to few results become two (SplitReductions.cpp);
 //  2. constants, iotas and broadcasts are cloned to each of their users, where they cost nothing;
 //  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the planner of
 //     kernels accepts the result and its cost model finds it cheaper;
@@ -28,7 +28,7 @@ constexpr size_t largestGroup = 160;
 
 class Fuser {
 public:
-  explicit Fuser(mlir::Block &block) : groups(block) {}
+  Fuser(mlir::Block &block, FuseOptions options) : groups(block), width(options.gpu ? 1 : 16) {}
   void run() {
     absorbFree();
     for (int round = 0; round < 4; ++round) {
@@ -51,7 +51,7 @@ private:
     llvm::SmallVector<bool> scalar;
     for (mlir::Value input : inputs)
       scalar.push_back(kernel::isShardOffset(input));
-    auto program = kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar));
+    auto program = kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
     return program ? kernel::cost(*program) : impossible;
   }
   double costOf(int id) {
@@ -262,6 +262,7 @@ private:
     return changed;
   }
 
+  int width; // lanes of a vector that costs are compared for
   std::set<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
   std::set<std::pair<std::pair<int, int>, void *>> triedValues;
 };
@@ -288,11 +289,11 @@ void cloneFreeOps(mlir::Block &block) {
   }
 }
 
-void fuse(mlir::func::FuncOp function) {
+void fuse(mlir::func::FuncOp function, FuseOptions options) {
   mlir::Block &block = function.getBody().front();
-  splitReductions(block);
+  splitReductions(block, options.gpu);
   cloneFreeOps(block);
-  Fuser fuser(block);
+  Fuser fuser(block, options);
   fuser.run();
   materialize(block, fuser.groups);
 }
@@ -301,13 +302,16 @@ namespace {
 
 struct FusePass : mlir::PassWrapper<FusePass, mlir::OperationPass<mlir::func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FusePass)
+  FusePass() = default;
+  FusePass(const FusePass &other) : PassWrapper(other) {}
+  Option<bool> gpu{*this, "gpu", llvm::cl::desc("for the threads of a GPU"), llvm::cl::init(false)};
   llvm::StringRef getArgument() const override { return "fuse"; }
   llvm::StringRef getDescription() const override {
     return "groups elementwise, indexing and reducing ops into fusions";
   }
   void runOnOperation() override {
     if (getOperation().getBody().hasOneBlock())
-      fuse(getOperation());
+      fuse(getOperation(), {gpu});
   }
 };
 

@@ -9,6 +9,10 @@
 
 namespace cleave::passes {
 
+struct FuseOptions {
+  bool gpu = false; ///< costs and cuts of reductions are those of a GPU's threads
+};
+
 /// Rewrites `function` (one block, local or global shapes). Afterwards every op of the cleave dialect that a kernel
 /// must compute lies in a `cleave.fusion`; what stays outside is
 ///  - library ops, composites and the dist dialect;
@@ -18,7 +22,7 @@ namespace cleave::passes {
 /// " + " (at most three), and dist.shardings / dist.globals of the values it returns, where all of them are known.
 /// Meaning is kept exactly except for the order of additions in reductions over very many elements to very few results,
 /// which are split into two steps. Ops with side effects keep their order.
-void fuse(mlir::func::FuncOp function);
+void fuse(mlir::func::FuncOp function, FuseOptions options = {});
 
 /// The same as `--fuse`, on every function of one block.
 std::unique_ptr<mlir::Pass> createFusePass();

@@ -1,4 +1,4 @@
-// Splitting reductions that one thread would have to do alone.
+// Splitting reductions that one thread (on a GPU: a few blocks of threads) would have to do alone.
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Steps.h"
 
@@ -12,65 +12,112 @@ namespace {
 
 using Dims = llvm::SmallVector<int64_t>;
 
-/// Parts to cut a dimension into: the divisor between 8 and 64 nearest to 32, else 0.
-int64_t partsOf(int64_t extent) {
-  for (int64_t away = 0; away <= 32; ++away)
-    for (int64_t parts : {32 - away, 32 + away})
-      if (parts >= 8 && parts <= 64 && extent % parts == 0)
+/// Where a reduction is cut: dimension `dim` becomes (parts, rest).
+struct Cut {
+  int64_t dim = -1, parts = 0;
+};
+
+/// What is reduced to what.
+struct Reduction {
+  llvm::ArrayRef<int64_t> shape;
+  llvm::ArrayRef<int64_t> dims;
+  int64_t elements, results;
+  bool keepsLast() const { return dims.empty() || dims.back() + 1 != static_cast<int64_t>(shape.size()); }
+};
+
+/// For a few threads: the divisor between 8 and 64 nearest to 32, of the first dimension that has one.
+Cut cutForCpu(const Reduction &r) {
+  const bool few = r.results < 8 || (r.keepsLast() && r.results <= 256); // columns are vectors
+  if (r.elements < 65536 || !few)
+    return {};
+  for (int64_t d : r.dims)
+    for (int64_t away = 0; away <= 32; ++away)
+      for (int64_t parts : {32 - away, 32 + away})
+        if (parts >= 8 && parts <= 64 && r.shape[d] % parts == 0)
+          return {d, parts};
+  return {};
+}
+
+/// The divisor of `extent` nearest to `wanted` by ratio, at most four times away; 0 where there is none.
+int64_t divisorNear(int64_t extent, int64_t wanted) {
+  for (int64_t less = wanted, more = wanted; more <= 4 * wanted; more += 1, less = wanted * wanted / more)
+    for (int64_t parts : {less, more})
+      if (parts > 1 && parts <= extent && extent % parts == 0)
         return parts;
   return 0;
 }
 
-bool tooFewResults(llvm::ArrayRef<int64_t> shape, const Dims &dims, int64_t results) {
-  bool lastKept = dims.empty() || dims.back() + 1 != static_cast<int64_t>(shape.size());
-  return results < 8 || (lastKept && results <= 256); // columns are vectors
+/// For a GPU: about 512 blocks of threads, where a block takes a row or 256 columns, each with enough to do.
+Cut cutForGpu(const Reduction &r) {
+  constexpr int64_t blocks = 512, columnsOfBlock = 256, fewRows = 128;
+  const int64_t length = r.elements / std::max<int64_t>(r.results, 1);
+  const int64_t groups = r.keepsLast() ? (r.results + columnsOfBlock - 1) / columnsOfBlock : r.results;
+  const int64_t enough = r.keepsLast() ? 64 : 4096; // elements of a result that are worth a block
+  const bool slow = r.keepsLast() ? r.elements >= 1 << 17 : length >= (r.results < 8 ? 1 << 16 : 1 << 17);
+  const int64_t wanted = std::min(blocks / std::max<int64_t>(groups, 1), length / enough);
+  if (!slow || groups >= fewRows || wanted < 2)
+    return {};
+  for (int64_t d : r.dims) {
+    const bool last = d + 1 == static_cast<int64_t>(r.shape.size());
+    const int64_t parts = divisorNear(r.shape[d], wanted);
+    if (parts && (!last || r.shape[d] / parts >= 64)) // neighbours in memory stay together
+      return {d, parts};
+  }
+  return {};
 }
 
-void split(ir::ReduceOp op) {
+mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, mlir::Type element) {
+  auto type = mlir::cast<mlir::RankedTensorType>(value.getType());
+  return type.getElementType() == element ? value : ir::CastOp::create(b, loc, type.clone(element), value).getResult();
+}
+
+void split(ir::ReduceOp op, bool gpu) {
   auto type = mlir::cast<mlir::RankedTensorType>(op.getInput().getType());
   auto result = mlir::cast<mlir::RankedTensorType>(op.getResult().getType());
   Dims dims(op.getDims());
-  if (type.getNumElements() < 65536 || !tooFewResults(type.getShape(), dims, result.getNumElements()))
+  const Reduction reduction{type.getShape(), op.getDims(), type.getNumElements(), result.getNumElements()};
+  const Cut cut = gpu ? cutForGpu(reduction) : cutForCpu(reduction);
+  if (cut.dim < 0)
     return;
-  auto best = std::find_if(dims.begin(), dims.end(), [&](int64_t d) { return partsOf(type.getDimSize(d)) != 0; });
-  if (best == dims.end())
-    return;
-  int64_t d = *best, parts = partsOf(type.getDimSize(d)), rest = type.getDimSize(d) / parts;
+  int64_t d = cut.dim, parts = cut.parts, rest = type.getDimSize(d) / parts;
   mlir::OpBuilder b(op);
   // d becomes (parts, rest); rest and the other dims are reduced first.
   mlir::Value input = op.getInput();
+  if (gpu && result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
+    input = castTo(b, op.getLoc(), input, b.getF32Type()); // parts are not rounded
+  mlir::Value whole = input;
   if (rest > 1 || dims.size() == 1) {
     Dims shape(type.getShape());
     shape[d] = parts;
     shape.insert(shape.begin() + d + 1, rest);
-    input = ir::ReshapeOp::create(b, op.getLoc(), mlir::RankedTensorType::get(shape, type.getElementType()), input);
+    auto element = mlir::cast<mlir::RankedTensorType>(input.getType()).getElementType();
+    input = ir::ReshapeOp::create(b, op.getLoc(), mlir::RankedTensorType::get(shape, element), input);
     for (int64_t &other : dims)
       other += other >= d;
   } else {
-    dims.erase(best);
+    dims.erase(llvm::find(dims, d));
   }
   auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, dims);
   int64_t before = std::count_if(op.getDims().begin(), op.getDims().end(), [&](int64_t other) { return other < d; });
   auto total =
       ir::ReduceOp::create(b, op.getLoc(), op.getKind(), partial.getResult(), llvm::ArrayRef<int64_t>{d - before});
-  mlir::Operation *last = total;
+  mlir::Value final = castTo(b, op.getLoc(), total.getResult(), result.getElementType());
   for (mlir::NamedAttribute attribute : op->getDiscardableAttrs())
-    last->setDiscardableAttr(attribute.getName(), attribute.getValue());
-  if (mlir::Attribute path = op->getAttr(ir::attr::path)) {
-    partial->setAttr(ir::attr::path, path);
-    if (auto reshape = input.getDefiningOp<ir::ReshapeOp>(); reshape && input != op.getInput())
-      reshape->setAttr(ir::attr::path, path);
-  }
-  op.getResult().replaceAllUsesWith(total.getResult());
+    final.getDefiningOp()->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  if (mlir::Attribute path = op->getAttr(ir::attr::path))
+    for (mlir::Value made : llvm::SmallVector<mlir::Value>{whole, input, partial.getResult(), total.getResult()})
+      if (made != op.getInput())
+        made.getDefiningOp()->setAttr(ir::attr::path, path);
+  op.getResult().replaceAllUsesWith(final);
   op.erase();
 }
 
 } // namespace
 
-void splitReductions(mlir::Block &block) {
+void splitReductions(mlir::Block &block, bool gpu) {
   for (mlir::Operation &op : llvm::make_early_inc_range(block))
     if (auto reduce = mlir::dyn_cast<ir::ReduceOp>(op))
-      split(reduce);
+      split(reduce, gpu);
 }
 
 } // namespace cleave::passes

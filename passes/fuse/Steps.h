@@ -7,9 +7,10 @@ namespace cleave::passes {
 /// Constant, iota or broadcast: costs nothing inside a kernel.
 bool isFree(mlir::Operation *op);
 
-/// Reductions of 64K elements and more to so few results that threads find no work are done in two steps: 8 to 64 parts
-/// of a reduced dimension, then the parts. How they are cut depends on the shapes alone.
-void splitReductions(mlir::Block &block);
+/// Reductions of 64K elements and more to so few results that threads find no work are done in two steps: parts of a
+/// reduced dimension, then the parts. How they are cut depends on the shapes alone: 8 to 64 parts for a CPU, for a GPU
+/// as many as occupy it; there parts of 16-bit floats are f32.
+void splitReductions(mlir::Block &block, bool gpu);
 
 /// Makes the groups `cleave.fusion` ops and puts the block's ops into the groups' order.
 void materialize(mlir::Block &block, Groups &groups);

@@ -284,6 +284,10 @@ private:
     if (op.extent() < 0 || op.grain() < 1 || op.outputs() > length(op.args()))
       return fmt::format("extent {}, grain {}, {} outputs of {} arguments", op.extent(), op.grain(), op.outputs(),
                          length(op.args()));
+    const bool gpu = plan.backend() && plan.backend()->string_view() == "cuda"; // moves 16 bytes at a time
+    for (uint32_t i = 0; i < length(op.args()) && gpu; ++i)
+      if (const plan::View *view = op.args()->Get(i); view && view->offset() % 16)
+        return fmt::format("argument {} at byte {} of its slot, no multiple of 16", i, view->offset());
     for (uint32_t i = 0; i < length(op.scalars()); ++i)
       if (!scalarFits(op.scalars()->Get(i)->rank_scalar()))
         return fmt::format("rank scalar {}", op.scalars()->Get(i)->rank_scalar());

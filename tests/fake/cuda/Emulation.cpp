@@ -33,7 +33,8 @@ FiberBlock *blockOfCaller(const char *what) {
 CUresult runEmulated(const CUfunc_st &function, const Shape &shape, void *const *buffers, const int64_t *scalars,
                      int64_t extent) {
   const auto kernel = reinterpret_cast<Kernel>(function.entry);
-  const bool together = function.name.find("_rows") != std::string::npos;
+  const bool together =
+      function.name.find("_rows") != std::string::npos || function.name.find("_columns") != std::string::npos;
   const uint32_t first = world().settings.shuffle ? static_cast<uint32_t>(randomNumber(shape.grid[0])) : 0;
   place.blocks = shape.grid[0];
   std::unique_lock<std::mutex> shared(*function.shared, std::defer_lock);

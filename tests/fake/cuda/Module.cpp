@@ -59,10 +59,12 @@ CUresult openElf(const char *image, std::shared_ptr<void> &library) {
   void *handle = good ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!handle)
     std::fprintf(stderr, "fake CUDA: the image cannot be opened: %s\n", good ? dlerror() : "no memory");
-  close(file);
-  library = std::shared_ptr<void>(handle, [](void *h) {
+  // The file stays open as long as the library: libraries are known by name, and a second module whose file got the same
+  // number would be given the first one's code and shared memory.
+  library = std::shared_ptr<void>(handle, [file](void *h) {
     if (h)
       dlclose(h);
+    close(file);
   });
   return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }

@@ -4,16 +4,15 @@
 #include "passes/codegen/GpuEmit.h"
 
 #include <algorithm>
-#include <barrier>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <dlfcn.h>
-#include <memory>
+#include <functional>
 #include <random>
 #include <stdexcept>
 #include <sys/mman.h>
-#include <thread>
+#include <ucontext.h>
 #include <unistd.h>
 
 namespace cleave::passes::kernel {
@@ -415,63 +414,100 @@ LoadedKernel::~LoadedKernel() {
 
 namespace {
 
-/// One block of a GPU at a time, its threads as threads; where none talks to another, one after the other.
-struct Grid {
-  unsigned threads = 1;
-  bool together = false;
-  std::unique_ptr<std::barrier<>> all;
-  std::vector<std::unique_ptr<std::barrier<>>> warps;
-  std::vector<uint32_t> words;
+/// One block of a GPU at a time. Where its threads wait for each other each has a stack of its own, and they take
+/// turns: every wait ends a turn, and the order of turns changes from round to round.
+class Grid {
+public:
+  unsigned thread = 0, block = 0, blocks = 1;
+  std::vector<uint32_t> words; // what a shuffle passes on
+
+  enum class Wait : uint8_t { None, Warp, Block, Done };
+
+  void run(unsigned count, bool together, const std::function<void()> &body) {
+    if (!together) {
+      for (thread = 0; thread < count; ++thread)
+        body();
+      return;
+    }
+    work = &body;
+    words.assign(count, 0);
+    waits.assign(count, Wait::None);
+    contexts.assign(count, {});
+    stacks.resize(size_t{count} * stackBytes);
+    for (unsigned t = 0; t < count; ++t) {
+      getcontext(&contexts[t]);
+      contexts[t].uc_stack.ss_sp = stacks.data() + size_t{t} * stackBytes;
+      contexts[t].uc_stack.ss_size = stackBytes;
+      contexts[t].uc_link = &scheduler;
+      makecontext(&contexts[t], &Grid::enter, 0);
+    }
+    auto waiting = [](Wait w) { return w != Wait::Done; };
+    for (unsigned round = 0; std::any_of(waits.begin(), waits.end(), waiting); ++round) {
+      for (unsigned i = 0; i < count; ++i) {
+        thread = round % 2 ? count - 1 - i : i;
+        if (waiting(waits[thread]))
+          swapcontext(&scheduler, &contexts[thread]);
+      }
+      checkRound();
+    }
+  }
+
+  /// The end of a turn.
+  void wait(Wait what) {
+    const unsigned self = thread;
+    waits[self] = what;
+    swapcontext(&contexts[self], &scheduler);
+  }
+
+private:
+  static constexpr size_t stackBytes = 64 * 1024;
+  static void enter();
+
+  /// Threads of a warp wait for the same, and all of a block where one waits for the block.
+  void checkRound() {
+    for (size_t t = 0; t < waits.size(); ++t)
+      if (waits[t] != waits[t / 32 * 32] || ((waits[t] == Wait::Block) != (waits[0] == Wait::Block)))
+        throw std::runtime_error("threads of a kernel wait for different things");
+  }
+
+  const std::function<void()> *work = nullptr;
+  std::vector<Wait> waits;
+  std::vector<ucontext_t> contexts;
+  std::vector<char> stacks;
+  ucontext_t scheduler{};
 } grid;
-thread_local unsigned emulatedThread = 0;
-unsigned emulatedBlock = 0, emulatedBlocks = 1;
+
+void Grid::enter() {
+  const unsigned self = grid.thread;
+  (*grid.work)();
+  grid.waits[self] = Wait::Done;
+}
 
 void runGrid(const Program &program, LoadedKernel &kernel, std::vector<void *> &args, std::vector<int64_t> &scalars,
              int blocks) {
   const Launch launch = launchOf(program);
-  grid.threads = static_cast<unsigned>(launch.threads);
-  grid.together = program.shape == Shape::Rows;
-  emulatedBlocks = static_cast<unsigned>(blocks);
-  for (emulatedBlock = 0; emulatedBlock < emulatedBlocks; ++emulatedBlock) {
-    auto run = [&](unsigned thread) {
-      emulatedThread = thread;
-      kernel.function(args.data(), scalars.data(), 0, program.extent);
-    };
-    if (!grid.together) {
-      for (unsigned t = 0; t < grid.threads; ++t)
-        run(t);
-      continue;
-    }
-    grid.all = std::make_unique<std::barrier<>>(grid.threads);
-    grid.warps.clear();
-    for (unsigned w = 0; w < grid.threads / 32; ++w)
-      grid.warps.push_back(std::make_unique<std::barrier<>>(32));
-    grid.words.assign(grid.threads, 0);
-    std::vector<std::thread> pool;
-    for (unsigned t = 0; t < grid.threads; ++t)
-      pool.emplace_back(run, t);
-    for (std::thread &t : pool)
-      t.join();
-  }
+  grid.blocks = static_cast<unsigned>(blocks);
+  for (grid.block = 0; grid.block < grid.blocks; ++grid.block)
+    grid.run(static_cast<unsigned>(launch.threads), launch.together,
+             [&] { kernel.function(args.data(), scalars.data(), 0, program.extent); });
 }
 
 uint32_t shuffle(uint32_t word, uint32_t distance) {
-  std::barrier<> &warp = *grid.warps[emulatedThread / 32];
-  grid.words[emulatedThread] = word;
-  warp.arrive_and_wait();
-  const uint32_t other = grid.words[emulatedThread ^ distance];
-  warp.arrive_and_wait();
+  grid.words[grid.thread] = word;
+  grid.wait(Grid::Wait::Warp);
+  const uint32_t other = grid.words[grid.thread ^ distance];
+  grid.wait(Grid::Wait::Warp);
   return other;
 }
 
 } // namespace
 
 extern "C" {
-uint32_t cleave_emu_tid() { return emulatedThread; }
-uint32_t cleave_emu_block() { return emulatedBlock; }
-uint32_t cleave_emu_blocks() { return emulatedBlocks; }
-void cleave_emu_warp_barrier() { grid.warps[emulatedThread / 32]->arrive_and_wait(); }
-void cleave_emu_barrier() { grid.all->arrive_and_wait(); }
+uint32_t cleave_emu_tid() { return grid.thread; }
+uint32_t cleave_emu_block() { return grid.block; }
+uint32_t cleave_emu_blocks() { return grid.blocks; }
+void cleave_emu_warp_barrier() { grid.wait(Grid::Wait::Warp); }
+void cleave_emu_barrier() { grid.wait(Grid::Wait::Block); }
 uint32_t cleave_emu_shuffle_i32(uint32_t x, uint32_t distance) { return shuffle(x, distance); }
 float cleave_emu_shuffle_f32(float x, uint32_t distance) {
   return std::bit_cast<float>(shuffle(std::bit_cast<uint32_t>(x), distance));

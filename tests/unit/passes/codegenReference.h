@@ -67,8 +67,8 @@ private:
 std::vector<uint8_t> pack(const TestTensor &t);
 TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, Element type);
 
-/// Runs the program over [0, extent) cut into `pieces` parts; one for a GPU's threads on that many blocks. alias:
-/// (output, input buffer) that share memory.
+/// Runs the program over [0, extent) cut into `pieces` parts; one for a GPU's threads on that many blocks. Buffers
+/// begin at multiples of 16 bytes, as GPU kernels expect. alias: (output, input buffer) that share memory.
 std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
                                           const std::vector<TestTensor> &inputs, int pieces,
                                           const std::vector<std::pair<int, int>> &alias = {});

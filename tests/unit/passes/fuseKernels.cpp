@@ -185,12 +185,12 @@ std::vector<HostTensor> inputsOf(mlir::func::FuncOp function, int labels) {
 
 /// Fuses a function of the module, runs it both ways, compares; returns the fusions' op lists, one line each.
 std::vector<std::string> check(const GraphModule &module, const std::string &name, int labels = 10,
-                               double tolerance = 2e-5) {
+                               double tolerance = 2e-5, passes::FuseOptions options = {}) {
   auto function = module.module().lookupSymbol<mlir::func::FuncOp>(name);
   REQUIRE(function);
   std::vector<HostTensor> inputs = inputsOf(function, labels);
   std::vector<HostTensor> wanted = ir::evaluate(function, inputs);
-  passes::fuse(function);
+  passes::fuse(function, options);
   REQUIRE(module.verify() == "");
   std::vector<std::string> kernels;
   for (mlir::Operation &op : function.front()) {
@@ -289,6 +289,18 @@ TEST_CASE("a large reduction to few results is split", "[fuse]") {
       return %1, %2 : tensor<f32>, tensor<257xf32>
     })");
   CHECK(check(m, "f").size() == 3);
+}
+
+TEST_CASE("reductions are split for the threads of a GPU", "[fuse]") {
+  GraphModule m = parsed(R"(
+    func.func @f(%x: tensor<300x257xf32>, %y: tensor<2048x96xf32>) -> (tensor<f32>, tensor<96xf32>, tensor<300xf32>) {
+      %0 = cleave.mul %x, %x : tensor<300x257xf32>
+      %1 = cleave.reduce sum %0 dims [0, 1] : tensor<300x257xf32> -> tensor<f32>
+      %2 = cleave.reduce sum %y dims [0] : tensor<2048x96xf32> -> tensor<96xf32>
+      %3 = cleave.reduce max %x dims [1] : tensor<300x257xf32> -> tensor<300xf32>
+      return %1, %2, %3 : tensor<f32>, tensor<96xf32>, tensor<300xf32>
+    })");
+  CHECK(check(m, "f", 10, 2e-5, {.gpu = true}).size() == 5); // all but the maximum in two steps
 }
 
 TEST_CASE("training step of an MLP", "[fuse]") {

@@ -1,0 +1,105 @@
+// The emitter of kernels for GPU threads: its state and parts. Private to codegen; see GpuEmit.h for what it makes.
+//
+// Levels: 0 the kernel, 1 the item (a row, a chunk of columns; of maps nothing), 2 what lies in it. A thread takes
+// ThreadPlan::passes chunks at a time; copy c of a value is element c % chunk of pass c / chunk.
+#pragma once
+#include "passes/codegen/Emitter.h"
+#include "passes/codegen/GpuEmit.h"
+
+namespace cleave::passes::kernel {
+
+class GpuEmitter final : public Emitter {
+public:
+  GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words);
+  llvm::Function *build();
+
+private:
+  /// One chunk (columns: one reduced position) of those in flight.
+  struct Pass {
+    std::vector<V> index; // per loop that differs between passes
+    V valid = nullptr;    // null: always. What is not valid is read from elsewhere and dropped
+  };
+  /// A column's part of a reduction in shared memory: where those of all lines begin.
+  struct Part {
+    int value, element;
+    int64_t byte;
+    llvm::Type *type;
+  };
+  /// What only some threads do, until it is closed.
+  struct Branch {
+    llvm::BasicBlock *rest = nullptr; // null: all threads do it
+  };
+
+  // the loops over items and what lies in them (GpuEmit.cpp)
+  void maps();
+  void flatMap();
+  void rows();
+  void columns();
+  void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) override;
+  void heldRow(int s, std::vector<Accumulator> &accumulators);
+  void positions(int64_t count, V first, int s, std::vector<Accumulator> &accumulators);
+  void take(std::vector<Pass> now, int s, std::vector<Accumulator> &accumulators);
+  void loadAhead(int value, std::vector<char> &seen);
+  void accumulate(std::vector<Accumulator> &accumulators);
+  Pass passAt(V number, V valid = nullptr);
+  void takeApart(V number, const std::vector<int> &loops, bool vector, std::vector<V> &index);
+  Branch branch(V condition); // null: always
+  void close(Branch branch);
+  using Emitter::close;
+
+  // results of reductions (GpuReduce.cpp)
+  void finish(std::vector<Accumulator> &accumulators) override;
+  void finishRows(std::vector<Accumulator> &accumulators);
+  void acrossWarps(const std::vector<Accumulator> &accumulators, std::vector<V> &parts);
+  V tree(std::vector<V> x, const ProgramValue &v);
+  void finishColumns(std::vector<Accumulator> &accumulators);
+  void acrossLines(const std::vector<Part> &parts);
+  V linePlace(int64_t byte, llvm::Type *type, V line, int e);
+  void endStores() override;
+  void makeShared();
+  int64_t sharedBytes() const;
+  V place(int64_t byte, llvm::Type *type, V index);
+  V exchange(V x, int distance);
+  void barrier();
+  void warpBarrier();
+
+  // memory (GpuMemory.cpp)
+  V load(const ProgramValue &v, int value, int copy) override;
+  V toMemory(V x, Element type) override;
+  void storeChunk(const Store &s, int pass, int level);
+  void storeTogether(const Store &s, const std::vector<V> &elements, V index);
+  V elementOf(const std::vector<V> &words, int i, Element type);
+  V wordOf(const std::vector<V> &elements, size_t first, Element type);
+  V unrounded(int value, int copy);
+
+  // threads
+  V wide(V x) { return b.CreateZExtOrTrunc(x, indexType); }
+  V outside(const char *name, llvm::Type *result, llvm::ArrayRef<V> arguments = {});
+  V word(unsigned intrinsic, const char *name);
+  void noteParameters(const std::string &name);
+  V scalarArgument(int index) override;
+  bool ptx() const { return words == ThreadWords::Ptx; }
+
+  // places of loops and values
+  int loopLevel(int loop) const override { return p.shape == Shape::Map || p.loops[loop].reduced ? 2 : 1; }
+  bool differs(int loop) const { return loopLevel(loop) == 2; } // between passes
+  int copyKey(uint32_t loops, int copy) const override;
+  int64_t copyOffset(int copy) const override { return copy % chunk; }
+  V indexOf(int loop, int copy) const override;
+  int64_t vectorChunks() const { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent / plan.chunk; }
+
+  const ThreadPlan &plan;
+  ThreadWords words;
+  int chunk;                // elements of a pass: the plan's, but in the tail of a flat map
+  std::vector<int> reduced; // loops, without the vector loop
+  std::vector<Pass> passes; // in flight
+  std::vector<Pass> row;    // all of them, where rows are held
+  V thread = nullptr, block = nullptr, blocks = nullptr, extent = nullptr;
+  V member = nullptr;     // number within the group
+  V across = nullptr;     // columns: number of the chunk within the block
+  V mine = nullptr;       // columns: this thread's columns exist; null: all do
+  int64_t sharedUsed = 0; // bytes, within an item
+  llvm::GlobalVariable *shared = nullptr;
+};
+
+} // namespace cleave::passes::kernel

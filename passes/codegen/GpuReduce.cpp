@@ -1,0 +1,200 @@
+// Results of reductions: each thread's part, then lanes by shuffles, then warps (columns: lines of threads) through
+// shared memory, always in the same order, so that the bits depend on the program alone.
+#include "passes/codegen/GpuEmitter.h"
+
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+namespace cleave::passes::kernel {
+
+namespace {
+
+constexpr int warp = 32;
+using V = llvm::Value *;
+
+int64_t partBytes(Element type) { return type == Element::I64 ? 8 : 4; }
+
+} // namespace
+
+/// Each reduction has its own part of shared memory, so that one barrier an item separates reads from later writes.
+int64_t GpuEmitter::sharedBytes() const {
+  if (p.shape == Shape::Map || plan.group <= (p.shape == Shape::Rows ? warp : 1))
+    return 0;
+  const int64_t parts = p.shape == Shape::Rows ? plan.block / warp : int64_t{plan.block} * plan.chunk;
+  int64_t bytes = 0;
+  for (const ProgramValue &v : p.values)
+    if (v.kind == ValueKind::Reduce)
+      bytes += (parts * partBytes(v.type) + 7) / 8 * 8;
+  return bytes;
+}
+
+void GpuEmitter::makeShared() {
+  const int64_t bytes = sharedBytes();
+  if (!bytes)
+    return;
+  auto *type = llvm::ArrayType::get(b.getInt64Ty(), static_cast<uint64_t>(bytes / 8));
+  shared = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::InternalLinkage,
+                                    llvm::PoisonValue::get(type), function->getName() + "_shared", nullptr,
+                                    llvm::GlobalValue::NotThreadLocal, ptx() ? 3 : 0);
+  shared->setAlignment(llvm::Align(8));
+}
+
+/// Part `index` of those that begin at `byte`.
+V GpuEmitter::place(int64_t byte, llvm::Type *type, V index) {
+  return b.CreateGEP(type, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), shared, static_cast<uint64_t>(byte)), index);
+}
+
+void GpuEmitter::barrier() {
+  if (ptx())
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {b.getInt32(0)});
+  else
+    outside("cleave_emu_barrier", b.getVoidTy());
+}
+
+void GpuEmitter::warpBarrier() {
+  if (ptx())
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {b.getInt32(0xffffffff)});
+  else
+    outside("cleave_emu_warp_barrier", b.getVoidTy());
+}
+
+V GpuEmitter::exchange(V x, int distance) {
+  if (x->getType()->isIntegerTy(64)) {
+    V low = exchange(b.CreateTrunc(x, b.getInt32Ty()), distance),
+      high = exchange(b.CreateTrunc(b.CreateLShr(x, 32), b.getInt32Ty()), distance);
+    return b.CreateOr(b.CreateZExt(low, x->getType()), b.CreateShl(b.CreateZExt(high, x->getType()), 32));
+  }
+  const bool real = x->getType()->isFloatTy();
+  V by = b.getInt32(static_cast<uint32_t>(distance));
+  if (!ptx())
+    return outside(real ? "cleave_emu_shuffle_f32" : "cleave_emu_shuffle_i32", x->getType(), {x, by});
+  return b.CreateIntrinsic(real ? llvm::Intrinsic::nvvm_shfl_sync_bfly_f32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_i32,
+                           {b.getInt32(0xffffffff), x, by, b.getInt32(warp - 1)});
+}
+
+/// After a sweep; every thread of the group has the result.
+void GpuEmitter::finish(std::vector<Accumulator> &accumulators) {
+  if (accumulators.empty())
+    return;
+  p.shape == Shape::Rows ? finishRows(accumulators) : finishColumns(accumulators);
+}
+
+/// Halves that lie side by side, until one is left.
+V GpuEmitter::tree(std::vector<V> x, const ProgramValue &v) {
+  for (size_t count = x.size(); count > 1; count /= 2)
+    for (size_t i = 0; i < count / 2; ++i)
+      x[i] = combine(v.combine, x[i], x[i + count / 2], v.type);
+  return x[0];
+}
+
+void GpuEmitter::finishRows(std::vector<Accumulator> &accumulators) {
+  at(1);
+  std::vector<V> parts;
+  for (const Accumulator &a : accumulators) {
+    const ProgramValue &v = p.values[a.value];
+    std::vector<V> x;
+    for (int e = 0; e < plan.chunk; ++e) {
+      llvm::AllocaInst *slot = a.slots[static_cast<size_t>(e)];
+      x.push_back(b.CreateLoad(slot->getAllocatedType(), slot));
+    }
+    V lanes = tree(std::move(x), v);
+    for (int distance = warp / 2; distance >= 1; distance /= 2)
+      lanes = combine(v.combine, lanes, exchange(lanes, distance), v.type);
+    parts.push_back(lanes);
+  }
+  if (plan.group > warp)
+    acrossWarps(accumulators, parts);
+  for (size_t i = 0; i < parts.size(); ++i)
+    levels[1].cache[{accumulators[i].value, 0}] = parts[i];
+}
+
+void GpuEmitter::acrossWarps(const std::vector<Accumulator> &accumulators, std::vector<V> &parts) {
+  const int warps = plan.block / warp;
+  std::vector<int64_t> bytes;
+  V own = b.CreateUDiv(thread, number(warp));
+  for (size_t i = 0; i < parts.size(); ++i) { // every lane of a warp has the same number to write
+    bytes.push_back(sharedUsed);
+    b.CreateStore(parts[i], place(sharedUsed, parts[i]->getType(), own));
+    sharedUsed += (warps * partBytes(p.values[accumulators[i].value].type) + 7) / 8 * 8;
+  }
+  barrier();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::vector<V> x;
+    for (int w = 0; w < warps; ++w)
+      x.push_back(b.CreateLoad(parts[i]->getType(), place(bytes[i], parts[i]->getType(), number(w))));
+    parts[i] = tree(std::move(x), p.values[accumulators[i].value]);
+  }
+}
+
+/// Element e of a chunk in a line's part; it lies apart from element e + 1, so that banks do not collide.
+V GpuEmitter::linePlace(int64_t byte, llvm::Type *type, V line, int e) {
+  V row = b.CreateAdd(b.CreateMul(line, number(plan.chunk)), number(e));
+  return place(byte, type, b.CreateAdd(b.CreateMul(row, number(plan.block / plan.group)), across));
+}
+
+void GpuEmitter::finishColumns(std::vector<Accumulator> &accumulators) {
+  at(1);
+  std::vector<Part> parts;
+  for (const Accumulator &a : accumulators) {
+    const ProgramValue &v = p.values[a.value];
+    const int elements = onVector(p.placements[v.operands[0]].loops) ? plan.chunk : 1;
+    for (int e = 0; e < elements; ++e) {
+      llvm::AllocaInst *slot = a.slots[static_cast<size_t>(e)];
+      levels[1].cache[{a.value, e}] = b.CreateLoad(slot->getAllocatedType(), slot);
+      parts.push_back({a.value, e, sharedUsed, slot->getAllocatedType()});
+    }
+    sharedUsed += int64_t{plan.block} * plan.chunk * partBytes(v.type);
+  }
+  if (plan.group > 1)
+    acrossLines(parts);
+  levels[1].block = b.GetInsertBlock();
+}
+
+/// The upper half of the lines is added to the lower one until one is left.
+void GpuEmitter::acrossLines(const std::vector<Part> &parts) {
+  for (const Part &part : parts)
+    b.CreateStore(levels[1].cache[{part.value, part.element}], linePlace(part.byte, part.type, member, part.element));
+  for (int lines = plan.group / 2; lines >= 1; lines /= 2) {
+    barrier();
+    Branch lower = branch(b.CreateICmpSLT(member, number(lines)));
+    for (const Part &part : parts) {
+      const ProgramValue &v = p.values[part.value];
+      V to = linePlace(part.byte, part.type, member, part.element);
+      V from = linePlace(part.byte, part.type, b.CreateAdd(member, number(lines)), part.element);
+      b.CreateStore(combine(v.combine, b.CreateLoad(part.type, to), b.CreateLoad(part.type, from), v.type), to);
+    }
+    close(lower);
+  }
+  barrier();
+  for (const Part &part : parts)
+    levels[1].cache[{part.value, part.element}] =
+        b.CreateLoad(part.type, linePlace(part.byte, part.type, number(0), part.element));
+}
+
+/// One thread of the group writes what the item has one of, when all have read what it may lie on.
+void GpuEmitter::endStores() {
+  const int copies = p.shape == Shape::Columns ? plan.chunk : 1;
+  bool any = false;
+  for (const Store &s : p.stores)
+    for (int c = 0; c < copies && s.sweep < 0; ++c) {
+      emit(s.value, c);
+      any = true;
+    }
+  if (!any)
+    return;
+  at(1);
+  if (p.shape == Shape::Rows && plan.group == warp)
+    warpBarrier();
+  else if (plan.group > 1)
+    barrier();
+  V first = plan.group > 1 ? b.CreateICmpEQ(member, number(0)) : nullptr;
+  Branch one = branch(first && mine ? b.CreateAnd(first, mine) : first ? first : mine);
+  levels[1].block = b.GetInsertBlock();
+  for (const Store &s : p.stores)
+    if (s.sweep < 0)
+      storeChunk(s, 0, 1);
+  at(1);
+  close(one);
+  levels[1].block = b.GetInsertBlock();
+}
+
+} // namespace cleave::passes::kernel

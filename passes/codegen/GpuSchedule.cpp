@@ -1,0 +1,184 @@
+// How a GPU's threads share a program: elements a thread takes at once, chunks it has in flight, threads to a row.
+//
+// Memory sets the pace of these kernels, so a thread reads 16 bytes at once where alignment allows and has 32 bytes or
+// more in flight before it computes; a row that fits stays in registers over all its sweeps. Every buffer begins at a
+// multiple of 16 bytes (the plan's checker sees to it), so the alignment of an access follows from its strides.
+#include "passes/codegen/Affine.h"
+#include "passes/codegen/Program.h"
+
+#include <algorithm>
+
+namespace cleave::passes::kernel {
+
+namespace {
+
+constexpr int warp = 32, accessBytes = 16, flightBytes = 32;
+constexpr int mostHeld = 32, mostHeldRegisters = 96, mostRegisters = 64; // per thread: elements; elements of all loads
+constexpr int64_t chip = 132 * 1024;                                     // threads that keep a large GPU busy
+constexpr int64_t mostShared = 40 * 1024;
+
+uint32_t reducedMask(const Program &p) {
+  uint32_t mask = 0;
+  for (size_t l = 0; l < p.loops.size(); ++l)
+    mask |= p.loops[l].reduced ? 1u << l : 0;
+  return mask;
+}
+
+int64_t extentOf(const Program &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent; }
+
+/// What a program moves along its vector loop.
+struct Traffic {
+  int smallest = 4;  // bytes of its smallest element
+  int loadBytes = 0; // read for one element
+  int loads = 0;     // that depend on the innermost loops
+  int reductions = 0;
+};
+
+Traffic trafficOf(const Program &p) {
+  Traffic t;
+  const uint32_t inner = p.shape == Shape::Map ? ~0u : reducedMask(p);
+  bool any = false;
+  auto see = [&](const Expr &e, Element type) {
+    if (p.vectorLoop < 0 || e.coef[p.vectorLoop] != 1)
+      return false;
+    const int bytes = static_cast<int>(elementBytes(type));
+    t.smallest = any ? std::min(t.smallest, bytes) : bytes;
+    return any = true;
+  };
+  for (const ProgramValue &v : p.values) {
+    t.reductions += v.kind == ValueKind::Reduce;
+    if (v.kind == ValueKind::Load && v.buffer >= 0 && (loopsOf(v.expr) & inner)) {
+      ++t.loads;
+      if (see(v.expr, v.type))
+        t.loadBytes += static_cast<int>(elementBytes(v.type));
+    }
+  }
+  for (const Store &s : p.stores)
+    if (s.sweep >= 0) // not the few results of rows and columns
+      see(s.expr, p.buffers[s.buffer]);
+  t.smallest = std::max(t.smallest, 2); // of bytes, eight are enough
+  return t;
+}
+
+/// The largest chunk up to `wanted` that the vector loop consists of.
+int chunkOf(const Program &p, int wanted) {
+  while (wanted > 1 && extentOf(p) % wanted)
+    wanted /= 2;
+  return wanted;
+}
+
+int powerAtMost(int64_t x) {
+  int power = 1;
+  while (power * 2 <= x)
+    power *= 2;
+  return power;
+}
+
+void planMap(Program &p) {
+  ThreadPlan &t = p.threads;
+  const Traffic traffic = trafficOf(p);
+  int wanted = accessBytes / traffic.smallest;
+  if (traffic.loads > 3) // registers
+    wanted = std::min(wanted, 4);
+  t.chunk = p.flat ? wanted : chunkOf(p, wanted);
+  while (t.passes < 4 && traffic.loads && t.chunk * t.passes * traffic.loadBytes < flightBytes)
+    t.passes *= 2;
+  if (!p.flat)
+    while (t.passes > 1 && p.keptCount() / (t.chunk * t.passes) < chip / 4)
+      t.passes /= 2;
+}
+
+void planRows(Program &p) {
+  ThreadPlan &t = p.threads;
+  const Traffic traffic = trafficOf(p);
+  const int64_t length = p.reducedCount(), rows = p.keptCount();
+  t.chunk = chunkOf(p, accessBytes / traffic.smallest);
+  while (t.chunk > 1 && (length / t.chunk < warp || t.chunk * (traffic.loads + traffic.reductions) > mostRegisters))
+    t.chunk /= 2;
+  const int64_t chunks = length / t.chunk;
+  auto passes = [&](int threads) { return (chunks + threads - 1) / threads; };
+  auto fits = [&](int threads) {
+    const int64_t elements = passes(threads) * t.chunk;
+    const int most = threads < 512 ? mostHeldRegisters : mostHeldRegisters / 2; // a thread of 512 has 128 registers
+    return elements <= mostHeld && elements * std::max(traffic.loads, 1) <= most;
+  };
+  t.group = warp;
+  while (t.group < 512 && (!fits(t.group) || (rows * t.group < chip && passes(t.group) > 2)))
+    t.group *= 2;
+  t.held = fits(t.group);
+  t.block = t.group > warp ? t.group : 128;
+  if (t.held)
+    t.passes = static_cast<int>(passes(t.group));
+  else
+    while (t.passes * t.chunk < 16 && t.passes * 2 * t.chunk * traffic.loads <= mostRegisters)
+      t.passes *= 2;
+}
+
+/// Bytes of shared memory that the threads of a column need to combine their parts.
+int64_t columnBytes(const Program &p) {
+  int64_t bytes = 0;
+  for (const ProgramValue &v : p.values)
+    if (v.kind == ValueKind::Reduce)
+      bytes += int64_t{p.threads.block} * p.threads.chunk * (v.type == Element::I64 ? 8 : 4);
+  return bytes;
+}
+
+void planColumns(Program &p) {
+  ThreadPlan &t = p.threads;
+  const Traffic traffic = trafficOf(p);
+  const int64_t length = p.reducedCount();
+  t.chunk = chunkOf(p, accessBytes / traffic.smallest);
+  while (t.chunk > 1 && t.chunk * (traffic.loads + traffic.reductions) > mostRegisters)
+    t.chunk /= 2;
+  const int64_t items = p.keptCount() / t.chunk;
+  int across = std::min<int>(warp, powerAtMost(2 * items - 1)); // chunks beside each other in a block
+  t.group = powerAtMost(std::clamp<int64_t>(length / 2, 1, 256 / across));
+  if (items / across < 132 && length / t.group >= 16)
+    t.group *= 2;
+  if (t.group == 1)
+    across = std::min<int>(128, powerAtMost(2 * items - 1));
+  t.group = std::max(t.group, warp / across); // whole warps, even where some have nothing to do
+  t.block = across * t.group;
+  while (t.group > 1 && t.block > warp && columnBytes(p) > mostShared)
+    t.group /= 2, t.block /= 2;
+  const auto stores = std::count_if(p.stores.begin(), p.stores.end(), [](const Store &s) { return s.sweep >= 0; });
+  const int streams = std::max(traffic.loads, 1) + static_cast<int>(stores);
+  while (t.passes < 8 && t.passes * 2 * t.group <= length && t.passes * 2 * t.chunk * streams <= mostRegisters)
+    t.passes *= 2;
+}
+
+} // namespace
+
+int accessWidth(const Program &p, const Expr &expr, Element type, const std::vector<Condition> &conditions) {
+  if (p.vectorLoop < 0 || expr.coef[p.vectorLoop] != 1)
+    return 1;
+  int64_t width = std::min<int64_t>(p.threads.chunk, accessBytes / elementBytes(type));
+  auto aligned = [&](const Expr &e, int64_t constant) {
+    bool multiple = constant % width == 0;
+    for (size_t l = 0; l < p.loops.size(); ++l)
+      multiple &= static_cast<int>(l) == p.vectorLoop || e.coef[l] % width == 0;
+    return multiple;
+  };
+  auto whole = [&](const Condition &c) {
+    const int64_t step = c.expr.coef[p.vectorLoop];
+    return step == 0 || (step == 1 && aligned(c.expr, c.expr.constant - c.low) && (c.high - c.low) % width == 0);
+  };
+  while (width > 1 && !(aligned(expr, expr.constant) && std::all_of(conditions.begin(), conditions.end(), whole)))
+    width /= 2;
+  return width * elementBytes(type) < 4 ? 1 : static_cast<int>(width);
+}
+
+void planThreads(Program &p) {
+  p.threads = {};
+  if (p.shape == Shape::Map)
+    planMap(p);
+  else if (p.shape == Shape::Rows)
+    planRows(p);
+  else
+    planColumns(p);
+  p.unroll = p.threads.chunk * p.threads.passes;
+  p.extent = p.keptCount();
+  p.grain = 1;
+}
+
+} // namespace cleave::passes::kernel

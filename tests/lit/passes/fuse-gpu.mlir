@@ -1,0 +1,42 @@
+// Reductions to few results are cut so that a GPU's blocks of threads find work; halves are added up in f32.
+// RUN: cleave-opt %s --fuse=gpu=true | FileCheck %s --check-prefix=GPU
+// RUN: cleave-opt %s --fuse | FileCheck %s --check-prefix=CPU
+
+// GPU-LABEL: func.func @bias(
+// GPU: cleave.reshape {{.*}} -> tensor<128x64x768xf32>
+// GPU: cleave.reduce sum {{.*}} dims [1] : tensor<128x64x768xf32> -> tensor<128x768xf32>
+// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<128x768xf32> -> tensor<768xf32>
+// GPU: cleave.cast {{.*}} : tensor<768xf32> -> tensor<768xbf16>
+// CPU-LABEL: func.func @bias(
+// CPU: cleave.reduce sum {{.*}} dims [0] : tensor<8192x768xbf16> -> tensor<768xbf16>
+func.func @bias(%g: tensor<8192x768xbf16>) -> tensor<768xbf16> {
+  %0 = cleave.reduce sum %g dims [0] : tensor<8192x768xbf16> -> tensor<768xbf16>
+  return %0 : tensor<768xbf16>
+}
+
+// Enough rows for every multiprocessor: one kernel.
+// GPU-LABEL: func.func @rows(
+// GPU: cleave.reduce sum {{.*}} dims [1] : tensor<8192x768xf32> -> tensor<8192xf32>
+// GPU-NOT: cleave.reduce
+func.func @rows(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
+  %0 = cleave.reduce sum %x dims [1] : tensor<8192x768xf32> -> tensor<8192xf32>
+  return %0 : tensor<8192xf32>
+}
+
+// The square of a gradient's norm: neighbours in memory stay together.
+// GPU-LABEL: func.func @norm(
+// GPU: cleave.reduce sum {{.*}} dims [1, 2] : tensor<384x2x3072xf32> -> tensor<384xf32>
+// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<384xf32> -> tensor<f32>
+func.func @norm(%g: tensor<768x3072xf32>) -> tensor<f32> {
+  %0 = cleave.mul %g, %g : tensor<768x3072xf32>
+  %1 = cleave.reduce sum %0 dims [0, 1] : tensor<768x3072xf32> -> tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// Statistics of 64 channels: eight blocks each.
+// GPU-LABEL: func.func @channels(
+// GPU: cleave.reduce sum {{.*}} dims [1, 3, 4] : tensor<8x32x64x28x28xf32> -> tensor<8x64xf32>
+func.func @channels(%x: tensor<256x64x28x28xf32>) -> tensor<64xf32> {
+  %0 = cleave.reduce sum %x dims [0, 2, 3] : tensor<256x64x28x28xf32> -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}
