@@ -7,6 +7,7 @@
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Manifest.h"
+#include "runtime/executor/Executor.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
@@ -35,7 +36,7 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
   compile.seed = job.seed;
   compile.threads = static_cast<int>(job.threads);
   compile.backend = job.backend;
-  compile.target = options.target;
+  compile.target = options.target.empty() && job.backend == "cuda" ? cudaTarget() : options.target;
   compile.code = options.code;
   compile.model = model.name;
   compile.modelOptions = model.options;

@@ -9,7 +9,6 @@
 #include "passes/export/Streams.h"
 #include "passes/fuse/Fuse.h"
 #include "runtime/base/Error.h"
-#include "runtime/executor/Executor.h"
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/SymbolTable.h"
@@ -162,16 +161,10 @@ void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
 
 } // namespace
 
-/// This machine's device, else the one that most will have.
-static std::string gpuDefault() {
-  const std::string here = cudaTarget();
-  return here.empty() ? "sm_90" : here;
-}
-
 std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOptions &options) {
   plan::PlanT plan;
   const bool cuda = options.backend == "cuda";
-  std::string target = !options.target.empty() ? options.target : cuda ? gpuDefault() : hostTarget();
+  std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
   if (cuda != isGpuTarget(target))
     throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
                                 fmt::join(cuda ? gpuTargets() : cpuTargets(), ", ")));

@@ -55,7 +55,7 @@ struct Communication::Impl {
 
   explicit Impl(World &world) : world(world) {}
   void makeGroup(const std::vector<uint32_t> &ranks);
-  void end();
+  void end() noexcept;
   [[noreturn]] void fail(const std::string &what);
   std::string where() const;
 };
@@ -72,7 +72,7 @@ void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
 }
 
 /// After a failure: what waits on the device for other ranks goes on, so that memory can be freed.
-void Communication::Impl::end() {
+void Communication::Impl::end() noexcept {
   if (std::exchange(ended, true))
     return;
   for (auto &[ranks, group] : groups)
@@ -135,6 +135,8 @@ std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope
     return makeCollectiveOp(*collective, scope, group, queue, kernels, impl->needs, mark);
   return makeMessageOp(step, scope, *group, queue, mark);
 }
+
+void Communication::abandon() noexcept { impl->end(); }
 
 size_t Communication::scratchBytes() const { return impl->needs.bytes; }
 

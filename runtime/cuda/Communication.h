@@ -32,6 +32,8 @@ public:
   /// Waits until what was recorded has run. After `seconds`, or when another rank or NCCL has failed, ends all
   /// communicators and throws an environment error that names rank, collective and module as far as they are known.
   void wait(const Event &event, const char *what, double seconds);
+  /// Ends all communicators here: what waits on the device for other ranks goes on.
+  void abandon() noexcept;
   /// Throws that error where something has failed; costs little.
   void lookForFailure();
 

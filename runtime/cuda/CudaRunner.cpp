@@ -101,6 +101,7 @@ private:
   uint64_t metricsBegin = 0, metricsBytes = 0; ///< the part of the arena that holds all metrics
   Mode training, evaluation;
   uint64_t iterations = 0, finished = 0;
+  bool starting = false; ///< an iteration is being put into the streams, or failed to be
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
 
@@ -138,7 +139,15 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
 
 CudaRunner::~CudaRunner() {
   world.detach();
-  driver().ctxSynchronize(); // before memory and code go; errors have been reported, or nobody is left to hear them
+  // Something has failed where an iteration was not started to its end or has not ended: other ranks may be gone, and
+  // what waits for them on the device must end before memory and code go. Errors have been reported, or nobody hears
+  // them.
+  bool failed = starting;
+  for (uint64_t i = finished + 1; i <= iterations; ++i)
+    failed |= driver().eventQuery(ends[i % ends.size()].get()) != CUDA_SUCCESS;
+  if (failed)
+    communication->abandon();
+  driver().ctxSynchronize();
 }
 
 /// What the plan needs is known before anything is allocated.
@@ -385,6 +394,7 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   context.makeCurrent();
   copiesOfSlots.clear();
+  starting = true;
   ++iterations;
   sendInput(which);
   sendScalars(step);
@@ -396,6 +406,7 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
                                    sizeof(float), queue.stream),
           "cuMemcpyDtoHAsync");
   ends[iterations % ends.size()].record(queue.stream);
+  starting = false;
 }
 
 void CudaRunner::train(int64_t step, int whichInput) {

@@ -3,12 +3,14 @@
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/TorchEnvironment.h"
+#include "runtime/cuda/Report.h"
 #include "runtime/session/Progress.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <mpi.h>
 #include <nlohmann/json.hpp>
@@ -122,31 +124,32 @@ Finding sharedMemoryFinding() {
           "give the container more shared memory (for example --shm-size=1g)"};
 }
 
-Finding libraryFinding(const std::string &name, const std::vector<std::string> &files, const std::string &advice) {
-  for (const std::string &file : files)
-    if (void *handle = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(handle);
-      return {name, true, file, ""};
-    }
-  return {name, false, "not found: " + files[0], advice};
+/// Driver, devices and libraries as the CUDA backend finds them.
+void addCuda(std::vector<Finding> &findings) {
+  const CudaReport report = examineCuda();
+  findings.push_back({"CUDA driver", report.problem.empty(), report.problem.empty() ? report.driver : report.problem,
+                      "install NVIDIA's driver; in a container, pass the GPU through"});
+  for (const CudaDeviceReport &d : report.devices)
+    findings.push_back(
+        {fmt::format("CUDA device {}", d.number), true,
+         fmt::format("{}, {}, {} multiprocessors, {:.1f} GiB free of {:.1f}, {}{}", d.name, d.target, d.multiprocessors,
+                     double(d.freeBytes) / (1 << 30), double(d.totalBytes) / (1 << 30), d.bus,
+                     report.devices.size() < 2 ? ""
+                     : d.reaches.empty()       ? ", reaches no other device"
+                                               : fmt::format(", reaches {}", fmt::join(d.reaches, ", "))),
+         ""});
+  for (const CudaLibraryReport &l : report.libraries)
+    findings.push_back({l.name, !l.version.empty(), l.version.empty() ? l.problem : l.version + "  " + l.file,
+                        l.name == "NCCL"    ? "install NCCL 2; needed for more than one GPU"
+                        : l.name == "cuDNN" ? "install cuDNN 9; needed for convolutions and attention"
+                                            : "comes with the CUDA Toolkit, or with NVIDIA's wheels for Python"});
 }
 
 std::vector<Finding> examine() {
-  return {
-      compilerFinding(),
-      dnnlFinding(),
-      mpiFinding(),
-      launcherFinding(),
-      processorFinding(),
-      coresFinding(),
-      memoryFinding(),
-      sharedMemoryFinding(),
-      libraryFinding("CUDA driver", {"libcuda.so.1"}, "install NVIDIA's driver; in a container, pass the GPU through"),
-      libraryFinding("CUDA runtime", {"libcudart.so.13", "libcudart.so.12", "libcudart.so"},
-                     "install the CUDA Toolkit"),
-      libraryFinding("cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "comes with the CUDA Toolkit"),
-      libraryFinding("cuDNN", {"libcudnn.so.9"}, "install cuDNN 9"),
-      libraryFinding("NCCL", {"libnccl.so.2"}, "install NCCL 2; needed for more than one GPU")};
+  std::vector<Finding> findings{compilerFinding(),  dnnlFinding(),  mpiFinding(),    launcherFinding(),
+                                processorFinding(), coresFinding(), memoryFinding(), sharedMemoryFinding()};
+  addCuda(findings);
+  return findings;
 }
 
 bool isGpu(const Finding &finding) {
@@ -184,7 +187,7 @@ int doctor(int argc, char **argv) {
       fmt::print("{:<18} {}\n", "", f.advice);
   }
   fmt::print("\ncpu backend: {}.  cuda backend: {}.\n", cpu ? "ready" : "see above",
-             gpu ? "libraries found" : "not available here; plans for it can still be shown and checked");
+             gpu ? "ready" : "not available here; plans for it can still be shown and checked");
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // What a build without CUDA's headers has in place of runtime/cuda.
 #include "runtime/base/Error.h"
+#include "runtime/cuda/Report.h"
 #include "runtime/executor/Runner.h"
 
 namespace cleave {
@@ -9,6 +10,8 @@ void requireCuda() {
 }
 
 std::string cudaTarget() { return ""; }
+
+CudaReport examineCuda() { return {"", "this build was made without the CUDA toolkit", {}, {}}; }
 
 std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile>, unsigned, World &, const ExecutorOptions &) {
   requireCuda();
