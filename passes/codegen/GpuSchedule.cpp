@@ -92,25 +92,28 @@ void planRows(Program &p) {
   ThreadPlan &t = p.threads;
   const Traffic traffic = trafficOf(p);
   const int64_t length = p.reducedCount(), rows = p.keptCount();
+  const int pointers = 2 * std::max(0, static_cast<int>(p.buffers.size()) - 10); // registers, beyond the usual
   t.chunk = chunkOf(p, accessBytes / traffic.smallest);
-  while (t.chunk > 1 && (length / t.chunk < warp || t.chunk * (traffic.loads + traffic.reductions) > mostRegisters))
+  while (t.chunk > 1 &&
+         (length / t.chunk < warp || t.chunk * (traffic.loads + traffic.reductions) + pointers > mostRegisters))
     t.chunk /= 2;
   const int64_t chunks = length / t.chunk;
   auto passes = [&](int threads) { return (chunks + threads - 1) / threads; };
   auto fits = [&](int threads) {
     const int64_t elements = passes(threads) * t.chunk;
     const int most = threads < 512 ? mostHeldRegisters : mostHeldRegisters / 2; // a thread of 512 has 128 registers
-    return elements <= mostHeld && elements * std::max(traffic.loads, 1) <= most;
+    return elements <= mostHeld && elements * std::max(traffic.loads, 1) + pointers <= most;
   };
   t.group = warp;
-  while (t.group < 512 && (!fits(t.group) || (rows * t.group < chip && passes(t.group) > 2)))
+  const int widest = pointers ? 256 : 512; // threads of wider blocks have too few registers for many buffers
+  while (t.group < widest && (!fits(t.group) || (rows * t.group < chip && passes(t.group) > 2)))
     t.group *= 2;
   t.held = fits(t.group);
   t.block = t.group > warp ? t.group : 128;
   if (t.held)
     t.passes = static_cast<int>(passes(t.group));
   else
-    while (t.passes * t.chunk < 16 && t.passes * 2 * t.chunk * traffic.loads <= mostRegisters)
+    while (t.passes * t.chunk < 16 && t.passes * 2 * t.chunk * traffic.loads + pointers <= mostRegisters)
       t.passes *= 2;
 }
 

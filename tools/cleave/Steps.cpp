@@ -107,6 +107,25 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
   return plan::EnumNameStepOp(step.op_type());
 }
 
+/// Whose call a step is on a GPU.
+std::string libraryOf(const plan::Plan &plan, const plan::Step &step) {
+  if (!plan.backend() || plan.backend()->string_view() != "cuda")
+    return "";
+  switch (step.op_type()) {
+  case plan::StepOp::Matmul:
+    return "cublasLt ";
+  case plan::StepOp::Conv:
+  case plan::StepOp::Attention:
+    return "cudnn ";
+  case plan::StepOp::Collective:
+  case plan::StepOp::Send:
+  case plan::StepOp::Recv:
+    return fmt::format("nccl stream {} ", step.stream());
+  default:
+    return "";
+  }
+}
+
 void printSlots(const plan::Plan &plan, const plan::Program &program, Out out) {
   for (uint32_t i = 0; program.slots() && i < program.slots()->size(); ++i) {
     const plan::Slot &slot = *program.slots()->Get(i);
@@ -125,8 +144,8 @@ void printSegment(const plan::Plan &plan, const plan::Segment &segment, uint32_t
   for (uint32_t i = 0; segment.steps() && i < segment.steps()->size(); ++i) {
     const plan::Step &step = *segment.steps()->Get(i);
     const std::string path = text(plan.strings()->Get(step.path())), place = text(plan.strings()->Get(step.location()));
-    std::string line =
-        fmt::format("    {:>4}  {:<72}  {}{}", i, opText(plan, step), path, place.empty() ? "" : "  " + place);
+    std::string line = fmt::format("    {:>4}  {:<72}  {}{}", i, libraryOf(plan, step) + opText(plan, step), path,
+                                   place.empty() ? "" : "  " + place);
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::format_to(out, "{}\n", line);
   }

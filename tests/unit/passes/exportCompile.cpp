@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 
 using namespace cleave;
@@ -160,8 +161,11 @@ private:
 constexpr int64_t batch = 8;
 
 std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t microbatches,
-                                           const std::string &schedule = "1f1b", int64_t rows = batch) {
+                                           const std::string &schedule = "1f1b", int64_t rows = batch,
+                                           const std::string &backend = "cpu") {
   passes::CompileOptions options;
+  options.backend = backend;
+  options.target = backend == "cuda" ? "emulated" : "";
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.microbatches = microbatches;
   options.strategy.schedule = schedule;
@@ -265,4 +269,64 @@ TEST_CASE("layouts and programs do not grow with microbatches", "[export][compil
     CHECK(b.slots()->size() == a.slots()->size());
     CHECK(b.arena_bytes() == a.arena_bytes()); // as many in flight
   }
+}
+
+TEST_CASE("plans for GPUs: every wait between streams is needed, and the checker misses each", "[export][compile]") {
+  for (const char *mesh : {"dp=2", "tp=2", "dp=2,tp=2,pp=2"}) {
+    const auto file = compileGpt(mesh, 2, "1f1b", batch, "cuda");
+    CHECK(checkPlan(file->plan()).empty());
+    const std::unique_ptr<plan::PlanT> whole(file->plan().UnPack());
+    size_t waits = 0;
+    for (size_t p = 0; p < whole->programs.size(); ++p)
+      for (size_t a = 0; a < whole->programs[p]->train.size(); ++a)
+        for (size_t w = 0; w < whole->programs[p]->train[a]->waits.size(); ++w, ++waits) {
+          if (waits > 8 && waits % 7 != 0) // some of them: each costs a whole check
+            continue;
+          plan::PlanT cut(*whole);
+          auto &list = cut.programs[p]->train[a]->waits;
+          const plan::Wait gone = list[w];
+          list.erase(list.begin() + static_cast<std::ptrdiff_t>(w));
+          flatbuffers::FlatBufferBuilder buffer;
+          plan::FinishPlanBuffer(buffer, plan::Plan::Pack(buffer, &cut));
+          const auto errors = checkPlan(*plan::GetPlan(buffer.GetBufferPointer()));
+          INFO(mesh << " program " << p << " action " << a << " step " << gone.step() << " on " << gone.on_action()
+                    << "." << gone.on_step());
+          REQUIRE_FALSE(errors.empty());
+          CHECK(errors[0].find("nothing makes it wait for") != std::string::npos);
+        }
+    CHECK(waits > 2);
+  }
+}
+
+TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are named", "[export][compile]") {
+  const auto file = compileGpt("dp=2", 2, "1f1b", batch, "cuda");
+  const auto errorOf = [&](const std::function<void(plan::PlanT &)> &change) {
+    const std::unique_ptr<plan::PlanT> changed(file->plan().UnPack());
+    change(*changed);
+    flatbuffers::FlatBufferBuilder buffer;
+    plan::FinishPlanBuffer(buffer, plan::Plan::Pack(buffer, changed.get()));
+    const auto errors = checkPlan(*plan::GetPlan(buffer.GetBufferPointer()));
+    return errors.empty() ? std::string() : errors[0];
+  };
+  const auto firstWait = [](plan::PlanT &plan) -> plan::ActionT & {
+    for (auto &action : plan.programs[0]->train)
+      if (!action->waits.empty())
+        return *action;
+    throw std::logic_error("no waits");
+  };
+  CHECK(errorOf([](plan::PlanT &) {}).empty());
+  CHECK(errorOf([](plan::PlanT &plan) {
+          plan.programs[0]->segments[1]->steps[0]->stream = 1;
+        }).find("belongs in stream 0, found 1") != std::string::npos);
+  CHECK(errorOf([&](plan::PlanT &plan) {
+          firstWait(plan).waits[0] = plan::Wait(0, 1000, 0);
+        }).find("which is not an earlier one") != std::string::npos);
+  CHECK(errorOf([&](plan::PlanT &plan) {
+          firstWait(plan).waits[0] = plan::Wait(1u << 30, 0, 0);
+        }).find("which is not an earlier one") != std::string::npos);
+  CHECK(errorOf([](plan::PlanT &plan) {
+          plan.programs[0]->peak_bytes -= plan.programs[0]->workspace_bytes;
+          plan.programs[0]->lower_bound_bytes -= plan.programs[0]->workspace_bytes;
+          plan.programs[0]->workspace_bytes = 0;
+        }).find("bytes of workspace, it has 0") != std::string::npos);
 }
