@@ -94,6 +94,7 @@ private:
   DeviceMemory arena, inputs[2], workspace, control;
   PinnedMemory hostInputs[2], metrics;
   Event arrived[2], consumed[2];
+  Event origin; ///< of the trace, when profiling
   std::array<Event, Executor::metricsKept> ends;
   ScalarRing scalarRing;
   std::vector<NamedScalar> scalars;
@@ -425,6 +426,11 @@ void CudaRunner::runTimed(Mode &mode, int which) {
     Event begin, end;
   };
   std::vector<Timed> timed;
+  if (!origin) {
+    origin = Event::make(true);
+    origin.record(queue.stream);
+  }
+  beginTrace();
   const Lane::Around around = [&](size_t action, size_t step, CUstream stream, bool before) {
     if (before)
       timed.push_back({action, step, Event::make(true), Event::make(true)});
@@ -442,8 +448,11 @@ void CudaRunner::runTimed(Mode &mode, int which) {
       list.push_back({action.segment->info->name() ? action.segment->info->name()->str() : "",
                       EnumNameStepOp(step.op_type()), pathOf(plan, step), 0, 0, step.flops()});
     }
-    list[one.step].seconds += one.end.millisecondsSince(one.begin) / 1e3;
+    const double seconds = one.end.millisecondsSince(one.begin) / 1e3;
+    list[one.step].seconds += seconds;
     ++list[one.step].calls;
+    noteStep(*action.segment->info, static_cast<uint32_t>(one.step), action.microbatch,
+             one.begin.millisecondsSince(origin) / 1e3, seconds);
   }
 }
 

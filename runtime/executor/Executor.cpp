@@ -2,6 +2,7 @@
 #include "runtime/executor/Executor.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/executor/Resolved.h"
 #include "runtime/executor/Runner.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -83,5 +84,23 @@ const plan::Rank &Executor::rankInfo() const { return runner->rank; }
 unsigned Executor::rank() const { return runner->rankIndex; }
 size_t Executor::memoryBytes() const { return runner->memoryBytes(); }
 std::vector<StepTime> Executor::profile() { return runner->profile(); }
+std::vector<TraceEvent> Executor::trace() {
+  std::vector<TraceEvent> all;
+  for (const auto &iteration : runner->traced)
+    all.insert(all.end(), iteration.begin(), iteration.end());
+  return all;
+}
+
+void Runner::beginTrace() {
+  if (traced.size() == traceIterations)
+    traced.pop_front();
+  traced.emplace_back();
+}
+
+void Runner::noteStep(const plan::Segment &segment, uint32_t step, int32_t microbatch, double begin, double seconds) {
+  const plan::Step &info = *segment.steps()->Get(step);
+  traced.back().push_back({segment.name() ? segment.name()->str() : "", EnumNameStepOp(info.op_type()),
+                           pathOf(plan, info), info.stream(), microbatch, begin, seconds});
+}
 
 } // namespace cleave

@@ -28,6 +28,15 @@ struct ExecutorOptions {
   std::string tuning = {};     ///< cuda: file of measured choices; empty: the user's cache; "off": the libraries' first
 };
 
+/// One run of a step; `begin`: seconds since the first that was timed. Of the last `traceIterations` iterations.
+struct TraceEvent {
+  std::string segment, kind, path;
+  uint32_t stream;
+  int32_t microbatch;
+  double begin, seconds;
+};
+constexpr size_t traceIterations = 4;
+
 /// Throws where no executor can run on this device here: a user error that names what is missing.
 void requireDevice(const std::string &name);
 /// The code target of this machine's first CUDA device ("sm_90"); empty where there is none.
@@ -81,6 +90,8 @@ public:
   /// Arena, input buffers and the device's workspace.
   size_t memoryBytes() const;
   std::vector<StepTime> profile();
+  /// When profiling.
+  std::vector<TraceEvent> trace();
 
 private:
   std::unique_ptr<Runner> runner;

@@ -61,6 +61,7 @@ private:
   std::vector<std::vector<StepTime>> times; ///< by segment and step, when profiling
   std::byte *stepScalar = nullptr;
   uint64_t iterations = 0;
+  std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
 };
 
 HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
@@ -134,8 +135,11 @@ void HostRunner::runTimed(const ResolvedAction &action, std::byte *const *table,
   for (size_t i = 0; i < action.segment->ops.size(); ++i) {
     auto begin = std::chrono::steady_clock::now();
     action.segment->ops[i]->run(table, context);
-    list[i].seconds += Seconds(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
+    list[i].seconds += seconds;
     ++list[i].calls;
+    noteStep(*action.segment->info, static_cast<uint32_t>(i), action.microbatch, Seconds(begin - made).count(),
+             seconds);
   }
 }
 
@@ -143,6 +147,8 @@ void HostRunner::run(const std::vector<ResolvedAction> &actions, int64_t step, i
   assert((which == 0 || which == 1) && "there are two input buffers");
   setThreads(threads);
   RunContext context{step, 0};
+  if (options.profile)
+    beginTrace();
   for (const ResolvedAction &action : actions) {
     if (action.info->wait_sends())
       for (const plan::SendId *wait : *action.info->wait_sends())

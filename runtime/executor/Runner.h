@@ -3,7 +3,12 @@
 #pragma once
 #include "runtime/executor/Executor.h"
 
+#include <deque>
 #include <memory>
+
+namespace cleave::plan {
+struct Segment;
+}
 
 namespace cleave {
 
@@ -33,7 +38,12 @@ public:
   const plan::Rank &rank;
   const plan::Program &program;
 
+  std::deque<std::vector<TraceEvent>> traced; ///< by iteration, when profiling
+
 protected:
+  /// Another iteration; the oldest is dropped.
+  void beginTrace();
+  void noteStep(const plan::Segment &segment, uint32_t step, int32_t microbatch, double begin, double seconds);
   /// This rank's groups in the plan's order, so that all members make them in the same order.
   std::vector<std::vector<uint32_t>> groups() const;
 };

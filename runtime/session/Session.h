@@ -26,6 +26,7 @@ struct TrainOptions {
   bool json = false;           ///< results as one JSON object
   bool quiet = false;          ///< no progress on standard error
   bool profile = false;        ///< a table of the costliest steps of rank 0 on standard error
+  std::string traceFile = {};  ///< the last iterations of rank 0 as a trace (Trace.h); empty: none
   double compileSeconds = 0;   ///< for the metrics file
   double timeoutSeconds = 600; ///< how long a rank waits for another
 };

@@ -36,7 +36,7 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &opti
   out.deterministic = options.deterministic;
   out.tuning = options.tuning;
   out.timeoutSeconds = options.timeoutSeconds;
-  out.profile = options.profile;
+  out.profile = options.profile || !options.traceFile.empty();
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/session/Results.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
+#include "runtime/session/Trace.h"
 
 #include <algorithm>
 #include <chrono>
@@ -245,6 +246,9 @@ void RankLoop::run() {
   result.trained = done - shared.firstStep + 1;
   result.samplesPerSecond = result.seconds > 0 ? double(result.trained * shared.batch) / result.seconds : 0;
   result.interrupted = shared.stop.stopped();
+  if (!shared.options.traceFile.empty())
+    writeTrace(shared.options.traceFile, describeRun(*shared.file, shared.options).program, rank,
+               job.executor().trace());
   if (shared.options.profile)
     printProfile(job.executor().profile(), result.seconds);
 }

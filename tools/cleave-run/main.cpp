@@ -34,6 +34,8 @@ static int run(int argc, char **argv) {
   app.add_flag("--json", options.json, "print results as one JSON object");
   app.add_flag("--quiet", options.quiet, "no progress");
   app.add_flag("--profile", options.profile, "list the costliest steps of rank 0");
+  app.add_option("--trace", options.traceFile, "write rank 0's last iterations as a trace for ui.perfetto.dev")
+      ->type_name("FILE.json");
   app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
   if (!parseCommandLine(app, argc, argv))
     return 0;
