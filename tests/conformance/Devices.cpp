@@ -243,6 +243,55 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
     }
 }
 
+TEST_CASE("attention: both directions, heads cut out of one projection") {
+  if (testedDevice() != "cuda")
+    return; // a step of GPUs alone
+  for (bool backward : {false, true})
+    for (bool causal : {false, true})
+      for (DType dtype : {DType::BF16, DType::F16}) {
+        const int64_t batch = 2, heads = 3, rows = 9, width = 16, all = heads * width;
+        const PlanT plan = stepPlan([&](ProgramWriter &w) {
+          AttentionT op;
+          op.kind = backward ? AttentionKind::Backward : AttentionKind::Forward;
+          op.batch = batch, op.heads = heads, op.rows = op.keys = rows, op.width = width;
+          op.scale = 0.25, op.causal = causal, op.dtype = dtype;
+          const std::vector<int64_t> fused{rows * 3 * all, width, 3 * all, 1},
+              own{heads * rows * width, rows * width, width, 1};
+          const auto part = [&](uint32_t slot, int64_t i) {
+            return w.view(slot, fused, static_cast<uint64_t>(i * all * 2));
+          };
+          const uint32_t qkv = w.slot("qkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
+          op.q = part(qkv, 0), op.k = part(qkv, 1), op.v = part(qkv, 2);
+          op.out = w.view(w.slot("out", dtype, {batch, heads, rows, width}, Space::Persistent), own);
+          op.lse = static_cast<int>(w.slot("lse", DType::F32, {batch, heads, rows}, Space::Persistent));
+          if (backward) {
+            op.dout = w.view(w.slot("dout", dtype, {batch, heads, rows, width}, Space::Persistent), own);
+            const uint32_t dqkv = w.slot("dqkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
+            op.dq = part(dqkv, 0), op.dk = part(dqkv, 1), op.dv = part(dqkv, 2);
+          }
+          w.step(0, std::move(op));
+        });
+        StepRun reference(plan), device(plan);
+        for (StepRun *run : {&reference, &device}) {
+          run->draw(Data::Reals, 8);
+          for (int64_t i = 0; backward && i < run->count(2); ++i) // logarithms of sums that scores could have
+            storeElement(run->slot(2), i, DType::F32, 2.5);
+        }
+        reference.run("reference", 1);
+        device.run("cuda", 1);
+        for (uint32_t s = 0; s < plan.programs[0]->slots.size(); ++s) {
+          const auto expected = reference.values(s), found = device.values(s);
+          double worst = 0, scale = 1;
+          for (size_t i = 0; i < expected.size(); ++i) {
+            worst = std::max(worst, std::abs(expected[i] - found[i]));
+            scale = std::max(scale, std::abs(expected[i]));
+          }
+          INFO("slot " << s << " backward " << backward << " causal " << causal);
+          CHECK(worst <= 3e-2 * scale);
+        }
+      }
+}
+
 TEST_CASE("copies: any strides") {
   struct Case {
     std::vector<int64_t> shape, src, dst;
