@@ -395,6 +395,19 @@ bool startedByMpi() {
 
 std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks) { return std::make_unique<MpiWorld>(expectedRanks); }
 
+bool mpiIsRunning() {
+  int begun = 0, ended = 0;
+  return MPI_Initialized(&begun) == MPI_SUCCESS && begun && MPI_Finalized(&ended) == MPI_SUCCESS && !ended;
+}
+
+std::string mpiVersion() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length); // may be called before MPI_Init
+  const std::string version(text, size_t(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
 void abortMpi(int status) {
   int initialised = 0;
   MPI_Initialized(&initialised);

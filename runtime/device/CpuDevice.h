@@ -2,6 +2,11 @@
 #pragma once
 #include "runtime/device/Device.h"
 
+#include <string>
+
 namespace cleave {
+/// User error in a build without oneDNN.
 std::unique_ptr<Device> makeCpuDevice(unsigned threads);
+/// oneDNN's version; empty in a build without it.
+std::string cpuLibraryVersion();
 } // namespace cleave

@@ -109,4 +109,9 @@ private:
 
 std::unique_ptr<Device> makeCpuDevice(unsigned threads) { return std::make_unique<CpuDevice>(threads); }
 
+std::string cpuLibraryVersion() {
+  const dnnl_version_t *version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 } // namespace cleave

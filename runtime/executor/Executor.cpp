@@ -40,7 +40,6 @@ Runner::Runner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, Wor
                const ExecutorOptions &options)
     : file(std::move(planFile)), rankIndex(rankIndex), world(world), options(options), plan(file->plan()),
       rank(rankOf(*file, rankIndex, world)), program(*plan.programs()->Get(rank.program())) {
-  requireBackend(*file, options.device);
   world.setTimeout(options.timeoutSeconds);
 }
 
@@ -57,6 +56,7 @@ std::vector<std::vector<uint32_t>> Runner::groups() const {
 
 static std::unique_ptr<Runner> makeRunner(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
                                           const ExecutorOptions &options) {
+  requireBackend(*plan, options.device); // before a backend says that this build is without it
   return options.device == "cuda" ? makeCudaRunner(std::move(plan), rank, world, options)
                                   : makeHostRunner(std::move(plan), rank, world, options);
 }

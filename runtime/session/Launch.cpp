@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
-#include <mpi.h>
 #include <new>
 #include <sched.h>
 #include <string>
@@ -172,8 +171,7 @@ static constexpr auto soon = std::chrono::milliseconds(500), late = std::chrono:
 
 /// Prints the message and ends all processes through MPI_Abort, where they may be waiting for this one.
 static int failAmongMpi(Status status, const std::string &message) {
-  int begun = 0, ended = 0;
-  const bool mpi = MPI_Initialized(&begun) == MPI_SUCCESS && begun && MPI_Finalized(&ended) == MPI_SUCCESS && !ended;
+  const bool mpi = mpiIsRunning();
   if (launchedRank() != 0)
     std::this_thread::sleep_for(mpi ? soon : late);
   printError(launchedRank(), message);

@@ -4,6 +4,7 @@
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/TorchEnvironment.h"
 #include "runtime/cuda/Report.h"
+#include "runtime/device/CpuDevice.h"
 #include "runtime/session/Progress.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
@@ -12,9 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
-#include <mpi.h>
 #include <nlohmann/json.hpp>
-#include <oneapi/dnnl/dnnl.h>
 #include <sched.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -44,15 +43,15 @@ std::string procField(const char *file, const std::string &key) {
 Finding compilerFinding() { return {"built with", true, __VERSION__, ""}; }
 
 Finding dnnlFinding() {
-  const dnnl_version_t *version = dnnl_version();
-  return {"oneDNN", true, fmt::format("{}.{}.{}", version->major, version->minor, version->patch), ""};
+  const std::string version = cpuLibraryVersion();
+  return {"oneDNN", !version.empty(), version.empty() ? "not in this build" : version,
+          "the cpu backend needs a build with it; GPUs do not"};
 }
 
 Finding mpiFinding() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(text, &length); // may be called before MPI_Init
-  const std::string version(text, size_t(length));
+  const std::string version = mpiVersion();
+  if (version.empty())
+    return {"MPI", true, "not in this build: torchrun's environment starts ranks", ""};
   const bool launcher = [] {
     const char *path = std::getenv("PATH");
     std::string rest = path ? path : "";
@@ -64,7 +63,7 @@ Finding mpiFinding() {
     }
     return false;
   }();
-  return {"MPI", launcher, version.substr(0, version.find_first_of(",\n")) + (launcher ? "" : ", no mpirun"),
+  return {"MPI", launcher, version + (launcher ? "" : ", no mpirun"),
           "install openmpi-bin to start ranks with mpirun; torchrun's environment needs no MPI"};
 }
 

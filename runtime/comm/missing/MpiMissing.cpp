@@ -1,0 +1,32 @@
+// What a build without MPI has in place of runtime/comm/MpiWorld.cpp.
+#include "runtime/base/Error.h"
+#include "runtime/comm/MpiWorld.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace cleave {
+
+/// Several processes that mpirun started and nobody else speaks for would each be the whole run: that is an error
+/// (makeMpiWorld), not a different run. With torchrun's variables set as well, the ranks meet by those.
+bool startedByMpi() {
+  if (std::getenv("WORLD_SIZE"))
+    return false;
+  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char *size = std::getenv(name); size && std::string_view(size) != "1")
+      return true;
+  return false;
+}
+
+std::unique_ptr<World> makeMpiWorld(unsigned) {
+  throw userError("mpi: this build was made without it (CLEAVE_MPI=OFF): start the ranks with torchrun's environment "
+                  "(RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT)");
+}
+
+bool mpiIsRunning() { return false; }
+
+std::string mpiVersion() { return ""; }
+
+void abortMpi(int status) { std::_Exit(status); }
+
+} // namespace cleave

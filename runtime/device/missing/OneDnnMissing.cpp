@@ -1,0 +1,14 @@
+// What a build without oneDNN has in place of runtime/device/OneDnn*.cpp.
+#include "runtime/base/Error.h"
+#include "runtime/device/CpuDevice.h"
+
+namespace cleave {
+
+std::unique_ptr<Device> makeCpuDevice(unsigned) {
+  throw userError("--device cpu: this build was made without oneDNN, which multiplies and convolves there "
+                  "(CLEAVE_ONEDNN=OFF): use --device reference, or a full build");
+}
+
+std::string cpuLibraryVersion() { return ""; }
+
+} // namespace cleave
