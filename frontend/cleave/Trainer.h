@@ -35,10 +35,11 @@ struct RunOptions {
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, recompute = {};
-  std::string target = {};    ///< of the code: "x86-64-v4", "sm_90", ...; empty: this processor's, for cuda sm_90
-  std::string precision = {}; ///< "fp32", "bf16" or "fp16": the type of activations and products
-  std::string optLevel = {};  ///< "O0" to "O3", which of them (docs/precision.md)
-  std::string lossScale = {}; ///< "dynamic", "none" or a number
+  std::string target = {};      ///< of the code: "x86-64-v4", "sm_90", ...; empty: this processor's, for cuda sm_90
+  std::string precision = {};   ///< "fp32", "bf16" or "fp16": the type of activations and products
+  std::string optLevel = {};    ///< "O0" to "O3", which of them (docs/precision.md)
+  std::string lossScale = {};   ///< "dynamic", "none" or a number
+  std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": of gradients summed over dp
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};

@@ -59,6 +59,11 @@ void addChoices(CLI::App &command, RunOptions &run) {
       ->type_name("S");
   command.add_option("--precision", run.precision, "fp32, tf32 (cuda), bf16 or fp16; bf16 and fp16 alone mean O2")
       ->type_name("NAME");
+  command
+      .add_option(
+          "--reduce-dtype", run.reduceDtype,
+          "in which gradients are summed over dp: fp32 (default, except with O3), or bf16 or fp16 as --precision")
+      ->type_name("NAME");
   command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")

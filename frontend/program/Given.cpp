@@ -66,6 +66,7 @@ void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfi
   word("--precision", options.precision, precision.type);
   word("--opt-level", options.optLevel, precision.optLevel);
   word("--loss-scale", options.lossScale, precision.lossScale);
+  word("--reduce-dtype", options.reduceDtype, precision.reduceDtype);
   const auto found = nlohmann::json::parse(training, nullptr, false);
   if (found.is_discarded() || !found.contains("optimizer"))
     return;
@@ -135,6 +136,9 @@ StoredPrecision storedPrecision(const std::string &training) {
   take("type", stored.type);
   take("opt_level", stored.optLevel);
   take("loss_scale", stored.lossScale);
+  if (stored.optLevel == "O3") // of plans that do not say
+    stored.reduceDtype = stored.type;
+  take("reduce_dtype", stored.reduceDtype);
   return stored;
 }
 
@@ -146,6 +150,8 @@ void takePrecision(const std::string &training, RunOptions &options) {
   options.optLevel = stored.optLevel;
   if (options.lossScale.empty())
     options.lossScale = stored.lossScale;
+  if (options.reduceDtype.empty())
+    options.reduceDtype = stored.reduceDtype;
 }
 
 void takeFromPlan(const PlanFile &file, RunOptions &options) {

@@ -15,7 +15,7 @@ void takeFromPlan(const PlanFile &plan, RunOptions &options);
 
 /// What a stored training (of a plan or checkpoint) says of its precision, as the options would.
 struct StoredPrecision {
-  std::string type = "fp32", optLevel = "O0", lossScale = "none";
+  std::string type = "fp32", optLevel = "O0", lossScale = "none", reduceDtype = "fp32";
 };
 StoredPrecision storedPrecision(const std::string &training);
 

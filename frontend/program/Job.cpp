@@ -158,11 +158,21 @@ static void choosePrecision(Job &job, const RunOptions &options) {
   }
 }
 
+/// Gradients are summed over dp in f32 or in the run's half type; those of half parameters are half to begin with.
+static void chooseReduceDtype(Job &job, const RunOptions &options) {
+  const std::string otherwise = job.optLevel == 3 ? job.precision : "fp32";
+  job.reduceDtype = oneOf("--reduce-dtype", options.reduceDtype, otherwise, {"fp32", "bf16", "fp16"});
+  if (job.reduceDtype != "fp32" && (job.optLevel == 0 || job.reduceDtype != job.precision))
+    throw userError(fmt::format("--reduce-dtype {}: must be fp32 or the half type of the run, whose --precision is {}",
+                                job.reduceDtype, job.precision));
+}
+
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   checkNumbers(options);
   Job job;
   job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
   choosePrecision(job, options);
+  chooseReduceDtype(job, options);
   onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)
     throw userError(
@@ -240,7 +250,8 @@ std::string trainingJson(const Job &job) {
                          {"opt_level", fmt::format("O{}", job.optLevel)},
                          {"loss_scale", job.lossScale < 0    ? "dynamic"
                                         : job.lossScale == 0 ? "none"
-                                                             : fmt::format("{}", job.lossScale)}};
+                                                             : fmt::format("{}", job.lossScale)},
+                         {"reduce_dtype", job.reduceDtype}};
   return json.dump();
 }
 

@@ -13,9 +13,10 @@ struct Job {
   uint64_t seed = 0;
   unsigned threads = 0; ///< per rank
   std::string backend = "cpu";
-  std::string precision = "fp32"; ///< "bf16" or "fp16" where optLevel > 0
-  int64_t optLevel = 0;           ///< O0 to O3
-  double lossScale = 0;           ///< 0: none; < 0: dynamic; else its value
+  std::string precision = "fp32";   ///< "bf16" or "fp16" where optLevel > 0
+  int64_t optLevel = 0;             ///< O0 to O3
+  double lossScale = 0;             ///< 0: none; < 0: dynamic; else its value
+  std::string reduceDtype = "fp32"; ///< of gradients summed over dp: "fp32" or `precision`
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.

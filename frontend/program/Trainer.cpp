@@ -45,6 +45,7 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
   compile.half = job.precision;
   compile.level = job.optLevel;
   compile.lossScale = job.lossScale;
+  compile.reduceDtype = job.reduceDtype;
   compile.printAfter = options.printAfter;
   return compile;
 }

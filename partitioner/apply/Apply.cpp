@@ -170,6 +170,8 @@ Applied apply(OwningOpRef<ModuleOp> &step, const Strategy &strategy) {
   Applied applied;
   applied.strategy = strategy;
   applied.strategy.shard = completeRules(annotate(*step, strategy), strategy);
+  if (auto type = (*step)->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
+    setTypeOfGradientSums(step->lookupSymbol<func::FuncOp>("train"), type.getValue(), strategy.mesh);
   StepInfo info = describeStep(*step, strategy);
   applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(step->getLoc()));
   declareMesh(*applied.module, strategy.mesh);

@@ -18,4 +18,7 @@ NamedShardings annotate(mlir::ModuleOp step, const Strategy &strategy);
 /// sum over stages becomes a reduction between them instead of activations' worth of messages.
 void splitTiedGradients(mlir::func::FuncOp train);
 
+/// Of an annotated @train: sums over dp that are part of a gradient are taken in `element` and cast back.
+void setTypeOfGradientSums(mlir::func::FuncOp train, mlir::Type element, const Mesh &mesh);
+
 } // namespace cleave::partitioner

@@ -1,4 +1,5 @@
-// The segments of one class: begin, forward, input_gradient, weight_gradient, reduce; eval_begin, eval, eval_reduce.
+// The segments of one class that compute: forward, input_gradient, weight_gradient, eval. (EmitEnds.cpp: what comes
+// before and after the microbatches.)
 #include "partitioner/apply/Emit.h"
 
 #include "ir/dist/Dist.h"
@@ -30,15 +31,12 @@ std::string argumentText(BlockArgument argument, StringRef name) {
 
 bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
 
-// A gradient bucket is reduced as one message; larger ones would wait too long for their last gradient.
-constexpr int64_t bucketBytes = 25 << 20;
-
 /// Emits the ops of one segment of @train or @eval.
 class SegmentEmitter {
 public:
   SegmentEmitter(const StepInfo &info, func::FuncOp source, const Segmentation &cut, SegmentKey key,
-                 LocalFunction &local)
-      : info(info), source(source), cut(cut), key(key), local(local) {}
+                 LocalFunction &local, WorkingCopies &copies)
+      : info(info), source(source), cut(cut), key(key), local(local), copies(copies) {}
 
   void run() {
     if (auto ops = cut.ops.find(key); ops != cut.ops.end())
@@ -62,6 +60,7 @@ private:
   const Segmentation &cut;
   SegmentKey key;
   LocalFunction &local;
+  WorkingCopies &copies; // that the class needs
   DenseMap<Value, Value> values;
 
   void emit(Operation *op) {
@@ -102,6 +101,10 @@ private:
       return values[value] =
                  local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
     Operation *def = value.getDefiningOp();
+    if (std::string name = workingCopyName(def); !name.empty()) {
+      copies.try_emplace(name, cast<ir::CastOp>(def));
+      return values[value] = local.slot("working", name, value);
+    }
     SegmentKey made = cut.place.at(def);
     if (isRemade(def, made.stage != key.stage)) {
       emit(def);
@@ -181,87 +184,6 @@ private:
   }
 };
 
-Value zeros(LocalFunction &local, RankedTensorType type) {
-  return ir::ConstantOp::create(local.builder, local.func.getLoc(), type,
-                                DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
-}
-
-bool madeIn(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
-
-void emitBegin(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
-               bool eval) {
-  LocalFunction local(module, rankClass, eval ? "eval_begin" : "begin", info.strategy->mesh, coords);
-  for (const Total &metric : eval ? info.evalMetrics : info.metrics)
-    local.returns("metric", metric.name, zeros(local, metric.type));
-  if (!eval && info.strategy->microbatches > 1)
-    for (const Total &gradient : info.gradients)
-      if (madeIn(gradient, rankClass.stage))
-        local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
-  local.finish(rankClass);
-}
-
-// Gradients in buckets of equal axes, then the metrics over all stages.
-void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
-                bool eval) {
-  LocalFunction local(module, rankClass, eval ? "eval_reduce" : "reduce", info.strategy->mesh, coords);
-  Location loc = local.func.getLoc();
-  struct Bucket {
-    std::vector<std::string> axes, names;
-    std::vector<int64_t> stages;
-    SmallVector<Value> values;
-    int64_t bytes = 0;
-  };
-  std::vector<Bucket> buckets;
-  for (const Total &gradient : eval ? std::vector<Total>{} : info.gradients) {
-    if (!madeIn(gradient, rankClass.stage))
-      continue;
-    std::vector<std::string> axes = gradient.partialAxes;
-    std::vector<int64_t> stages;
-    if (gradient.stages.size() > 1) {
-      axes.push_back("pp");
-      stages = gradient.stages;
-    }
-    std::erase_if(axes, [&](const std::string &axis) { return info.strategy->mesh.size(axis) == 1; });
-    if (axes.empty())
-      continue;
-    Value slot = local.slot("gradient", gradient.name, gradient.value);
-    int64_t bytes = cast<RankedTensorType>(slot.getType()).getNumElements() * 4;
-    auto open = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket &b) {
-      return b.axes == axes && b.stages == stages && b.bytes + bytes <= bucketBytes;
-    });
-    if (open == buckets.end())
-      open = buckets.insert(buckets.end(), Bucket{axes, {}, stages, {}, 0});
-    open->names.push_back(gradient.name);
-    open->values.push_back(slot);
-    open->bytes += bytes;
-  }
-  for (Bucket &bucket : buckets) {
-    SmallVector<Value> reduced = local.localiser.allReduce(loc, bucket.values, bucket.axes, "sum", bucket.stages);
-    if (Operation *op = reduced[0].getDefiningOp())
-      op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
-    for (auto [name, value] : llvm::zip_equal(bucket.names, reduced))
-      local.returns("gradient", name, value);
-  }
-  std::map<std::vector<std::string>, std::vector<const Total *>> byAxes;
-  for (const Total &metric : eval ? info.evalMetrics : info.metrics) {
-    std::vector<std::string> axes = metric.partialAxes;
-    axes.push_back("pp");
-    byAxes[axes].push_back(&metric);
-  }
-  for (auto &[axes, metrics] : byAxes) {
-    SmallVector<Value> slots;
-    for (const Total *metric : metrics)
-      slots.push_back(local.slot("metric", metric->name, metric->type));
-    SmallVector<Value> reduced = local.localiser.allReduce(loc, slots, axes, "sum");
-    if (reduced[0] == slots[0])
-      continue;
-    reduced[0].getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("metrics"));
-    for (auto [metric, value] : llvm::zip_equal(metrics, reduced))
-      local.returns("metric", metric->name, value);
-  }
-  local.finish(rankClass);
-}
-
 std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
   std::vector<Total> totals;
   auto terminator = func.getBody().front().getTerminator();
@@ -289,6 +211,8 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
 StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   StepInfo info;
   info.strategy = &strategy;
+  if (auto type = annotated->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
+    info.reduceType = type.getValue();
   info.train = annotated.lookupSymbol<func::FuncOp>("train");
   info.update = annotated.lookupSymbol<func::FuncOp>("update");
   info.eval = annotated.lookupSymbol<func::FuncOp>("eval");
@@ -328,21 +252,26 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
 }
 
 void emitClass(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords) {
-  emitBegin(info, module, rankClass, coords, false);
-  for (int order : {Forward, InputGradient, WeightGradient}) {
-    LocalFunction local(module, rankClass, segmentName(order), info.strategy->mesh, coords);
-    SegmentEmitter(info, info.train, info.trainCut, {rankClass.stage, order}, local).run();
+  const Mesh &mesh = info.strategy->mesh;
+  auto compute = [&](const char *name, func::FuncOp source, const Segmentation &cut, int order, WorkingCopies &copies) {
+    LocalFunction local(module, rankClass, name, mesh, coords);
+    SegmentEmitter(info, source, cut, {rankClass.stage, order}, local, copies).run();
     local.finish(rankClass);
-  }
+  };
+  LocalFunction begin(module, rankClass, "begin", mesh, coords);
+  WorkingCopies copies;
+  for (int order : {Forward, InputGradient, WeightGradient})
+    compute(segmentName(order), info.train, info.trainCut, order, copies);
+  emitBegin(info, begin, rankClass, copies, false);
   emitReduce(info, module, rankClass, coords, false);
   if (info.update)
     emitUpdate(info, module, rankClass, coords);
   if (!info.eval)
     return;
-  emitBegin(info, module, rankClass, coords, true);
-  LocalFunction local(module, rankClass, "eval", info.strategy->mesh, coords);
-  SegmentEmitter(info, info.eval, info.evalCut, {rankClass.stage, Forward}, local).run();
-  local.finish(rankClass);
+  LocalFunction evalBegin(module, rankClass, "eval_begin", mesh, coords);
+  WorkingCopies evalCopies;
+  compute("eval", info.eval, info.evalCut, Forward, evalCopies);
+  emitBegin(info, evalBegin, rankClass, evalCopies, true);
   emitReduce(info, module, rankClass, coords, true);
 }
 

@@ -3,6 +3,7 @@
 #include "partitioner/apply/Applied.h"
 #include "partitioner/apply/Localise.h"
 #include "partitioner/apply/Segments.h"
+#include "partitioner/apply/WorkingCopies.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -23,6 +24,7 @@ struct StepInfo {
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
   std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> stages that hold it, in order
+  mlir::Type reduceType;                              // in which gradients are summed over dp; null: each in its own
   const Strategy *strategy = nullptr;
 };
 
@@ -33,6 +35,17 @@ void emitClass(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass
 
 /// The class's update segment.
 void emitUpdate(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords);
+
+class LocalFunction;
+
+/// Fills and finishes the segment before the microbatches: metrics and gradients that add up begin at zero, and
+/// parameters are copied to the type in which `copies` says they are used.
+void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
+               bool eval);
+
+/// The segment behind the microbatches: sums of gradients and metrics over the ranks.
+void emitReduce(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
+                bool eval);
 
 /// Builds one local function: arguments and results are named slots, added on demand.
 class LocalFunction {

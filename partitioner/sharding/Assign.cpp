@@ -278,12 +278,28 @@ private:
     return constant && constant.getValue().isSplat();
   }
 
+  // The cast of a gradient that a half type's product made to its parameter's f32. It passes partial sums on, which
+  // are then added up over the microbatches, and summed over the ranks once an iteration, in f32. (Elsewhere a cast
+  // does not: the sum would travel in the wider type.)
+  static bool widensGradient(Operation *op) {
+    auto cast = dyn_cast<ir::CastOp>(op);
+    auto width = [](Value value) { return getElementTypeOrSelf(value).getIntOrFloatBitWidth(); };
+    return cast && op->hasAttr(ir::attr::phase) && width(cast.getResult()) > width(cast.getInput()) &&
+           isa<FloatType>(getElementTypeOrSelf(cast.getInput())) && isGradientTerm(cast.getResult());
+  }
+
+  static bool isGradientTerm(Value value) {
+    return llvm::all_of(value.getUsers(), [](Operation *user) {
+      return isa<func::ReturnOp>(user) || (isa<ir::AddOp>(user) && isGradientTerm(user->getResult(0)));
+    });
+  }
+
   // Axes over which the op's operands are partial sums that it may pass on unreduced. Only single uses pass, or a value
   // would be reduced once for itself and once for what it passed into.
   std::vector<std::string> passedAxes(Operation *op, const OpRule &rule) {
     std::vector<std::string> axes;
     bool scale = isa<ir::MulOp>(op) || isa<ir::DivOp>(op);
-    if (!rule.linear && !scale)
+    if (!rule.linear && !scale && !widensGradient(op))
       return {};
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);

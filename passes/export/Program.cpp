@@ -21,7 +21,7 @@ plan::TensorKind tensorKindOf(const std::string &kind) {
 
 bool isPersistentKind(llvm::StringRef kind) {
   plan::TensorKind tensorKind = tensorKindOf(kind.str());
-  return tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input;
+  return kind == "working" || (tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input);
 }
 
 plan::SegmentKind segmentKindOf(const std::string &name) {

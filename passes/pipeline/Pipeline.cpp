@@ -1,6 +1,7 @@
 // The pipeline, in order. The one place that knows every phase.
 #include "passes/pipeline/Pipeline.h"
 
+#include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/stages/Layers.h"
 #include "passes/decompose/Decompose.h"
@@ -61,6 +62,17 @@ void checkOptions(const CompileOptions &options) {
         fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
 }
 
+/// Gradients are summed over dp in this type; without an attribute, or a difference, in their own.
+void setReduceDtype(ModuleOp module, const CompileOptions &options) {
+  if (options.level == 0 || options.reduceDtype.empty())
+    return;
+  MLIRContext *context = module.getContext();
+  Type type = options.reduceDtype == "fp32"   ? Type(Float32Type::get(context))
+              : options.reduceDtype == "bf16" ? Type(BFloat16Type::get(context))
+                                              : Type(Float16Type::get(context));
+  module->setAttr(ir::attr::reduceDtype, TypeAttr::get(type));
+}
+
 /// From the traced model to the step on global shapes; completes the strategy's stages.
 void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
   finish("trace", module, options);
@@ -69,6 +81,7 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
     LossScale{}.setOn(module);
   else if (options.lossScale > 0)
     LossScale{.initial = options.lossScale, .dynamic = false}.setOn(module);
+  setReduceDtype(module, options);
   finish("precision", module, options);
   partitioner::assignStages(module, strategy); // gradient ops inherit the stage of their forward op
   finish("stages", module, options);

@@ -1,7 +1,8 @@
 // A value that is still to be reduced may be copied, sent, and used linearly, as long as what comes out is still marked
 // as partial over the same axes; a reducing collective over a group removes the axes along which the group extends.
 // A slot is partial as its sharding says when it is written; a reduction in place makes it whole until it is written
-// again, so the actions are followed in order. Slots without a sharding say nothing and are passed over.
+// again, so the actions are followed in order. A reduce segment makes no new partial values: what it computes is as
+// partial as what it reads. Slots without a sharding say nothing and are passed over.
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -103,8 +104,14 @@ private:
       return checkCollective(*collective, segment, i);
     if (facts.step->op_type() != plan::StepOp::Send)
       checkStep(facts, segment, i);
+    Axes partial = ~Axes(0);
+    if (program.segments()->Get(segment)->kind() == plan::SegmentKind::Reduce && !facts.reads.empty()) {
+      partial = 0;
+      for (uint32_t slot : facts.reads)
+        partial |= current[slot];
+    }
     for (uint32_t slot : facts.writes)
-      current[slot] = declared[slot];
+      current[slot] = declared[slot] & partial;
   }
 
   void checkCollective(const plan::Collective &op, uint32_t segment, uint32_t step) {

@@ -1,5 +1,6 @@
 // Choices of a job: program defaults, options, and the mistakes among them.
 #include "frontend/program/Job.h"
+#include "frontend/program/Given.h"
 #include "tests/unit/frontend/Support.h"
 
 #include <nlohmann/json.hpp>
@@ -53,6 +54,10 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.optLevel = "O4"}), "--opt-level O4"));
   CHECK(has(wrong({.precision = "fp16", .lossScale = "huge"}), "--loss-scale huge"));
   CHECK(has(wrong({.precision = "int3"}), "--precision int3"));
+  const std::string otherHalf = wrong({.precision = "bf16", .reduceDtype = "fp16"});
+  CHECK((has(otherHalf, "--reduce-dtype fp16") && has(otherHalf, "--precision is bf16")));
+  CHECK(has(wrong({.reduceDtype = "bf16"}), "--precision is fp32"));
+  CHECK(has(wrong({.precision = "bf16", .reduceDtype = "half"}), "--reduce-dtype half"));
   CHECK(has(wrong({.recompute = "full"}), "--recompute full"));
   CHECK(has(wrong({.zero = 2}), "--zero 2"));
   CHECK(has(wrong({.devices = 4}), "--devices 4"));
@@ -64,6 +69,23 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.threads = 100000}), "--threads 100000"));
   CHECK(has(mistake([] { checkBackend("cuda"); }), "CUDA"));
   CHECK(resolveJob({}, {.backend = "cuda"}).backend == "cuda"); // a plan can be compiled for it
+}
+
+TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half parameters in half") {
+  CHECK(resolveJob({}, {}).reduceDtype == "fp32");
+  CHECK(resolveJob({}, {.precision = "bf16"}).reduceDtype == "fp32");
+  CHECK(resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).reduceDtype == "bf16");
+  CHECK(resolveJob({}, {.optLevel = "O2", .reduceDtype = "fp16"}).reduceDtype == "fp16");
+  CHECK(resolveJob({}, {.optLevel = "O3"}).reduceDtype == "fp16");
+  CHECK(resolveJob({}, {.optLevel = "O3", .reduceDtype = "fp32"}).reduceDtype == "fp32");
+  const std::string stored = trainingJson(resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}));
+  RunOptions taken;
+  takePrecision(stored, taken);
+  CHECK(taken.precision == "bf16");
+  CHECK(taken.reduceDtype == "bf16");
+  RunOptions before; // --reduce-dtype was there
+  takePrecision(R"({"precision": {"type": "fp16", "opt_level": "O3", "loss_scale": "dynamic"}})", before);
+  CHECK(before.reduceDtype == "fp16");
 }
 
 TEST_CASE("data has to be somewhere") {

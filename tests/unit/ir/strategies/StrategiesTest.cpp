@@ -195,8 +195,7 @@ struct Run {
 /// One iteration under a strategy, a thread per rank.
 Run distributedStep(const std::string &model, const std::string &mesh, const std::string &schedule,
                     int64_t microbatches, int64_t rows, const Slots &before,
-                    const std::vector<partitioner::ShardRule> &rules = {}) {
-  passes::CompileOptions options;
+                    const std::vector<partitioner::ShardRule> &rules = {}, passes::CompileOptions options = {}) {
   options.strategy.shard = rules;
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.schedule = schedule;
@@ -268,6 +267,30 @@ TEST_CASE("any mesh, schedule and uneven split computes the step of one device")
     }
     INFO(fmt::format("{} {} {} {} microbatches", c.model, c.mesh, c.schedule, c.microbatches));
     compare(expected, distributedStep(c.model, c.mesh, c.schedule, c.microbatches, rows, before), 2e-5);
+  }
+}
+
+TEST_CASE("half precision, whatever type the gradients are reduced in") {
+  constexpr int64_t rows = 4, microbatches = 3;
+  for (std::string model : {"mlp", "convnet", "gpt"}) {
+    passes::CompileOptions options;
+    options.half = "bf16", options.level = 2;
+    options.strategy.mesh = partitioner::parseMesh("dp=1");
+    options.strategy.microbatches = microbatches;
+    options.batch = rows * microbatches;
+    GraphModule step = passes::step(trace(model, rows), options);
+    Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
+    for (std::string mesh : {"dp=3", "dp=2,tp=2", "dp=2,tp=2,pp=2"})
+      for (std::string reduce : {"fp32", "bf16"}) {
+        INFO(fmt::format("{} {} reduced in {}", model, mesh, reduce));
+        options.reduceDtype = reduce;
+        compare(expected, distributedStep(model, mesh, "1f1b", microbatches, rows, before, {}, options), 3e-2);
+        // A parameter split over dp: its gradient is finished in every microbatch.
+        if (model != "mlp")
+          continue;
+        const std::vector<partitioner::ShardRule> rules{{"fc1.weight", {{"0", "dp"}}, "file"}};
+        compare(expected, distributedStep(model, mesh, "gpipe", microbatches, rows, before, rules, options), 3e-2);
+      }
   }
 }
 

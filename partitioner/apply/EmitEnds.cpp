@@ -1,0 +1,154 @@
+// What comes before and behind the microbatches of an iteration: begin and reduce; eval_begin and eval_reduce.
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/apply/Emit.h"
+#include "partitioner/sharding/Assign.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+// A gradient bucket is reduced as one message; larger ones would wait too long for their last gradient.
+constexpr int64_t bucketBytes = 25 << 20;
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+Value zeros(LocalFunction &local, RankedTensorType type) {
+  return ir::ConstantOp::create(local.builder, local.func.getLoc(), type,
+                                DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
+}
+
+bool madeIn(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
+
+/// Gradients that are summed over the same axes in the same type.
+struct Bucket {
+  std::vector<std::string> axes;
+  std::vector<int64_t> stages;
+  std::vector<const Total *> gradients;
+  Type element;
+  SmallVector<Value> values; // slots
+  int64_t bytes = 0;         // as they travel
+};
+
+/// Over which axes and stages the sum of a gradient is still to be taken; no axes: it is whole.
+Bucket sumOf(const StepInfo &info, const Total &gradient) {
+  Bucket sum;
+  sum.axes = gradient.partialAxes;
+  if (gradient.stages.size() > 1) {
+    sum.axes.push_back("pp");
+    sum.stages = gradient.stages;
+  }
+  std::erase_if(sum.axes, [&](const std::string &axis) { return info.strategy->mesh.size(axis) == 1; });
+  sum.element = gradient.type.getElementType();
+  if (info.reduceType && llvm::is_contained(sum.axes, "dp"))
+    sum.element = info.reduceType;
+  return sum;
+}
+
+std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t stage) {
+  std::vector<Bucket> buckets;
+  for (const Total &gradient : info.gradients) {
+    if (!madeIn(gradient, stage))
+      continue;
+    Bucket sum = sumOf(info, gradient);
+    if (sum.axes.empty())
+      continue;
+    Value slot = local.slot("gradient", gradient.name, gradient.value);
+    int64_t bytes = typeOf(slot).getNumElements() * sum.element.getIntOrFloatBitWidth() / 8;
+    auto open = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket &b) {
+      return b.axes == sum.axes && b.stages == sum.stages && b.element == sum.element && b.bytes + bytes <= bucketBytes;
+    });
+    if (open == buckets.end())
+      open = buckets.insert(buckets.end(), std::move(sum));
+    open->gradients.push_back(&gradient);
+    open->values.push_back(slot);
+    open->bytes += bytes;
+  }
+  return buckets;
+}
+
+/// `value`, a rank's piece of the gradient, in another type; `summed`: axes over which it is whole.
+Value inType(LocalFunction &local, const Total &gradient, Value value, Type element,
+             const std::vector<std::string> &summed) {
+  if (typeOf(value).getElementType() == element)
+    return value;
+  auto op = ir::CastOp::create(local.builder, local.func.getLoc(), typeOf(value).clone(element), value);
+  Sharding sharding = shardingOf(gradient.value);
+  std::erase_if(sharding.partialAxes, [&](const std::string &axis) { return llvm::is_contained(summed, axis); });
+  op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+  op->setAttr(dist::attr::shardings,
+              local.builder.getArrayAttr(dist::ShardingAttr::get(local.builder.getContext(), sharding.str())));
+  op->setAttr(dist::attr::globals,
+              local.builder.getArrayAttr(TypeAttr::get(RankedTensorType::get(gradient.type.getShape(), element))));
+  return op.getResult();
+}
+
+/// A sum in another type than the gradients' rounds what each rank has before it is sent, and the sum.
+void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t stage) {
+  for (Bucket &bucket : bucketsOf(info, local, stage)) {
+    SmallVector<Value> sent;
+    for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
+      sent.push_back(inType(local, *gradient, slot, bucket.element, {}));
+    SmallVector<Value> reduced =
+        local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.stages);
+    if (Operation *op = reduced[0].getDefiningOp())
+      op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+    for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced))
+      local.returns("gradient", gradient->name,
+                    inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes));
+  }
+}
+
+void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
+  std::map<std::vector<std::string>, std::vector<const Total *>> byAxes;
+  for (const Total &metric : totals) {
+    std::vector<std::string> axes = metric.partialAxes;
+    axes.push_back("pp");
+    byAxes[axes].push_back(&metric);
+  }
+  for (auto &[axes, metrics] : byAxes) {
+    SmallVector<Value> slots;
+    for (const Total *metric : metrics)
+      slots.push_back(local.slot("metric", metric->name, metric->type));
+    SmallVector<Value> reduced = local.localiser.allReduce(local.func.getLoc(), slots, axes, "sum");
+    if (reduced[0] == slots[0])
+      continue;
+    reduced[0].getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("metrics"));
+    for (auto [metric, value] : llvm::zip_equal(metrics, reduced))
+      local.returns("metric", metric->name, value);
+  }
+}
+
+} // namespace
+
+void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
+               bool eval) {
+  for (const Total &metric : eval ? info.evalMetrics : info.metrics)
+    local.returns("metric", metric.name, zeros(local, metric.type));
+  if (!eval && info.strategy->microbatches > 1)
+    for (const Total &gradient : info.gradients)
+      if (madeIn(gradient, rankClass.stage))
+        local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
+  for (auto [name, cast] : copies) {
+    auto source = mlir::cast<func::FuncOp>(cast->getParentOp());
+    unsigned index = mlir::cast<BlockArgument>(cast.getInput()).getArgNumber();
+    auto text = [&](StringRef key) { return source.getArgAttrOfType<StringAttr>(index, key).str(); };
+    Value stored = local.slot(text(ir::attr::kind), text(ir::attr::name), cast.getInput());
+    local.returns("working", name, local.localiser.emit(cast, stored)[0]);
+  }
+  local.finish(rankClass);
+}
+
+void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
+                bool eval) {
+  LocalFunction local(module, rankClass, eval ? "eval_reduce" : "reduce", info.strategy->mesh, coords);
+  if (!eval)
+    reduceGradients(info, local, rankClass.stage);
+  reduceMetrics(local, eval ? info.evalMetrics : info.metrics);
+  local.finish(rankClass);
+}
+
+} // namespace cleave::partitioner

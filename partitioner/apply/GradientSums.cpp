@@ -1,0 +1,73 @@
+// Gradients whose sum over dp is finished in every microbatch, because the parameter is split over dp: the type in
+// which they travel. (Those that are finished once an iteration: EmitEnds.cpp.)
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/apply/Apply.h"
+#include "partitioner/sharding/Assign.h"
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+class SumType {
+public:
+  SumType(Type element, const Mesh &mesh) : element(element), mesh(mesh) {}
+
+  /// A gradient, or a term of one.
+  void visit(Value value) {
+    Operation *def = value.getDefiningOp();
+    if (auto add = dyn_cast_if_present<ir::AddOp>(def)) {
+      visit(add.getLhs());
+      visit(add.getRhs());
+    } else if (auto reshard = dyn_cast_if_present<dist::ReshardOp>(def)) {
+      if (isSum(reshard))
+        change(reshard);
+      else
+        visit(reshard.getInput());
+    }
+  }
+
+private:
+  Type element;
+  const Mesh &mesh;
+
+  bool isSum(dist::ReshardOp op) {
+    Sharding from = shardingOf(op.getInput()), to = shardingOf(op.getResult());
+    return mesh.size("dp") > 1 && from.partialKind == "sum" && llvm::is_contained(from.partialAxes, "dp") &&
+           !llvm::is_contained(to.partialAxes, "dp");
+  }
+
+  Value cast(OpBuilder &builder, dist::ReshardOp op, Value value, Type type) {
+    auto made =
+        ir::CastOp::create(builder, op.getLoc(), mlir::cast<RankedTensorType>(value.getType()).clone(type), value);
+    ir::copyMarks(op, made);
+    made->setAttr(dist::attr::shardings,
+                  builder.getArrayAttr(dist::ShardingAttr::get(builder.getContext(), shardingOf(value).str())));
+    return made.getResult();
+  }
+
+  void change(dist::ReshardOp op) {
+    Type before = getElementTypeOrSelf(op.getResult());
+    if (before == element)
+      return;
+    OpBuilder builder(op);
+    op.getInputMutable().assign(cast(builder, op, op.getInput(), element));
+    op.getResult().setType(mlir::cast<RankedTensorType>(op.getResult().getType()).clone(element));
+    builder.setInsertionPointAfter(op);
+    Value back = cast(builder, op, op.getResult(), before);
+    op.getResult().replaceAllUsesExcept(back, back.getDefiningOp());
+  }
+};
+
+} // namespace
+
+void setTypeOfGradientSums(func::FuncOp train, Type element, const Mesh &mesh) {
+  for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands()) {
+    auto kind = train.getResultAttrOfType<StringAttr>(result.getOperandNumber(), ir::attr::kind);
+    if (kind && kind.getValue() == "gradient")
+      SumType(element, mesh).visit(result.get());
+  }
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,18 @@
+// Parameters in the type in which products read them: made once an iteration from the parameter as it is stored, and
+// kept in a slot of kind "working" for every microbatch.
+#pragma once
+#include "ir/graph/Graph.h"
+
+#include <map>
+#include <string>
+
+namespace cleave::partitioner {
+
+/// By name, the casts (of @train or @eval) that make what a class needs.
+using WorkingCopies = std::map<std::string, ir::CastOp>;
+
+/// "fc.weight.bf16" where `op` casts a parameter to a narrower type for ops that read it from memory; "" for any other
+/// op. What elementwise kernels alone read they cast as they read, which costs nothing.
+std::string workingCopyName(mlir::Operation *op);
+
+} // namespace cleave::partitioner
