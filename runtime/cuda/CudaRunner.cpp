@@ -53,6 +53,7 @@ public:
   void eval(int whichInput) override;
   uint64_t started() const override { return iterations; }
   uint64_t ended() override;
+  void wait() override { waitForAll(); }
   std::optional<float> metric(const std::string &name, uint64_t iteration) override;
   std::span<std::byte> persistent(unsigned slot) override;
   void writeBack() override;
@@ -79,7 +80,7 @@ private:
   void launch(Mode &mode, int which);
   void capture(Mode &mode, int which);
   void runTimed(Mode &mode, int which);
-  void wait(const Event &event, const char *what);
+  void waitFor(const Event &event, const char *what);
   void waitForAll();
 
   Context context;
@@ -230,13 +231,13 @@ void CudaRunner::makeScalars() {
 
 // ---- waiting -----------------------------------------------------------------------------------------------------
 
-void CudaRunner::wait(const Event &event, const char *what) {
+void CudaRunner::waitFor(const Event &event, const char *what) {
   communication->wait(event, what, options.timeoutSeconds);
 }
 
 void CudaRunner::waitForAll() {
   if (iterations > finished)
-    wait(ends[iterations % ends.size()], "an iteration");
+    waitFor(ends[iterations % ends.size()], "an iteration");
   finished = iterations;
 }
 
@@ -254,7 +255,7 @@ std::optional<float> CudaRunner::metric(const std::string &name, uint64_t iterat
   if (found == metricOffsets.end())
     return std::nullopt;
   if (iteration > finished) {
-    wait(ends[iteration % ends.size()], "an iteration");
+    waitFor(ends[iteration % ends.size()], "an iteration");
     finished = iteration;
   }
   const auto index = static_cast<size_t>(std::distance(metricOffsets.begin(), found));
@@ -289,7 +290,7 @@ void CudaRunner::initialise() {
 
 std::byte *CudaRunner::inputBuffer(int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
-  wait(arrived[which], "the iteration that reads an input buffer");
+  waitFor(arrived[which], "the iteration that reads an input buffer");
   return hostInputs[which].data();
 }
 
@@ -332,7 +333,7 @@ void CudaRunner::writeBack() {
 void CudaRunner::sendScalars(int64_t step) {
   std::byte *entry = scalarRing.entry(iterations);
   if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
-    wait(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
+    waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
   std::memcpy(entry, &step, sizeof step);
   const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
     check(driver().memcpyHtoDAsync(devicePointer(to), from, bytes, queue.stream), "cuMemcpyHtoDAsync");

@@ -73,6 +73,9 @@ public:
   /// How many iterations were started since this was made, and how many of them are known to have ended.
   uint64_t started() const;
   uint64_t ended();
+  /// Waits until all have ended: before an executor goes, or this rank would leave the others in a collective. One that
+  /// goes earlier counts as failed.
+  void wait();
   /// An f32 scalar left by iteration `iteration` (1 for the first; at most `metricsKept` old, on a host the last one),
   /// or by the last; waits for it. Nothing where this rank has none of that name.
   std::optional<float> metric(const std::string &name, uint64_t iteration);

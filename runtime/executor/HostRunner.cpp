@@ -42,6 +42,7 @@ public:
   void eval(int whichInput) override;
   uint64_t started() const override { return iterations; }
   uint64_t ended() override { return iterations; }
+  void wait() override {}
   std::optional<float> metric(const std::string &name, uint64_t iteration) override;
   std::span<std::byte> persistent(unsigned slot) override;
   void writeBack() override {}

@@ -235,6 +235,7 @@ void RankLoop::run() {
   }
   report(true);
   save(done, at);
+  job.executor().wait(); // also where nobody asked for metrics
   if (rank != 0)
     return;
   metrics.flush();
@@ -306,6 +307,7 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   job.executor().writeBack();
   world.barrier();
   const LossSums sums = job.evaluate();
+  job.executor().wait();
   if (rank == 0)
     result = sums;
 }
