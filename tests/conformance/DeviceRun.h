@@ -9,6 +9,7 @@
 #include "runtime/plan/Streams.h"
 #include "tests/support/PlanBuilder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -90,12 +91,12 @@ private:
     LocalWorld world(1);
     Executor executor(seal(made), 0, world[0], {.device = "cuda", .tuning = "off"});
     for (uint32_t s = 0; s < memory.size(); ++s)
-      std::memcpy(executor.persistent(s).data(), slot(s), info(s).bytes());
+      std::copy_n(slot(s), info(s).bytes(), executor.persistent(s).data());
     executor.writeBack();
     for (int i = 0; i < times; ++i)
       executor.train(context.step, i % 2);
     for (uint32_t s = 0; s < memory.size(); ++s)
-      std::memcpy(slot(s), executor.persistent(s).data(), info(s).bytes());
+      std::copy_n(executor.persistent(s).data(), info(s).bytes(), slot(s));
   }
 
   std::vector<std::vector<uint64_t>> memory;

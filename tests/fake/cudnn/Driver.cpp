@@ -1,21 +1,13 @@
 // Finding the fake driver and giving it work.
 #include "tests/fake/cudnn/Driver.h"
 
+#include "tests/fake/cuda/Fake.h"
+
 #include <dlfcn.h>
 
 namespace cleave::fake {
 
 namespace {
-
-/// CleaveFakeWork of tests/fake/cuda/Fake.h
-struct DriverWork {
-  const char *name;
-  int (*run)(void *data);
-  void (*release)(void *data);
-  void *data;
-  const Range *ranges;
-  size_t rangeCount;
-};
 
 template <typename Function> Function *find(const char *name) {
   return reinterpret_cast<Function *>(::dlsym(RTLD_DEFAULT, name));
@@ -24,18 +16,20 @@ template <typename Function> Function *find(const char *name) {
 } // namespace
 
 bool enqueue(void *stream, std::unique_ptr<Work> work, const char *name) {
-  auto *put = find<int(void *, const DriverWork *)>("cleaveFakeEnqueueWork");
+  auto *put = find<int(void *, const CleaveFakeWork *)>("cleaveFakeEnqueueWork");
   if (!put) {
     work->run();
     return true;
   }
-  const std::vector<Range> ranges = work->ranges();
+  std::vector<CleaveFakeRange> ranges;
+  for (const Range &range : work->ranges())
+    ranges.push_back({range.begin, range.bytes, range.written});
   const auto run = [](void *data) {
     static_cast<Work *>(data)->run();
     return 0;
   };
   const auto release = [](void *data) { delete static_cast<Work *>(data); };
-  const DriverWork given{name, run, release, work.get(), ranges.data(), ranges.size()};
+  const CleaveFakeWork given{name, run, release, work.get(), ranges.data(), ranges.size()};
   if (put(stream, &given) != 0)
     return false;
   work.release(); // the driver's now
