@@ -126,10 +126,10 @@ public:
     if (!group)
       return copyAlone(slots);
     mark.enqueue(queue.stream);
-    check(nccl().groupStart(), "group");
+    check(nccl().groupStart(), mark.name);
     for (const Buffer &b : buffers)
       start(b, b.in.at(slots), b.out.at(slots));
-    check(nccl().groupEnd(), plan::EnumNameCollectiveKind(kind));
+    check(nccl().groupEnd(), mark.name);
     for (const Buffer &b : packedBuffers)
       throughScratch(b, b.in.at(slots), b.out.at(slots));
   }
@@ -155,9 +155,9 @@ private:
     const auto count = static_cast<size_t>(b.count);
     switch (kind) {
     case plan::CollectiveKind::AllReduce:
-      return check(nccl().allReduce(in, out, count, type, reduce, group->get(), stream()), "all-reduce");
+      return check(nccl().allReduce(in, out, count, type, reduce, group->get(), stream()), mark.name);
     case plan::CollectiveKind::Broadcast:
-      return check(nccl().broadcast(in, out, count, type, 0, group->get(), stream()), "broadcast");
+      return check(nccl().broadcast(in, out, count, type, 0, group->get(), stream()), mark.name);
     case plan::CollectiveKind::AllGather:
       return gather(b, in, out);
     case plan::CollectiveKind::ReduceScatter:
@@ -172,12 +172,12 @@ private:
     const int64_t unit = b.outer * b.inner;
     if (b.even())
       return check(nccl().allGather(in, out, static_cast<size_t>(b.sizes[0] * unit), type, group->get(), stream()),
-                   "all-gather");
+                   mark.name);
     for (unsigned m = 0; m < group->size(); out += bytesOf(b.sizes[m++] * unit))
       if (b.sizes[m] > 0)
         check(nccl().broadcast(in, out, static_cast<size_t>(b.sizes[m] * unit), type, static_cast<int>(m), group->get(),
                                stream()),
-              "all-gather");
+              mark.name);
   }
 
   /// Shares one after another in `in`.
@@ -186,22 +186,20 @@ private:
     if (b.even())
       return check(
           nccl().reduceScatter(in, out, static_cast<size_t>(b.sizes[0] * unit), type, reduce, group->get(), stream()),
-          "reduce-scatter");
+          mark.name);
     for (unsigned m = 0; m < group->size(); in += bytesOf(b.sizes[m++] * unit))
       if (b.sizes[m] > 0)
         check(nccl().reduce(in, out, static_cast<size_t>(b.sizes[m] * unit), type, reduce, static_cast<int>(m),
                             group->get(), stream()),
-              "reduce-scatter");
+              mark.name);
   }
 
   void exchange(const Buffer &b, const std::byte *in, std::byte *out) {
     const int64_t block = b.count / group->size();
     for (unsigned m = 0; m < group->size(); ++m) {
       const auto count = static_cast<size_t>(block);
-      check(nccl().send(in + bytesOf(block * m), count, type, static_cast<int>(m), group->get(), stream()),
-            "all-to-all");
-      check(nccl().recv(out + bytesOf(block * m), count, type, static_cast<int>(m), group->get(), stream()),
-            "all-to-all");
+      check(nccl().send(in + bytesOf(block * m), count, type, static_cast<int>(m), group->get(), stream()), mark.name);
+      check(nccl().recv(out + bytesOf(block * m), count, type, static_cast<int>(m), group->get(), stream()), mark.name);
     }
   }
 
@@ -228,12 +226,12 @@ private:
     const bool gathers = kind == plan::CollectiveKind::AllGather;
     if (!gathers)
       move(b, in, scratch.memory, false);
-    check(nccl().groupStart(), "group");
+    check(nccl().groupStart(), mark.name);
     if (gathers)
       gather(b, in, scratch.memory);
     else
       scatter(b, scratch.memory, out);
-    check(nccl().groupEnd(), plan::EnumNameCollectiveKind(kind));
+    check(nccl().groupEnd(), mark.name);
     if (gathers)
       move(b, out, scratch.memory, true);
   }
@@ -258,9 +256,9 @@ public:
     mark.enqueue(queue.stream);
     const auto stream = reinterpret_cast<cudaStream_t>(queue.stream);
     if (sends)
-      check(nccl().send(slot.at(slots), bytes, ncclUint8, 1, group.get(), stream), "send");
+      check(nccl().send(slot.at(slots), bytes, ncclUint8, 1, group.get(), stream), mark.name);
     else
-      check(nccl().recv(slot.at(slots), bytes, ncclUint8, 0, group.get(), stream), "receive");
+      check(nccl().recv(slot.at(slots), bytes, ncclUint8, 0, group.get(), stream), mark.name);
   }
 
 private:

@@ -48,6 +48,7 @@ struct Mark {
   std::byte *at;               ///< pinned
   const DeviceMemory *numbers; ///< on the device: 0, 1, 2, ... as u32, filled before the first run
   uint32_t number;
+  std::string name; ///< what errors call it
   void enqueue(CUstream stream) const;
 };
 

@@ -130,7 +130,7 @@ std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope
                                     : send     ? "Send"
                                                : "Recv",
                                     pathOf(scope.plan, step), fmt::join(ranks, ", ")));
-  const Mark mark{impl->mark.data(), &impl->numbers, static_cast<uint32_t>(impl->names.size())};
+  const Mark mark{impl->mark.data(), &impl->numbers, static_cast<uint32_t>(impl->names.size()), impl->names.back()};
   if (collective)
     return makeCollectiveOp(*collective, scope, group, queue, kernels, impl->needs, mark);
   return makeMessageOp(step, scope, *group, queue, mark);
