@@ -138,19 +138,12 @@ std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope
 
 void Communication::abandon() noexcept { impl->end(); }
 
-size_t Communication::scratchBytes() const { return impl->needs.bytes; }
-
 void Communication::registerMemory(std::byte *arena, size_t bytes) {
   impl->scratch = DeviceMemory(impl->needs.bytes, "collectives' scratch memory");
   impl->needs.memory = impl->scratch.data();
   std::vector<uint32_t> numbers(impl->names.size() + 1);
   std::iota(numbers.begin(), numbers.end(), 0u);
-  impl->numbers = DeviceMemory(4 * numbers.size(), "the numbers of communications");
-  const Stream stream = Stream::make();
-  check(
-      driver().memcpyHtoDAsync(devicePointer(impl->numbers.data()), numbers.data(), impl->numbers.size(), stream.get()),
-      "cuMemcpyHtoDAsync");
-  stream.synchronize();
+  impl->numbers = DeviceMemory::of(numbers.data(), 4 * numbers.size(), "the numbers of communications");
   for (auto &[ranks, group] : impl->groups)
     group->registerMemory(arena, bytes);
 }

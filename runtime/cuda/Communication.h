@@ -27,7 +27,6 @@ public:
   std::unique_ptr<Op> make(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
   /// After the last make(): scratch memory, and the arena's registration, by which NCCL copies without staging.
   void registerMemory(std::byte *arena, size_t bytes);
-  size_t scratchBytes() const;
 
   /// Waits until what was recorded has run. After `seconds`, or when another rank or NCCL has failed, ends all
   /// communicators and throws an environment error that names rank, collective and module as far as they are known.

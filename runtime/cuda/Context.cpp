@@ -61,6 +61,15 @@ DeviceMemory::DeviceMemory(size_t bytes, const char *what) : bytes(bytes) {
   memory = Owned<CUdeviceptr, &Driver::memFree>(address);
 }
 
+DeviceMemory DeviceMemory::of(const void *data, size_t bytes, const char *what) {
+  DeviceMemory memory(bytes, what);
+  const Stream stream = Stream::make();
+  if (bytes)
+    check(driver().memcpyHtoDAsync(devicePointer(memory.data()), data, bytes, stream.get()), "cuMemcpyHtoDAsync");
+  stream.synchronize();
+  return memory;
+}
+
 PinnedMemory::PinnedMemory(size_t bytes, const char *what) : bytes(bytes) {
   if (bytes == 0)
     return;

@@ -62,6 +62,8 @@ public:
   DeviceMemory() = default;
   /// Environment error naming `what` and its size.
   DeviceMemory(size_t bytes, const char *what);
+  /// A copy of memory of the host; waits until it has arrived.
+  static DeviceMemory of(const void *data, size_t bytes, const char *what);
   std::byte *data() const { return reinterpret_cast<std::byte *>(memory.get()); }
   size_t size() const { return bytes; }
 

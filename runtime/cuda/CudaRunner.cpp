@@ -16,7 +16,6 @@
 #include <array>
 #include <cassert>
 #include <cstring>
-#include <set>
 
 namespace cleave {
 
@@ -58,7 +57,6 @@ public:
   std::span<std::byte> persistent(unsigned slot) override;
   void writeBack() override;
   size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
-  std::vector<StepTime> profile() override;
 
 private:
   /// The train or the eval list, and its graphs by input buffer once they are captured.
@@ -67,7 +65,6 @@ private:
     std::unique_ptr<Lane> lane;
     std::array<std::vector<Graph>, 2> graphs;
     bool warm = false; ///< it ran before: libraries have loaded what they load on first use
-    std::vector<std::vector<StepTime>> times;
   };
 
   void requireMemory();
@@ -100,7 +97,6 @@ private:
   ScalarRing scalarRing;
   std::vector<NamedScalar> scalars;
   std::map<std::string, uint64_t> metricOffsets;
-  uint64_t metricsBegin = 0, metricsBytes = 0; ///< the part of the arena that holds all metrics
   Mode training, evaluation;
   uint64_t iterations = 0, finished = 0;
   bool starting = false; ///< an iteration is being put into the streams, or failed to be
@@ -129,14 +125,13 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   workspace = DeviceMemory(steps->workspaceBytes(), "the library workspace");
   control = DeviceMemory(64, "the step number");
   queue.workspace = workspace.data();
-  queue.workspaceBytes = workspace.size();
   queue.step = reinterpret_cast<const int64_t *>(control.data());
   communication->registerMemory(arena.data(), arena.size());
   for (Event &end : ends)
     end = Event::make();
   makeScalars();
-  training = {&resolved->train, std::make_unique<Lane>(resolved->train, streams, stepsInGraph), {}, false, {}};
-  evaluation = {&resolved->eval, std::make_unique<Lane>(resolved->eval, streams, stepsInGraph), {}, false, {}};
+  training = {&resolved->train, std::make_unique<Lane>(resolved->train, streams, stepsInGraph), {}, false};
+  evaluation = {&resolved->eval, std::make_unique<Lane>(resolved->eval, streams, stepsInGraph), {}, false};
 }
 
 CudaRunner::~CudaRunner() {
@@ -168,9 +163,8 @@ void CudaRunner::makeOps() {
   if (plan.code() && plan.code()->size() && plan.kernels())
     for (const plan::KernelInfo *kernel : *plan.kernels())
       kernels.push_back(code.function(kernel->symbol()->str()));
-  const std::string precision = precisionOf(plan);
   steps = std::make_unique<Steps>(context, queue, tuning,
-                                  StepOptions{.tf32 = precision == "tf32",
+                                  StepOptions{.tf32 = precisionOf(plan) == "tf32",
                                               .deterministic = options.deterministic,
                                               .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
                                   std::move(kernels));
@@ -216,16 +210,9 @@ void CudaRunner::makeScalars() {
       scalars.push_back({named->name()->str(), program.slots()->Get(named->slot())->offset()});
   scalarRing.stride = 8 + 4 * scalars.size();
   scalarRing.memory = PinnedMemory(ScalarRing::entries * scalarRing.stride, "scalars");
-  uint64_t end = 0;
-  metricsBegin = ~uint64_t{0};
   if (program.metrics())
-    for (const plan::NamedSlot *named : *program.metrics()) {
-      const uint64_t offset = program.slots()->Get(named->slot())->offset();
-      metricOffsets[named->name()->str()] = offset;
-      metricsBegin = std::min(metricsBegin, offset);
-      end = std::max(end, offset + sizeof(float));
-    }
-  metricsBytes = metricOffsets.empty() ? 0 : end - metricsBegin;
+    for (const plan::NamedSlot *named : *program.metrics())
+      metricOffsets[named->name()->str()] = program.slots()->Get(named->slot())->offset();
   metrics = PinnedMemory(Executor::metricsKept * metricOffsets.size() * sizeof(float), "metrics");
 }
 
@@ -440,29 +427,11 @@ void CudaRunner::runTimed(Mode &mode, int which) {
   for (const Lane::Piece &piece : mode.lane->pieces())
     mode.lane->enqueue(piece, queue, which, &around);
   streams.at(0).synchronize();
-  mode.times.resize(resolved->segments.size());
   for (const Timed &one : timed) {
     const ResolvedAction &action = (*mode.actions)[one.action];
-    auto &list = mode.times[action.info->segment()];
-    for (auto i = static_cast<uint32_t>(list.size()); i < action.segment->ops.size(); ++i) {
-      const plan::Step &step = *action.segment->info->steps()->Get(i);
-      list.push_back({action.segment->info->name() ? action.segment->info->name()->str() : "",
-                      EnumNameStepOp(step.op_type()), pathOf(plan, step), 0, 0, step.flops()});
-    }
-    const double seconds = one.end.millisecondsSince(one.begin) / 1e3;
-    list[one.step].seconds += seconds;
-    ++list[one.step].calls;
-    noteStep(*action.segment->info, static_cast<uint32_t>(one.step), action.microbatch,
-             one.begin.millisecondsSince(origin) / 1e3, seconds);
+    noteStep(action.info->segment(), static_cast<uint32_t>(one.step), action.microbatch,
+             one.begin.millisecondsSince(origin) / 1e3, one.end.millisecondsSince(one.begin) / 1e3);
   }
-}
-
-std::vector<StepTime> CudaRunner::profile() {
-  std::vector<StepTime> all;
-  for (const Mode *mode : {&training, &evaluation})
-    for (const auto &list : mode->times)
-      all.insert(all.end(), list.begin(), list.end());
-  return all;
 }
 
 } // namespace

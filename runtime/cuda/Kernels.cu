@@ -1,6 +1,6 @@
-// The runtime's own kernels: what is neither a library's nor generated for the plan. Every kernel strides over its work, so
-// any grid computes the same; none needs its threads to meet, so the tests can run them one after another on a CPU.
-// Kernel names end in the size of a unit in bytes, or in the element type.
+// The runtime's own kernels: what is neither a library's nor generated for the plan. Every kernel strides over its
+// work, so any grid computes the same; none needs its threads to meet, so the tests can run them one after another on a
+// CPU. Kernel names end in the size of a unit in bytes, or in the element type.
 #include "runtime/cuda/KernelTypes.h"
 
 #include <cuda_bf16.h>
@@ -180,6 +180,16 @@ __device__ int64_t at(const int64_t (&strides)[4], int64_t n, int64_t c, int64_t
   return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
 }
 
+/// Calls fn(h, w, y, x) for every element (h, w) that window (oh, ow) has at (y, x), in order; padding is left out.
+template <typename Fn> __device__ void forElements(const PoolArguments &a, int64_t oh, int64_t ow, Fn fn) {
+  for (int64_t y = 0; y < a.kh; ++y)
+    for (int64_t x = 0; x < a.kw; ++x) {
+      const int64_t h = oh * a.strideH - a.padTop + y, w = ow * a.strideW - a.padLeft + x;
+      if (h >= 0 && h < a.ih && w >= 0 && w < a.iw)
+        fn(h, w, y, x);
+    }
+}
+
 template <typename T> __device__ void maxForward(const PoolArguments &a) {
   const T *wide = static_cast<const T *>(a.wide);
   T *narrow = static_cast<T *>(a.narrow);
@@ -187,17 +197,13 @@ template <typename T> __device__ void maxForward(const PoolArguments &a) {
     const PoolPlace p = placeOf(item, a, a.oh, a.ow, a.narrowStrides[1] == 1);
     float best = 0;
     int32_t chosen = -1;
-    for (int64_t y = 0; y < a.kh; ++y)
-      for (int64_t x = 0; x < a.kw; ++x) {
-        const int64_t h = p.h * a.strideH - a.padTop + y, w = p.w * a.strideW - a.padLeft + x;
-        if (h < 0 || h >= a.ih || w < 0 || w >= a.iw)
-          continue;
-        const float value = widen(wide[at(a.wideStrides, p.n, p.c, h, w)]);
-        if (chosen < 0 || value > best || (value != value && best == best)) {
-          best = value;
-          chosen = static_cast<int32_t>(y * a.kw + x);
-        }
+    forElements(a, p.h, p.w, [&](int64_t h, int64_t w, int64_t y, int64_t x) {
+      const float value = widen(wide[at(a.wideStrides, p.n, p.c, h, w)]);
+      if (chosen < 0 || value > best || (value != value && best == best)) {
+        best = value;
+        chosen = static_cast<int32_t>(y * a.kw + x);
       }
+    });
     const int64_t place = at(a.narrowStrides, p.n, p.c, p.h, p.w);
     narrow[place] = narrowTo<T>(best);
     a.chosen[place] = chosen;
@@ -248,12 +254,8 @@ template <typename T> __device__ void averageForward(const PoolArguments &a) {
   for (int64_t item = firstItem(); item < a.n * a.c * a.oh * a.ow; item += allThreads()) {
     const PoolPlace p = placeOf(item, a, a.oh, a.ow, a.narrowStrides[1] == 1);
     float sum = 0;
-    for (int64_t y = 0; y < a.kh; ++y)
-      for (int64_t x = 0; x < a.kw; ++x) {
-        const int64_t h = p.h * a.strideH - a.padTop + y, w = p.w * a.strideW - a.padLeft + x;
-        if (h >= 0 && h < a.ih && w >= 0 && w < a.iw)
-          sum += widen(wide[at(a.wideStrides, p.n, p.c, h, w)]);
-      }
+    forElements(a, p.h, p.w,
+                [&](int64_t h, int64_t w, int64_t, int64_t) { sum += widen(wide[at(a.wideStrides, p.n, p.c, h, w)]); });
     narrow[at(a.narrowStrides, p.n, p.c, p.h, p.w)] = narrowTo<T>(sum / windowSize(a, p.h, p.w));
   }
 }

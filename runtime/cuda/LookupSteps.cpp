@@ -164,12 +164,7 @@ public:
     std::vector<RandomPiece> list;
     for (const Piece &piece : pieces)
       list.push_back({piece.local, piece.global, piece.count});
-    table = DeviceMemory(list.size() * sizeof(RandomPiece), "the pieces of a random tensor");
-    const Stream stream = Stream::make();
-    if (!list.empty())
-      check(driver().memcpyHtoDAsync(devicePointer(table.data()), list.data(), table.size(), stream.get()),
-            "cuMemcpyHtoDAsync");
-    stream.synchronize();
+    table = DeviceMemory::of(list.data(), list.size() * sizeof(RandomPiece), "the pieces of a random tensor");
     arguments.pieces = reinterpret_cast<const RandomPiece *>(table.data());
     arguments.pieceCount = static_cast<int64_t>(list.size());
     arguments.key = scope.plan.seed() ^ random.key();

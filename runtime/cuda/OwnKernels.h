@@ -12,8 +12,7 @@ namespace cleave::cuda {
 struct Queue {
   CUstream stream = nullptr;
   std::byte *workspace = nullptr; ///< scratch memory of the stream that computes
-  size_t workspaceBytes = 0;
-  const int64_t *step = nullptr; ///< on the device: the training step
+  const int64_t *step = nullptr;  ///< on the device: the training step
 };
 
 class OwnKernels {

@@ -19,17 +19,11 @@ class KernelOp final : public Op {
 public:
   KernelOp(const plan::Kernel &kernel, SlotScope &scope, const Queue &queue, CUfunction function, unsigned threads)
       : function(function), blocks(std::max(1u, kernel.blocks())), threads(threads), extent(kernel.extent()),
-        queue(queue) {
-    if (kernel.args())
-      for (const plan::View *view : *kernel.args())
-        operands.push_back({scope.local(view->slot()), static_cast<int64_t>(view->offset())});
-    if (kernel.scalars())
-      for (const plan::ScalarArg *scalar : *kernel.scalars())
-        scalars.push_back(scope.scalar(scalar->rank_scalar(), scalar->value()));
-    addresses.resize(operands.size());
+        operands(kernel, scope), queue(queue) {
+    addresses.resize(operands.buffers.size());
     for (std::byte *&address : addresses)
       parameters.push_back(&address);
-    for (int64_t &scalar : scalars)
+    for (int64_t &scalar : operands.scalars)
       parameters.push_back(&scalar);
     parameters.push_back(&extent);
   }
@@ -38,8 +32,8 @@ public:
   void run(SlotTable slots, const RunContext &) override {
     if (extent == 0)
       return;
-    for (size_t i = 0; i < operands.size(); ++i)
-      addresses[i] = operands[i].at(slots);
+    for (size_t i = 0; i < addresses.size(); ++i)
+      addresses[i] = operands.buffers[i].at(slots);
     check(driver().launchKernel(function, blocks, 1, 1, threads, 1, 1, 0, queue.stream, parameters.data(), nullptr),
           "cuLaunchKernel");
   }
@@ -48,9 +42,8 @@ private:
   CUfunction function;
   unsigned blocks, threads;
   int64_t extent;
-  std::vector<Operand> operands;
+  KernelOperands operands;
   std::vector<std::byte *> addresses;
-  std::vector<int64_t> scalars;
   std::vector<void *> parameters; ///< of the addresses, the scalars and the extent above
   const Queue &queue;
 };

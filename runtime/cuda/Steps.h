@@ -17,7 +17,6 @@ struct StepOptions {
 
 class CublasLt;
 class CudnnHandle;
-struct CudnnOptions;
 
 /// Makes the Ops of one rank. The queue and the context outlive them.
 class Steps {

@@ -13,6 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
+namespace cleave::plan {
+struct Kernel;
+}
+
 namespace cleave {
 
 /// Addresses of the slots of a segment, by local number.
@@ -56,6 +60,13 @@ struct Operand {
   uint32_t slot = 0;
   int64_t offset = 0;
   std::byte *at(SlotTable table) const { return table[slot] + offset; }
+};
+
+/// What a Kernel step gives its kernel: places of the buffers, and this rank's scalars.
+struct KernelOperands {
+  KernelOperands(const plan::Kernel &kernel, SlotScope &scope);
+  std::vector<Operand> buffers;
+  std::vector<int64_t> scalars;
 };
 
 /// Signature of generated kernels.

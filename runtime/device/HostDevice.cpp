@@ -22,35 +22,37 @@ int64_t SlotScope::scalar(int32_t index, int64_t none) const {
   return index < 0 ? none : rank.scalars()->Get(static_cast<uint32_t>(index));
 }
 
+KernelOperands::KernelOperands(const plan::Kernel &kernel, SlotScope &scope) {
+  if (kernel.args())
+    for (const plan::View *view : *kernel.args())
+      buffers.push_back({scope.local(view->slot()), static_cast<int64_t>(view->offset())});
+  if (kernel.scalars())
+    for (const plan::ScalarArg *scalar : *kernel.scalars())
+      scalars.push_back(scope.scalar(scalar->rank_scalar(), scalar->value()));
+}
+
 namespace {
 
 /// Calls a generated kernel. Small ranges (at most one grain) are called directly.
 class KernelOp final : public Op {
 public:
   KernelOp(const plan::Kernel &kernel, SlotScope &scope, const KernelTable &kernels, unsigned threads)
-      : function(kernels[kernel.kernel()]), extent(kernel.extent()), grain(std::max<int64_t>(1, kernel.grain())),
-        threads(threads) {
-    if (kernel.args())
-      for (const plan::View *view : *kernel.args())
-        operands.push_back({scope.local(view->slot()), static_cast<int64_t>(view->offset())});
-    if (kernel.scalars())
-      for (const plan::ScalarArg *scalar : *kernel.scalars())
-        scalars.push_back(scope.scalar(scalar->rank_scalar(), scalar->value()));
-    args.resize(operands.size());
+      : function(kernels[kernel.kernel()]), operands(kernel, scope), extent(kernel.extent()),
+        grain(std::max<int64_t>(1, kernel.grain())), threads(threads) {
+    args.resize(operands.buffers.size());
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    for (size_t i = 0; i < operands.size(); ++i)
-      args[i] = operands[i].at(slots);
+    for (size_t i = 0; i < args.size(); ++i)
+      args[i] = operands.buffers[i].at(slots);
     parallelRange(threads, extent, grain,
-                  [this](int64_t begin, int64_t end) { function(args.data(), scalars.data(), begin, end); });
+                  [this](int64_t begin, int64_t end) { function(args.data(), operands.scalars.data(), begin, end); });
   }
 
 private:
   KernelFunction function;
-  std::vector<Operand> operands;
+  KernelOperands operands;
   std::vector<void *> args;
-  std::vector<int64_t> scalars;
   int64_t extent, grain;
   unsigned threads;
 };

@@ -84,7 +84,12 @@ const plan::Program &Executor::program() const { return runner->program; }
 const plan::Rank &Executor::rankInfo() const { return runner->rank; }
 unsigned Executor::rank() const { return runner->rankIndex; }
 size_t Executor::memoryBytes() const { return runner->memoryBytes(); }
-std::vector<StepTime> Executor::profile() { return runner->profile(); }
+std::vector<StepTime> Executor::profile() {
+  std::vector<StepTime> all;
+  for (const auto &segment : runner->times)
+    all.insert(all.end(), segment.begin(), segment.end());
+  return all;
+}
 std::vector<TraceEvent> Executor::trace() {
   std::vector<TraceEvent> all;
   for (const auto &iteration : runner->traced)
@@ -98,10 +103,19 @@ void Runner::beginTrace() {
   traced.emplace_back();
 }
 
-void Runner::noteStep(const plan::Segment &segment, uint32_t step, int32_t microbatch, double begin, double seconds) {
-  const plan::Step &info = *segment.steps()->Get(step);
-  traced.back().push_back({segment.name() ? segment.name()->str() : "", EnumNameStepOp(info.op_type()),
-                           pathOf(plan, info), info.stream(), microbatch, begin, seconds});
+void Runner::noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds) {
+  const plan::Segment &info = *program.segments()->Get(segment);
+  const std::string name = info.name() ? info.name()->str() : "";
+  times.resize(program.segments()->size());
+  std::vector<StepTime> &list = times[segment];
+  for (auto i = static_cast<uint32_t>(list.size()); i < info.steps()->size(); ++i) {
+    const plan::Step &one = *info.steps()->Get(i);
+    list.push_back({name, EnumNameStepOp(one.op_type()), pathOf(plan, one), 0, 0, one.flops()});
+  }
+  list[step].seconds += seconds;
+  ++list[step].calls;
+  traced.back().push_back(
+      {name, list[step].kind, list[step].path, info.steps()->Get(step)->stream(), microbatch, begin, seconds});
 }
 
 } // namespace cleave

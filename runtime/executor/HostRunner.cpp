@@ -47,7 +47,6 @@ public:
   std::span<std::byte> persistent(unsigned slot) override;
   void writeBack() override {}
   size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
-  std::vector<StepTime> profile() override;
 
 private:
   void prepareMessages();
@@ -59,7 +58,6 @@ private:
   std::unique_ptr<Device> device;
   Memory arena, inputs[2], workspace;
   std::unique_ptr<Resolved> resolved;
-  std::vector<std::vector<StepTime>> times; ///< by segment and step, when profiling
   std::byte *stepScalar = nullptr;
   uint64_t iterations = 0;
   std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
@@ -85,14 +83,6 @@ HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   prepareMessages();
   if (const plan::Slot *slot = findNamed(program, program.scalars(), "step"))
     stepScalar = arena.data() + slot->offset();
-  for (const ResolvedSegment &segment : resolved->segments) {
-    auto &list = times.emplace_back();
-    for (uint32_t i = 0; options.profile && i < segment.ops.size(); ++i) {
-      const plan::Step *step = segment.info->steps()->Get(i);
-      list.push_back({segment.info->name() ? segment.info->name()->str() : "", EnumNameStepOp(step->op_type()),
-                      pathOf(plan, *step), 0, 0, step->flops()});
-    }
-  }
 }
 
 /// Room for the sends of an iteration, and every message one that the world can carry.
@@ -132,15 +122,11 @@ bool HostRunner::setScalar(const std::string &name, float value) {
 }
 
 void HostRunner::runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
-  std::vector<StepTime> &list = times[action.info->segment()];
-  for (size_t i = 0; i < action.segment->ops.size(); ++i) {
+  for (uint32_t i = 0; i < action.segment->ops.size(); ++i) {
     auto begin = std::chrono::steady_clock::now();
     action.segment->ops[i]->run(table, context);
     const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
-    list[i].seconds += seconds;
-    ++list[i].calls;
-    noteStep(*action.segment->info, static_cast<uint32_t>(i), action.microbatch, Seconds(begin - made).count(),
-             seconds);
+    noteStep(action.info->segment(), i, action.microbatch, Seconds(begin - made).count(), seconds);
   }
 }
 
@@ -191,13 +177,6 @@ std::span<std::byte> HostRunner::persistent(unsigned slot) {
   const plan::Slot *info = program.slots()->Get(slot);
   assert(info->space() == plan::Space::Persistent && "only persistent slots have a place of their own");
   return {arena.data() + info->offset(), static_cast<size_t>(info->bytes())};
-}
-
-std::vector<StepTime> HostRunner::profile() {
-  std::vector<StepTime> all;
-  for (const auto &list : times)
-    all.insert(all.end(), list.begin(), list.end());
-  return all;
 }
 
 } // namespace

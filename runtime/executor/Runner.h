@@ -6,10 +6,6 @@
 #include <deque>
 #include <memory>
 
-namespace cleave::plan {
-struct Segment;
-}
-
 namespace cleave {
 
 class Runner {
@@ -29,7 +25,6 @@ public:
   virtual std::span<std::byte> persistent(unsigned slot) = 0;
   virtual void writeBack() = 0;
   virtual size_t memoryBytes() const = 0;
-  virtual std::vector<StepTime> profile() = 0;
 
   std::shared_ptr<const PlanFile> file;
   unsigned rankIndex;
@@ -39,12 +34,15 @@ public:
   const plan::Rank &rank;
   const plan::Program &program;
 
-  std::deque<std::vector<TraceEvent>> traced; ///< by iteration, when profiling
+  // When profiling.
+  std::vector<std::vector<StepTime>> times;   ///< by segment and step; of segments that ran
+  std::deque<std::vector<TraceEvent>> traced; ///< by iteration, the last ones
 
 protected:
   /// Another iteration; the oldest is dropped.
   void beginTrace();
-  void noteStep(const plan::Segment &segment, uint32_t step, int32_t microbatch, double begin, double seconds);
+  /// A run of a step of segment `segment` (index of Program.segments).
+  void noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds);
   /// This rank's groups in the plan's order, so that all members make them in the same order.
   std::vector<std::vector<uint32_t>> groups() const;
 };
