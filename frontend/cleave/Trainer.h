@@ -40,6 +40,7 @@ struct RunOptions {
   std::string optLevel = {};    ///< "O0" to "O3", which of them (docs/precision.md)
   std::string lossScale = {};   ///< "dynamic", "none" or a number
   std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": of gradients summed over dp
+  std::string layout = {};      ///< "auto", "nchw" or "nhwc": of convolutions and what follows them
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};

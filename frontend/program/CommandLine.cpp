@@ -64,6 +64,11 @@ void addChoices(CLI::App &command, RunOptions &run) {
           "--reduce-dtype", run.reduceDtype,
           "in which gradients are summed over dp: fp32 (default, except with O3), or bf16 or fp16 as --precision")
       ->type_name("NAME");
+  command
+      .add_option(
+          "--layout", run.layout,
+          "of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on GPUs unless --precision is fp32")
+      ->type_name("NAME");
   command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")

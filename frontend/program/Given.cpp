@@ -95,6 +95,8 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
   compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
   checkTraining(compare, plan, config, options);
+  if (!options.layout.empty())
+    throw userError(fmt::format("--layout: cannot be given beside --plan {}, whose steps have one", file.name()));
   if (!options.strategy.empty() || options.devices > 0)
     throw userError(
         fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));

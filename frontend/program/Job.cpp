@@ -167,12 +167,19 @@ static void chooseReduceDtype(Job &job, const RunOptions &options) {
                                 job.reduceDtype, job.precision));
 }
 
+/// Tensor cores read channels last; without them cuDNN's and oneDNN's faster engines are those of [n, c, h, w].
+static void chooseLayout(Job &job, const RunOptions &options) {
+  const std::string layout = oneOf("--layout", options.layout, "auto", {"auto", "nchw", "nhwc"});
+  job.channelsLast = layout == "auto" ? job.backend == "cuda" && job.precision != "fp32" : layout == "nhwc";
+}
+
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   checkNumbers(options);
   Job job;
   job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
   choosePrecision(job, options);
   chooseReduceDtype(job, options);
+  chooseLayout(job, options);
   onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)
     throw userError(

@@ -16,6 +16,7 @@ struct Job {
   std::string precision = "fp32";   ///< "bf16" or "fp16" where optLevel > 0
   int64_t optLevel = 0;             ///< O0 to O3
   double lossScale = 0;             ///< 0: none; < 0: dynamic; else its value
+  bool channelsLast = false;        ///< convolutions on [n, h, w, c]
   std::string reduceDtype = "fp32"; ///< of gradients summed over dp: "fp32" or `precision`
 };
 

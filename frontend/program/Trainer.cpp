@@ -46,6 +46,7 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
   compile.level = job.optLevel;
   compile.lossScale = job.lossScale;
   compile.reduceDtype = job.reduceDtype;
+  compile.channelsLast = job.channelsLast;
   compile.printAfter = options.printAfter;
   return compile;
 }

@@ -50,14 +50,15 @@ LogicalResult BatchNormOp::inferReturnTypes(MLIRContext *context, std::optional<
   int64_t group = op.getGroup();
   if (input.size() < 2)
     return broken(loc, getOperationName(), "C1: the rank is ", input.size());
-  if (shapeOf(op.getWeight()) != input.slice(1, 1) || shapeOf(op.getBias()) != input.slice(1, 1))
-    return broken(loc, getOperationName(), "C2: the input has ", input[1], " channels, weight is ",
+  auto channels = input.slice(op.getChannelsLast() ? input.size() - 1 : 1, 1);
+  if (shapeOf(op.getWeight()) != channels || shapeOf(op.getBias()) != channels)
+    return broken(loc, getOperationName(), "C2: the input has ", channels[0], " channels, weight is ",
                   shapeText(shapeOf(op.getWeight())), ", bias ", shapeText(shapeOf(op.getBias())));
   if (group < 0 || (group && input[0] % group))
     return broken(loc, getOperationName(), "C3: groups of ", group, " do not divide ", input[0], " samples");
-  SmallVector<int64_t> shape{input[1]};
+  SmallVector<int64_t> shape{channels[0]};
   if (group)
-    shape = {input[0] / group, input[1]};
+    shape = {input[0] / group, channels[0]};
   auto statistics = RankedTensorType::get(shape, Float32Type::get(context));
   types.append({op.getInput().getType(), statistics, statistics});
   return success();
@@ -69,14 +70,15 @@ LogicalResult BatchNormGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
   Adaptor op(operands, attributes, properties, regions);
   auto input = shapeOf(op.getInput());
   int64_t group = op.getGroup();
-  if (input.size() < 2 || shapeOf(op.getGrad()) != input || shapeOf(op.getWeight()) != input.slice(1, 1))
+  size_t channel = op.getChannelsLast() ? input.size() - 1 : 1;
+  if (input.size() < 2 || shapeOf(op.getGrad()) != input || shapeOf(op.getWeight()) != input.slice(channel, 1))
     return broken(loc, getOperationName(), "C1: the input is ", shapeText(input), ", grad ",
                   shapeText(shapeOf(op.getGrad())), ", weight ", shapeText(shapeOf(op.getWeight())));
   if (group < 0 || (group && input[0] % group))
     return broken(loc, getOperationName(), "C2: groups of ", group, " do not divide ", input[0], " samples");
-  SmallVector<int64_t> statistics{input[1]};
+  SmallVector<int64_t> statistics{input[channel]};
   if (group)
-    statistics = {input[0] / group, input[1]};
+    statistics = {input[0] / group, input[channel]};
   if (shapeOf(op.getMean()) != ArrayRef<int64_t>(statistics) ||
       shapeOf(op.getVariance()) != ArrayRef<int64_t>(statistics))
     return broken(loc, getOperationName(), "C3: mean is ", shapeText(shapeOf(op.getMean())), ", variance ",

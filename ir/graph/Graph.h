@@ -51,6 +51,9 @@ inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name",
 /// The entry of a shard_hint for a dimension that is not to be split; "" leaves it as it is.
 inline constexpr llvm::StringLiteral wholeDimension = "whole";
 
+/// The unit attribute of convolutions, pooling and batch normalisation on [n, ..., c] instead of [n, c, ...].
+inline constexpr llvm::StringLiteral channelsLast = "channels_last";
+
 /// The one value of a splat constant; none for anything else. Integers and i1 read as numbers.
 std::optional<double> splatOf(mlir::Attribute value);
 /// The same of what makes `value`, seen through broadcasts.

@@ -199,34 +199,35 @@ class Cleave_ConvLike<string mnemonic> : Cleave_Op<mnemonic> { let hasVerifier =
 def Cleave_Conv2dOp : Cleave_InferOp<"conv2d"> {
   let summary = "2-D convolution: input [n, c, h, w], weight [o, c/groups, kh, kw] -> [n, o, oh, ow]";
   let description = [{
-    oh = (h + top + bottom - dilation*(kh-1) - 1) / stride + 1.
-    (C1) ranks are 4. (C2) c = groups * weight dimension 1. (C3) groups divides o. (C4) the output is not empty.
+    `channels_last`: input [n, h, w, c], weight [o, kh, kw, c/groups] -> [n, oh, ow, o]. oh = (h + top + bottom - dilation*(kh-1) - 1) / stride + 1.
+    (C1) ranks are 4. (C2) c = groups * the weight's channels. (C3) groups divides o. (C4) the output is not empty.
     (C5) stride and dilation have 2 positive values, padding 4 that are not negative.
   }];
   let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
-                       DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_Conv2dInputGradOp : Cleave_ConvLike<"conv2d_input_grad"> {
-  let summary = "gradient of conv2d's input (the result type) from grad [n, o, oh, ow] and weight";
+  let summary = "gradient of conv2d's input (the result type) from grad, of the convolution's result, and weight";
   let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
-                       DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
-  let summary = "gradient of conv2d's weight (the result type) from grad [n, o, oh, ow] and input";
+  let summary = "gradient of conv2d's weight (the result type) from grad, of the convolution's result, and input";
   let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
-                       DenseI64ArrayAttr:$dilation, I64Attr:$groups);
+                       DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
-// kernel = [h, w]
+// kernel = [h, w]; [n, c, h, w], with `channels_last` [n, h, w, c]
 def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
   let summary = "largest of each window; `workspace` (i32, the result's shape) serves the gradient and is opaque";
   let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
-  let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding);
+  let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result, Cleave_IntTensor:$workspace);
 }
 def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
@@ -234,21 +235,23 @@ def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
   let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) so has the workspace. }];
   let hasVerifier = 1;
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
-                       DenseI64ArrayAttr:$padding);
+                       DenseI64ArrayAttr:$padding, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_AvgPool2dOp : Cleave_InferOp<"avg_pool2d"> {
   let summary = "mean of each window, padding counted";
   let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
-  let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding);
+  let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_AvgPool2dGradOp : Cleave_Op<"avg_pool2d_grad"> {
   let summary = "gradient of avg_pool2d's input (the result type)";
   let description = [{ (C1) to (C4) as avg_pool2d. (C5) grad has the shape of its result. }];
   let hasVerifier = 1;
-  let arguments = (ins Cleave_FloatTensor:$grad, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding);
+  let arguments = (ins Cleave_FloatTensor:$grad, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_AttentionOp : Cleave_InferOp<"attention"> {
@@ -299,12 +302,12 @@ def Cleave_LayerNormGradOp : Cleave_InferOp<"layer_norm_grad"> {
   let results = (outs Cleave_FloatTensor:$gradInput, Cleave_FloatTensor:$gradWeight, Cleave_FloatTensor:$gradBias);
 }
 def Cleave_BatchNormOp : Cleave_InferOp<"batch_norm"> {
-  let summary = "training batch normalisation over all dimensions but 1: statistics of the whole microbatch";
+  let summary = "training batch normalisation over all dimensions but the channels': statistics of the whole microbatch";
   let description = [{
-    x [n, c, ...] -> result; mean and variance (biased) [c]. (C1) rank is at least 2. (C2) weight and bias have shape [c].
+    x [n, c, ...], with `channels_last` [n, ..., c] -> result; mean and variance (biased) [c]. (C1) rank is at least 2. (C2) weight and bias have shape [c].
     `group` > 0: statistics over each run of that many samples; then mean and variance are [n/group, c]. (C3) group divides n.
   }];
-  let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$bias, F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group);
+  let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$bias, F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$variance);
 }
 def Cleave_BatchNormGradOp : Cleave_InferOp<"batch_norm_grad"> {
@@ -313,7 +316,7 @@ def Cleave_BatchNormGradOp : Cleave_InferOp<"batch_norm_grad"> {
     (C1) grad has the input's shape and weight its channels. (C2) group divides n. (C3) mean and variance are batch_norm's.
   }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$variance,
-                       F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group);
+                       F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$gradInput, Cleave_FloatTensor:$gradWeight, Cleave_FloatTensor:$gradBias);
 }
 def Cleave_CrossEntropyOp : Cleave_InferOp<"cross_entropy"> {

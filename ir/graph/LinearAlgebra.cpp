@@ -42,13 +42,21 @@ static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {
   return values.size() == count && llvm::all_of(values, [&](int64_t v) { return v >= least; });
 }
 
+/// [n, h, w, c] as [n, c, h, w], and back.
+static SmallVector<int64_t> secondForm(ArrayRef<int64_t> shape) { return {shape[0], shape[3], shape[1], shape[2]}; }
+static SmallVector<int64_t> lastForm(ArrayRef<int64_t> shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
+
 /// Checks C1 to C5 of a convolution over `input` and `weight`; its output shape.
 static FailureOr<SmallVector<int64_t>> convShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
                                                  ArrayRef<int64_t> weight, ArrayRef<int64_t> stride,
-                                                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
-                                                 int64_t groups) {
+                                                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups,
+                                                 bool last) {
   if (input.size() != 4 || weight.size() != 4)
     return broken(loc, name, "C1: ranks are ", input.size(), " and ", weight.size(), ", not 4");
+  if (last) {
+    auto shape = convShape(loc, name, secondForm(input), secondForm(weight), stride, padding, dilation, groups, false);
+    return failed(shape) ? shape : FailureOr<SmallVector<int64_t>>(lastForm(*shape));
+  }
   if (groups < 1 || input[1] != groups * weight[1])
     return broken(loc, name, "C2: the input has ", input[1], " channels, the weight ", groups, " groups of ",
                   weight[1]);
@@ -69,7 +77,7 @@ LogicalResult Conv2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
                                          SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
   auto shape = convShape(loc, getOperationName(), shapeOf(op.getInput()), shapeOf(op.getWeight()), op.getStride(),
-                         op.getPadding(), op.getDilation(), op.getGroups());
+                         op.getPadding(), op.getDilation(), op.getGroups(), op.getChannelsLast());
   if (failed(shape))
     return failure();
   types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
@@ -79,7 +87,7 @@ LogicalResult Conv2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 /// The checks of both convolution gradients: C1 to C5 as conv2d, and C6.
 template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
   auto shape = convShape(op.getLoc(), op.getOperationName(), input, weight, op.getStride(), op.getPadding(),
-                         op.getDilation(), op.getGroups());
+                         op.getDilation(), op.getGroups(), op.getChannelsLast());
   if (failed(shape))
     return failure();
   if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))
@@ -94,9 +102,13 @@ LogicalResult Conv2dWeightGradOp::verify() { return verifyConvGrad(*this, shapeO
 /// Checks C1 to C4 of pooling over `input`; its output shape.
 static FailureOr<SmallVector<int64_t>> poolShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
                                                  ArrayRef<int64_t> kernel, ArrayRef<int64_t> stride,
-                                                 ArrayRef<int64_t> padding) {
+                                                 ArrayRef<int64_t> padding, bool last) {
   if (input.size() != 4)
     return broken(loc, name, "C1: the rank is ", input.size(), ", not 4");
+  if (last) {
+    auto shape = poolShape(loc, name, secondForm(input), kernel, stride, padding, false);
+    return failed(shape) ? shape : FailureOr<SmallVector<int64_t>>(lastForm(*shape));
+  }
   if (!allAtLeast(kernel, 2, 1) || !allAtLeast(stride, 2, 1) || !allAtLeast(padding, 4, 0))
     return broken(loc, name, "C4: kernel and stride are not 2 positive values, or padding not 4 that are not negative");
   for (int i = 0; i < 4; ++i)
@@ -113,8 +125,8 @@ LogicalResult MaxPool2dOp::inferReturnTypes(MLIRContext *context, std::optional<
                                             DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
                                             SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
-  auto shape =
-      poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
+  auto shape = poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(),
+                         op.getPadding(), op.getChannelsLast());
   if (failed(shape))
     return failure();
   types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
@@ -126,8 +138,8 @@ LogicalResult AvgPool2dOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
                                             DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
                                             SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
-  auto shape =
-      poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(), op.getPadding());
+  auto shape = poolShape(loc, getOperationName(), shapeOf(op.getInput()), op.getKernel(), op.getStride(),
+                         op.getPadding(), op.getChannelsLast());
   if (failed(shape))
     return failure();
   types.push_back(RankedTensorType::get(*shape, elementOf(op.getInput())));
@@ -137,7 +149,7 @@ LogicalResult AvgPool2dOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
 /// The checks of both pooling gradients: C1 to C4 as the pooling, and C5.
 template <typename Op> static LogicalResult verifyPoolGrad(Op op) {
   auto shape = poolShape(op.getLoc(), op.getOperationName(), op.getType().getShape(), op.getKernel(), op.getStride(),
-                         op.getPadding());
+                         op.getPadding(), op.getChannelsLast());
   if (failed(shape))
     return failure();
   if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))

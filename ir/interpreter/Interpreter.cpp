@@ -44,7 +44,60 @@ static Kernel fusionKernel(Operation *op) {
   };
 }
 
+/// Tensors of three dimensions or more with the last as the second, and back.
+static std::vector<HostTensor> turned(const std::vector<const HostTensor *> &tensors, bool back) {
+  std::vector<HostTensor> result;
+  for (const HostTensor *tensor : tensors) {
+    HostTensor &to = result.emplace_back(*tensor);
+    if (tensor->rank() < 3)
+      continue;
+    if (back)
+      std::rotate(to.shape.begin() + 1, to.shape.begin() + 2, to.shape.end());
+    else
+      std::rotate(to.shape.begin() + 1, to.shape.end() - 1, to.shape.end());
+    if (to.values.empty())
+      continue;
+    const int64_t channels = to.shape[back ? to.rank() - 1 : 1], others = to.size() / to.shape[0] / channels;
+    const int64_t rows = back ? channels : others, columns = back ? others : channels;
+    for (int64_t i = 0; i < to.size(); ++i) {
+      const int64_t sample = i / (rows * columns), row = i / columns % rows, column = i % columns;
+      to.values[(sample * columns + column) * rows + row] = tensor->values[i];
+    }
+  }
+  return result;
+}
+
+static std::vector<const HostTensor *> addresses(const std::vector<HostTensor> &tensors) {
+  std::vector<const HostTensor *> list;
+  for (const HostTensor &tensor : tensors)
+    list.push_back(&tensor);
+  return list;
+}
+
+static Kernel kernelOf(Operation *op);
+
+/// An op on [n, ..., c]: the one on [n, c, ...] between turned operands and results.
+static Kernel channelsLastKernel(Operation *op) {
+  Operation *second = op->clone();
+  second->removeAttr(channelsLast);
+  for (Value result : second->getResults()) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    if (shape.size() > 2)
+      std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
+    result.setType(type.clone(shape));
+  }
+  Kernel inner = kernelOf(second);
+  second->destroy();
+  return [inner](const Operands &in, Environment &environment) {
+    const std::vector<HostTensor> operands = turned(in, false);
+    return turned(addresses(inner(addresses(operands), environment)), true);
+  };
+}
+
 static Kernel kernelOf(Operation *op) {
+  if (op->hasAttr(channelsLast))
+    return channelsLastKernel(op);
   for (auto *subject : {elementwiseKernel, indexKernel, shapeKernel, linearAlgebraKernel, poolingKernel,
                         attentionKernel, normKernel, lossKernel, fusionKernel, distKernel})
     if (Kernel kernel = subject(op))

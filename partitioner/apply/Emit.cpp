@@ -102,7 +102,7 @@ private:
                  local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
     Operation *def = value.getDefiningOp();
     if (std::string name = workingCopyName(def); !name.empty()) {
-      copies.try_emplace(name, cast<ir::CastOp>(def));
+      copies.try_emplace(name, def);
       return values[value] = local.slot("working", name, value);
     }
     SegmentKey made = cut.place.at(def);

@@ -124,6 +124,16 @@ void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
 
 } // namespace
 
+/// A working copy, from the parameter on.
+static Value workingCopy(LocalFunction &local, Value value) {
+  if (Operation *def = value.getDefiningOp())
+    return local.localiser.emit(def, workingCopy(local, def->getOperand(0)))[0];
+  auto argument = cast<BlockArgument>(value);
+  auto source = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto text = [&](StringRef key) { return source.getArgAttrOfType<StringAttr>(argument.getArgNumber(), key).str(); };
+  return local.slot(text(ir::attr::kind), text(ir::attr::name), value);
+}
+
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
                bool eval) {
   for (const Total &metric : eval ? info.evalMetrics : info.metrics)
@@ -132,13 +142,8 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
     for (const Total &gradient : info.gradients)
       if (madeIn(gradient, rankClass.stage))
         local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
-  for (auto [name, cast] : copies) {
-    auto source = mlir::cast<func::FuncOp>(cast->getParentOp());
-    unsigned index = mlir::cast<BlockArgument>(cast.getInput()).getArgNumber();
-    auto text = [&](StringRef key) { return source.getArgAttrOfType<StringAttr>(index, key).str(); };
-    Value stored = local.slot(text(ir::attr::kind), text(ir::attr::name), cast.getInput());
-    local.returns("working", name, local.localiser.emit(cast, stored)[0]);
-  }
+  for (auto [name, last] : copies)
+    local.returns("working", name, workingCopy(local, last->getResult(0)));
   local.finish(rankClass);
 }
 

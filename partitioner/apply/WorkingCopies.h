@@ -1,5 +1,5 @@
-// Parameters in the type in which products read them: made once an iteration from the parameter as it is stored, and
-// kept in a slot of kind "working" for every microbatch.
+// Parameters in the type and layout in which products read them: made once an iteration from the parameter as it is
+// stored, and kept in a slot of kind "working" for every microbatch.
 #pragma once
 #include "ir/graph/Graph.h"
 
@@ -8,11 +8,12 @@
 
 namespace cleave::partitioner {
 
-/// By name, the casts (of @train or @eval) that make what a class needs.
-using WorkingCopies = std::map<std::string, ir::CastOp>;
+/// By name, the last of the ops (of @train or @eval) that make what a class needs from a parameter.
+using WorkingCopies = std::map<std::string, mlir::Operation *>;
 
-/// "fc.weight.bf16" where `op` casts a parameter to a narrower type for ops that read it from memory; "" for any other
-/// op. What elementwise kernels alone read they cast as they read, which costs nothing.
+/// "fc.weight.bf16" where `op` casts a parameter to a narrower type for ops that read it from memory,
+/// "conv.weight.nhwc" or "conv.weight.bf16.nhwc" where it turns it for a convolution; "" for any other op. What
+/// elementwise kernels alone read they cast as they read, which costs nothing.
 std::string workingCopyName(mlir::Operation *op);
 
 } // namespace cleave::partitioner

@@ -62,7 +62,7 @@ private:
   OpBuilder builder;
   DenseMap<Value, Sharding> shardings;
   DenseMap<Value, std::string> open; // undecided arguments and their names
-  DenseSet<Value> waiting;           // casts of arguments that were open: they lie as those once these are decided
+  DenseSet<Value> waiting;           // what arguments were cast or transposed to: they lie as those do once decided
   std::map<std::pair<void *, std::string>, Value> resharded;
 
   std::string argumentString(unsigned index, StringRef attribute) {
@@ -104,27 +104,55 @@ private:
 
   // ---- uses --------------------------------------------------------------------------------------------------------
 
-  // A parameter in another type is decided with the parameter.
+  // A parameter in another type or with its dimensions in another order is decided with the parameter.
+  static Value sourceOf(Value value) {
+    Operation *def = value.getDefiningOp();
+    return isa_and_present<ir::CastOp, ir::TransposeOp>(def) ? def->getOperand(0) : Value();
+  }
+
   static Value rootOf(Value value) {
-    while (auto cast = value.getDefiningOp<ir::CastOp>())
-      value = cast.getInput();
+    while (Value source = sourceOf(value))
+      value = source;
     return value;
+  }
+
+  // How a value lies whose root lies so, and the reverse.
+  static Sharding fromRoot(Value value, const Sharding &root) {
+    Value source = sourceOf(value);
+    if (!source)
+      return root;
+    Sharding from = fromRoot(source, root), sharding = from;
+    if (auto transpose = value.getDefiningOp<ir::TransposeOp>())
+      for (auto [d, dim] : llvm::enumerate(transpose.getPermutation()))
+        sharding.dims[d] = from.dims[dim];
+    return sharding;
+  }
+
+  static Sharding toRoot(Value value, const Sharding &sharding) {
+    Value source = sourceOf(value);
+    if (!source)
+      return sharding;
+    Sharding to = sharding;
+    if (auto transpose = value.getDefiningOp<ir::TransposeOp>())
+      for (auto [d, dim] : llvm::enumerate(transpose.getPermutation()))
+        to.dims[dim] = sharding.dims[d];
+    return toRoot(source, to);
   }
 
   bool isOpen(Value value) {
     Value root = rootOf(value);
     bool undecided = open.contains(root);
     if (!undecided && root != value && waiting.erase(value))
-      shardings[value] = shardings[root];
+      shardings[value] = fromRoot(value, shardings[root]);
     return undecided;
   }
 
-  // Decides an open argument, or what it was cast to.
+  // Decides an open argument, or what it became.
   void close(Value value, const Sharding &sharding) {
     Value argument = rootOf(value);
-    shardings[argument] = shardings[value] = sharding;
+    shardings[value] = sharding;
+    named[open[argument]] = shardings[argument] = toRoot(value, sharding);
     waiting.erase(value);
-    named[open[argument]] = sharding;
     open.erase(argument);
   }
 
@@ -240,9 +268,9 @@ private:
   // ---- ops ---------------------------------------------------------------------------------------------------------
 
   void visit(Operation *op) {
-    if (auto cast = dyn_cast<ir::CastOp>(op); cast && isOpen(cast.getInput())) {
-      waiting.insert(cast.getResult());
-      shardings[cast.getResult()] = Sharding::replicated(shapeOf(cast.getResult()));
+    if (isa<ir::CastOp, ir::TransposeOp>(op) && isOpen(op->getOperand(0))) {
+      waiting.insert(op->getResult(0));
+      shardings[op->getResult(0)] = Sharding::replicated(shapeOf(op->getResult(0)));
     } else if (isFree(op)) {
       shardings[op->getResult(0)] = Sharding::replicated(shapeOf(op->getResult(0)));
     } else if (auto reshape = dyn_cast<ir::ReshapeOp>(op)) {

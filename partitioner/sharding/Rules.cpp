@@ -161,40 +161,46 @@ OpRule matmul(ir::MatmulOp op) {
   return b.finish();
 }
 
+// The dimension of the channels of an activation, and of the input channels of a weight.
+template <typename Op> int channelDim(Op op) { return op.getChannelsLast() ? 3 : 1; }
+
 // Grouped convolutions keep their channels whole.
 OpRule conv2d(ir::Conv2dOp op) {
   RuleBuilder b(op);
+  const int c = channelDim(op);
   b.tie(FactorKind::Parallel, {{0, 0}}, {{0, 0}});
   if (op.getGroups() == 1) {
-    b.tie(FactorKind::Sum, {{0, 1}, {1, 1}}, {});
-    b.rule.defaultFactor = b.tie(FactorKind::Parallel, {{1, 0}}, {{0, 1}});
+    b.tie(FactorKind::Sum, {{0, c}, {1, c}}, {});
+    b.rule.defaultFactor = b.tie(FactorKind::Parallel, {{1, 0}}, {{0, c}});
     b.rule.parameterOperand = 1;
   }
   return b.finish();
 }
 OpRule conv2dInputGrad(ir::Conv2dInputGradOp op) {
   RuleBuilder b(op);
+  const int c = channelDim(op);
   b.tie(FactorKind::Parallel, {{0, 0}}, {{0, 0}});
   if (op.getGroups() == 1) {
-    b.tie(FactorKind::Sum, {{0, 1}, {1, 0}}, {});
-    b.tie(FactorKind::Parallel, {{1, 1}}, {{0, 1}});
+    b.tie(FactorKind::Sum, {{0, c}, {1, 0}}, {});
+    b.tie(FactorKind::Parallel, {{1, c}}, {{0, c}});
   }
   return b.finish();
 }
 OpRule conv2dWeightGrad(ir::Conv2dWeightGradOp op) {
   RuleBuilder b(op);
+  const int c = channelDim(op);
   b.tie(FactorKind::Sum, {{0, 0}, {1, 0}}, {});
   if (op.getGroups() == 1) {
-    b.tie(FactorKind::Parallel, {{0, 1}}, {{0, 0}});
-    b.tie(FactorKind::Parallel, {{1, 1}}, {{0, 1}});
+    b.tie(FactorKind::Parallel, {{0, c}}, {{0, 0}});
+    b.tie(FactorKind::Parallel, {{1, c}}, {{0, c}});
   }
   return b.finish();
 }
 
-// Pooling: samples and channels move through every operand and result.
-OpRule pool(Operation *op) {
+// What moves through every operand and result: samples, and channels of pooling or heads of attention.
+OpRule samplesAnd(int other, Operation *op) {
   RuleBuilder b(op);
-  for (int d = 0; d < 2; ++d) {
+  for (int d : {0, other}) {
     int f = b.factor(FactorKind::Parallel);
     for (auto *side : {&b.rule.operands, &b.rule.results})
       for (auto &dims : *side)
@@ -202,9 +208,6 @@ OpRule pool(Operation *op) {
   }
   return b.finish();
 }
-
-// Attention: batch and heads move through every operand and result; positions and head width stay whole.
-OpRule attention(Operation *op) { return pool(op); }
 
 } // namespace
 
@@ -227,8 +230,9 @@ std::optional<OpRule> shardingRule(Operation *op) {
       .Case([](ir::Conv2dOp o) { return conv2d(o); })
       .Case([](ir::Conv2dInputGradOp o) { return conv2dInputGrad(o); })
       .Case([](ir::Conv2dWeightGradOp o) { return conv2dWeightGrad(o); })
-      .Case<ir::MaxPool2dOp, ir::MaxPool2dGradOp, ir::AvgPool2dOp, ir::AvgPool2dGradOp>([](auto o) { return pool(o); })
-      .Case<ir::AttentionOp, ir::AttentionGradOp>([](auto o) { return attention(o); })
+      .Case<ir::MaxPool2dOp, ir::MaxPool2dGradOp, ir::AvgPool2dOp, ir::AvgPool2dGradOp>(
+          [](auto o) { return samplesAnd(channelDim(o), o); })
+      .Case<ir::AttentionOp, ir::AttentionGradOp>([](auto o) { return samplesAnd(1, o); })
       .Default([](Operation *o) -> OpRule {
         throw Error(Status::Internal, fmt::format("no sharding rule for {}", o->getName().getStringRef().str()));
       });

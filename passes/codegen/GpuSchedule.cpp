@@ -16,6 +16,7 @@ constexpr int warp = 32, accessBytes = 16, flightBytes = 32;
 constexpr int mostHeld = 32, mostHeldRegisters = 96, mostRegisters = 64; // per thread: elements; elements of all loads
 constexpr int64_t chip = 132 * 1024;                                     // threads that keep a large GPU busy
 constexpr int64_t mostShared = 40 * 1024;
+constexpr int sector = 32, few = 32; // bytes that memory reads at least; blocks that are too few
 
 uint32_t reducedMask(const Program &p) {
   uint32_t mask = 0;
@@ -135,6 +136,8 @@ void planColumns(Program &p) {
     t.chunk /= 2;
   const int64_t items = p.keptCount() / t.chunk;
   int across = std::min<int>(warp, powerAtMost(2 * items - 1)); // chunks beside each other in a block
+  while (across * t.chunk * traffic.smallest > sector && items / across < few)
+    across /= 2;
   t.group = powerAtMost(std::clamp<int64_t>(length / 2, 1, 256 / across));
   if (items / across < 132 && length / t.group >= 16)
     t.group *= 2;

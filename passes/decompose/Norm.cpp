@@ -23,7 +23,7 @@ Moments moments(Emitter &e, Value x, Dims dims) {
   return {centred, mean, e.scale(e.sum(e.mul(centred, centred), dims), 1 / count)};
 }
 
-/// Batch normalisation's view of its tensors: [n, c, ...], or [n/group, group, c, ...] where statistics are by group.
+/// Batch normalisation's view of its tensors: theirs, or with n as [n/group, group] where statistics are by group.
 struct BatchView {
   llvm::SmallVector<int64_t> shape;
   llvm::SmallVector<int64_t> reduced; // dimensions the statistics lose
@@ -31,12 +31,14 @@ struct BatchView {
   int64_t channel;                    // the dimension of weight and bias
   double count = 1;                   // elements of one statistic
 
-  BatchView(Dims original, int64_t group) : shape(original.begin(), original.end()), channel(group > 0 ? 2 : 1) {
+  template <typename Op> explicit BatchView(Op op) : shape(shapeOf(op.getInput())) {
+    const int64_t group = op.getGroup();
     if (group > 0) {
-      shape[0] = group;
-      shape.insert(shape.begin(), original[0] / group);
+      shape.insert(shape.begin(), shape[0] / group);
+      shape[1] = group;
       groups.push_back(0);
     }
+    channel = op.getChannelsLast() ? shape.size() - 1 : groups.size() + 1;
     for (int64_t i = 0, rank = shape.size(); i < rank; ++i)
       if (i != channel && !(group > 0 && i == 0)) {
         reduced.push_back(i);
@@ -83,7 +85,7 @@ Values decomposeLayerNormGrad(ir::LayerNormGradOp op, Emitter &e) {
 }
 
 Values decomposeBatchNorm(ir::BatchNormOp op, Emitter &e) {
-  BatchView view(shapeOf(op.getInput()), op.getGroup());
+  BatchView view(op);
   Value x = e.reshape(e.toF32(op.getInput()), view.shape);
   Moments m = moments(e, x, view.reduced);
   Value rstd = e.rsqrt(e.shift(m.variance, op.getEps().convertToDouble()));
@@ -96,7 +98,7 @@ Values decomposeBatchNorm(ir::BatchNormOp op, Emitter &e) {
 }
 
 Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e) {
-  BatchView view(shapeOf(op.getInput()), op.getGroup());
+  BatchView view(op);
   Value x = e.reshape(e.toF32(op.getInput()), view.shape), grad = e.reshape(e.toF32(op.getGrad()), view.shape);
   Value rstd = e.rsqrt(e.shift(e.toF32(op.getVariance()), op.getEps().convertToDouble()));
   Value normal = e.mul(e.sub(x, view.spread(e, e.toF32(op.getMean()))), view.spread(e, rstd));

@@ -37,7 +37,7 @@ void conv2dRule(ir::Conv2dOp op, Grads g, Adjoints &a) {
   auto gradient = [&]<class Op>(Value of, Value other) {
     return a.e
         .op<Op>(of.getType(), g[0], other, op.getStrideAttr(), op.getPaddingAttr(), op.getDilationAttr(),
-                op.getGroupsAttr())
+                op.getGroupsAttr(), op.getChannelsLastAttr())
         .getResult();
   };
   Value x = op.getInput(), w = op.getWeight();
@@ -47,12 +47,12 @@ void conv2dRule(ir::Conv2dOp op, Grads g, Adjoints &a) {
 
 void maxPoolRule(ir::MaxPool2dOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.op<ir::MaxPool2dGradOp>(op.getInput().getType(), g[0], op.getWorkspace(), op.getKernelAttr(),
-                                                   op.getStrideAttr(), op.getPaddingAttr()));
+                                                   op.getStrideAttr(), op.getPaddingAttr(), op.getChannelsLastAttr()));
 }
 
 void avgPoolRule(ir::AvgPool2dOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.op<ir::AvgPool2dGradOp>(op.getInput().getType(), g[0], op.getKernelAttr(),
-                                                   op.getStrideAttr(), op.getPaddingAttr()));
+                                                   op.getStrideAttr(), op.getPaddingAttr(), op.getChannelsLastAttr()));
 }
 
 void attentionRule(ir::AttentionOp op, Grads g, Adjoints &a) {

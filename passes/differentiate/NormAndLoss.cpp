@@ -33,7 +33,7 @@ void layerNormRule(ir::LayerNormOp op, Grads g, Adjoints &a) {
 
 void batchNormRule(ir::BatchNormOp op, Grads g, Adjoints &a) {
   auto grad = a.e.op<ir::BatchNormGradOp>(g[0], op.getInput(), op.getWeight(), op.getMean(), op.getVariance(),
-                                          op.getEpsAttr(), op.getGroupAttr());
+                                          op.getEpsAttr(), op.getGroupAttr(), op.getChannelsLastAttr());
   contributeAll(grad, op.getInput(), op.getWeight(), op.getBias(), a);
 }
 

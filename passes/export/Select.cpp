@@ -34,7 +34,7 @@ void selectConv(ir::Conv2dOp conv) {
   NamedAttrList attributes = callAttributes(conv);
   Value result = conv.getResult(), bias;
   OpBuilder b(conv);
-  if (ir::AddOp add = onlyBias(result, 1, conv, bias)) {
+  if (ir::AddOp add = onlyBias(result, conv.getChannelsLast() ? 3 : 1, conv, bias)) {
     attributes.set("bias", b.getI64IntegerAttr(static_cast<int64_t>(operands.size())));
     operands.push_back(bias);
     result = add.getResult();

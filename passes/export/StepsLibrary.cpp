@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <array>
+
 using namespace mlir;
 
 namespace cleave::passes {
@@ -11,6 +13,12 @@ namespace cleave::passes {
 namespace {
 
 ArrayRef<int64_t> sizesOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+/// Sizes as [n, c, h, w].
+std::array<int64_t, 4> channelsSecond(Value value, bool last) {
+  ArrayRef<int64_t> s = sizesOf(value);
+  return last ? std::array{s[0], s[3], s[1], s[2]} : std::array{s[0], s[1], s[2], s[3]};
+}
 
 int32_t optionalSlot(SegmentBuilder &s, Value value) { return value ? static_cast<int32_t>(s.slot(value)) : -1; }
 
@@ -48,7 +56,9 @@ void emitConv(SegmentBuilder &s, library::CallOp call, plan::ConvKind kind, Valu
   step.kind = kind;
   step.src = s.slot(src), step.dst = s.slot(dst), step.weights = s.slot(weights);
   step.bias = optionalSlot(s, call.bias());
-  ArrayRef<int64_t> in = sizesOf(src), out = sizesOf(dst), kernel = sizesOf(weights);
+  step.nhwc = call->hasAttr(ir::channelsLast);
+  const auto in = channelsSecond(src, step.nhwc), out = channelsSecond(dst, step.nhwc),
+             kernel = channelsSecond(weights, step.nhwc);
   step.n = in[0], step.ic = in[1], step.ih = in[2], step.iw = in[3];
   step.oc = out[1], step.oh = out[2], step.ow = out[3];
   step.kh = kernel[2], step.kw = kernel[3];
@@ -114,7 +124,8 @@ void emitPoolStep(SegmentBuilder &s, Operation *op, plan::PoolKind kind, Value w
   step.kind = kind;
   step.src = s.slot(wide), step.dst = s.slot(narrow);
   step.workspace = optionalSlot(s, workspace);
-  ArrayRef<int64_t> in = sizesOf(wide), out = sizesOf(narrow);
+  step.nhwc = op->hasAttr(ir::channelsLast);
+  const auto in = channelsSecond(wide, step.nhwc), out = channelsSecond(narrow, step.nhwc);
   step.n = in[0], step.c = in[1], step.ih = in[2], step.iw = in[3], step.oh = out[2], step.ow = out[3];
   auto kernel = intsOf(op, "kernel"), stride = intsOf(op, "stride"), padding = intsOf(op, "padding");
   step.kh = kernel[0], step.kw = kernel[1];

@@ -1,7 +1,7 @@
 // Fusion in five steps:
 //
 //  1. very large reductions to few results become two (SplitReductions.cpp);
-//  2. constants, iotas and broadcasts are cloned to each of their users, where they cost nothing;
+//  2. constants, iotas, broadcasts and widening casts are cloned to each of their users, where they cost nothing;
 //  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the planner of
 //     kernels accepts the result and its cost model finds it cheaper;
 //  4. a result that only other fusions read is computed again by them where that is cheaper than memory;
@@ -74,7 +74,7 @@ private:
     return true;
   }
 
-  /// Constants, iotas and broadcasts with one user join it.
+  /// Free ops with one user join it.
   void absorbFree() {
     std::vector<int> ids = groups.order();
     for (size_t i = ids.size(); i-- > 0;) {
@@ -269,7 +269,14 @@ private:
 
 } // namespace
 
-bool isFree(mlir::Operation *op) { return mlir::isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op); }
+bool isFree(mlir::Operation *op) {
+  if (mlir::isa<ir::CastOp>(op)) { // exact, and fewer bytes to store before it than behind it
+    mlir::Type from = mlir::getElementTypeOrSelf(op->getOperand(0)), to = mlir::getElementTypeOrSelf(op->getResult(0));
+    return mlir::isa<mlir::FloatType>(from) && mlir::isa<mlir::FloatType>(to) &&
+           from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+  }
+  return mlir::isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op);
+}
 
 /// Clones free ops so that each fusible user has its own.
 void cloneFreeOps(mlir::Block &block) {

@@ -47,14 +47,15 @@ int64_t divisorNear(int64_t extent, int64_t wanted) {
   return 0;
 }
 
-/// For a GPU: about 512 blocks of threads, where a block takes a row or 256 columns, each with enough to do.
+/// For a GPU: a few hundred blocks of threads, where a block takes a row or 256 columns, each with enough to do.
 Cut cutForGpu(const Reduction &r) {
-  constexpr int64_t blocks = 512, columnsOfBlock = 256, fewRows = 128;
+  constexpr int64_t rowBlocks = 512, columnBlocks = 396, columnsOfBlock = 256, fewRows = 128;
   const int64_t length = r.elements / std::max<int64_t>(r.results, 1);
   const int64_t groups = r.keepsLast() ? (r.results + columnsOfBlock - 1) / columnsOfBlock : r.results;
   const int64_t enough = r.keepsLast() ? 64 : 4096; // elements of a result that are worth a block
   const bool slow = r.keepsLast() ? r.elements >= 1 << 17 : length >= (r.results < 8 ? 1 << 16 : 1 << 17);
-  const int64_t wanted = std::min(blocks / std::max<int64_t>(groups, 1), length / enough);
+  const int64_t parts = (r.keepsLast() ? columnBlocks * columnsOfBlock : rowBlocks) / std::max<int64_t>(r.results, 1);
+  const int64_t wanted = std::min(parts, length / enough);
   if (!slow || groups >= fewRows || wanted < 2)
     return {};
   for (int64_t d : r.dims) {
@@ -71,7 +72,34 @@ mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, ml
   return type.getElementType() == element ? value : ir::CastOp::create(b, loc, type.clone(element), value).getResult();
 }
 
+/// Neighbours that are all reduced become one dimension, which has more divisors.
+void joinReducedDims(ir::ReduceOp op) {
+  auto type = mlir::cast<mlir::RankedTensorType>(op.getInput().getType());
+  Dims shape, dims;
+  bool before = false; // the dimension before is reduced
+  for (int64_t d = 0; d < type.getRank(); ++d) {
+    const bool reduced = llvm::is_contained(op.getDims(), d);
+    if (reduced && before) {
+      shape.back() *= type.getDimSize(d);
+      continue;
+    }
+    if (reduced)
+      dims.push_back(static_cast<int64_t>(shape.size()));
+    shape.push_back(type.getDimSize(d));
+    before = reduced;
+  }
+  if (dims.size() == op.getDims().size())
+    return;
+  mlir::OpBuilder b(op);
+  auto joined = ir::ReshapeOp::create(b, op.getLoc(), type.clone(shape), op.getInput());
+  ir::copyMarks(op, joined);
+  op.getInputMutable().assign(joined);
+  op.setDims(dims);
+}
+
 void split(ir::ReduceOp op, bool gpu) {
+  if (gpu)
+    joinReducedDims(op);
   auto type = mlir::cast<mlir::RankedTensorType>(op.getInput().getType());
   auto result = mlir::cast<mlir::RankedTensorType>(op.getResult().getType());
   Dims dims(op.getDims());

@@ -4,7 +4,7 @@
 
 namespace cleave::passes {
 
-/// Constant, iota or broadcast: costs nothing inside a kernel.
+/// Constant, iota, broadcast or cast to a wider float: costs nothing inside a kernel.
 bool isFree(mlir::Operation *op);
 
 /// Reductions of 64K elements and more to so few results that threads find no work are done in two steps: parts of a

@@ -7,6 +7,7 @@
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/export/Export.h"
+#include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/Phases.h"
 #include "passes/precision/LossScale.h"
@@ -27,7 +28,7 @@ using namespace mlir;
 namespace cleave::passes {
 
 const std::vector<std::string> &phaseNames() {
-  static const std::vector<std::string> names{"trace",     "precision", "stages",   "differentiate",
+  static const std::vector<std::string> names{"trace",     "precision", "layout",   "stages", "differentiate",
                                               "optimizer", "decompose", "annotate", "apply"};
   return names;
 }
@@ -83,6 +84,11 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
     LossScale{.initial = options.lossScale, .dynamic = false}.setOn(module);
   setReduceDtype(module, options);
   finish("precision", module, options);
+  if (options.channelsLast) {
+    useChannelsLast(module);
+    simplify(module);
+  }
+  finish("layout", module, options);
   partitioner::assignStages(module, strategy); // gradient ops inherit the stage of their forward op
   finish("stages", module, options);
   differentiate(module, {strategy.microbatches});

@@ -19,6 +19,7 @@ struct CompileOptions {
   int64_t level = 0;         // O0 to O3, see passes/precision/Precision.h
   double lossScale = 0;      // 0: none; < 0: dynamic; else its value
   std::string reduceDtype;   // "fp32", "bf16" or "fp16": of gradients summed over dp; empty: their own
+  bool channelsLast = false; // convolutions on [n, h, w, c], see passes/layout/Layout.h
   std::string target;        // code target; empty: the host's ("x86-64-v4", "x86-64-v3")
   bool code = true;          // false: --no-code
   std::string model;         // program name

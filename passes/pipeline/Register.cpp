@@ -4,6 +4,7 @@
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/precision/Precision.h"
@@ -19,6 +20,7 @@ void registerPasses() {
     mlir::registerPass([] { return createDecomposePass(); });
     mlir::registerPass([] { return createBuildOptimizerPass(); });
     mlir::registerPass([] { return createPrecisionPass(); });
+    mlir::registerPass([] { return createChannelsLastPass(); });
     mlir::registerPass([] { return createSimplifyPass(); });
     mlir::registerPass([] { return createAssignStagesPass(); });
     mlir::registerPass([] { return createAnnotatePass(); });

@@ -219,7 +219,7 @@ public:
 
   std::unique_ptr<CudnnGraph> convolution(CudnnHandle *handle, const plan::Conv &op,
                                           const CudnnOptions &options) override {
-    const ConvShapes shapes = convShapes(op, options.weightsOihw);
+    const ConvShapes shapes = convShapes(op);
     return guarded(describe(op), [&] {
       auto graph = std::make_unique<Graph>(op.dtype(), options);
       buildConvolution(*graph, op, shapes);

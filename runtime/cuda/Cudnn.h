@@ -33,11 +33,9 @@ struct CudnnOptions {
   size_t workspaceLimit = 0; ///< bytes of scratch memory that an engine may ask for
   bool deterministic = true; ///< only engines that repeat bit for bit
   bool tf32 = false;         ///< products of f32 may round their factors to TF32; otherwise no tensor cores for f32
-  bool weightsOihw =
-      false;          ///< weights lie as [oc, ic/groups, kh, kw] with NHWC too (cuDNN rearranges them, in workspace)
-  std::string choice; ///< the candidate to take; empty: the first that builds, in the heuristics' order
-  std::string deviceJson; ///< with no handle: cuDNN's description of a device that is not here (cuDNN 9.8)
-  bool buildPlans = true; ///< false: the graph is only checked, nothing is listed and nothing can run
+  std::string choice;        ///< the candidate to take; empty: the first that builds, in the heuristics' order
+  std::string deviceJson;    ///< with no handle: cuDNN's description of a device that is not here (cuDNN 9.8)
+  bool buildPlans = true;    ///< false: the graph is only checked, nothing is listed and nothing can run
 };
 
 /// A prepared graph of cuDNN. Used by one thread at a time.
@@ -71,7 +69,7 @@ public:
   virtual std::unique_ptr<CudnnHandle> handle(CUstream stream) = 0;
   /// Pointers: Forward src, weights, [bias,] dst; BackwardData dst (gradient), weights, src (gradient); BackwardWeights
   /// src, dst (gradient), weights (gradient). Weights lie as [oc, ic/groups, kh, kw], with NHWC activations as
-  /// [oc, kh, kw, ic/groups] (unless weightsOihw); all are of the step's type, sums are f32. `accumulate`: the result
+  /// [oc, kh, kw, ic/groups]; all are of the step's type, sums are f32. `accumulate`: the result
   /// is added to what is there (the operation's beta is 1), not together with a bias. Asymmetric padding is legal where
   /// it does not matter.
   virtual std::unique_ptr<CudnnGraph> convolution(CudnnHandle *handle, const plan::Conv &op,

@@ -68,7 +68,7 @@ void checkView(const plan::Attention &op, const plan::View *view, const char *na
 
 } // namespace
 
-ConvShapes convShapes(const plan::Conv &op, bool weightsOihw) {
+ConvShapes convShapes(const plan::Conv &op) {
   require(halfType(op.dtype()) || op.dtype() == plan::DType::F32, op, "the type must be f32, f16 or bf16");
   require(std::min({op.n(), op.ic(), op.ih(), op.iw(), op.oc(), op.oh(), op.ow(), op.kh(), op.kw()}) > 0, op,
           "sizes must be positive");
@@ -79,7 +79,7 @@ ConvShapes convShapes(const plan::Conv &op, bool weightsOihw) {
   require(!bias || !op.accumulate(), op, "a convolution that accumulates has no bias");
   ConvShapes s;
   s.src = tensor({op.n(), op.ic(), op.ih(), op.iw()}, op.nhwc());
-  s.weights = tensor({op.oc(), op.ic() / op.groups(), op.kh(), op.kw()}, op.nhwc() && !weightsOihw);
+  s.weights = tensor({op.oc(), op.ic() / op.groups(), op.kh(), op.kw()}, op.nhwc());
   s.dst = tensor({op.n(), op.oc(), op.oh(), op.ow()}, op.nhwc());
   s.bias = tensor({1, op.oc(), 1, 1}, op.nhwc());
   s.stride = {op.stride_h(), op.stride_w()};

@@ -24,11 +24,10 @@ struct ConvShapes {
   std::vector<int64_t> padBegin, padEnd, stride, dilation; ///< each [height, width]
 };
 
-/// `weightsOihw`: weights do not follow the activations' layout.
 /// Throws an environment error where the step's sizes do not fit together or its type is none of f32, f16, bf16. The
 /// padding at the end is as much as that at the beginning wherever this leaves the result's size alone, since few
 /// engines know asymmetric padding.
-ConvShapes convShapes(const plan::Conv &op, bool weightsOihw = false);
+ConvShapes convShapes(const plan::Conv &op);
 /// Throws an environment error where the step's sizes, strides or type are none that attention has.
 void checkAttention(const plan::Attention &op);
 

@@ -166,7 +166,6 @@ std::unique_ptr<Op> Steps::makeCudnnStep(const plan::Step &step, SlotScope &scop
   choices.deterministic = options.deterministic;
   choices.tf32 = tf32;
   choices.choice = tuning.find(key);
-  choices.weightsOihw = true; // as on every device
   auto graph =
       conv ? library.convolution(cudnn.get(), *conv, choices) : library.attention(cudnn.get(), *attention, choices);
   std::vector<Operand> operands;

@@ -28,8 +28,14 @@ ConvDescs describe(const plan::Conv &op, SlotScope &scope) {
   d.dst = {{op.n(), op.oc(), op.oh(), op.ow()}, oneDnnType(scope.slot(op.dst()).dtype()), layout};
   auto weightType = oneDnnType(scope.slot(op.weights()).dtype());
   int64_t g = op.groups();
-  d.weights = g == 1 ? memory::desc({op.oc(), op.ic(), op.kh(), op.kw()}, weightType, tag::oihw)
-                     : memory::desc({g, op.oc() / g, op.ic() / g, op.kh(), op.kw()}, weightType, tag::goihw);
+  if (g == 1) {
+    d.weights = {{op.oc(), op.ic(), op.kh(), op.kw()}, weightType, op.nhwc() ? tag::ohwi : tag::oihw};
+  } else {
+    const int64_t o = op.oc() / g, i = op.ic() / g, h = op.kh(), w = op.kw();
+    const memory::dims strides = op.nhwc() ? memory::dims{o * h * w * i, h * w * i, 1, w * i, i}
+                                           : memory::dims{o * i * h * w, i * h * w, h * w, w, 1};
+    d.weights = {{g, o, i, h, w}, weightType, strides};
+  }
   if (op.bias() >= 0)
     d.bias = {{op.oc()}, oneDnnType(scope.slot(static_cast<uint32_t>(op.bias())).dtype()), tag::a};
   d.strides = {op.stride_h(), op.stride_w()};

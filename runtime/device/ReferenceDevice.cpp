@@ -78,8 +78,8 @@ std::unique_ptr<Op> matmul(const plan::Matmul &op, SlotScope &scope) {
   });
 }
 
-/// Index of an activation element.
-struct Activations {
+/// Index of an element of activations, or of a convolution's weights.
+struct Images {
   int64_t c, h, w;
   bool nhwc;
   int64_t at(int64_t n, int64_t ci, int64_t y, int64_t x) const {
@@ -89,8 +89,9 @@ struct Activations {
 
 /// Calls fn(src element, weight element, dst element) for every product of a convolution.
 template <typename Fn> void forEachProduct(const plan::Conv &op, Fn fn) {
-  Activations src{op.ic(), op.ih(), op.iw(), op.nhwc()}, dst{op.oc(), op.oh(), op.ow(), op.nhwc()};
+  Images src{op.ic(), op.ih(), op.iw(), op.nhwc()}, dst{op.oc(), op.oh(), op.ow(), op.nhwc()};
   int64_t icg = op.ic() / op.groups(), ocg = op.oc() / op.groups();
+  Images kernel{icg, op.kh(), op.kw(), op.nhwc()};
   for (int64_t n = 0; n < op.n(); ++n)
     for (int64_t oc = 0; oc < op.oc(); ++oc)
       for (int64_t oy = 0; oy < op.oh(); ++oy)
@@ -102,8 +103,7 @@ template <typename Fn> void forEachProduct(const plan::Conv &op, Fn fn) {
                 int64_t x = ox * op.stride_w() - op.pad_left() + kx * op.dilation_w();
                 if (y < 0 || y >= op.ih() || x < 0 || x >= op.iw())
                   continue;
-                fn(src.at(n, oc / ocg * icg + i, y, x), ((oc * icg + i) * op.kh() + ky) * op.kw() + kx,
-                   dst.at(n, oc, oy, ox));
+                fn(src.at(n, oc / ocg * icg + i, y, x), kernel.at(oc, i, ky, kx), dst.at(n, oc, oy, ox));
               }
 }
 
@@ -138,7 +138,7 @@ std::unique_ptr<Op> convolution(const plan::Conv &op, SlotScope &scope) {
 /// Calls fn(dst element, window) for each output; `window(visit)` visits the window's source elements in row order and
 /// returns what an average divides by.
 template <typename Fn> void forEachWindow(const plan::Pool &op, Fn fn) {
-  Activations src{op.c(), op.ih(), op.iw(), op.nhwc()}, dst{op.c(), op.oh(), op.ow(), op.nhwc()};
+  Images src{op.c(), op.ih(), op.iw(), op.nhwc()}, dst{op.c(), op.oh(), op.ow(), op.nhwc()};
   for (int64_t n = 0; n < op.n(); ++n)
     for (int64_t c = 0; c < op.c(); ++c)
       for (int64_t oy = 0; oy < op.oh(); ++oy)

@@ -151,7 +151,7 @@ PlanT convPlan(ConvT op) {
       return op.nhwc ? std::vector<int64_t>{n, h, x, c} : std::vector<int64_t>{n, c, h, x};
     };
     op.src = w.slot("src", DType::F32, layout(op.n, op.ic, op.ih, op.iw), Space::Persistent);
-    op.weights = w.slot("weights", DType::F32, {op.oc, op.ic / op.groups, op.kh, op.kw}, Space::Persistent);
+    op.weights = w.slot("weights", DType::F32, layout(op.oc, op.ic / op.groups, op.kh, op.kw), Space::Persistent);
     op.dst = w.slot("dst", DType::F32, layout(op.n, op.oc, op.oh, op.ow), Space::Persistent);
     if (op.bias == 0)
       op.bias = static_cast<int>(w.slot("bias", DType::F32, {op.oc}, Space::Persistent));

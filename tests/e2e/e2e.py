@@ -142,6 +142,7 @@ class Splits(Case):
         self.ok("gpt", "check", *gpt)
         write('"fc.weight" = { 1 = "tp" }', mesh="tp = 2") # a max-pool whose gradient comes split
         self.ok("convnet", "check", "--strategy", strategy, "--data", "synthetic", "--batch", 8, "--steps", 2)
+        self.ok("convnet", "check", "--strategy", strategy, "--data", "synthetic", "--batch", 8, "--layout", "nhwc")
         # The last rule that matches wins, in the order of the file.
         write('"layers.*.weight" = { 0 = "tp" }', '"layers.0.weight" = { 1 = "tp" }')
         self.ok("mlp", "plan", *[a for a in mlp if a not in ("--data", "synthetic")], "-o", self.path("p.plan"))

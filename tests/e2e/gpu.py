@@ -54,6 +54,16 @@ class Emulated(Case):
         self.agrees("mlp", DIGITS, "--hidden", "48,32", "--batch", 15, "--mesh", "dp=3")  # uneven shares
         self.agrees("mlp", DIGITS, "--hidden", "48,33", "--batch", 16, "--mesh", "tp=3")
 
+    def test_layouts(self):
+        for layout in ("nchw", "nhwc"):
+            self.agrees("convnet", "synthetic", "--batch", 8, "--microbatches", 2, "--mesh", "dp=2,tp=2", "--layout", layout)
+        steps = {}
+        for precision in ("fp32", "bf16"):
+            plan = self.plan("convnet", "--batch", 8, "--precision", precision)
+            steps[precision] = self.ok("cleave", "show", "--steps", plan)
+        self.assertIn("8, 28, 28, 16]", steps["bf16"])
+        self.assertNotIn("8, 28, 28, 16]", steps["fp32"])
+
     def test_half_types(self):
         small = ["--layers", 1, "--width", 32, "--heads", 2, "--context", 16, "--batch", 4]
         for precision in ("bf16", "fp16"):

@@ -25,8 +25,8 @@ func.func @rows(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
 
 // The square of a gradient's norm: neighbours in memory stay together.
 // GPU-LABEL: func.func @norm(
-// GPU: cleave.reduce sum {{.*}} dims [1, 2] : tensor<384x2x3072xf32> -> tensor<384xf32>
-// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<384xf32> -> tensor<f32>
+// GPU: cleave.reduce sum {{.*}} dims [1] : tensor<512x4608xf32> -> tensor<512xf32>
+// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<512xf32> -> tensor<f32>
 func.func @norm(%g: tensor<768x3072xf32>) -> tensor<f32> {
   %0 = cleave.mul %g, %g : tensor<768x3072xf32>
   %1 = cleave.reduce sum %0 dims [0, 1] : tensor<768x3072xf32> -> tensor<f32>
@@ -35,8 +35,31 @@ func.func @norm(%g: tensor<768x3072xf32>) -> tensor<f32> {
 
 // Statistics of 64 channels: eight blocks each.
 // GPU-LABEL: func.func @channels(
-// GPU: cleave.reduce sum {{.*}} dims [1, 3, 4] : tensor<8x32x64x28x28xf32> -> tensor<8x64xf32>
+// GPU: cleave.reduce sum {{.*}} dims [1, 3] : tensor<8x32x64x784xf32> -> tensor<8x64xf32>
 func.func @channels(%x: tensor<256x64x28x28xf32>) -> tensor<64xf32> {
   %0 = cleave.reduce sum %x dims [0, 2, 3] : tensor<256x64x28x28xf32> -> tensor<64xf32>
   return %0 : tensor<64xf32>
+}
+
+// Channels last: samples, rows and columns of pictures are cut as one dimension.
+// GPU-LABEL: func.func @last(
+// GPU: cleave.reshape {{.*}} -> tensor<1225x64x16xf32>
+// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<1225x16xf32> -> tensor<16xf32>
+func.func @last(%x: tensor<100x28x28x16xf32>) -> tensor<16xf32> {
+  %0 = cleave.reduce sum %x dims [0, 1, 2] : tensor<100x28x28x16xf32> -> tensor<16xf32>
+  return %0 : tensor<16xf32>
+}
+
+// A cast to a wider type is made by every reader: of a masked gradient two bytes an element stay in memory, not four.
+// GPU-LABEL: func.func @masked(
+// GPU: cleave.fusion{{.*}} -> (tensor<262144x64xbf16>, tensor<{{.*}}x64xf32>)
+func.func @masked(%y: tensor<262144x64xbf16>, %g: tensor<262144x64xbf16>) -> tensor<262144x64xf32> {
+  %zero = cleave.constant dense<0.0> : tensor<262144x64xbf16> : tensor<262144x64xbf16>
+  %0 = cleave.compare gt %y, %zero : tensor<262144x64xbf16> -> tensor<262144x64xi1>
+  %1 = cleave.select %0, %g, %zero : tensor<262144x64xi1>, tensor<262144x64xbf16>
+  %2 = cleave.cast %1 : tensor<262144x64xbf16> -> tensor<262144x64xf32>
+  %3 = cleave.reduce sum %2 dims [0] : tensor<262144x64xf32> -> tensor<64xf32>
+  %4 = cleave.broadcast %3 dims [1] : tensor<64xf32> -> tensor<262144x64xf32>
+  %5 = cleave.sub %2, %4 : tensor<262144x64xf32>
+  return %5 : tensor<262144x64xf32>
 }

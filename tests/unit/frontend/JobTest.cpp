@@ -58,6 +58,7 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK((has(otherHalf, "--reduce-dtype fp16") && has(otherHalf, "--precision is bf16")));
   CHECK(has(wrong({.reduceDtype = "bf16"}), "--precision is fp32"));
   CHECK(has(wrong({.precision = "bf16", .reduceDtype = "half"}), "--reduce-dtype half"));
+  CHECK(has(wrong({.layout = "nchwc"}), "--layout nchwc"));
   CHECK(has(wrong({.recompute = "full"}), "--recompute full"));
   CHECK(has(wrong({.zero = 2}), "--zero 2"));
   CHECK(has(wrong({.devices = 4}), "--devices 4"));
@@ -69,6 +70,16 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.threads = 100000}), "--threads 100000"));
   CHECK(has(mistake([] { checkBackend("cuda"); }), "CUDA"));
   CHECK(resolveJob({}, {.backend = "cuda"}).backend == "cuda"); // a plan can be compiled for it
+}
+
+TEST_CASE("convolutions are channels last where matrix units run them, or as asked for") {
+  CHECK_FALSE(resolveJob({}, {}).channelsLast);
+  CHECK_FALSE(resolveJob({}, {.precision = "bf16"}).channelsLast);
+  CHECK_FALSE(resolveJob({}, {.backend = "cuda"}).channelsLast);
+  CHECK(resolveJob({}, {.backend = "cuda", .precision = "bf16"}).channelsLast);
+  CHECK(resolveJob({}, {.backend = "cuda", .precision = "tf32"}).channelsLast);
+  CHECK_FALSE(resolveJob({}, {.backend = "cuda", .precision = "bf16", .layout = "nchw"}).channelsLast);
+  CHECK(resolveJob({}, {.layout = "nhwc"}).channelsLast);
 }
 
 TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half parameters in half") {

@@ -294,6 +294,21 @@ TEST_CASE("half precision, whatever type the gradients are reduced in") {
   }
 }
 
+TEST_CASE("channels last, split or not, computes the same step") {
+  constexpr int64_t rows = 4, microbatches = 3;
+  passes::CompileOptions options;
+  options.strategy.mesh = partitioner::parseMesh("dp=1");
+  options.strategy.microbatches = microbatches;
+  options.batch = rows * microbatches;
+  GraphModule step = passes::step(trace("convnet", rows), options);
+  Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
+  options.channelsLast = true;
+  for (std::string mesh : {"dp=1", "dp=3", "tp=2", "tp=3", "dp=2,tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+    INFO(mesh);
+    compare(expected, distributedStep("convnet", mesh, "1f1b", microbatches, rows, before, {}, options), 2e-5);
+  }
+}
+
 TEST_CASE("the same strategy gives the same bits, whichever thread is first") {
   constexpr int64_t rows = 4, microbatches = 3;
   passes::CompileOptions options;
@@ -381,7 +396,8 @@ TEST_CASE("whatever the user pins and marks, the step is that of one device") {
         INFO(model << " " << mesh << " seed " << seed);
         Run run;
         try {
-          run = distributedStep(model, mesh, "1f1b", microbatches, rows, before, rules);
+          options.channelsLast = seed % 2 == 0;
+          run = distributedStep(model, mesh, "1f1b", microbatches, rows, before, rules, options);
         } catch (const std::exception &error) {
           FAIL(error.what() << ": " << draw.text);
         }

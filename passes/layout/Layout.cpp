@@ -1,0 +1,184 @@
+// One walk in program order. A convolution takes its operands channels last; what it makes is then known in both forms,
+// the old one through a transpose. An op that can work on the new form does so where one of its operands has it.
+// Transposes that nobody needs go away in simplification.
+#include "passes/layout/Layout.h"
+
+#include "passes/rewrite/Emitter.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <array>
+
+using namespace mlir;
+
+namespace cleave::passes {
+namespace {
+
+/// Dimension i of [n, h, w, c] is dimension toLast[i] of [n, c, h, w], and the reverse.
+constexpr std::array<int64_t, 4> toLast{0, 2, 3, 1}, toSecond{0, 3, 1, 2};
+
+template <typename T> SmallVector<T> turned(ArrayRef<T> list) {
+  SmallVector<T> result;
+  for (int64_t dim : toLast)
+    result.push_back(list[dim]);
+  return result;
+}
+
+class Rewriter {
+public:
+  explicit Rewriter(func::FuncOp function) : function(function), e(OpBuilder(function)) {}
+
+  void run() {
+    SmallVector<Operation *> ops;
+    for (Operation &op : function.front().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : ops)
+      visit(op);
+  }
+
+private:
+  func::FuncOp function;
+  Emitter e;
+  DenseMap<Value, Value> last; // by what the old form is
+
+  static bool hasRank4(Value value) { return rankOf(value) == 4; }
+  bool isKnown(Value value) const { return last.contains(value); }
+  bool anyKnown(Operation *op) const {
+    return llvm::any_of(op->getOperands(), [&](Value v) { return isKnown(v); });
+  }
+
+  Value transpose(Value value, ArrayRef<int64_t> permutation) {
+    return e.op<ir::TransposeOp>(value, permutation).getResult();
+  }
+
+  /// `value` channels last, for `user`. What an argument becomes is made for every user, as it belongs to the user's
+  /// layer and stage.
+  Value get(Value value, Operation *user) {
+    if (auto known = last.find(value); known != last.end())
+      return known->second;
+    Operation *def = value.getDefiningOp();
+    Operation *origin = def ? def : user;
+    e.setOrigin(origin);
+    def ? e.builder().setInsertionPointAfter(def) : e.builder().setInsertionPoint(user);
+    if (!def)
+      return transpose(value, toLast);
+    return last[value] = remade(value, def);
+  }
+
+  /// Constants and broadcasts are made anew, all else is transposed.
+  Value remade(Value value, Operation *def) {
+    const RankedTensorType type = RankedTensorType::get(turned(shapeOf(value)), tensorType(value).getElementType());
+    if (auto constant = dyn_cast<ir::ConstantOp>(def))
+      if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
+        return e.op<ir::ConstantOp>(type, splat.resizeSplat(type)).getResult();
+    if (auto broadcast = dyn_cast<ir::BroadcastOp>(def)) {
+      SmallVector<int64_t> dims;
+      for (int64_t dim : broadcast.getDims())
+        dims.push_back(toSecond[dim]);
+      if (llvm::is_sorted(dims))
+        return e.op<ir::BroadcastOp>(type, broadcast.getInput(), dims).getResult();
+    }
+    return transpose(value, toLast);
+  }
+
+  void visit(Operation *op) {
+    if (isa<ir::Conv2dOp>(op))
+      return turn(op, [](Operation *made) { markLast(made); });
+    if (!anyKnown(op))
+      return;
+    if (isa<ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(op))
+      return turn(op, [](Operation *made) { markLast(made); });
+    if (op->hasTrait<OpTrait::Elementwise>())
+      return turn(op, [](Operation *) {});
+    llvm::TypeSwitch<Operation *>(op)
+        .Case([&](ir::ConcatOp) {
+          turn(op, [](Operation *made) {
+            auto concat = cast<ir::ConcatOp>(made);
+            concat.setDim(toSecond[concat.getDim()]);
+          });
+        })
+        .Case([&](ir::PadOp) {
+          turn(op, [](Operation *made) {
+            auto pad = cast<ir::PadOp>(made);
+            pad.setLow(turned(pad.getLow()));
+            pad.setHigh(turned(pad.getHigh()));
+          });
+        })
+        .Case([&](ir::SliceOp) {
+          turn(op, [](Operation *made) {
+            auto slice = cast<ir::SliceOp>(made);
+            slice.setStarts(turned(slice.getStarts()));
+            slice.setSizes(turned(slice.getSizes()));
+          });
+        })
+        .Case([&](ir::ShardHintOp) {
+          turn(op, [](Operation *made) {
+            auto hint = cast<ir::ShardHintOp>(made);
+            hint.setShardingAttr(ArrayAttr::get(made->getContext(), turned(hint.getSharding().getValue())));
+          });
+        })
+        .Case([&](ir::ReduceOp reduce) { turnReduce(reduce); });
+  }
+
+  static void markLast(Operation *op) { op->setAttr(ir::channelsLast, UnitAttr::get(op->getContext())); }
+
+  /// The same op on the new form of every operand of rank 4, with `change` made to its attributes.
+  template <typename Fn> void turn(Operation *op, Fn change) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(hasRank4(operand) ? get(operand, op) : operand);
+    e.builder().setInsertionPoint(op);
+    Operation *made = e.builder().clone(*op);
+    made->setOperands(operands);
+    change(made);
+    e.setOrigin(op);
+    for (auto [before, after] : llvm::zip_equal(op->getResults(), made->getResults())) {
+      if (!hasRank4(before)) {
+        before.replaceAllUsesWith(after);
+        continue;
+      }
+      after.setType(RankedTensorType::get(turned(shapeOf(before)), tensorType(before).getElementType()));
+      Value back = transpose(after, toSecond);
+      before.replaceAllUsesWith(back);
+      last[back] = after;
+    }
+    op->erase();
+  }
+
+  /// A reduction whose remaining dimensions keep their order.
+  void turnReduce(ir::ReduceOp reduce) {
+    SmallVector<int64_t> dims, kept;
+    for (int64_t dim = 0; dim < 4; ++dim)
+      (llvm::is_contained(reduce.getDims(), dim) ? dims : kept).push_back(toSecond[dim]);
+    if (!llvm::is_sorted(kept))
+      return;
+    llvm::sort(dims);
+    Value input = get(reduce.getInput(), reduce);
+    e.setOrigin(reduce);
+    e.builder().setInsertionPoint(reduce);
+    reduce.getResult().replaceAllUsesWith(e.reduce(reduce.getKind(), input, dims));
+    reduce.erase();
+  }
+};
+
+struct ChannelsLastPass : PassWrapper<ChannelsLastPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChannelsLastPass)
+  StringRef getArgument() const override { return "channels-last"; }
+  StringRef getDescription() const override { return "convolutions and what follows them on [n, h, w, c]"; }
+  void runOnOperation() override { useChannelsLast(getOperation()); }
+};
+
+} // namespace
+
+void useChannelsLast(ModuleOp module) {
+  for (const char *name : {"forward", "eval"})
+    if (auto function = module.lookupSymbol<func::FuncOp>(name))
+      Rewriter(function).run();
+}
+
+std::unique_ptr<Pass> createChannelsLastPass() { return std::make_unique<ChannelsLastPass>(); }
+
+} // namespace cleave::passes
