@@ -1,6 +1,7 @@
 // Fusion in five steps:
 //
-//  1. very large reductions to few results become two (SplitReductions.cpp);
+//  1. on a GPU, variances are summed beside their means (Moments.cpp); very large reductions to few results become two
+//     (SplitReductions.cpp);
 //  2. constants, iotas, broadcasts and widening casts are cloned to each of their users, where they cost nothing;
 //  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the planner of
 //     kernels accepts the result and its cost model finds it cheaper;
@@ -280,11 +281,10 @@ bool isFree(mlir::Operation *op) {
 
 /// Clones free ops so that each fusible user has its own.
 void cloneFreeOps(mlir::Block &block) {
-  for (mlir::Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
-    if (kernel::isFusible(&op) && op.use_empty()) {
+  for (mlir::Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (kernel::isFusible(&op) && op.use_empty())
       op.erase();
-      continue;
-    }
+  for (mlir::Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
     if (!isFree(&op) || !kernel::isFusible(&op))
       continue;
     for (mlir::OpOperand &use : llvm::make_early_inc_range(op.getUses())) {
@@ -298,6 +298,8 @@ void cloneFreeOps(mlir::Block &block) {
 
 void fuse(mlir::func::FuncOp function, FuseOptions options) {
   mlir::Block &block = function.getBody().front();
+  if (options.gpu)
+    joinMoments(block);
   splitReductions(block, options.gpu);
   cloneFreeOps(block);
   Fuser fuser(block, options);

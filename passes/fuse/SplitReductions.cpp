@@ -12,9 +12,9 @@ namespace {
 
 using Dims = llvm::SmallVector<int64_t>;
 
-/// Where a reduction is cut: dimension `dim` becomes (parts, rest).
+/// Where a reduction is cut: dimensions [first, last), taken as one, become (parts, rest).
 struct Cut {
-  int64_t dim = -1, parts = 0;
+  int64_t first = -1, last = -1, parts = 0;
 };
 
 /// What is reduced to what.
@@ -34,17 +34,45 @@ Cut cutForCpu(const Reduction &r) {
     for (int64_t away = 0; away <= 32; ++away)
       for (int64_t parts : {32 - away, 32 + away})
         if (parts >= 8 && parts <= 64 && r.shape[d] % parts == 0)
-          return {d, parts};
+          return {d, d + 1, parts};
   return {};
 }
 
-/// The divisor of `extent` nearest to `wanted` by ratio, at most four times away; 0 where there is none.
-int64_t divisorNear(int64_t extent, int64_t wanted) {
-  for (int64_t less = wanted, more = wanted; more <= 4 * wanted; more += 1, less = wanted * wanted / more)
-    for (int64_t parts : {less, more})
-      if (parts > 1 && parts <= extent && extent % parts == 0)
-        return parts;
-  return 0;
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> list;
+  for (int64_t i = 1; i * i <= n; ++i)
+    if (n % i == 0) {
+      list.push_back(i);
+      if (i * i < n)
+        list.push_back(n / i);
+    }
+  return list;
+}
+
+/// Neighbouring dimensions that are all reduced, cut into a number of parts as near to `wanted` by ratio as can be, at
+/// most four times away. A cut goes through one of the dimensions, so that what makes the tensor comes apart in the
+/// same way.
+Cut cutRun(const Reduction &r, int64_t first, int64_t last, int64_t wanted) {
+  constexpr double farthest = 4;
+  constexpr int64_t leastNeighbours = 64; // in memory: they stay together
+  int64_t rest = 1;
+  for (int64_t d = first; d < last; ++d)
+    rest *= r.shape[d];
+  const bool neighbours = last == static_cast<int64_t>(r.shape.size());
+  Cut best;
+  double nearest = farthest;
+  for (int64_t d = first, before = 1; d < last; before *= r.shape[d++])
+    for (int64_t parts : divisors(r.shape[d])) {
+      const int64_t all = before * parts;
+      const double away = all < wanted ? static_cast<double>(wanted) / static_cast<double>(all)
+                                       : static_cast<double>(all) / static_cast<double>(wanted);
+      if (all < 2 || away > nearest || (neighbours && rest / all < leastNeighbours))
+        continue;
+      if (away < nearest || best.first < 0)
+        best = {first, last, all};
+      nearest = away;
+    }
+  return best;
 }
 
 /// For a GPU: a few hundred blocks of threads, where a block takes a row or 256 columns, each with enough to do.
@@ -58,11 +86,11 @@ Cut cutForGpu(const Reduction &r) {
   const int64_t wanted = std::min(parts, length / enough);
   if (!slow || groups >= fewRows || wanted < 2)
     return {};
-  for (int64_t d : r.dims) {
-    const bool last = d + 1 == static_cast<int64_t>(r.shape.size());
-    const int64_t parts = divisorNear(r.shape[d], wanted);
-    if (parts && (!last || r.shape[d] / parts >= 64)) // neighbours in memory stay together
-      return {d, parts};
+  for (size_t i = 0, next = 0; i < r.dims.size(); i = next) {
+    for (next = i + 1; next < r.dims.size() && r.dims[next] == r.dims[next - 1] + 1;)
+      ++next;
+    if (Cut cut = cutRun(r, r.dims[i], r.dims[next - 1] + 1, wanted); cut.first >= 0)
+      return cut;
   }
   return {};
 }
@@ -72,63 +100,46 @@ mlir::Value castTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, ml
   return type.getElementType() == element ? value : ir::CastOp::create(b, loc, type.clone(element), value).getResult();
 }
 
-/// Neighbours that are all reduced become one dimension, which has more divisors.
-void joinReducedDims(ir::ReduceOp op) {
-  auto type = mlir::cast<mlir::RankedTensorType>(op.getInput().getType());
-  Dims shape, dims;
-  bool before = false; // the dimension before is reduced
-  for (int64_t d = 0; d < type.getRank(); ++d) {
-    const bool reduced = llvm::is_contained(op.getDims(), d);
-    if (reduced && before) {
-      shape.back() *= type.getDimSize(d);
-      continue;
-    }
-    if (reduced)
-      dims.push_back(static_cast<int64_t>(shape.size()));
-    shape.push_back(type.getDimSize(d));
-    before = reduced;
-  }
-  if (dims.size() == op.getDims().size())
-    return;
-  mlir::OpBuilder b(op);
-  auto joined = ir::ReshapeOp::create(b, op.getLoc(), type.clone(shape), op.getInput());
-  ir::copyMarks(op, joined);
-  op.getInputMutable().assign(joined);
-  op.setDims(dims);
-}
-
 void split(ir::ReduceOp op, bool gpu) {
-  if (gpu)
-    joinReducedDims(op);
   auto type = mlir::cast<mlir::RankedTensorType>(op.getInput().getType());
   auto result = mlir::cast<mlir::RankedTensorType>(op.getResult().getType());
-  Dims dims(op.getDims());
   const Reduction reduction{type.getShape(), op.getDims(), type.getNumElements(), result.getNumElements()};
   const Cut cut = gpu ? cutForGpu(reduction) : cutForCpu(reduction);
-  if (cut.dim < 0)
+  if (cut.first < 0)
     return;
-  int64_t d = cut.dim, parts = cut.parts, rest = type.getDimSize(d) / parts;
+  int64_t rest = 1;
+  for (int64_t d = cut.first; d < cut.last; ++d)
+    rest *= type.getDimSize(d);
+  rest /= cut.parts;
   mlir::OpBuilder b(op);
-  // d becomes (parts, rest); rest and the other dims are reduced first.
   mlir::Value input = op.getInput();
   if (gpu && result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
     input = castTo(b, op.getLoc(), input, b.getF32Type()); // parts are not rounded
   mlir::Value whole = input;
-  if (rest > 1 || dims.size() == 1) {
-    Dims shape(type.getShape());
-    shape[d] = parts;
-    shape.insert(shape.begin() + d + 1, rest);
+  // What is reduced first: rest, and the other dims.
+  const int64_t joined = cut.last - cut.first;
+  const bool asItIs = rest == 1 && joined == 1 && op.getDims().size() > 1;
+  Dims first;
+  for (int64_t d : op.getDims())
+    if (d < cut.first)
+      first.push_back(d);
+  if (!asItIs)
+    first.push_back(cut.first + 1);
+  for (int64_t d : op.getDims())
+    if (d >= cut.last)
+      first.push_back(d - joined + (asItIs ? 1 : 2));
+  if (!asItIs) {
+    Dims shape(type.getShape().take_front(cut.first));
+    shape.append({cut.parts, rest});
+    llvm::append_range(shape, type.getShape().drop_front(cut.last));
     auto element = mlir::cast<mlir::RankedTensorType>(input.getType()).getElementType();
     input = ir::ReshapeOp::create(b, op.getLoc(), mlir::RankedTensorType::get(shape, element), input);
-    for (int64_t &other : dims)
-      other += other >= d;
-  } else {
-    dims.erase(llvm::find(dims, d));
   }
-  auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, dims);
-  int64_t before = std::count_if(op.getDims().begin(), op.getDims().end(), [&](int64_t other) { return other < d; });
-  auto total =
-      ir::ReduceOp::create(b, op.getLoc(), op.getKind(), partial.getResult(), llvm::ArrayRef<int64_t>{d - before});
+  auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, first);
+  int64_t before =
+      std::count_if(op.getDims().begin(), op.getDims().end(), [&](int64_t other) { return other < cut.first; });
+  auto total = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), partial.getResult(),
+                                    llvm::ArrayRef<int64_t>{cut.first - before});
   mlir::Value final = castTo(b, op.getLoc(), total.getResult(), result.getElementType());
   for (mlir::NamedAttribute attribute : op->getDiscardableAttrs())
     final.getDefiningOp()->setDiscardableAttr(attribute.getName(), attribute.getValue());

@@ -12,6 +12,9 @@ bool isFree(mlir::Operation *op);
 /// as many as occupy it; there parts of 16-bit floats are f32.
 void splitReductions(mlir::Block &block, bool gpu);
 
+/// For GPUs: a variance that would read its tensor again, after the mean, reads it once.
+void joinMoments(mlir::Block &block);
+
 /// Makes the groups `cleave.fusion` ops and puts the block's ops into the groups' order.
 void materialize(mlir::Block &block, Groups &groups);
 

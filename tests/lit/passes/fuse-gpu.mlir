@@ -25,8 +25,8 @@ func.func @rows(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
 
 // The square of a gradient's norm: neighbours in memory stay together.
 // GPU-LABEL: func.func @norm(
-// GPU: cleave.reduce sum {{.*}} dims [1] : tensor<512x4608xf32> -> tensor<512xf32>
-// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<512xf32> -> tensor<f32>
+// GPU: cleave.reduce sum {{.*}} dims [1] : tensor<384x6144xf32> -> tensor<384xf32>
+// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<384xf32> -> tensor<f32>
 func.func @norm(%g: tensor<768x3072xf32>) -> tensor<f32> {
   %0 = cleave.mul %g, %g : tensor<768x3072xf32>
   %1 = cleave.reduce sum %0 dims [0, 1] : tensor<768x3072xf32> -> tensor<f32>
@@ -35,16 +35,16 @@ func.func @norm(%g: tensor<768x3072xf32>) -> tensor<f32> {
 
 // Statistics of 64 channels: eight blocks each.
 // GPU-LABEL: func.func @channels(
-// GPU: cleave.reduce sum {{.*}} dims [1, 3] : tensor<8x32x64x784xf32> -> tensor<8x64xf32>
+// GPU: cleave.reduce sum {{.*}} dims [1, 3, 4] : tensor<8x32x64x28x28xf32> -> tensor<8x64xf32>
 func.func @channels(%x: tensor<256x64x28x28xf32>) -> tensor<64xf32> {
   %0 = cleave.reduce sum %x dims [0, 2, 3] : tensor<256x64x28x28xf32> -> tensor<64xf32>
   return %0 : tensor<64xf32>
 }
 
-// Channels last: samples, rows and columns of pictures are cut as one dimension.
+// Channels last: samples, rows and columns of pictures are cut as one dimension, through one of the three.
 // GPU-LABEL: func.func @last(
-// GPU: cleave.reshape {{.*}} -> tensor<1225x64x16xf32>
-// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<1225x16xf32> -> tensor<16xf32>
+// GPU: cleave.reshape {{.*}} -> tensor<1400x56x16xf32>
+// GPU: cleave.reduce sum {{.*}} dims [0] : tensor<1400x16xf32> -> tensor<16xf32>
 func.func @last(%x: tensor<100x28x28x16xf32>) -> tensor<16xf32> {
   %0 = cleave.reduce sum %x dims [0, 1, 2] : tensor<100x28x28x16xf32> -> tensor<16xf32>
   return %0 : tensor<16xf32>
@@ -62,4 +62,37 @@ func.func @masked(%y: tensor<262144x64xbf16>, %g: tensor<262144x64xbf16>) -> ten
   %4 = cleave.broadcast %3 dims [1] : tensor<64xf32> -> tensor<262144x64xf32>
   %5 = cleave.sub %2, %4 : tensor<262144x64xf32>
   return %5 : tensor<262144x64xf32>
+}
+
+// Mean and variance of columns in one pass: squares are those of differences from an element of the column.
+// GPU-LABEL: func.func @variance(
+// GPU: cleave.fusion(%arg0) : (tensor<256x56x56x64xbf16>) -> (tensor<1792x64xf32>, tensor<1792x64xf32>)
+// GPU: cleave.fusion({{.*}}) : (tensor<1792x64xf32>, tensor<1792x64xf32>, tensor<256x56x56x64xbf16>) -> (tensor<64xf32>, tensor<64xf32>)
+// GPU-NOT: cleave.fusion
+// Rows that stay in registers are read once anyway.
+// GPU-LABEL: func.func @rowVariance(
+// GPU-NOT: cleave.slice
+// GPU: return
+func.func @variance(%x: tensor<256x56x56x64xbf16>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %n = cleave.constant dense<1.245615e-6> : tensor<64xf32> : tensor<64xf32>
+  %0 = cleave.cast %x : tensor<256x56x56x64xbf16> -> tensor<256x56x56x64xf32>
+  %1 = cleave.reduce sum %0 dims [0, 1, 2] : tensor<256x56x56x64xf32> -> tensor<64xf32>
+  %2 = cleave.mul %1, %n : tensor<64xf32>
+  %3 = cleave.broadcast %2 dims [3] : tensor<64xf32> -> tensor<256x56x56x64xf32>
+  %4 = cleave.sub %0, %3 : tensor<256x56x56x64xf32>
+  %5 = cleave.mul %4, %4 : tensor<256x56x56x64xf32>
+  %6 = cleave.reduce sum %5 dims [0, 1, 2] : tensor<256x56x56x64xf32> -> tensor<64xf32>
+  %7 = cleave.mul %6, %n : tensor<64xf32>
+  return %2, %7 : tensor<64xf32>, tensor<64xf32>
+}
+
+func.func @rowVariance(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
+  %n = cleave.constant dense<1.302083e-3> : tensor<8192xf32> : tensor<8192xf32>
+  %1 = cleave.reduce sum %x dims [1] : tensor<8192x768xf32> -> tensor<8192xf32>
+  %2 = cleave.mul %1, %n : tensor<8192xf32>
+  %3 = cleave.broadcast %2 dims [0] : tensor<8192xf32> -> tensor<8192x768xf32>
+  %4 = cleave.sub %x, %3 : tensor<8192x768xf32>
+  %5 = cleave.mul %4, %4 : tensor<8192x768xf32>
+  %6 = cleave.reduce sum %5 dims [1] : tensor<8192x768xf32> -> tensor<8192xf32>
+  return %6 : tensor<8192xf32>
 }

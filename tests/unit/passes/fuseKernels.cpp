@@ -303,6 +303,30 @@ TEST_CASE("reductions are split for the threads of a GPU", "[fuse]") {
   CHECK(check(m, "f", 10, 2e-5, {.gpu = true}).size() == 5); // all but the maximum in two steps
 }
 
+TEST_CASE("a mean far from zero does not cancel the variance that is summed beside it", "[fuse]") {
+  for (const char *group : {"0", "4"}) {
+    std::string statistics = *group == '0' ? "tensor<24xf32>" : "tensor<4x24xf32>";
+    GraphModule m = parsed(
+        R"(
+    func.func @f(%x: tensor<16x16x16x24xf32>, %w: tensor<24xf32>, %b: tensor<24xf32>) -> (tensor<16x16x16x24xf32>, )" +
+        statistics +
+        R"() {
+      %far = cleave.constant dense<1000.0> : tensor<16x16x16x24xf32> : tensor<16x16x16x24xf32>
+      %0 = cleave.add %x, %far : tensor<16x16x16x24xf32>
+      %1:3 = cleave.batch_norm %0, %w, %b {eps = 1.0e-05 : f64, channels_last, group = )" +
+        group + R"( : i64} : (tensor<16x16x16x24xf32>, tensor<24xf32>, tensor<24xf32>) -> (tensor<16x16x16x24xf32>, )" +
+        statistics + ", " + statistics +
+        R"()
+      return %1#0, %1#2 : tensor<16x16x16x24xf32>, )" +
+        statistics + R"(
+    })");
+    passes::decompose(m.module(), {});
+    passes::simplify(m.module());
+    check(m, "f", 10, 1e-3, {.gpu = true});
+    CHECK(countOps(m, "f", "cleave.fusion") <= 3);
+  }
+}
+
 TEST_CASE("training step of an MLP", "[fuse]") {
   GraphModule m =
       forwardModule(input("x", "tensor<16x20xf32>") + ", " + input("y", "tensor<16xi32>") + ", " +

@@ -1,0 +1,96 @@
+// Sums of squared differences from the mean in the same pass over memory as the mean.
+#include "ir/graph/Graph.h"
+#include "passes/fuse/Steps.h"
+#include "passes/rewrite/Emitter.h"
+
+#include <cmath>
+
+namespace cleave::passes {
+
+namespace {
+
+using Dims = llvm::SmallVector<int64_t>;
+
+/// sum((x - mean)^2) over the dims that mean = sum(x) / n lost.
+struct Variance {
+  ir::ReduceOp squares;
+  mlir::Value x, mean;
+};
+
+/// Whether `value` is the mean of `x` over `dims`.
+bool isMean(mlir::Value value, mlir::Value x, llvm::ArrayRef<int64_t> dims) {
+  auto scale = value.getDefiningOp<ir::MulOp>();
+  if (!scale)
+    return false;
+  const double count = static_cast<double>(product(shapeOf(x))) / static_cast<double>(product(shapeOf(value)));
+  for (bool swapped : {false, true}) {
+    auto sum = (swapped ? scale.getRhs() : scale.getLhs()).getDefiningOp<ir::ReduceOp>();
+    if (!sum || sum.getKind() != ir::ReduceKind::Sum || sum.getInput() != x || sum.getDims() != dims)
+      continue;
+    auto factor = ir::splatOf(swapped ? scale.getLhs() : scale.getRhs());
+    return factor && std::abs(*factor * count - 1) < 1e-6;
+  }
+  return false;
+}
+
+std::optional<Variance> varianceOf(ir::ReduceOp op) {
+  auto square = op.getInput().getDefiningOp<ir::MulOp>();
+  auto centred = square && square.getLhs() == square.getRhs() ? square.getLhs().getDefiningOp<ir::SubOp>() : nullptr;
+  auto spread = centred ? centred.getRhs().getDefiningOp<ir::BroadcastOp>() : nullptr;
+  if (op.getKind() != ir::ReduceKind::Sum || op.getDims().empty() || !spread || !isFloat(op.getResult()) ||
+      spread.getDims() != llvm::ArrayRef<int64_t>(dimsExcept(rankOf(op.getInput()), op.getDims())) ||
+      !isMean(spread.getInput(), centred.getLhs(), op.getDims()))
+    return std::nullopt;
+  return Variance{op, centred.getLhs(), spread.getInput()};
+}
+
+/// Rows that registers hold are read once anyway.
+bool readsAgain(Variance v) {
+  constexpr int64_t mostHeld = 512 * 32;
+  Dims shape(shapeOf(v.x)), dims(v.squares.getDims());
+  return dims.back() + 1 != static_cast<int64_t>(shape.size()) ||
+         product(shape) / std::max<int64_t>(1, product(shapeOf(v.mean))) > mostHeld;
+}
+
+/// With d = x - s, where s is one of the x, near enough to the mean that little cancels: the mean is s + sum(d) / n and
+/// the sum of squares sum(d^2) - sum(d)^2 / n.
+void shift(Variance v) {
+  ir::ReduceOp op = v.squares;
+  mlir::Operation *mean = v.mean.getDefiningOp();
+  Emitter e{mlir::OpBuilder(mean)};
+  llvm::SmallVector<mlir::NamedAttribute> marks; // not its sharding, which says nothing of what is in between
+  for (llvm::StringRef name : {llvm::StringRef(ir::attr::path), llvm::StringRef(ir::attr::phase)})
+    if (mlir::Attribute mark = op->getAttr(name))
+      marks.emplace_back(mlir::StringAttr::get(op->getContext(), name), mark);
+  e.setOrigin(op->getLoc(), marks);
+  const Dims shape(shapeOf(v.x)), dims(op.getDims()), kept(shapeOf(v.mean));
+  Dims starts(shape.size(), 0), sizes = shape;
+  double count = 1;
+  for (int64_t dim : dims) {
+    count *= static_cast<double>(shape[dim]);
+    sizes[dim] = 1;
+  }
+  // Each user has its own s, so that no kernel waits for another's.
+  auto first = [&] { return e.reshape(e.op<ir::SliceOp>(v.x, starts, sizes).getResult(), kept); };
+  mlir::Value apart = e.sub(v.x, e.broadcastBack(first(), shape, dims));
+  mlir::Value sum = e.sum(apart, dims), away = e.scale(sum, 1 / count);
+  mlir::Value squares = e.sub(e.sum(e.mul(apart, apart), dims), e.mul(sum, away));
+  auto replace = [](mlir::Operation *before, mlir::Value after) {
+    ir::copyMarks(before, after.getDefiningOp());
+    before->getResult(0).replaceAllUsesWith(after);
+    before->erase();
+  };
+  replace(op, e.max(squares, e.constantLike(squares, 0)));
+  replace(mean, e.add(first(), away));
+}
+
+} // namespace
+
+void joinMoments(mlir::Block &block) {
+  llvm::SmallVector<ir::ReduceOp> reductions(block.getOps<ir::ReduceOp>());
+  for (ir::ReduceOp op : reductions)
+    if (auto variance = varianceOf(op); variance && readsAgain(*variance))
+      shift(*variance);
+}
+
+} // namespace cleave::passes
