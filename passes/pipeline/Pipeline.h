@@ -21,6 +21,7 @@ struct CompileOptions {
   std::string reduceDtype;   // "fp32", "bf16" or "fp16": of gradients summed over dp; empty: their own
   std::string target;        // code target; empty: the host's ("x86-64-v4", "x86-64-v3")
   bool code = true;          // false: --no-code
+  bool batchKernels = true;  // on GPUs, one launch for optimizer updates of many tensors; false: to compare with
   std::string model;         // program name
   std::string modelOptions = "{}", data = "{}", training = "{}"; // JSON, stored in the plan
   std::vector<std::string> printAfter;                           // pass names whose result is printed to standard error
