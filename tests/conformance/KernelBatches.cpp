@@ -122,9 +122,11 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
       LocalWorld world(1);
       Executor executor(sealed, 0, world[0], {.device = device, .graph = graph, .tuning = "off"});
       executor.initialise();
-      for (uint32_t i = 0; i < sizes.size(); ++i)
+      for (uint32_t i = 0; i < sizes.size(); ++i) {
+        auto *g = reinterpret_cast<float *>(executor.persistent(1 + 2 * i).data());
         for (int64_t k = 0; k < sizes[i]; ++k)
-          reinterpret_cast<float *>(executor.persistent(1 + 2 * i).data())[k] = static_cast<float>(k + i);
+          g[k] = static_cast<float>(k + i);
+      }
       executor.writeBack();
       for (int step = 1; step <= 3; ++step) // the last two from graphs
         executor.train(step, step % 2);

@@ -397,11 +397,10 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
 
 LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu, bool batch) {
   std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program, program.width == 1, batch}}, cpu)});
-  int fd = memfd_create("kernel", 0);
+  fd = memfd_create("kernel", 0);
   if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     throw std::runtime_error("cannot write the kernel");
   library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(fd);
   if (!library)
     throw std::runtime_error(dlerror());
   function = reinterpret_cast<Function>(dlsym(library, "kernel"));
@@ -410,6 +409,7 @@ LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu, bool 
 LoadedKernel::~LoadedKernel() {
   if (library)
     dlclose(library);
+  close(fd);
 }
 
 namespace {

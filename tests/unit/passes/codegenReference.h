@@ -62,6 +62,7 @@ public:
 
 private:
   void *library = nullptr;
+  int fd = -1; // open as long: libraries are known by name, and another that got the same number would be this one
 };
 
 /// Raw bytes of a tensor in its element type, and back.
