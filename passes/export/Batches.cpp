@@ -131,16 +131,21 @@ StepUse useOf(const ProgramBuilder &program, const plan::StepT &step, const std:
   return use;
 }
 
-/// The distinct paths of the steps, at most three, as for fused ops.
+/// The distinct paths of the steps, at most three, as for fused ops (whose paths may be several already).
 std::string joinPaths(const plan::PlanT &plan, const std::vector<const plan::StepT *> &steps) {
-  std::vector<uint32_t> paths;
-  for (const plan::StepT *step : steps)
-    if (!plan.strings[step->path].empty() && std::find(paths.begin(), paths.end(), step->path) == paths.end())
-      paths.push_back(step->path);
+  static const std::string plus = " + ";
+  std::vector<std::string> paths;
+  for (const plan::StepT *step : steps) {
+    const std::string text = plan.strings[step->path] + plus;
+    for (size_t begin = 0, end; (end = text.find(plus, begin)) != std::string::npos; begin = end + plus.size())
+      if (std::string path = text.substr(begin, end - begin);
+          !path.empty() && path != "..." && std::find(paths.begin(), paths.end(), path) == paths.end())
+        paths.push_back(std::move(path));
+  }
   std::string text;
   for (size_t i = 0; i < paths.size() && i < 3; ++i)
-    text += (i ? " + " : "") + plan.strings[paths[i]];
-  return text + (paths.size() > 3 ? " + ..." : "");
+    text += (i ? plus : "") + paths[i];
+  return text + (paths.size() > 3 ? plus + "..." : "");
 }
 
 } // namespace

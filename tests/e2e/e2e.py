@@ -365,6 +365,11 @@ class Files(Case):
                 steps = self.ok("cleave", "show", "--steps", plan)
                 for call in calls:
                     self.assertIn(call, steps)
+                updates = steps.split(" Update update\n")[1].split("\n\n")[0]
+                batched = [int(n) for n in re.findall(r" kernel cleave_k\d+_map_batch of (\d+) calls, ", updates)]
+                self.assertEqual(len(batched), 1, updates)  # the update of every parameter
+                parameters = re.findall(r"^  %\d+ +\S+ +\[.*\] +[\d,]+ bytes  at \d+ +(\S+\.(?:weight|bias)) = ", steps.split("\nprogram 1")[0], re.M)
+                self.assertEqual(batched[0], len(set(parameters)), updates)
                 kernels = [line for line in steps.splitlines() if " kernel cleave_k" in line]
                 self.assertGreater(len(kernels), 3)
                 for kernel in kernels:

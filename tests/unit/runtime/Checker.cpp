@@ -2,6 +2,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
 #include "tests/support/PlanBuilder.h"
+#include "tests/unit/runtime/KernelCalls.h"
 
 #include <catch2/catch.hpp>
 
@@ -732,68 +733,29 @@ TEST_CASE("checker: 64 ranks and many microbatches take little time") {
   CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 2);
 }
 
-namespace {
-
-/// Two parameters updated in place by calls of one kernel: p -= rate * g.
-struct Updates {
-  PlanT plan = makePlan(1);
-  ProgramWriter w;
-  uint32_t rate, p[2], g[2];
-
-  explicit Updates(const std::string &backend = "cuda") {
-    plan.backend = backend;
-    plan.kernels.push_back(std::make_unique<KernelInfoT>());
-    plan.kernels[0]->symbol = "update";
-    plan.kernels[0]->batch = backend == "cuda";
-    rate = w.slot("rate", DType::F32, {1}, Space::Persistent);
-    KernelBatchT batch;
-    for (int i = 0; i < 2; ++i) {
-      p[i] = w.slot("p", DType::F32, {100 + 50 * i}, Space::Persistent);
-      g[i] = w.slot("g", DType::F32, {100 + 50 * i}, Space::Persistent);
-      batch.calls.push_back(call({rate, g[i], p[i], p[i]}, 100 + 50 * i));
-    }
-    w.step(w.segment("update", SegmentKind::Update), std::move(batch));
-    w.action(0, -1);
-    plan.programs.push_back(w.finish());
-  }
-
-  static std::unique_ptr<KernelT> call(const std::vector<uint32_t> &slots, int64_t extent) {
-    auto made = std::make_unique<KernelT>();
-    for (uint32_t slot : slots)
-      made->args.push_back(ProgramWriter::view(slot, {1}));
-    made->extent = extent;
-    made->outputs = 1;
-    made->blocks = 2;
-    return made;
-  }
-  KernelBatchT &batch() { return *plan.programs[0]->segments[0]->steps[0]->op.AsKernelBatch(); }
-};
-
-} // namespace
-
 TEST_CASE("checker: batches of kernel calls") {
   SECTION("good ones") {
-    CHECK(defects(Updates().plan).empty());
-    CHECK(defects(Updates("cpu").plan).empty());
+    CHECK(defects(KernelCalls().plan).empty());
+    CHECK(defects(KernelCalls("cpu").plan).empty());
   }
   SECTION("of nothing") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls.clear();
     CHECK_FOUND(u.plan, "(KernelBatch)", "a batch of no calls");
   }
   SECTION("of two kernels") {
-    Updates u;
+    KernelCalls u;
     u.plan.kernels.push_back(std::make_unique<KernelInfoT>(*u.plan.kernels[0]));
     u.batch().calls[1]->kernel = 1;
     CHECK_FOUND(u.plan, "call 1: it is of kernel 1, the first of kernel 0");
   }
   SECTION("of a kernel that is not there") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls[1]->kernel = 5;
     CHECK_FOUND(u.plan, "call 1: kernel 5 of 1");
   }
   SECTION("of a kernel in the other form") {
-    Updates gpu, cpu("cpu"), single;
+    KernelCalls gpu, cpu("cpu"), single;
     gpu.plan.kernels[0]->batch = false;
     CHECK_FOUND(gpu.plan, "call 0: kernel 0 must be in batch form here");
     cpu.plan.kernels[0]->batch = true;
@@ -803,7 +765,7 @@ TEST_CASE("checker: batches of kernel calls") {
     CHECK_FOUND(single.plan, "(Kernel)", "kernel 0 must not be in batch form here");
   }
   SECTION("that differ in more than places") {
-    Updates arguments, outputs, scalars, unknown;
+    KernelCalls arguments, outputs, scalars, unknown;
     arguments.batch().calls[1]->args.erase(arguments.batch().calls[1]->args.begin());
     CHECK_FOUND(arguments.plan, "call 1: 3 arguments, 1 outputs and 0 scalars, the first has 4, 1 and 0");
     outputs.batch().calls[1]->outputs = 2;
@@ -814,7 +776,7 @@ TEST_CASE("checker: batches of kernel calls") {
     CHECK_FOUND(unknown.plan, "call 0: it does not say what it writes");
   }
   SECTION("with a call that is wrong by itself") {
-    Updates scalar, offset, extent;
+    KernelCalls scalar, offset, extent;
     for (auto &call : scalar.batch().calls)
       call->scalars.push_back(std::make_unique<ScalarArgT>());
     scalar.batch().calls[1]->scalars[0]->rank_scalar = 3;
@@ -825,33 +787,33 @@ TEST_CASE("checker: batches of kernel calls") {
     CHECK_FOUND(extent.plan, "call 0: extent -1");
   }
   SECTION("with more blocks than a grid has") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls[0]->blocks = 0x7fffffff;
     CHECK_FOUND(u.plan, "2147483649 blocks, at most 2147483647");
   }
   SECTION("outside their slots") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls[1]->args[3]->slot = 77;
     CHECK_FOUND(u.plan, "slot 77 of 5");
   }
   SECTION("one of which reads what another writes") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls[1]->args[1]->slot = u.p[0];
     CHECK_FOUND(u.plan, "call 0 writes slot 1 (p)", "which call 1 reads as slot 1");
   }
   SECTION("one of which writes what all read") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls[0]->args[3]->slot = u.rate;
     CHECK_FOUND(u.plan, "call 0 writes slot 0 (rate)", "which call 1 reads as slot 0");
   }
   SECTION("two of which write the same") {
-    Updates u;
+    KernelCalls u;
     u.batch().calls[1]->args[3]->slot = u.p[0];
     CHECK_FOUND(u.plan, "writes slot 1 (p)", "writes as slot 1");
   }
   SECTION("over placed slots that share bytes") {
     for (bool apart : {true, false}) {
-      Updates u;
+      KernelCalls u;
       ProgramT &program = *u.plan.programs[0];
       for (uint32_t i = 0; i < 2; ++i) {
         auto slot = std::make_unique<SlotT>(*program.slots[u.p[i]]);
@@ -873,7 +835,7 @@ TEST_CASE("checker: batches of kernel calls") {
 }
 
 TEST_CASE("checker: partial values in batches of kernel calls") {
-  Updates u;
+  KernelCalls u;
   u.plan.mesh[0]->size = 2;
   u.plan.ranks.push_back(std::make_unique<RankT>());
   u.plan.ranks[1]->coords = {1, 0, 0};
