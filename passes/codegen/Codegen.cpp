@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <exception>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,7 +50,7 @@ struct KernelBuilder::Impl {
   bool gpu = false;
   int width = 1; // lanes of a vector
   std::map<std::string, unsigned> bySource;
-  std::vector<std::unique_ptr<kernel::Program>> programs;
+  std::vector<std::shared_ptr<const kernel::Program>> programs; // of each of `infos`
   std::vector<Info> infos;
   std::string ptx;
   std::vector<uint8_t> linkGpu();
@@ -111,21 +112,46 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
   if (added) {
     impl->infos.push_back({fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]),
                            it->first, opNames(graph), launch ? launch->threads : 0});
-    impl->programs.push_back(std::make_unique<kernel::Program>(std::move(*program)));
+    impl->programs.push_back(std::make_shared<const kernel::Program>(std::move(*program)));
   }
   call.kernel = it->second;
   return call;
 }
 
+unsigned KernelBuilder::batched(unsigned kernel) {
+  assert(impl->gpu && !impl->infos[kernel].batch && "a GPU's kernel in its usual form");
+  auto [it, added] =
+      impl->bySource.emplace("batch of " + impl->infos[kernel].source, static_cast<unsigned>(impl->infos.size()));
+  if (added) {
+    Info info = impl->infos[kernel];
+    info.symbol += "_batch";
+    info.batch = true;
+    impl->infos.push_back(std::move(info));
+    impl->programs.push_back(impl->programs[kernel]);
+  }
+  return it->second;
+}
+
+void KernelBuilder::keep(const std::vector<bool> &used) {
+  assert(used.size() == impl->infos.size() && "an entry for each kernel");
+  std::vector<Info> infos;
+  std::vector<std::shared_ptr<const kernel::Program>> programs;
+  for (size_t k = 0; k < used.size(); ++k)
+    if (used[k]) {
+      infos.push_back(std::move(impl->infos[k]));
+      programs.push_back(std::move(impl->programs[k]));
+    }
+  impl->infos = std::move(infos);
+  impl->programs = std::move(programs);
+  impl->bySource.clear();
+}
+
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
   std::vector<kernel::NamedProgram> kernels;
   for (size_t k = 0; k < programs.size(); ++k)
-    kernels.push_back({infos[k].symbol, programs[k].get()});
-  if (target == emulatedTarget) {
-    for (kernel::NamedProgram &k : kernels)
-      k.emulatedThreads = true;
+    kernels.push_back({infos[k].symbol, programs[k].get(), target == emulatedTarget, infos[k].batch});
+  if (target == emulatedTarget)
     return kernel::linkShared({kernel::compileObject(kernels, "x86-64-v3")});
-  }
   ptx = kernel::ptxOf(kernels, target);
   kernel::Cubin cubin = kernel::assemble(ptx, target);
   for (const kernel::KernelResources &found : cubin.kernels)

@@ -51,6 +51,12 @@ public:
   /// Plans the kernel of a `cleave.fusion`; fusions with equal bodies (up to collapsible shapes) share one kernel.
   KernelCall add(mlir::Operation *fusion);
 
+  /// A GPU's kernel in batch form (GpuEmit.h), which is another one of kernels().
+  unsigned batched(unsigned kernel);
+
+  /// After the last add: forgets the kernels that are not `used` (an entry for each of kernels()). The others move up.
+  void keep(const std::vector<bool> &used);
+
   /// Compiles and links all kernels added so far; empty where there are none. Throws environmentError where no
   /// temporary file can be written.
   std::vector<uint8_t> link();
@@ -62,6 +68,7 @@ public:
     std::string source;                                 // the kernel's schedule as text
     std::string ops;                                    // the fused ops, for people
     int threads = 0;                                    // of a block, on a GPU
+    bool batch = false;                                 // in batch form, on a GPU
     int registers = 0, sharedBytes = 0, spillBytes = 0; // on a GPU, once linked
   };
   const std::vector<Info> &kernels() const;

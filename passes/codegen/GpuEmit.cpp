@@ -21,13 +21,14 @@ bool isSmall(const Program &p) {
 
 } // namespace
 
-GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words)
+GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words,
+                       bool batch)
     : Emitter(program, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(program.threads),
-      words(words), chunk(plan.chunk) {
+      words(words), batch(batch), chunk(plan.chunk) {
   reduced = reducedLoopsInside;
   levels.assign(3, {});
-  std::vector<llvm::Type *> types(p.buffers.size(), b.getPtrTy());
-  types.insert(types.end(), p.scalarInputs.size() + 1, b.getInt64Ty());
+  std::vector<llvm::Type *> types(batch ? 1 : p.buffers.size(), b.getPtrTy());
+  types.insert(types.end(), batch ? 1 : p.scalarInputs.size() + 1, b.getInt64Ty());
   if (!ptx())
     types = {b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()};
   function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
@@ -52,12 +53,12 @@ llvm::Function *GpuEmitter::build() {
   thread = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, "cleave_emu_tid"));
   block = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, "cleave_emu_block"));
   blocks = wide(word(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, "cleave_emu_blocks"));
-  for (size_t i = 0; i < p.buffers.size(); ++i)
-    bases.push_back(
-        ptx() ? static_cast<V>(function->getArg(static_cast<unsigned>(i)))
-              : b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), i)));
   scalars = function->getArg(1);
   extent = function->getArg(function->arg_size() - 1);
+  if (batch)
+    findCall();
+  for (size_t i = 0; i < p.buffers.size() && !batch; ++i)
+    bases.push_back(parameter(i));
   makeTables();
   makeShared();
   if (p.shape == Shape::Map)
@@ -69,9 +70,39 @@ llvm::Function *GpuEmitter::build() {
   return function;
 }
 
+/// A buffer among the kernel's parameters.
+V GpuEmitter::parameter(size_t buffer) {
+  if (ptx())
+    return function->getArg(static_cast<unsigned>(buffer));
+  return b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), buffer));
+}
+
+/// In batch form: the block's call, its number within the call, and what the call is given.
+void GpuEmitter::findCall() {
+  llvm::Type *i64 = b.getInt64Ty(), *i32 = b.getInt32Ty();
+  const size_t head = 3, words = head + p.buffers.size() + p.scalarInputs.size(); // of a call
+  auto read = [&](llvm::Type *type, V at) -> V {
+    llvm::LoadInst *word = b.CreateLoad(type, at);
+    word->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(module.getContext(), {}));
+    return word;
+  };
+  V table = parameter(0), ofBlock = b.CreateGEP(i64, table, b.CreateMul(extent, b.getInt64(words)));
+  V number = read(i32, b.CreateGEP(i32, ofBlock, b.CreateZExt(block, i64)));
+  V call = b.CreateGEP(i64, table, b.CreateMul(b.CreateZExt(number, i64), b.getInt64(words)));
+  auto field = [&](size_t i, llvm::Type *type) { return read(type, b.CreateConstInBoundsGEP1_64(i64, call, i)); };
+  block = b.CreateSub(block, wide(field(0, i64)));
+  blocks = wide(field(1, i64));
+  extent = field(2, i64);
+  for (size_t i = 0; i < p.buffers.size(); ++i) // in global memory, as parameters are known to be
+    bases.push_back(ptx() ? b.CreateAddrSpaceCast(field(head + i, b.getPtrTy(1)), b.getPtrTy())
+                          : field(head + i, b.getPtrTy()));
+  scalars = b.CreateConstInBoundsGEP1_64(i64, call, head + p.buffers.size());
+}
+
 /// NAME_parameters: how many buffers and scalars there are, which a launch of PTX knows from the code.
 void GpuEmitter::noteParameters(const std::string &name) {
-  const uint32_t counts[] = {static_cast<uint32_t>(p.buffers.size()), static_cast<uint32_t>(p.scalarInputs.size())};
+  const uint32_t counts[] = {batch ? 1 : static_cast<uint32_t>(p.buffers.size()),
+                             batch ? 0 : static_cast<uint32_t>(p.scalarInputs.size())};
   auto *value = llvm::ConstantDataArray::get(module.getContext(), counts);
   new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::ExternalLinkage, value,
                            name + "_parameters");
@@ -89,7 +120,7 @@ V GpuEmitter::word(unsigned intrinsic, const char *name) {
 }
 
 V GpuEmitter::scalarArgument(int index) {
-  if (!ptx())
+  if (!ptx() || batch)
     return Emitter::scalarArgument(index);
   return function->getArg(static_cast<unsigned>(p.buffers.size()) + static_cast<unsigned>(index));
 }
@@ -362,9 +393,9 @@ Launch launchOf(const Program &p) {
   return launch;
 }
 
-llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name,
-                              ThreadWords words) {
-  return GpuEmitter(program, module, name, words).build();
+llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words,
+                              bool batch) {
+  return GpuEmitter(program, module, name, words, batch).build();
 }
 
 } // namespace cleave::passes::kernel

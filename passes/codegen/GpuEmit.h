@@ -4,6 +4,10 @@
 // the scalars as i64, and the extent as i64; blocks of `Launch::threads` threads in one dimension, any number of
 // blocks. Results do not depend on how many.
 //
+// In batch form a kernel runs several calls in one launch. Its parameters are a table in the device's memory and, as
+// i64, the number of calls; plan.fbs (KernelBatch) says how the table tells a block its call. A call has the blocks
+// that are given to it to itself, and computes the same bits as by itself.
+//
 //   map      a thread takes a chunk of neighbouring elements at a time, 16 bytes where alignment allows, or several
 //   rows     a warp, or a block where rows are long or few, reduces a row: shuffles, then shared memory; a row that
 //            fits stays in registers over all sweeps
@@ -34,9 +38,11 @@ Launch launchOf(const Program &program);
 
 /// What the threads' own words are: PTX, or functions that a test supplies to run the kernel on a CPU
 /// (cleave_emu_tid, _block, _blocks, _barrier, _warp_barrier, _shuffle_f32, _shuffle_i32) with the CPU's ABI, `end`
-/// being the extent. Beside an emulated kernel stands NAME_parameters: two u32, its numbers of buffers and scalars.
+/// being the extent; in batch form the table is the one buffer and the number of calls the extent. Beside an emulated
+/// kernel stands NAME_parameters: two u32, its numbers of buffers and scalars.
 enum class ThreadWords { Ptx, Emulated };
 
-llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words);
+llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words,
+                              bool batch = false);
 
 } // namespace cleave::passes::kernel

@@ -10,7 +10,7 @@ namespace cleave::passes::kernel {
 
 class GpuEmitter final : public Emitter {
 public:
-  GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words);
+  GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words, bool batch);
   llvm::Function *build();
 
 private:
@@ -72,6 +72,10 @@ private:
   V wordOf(const std::vector<V> &elements, size_t first, Element type);
   V unrounded(int value, int copy);
 
+  // parameters
+  V parameter(size_t buffer);
+  void findCall();
+
   // threads
   V wide(V x) { return b.CreateZExtOrTrunc(x, indexType); }
   V outside(const char *name, llvm::Type *result, llvm::ArrayRef<V> arguments = {});
@@ -90,6 +94,7 @@ private:
 
   const ThreadPlan &plan;
   ThreadWords words;
+  bool batch;               // several calls: buffers, scalars and extent are those of the block's call
   int chunk;                // elements of a pass: the plan's, but in the tail of a flat map
   std::vector<int> reduced; // loops, without the vector loop
   std::vector<Pass> passes; // in flight

@@ -12,6 +12,7 @@ struct NamedProgram {
   std::string symbol;
   const Program *program;
   bool emulatedThreads = false; ///< a GPU's kernel for a test to run on the CPU (GpuEmit.h)
+  bool batch = false;           ///< a GPU's kernel that takes a table of calls
 };
 
 /// Compiles the kernels for a CPU ("x86-64-v4", ...) to one relocatable object. Safe on several threads at once.

@@ -43,7 +43,7 @@ std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &c
   llvm::Module module("cleave_kernels", context);
   prepareModule(module, *machine);
   for (const NamedProgram &k : kernels)
-    emitGpuKernel(*k.program, module, k.symbol, ThreadWords::Ptx);
+    emitGpuKernel(*k.program, module, k.symbol, ThreadWords::Ptx, k.batch);
   assert(!llvm::verifyModule(module, &llvm::errs()) && "a kernel's LLVM IR is not valid");
 
   runPasses(module, *machine, [](llvm::PassBuilder &builder) {

@@ -93,7 +93,7 @@ void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list
 }
 
 void exportClass(partitioner::Applied &applied, const partitioner::RankClass &rankClass, Tables &tables,
-                 KernelBuilder &kernels) {
+                 KernelBuilder &kernels, bool batches) {
   auto stage = static_cast<size_t>(rankClass.stage);
   const auto &train = applied.train[stage];
   static const std::vector<partitioner::ScheduleItem> none;
@@ -101,7 +101,7 @@ void exportClass(partitioner::Applied &applied, const partitioner::RankClass &ra
   auto training = functionsOf(applied, rankClass, train), evaluation = functionsOf(applied, rankClass, eval);
   lower(training, tables.plan.target);
   lower(evaluation, tables.plan.target);
-  ProgramBuilder builder(tables, kernels, rankClass);
+  ProgramBuilder builder(tables, kernels, rankClass, batches);
   registerArguments(builder, training);
   registerArguments(builder, evaluation);
   addSegments(builder, training);
@@ -142,6 +142,28 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   }
 }
 
+/// Kernels that only batches call are not needed in their usual form.
+void dropUnusedKernels(plan::PlanT &plan, KernelBuilder &kernels) {
+  auto each = [&](auto visit) {
+    for (auto &program : plan.programs)
+      for (auto &segment : program->segments)
+        for (auto &step : segment->steps) {
+          if (plan::KernelT *kernel = step->op.AsKernel())
+            visit(kernel->kernel);
+          if (plan::KernelBatchT *batch = step->op.AsKernelBatch())
+            for (auto &call : batch->calls)
+              visit(call->kernel);
+        }
+  };
+  std::vector<bool> used(kernels.kernels().size(), false);
+  each([&](uint32_t kernel) { used[kernel] = true; });
+  std::vector<uint32_t> place(used.size());
+  for (uint32_t k = 0, kept = 0; k < used.size(); ++k)
+    place[k] = used[k] ? kept++ : 0;
+  each([&](uint32_t &kernel) { kernel = place[kernel]; });
+  kernels.keep(used);
+}
+
 void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
   if (code) {
     plan.code = kernels.link(); // first: it finds what the kernels take
@@ -156,6 +178,7 @@ void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
     made->registers = static_cast<uint32_t>(info.registers);
     made->shared_bytes = static_cast<uint32_t>(info.sharedBytes);
     made->spill_bytes = static_cast<uint32_t>(info.spillBytes);
+    made->batch = info.batch;
   }
 }
 
@@ -174,11 +197,12 @@ std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOpti
   tables.string("");
   KernelBuilder kernels(target);
   for (const partitioner::RankClass &rankClass : applied.classes)
-    exportClass(applied, rankClass, tables, kernels);
+    exportClass(applied, rankClass, tables, kernels, cuda && options.batchKernels);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
     if (!plan.ranks[rank])
       throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
   tables.linkParameters();
+  dropUnusedKernels(plan, kernels);
   if (cuda)
     assignStreams(plan);
   addKernels(plan, kernels, options.code);

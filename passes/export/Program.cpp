@@ -42,8 +42,9 @@ plan::SegmentKind segmentKindOf(const std::string &name) {
   return found->second;
 }
 
-ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass)
-    : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())) {
+ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
+                               bool batches)
+    : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())), batches(batches) {
   program->stage = static_cast<uint32_t>(rankClass.stage);
 }
 

@@ -35,7 +35,8 @@ struct ScalarSource {
 
 class ProgramBuilder {
 public:
-  ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass);
+  /// `batches`: independent calls of one kernel become one step in what runs once a step (Batches.h).
+  ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass, bool batches);
 
   /// Appends the segment of a local function (fused). Segments that share stashed values are added in the order in
   /// which they run; `later` are those of the same pass over a microbatch that follow.
@@ -50,6 +51,7 @@ public:
   Tables &tables;
   KernelBuilder &kernels;
   const std::vector<int64_t> coords; // of the class's first rank
+  const bool batches;
   std::unique_ptr<plan::ProgramT> program = std::make_unique<plan::ProgramT>();
   std::vector<SegmentDraft> segments;
   std::vector<Label> labels;             // of slots

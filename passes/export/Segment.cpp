@@ -3,6 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "passes/export/Batches.h"
 #include "passes/export/Select.h"
 #include "runtime/plan/DTypes.h"
 
@@ -128,6 +129,9 @@ void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, 
     if (!isNoOp(&op, tables.mesh) && !isa<dist::ShardOffsetOp, func::ReturnOp>(op))
       emitOp(builder, &op);
   emitCopies(builder, function);
+  // Segments of a microbatch stay as they are: what they compute lies in memory that others use before and after.
+  if (batches && (draft.segment->kind == plan::SegmentKind::Begin || draft.segment->kind == plan::SegmentKind::Update))
+    batchKernels(*this, draft);
   std::set<uint32_t> placed;
   for (const auto &touched : draft.touched)
     for (uint32_t index : touched)

@@ -22,6 +22,7 @@ struct CompileOptions {
   bool channelsLast = false; // convolutions on [n, h, w, c], see passes/layout/Layout.h
   std::string target;        // code target; empty: the host's ("x86-64-v4", "x86-64-v3")
   bool code = true;          // false: --no-code
+  bool batchKernels = true;  // on GPUs, one launch for optimizer updates of many tensors; false: to compare with
   std::string model;         // program name
   std::string modelOptions = "{}", data = "{}", training = "{}"; // JSON, stored in the plan
   std::vector<std::string> printAfter;                           // pass names whose result is printed to standard error

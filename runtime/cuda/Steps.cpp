@@ -62,11 +62,14 @@ Steps::~Steps() = default;
 
 std::unique_ptr<Op> Steps::make(const plan::Step &step, SlotScope &scope) {
   switch (step.op_type()) {
-  case plan::StepOp::Kernel: {
-    const uint32_t kernel = step.op_as_Kernel()->kernel();
+  case plan::StepOp::Kernel:
+  case plan::StepOp::KernelBatch: {
+    const bool batch = step.op_type() == plan::StepOp::KernelBatch;
+    const uint32_t kernel = (batch ? *step.op_as_KernelBatch()->calls()->Get(0) : *step.op_as_Kernel()).kernel();
     if (planKernels.empty())
       throw environmentError("plan: it carries no code (it was made without), so its kernels cannot run");
-    return makeKernelOp(step, scope, queue, planKernels[kernel], scope.plan.kernels()->Get(kernel)->threads());
+    return (batch ? makeKernelBatchOp : makeKernelOp)(step, scope, queue, planKernels[kernel],
+                                                      scope.plan.kernels()->Get(kernel)->threads());
   }
   case plan::StepOp::Copy:
     return makeCopyOp(step, scope, queue, own);

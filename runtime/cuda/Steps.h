@@ -49,6 +49,8 @@ private:
 // Each file of the folder gives some of these.
 std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
                                  unsigned threads);
+std::unique_ptr<Op> makeKernelBatchOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
+                                      unsigned threads);
 std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
 std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
 std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);

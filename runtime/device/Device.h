@@ -32,6 +32,8 @@ class Op {
 public:
   virtual ~Op() = default;
   virtual void run(SlotTable slots, const RunContext &context) = 0;
+  /// Told at load, when memory is there, of every table that it may be run with.
+  virtual void place(SlotTable slots) {}
 };
 
 /// Gives each slot that a segment touches its place in the slot table, in order of first use.

@@ -57,15 +57,30 @@ private:
   unsigned threads;
 };
 
-} // namespace
-
-std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const KernelTable &kernels,
+std::unique_ptr<Op> makeKernelOp(const plan::Kernel &kernel, SlotScope &scope, const KernelTable &kernels,
                                  unsigned threads) {
-  const plan::Kernel &kernel = *step.op_as_Kernel();
   if (kernels.empty() || !kernels[kernel.kernel()])
     throw environmentError("plan: it carries no code (it was made without), so its kernels cannot run");
   return std::make_unique<KernelOp>(kernel, scope, kernels, threads);
 }
+
+/// Calls that may run in any order, one after the other.
+class KernelBatchOp final : public Op {
+public:
+  KernelBatchOp(const plan::KernelBatch &batch, SlotScope &scope, const KernelTable &kernels, unsigned threads) {
+    for (const plan::Kernel *call : *batch.calls())
+      calls.push_back(makeKernelOp(*call, scope, kernels, threads));
+  }
+  void run(SlotTable slots, const RunContext &context) override {
+    for (const auto &call : calls)
+      call->run(slots, context);
+  }
+
+private:
+  std::vector<std::unique_ptr<Op>> calls;
+};
+
+} // namespace
 
 std::unique_ptr<Op> HostDevice::prepare(const plan::Step &step, SlotScope &scope, const KernelTable &kernels) {
   switch (step.op_type()) {
@@ -75,7 +90,9 @@ std::unique_ptr<Op> HostDevice::prepare(const plan::Step &step, SlotScope &scope
   case plan::StepOp::Attention:
     return prepareLibrary(step, scope);
   case plan::StepOp::Kernel:
-    return makeKernelOp(step, scope, kernels, threads);
+    return makeKernelOp(*step.op_as_Kernel(), scope, kernels, threads);
+  case plan::StepOp::KernelBatch:
+    return std::make_unique<KernelBatchOp>(*step.op_as_KernelBatch(), scope, kernels, threads);
   case plan::StepOp::Copy:
     return makeCopyOp(step, scope, threads);
   case plan::StepOp::Fill:

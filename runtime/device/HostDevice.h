@@ -17,8 +17,6 @@ protected:
 };
 
 // Each file of the folder gives some of these; all may throw environment errors for what they cannot do.
-std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const KernelTable &kernels,
-                                 unsigned threads);
 std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, unsigned threads);
 std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, unsigned threads);
 std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, unsigned threads);

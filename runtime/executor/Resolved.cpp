@@ -49,6 +49,9 @@ void Resolved::makeTables(uint32_t segment, uint32_t layoutIndex, std::byte *are
       const uint64_t offset = slotInfo->space() == plan::Space::Persistent ? slotInfo->offset() : placed.at(slot);
       found->second[which].push_back((input ? inputs[which] : arena) + offset);
     }
+  for (const std::vector<std::byte *> &table : found->second)
+    for (const auto &op : segments[segment].ops)
+      op->place(table.data());
 }
 
 void Resolved::place(std::byte *arena, std::array<std::byte *, 2> inputs) {

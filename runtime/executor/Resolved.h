@@ -36,7 +36,7 @@ public:
   using OpMaker = std::function<std::unique_ptr<Op>(const plan::Step &step, SlotScope &scope)>;
   Resolved(const plan::Plan &plan, const plan::Program &program, const plan::Rank &rank, const OpMaker &make);
 
-  /// Makes the tables: where the arena and the two input buffers begin.
+  /// Makes the tables, and tells the Ops of them: where the arena and the two input buffers begin.
   void place(std::byte *arena, std::array<std::byte *, 2> inputs);
 
   std::vector<ResolvedSegment> segments;

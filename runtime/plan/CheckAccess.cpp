@@ -151,15 +151,28 @@ void attention(const plan::Attention &op, const Accesses &a) {
   a.window(Access::Write, op.dv(), keys, element);
 }
 
-void kernel(const plan::Kernel &op, const Accesses &a) {
-  uint32_t count = length(op.args());
-  for (uint32_t i = 0; i < count; ++i) {
+/// The arguments from `first` to `end`.
+void arguments(const plan::Kernel &op, uint32_t first, uint32_t end, const Accesses &a, int part = -1) {
+  for (uint32_t i = first; i < end; ++i) {
     const plan::View *view = op.args()->Get(i);
     uint64_t bytes = a.slotBytes(view->slot());
     uint64_t rest = bytes > view->offset() ? bytes - view->offset() : 0;
-    Access::Kind kind = op.outputs() == 0 ? Access::Unknown : i + op.outputs() >= count ? Access::Write : Access::Read;
-    a.fn({kind, view->slot(), view->offset(), rest});
+    Access::Kind kind = op.outputs() == 0                       ? Access::Unknown
+                        : i + op.outputs() >= length(op.args()) ? Access::Write
+                                                                : Access::Read;
+    Access access{kind, view->slot(), view->offset(), rest};
+    access.part = part;
+    a.fn(access);
   }
+}
+
+void kernelBatch(const plan::KernelBatch &op, const Accesses &a) {
+  for (bool write : {false, true})
+    for (uint32_t i = 0; i < length(op.calls()); ++i) {
+      const plan::Kernel &call = *op.calls()->Get(i);
+      const uint32_t count = length(call.args()), inputs = count - std::min(call.outputs(), count);
+      arguments(call, write ? inputs : 0, write ? count : inputs, a, static_cast<int>(i));
+    }
 }
 
 void collective(const plan::Collective &op, const Accesses &a) {
@@ -178,7 +191,7 @@ void collective(const plan::Collective &op, const Accesses &a) {
          scatter = op.kind() == plan::CollectiveKind::ReduceScatter;
     auto touch = [&](Access::Kind kind, uint32_t slot, uint64_t elements) {
       Access access{kind, slot, 0, elements * a.elementBytes(slot)};
-      access.buffer = static_cast<int>(i);
+      access.part = static_cast<int>(i);
       a.fn(access);
     };
     touch(Access::Read, buffer->in(), scatter ? whole : gather ? std::min(inAll, whole) : count);
@@ -209,7 +222,9 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const F
   if (const auto *op = step.op_as_Attention())
     return attention(*op, a);
   if (const auto *op = step.op_as_Kernel())
-    return kernel(*op, a);
+    return arguments(*op, 0, length(op->args()), a);
+  if (const auto *op = step.op_as_KernelBatch())
+    return kernelBatch(*op, a);
   if (const auto *op = step.op_as_Collective())
     return collective(*op, a);
   if (const auto *op = step.op_as_Copy()) {

@@ -111,7 +111,11 @@ private:
 
   /// No step writes over what it reads.
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
-    for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s)
+    for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
+      if (program.segments()->Get(action.segment())->steps()->Get(s)->op_type() == plan::StepOp::KernelBatch) {
+        checkCallsApart(action, s, accesses);
+        continue;
+      }
       for (const Access &read : accesses.steps[s])
         for (const Access &write : accesses.steps[s]) {
           if (read.kind != Access::Read || write.kind != Access::Write || read.accumulated)
@@ -123,12 +127,42 @@ private:
             report.add("{}: it writes slot {} at byte {}, over what it reads in slot {} at byte {}", place(action, s),
                        describe(write.slot), to, describe(read.slot), from);
         }
+    }
+  }
+
+  /// No call of a batch touches what another writes, nor writes over what it reads itself but in place.
+  void checkCallsApart(const plan::Action &action, uint32_t s, const SegmentAccesses &accesses) {
+    struct Place {
+      uint64_t begin, end;
+      const Access *access;
+    };
+    std::vector<Place> order;
+    for (const Access &access : accesses.steps[s]) {
+      const uint64_t begin = addressOf(action, accesses, access.slot) + access.begin;
+      order.push_back({begin, begin + access.bytes, &access});
+    }
+    std::sort(order.begin(), order.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
+    std::vector<Place> open; // that reach beyond where the walk is
+    for (const Place &now : order) {
+      std::erase_if(open, [&](const Place &one) { return one.end <= now.begin; });
+      for (const Place &one : open) {
+        const bool same = one.access->part == now.access->part;
+        const bool writes = one.access->kind == Access::Write || now.access->kind == Access::Write;
+        if (!writes || (same && (one.access->slot == now.access->slot || one.access->kind == now.access->kind)))
+          continue;
+        const auto &[writer, other] = now.access->kind == Access::Write ? std::pair(now, one) : std::pair(one, now);
+        report.add("{}: call {} writes slot {} at byte {}, which call {} {} as slot {}", place(action, s),
+                   writer.access->part, describe(writer.access->slot), writer.begin, other.access->part,
+                   other.access->kind == Access::Write ? "writes" : "reads", describe(other.access->slot));
+      }
+      open.push_back(now);
+    }
   }
 
   /// A kernel may update an argument, an all-reduce each of its buffers.
   static bool inPlace(const plan::Step &step, const Access &read, uint64_t from, const Access &write, uint64_t to) {
     if (const auto *collective = step.op_as_Collective())
-      return collective->kind() == plan::CollectiveKind::AllReduce && read.buffer == write.buffer && from == to;
+      return collective->kind() == plan::CollectiveKind::AllReduce && read.part == write.part && from == to;
     return step.op_type() == plan::StepOp::Kernel && read.slot == write.slot;
   }
 

@@ -39,6 +39,7 @@ bool isLinear(const plan::Step &step) {
   case plan::StepOp::Matmul:
   case plan::StepOp::Conv:
   case plan::StepOp::Kernel:
+  case plan::StepOp::KernelBatch:
   case plan::StepOp::Copy:
   case plan::StepOp::EmbeddingGrad:
   case plan::StepOp::Embedding:
@@ -52,9 +53,10 @@ bool isLinear(const plan::Step &step) {
   }
 }
 
-/// What of a step matters here, found once.
+/// What of a step matters here, found once. Each call of a batch of kernels counts by itself.
 struct StepFacts {
   const plan::Step *step;
+  uint32_t index; ///< of the step
   std::vector<uint32_t> reads, writes;
   bool unknownWrites = false;
 };
@@ -76,8 +78,8 @@ public:
     current = declared;
     for (uint32_t a = 0; a < length(actions); ++a) {
       uint32_t segment = actions->Get(a)->segment();
-      for (uint32_t i = 0; i < segments[segment].size() && !report.full(); ++i)
-        visit(segment, i);
+      for (size_t i = 0; i < segments[segment].size() && !report.full(); ++i)
+        visit(segment, segments[segment][i]);
     }
   }
 
@@ -85,12 +87,15 @@ private:
   std::vector<StepFacts> factsOf(const plan::Segment &segment) const {
     std::vector<StepFacts> list;
     for (uint32_t i = 0; i < length(segment.steps()); ++i) {
-      StepFacts facts{segment.steps()->Get(i), {}, {}};
-      forEachAccess(*facts.step, program, [&](const Access &access) {
+      const plan::Step *step = segment.steps()->Get(i);
+      const bool batch = step->op_type() == plan::StepOp::KernelBatch;
+      const size_t first = list.size();
+      list.resize(first + (batch ? length(step->op_as_KernelBatch()->calls()) : 1), {step, i, {}, {}});
+      forEachAccess(*step, program, [&](const Access &access) {
+        StepFacts &facts = list[first + (batch ? static_cast<size_t>(access.part) : 0)];
         (access.kind == Access::Write ? facts.writes : facts.reads).push_back(access.slot);
         facts.unknownWrites = facts.unknownWrites || access.kind == Access::Unknown;
       });
-      list.push_back(std::move(facts));
     }
     return list;
   }
@@ -98,12 +103,11 @@ private:
   bool known(uint32_t slot) const { return program.slots()->Get(slot)->sharding() != nullptr; }
   std::string place(uint32_t segment, uint32_t step) const { return placeOf(index, program, segment, step); }
 
-  void visit(uint32_t segment, uint32_t i) {
-    const StepFacts &facts = segments[segment][i];
+  void visit(uint32_t segment, const StepFacts &facts) {
     if (const auto *collective = facts.step->op_as_Collective())
-      return checkCollective(*collective, segment, i);
+      return checkCollective(*collective, segment, facts.index);
     if (facts.step->op_type() != plan::StepOp::Send)
-      checkStep(facts, segment, i);
+      checkStep(facts, segment, facts.index);
     Axes partial = ~Axes(0);
     if (program.segments()->Get(segment)->kind() == plan::SegmentKind::Reduce && !facts.reads.empty()) {
       partial = 0;

@@ -51,7 +51,7 @@ struct Access {
   uint64_t run = 0;
   bool twice = false;       ///< a window that names some byte twice
   bool accumulated = false; ///< a read of what the step's own output held
-  int buffer = -1;          ///< of a collective
+  int part = -1;            ///< of a collective: its buffer; of a batch of kernels: its call
 };
 
 /// Everything a step reads and writes, reads first. An accumulating output is a read and a write.

@@ -278,20 +278,50 @@ private:
     return typeProblem(op.dtype(), {}, {op.workspace()});
   }
 
-  std::string kernelProblem(const plan::Kernel &op) {
+  std::string kernelProblem(const plan::Kernel &op, bool batch = false) {
     if (op.kernel() >= length(plan.kernels()))
       return fmt::format("kernel {} of {}", op.kernel(), length(plan.kernels()));
+    if (plan.kernels()->Get(op.kernel())->batch() != batch)
+      return fmt::format("kernel {} must {}be in batch form here", op.kernel(), batch ? "" : "not ");
     if (op.extent() < 0 || op.grain() < 1 || op.outputs() > length(op.args()))
       return fmt::format("extent {}, grain {}, {} outputs of {} arguments", op.extent(), op.grain(), op.outputs(),
                          length(op.args()));
-    const bool gpu = plan.backend() && plan.backend()->string_view() == "cuda"; // moves 16 bytes at a time
-    for (uint32_t i = 0; i < length(op.args()) && gpu; ++i)
+    for (uint32_t i = 0; i < length(op.args()) && gpu(); ++i) // moves 16 bytes at a time
       if (const plan::View *view = op.args()->Get(i); view && view->offset() % 16)
         return fmt::format("argument {} at byte {} of its slot, no multiple of 16", i, view->offset());
     for (uint32_t i = 0; i < length(op.scalars()); ++i)
       if (!scalarFits(op.scalars()->Get(i)->rank_scalar()))
         return fmt::format("rank scalar {}", op.scalars()->Get(i)->rank_scalar());
     return "";
+  }
+
+  bool gpu() const { return plan.backend() && plan.backend()->string_view() == "cuda"; }
+
+  /// Calls of one kernel that differ in where and how much, not in what. That they stay apart is checked with the
+  /// memory.
+  std::string kernelBatchProblem(const plan::KernelBatch &op) {
+    constexpr uint64_t mostBlocks = (uint64_t{1} << 31) - 1; // of a GPU's grid
+    if (length(op.calls()) == 0)
+      return "a batch of no calls";
+    const plan::Kernel &first = *op.calls()->Get(0);
+    uint64_t blocks = 0;
+    for (uint32_t i = 0; i < length(op.calls()); ++i) {
+      const plan::Kernel &call = *op.calls()->Get(i);
+      std::string problem = kernelProblem(call, gpu());
+      if (problem.empty() && call.outputs() == 0)
+        problem = "it does not say what it writes";
+      if (problem.empty() && call.kernel() != first.kernel())
+        problem = fmt::format("it is of kernel {}, the first of kernel {}", call.kernel(), first.kernel());
+      if (problem.empty() && (length(call.args()) != length(first.args()) || call.outputs() != first.outputs() ||
+                              length(call.scalars()) != length(first.scalars())))
+        problem = fmt::format("{} arguments, {} outputs and {} scalars, the first has {}, {} and {}",
+                              length(call.args()), call.outputs(), length(call.scalars()), length(first.args()),
+                              first.outputs(), length(first.scalars()));
+      if (!problem.empty())
+        return fmt::format("call {}: {}", i, problem);
+      blocks += std::max(1u, call.blocks());
+    }
+    return blocks > mostBlocks ? fmt::format("{} blocks, at most {}", blocks, mostBlocks) : "";
   }
 
   bool scalarFits(int32_t scalar) const {
@@ -386,6 +416,8 @@ private:
       return attentionProblem(*op);
     if (const auto *op = step.op_as_Kernel())
       return kernelProblem(*op);
+    if (const auto *op = step.op_as_KernelBatch())
+      return kernelBatchProblem(*op);
     if (const auto *op = step.op_as_Collective())
       return collectiveProblem(*op);
     if (const auto *op = step.op_as_Copy()) {

@@ -73,8 +73,13 @@ bool wellAligned(const plan::Plan &plan) {
       view(op->src()), view(op->dst()), numbers(op->shape());
     if (const auto *op = step.op_as_Random())
       numbers(op->shape());
+    const auto kernel = [&](const plan::Kernel &op) {
+      each(op.args(), [&](const plan::View &argument) { view(&argument); });
+    };
     if (const auto *op = step.op_as_Kernel())
-      each(op->args(), [&](const plan::View &argument) { view(&argument); });
+      kernel(*op);
+    if (const auto *op = step.op_as_KernelBatch())
+      each(op->calls(), kernel);
     if (const auto *op = step.op_as_Collective())
       each(op->buffers(), [&](const plan::CollectiveBuffer &buffer) { numbers(buffer.sizes()); });
   };

@@ -366,6 +366,13 @@ class Files(Case):
                 steps = self.ok("cleave", "show", "--steps", plan)
                 for call in calls:
                     self.assertIn(call, steps)
+                updates = steps.split(" Update update\n")[1].split("\n\n")[0]
+                batched = [int(n) for n in re.findall(r" kernel cleave_k\d+_map_batch of (\d+) calls, ", updates)]
+                self.assertEqual(len(batched), 1, updates)  # the update of every parameter
+                slots = re.findall(r"bytes  at \d+ +(\S+) = ", steps.split("\nprogram 1")[0])
+                parameters = {name for name in slots if name.endswith((".weight", ".bias"))}
+                scaled = 1 if "loss_scale" in slots else 0  # whose state a small parameter may be updated with
+                self.assertIn(len(parameters) - batched[0], range(1 + scaled), updates)
                 kernels = [line for line in steps.splitlines() if " kernel cleave_k" in line]
                 self.assertGreater(len(kernels), 3)
                 for kernel in kernels:

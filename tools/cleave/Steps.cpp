@@ -32,18 +32,37 @@ std::string viewText(const plan::View *view) {
   return view->offset() ? fmt::format("%{}+{}", view->slot(), view->offset()) : fmt::format("%{}", view->slot());
 }
 
-std::string kernelText(const plan::Plan &plan, const plan::Kernel &kernel) {
+std::string argumentsText(const plan::Kernel &kernel) {
   std::string args;
   for (uint32_t i = 0; kernel.args() && i < kernel.args()->size(); ++i)
     args += (i ? ", " : "") + viewText(kernel.args()->Get(i));
+  return args;
+}
+
+std::string launchText(const plan::KernelInfo &info, uint64_t blocks) {
+  return fmt::format("{} blocks of {} threads, {} registers, {} bytes shared{}", blocks, info.threads(),
+                     info.registers(), info.shared_bytes(),
+                     info.spill_bytes() ? fmt::format(", {} bytes spilled", info.spill_bytes()) : "");
+}
+
+std::string kernelText(const plan::Plan &plan, const plan::Kernel &kernel) {
   const plan::KernelInfo &info = *plan.kernels()->Get(kernel.kernel());
   const std::string ops = text(info.ops());
-  const std::string launch =
-      info.threads() ? fmt::format("{} blocks of {} threads, {} registers, {} bytes shared{}", kernel.blocks(),
-                                   info.threads(), info.registers(), info.shared_bytes(),
-                                   info.spill_bytes() ? fmt::format(", {} bytes spilled", info.spill_bytes()) : "")
-                     : fmt::format("over {} by {}", kernel.extent(), kernel.grain());
-  return fmt::format("kernel {}({}) {}{}", text(info.symbol()), args, launch, ops.empty() ? "" : "  ; " + ops);
+  const std::string launch = info.threads() ? launchText(info, kernel.blocks())
+                                            : fmt::format("over {} by {}", kernel.extent(), kernel.grain());
+  return fmt::format("kernel {}({}) {}{}", text(info.symbol()), argumentsText(kernel), launch,
+                     ops.empty() ? "" : "  ; " + ops);
+}
+
+/// The calls follow in lines of their own (printSegment).
+std::string batchText(const plan::Plan &plan, const plan::KernelBatch &batch) {
+  const plan::KernelInfo &info = *plan.kernels()->Get(batch.calls()->Get(0)->kernel());
+  uint64_t blocks = 0;
+  for (const plan::Kernel *call : *batch.calls())
+    blocks += call->blocks();
+  const std::string ops = text(info.ops());
+  return fmt::format("kernel {} of {} calls, {}{}", text(info.symbol()), batch.calls()->size(),
+                     launchText(info, blocks), ops.empty() ? "" : "  ; " + ops);
 }
 
 std::string collectiveText(const plan::Collective &collective) {
@@ -84,6 +103,8 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
     return attentionText(*op);
   if (const auto *op = step.op_as_Kernel())
     return kernelText(plan, *op);
+  if (const auto *op = step.op_as_KernelBatch())
+    return batchText(plan, *op);
   if (const auto *op = step.op_as_Copy())
     return fmt::format("copy {} -> {} {}", viewText(op->src()), viewText(op->dst()), shapeText(op->shape()));
   if (const auto *op = step.op_as_Fill())
@@ -148,6 +169,9 @@ void printSegment(const plan::Plan &plan, const plan::Segment &segment, uint32_t
                                    place.empty() ? "" : "  " + place);
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::format_to(out, "{}\n", line);
+    if (const auto *batch = step.op_as_KernelBatch())
+      for (const plan::Kernel *call : *batch->calls())
+        fmt::format_to(out, "          ({}) {} blocks\n", argumentsText(*call), call->blocks());
   }
 }
 

@@ -395,13 +395,12 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
   return t;
 }
 
-LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu) {
-  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program, program.width == 1}}, cpu)});
-  int fd = memfd_create("kernel", 0);
+LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu, bool batch) {
+  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program, program.width == 1, batch}}, cpu)});
+  fd = memfd_create("kernel", 0);
   if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     throw std::runtime_error("cannot write the kernel");
   library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(fd);
   if (!library)
     throw std::runtime_error(dlerror());
   function = reinterpret_cast<Function>(dlsym(library, "kernel"));
@@ -410,6 +409,7 @@ LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu) {
 LoadedKernel::~LoadedKernel() {
   if (library)
     dlclose(library);
+  close(fd);
 }
 
 namespace {
@@ -483,13 +483,13 @@ void Grid::enter() {
   grid.waits[self] = Wait::Done;
 }
 
-void runGrid(const Program &program, LoadedKernel &kernel, std::vector<void *> &args, std::vector<int64_t> &scalars,
+void runGrid(const Program &program, LoadedKernel &kernel, void *const *args, const int64_t *scalars, int64_t extent,
              int blocks) {
   const Launch launch = launchOf(program);
   grid.blocks = static_cast<unsigned>(blocks);
   for (grid.block = 0; grid.block < grid.blocks; ++grid.block)
     grid.run(static_cast<unsigned>(launch.threads), launch.together,
-             [&] { kernel.function(args.data(), scalars.data(), 0, program.extent); });
+             [&] { kernel.function(args, scalars, 0, extent); });
 }
 
 uint32_t shuffle(uint32_t word, uint32_t distance) {
@@ -514,52 +514,95 @@ float cleave_emu_shuffle_f32(float x, uint32_t distance) {
 }
 }
 
+namespace {
+
+/// What a kernel is called with, and the memory behind it.
+struct Arguments {
+  std::vector<std::vector<uint8_t>> memory;
+  std::vector<int64_t> scalars;
+  std::vector<void *> args;
+
+  Arguments(const Program &program, const KernelGraph &graph, const std::vector<TestTensor> &inputs,
+            const std::vector<std::pair<int, int>> &alias) {
+    size_t next = 0;
+    for (const Node &n : graph.nodes) {
+      if (n.kind != NodeKind::Input)
+        continue;
+      const TestTensor &t = inputs[next++];
+      if (n.scalar)
+        scalars.push_back(static_cast<int64_t>(t.data[0]));
+      else
+        memory.push_back(pack(t));
+    }
+    for (size_t b = static_cast<size_t>(program.inputs); b < program.buffers.size(); ++b)
+      memory.push_back(std::vector<uint8_t>(bytesOf(program, b), 0xff));
+    for (auto &m : memory)
+      m.resize(m.size() + 64, 0xee); // a fence behind each
+    for (auto &m : memory)
+      args.push_back(m.data());
+    for (auto [output, input] : alias)
+      args[static_cast<size_t>(program.inputs + output)] = args[static_cast<size_t>(input)];
+  }
+
+  static size_t bytesOf(const Program &program, size_t buffer) {
+    return static_cast<size_t>(program.bufferSizes[buffer] * elementBytes(program.buffers[buffer]));
+  }
+
+  std::vector<std::vector<uint8_t>> results(const Program &program) const {
+    std::vector<std::vector<uint8_t>> results;
+    for (size_t b = static_cast<size_t>(program.inputs); b < program.buffers.size(); ++b) {
+      const size_t bytes = bytesOf(program, b);
+      const uint8_t *from = static_cast<const uint8_t *>(args[b]);
+      for (size_t i = 0; i < 64; ++i)
+        if (from[bytes + i] != 0xee)
+          throw std::runtime_error("a kernel writes behind its result");
+      results.emplace_back(from, from + bytes);
+    }
+    return results;
+  }
+};
+
+} // namespace
+
 std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
                                           const std::vector<TestTensor> &inputs, int pieces,
                                           const std::vector<std::pair<int, int>> &alias) {
-  std::vector<std::vector<uint8_t>> memory;
-  std::vector<int64_t> scalars;
-  size_t next = 0;
-  for (const Node &n : graph.nodes) {
-    if (n.kind != NodeKind::Input)
-      continue;
-    const TestTensor &t = inputs[next++];
-    if (n.scalar)
-      scalars.push_back(static_cast<int64_t>(t.data[0]));
-    else
-      memory.push_back(pack(t));
-  }
-  std::vector<void *> args;
-  for (size_t b = 0; b < program.buffers.size(); ++b) {
-    size_t bytes = static_cast<size_t>(program.bufferSizes[b] * elementBytes(program.buffers[b]));
-    if (b >= static_cast<size_t>(program.inputs))
-      memory.push_back(std::vector<uint8_t>(bytes, 0xff));
-  }
-  for (auto &m : memory)
-    m.resize(m.size() + 64, 0xee); // a fence behind each
-  for (auto &m : memory)
-    args.push_back(m.data());
-  for (auto [output, input] : alias)
-    args[static_cast<size_t>(program.inputs + output)] = args[static_cast<size_t>(input)];
+  Arguments with(program, graph, inputs, alias);
   if (program.width == 1) {
-    runGrid(program, kernel, args, scalars, pieces);
+    runGrid(program, kernel, with.args.data(), with.scalars.data(), program.extent, pieces);
     pieces = 0;
   }
   int64_t blocks = (program.extent + program.grain - 1) / program.grain;
   for (int k = pieces; k-- > 0;) { // backwards: the order must not matter
     int64_t begin = blocks * k / pieces * program.grain, end = blocks * (k + 1) / pieces * program.grain;
     if (begin < std::min(end, program.extent))
-      kernel.function(args.data(), scalars.data(), begin, std::min(end, program.extent));
+      kernel.function(with.args.data(), with.scalars.data(), begin, std::min(end, program.extent));
   }
-  std::vector<std::vector<uint8_t>> results;
-  for (size_t b = static_cast<size_t>(program.inputs); b < program.buffers.size(); ++b) {
-    size_t bytes = static_cast<size_t>(program.bufferSizes[b] * elementBytes(program.buffers[b]));
-    const uint8_t *from = static_cast<const uint8_t *>(args[b]);
-    for (size_t i = 0; i < 64; ++i)
-      if (from[bytes + i] != 0xee)
-        throw std::runtime_error("a kernel writes behind its result");
-    results.emplace_back(from, from + bytes);
+  return with.results(program);
+}
+
+std::vector<std::vector<std::vector<uint8_t>>> executeBatch(LoadedKernel &kernel, const std::vector<BatchCall> &calls) {
+  std::vector<Arguments> with;
+  std::vector<int64_t> table;
+  std::vector<uint32_t> ofBlock;
+  for (const BatchCall &call : calls) {
+    with.emplace_back(*call.program, *call.graph, call.inputs, call.alias);
+    table.insert(table.end(), {static_cast<int64_t>(ofBlock.size()), call.blocks, call.program->extent});
+    for (void *argument : with.back().args)
+      table.push_back(reinterpret_cast<int64_t>(argument));
+    table.insert(table.end(), with.back().scalars.begin(), with.back().scalars.end());
+    ofBlock.insert(ofBlock.end(), static_cast<size_t>(call.blocks), static_cast<uint32_t>(with.size() - 1));
   }
+  const int blocks = static_cast<int>(ofBlock.size());
+  ofBlock.resize((ofBlock.size() + 1) / 2 * 2);
+  const size_t words = table.size();
+  table.resize(words + ofBlock.size() / 2);
+  std::memcpy(table.data() + words, ofBlock.data(), ofBlock.size() * sizeof ofBlock[0]);
+  void *const args[] = {table.data()};
+  runGrid(*calls[0].program, kernel, args, nullptr, static_cast<int64_t>(calls.size()), blocks);
+  std::vector<std::vector<std::vector<uint8_t>>> results;
+  for (size_t i = 0; i < calls.size(); ++i)
+    results.push_back(with[i].results(*calls[i].program));
   return results;
 }
 

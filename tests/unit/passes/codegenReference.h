@@ -54,13 +54,15 @@ std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed);
 class LoadedKernel {
 public:
   using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
-  explicit LoadedKernel(const Program &program, const std::string &cpu);
+  /// `batch`: a GPU's kernel that takes a table of calls.
+  explicit LoadedKernel(const Program &program, const std::string &cpu, bool batch = false);
   LoadedKernel(const LoadedKernel &) = delete;
   ~LoadedKernel();
   Function function = nullptr;
 
 private:
   void *library = nullptr;
+  int fd = -1; // open as long: libraries are known by name, and another that got the same number would be this one
 };
 
 /// Raw bytes of a tensor in its element type, and back.
@@ -72,5 +74,17 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
 std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
                                           const std::vector<TestTensor> &inputs, int pieces,
                                           const std::vector<std::pair<int, int>> &alias = {});
+
+/// A call among several in one launch: of a program whose text is that of the others, on blocks of its own.
+struct BatchCall {
+  const Program *program;
+  const KernelGraph *graph;
+  std::vector<TestTensor> inputs;
+  int blocks;
+  std::vector<std::pair<int, int>> alias{};
+};
+
+/// Runs all calls by a kernel in batch form; the results of each.
+std::vector<std::vector<std::vector<uint8_t>>> executeBatch(LoadedKernel &kernel, const std::vector<BatchCall> &calls);
 
 } // namespace cleave::passes::kernel

@@ -2,6 +2,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
 #include "tests/support/PlanBuilder.h"
+#include "tests/unit/runtime/Defects.h"
 
 #include <catch2/catch.hpp>
 
@@ -11,33 +12,6 @@ using namespace cleave;
 using namespace cleave::test;
 
 namespace {
-
-std::vector<std::string> defects(const PlanT &plan, CheckOptions options = {}) {
-  return checkPlan(seal(plan)->plan(), options);
-}
-
-/// Whether some defect's text has all these words.
-bool found(const std::vector<std::string> &errors, std::vector<std::string> words) {
-  for (const std::string &error : errors)
-    if (std::all_of(words.begin(), words.end(),
-                    [&](const std::string &word) { return error.find(word) != std::string::npos; }))
-      return true;
-  return false;
-}
-
-std::string text(const std::vector<std::string> &errors) {
-  std::string all;
-  for (const std::string &error : errors)
-    all += error + "\n";
-  return all.empty() ? "(nothing)" : all;
-}
-
-#define CHECK_FOUND(plan, ...)                                                                                         \
-  do {                                                                                                                 \
-    auto errors = defects(plan);                                                                                       \
-    INFO(text(errors));                                                                                                \
-    CHECK(found(errors, {__VA_ARGS__}));                                                                               \
-  } while (false)
 
 /// Two stages of two data-parallel ranks: stage 0 computes h = x w and sends it, stage 1 receives it, multiplies by its
 /// own weights, and both all-reduce a gradient-like value over their data-parallel group. Two microbatches.

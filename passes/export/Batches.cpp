@@ -1,0 +1,197 @@
+// Dependences between steps, groups of independent ones, and the segment written anew.
+#include "passes/export/Batches.h"
+
+#include "passes/export/Program.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+namespace cleave::passes {
+
+namespace {
+
+class Batches {
+public:
+  explicit Batches(const std::vector<StepUse> &steps) : steps(steps), before(steps.size()) {
+    findDependences();
+    for (size_t step = 0; step < steps.size(); ++step)
+      place(step);
+  }
+
+  /// The groups, each after what it depends on; where there is a choice, in order of their last steps.
+  std::vector<std::vector<size_t>> order() const {
+    std::vector<std::set<size_t>> after(groups.size());
+    std::vector<size_t> waiting(groups.size(), 0);
+    for (size_t step = 0; step < steps.size(); ++step)
+      for (size_t earlier : before[step])
+        waiting[groupOf[step]] += after[groupOf[earlier]].insert(groupOf[step]).second;
+    using Entry = std::pair<size_t, size_t>; // last step, group
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (size_t group = 0; group < groups.size(); ++group)
+      if (waiting[group] == 0)
+        ready.push({groups[group].back(), group});
+    std::vector<std::vector<size_t>> result;
+    while (!ready.empty()) {
+      const size_t group = ready.top().second;
+      ready.pop();
+      result.push_back(groups[group]);
+      for (size_t next : after[group])
+        if (--waiting[next] == 0)
+          ready.push({groups[next].back(), next});
+    }
+    return result;
+  }
+
+private:
+  void findDependences() {
+    struct Slot {
+      std::vector<size_t> writer, readers; // at most one; since it wrote
+    };
+    std::map<uint32_t, Slot> slots;
+    std::vector<size_t> lastOrdered;
+    for (size_t step = 0; step < steps.size(); ++step) {
+      auto follow = [&](const std::vector<size_t> &earlier) {
+        before[step].insert(before[step].end(), earlier.begin(), earlier.end());
+      };
+      for (uint32_t slot : steps[step].reads)
+        follow(slots[slot].writer);
+      for (uint32_t slot : steps[step].writes) {
+        follow(slots[slot].writer);
+        follow(slots[slot].readers);
+      }
+      if (steps[step].ordered) {
+        follow(lastOrdered);
+        lastOrdered = {step};
+      }
+      for (uint32_t slot : steps[step].reads)
+        slots[slot].readers.push_back(step);
+      for (uint32_t slot : steps[step].writes)
+        slots[slot] = {{step}, {}};
+    }
+  }
+
+  /// Whether each group must run before `step`, which nothing placed so far comes after.
+  std::vector<bool> groupsBefore(size_t step) const {
+    std::vector<bool> seen(groups.size(), false);
+    std::vector<size_t> open(before[step]);
+    while (!open.empty()) {
+      const size_t group = groupOf[open.back()];
+      open.pop_back();
+      if (seen[group])
+        continue;
+      seen[group] = true;
+      for (size_t member : groups[group])
+        open.insert(open.end(), before[member].begin(), before[member].end());
+    }
+    return seen;
+  }
+
+  void place(size_t step) {
+    if (steps[step].kernel >= 0) {
+      std::vector<size_t> &candidates = byKernel[steps[step].kernel];
+      const std::vector<bool> earlier = groupsBefore(step);
+      const auto found =
+          std::find_if(candidates.begin(), candidates.end(), [&](size_t group) { return !earlier[group]; });
+      if (found != candidates.end()) {
+        groups[*found].push_back(step);
+        groupOf.push_back(*found);
+        return;
+      }
+      candidates.push_back(groups.size());
+    }
+    groupOf.push_back(groups.size());
+    groups.push_back({step});
+  }
+
+  const std::vector<StepUse> &steps;
+  std::vector<std::vector<size_t>> before; // steps that each depends on directly
+  std::vector<std::vector<size_t>> groups; // of steps, in order
+  std::vector<size_t> groupOf;
+  std::map<int64_t, std::vector<size_t>> byKernel;
+};
+
+constexpr uint64_t mostPlaced = 64 << 10; // bytes of a placed slot that a batch may keep alive for longer
+
+/// What is no kernel is taken to write all that it touches.
+StepUse useOf(const ProgramBuilder &program, const plan::StepT &step, const std::vector<uint32_t> &touched) {
+  const plan::KernelT *kernel = step.op.AsKernel();
+  if (!kernel)
+    return {-1, true, touched, touched};
+  StepUse use{kernel->kernel, false, {}, {}};
+  const size_t inputs = kernel->args.size() - kernel->outputs;
+  for (size_t i = 0; i < kernel->args.size(); ++i) {
+    const uint32_t slot = kernel->args[i]->slot;
+    const plan::SlotT &info = *program.program->slots[slot];
+    (i < inputs ? use.reads : use.writes).push_back(slot);
+    if (info.space == plan::Space::Placed && info.bytes > mostPlaced)
+      use.kernel = -1;
+  }
+  return use;
+}
+
+/// The distinct paths of the steps, at most three, as for fused ops (whose paths may be several already).
+std::string joinPaths(const plan::PlanT &plan, const std::vector<const plan::StepT *> &steps) {
+  static const std::string plus = " + ";
+  std::vector<std::string> paths;
+  for (const plan::StepT *step : steps) {
+    const std::string text = plan.strings[step->path] + plus;
+    for (size_t begin = 0, end; (end = text.find(plus, begin)) != std::string::npos; begin = end + plus.size())
+      if (std::string path = text.substr(begin, end - begin);
+          !path.empty() && path != "..." && std::find(paths.begin(), paths.end(), path) == paths.end())
+        paths.push_back(std::move(path));
+  }
+  std::string text;
+  for (size_t i = 0; i < paths.size() && i < 3; ++i)
+    text += (i ? plus : "") + paths[i];
+  return text + (paths.size() > 3 ? plus + "..." : "");
+}
+
+} // namespace
+
+std::vector<std::vector<size_t>> batchSteps(const std::vector<StepUse> &steps) { return Batches(steps).order(); }
+
+void batchKernels(ProgramBuilder &program, SegmentDraft &draft) {
+  std::vector<std::unique_ptr<plan::StepT>> &steps = draft.segment->steps;
+  std::vector<StepUse> uses;
+  for (size_t i = 0; i < steps.size(); ++i)
+    uses.push_back(useOf(program, *steps[i], draft.touched[i]));
+  std::vector<std::unique_ptr<plan::StepT>> made;
+  std::vector<std::vector<uint32_t>> touched;
+  std::vector<size_t> placeOf(steps.size());
+  for (const std::vector<size_t> &group : batchSteps(uses)) {
+    for (size_t step : group)
+      placeOf[step] = made.size();
+    if (group.size() == 1) {
+      made.push_back(std::move(steps[group[0]]));
+      touched.push_back(std::move(draft.touched[group[0]]));
+      continue;
+    }
+    auto batch = std::make_unique<plan::StepT>();
+    plan::KernelBatchT op;
+    std::vector<const plan::StepT *> members;
+    std::set<uint32_t> slots;
+    batch->location = steps[group[0]]->location;
+    for (size_t step : group) {
+      auto call = std::make_unique<plan::KernelT>(std::move(*steps[step]->op.AsKernel()));
+      call->kernel = program.kernels.batched(call->kernel);
+      op.calls.push_back(std::move(call));
+      members.push_back(steps[step].get());
+      slots.insert(draft.touched[step].begin(), draft.touched[step].end());
+      batch->flops += steps[step]->flops;
+      if (steps[step]->location != batch->location)
+        batch->location = program.tables.string("");
+    }
+    batch->path = program.tables.string(joinPaths(program.tables.plan, members));
+    batch->op.Set(std::move(op));
+    made.push_back(std::move(batch));
+    touched.emplace_back(slots.begin(), slots.end());
+  }
+  for (SentMessage &message : draft.sends)
+    message.step = placeOf[message.step];
+  steps = std::move(made);
+  draft.touched = std::move(touched);
+}
+
+} // namespace cleave::passes

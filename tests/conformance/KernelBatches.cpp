@@ -1,0 +1,139 @@
+// Batches of kernel calls, with a kernel that is compiled here: on a host call by call, on a CUDA device in one launch
+// of the kernel's batch form, at every place that the slots have.
+#include "runtime/comm/LocalWorld.h"
+#include "runtime/device/CpuDevice.h"
+#include "runtime/plan/Check.h"
+#include "tests/conformance/DeviceRun.h"
+
+#include <catch2/catch.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// out = p + rate[0] * g + bonus, in both forms; a GPU's has threads that a CPU plays.
+constexpr const char *source = R"(
+#include <stdint.h>
+void update(void *const *a, const long *s, long begin, long end) {
+  const float *rate = a[0], *g = a[1], *p = a[2];
+  float *out = a[3];
+  for (long i = begin; i < end; ++i)
+    out[i] = p[i] + rate[0] * g[i] + s[0];
+}
+#ifdef BATCH
+uint32_t cleave_emu_tid(void);
+uint32_t cleave_emu_block(void);
+const uint32_t update_batch_parameters[2] = {1, 0};
+void update_batch(void *const *a, const long *unused, long zero, long calls) {
+  const long *table = a[0];
+  const long *call = table + 8 * ((const uint32_t *)(table + 8 * calls))[cleave_emu_block()];
+  const long step = 64 * call[1];
+  for (long i = 64 * (cleave_emu_block() - call[0]) + cleave_emu_tid(); i < call[2]; i += step)
+    update((void *const *)(call + 3), call + 7, i, i + 1);
+}
+#endif
+)";
+
+std::vector<uint8_t> compiled(bool batch) {
+  const std::string file = "/tmp/cleave-batch-" + std::to_string(::getpid()) + ".so";
+  const std::string command =
+      fmt::format("cc -x c -shared -fPIC -O1 {} -o {} - 2>/dev/null", batch ? "-DBATCH" : "", file);
+  FILE *compiler = ::popen(command.c_str(), "w");
+  std::fputs(source, compiler);
+  if (::pclose(compiler) != 0)
+    return {};
+  std::vector<uint8_t> code;
+  FILE *made = std::fopen(file.c_str(), "rb");
+  for (int byte; (byte = std::fgetc(made)) != EOF;)
+    code.push_back(static_cast<uint8_t>(byte));
+  std::fclose(made);
+  std::remove(file.c_str());
+  return code;
+}
+
+const std::vector<int64_t> sizes{1000, 1, 0, 64, 129};
+
+/// Updates of tensors of these sizes, in one batch. The rate is a placed slot that lies elsewhere in each of two
+/// actions; so each has a table of its own.
+PlanT batchPlan(bool cuda) {
+  PlanT plan = makePlan(1);
+  plan.backend = cuda ? "cuda" : "cpu";
+  plan.code = compiled(cuda);
+  plan.target = cuda ? "emulated" : "x86-64";
+  plan.kernels.push_back(std::make_unique<KernelInfoT>());
+  plan.kernels[0]->symbol = cuda ? "update_batch" : "update";
+  plan.kernels[0]->batch = cuda;
+  plan.kernels[0]->threads = 64;
+  plan.ranks[0]->scalars = {5, 2};
+  ProgramWriter w;
+  const uint32_t rate = w.slot("rate", DType::F32, {1}), segment = w.segment("update", SegmentKind::Update);
+  w.fill(segment, rate, 3);
+  KernelBatchT batch;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const uint32_t g = w.slot("g", DType::F32, {sizes[i]}, Space::Persistent);
+    const uint32_t p = w.slot("p", DType::F32, {sizes[i]}, Space::Persistent);
+    auto call = std::make_unique<KernelT>();
+    for (uint32_t slot : {rate, g, p, p})
+      call->args.push_back(w.view(slot, {1}));
+    call->scalars.push_back(std::make_unique<ScalarArgT>());
+    call->scalars[0]->value = 4;
+    call->scalars[0]->rank_scalar = i % 2 ? 1 : -1;
+    call->extent = sizes[i];
+    call->outputs = 1;
+    call->blocks = i == 0 ? 3 : 1; // some take several rounds
+    batch.calls.push_back(std::move(call));
+  }
+  w.step(segment, std::move(batch));
+  w.action(segment, -1);
+  w.action(segment, -1);
+  plan.programs.push_back(w.finish());
+  ProgramT &program = *plan.programs[0];
+  program.layouts.push_back(std::make_unique<LayoutT>(*program.layouts[0]));
+  program.layouts[1]->offsets = {program.arena_bytes};
+  program.train[1]->layout = 1;
+  program.arena_bytes += 64;
+  program.peak_bytes = program.lower_bound_bytes = program.arena_bytes;
+  return plan;
+}
+
+} // namespace
+
+TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
+  const bool cuda = testedDevice() == "cuda";
+  const PlanT plan = batchPlan(cuda);
+  if (plan.code.empty()) {
+    WARN("no C compiler: kernel batches were not run");
+    return;
+  }
+  const auto sealed = seal(plan);
+  for (const std::string &error : checkPlan(sealed->plan()))
+    FAIL_CHECK(error);
+  for (const char *device : {"cpu", "reference", "cuda"})
+    for (bool graph : {true, false}) {
+      if ((std::string(device) == "cuda") != cuda || (std::string(device) == "cpu" && cpuLibraryVersion().empty()))
+        continue;
+      INFO(device << (graph ? " in graphs" : " step by step"));
+      LocalWorld world(1);
+      Executor executor(sealed, 0, world[0], {.device = device, .graph = graph, .tuning = "off"});
+      executor.initialise();
+      for (uint32_t i = 0; i < sizes.size(); ++i) {
+        auto *g = reinterpret_cast<float *>(executor.persistent(1 + 2 * i).data());
+        for (int64_t k = 0; k < sizes[i]; ++k)
+          g[k] = static_cast<float>(k + i);
+      }
+      executor.writeBack();
+      for (int step = 1; step <= 3; ++step) // the last two from graphs
+        executor.train(step, step % 2);
+      for (uint32_t i = 0; i < sizes.size(); ++i) {
+        const auto *p = reinterpret_cast<const float *>(executor.persistent(2 + 2 * i).data());
+        for (int64_t k = 0; k < sizes[i]; ++k)
+          REQUIRE(p[k] == static_cast<float>(6 * (3 * (k + i) + (i % 2 ? 2 : 4))));
+      }
+    }
+}

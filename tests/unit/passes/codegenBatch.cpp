@@ -1,0 +1,109 @@
+// Kernels in batch form: each call gets the bits that it gets by itself, on the blocks that are its own.
+#include "codegenReference.h"
+#include "passes/codegen/Codegen.h"
+#include "passes/codegen/GpuEmit.h"
+
+#include <catch2/catch.hpp>
+
+#include <numeric>
+
+using namespace cleave::passes::kernel;
+
+namespace {
+
+struct Made {
+  KernelGraph graph;
+  Program program;
+};
+
+Made made(KernelGraph graph) {
+  std::string why;
+  std::optional<Program> program = schedule(graph, &why, 1);
+  INFO(why);
+  REQUIRE(program);
+  return {std::move(graph), std::move(*program)};
+}
+
+/// An optimizer's update: results over three of its operands, a rate that all elements share, an offset as a scalar.
+KernelGraph update(std::vector<int64_t> shape, bool offset) {
+  GraphMaker m;
+  int rate = m.input({}), g = m.input(shape, Element::BF16), mean = m.input(shape), p = m.input(shape);
+  int m1 = m.add(m.mul(mean, m.constant(shape, 0.9)), m.cast(g, Element::F32));
+  int step = m.mul(m.broadcast(rate, shape, {}), m1);
+  if (offset)
+    step = m.add(step, m.broadcast(m.cast(m.scalarInput(), Element::F32), shape, {}));
+  m.graph.outputs = {m1, m.sub(p, step)};
+  return m.graph;
+}
+
+KernelGraph squares(int64_t rows, int64_t columns) {
+  GraphMaker m;
+  int x = m.input({rows, columns});
+  m.graph.outputs = {m.reduce(Combine::Sum, m.mul(x, x), {1})};
+  return m.graph;
+}
+
+KernelGraph columnSums(int64_t rows, int64_t columns) {
+  GraphMaker m;
+  m.graph.outputs = {m.reduce(Combine::Sum, m.input({rows, columns}), {0})};
+  return m.graph;
+}
+
+/// All in one launch against each by itself, in place where the program allows it and not.
+void check(const std::vector<Made> &all, const std::vector<int> &blocks) {
+  LoadedKernel batch(all[0].program, "x86-64-v3", true), single(all[0].program, "x86-64-v3");
+  for (bool inPlace : {false, true}) {
+    std::vector<BatchCall> calls;
+    for (size_t i = 0; i < all.size(); ++i) {
+      REQUIRE(all[i].program.str() == all[0].program.str());
+      std::vector<std::pair<int, int>> alias;
+      for (auto pair : all[i].program.mayAlias())
+        if (inPlace && alias.empty())
+          alias.push_back(pair);
+      calls.push_back({&all[i].program, &all[i].graph, randomInputs(all[i].graph, static_cast<unsigned>(10 + i)),
+                       blocks[i], alias});
+    }
+    const auto found = executeBatch(batch, calls);
+    for (size_t i = 0; i < all.size(); ++i) {
+      INFO("call " << i << (inPlace ? " in place" : ""));
+      CHECK(found[i] == execute(all[i].program, single, all[i].graph, calls[i].inputs, blocks[i], calls[i].alias));
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("batch: updates of tensors of any shape are one program", "[batch]") {
+  for (bool offset : {false, true}) {
+    std::vector<Made> all;
+    std::vector<int> blocks;
+    for (const std::vector<int64_t> &shape :
+         std::vector<std::vector<int64_t>>{{3000}, {2}, {64, 33}, {2, 3, 5, 7}, {4}, {1021}, {8, 512}}) {
+      all.push_back(made(update(shape, offset)));
+      blocks.push_back(static_cast<int>(launchOf(all.back().program).blocks()));
+    }
+    CHECK(all[0].program.flat);
+    CHECK(all[0].program.mayAlias().size() >= 2);
+    CHECK(std::accumulate(blocks.begin(), blocks.end(), 0) > static_cast<int>(all.size()));
+    check(all, blocks);
+    check(all, {1, 1, 5, 1, 2, 1, 3}); // fewer and more than they need
+  }
+}
+
+TEST_CASE("batch: reductions of rows and of columns", "[batch]") {
+  for (int64_t columns : {40, 5000}) { // a warp to a row; a block
+    std::vector<Made> all;
+    for (int i = 0; i < 3; ++i)
+      all.push_back(made(squares(9, columns)));
+    CHECK(all[0].program.shape == Shape::Rows);
+    check(all, {1, 3, 9});
+  }
+  std::vector<Made> all;
+  for (int i = 0; i < 4; ++i)
+    all.push_back(made(columnSums(300, 70)));
+  CHECK(all[0].program.shape == Shape::Columns);
+  CHECK(launchOf(all[0].program).together);
+  check(all, {1, 2, 1, 4});
+}
+
+TEST_CASE("batch: one call", "[batch]") { check({made(update({77}, true))}, {1}); }
