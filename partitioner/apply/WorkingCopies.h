@@ -12,7 +12,8 @@ namespace cleave::partitioner {
 using WorkingCopies = std::map<std::string, ir::CastOp>;
 
 /// "fc.weight.bf16" where `op` casts a parameter to a narrower type for ops that read it from memory; "" for any other
-/// op. What elementwise kernels alone read they cast as they read, which costs nothing.
+/// op. What elementwise kernels alone read they cast as they read, which costs nothing; but biases are added by the
+/// library where the module says that its products have epilogues (`ir::attr::epilogues`).
 std::string workingCopyName(mlir::Operation *op);
 
 } // namespace cleave::partitioner
