@@ -162,7 +162,7 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   std::map<Operation *, std::map<unsigned, library::CallOp>> concats;
   for (Operation *op : ops)
     llvm::TypeSwitch<Operation *>(op)
-        .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options.epilogues); })
+        .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options); })
         .Case([&](ir::Conv2dOp conv) { selectConv(conv); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
         .Case<ir::Conv2dWeightGradOp, ir::EmbeddingGradOp>([&](auto gradient) { selectWithGradient(gradient); })

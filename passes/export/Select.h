@@ -15,6 +15,8 @@ void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::
 struct SelectOptions {
   /// Matrix products take relu, gelu (tanh form) and its gradient along, as cuBLASLt has them.
   bool epilogues = false;
+  /// Gradients that are products in half and kept in f32 are written as f32, without rounding to half in between.
+  bool widen = false;
 };
 /// Replaces matmul, conv2d, conv2d_input_grad, conv2d_weight_grad and embedding_grad by `library.call`, with what they
 /// take along; then removes what is no longer used.

@@ -41,10 +41,9 @@ std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
 /// The bias that `add` adds to every row of `value`, known before `product`; null where it does not.
 mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *product);
 
-/// `concats`: concatenations some pieces of which are written in place, piece -> call. `epilogues`: the library does
-/// activations and their gradients.
+/// `concats`: concatenations some pieces of which are written in place, piece -> call.
 void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats,
-                   bool epilogues);
+                   SelectOptions options);
 
 void selectAttention(ir::AttentionOp attention);
 void selectAttention(ir::AttentionGradOp gradient);

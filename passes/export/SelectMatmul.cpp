@@ -9,7 +9,7 @@ namespace {
 
 /// What is done to a product's result, step by step; each the only use of what came before.
 struct Follower {
-  enum Kind { Reshape, Transpose, Bias, Accumulate, Sum, Concat, Relu, Gelu, GeluGradient } kind;
+  enum Kind { Reshape, Transpose, Widen, Bias, Accumulate, Sum, Concat, Relu, Gelu, GeluGradient } kind;
   Operation *op;
   Value other;        // bias, gradient argument, the other addend, or what the gradient of gelu was the input of
   unsigned piece = 0; // of a concatenation
@@ -55,10 +55,21 @@ std::optional<Follower> followEpilogue(Value value, Operation *product) {
   return std::nullopt;
 }
 
+/// A product in half that is cast to f32 and returned, or added to the gradient so far: the sums are f32 already. (What
+/// a kernel casts as it reads stays half in memory.)
+bool isWidening(Operation *op) {
+  auto cast = dyn_cast<ir::CastOp>(op);
+  if (!cast || !cast.getResult().hasOneUse() || !getElementTypeOrSelf(cast.getResult()).isF32() ||
+      !isa<Float16Type, BFloat16Type>(getElementTypeOrSelf(cast.getInput())))
+    return false;
+  return isa<func::ReturnOp>(*cast.getResult().getUsers().begin()) || onlyAccumulation(cast.getResult()).first;
+}
+
 /// What may still follow.
 struct Following {
   bool bias = true;      // rows are still rows, and there is no bias yet
   bool epilogue = false; // the library has them
+  bool widen = false;    // the library has results in f32, and nothing was added yet
   bool gradient = true;  // of an activation: nothing was added yet
   bool others = true;    // all that is not a reshape
 };
@@ -79,6 +90,8 @@ std::optional<Follower> follow(Value value, Operation *product, const Following 
     return Follower{Follower::Transpose, op, {}};
   if (isa<ir::ConcatOp>(op))
     return Follower{Follower::Concat, op, {}, use.getOperandNumber()};
+  if (may.widen && isWidening(op))
+    return Follower{Follower::Widen, op, {}};
   auto add = dyn_cast<ir::AddOp>(op);
   if (!add)
     return std::nullopt;
@@ -91,10 +104,10 @@ std::optional<Follower> follow(Value value, Operation *product, const Following 
   return std::nullopt;
 }
 
-SmallVector<Follower> followers(ir::MatmulOp matmul, bool epilogues) {
+SmallVector<Follower> followers(ir::MatmulOp matmul, SelectOptions options) {
   SmallVector<Follower> chain;
   Value value = matmul.getResult();
-  Following may{.epilogue = epilogues};
+  Following may{.epilogue = options.epilogues, .widen = options.widen};
   while (auto next = follow(value, matmul, may)) {
     if (next->kind == Follower::Reshape && sizesOf(next->op->getResult(0)).empty())
       break;
@@ -102,7 +115,9 @@ SmallVector<Follower> followers(ir::MatmulOp matmul, bool epilogues) {
         (next->kind == Follower::Reshape && sizesOf(next->op->getResult(0)).back() != sizesOf(matmul).back()))
       may.bias = false;
     if (next->kind == Follower::Bias)
-      may.gradient = false;
+      may.gradient = may.widen = false;
+    if (next->kind == Follower::Widen)
+      may.bias = may.epilogue = false;
     if (next->isEpilogue())
       may.epilogue = may.others = false;
     chain.push_back(*next);
@@ -289,8 +304,8 @@ library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follow
 } // namespace
 
 void selectProduct(ir::MatmulOp matmul, std::map<Operation *, std::map<unsigned, library::CallOp>> &concats,
-                   bool epilogues) {
-  SmallVector<Follower> chain = followers(matmul, epilogues);
+                   SelectOptions options) {
+  SmallVector<Follower> chain = followers(matmul, options);
   for (;; chain.pop_back()) {
     auto selected = bind(matmul, chain);
     if (!selected) {

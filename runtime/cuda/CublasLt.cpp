@@ -3,9 +3,9 @@
 // library's epilogue where its documentation has it, and done by a kernel of ours behind the product where it has not,
 // or where a library has no algorithm for it, or where that was measured to be faster.
 //
-// Bias gradients are sums of our own kernels, not BGRAD epilogues: the bias vector has the type of the result (cuBLAS
-// documentation, table of supported types), so that beside half products they would be rounded to half, while ours stay
-// f32 until they are reduced and added up.
+// Gradients of biases are sums of our own kernels, not BGRAD epilogues: the vector has the type of the result (cuBLAS
+// documentation, table of supported types), so that beside a product in half it would be rounded to half, and it is written,
+// never added to what other microbatches gave.
 #include "runtime/cuda/CublasLt.h"
 
 #include "runtime/base/Error.h"

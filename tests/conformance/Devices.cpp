@@ -171,6 +171,8 @@ TEST_CASE("matmul: epilogues") {
   for (auto [m, n, k] : sizes)
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (int flags = 0; flags < 8; ++flags) {
+        if (dtype == DType::F16 && testedDevice() != "cuda") // oneDNN has none
+          continue;
         const bool bias = flags & 1, aux = flags & 2;
         const int64_t pad = k && flags & 4 ? 8 : 0;
         const DType biasType = flags & 4 ? DType::F32 : dtype;

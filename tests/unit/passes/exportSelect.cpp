@@ -216,7 +216,7 @@ std::string layer(const std::string &after, const std::string &type = "f32", int
   return all;
 }
 
-constexpr SelectOptions withEpilogues{.epilogues = true};
+constexpr SelectOptions withEpilogues{.epilogues = true, .widen = true};
 
 std::string epilogueOf(library::CallOp call) {
   auto text = call->getAttrOfType<mlir::StringAttr>("epilogue");
@@ -317,13 +317,36 @@ TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
 }
 
 TEST_CASE("a partial product has no activation before its sum", "[export]") {
-  Selected s(R"(module { dist.mesh @mesh ["tp"] [2]
-  func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  Selected s(R"(func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>) -> tensor<8x16xf32> {
     %0 = cleave.matmul %x, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
-    %1 = dist.all_reduce %0 {axes = ["tp"], kind = "sum", mesh = @mesh} : tensor<8x16xf32>
+    %1 = dist.all_reduce %0 {axes = ["tp"], kind = "sum"} : (tensor<8x16xf32>) -> tensor<8x16xf32>
     %2 = cleave.relu %1 : tensor<8x16xf32>
     return %2 : tensor<8x16xf32>
-  } })",
+  })",
              withEpilogues);
   CHECK(epilogueOf(s.calls("cleave.matmul").at(0)) == "");
+}
+
+TEST_CASE("gradients in f32 of products in half are written as f32", "[export]") {
+  const auto gradient = [](const std::string &argument, const std::string &after, const std::string &result) {
+    return "func.func @f(%x: tensor<3x4xbf16>, %dy: tensor<3x5xbf16>" + argument +
+           ") -> (tensor<4x5xf32> {cleave.kind = \"gradient\", cleave.name = \"w\"}) {\n"
+           "%0 = cleave.matmul %x, %dy {transA} : (tensor<3x4xbf16>, tensor<3x5xbf16>) -> tensor<4x5xbf16>\n"
+           "%1 = cleave.cast %0 : tensor<4x5xbf16> -> tensor<4x5xf32>\n" +
+           after + "return " + result + " : tensor<4x5xf32>\n}";
+  };
+  const auto isF32 = [](library::CallOp call) { return mlir::getElementTypeOrSelf(call->getResult(0)).isF32(); };
+  Selected first(gradient("", "", "%1"), {.widen = true});
+  CHECK(first.ops() == 1);
+  CHECK(isF32(first.calls("cleave.matmul").at(0)));
+  Selected later(gradient(", %g: tensor<4x5xf32> {cleave.kind = \"gradient\", cleave.name = \"w\"}",
+                          "%2 = cleave.add %g, %1 : tensor<4x5xf32>\n", "%2"),
+                 {.widen = true});
+  CHECK(later.ops() == 1);
+  CHECK(later.calls("cleave.matmul").at(0).accumulate());
+  CHECK(isF32(later.calls("cleave.matmul").at(0)));
+  Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"), {.widen = true}); // a kernel casts
+  CHECK_FALSE(isF32(read.calls("cleave.matmul").at(0)));
+  Selected elsewhere(gradient("", "", "%1"));
+  CHECK_FALSE(isF32(elsewhere.calls("cleave.matmul").at(0)));
 }
