@@ -4,8 +4,8 @@
 // or where a library has no algorithm for it, or where that was measured to be faster.
 //
 // Gradients of biases are sums of our own kernels, not BGRAD epilogues: the vector has the type of the result (cuBLAS
-// documentation, table of supported types), so that beside a product in half it would be rounded to half, and it is written,
-// never added to what other microbatches gave.
+// documentation, table of supported types), so that beside a product in half it would be rounded to half, and it is
+// written, never added to what other microbatches gave.
 #include "runtime/cuda/CublasLt.h"
 
 #include "runtime/base/Error.h"
@@ -254,16 +254,19 @@ struct Choice {
   bool fused = false; ///< bias and epilogue are the library's
 
   /// As text for the tuning record: the library says that an algorithm may be kept as its bytes, for the same version.
-  std::string text() const {
-    std::string out = fmt::format("{}{} ", fused ? "fused " : "", workspace);
+  /// "apart": the library could have been asked for bias and epilogue and was not.
+  std::string text(const Problem &p) const {
+    std::string out = fmt::format("{}{} ", p.inLibrary && !fused ? "apart " : "", workspace);
     for (uint64_t word : algorithm.data)
       out += fmt::format("{:016x}", word);
     return out;
   }
-  static std::optional<Choice> parse(std::string text) {
+  static std::optional<Choice> parse(std::string text, const Problem &p) {
     Choice choice;
-    if (choice.fused = text.starts_with("fused "); choice.fused)
+    const bool apart = text.starts_with("apart ");
+    if (apart)
       text.erase(0, 6);
+    choice.fused = p.inLibrary && !apart;
     const size_t space = text.find(' ');
     constexpr size_t words = std::size(decltype(choice.algorithm.data){});
     if (space == std::string::npos || text.size() != space + 1 + 16 * words ||
@@ -320,8 +323,7 @@ public:
   }
 
   void chooseBy(Tuning &tuning, const std::string &key, size_t limit) {
-    if (const auto kept = Choice::parse(tuning.find(key));
-        kept && kept->workspace <= limit && (!kept->fused || p.inLibrary)) {
+    if (const auto kept = Choice::parse(tuning.find(key), p); kept && kept->workspace <= limit) {
       choice = *kept;
       return;
     }
@@ -342,7 +344,7 @@ public:
       return;
     if (all.size() > 1)
       measureAll(all);
-    tuning.put(key, choice.text());
+    tuning.put(key, choice.text(p));
   }
 
   CUfunction epilogueKernel = nullptr; ///< where something follows the sums

@@ -80,15 +80,15 @@ class Emulated(Case):
 
     def test_epilogues_are_measured(self):
         plan, record = self.plan("mlp", "--hidden", "32", "--batch", 32), self.path("record/tuning.json")
-        for library, fused in (("activations=1", None), ("activations=0", False)):
+        for library, apart in (("activations=1", None), ("activations=0", True)):  # which is faster here is chance
             self.device(library)
             self.ok("cleave-run", plan, "--data", DIGITS, "--steps", 2, "--tuning", record, "--quiet")
             with open(record) as file:
                 choices = json.load(file)["choices"]
             relu = [choice for key, choice in choices.items() if " Relu" in key]
             self.assertTrue(relu)
-            for choice in relu if fused is not None else ():
-                self.assertEqual(choice.startswith("fused "), fused)
+            for choice in relu if apart else ():
+                self.assertTrue(choice.startswith("apart "), choice)
             os.remove(record)
 
     def test_graphs_and_steps_give_the_same_bits(self):

@@ -15,25 +15,8 @@ static bool small(const plan::Plan &plan) {
   return true;
 }
 
-/// Two ranks, the first one's product with an epilogue that leaves its input in a slot of its own.
-static std::vector<uint8_t> goodPlan() {
-  plan::PlanT plan = test::twoRanks();
-  plan::ProgramT &program = *plan.programs[0];
-  plan::MatmulT &matmul = *program.segments[0]->steps[0]->op.AsMatmul();
-  auto aux = std::make_unique<plan::SlotT>(*program.slots[matmul.c->slot]);
-  aux->name = "aux";
-  aux->space = plan::Space::Persistent;
-  aux->offset = program.arena_bytes;
-  for (uint64_t *bytes : {&program.arena_bytes, &program.peak_bytes, &program.lower_bound_bytes})
-    *bytes += (aux->bytes + 63) / 64 * 64;
-  program.slots.push_back(std::move(aux));
-  matmul.epilogue = plan::Epilogue::Gelu;
-  matmul.aux = test::ProgramWriter::view(static_cast<uint32_t>(program.slots.size()) - 1, {test::hidden, 1});
-  return test::flatbuffer(plan);
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const std::vector<uint8_t> good = goodPlan();
+  static const std::vector<uint8_t> good = test::flatbuffer(test::twoRanksWithEpilogue(plan::Epilogue::Gelu));
   std::vector<uint8_t> bytes = good;
   for (; size >= 3; data += 3, size -= 3)
     bytes[(data[0] | data[1] << 8) % bytes.size()] = data[2];

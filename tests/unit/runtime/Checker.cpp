@@ -1,7 +1,7 @@
 // The plan checker finds each kind of planted defect, and nothing in a good plan.
 #include "runtime/base/Error.h"
-#include "runtime/plan/Check.h"
 #include "tests/support/PlanBuilder.h"
+#include "tests/unit/runtime/Defects.h"
 
 #include <catch2/catch.hpp>
 
@@ -11,33 +11,6 @@ using namespace cleave;
 using namespace cleave::test;
 
 namespace {
-
-std::vector<std::string> defects(const PlanT &plan, CheckOptions options = {}) {
-  return checkPlan(seal(plan)->plan(), options);
-}
-
-/// Whether some defect's text has all these words.
-bool found(const std::vector<std::string> &errors, std::vector<std::string> words) {
-  for (const std::string &error : errors)
-    if (std::all_of(words.begin(), words.end(),
-                    [&](const std::string &word) { return error.find(word) != std::string::npos; }))
-      return true;
-  return false;
-}
-
-std::string text(const std::vector<std::string> &errors) {
-  std::string all;
-  for (const std::string &error : errors)
-    all += error + "\n";
-  return all.empty() ? "(nothing)" : all;
-}
-
-#define CHECK_FOUND(plan, ...)                                                                                         \
-  do {                                                                                                                 \
-    auto errors = defects(plan);                                                                                       \
-    INFO(text(errors));                                                                                                \
-    CHECK(found(errors, {__VA_ARGS__}));                                                                               \
-  } while (false)
 
 /// Two stages of two data-parallel ranks: stage 0 computes h = x w and sends it, stage 1 receives it, multiplies by its
 /// own weights, and both all-reduce a gradient-like value over their data-parallel group. Two microbatches.
@@ -574,107 +547,6 @@ TEST_CASE("checker: memory") {
   SECTION("more than the rank has") {
     Pipeline p;
     CHECK(found(defects(p.plan, {.memoryBytes = 100}), {"a rank has 100"}));
-  }
-}
-
-namespace {
-
-/// The last product with an epilogue that has a matrix beside, in a slot of its own.
-MatmulT &epilogueOf(Pipeline &p, Epilogue epilogue) {
-  auto aux = std::make_unique<SlotT>(*p.program(1).slots[p.y]);
-  aux->name = "aux";
-  aux->space = Space::Persistent;
-  aux->offset = p.program(1).arena_bytes;
-  p.program(1).arena_bytes += 64;
-  p.program(1).peak_bytes += 64;
-  p.program(1).lower_bound_bytes += 64;
-  p.program(1).slots.push_back(std::move(aux));
-  MatmulT &matmul = *p.step(1, 0, 1).op.AsMatmul();
-  matmul.epilogue = epilogue;
-  matmul.aux = ProgramWriter::view(static_cast<uint32_t>(p.program(1).slots.size()) - 1, {3, 1});
-  return matmul;
-}
-
-} // namespace
-
-TEST_CASE("checker: epilogues of matrix products") {
-  for (Epilogue epilogue : {Epilogue::Gelu, Epilogue::GeluGradient}) {
-    Pipeline p;
-    epilogueOf(p, epilogue);
-    INFO(text(defects(p.plan)));
-    CHECK(defects(p.plan).empty());
-  }
-  SECTION("unknown") {
-    Pipeline p;
-    p.step(1, 0, 1).op.AsMatmul()->epilogue = static_cast<Epilogue>(9);
-    CHECK_FOUND(p.plan, "(Matmul): epilogue 9");
-  }
-  SECTION("a matrix beside that has no use") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::Relu);
-    CHECK_FOUND(p.plan, "(Matmul): epilogue Relu takes no auxiliary matrix");
-  }
-  SECTION("a matrix beside that is missing") {
-    Pipeline p;
-    p.step(1, 0, 1).op.AsMatmul()->epilogue = Epilogue::GeluGradient;
-    CHECK_FOUND(p.plan, "(Matmul): epilogue GeluGradient needs an auxiliary matrix");
-  }
-  SECTION("with accumulation") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::Gelu).accumulate = true;
-    CHECK_FOUND(p.plan, "(Matmul): epilogue Gelu with accumulation");
-  }
-  SECTION("a gradient with a bias") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::GeluGradient).bias = static_cast<int>(p.w1);
-    CHECK_FOUND(p.plan, "(Matmul): epilogue GeluGradient with a bias");
-  }
-  SECTION("with batch dimensions") {
-    Pipeline p;
-    MatmulT &matmul = epilogueOf(p, Epilogue::Gelu);
-    matmul.batch = {1};
-    for (auto *view : {&matmul.a, &matmul.b, &matmul.c})
-      (*view)->strides.insert((*view)->strides.begin(), 0);
-    CHECK_FOUND(p.plan, "(Matmul): epilogue Gelu with batch dimensions");
-  }
-  SECTION("columns that are not neighbours") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::Gelu).aux->strides = {1, 4};
-    CHECK_FOUND(p.plan, "(Matmul): epilogue Gelu on rows of 3 with strides 1 and 4");
-  }
-  SECTION("another type") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::Gelu);
-    p.program(1).slots.back()->dtype = DType::I32;
-    CHECK_FOUND(p.plan, "must be f32, found i32");
-  }
-  SECTION("a matrix beside that is too small") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::Gelu);
-    p.program(1).slots.back()->shape = {3, 3};
-    p.program(1).slots.back()->bytes = 36;
-    CHECK_FOUND(p.plan, "(Matmul)", "bytes 0 to 48 of slot");
-  }
-  SECTION("a result over its matrix beside") {
-    Pipeline p;
-    MatmulT &matmul = epilogueOf(p, Epilogue::GeluGradient);
-    matmul.aux->slot = p.y;
-    CHECK_FOUND(p.plan, "(Matmul): it writes slot", "over what it reads");
-  }
-  SECTION("an activation of a partial sum") {
-    Pipeline p;
-    epilogueOf(p, Epilogue::Gelu);
-    p.program(1).slots[p.y]->sharding = std::make_unique<ShardingT>();
-    p.program(1).slots[p.y]->sharding->partial_axes = {0};
-    p.program(1).slots[p.h1]->sharding->partial_axes = {0};
-    CHECK_FOUND(p.plan, "(Matmul)", "reads slot 0, which is still partial over dp");
-  }
-  SECTION("the slope at a partial sum") {
-    Pipeline p;
-    MatmulT &matmul = epilogueOf(p, Epilogue::GeluGradient);
-    p.program(1).slots.back()->sharding = std::make_unique<ShardingT>();
-    p.program(1).slots.back()->sharding->partial_axes = {0};
-    CHECK_FOUND(p.plan, "(Matmul)", fmt::format("multiplies by a function of slot {}", matmul.aux->slot));
   }
 }
 
