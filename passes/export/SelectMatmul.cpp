@@ -7,7 +7,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// What is done to a product's result, step by step; each the only use of what came before.
+/// What is done to a product's result, step by step; each the only use of what came before (but for gelu).
 struct Follower {
   enum Kind { Reshape, Transpose, Widen, Bias, Accumulate, Sum, Concat, Relu, Gelu, GeluGradient } kind;
   Operation *op;
@@ -183,7 +183,7 @@ const Follower *epilogueOf(ArrayRef<Follower> chain) {
 struct Selected {
   Product product;
   OperandView a, b;
-  Strided aux; // of what the epilogue reads or writes beside the result
+  Strided aux; // how what the epilogue reads or writes beside the result lies
 };
 
 /// Rows begin at multiples of 16 bytes, as the kernels with epilogues want it (cuBLAS documentation: leading dimensions
@@ -254,50 +254,63 @@ void carryAuxSharding(Operation *from, NamedAttrList &attributes) {
   }
 }
 
-/// The call; where gelu leaves its input for others, that is its second result.
+/// What a call is made of.
+struct CallParts {
+  SmallVector<Value> operands;
+  NamedAttrList attributes;
+  SmallVector<Type> results;
+
+  void extra(StringRef name, Value value) {
+    attributes.set(name, Builder(value.getContext()).getI64IntegerAttr(static_cast<int64_t>(operands.size())));
+    operands.push_back(value);
+  }
+};
+
+/// Gives the call its epilogue. Where gelu leaves its input for others, that is the second result, and the input is
+/// returned.
+Value addEpilogue(const Follower &epilogue, const Strided &aux, CallParts &parts) {
+  static constexpr const char *names[] = {"relu", "gelu", "gelu_gradient"};
+  OpBuilder b(epilogue.op);
+  parts.attributes.set("epilogue", b.getStringAttr(names[epilogue.kind - Follower::Relu]));
+  Value input = epilogue.op->getOperand(0);
+  const bool reads = epilogue.kind == Follower::GeluGradient;
+  const bool writes = epilogue.kind == Follower::Gelu && !input.hasOneUse();
+  if (reads || writes)
+    parts.attributes.set("aux_view", viewAttr(b, aux));
+  if (reads)
+    parts.extra("aux", epilogue.other);
+  if (!writes)
+    return {};
+  parts.results.push_back(input.getType());
+  carryAuxSharding(input.getDefiningOp(), parts.attributes);
+  return input;
+}
+
 library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain) {
   OpBuilder b(matmul);
-  SmallVector<Value> operands{s.a.base, s.b.base};
-  NamedAttrList attributes = callAttributes(matmul);
-  attributes.erase("transA"), attributes.erase("transB");
-  auto extra = [&](StringRef name, Value value) {
-    attributes.set(name, b.getI64IntegerAttr(static_cast<int64_t>(operands.size())));
-    operands.push_back(value);
-  };
+  Operation *last = chain.empty() ? matmul.getOperation() : chain.back().op;
+  CallParts parts{{s.a.base, s.b.base}, callAttributes(matmul), {last->getResult(0).getType()}};
+  parts.attributes.erase("transA"), parts.attributes.erase("transB");
   for (const Follower &follower : chain) {
     if (follower.kind == Follower::Bias)
-      extra("bias", follower.other);
+      parts.extra("bias", follower.other);
     if (follower.kind == Follower::Accumulate || follower.kind == Follower::Sum) {
-      extra("into", follower.other);
-      attributes.set("accumulate", b.getUnitAttr());
+      parts.extra("into", follower.other);
+      parts.attributes.set("accumulate", b.getUnitAttr());
     }
   }
   const Product &p = s.product;
-  attributes.set("batch", b.getDenseI64ArrayAttr(p.batch));
-  attributes.set("mnk", b.getDenseI64ArrayAttr({p.m, p.n, p.k}));
-  attributes.set("a", viewAttr(b, p.a));
-  attributes.set("b", viewAttr(b, p.b));
-  attributes.set("c", viewAttr(b, p.c));
-  Operation *last = chain.empty() ? matmul.getOperation() : chain.back().op;
-  carrySharding(last, attributes);
-  SmallVector<Type> results{last->getResult(0).getType()};
+  parts.attributes.set("batch", b.getDenseI64ArrayAttr(p.batch));
+  parts.attributes.set("mnk", b.getDenseI64ArrayAttr({p.m, p.n, p.k}));
+  parts.attributes.set("a", viewAttr(b, p.a));
+  parts.attributes.set("b", viewAttr(b, p.b));
+  parts.attributes.set("c", viewAttr(b, p.c));
+  carrySharding(last, parts.attributes);
   const Follower *epilogue = epilogueOf(chain);
-  if (epilogue == chain.end())
-    return library::CallOp::create(b, matmul.getLoc(), results, operands, attributes.getAttrs());
-  static constexpr const char *names[] = {"relu", "gelu", "gelu_gradient"};
-  attributes.set("epilogue", b.getStringAttr(names[epilogue->kind - Follower::Relu]));
-  Value input = epilogue->op->getOperand(0);
-  const bool wanted = epilogue->kind == Follower::Gelu && !input.hasOneUse();
-  if (epilogue->kind == Follower::GeluGradient)
-    extra("aux", epilogue->other);
-  if (wanted || epilogue->kind == Follower::GeluGradient)
-    attributes.set("aux_view", viewAttr(b, s.aux));
-  if (!wanted)
-    return library::CallOp::create(b, matmul.getLoc(), results, operands, attributes.getAttrs());
-  results.push_back(input.getType());
-  carryAuxSharding(input.getDefiningOp(), attributes);
-  auto call = library::CallOp::create(b, matmul.getLoc(), results, operands, attributes.getAttrs());
-  input.replaceAllUsesExcept(call->getResult(1), epilogue->op);
+  Value left = epilogue == chain.end() ? Value() : addEpilogue(*epilogue, s.aux, parts);
+  auto call = library::CallOp::create(b, matmul.getLoc(), parts.results, parts.operands, parts.attributes.getAttrs());
+  if (left)
+    left.replaceAllUsesExcept(call->getResult(1), epilogue->op);
   return call;
 }
 

@@ -257,6 +257,24 @@ TEST_CASE("gelu leaves its input where the backward pass wants it", "[export]") 
   CHECK(end->getOperand(1) == call->getResult(1));
 }
 
+TEST_CASE("gelu without a bias, with others that use its input", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x16xf32>) -> (tensor<2x48xf32>, tensor<16xf32>) {
+    %0 = cleave.matmul %x, %w : (tensor<6x8xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
+    %1 = cleave.reduce sum %0 dims [0] : tensor<6x16xf32> -> tensor<16xf32>
+    %2 = cleave.gelu %0 {tanh} : tensor<6x16xf32>
+    %3 = cleave.reshape %2 : tensor<6x16xf32> -> tensor<2x48xf32>
+    return %3, %1 : tensor<2x48xf32>, tensor<16xf32>
+  })",
+             withEpilogues);
+  CHECK(s.ops() == 2); // the call and the reduction
+  library::CallOp call = s.calls("cleave.matmul").at(0);
+  CHECK(epilogueOf(call) == "gelu");
+  CHECK_FALSE(call.bias());
+  REQUIRE(call->getNumResults() == 2);
+  CHECK(call->getResult(1).hasOneUse());
+  CHECK(s.function.front().getTerminator()->getOperand(0) == call->getResult(0));
+}
+
 TEST_CASE("the gradient of gelu goes along with the product before it", "[export]") {
   Selected s(R"(func.func @f(%dy: tensor<2x3x8xbf16>, %w: tensor<8x16xbf16>, %h: tensor<2x3x16xbf16>)
       -> (tensor<2x3x16xbf16>, tensor<16xbf16>) {
