@@ -45,7 +45,7 @@ inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name",
                                      trainable = "cleave.trainable", lrScale = "cleave.lr_scale",
                                      weightDecay = "cleave.weight_decay", path = "cleave.path", stage = "cleave.stage",
                                      phase = "cleave.phase", optimizer = "cleave.optimizer",
-                                     reduceDtype = "cleave.reduce_dtype";
+                                     reduceDtype = "cleave.reduce_dtype", epilogues = "cleave.epilogues";
 }
 
 /// The entry of a shard_hint for a dimension that is not to be split; "" leaves it as it is.

@@ -2,6 +2,7 @@
 #include "partitioner/apply/WorkingCopies.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 
@@ -14,6 +15,30 @@ bool readFromMemory(Value value) {
       return readFromMemory(user->getResult(0));
     return !user->hasTrait<OpTrait::Elementwise>() && !isa<ir::BroadcastOp, ir::ReduceOp, func::ReturnOp>(user);
   });
+}
+
+bool isProduct(Value value) {
+  while (auto reshape = value.getDefiningOp<ir::ReshapeOp>())
+    value = reshape.getInput();
+  return value.getDefiningOp<ir::MatmulOp>() != nullptr;
+}
+
+/// Whether a library that has epilogues adds the bias to a product, rather than a kernel that reads the sum anyway: an
+/// activation follows that goes along, or the sum is read from memory.
+bool addedByLibrary(Value bias) {
+  for (Operation *user : bias.getUsers())
+    for (Operation *adder : user->getUsers()) {
+      auto add = dyn_cast<ir::AddOp>(adder);
+      if (!isa<ir::BroadcastOp>(user) || !add ||
+          !isProduct(add.getLhs() == user->getResult(0) ? add.getRhs() : add.getLhs()))
+        continue;
+      if (readFromMemory(add.getResult()) || llvm::any_of(add.getResult().getUsers(), [](Operation *next) {
+            auto gelu = dyn_cast<ir::GeluOp>(next);
+            return isa<ir::ReluOp>(next) || (gelu && gelu.getTanh());
+          }))
+        return true;
+    }
+  return false;
 }
 
 unsigned widthOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); }
@@ -57,11 +82,16 @@ std::string turnedName(ir::TransposeOp transpose) {
 } // namespace
 
 std::string workingCopyName(Operation *op) {
-  if (auto cast = dyn_cast<ir::CastOp>(op))
-    return readFromMemory(cast.getResult()) ? castName(cast) : std::string();
   if (auto transpose = dyn_cast<ir::TransposeOp>(op))
     return turnedName(transpose);
-  return {};
+  auto cast = dyn_cast<ir::CastOp>(op);
+  std::string name = cast ? castName(cast) : std::string();
+  if (name.empty())
+    return {};
+  const bool epilogues = op->getParentOfType<ModuleOp>()->hasAttr(ir::attr::epilogues);
+  if (!readFromMemory(cast.getResult()) && !(epilogues && addedByLibrary(cast.getResult())))
+    return {};
+  return name;
 }
 
 } // namespace cleave::partitioner

@@ -60,7 +60,7 @@ void lower(const std::vector<NamedFunction> &list, const std::string &target) {
   for (NamedFunction entry : list) {
     widenLibraryOps(entry.function, [&](Type type) { return libraryHas(type, target); });
     joinPads(entry.function);
-    selectLibraryCalls(entry.function);
+    selectLibraryCalls(entry.function, {.epilogues = isGpuTarget(target), .widen = isGpuTarget(target)});
     fuse(entry.function, {.gpu = isGpuTarget(target)});
     removeUnused(entry.function);
   }

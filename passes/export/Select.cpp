@@ -155,14 +155,14 @@ Value productBias(ir::AddOp add, Value value, Operation *product) {
   return bias && definedBefore(bias, product) ? bias : Value();
 }
 
-void selectLibraryCalls(func::FuncOp function) {
+void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.front())
     ops.push_back(&op);
   std::map<Operation *, std::map<unsigned, library::CallOp>> concats;
   for (Operation *op : ops)
     llvm::TypeSwitch<Operation *>(op)
-        .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats); })
+        .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options); })
         .Case([&](ir::Conv2dOp conv) { selectConv(conv); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
         .Case<ir::Conv2dWeightGradOp, ir::EmbeddingGradOp>([&](auto gradient) { selectWithGradient(gradient); })

@@ -11,9 +11,16 @@ void joinPads(mlir::func::FuncOp function);
 
 /// Products, convolutions and pooling on float types that are not `supported` compute in f32 and round their results.
 void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Type)> supported);
+
+struct SelectOptions {
+  /// Matrix products take relu, gelu (tanh form) and its gradient along, as cuBLASLt has them.
+  bool epilogues = false;
+  /// Gradients that are products in half and kept in f32 are written as f32, without rounding to half in between.
+  bool widen = false;
+};
 /// Replaces matmul, conv2d, conv2d_input_grad, conv2d_weight_grad and embedding_grad by `library.call`, with what they
 /// take along; then removes what is no longer used.
-void selectLibraryCalls(mlir::func::FuncOp function);
+void selectLibraryCalls(mlir::func::FuncOp function, SelectOptions options = {});
 
 /// Removes ops whose results nobody uses.
 void removeUnused(mlir::func::FuncOp function);

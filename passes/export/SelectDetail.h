@@ -42,7 +42,8 @@ std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
 mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *product);
 
 /// `concats`: concatenations some pieces of which are written in place, piece -> call.
-void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats);
+void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats,
+                   SelectOptions options);
 
 void selectAttention(ir::AttentionOp attention);
 void selectAttention(ir::AttentionGradOp gradient);

@@ -7,12 +7,15 @@ namespace cleave::passes {
 
 namespace {
 
-/// What is done to a product's result, step by step; each the only use of what came before.
+/// What is done to a product's result, step by step; each the only use of what came before (but for gelu).
 struct Follower {
-  enum Kind { Reshape, Transpose, Bias, Accumulate, Sum, Concat } kind;
+  enum Kind { Reshape, Transpose, Widen, Bias, Accumulate, Sum, Concat, Relu, Gelu, GeluGradient } kind;
   Operation *op;
-  Value other;        // bias, gradient argument, or the other addend
+  Value other;        // bias, gradient argument, the other addend, or what the gradient of gelu was the input of
   unsigned piece = 0; // of a concatenation
+
+  /// Done to each sum before it is rounded.
+  bool isEpilogue() const { return kind >= Relu; }
 };
 
 /// A product already selected whose only use is the sum with this one: this one is added to its memory.
@@ -25,21 +28,74 @@ Value earlierProduct(ir::AddOp add, Value value, Operation *product) {
   return other;
 }
 
-std::optional<Follower> follow(Value value, Operation *product, bool plain) {
+/// The only gelu of this value in the tanh form, which is the one that cuBLASLt has.
+ir::GeluOp tanhGelu(Value value) {
+  ir::GeluOp found;
+  for (Operation *user : value.getUsers())
+    if (auto gelu = dyn_cast<ir::GeluOp>(user); gelu && gelu.getTanh()) {
+      if (found)
+        return {};
+      found = gelu;
+    }
+  return found;
+}
+
+/// An activation, or the gradient of one. Others may use what gelu is applied to: the library writes it too.
+std::optional<Follower> followEpilogue(Value value, Operation *product) {
+  if (ir::GeluOp gelu = tanhGelu(value))
+    return Follower{Follower::Gelu, gelu, {}};
+  if (!value.hasOneUse())
+    return std::nullopt;
+  OpOperand &use = *value.use_begin();
+  if (isa<ir::ReluOp>(use.getOwner()))
+    return Follower{Follower::Relu, use.getOwner(), {}};
+  auto gradient = dyn_cast<ir::GeluGradOp>(use.getOwner());
+  if (gradient && gradient.getTanh() && use.getOperandNumber() == 0 && definedBefore(gradient.getInput(), product))
+    return Follower{Follower::GeluGradient, gradient, gradient.getInput()};
+  return std::nullopt;
+}
+
+/// A product in half that is cast to f32 and returned, or added to the gradient so far: the sums are f32 already. (What
+/// a kernel casts as it reads stays half in memory.)
+bool isWidening(Operation *op) {
+  auto cast = dyn_cast<ir::CastOp>(op);
+  if (!cast || !cast.getResult().hasOneUse() || !getElementTypeOrSelf(cast.getResult()).isF32() ||
+      !isa<Float16Type, BFloat16Type>(getElementTypeOrSelf(cast.getInput())))
+    return false;
+  return isa<func::ReturnOp>(*cast.getResult().getUsers().begin()) || onlyAccumulation(cast.getResult()).first;
+}
+
+/// What may still follow.
+struct Following {
+  bool bias = true;      // rows are still rows, and there is no bias yet
+  bool epilogue = false; // the library has them
+  bool widen = false;    // the library has results in f32, and nothing was added yet
+  bool gradient = true;  // of an activation: nothing was added yet
+  bool others = true;    // all that is not a reshape
+};
+
+std::optional<Follower> follow(Value value, Operation *product, const Following &may) {
+  if (may.epilogue)
+    if (auto found = followEpilogue(value, product); found && (may.gradient || found->kind != Follower::GeluGradient))
+      return found;
   if (!value.hasOneUse())
     return std::nullopt;
   OpOperand &use = *value.use_begin();
   Operation *op = use.getOwner();
   if (isa<ir::ReshapeOp>(op))
     return Follower{Follower::Reshape, op, {}};
+  if (!may.others)
+    return std::nullopt;
   if (isa<ir::TransposeOp>(op))
     return Follower{Follower::Transpose, op, {}};
   if (isa<ir::ConcatOp>(op))
     return Follower{Follower::Concat, op, {}, use.getOperandNumber()};
+  if (may.widen && isWidening(op))
+    return Follower{Follower::Widen, op, {}};
   auto add = dyn_cast<ir::AddOp>(op);
   if (!add)
     return std::nullopt;
-  if (Value bias = plain ? productBias(add, value, product) : Value())
+  if (Value bias = may.bias ? productBias(add, value, product) : Value())
     return Follower{Follower::Bias, op, bias};
   if (auto [sum, gradient] = onlyAccumulation(value); sum)
     return Follower{Follower::Accumulate, op, gradient};
@@ -48,16 +104,22 @@ std::optional<Follower> follow(Value value, Operation *product, bool plain) {
   return std::nullopt;
 }
 
-SmallVector<Follower> followers(ir::MatmulOp matmul) {
+SmallVector<Follower> followers(ir::MatmulOp matmul, SelectOptions options) {
   SmallVector<Follower> chain;
   Value value = matmul.getResult();
-  bool plain = true; // rows are still rows
-  while (auto next = follow(value, matmul, plain)) {
+  Following may{.epilogue = options.epilogues, .widen = options.widen};
+  while (auto next = follow(value, matmul, may)) {
     if (next->kind == Follower::Reshape && sizesOf(next->op->getResult(0)).empty())
       break;
-    if (next->kind == Follower::Transpose ||
+    if (next->kind == Follower::Transpose || next->kind == Follower::Bias ||
         (next->kind == Follower::Reshape && sizesOf(next->op->getResult(0)).back() != sizesOf(matmul).back()))
-      plain = false;
+      may.bias = false;
+    if (next->kind == Follower::Bias)
+      may.gradient = may.widen = false;
+    if (next->kind == Follower::Widen)
+      may.bias = may.epilogue = false;
+    if (next->isEpilogue())
+      may.epilogue = may.others = false;
     chain.push_back(*next);
     if (next->kind == Follower::Accumulate || next->kind == Follower::Concat || next->kind == Follower::Sum)
       break;
@@ -113,10 +175,43 @@ void transposeProduct(Product &product, OperandView &a, OperandView &b) {
   }
 }
 
+/// The follower that is an epilogue; the chain's end where there is none.
+const Follower *epilogueOf(ArrayRef<Follower> chain) {
+  return llvm::find_if(chain, [](const Follower &follower) { return follower.isEpilogue(); });
+}
+
 struct Selected {
   Product product;
   OperandView a, b;
+  Strided aux; // how what the epilogue reads or writes beside the result lies
 };
+
+/// Rows begin at multiples of 16 bytes, as the kernels with epilogues want it (cuBLAS documentation: leading dimensions
+/// of auxiliary matrices; the matrix units' alignment).
+bool alignedRows(const Strided &view, int64_t elementBytes) {
+  const int64_t row = std::max(view.strides[0], view.strides[1]);
+  return view.offset * elementBytes % 16 == 0 && row * elementBytes % 16 == 0 && row % 8 == 0;
+}
+
+/// Whether the library does the epilogue of a product in its simplest form (`full`: before that), one matrix of rows
+/// that lie together; where it does, how its auxiliary matrix lies.
+bool bindEpilogue(Selected &s, const Product &full, ir::MatmulOp matmul, ArrayRef<Follower> chain,
+                  const Follower *epilogue) {
+  auto type = cast<RankedTensorType>(matmul.getType());
+  const int64_t bytes = type.getElementTypeBitWidth() / 8;
+  Product beside = full;
+  auto view = resultView(matmul, chain.take_front(static_cast<size_t>(epilogue - chain.begin())));
+  if (!view)
+    return false;
+  beside.c = *view;
+  beside.simplify();
+  for (Product *product : {&s.product, &beside})
+    if (!product->batch.empty() || !fit(*product) || product->c.strides.back() != 1 || !alignedRows(product->c, bytes))
+      return false;
+  s.aux = beside.c;
+  return beside.m == s.product.m && beside.n == s.product.n && alignedRows(s.product.a, bytes) &&
+         alignedRows(s.product.b, bytes);
+}
 
 std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   std::optional<Strided> c = resultView(matmul, chain);
@@ -130,51 +225,100 @@ std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   s.product.m = shape[shape.size() - 2], s.product.n = shape.back(), s.product.k = s.a.view.shape.back();
   s.product.a = s.a.view, s.product.b = s.b.view, s.product.c = *c;
   bool biased = llvm::any_of(chain, [](const Follower &f) { return f.kind == Follower::Bias; });
-  if (s.product.c.strides.back() != 1) {
+  const bool transposed = s.product.c.strides.back() != 1;
+  if (transposed) {
     if (biased)
       return std::nullopt;
     transposeProduct(s.product, s.a, s.b);
   }
-  Product simple = s.product;
+  const Product full = s.product;
+  Product simple = full;
   simple.simplify();
   if (fit(simple) && simple.c.strides.back() == 1)
     s.product = simple;
+  if (const Follower *epilogue = epilogueOf(chain);
+      epilogue != chain.end() && (transposed || !bindEpilogue(s, full, matmul, chain, epilogue)))
+    return std::nullopt;
   return s;
+}
+
+/// The shardings of the call's second result, behind those of the first.
+void carryAuxSharding(Operation *from, NamedAttrList &attributes) {
+  for (StringRef key : {StringRef(dist::attr::shardings), StringRef(dist::attr::globals)}) {
+    auto first = dyn_cast_or_null<ArrayAttr>(attributes.get(key)), second = from->getAttrOfType<ArrayAttr>(key);
+    if (!first || !second)
+      continue;
+    SmallVector<Attribute> both(first.getValue());
+    llvm::append_range(both, second.getValue());
+    attributes.set(key, ArrayAttr::get(from->getContext(), both));
+  }
+}
+
+/// What a call is made of.
+struct CallParts {
+  SmallVector<Value> operands;
+  NamedAttrList attributes;
+  SmallVector<Type> results;
+
+  void extra(StringRef name, Value value) {
+    attributes.set(name, Builder(value.getContext()).getI64IntegerAttr(static_cast<int64_t>(operands.size())));
+    operands.push_back(value);
+  }
+};
+
+/// Gives the call its epilogue. Where gelu leaves its input for others, that is the second result, and the input is
+/// returned.
+Value addEpilogue(const Follower &epilogue, const Strided &aux, CallParts &parts) {
+  static constexpr const char *names[] = {"relu", "gelu", "gelu_gradient"};
+  OpBuilder b(epilogue.op);
+  parts.attributes.set("epilogue", b.getStringAttr(names[epilogue.kind - Follower::Relu]));
+  Value input = epilogue.op->getOperand(0);
+  const bool reads = epilogue.kind == Follower::GeluGradient;
+  const bool writes = epilogue.kind == Follower::Gelu && !input.hasOneUse();
+  if (reads || writes)
+    parts.attributes.set("aux_view", viewAttr(b, aux));
+  if (reads)
+    parts.extra("aux", epilogue.other);
+  if (!writes)
+    return {};
+  parts.results.push_back(input.getType());
+  carryAuxSharding(input.getDefiningOp(), parts.attributes);
+  return input;
 }
 
 library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain) {
   OpBuilder b(matmul);
-  SmallVector<Value> operands{s.a.base, s.b.base};
-  NamedAttrList attributes = callAttributes(matmul);
-  attributes.erase("transA"), attributes.erase("transB");
-  auto extra = [&](StringRef name, Value value) {
-    attributes.set(name, b.getI64IntegerAttr(static_cast<int64_t>(operands.size())));
-    operands.push_back(value);
-  };
+  Operation *last = chain.empty() ? matmul.getOperation() : chain.back().op;
+  CallParts parts{{s.a.base, s.b.base}, callAttributes(matmul), {last->getResult(0).getType()}};
+  parts.attributes.erase("transA"), parts.attributes.erase("transB");
   for (const Follower &follower : chain) {
     if (follower.kind == Follower::Bias)
-      extra("bias", follower.other);
+      parts.extra("bias", follower.other);
     if (follower.kind == Follower::Accumulate || follower.kind == Follower::Sum) {
-      extra("into", follower.other);
-      attributes.set("accumulate", b.getUnitAttr());
+      parts.extra("into", follower.other);
+      parts.attributes.set("accumulate", b.getUnitAttr());
     }
   }
   const Product &p = s.product;
-  attributes.set("batch", b.getDenseI64ArrayAttr(p.batch));
-  attributes.set("mnk", b.getDenseI64ArrayAttr({p.m, p.n, p.k}));
-  attributes.set("a", viewAttr(b, p.a));
-  attributes.set("b", viewAttr(b, p.b));
-  attributes.set("c", viewAttr(b, p.c));
-  Operation *last = chain.empty() ? matmul.getOperation() : chain.back().op;
-  carrySharding(last, attributes);
-  return library::CallOp::create(b, matmul.getLoc(), TypeRange{last->getResult(0).getType()}, operands,
-                                 attributes.getAttrs());
+  parts.attributes.set("batch", b.getDenseI64ArrayAttr(p.batch));
+  parts.attributes.set("mnk", b.getDenseI64ArrayAttr({p.m, p.n, p.k}));
+  parts.attributes.set("a", viewAttr(b, p.a));
+  parts.attributes.set("b", viewAttr(b, p.b));
+  parts.attributes.set("c", viewAttr(b, p.c));
+  carrySharding(last, parts.attributes);
+  const Follower *epilogue = epilogueOf(chain);
+  Value left = epilogue == chain.end() ? Value() : addEpilogue(*epilogue, s.aux, parts);
+  auto call = library::CallOp::create(b, matmul.getLoc(), parts.results, parts.operands, parts.attributes.getAttrs());
+  if (left)
+    left.replaceAllUsesExcept(call->getResult(1), epilogue->op);
+  return call;
 }
 
 } // namespace
 
-void selectProduct(ir::MatmulOp matmul, std::map<Operation *, std::map<unsigned, library::CallOp>> &concats) {
-  SmallVector<Follower> chain = followers(matmul);
+void selectProduct(ir::MatmulOp matmul, std::map<Operation *, std::map<unsigned, library::CallOp>> &concats,
+                   SelectOptions options) {
+  SmallVector<Follower> chain = followers(matmul, options);
   for (;; chain.pop_back()) {
     auto selected = bind(matmul, chain);
     if (!selected) {

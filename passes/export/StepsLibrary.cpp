@@ -2,6 +2,7 @@
 #include "ir/graph/Graph.h"
 #include "passes/export/Segment.h"
 
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <array>
@@ -32,6 +33,14 @@ std::vector<uint32_t> slotsOf(SegmentBuilder &s, Operation *op) {
   return slots;
 }
 
+plan::Epilogue epilogueOf(StringRef name) {
+  return llvm::StringSwitch<plan::Epilogue>(name)
+      .Case("relu", plan::Epilogue::Relu)
+      .Case("gelu", plan::Epilogue::Gelu)
+      .Case("gelu_gradient", plan::Epilogue::GeluGradient)
+      .Default(plan::Epilogue::None);
+}
+
 void emitMatmul(SegmentBuilder &s, library::CallOp call) {
   plan::MatmulT step;
   Value result = call->getResult(0);
@@ -44,6 +53,10 @@ void emitMatmul(SegmentBuilder &s, library::CallOp call) {
   step.dtype = dtypeOf(result.getType());
   step.accumulate = call.accumulate();
   step.bias = optionalSlot(s, call.bias());
+  if (auto epilogue = call->getAttrOfType<StringAttr>("epilogue"))
+    step.epilogue = epilogueOf(epilogue.getValue());
+  if (Value aux = call.aux() ? call.aux() : call->getNumResults() > 1 ? Value(call->getResult(1)) : Value())
+    step.aux = s.view(aux, call.ints("aux_view"));
   double flops = 2.0 * static_cast<double>(step.m) * static_cast<double>(step.n) * static_cast<double>(step.k);
   for (int64_t size : step.batch)
     flops *= static_cast<double>(size);

@@ -74,6 +74,12 @@ void setReduceDtype(ModuleOp module, const CompileOptions &options) {
   module->setAttr(ir::attr::reduceDtype, TypeAttr::get(type));
 }
 
+/// NVIDIA's library does biases and activations with its products; on CPUs fused kernels do.
+void setEpilogues(ModuleOp module, const CompileOptions &options) {
+  if (options.backend == "cuda")
+    module->setAttr(ir::attr::epilogues, UnitAttr::get(module.getContext()));
+}
+
 /// From the traced model to the step on global shapes; completes the strategy's stages.
 void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
   finish("trace", module, options);
@@ -83,6 +89,7 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
   else if (options.lossScale > 0)
     LossScale{.initial = options.lossScale, .dynamic = false}.setOn(module);
   setReduceDtype(module, options);
+  setEpilogues(module, options);
   finish("precision", module, options);
   if (options.channelsLast) {
     useChannelsLast(module);

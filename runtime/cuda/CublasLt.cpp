@@ -1,5 +1,11 @@
 // cuBLASLt counts in columns. A row-major c[m, n] is its n x m matrix, so that c = a b becomes c' = b' a', and a bias
-// per column of c is its bias per row.
+// per column of c is its bias per row. What follows the sums (a bias, an activation, its gradient) is asked of the
+// library's epilogue where its documentation has it, and done by a kernel of ours behind the product where it has not,
+// or where a library has no algorithm for it, or where that was measured to be faster.
+//
+// Gradients of biases are sums of our own kernels, not BGRAD epilogues: the vector has the type of the result (cuBLAS
+// documentation, table of supported types), so that beside a product in half it would be rounded to half, and it is
+// written, never added to what other microbatches gave.
 #include "runtime/cuda/CublasLt.h"
 
 #include "runtime/base/Error.h"
@@ -96,26 +102,62 @@ cudaDataType_t dataType(plan::DType dtype) {
   }
 }
 
+static_assert(int(plan::Epilogue::Relu) == int(EpilogueKind::Relu) &&
+              int(plan::Epilogue::Gelu) == int(EpilogueKind::Gelu) &&
+              int(plan::Epilogue::GeluGradient) == int(EpilogueKind::GeluGradient));
+
 /// A product as it is asked of the library, once per combination of the outer batch dimensions.
 struct Problem {
   MatmulShape shape;
   plan::DType aType, bType, cType, biasType;
-  bool accumulate = false, hasBias = false, epilogueBias = false;
-  int64_t batch = 1; ///< of one call
+  plan::Epilogue epilogue = plan::Epilogue::None;
+  bool accumulate = false, hasBias = false, hasAux = false;
+  bool inLibrary = false;            ///< the library can be asked for bias and epilogue
+  int64_t auxRow = 0, auxColumn = 0; ///< strides of the auxiliary matrix by row and column of c
+  int64_t batch = 1;                 ///< of one call
   int64_t aBatch = 0, bBatch = 0, cBatch = 0;
   std::vector<std::array<int64_t, 3>> calls; ///< where a, b and c begin, in elements
   uint32_t alignment[3] = {64, 64, 64};      ///< of a, b and c, in bytes
 
+  bool hasFollowers() const { return hasBias || epilogue != plan::Epilogue::None; }
   std::string text() const {
     const auto operand = [](const MatmulOperand &o, int64_t batch, plan::DType type) {
       return fmt::format("{} {}x{} b{}", dtypeName(type), o.row, o.column, batch);
     };
-    return fmt::format("m{} n{} k{} batch{} a[{}] b[{}] c[{}]{}{} align {}", shape.m, shape.n, shape.k, batch,
+    const std::string after =
+        epilogue == plan::Epilogue::None
+            ? ""
+            : fmt::format(" {}{}", EnumNameEpilogue(epilogue), hasAux ? fmt::format(" aux {}", auxRow) : "");
+    return fmt::format("m{} n{} k{} batch{} a[{}] b[{}] c[{}]{}{}{} align {}", shape.m, shape.n, shape.k, batch,
                        operand(shape.a, aBatch, aType), operand(shape.b, bBatch, bType),
-                       operand(shape.c, cBatch, cType), accumulate ? " accumulate" : "", epilogueBias ? " bias" : "",
-                       fmt::join(alignment, ","));
+                       operand(shape.c, cBatch, cType), accumulate ? " accumulate" : "",
+                       hasBias && inLibrary ? " bias" : "", after, fmt::join(alignment, ","));
   }
 };
+
+/// As the library's documentation has it (cublasLtEpilogue_t, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD): a bias for each of
+/// its rows, in the result's type; rows of the auxiliary matrix at multiples of 16 bytes.
+bool libraryTakesFollowers(const Problem &p, int64_t auxOffset) {
+  const bool bias = !p.hasBias || (!p.shape.exchanged && p.biasType == p.cType);
+  const bool aux = !p.hasAux || (p.auxColumn == 1 && p.auxRow >= p.shape.n && p.auxRow % 8 == 0 && auxOffset % 16 == 0);
+  return p.hasFollowers() && bias && aux;
+}
+
+/// Meaningful where inLibrary.
+cublasLtEpilogue_t libraryEpilogue(const Problem &p) {
+  switch (p.epilogue) {
+  case plan::Epilogue::Relu:
+    return p.hasBias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  case plan::Epilogue::Gelu:
+    if (p.hasAux)
+      return p.hasBias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return p.hasBias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  case plan::Epilogue::GeluGradient:
+    return CUBLASLT_EPILOGUE_DGELU;
+  default:
+    return CUBLASLT_EPILOGUE_BIAS;
+  }
+}
 
 /// One batch dimension goes to the library, the largest; the others are calls of their own.
 void splitBatch(Problem &p) {
@@ -146,20 +188,26 @@ uint32_t alignmentOf(int64_t offsetBytes, size_t element, int64_t batchStride, c
   return static_cast<uint32_t>(common);
 }
 
-/// Descriptors, freed with it.
+/// Descriptors, freed with it; `fused`: with bias and epilogue.
 class Descriptors {
 public:
-  Descriptors(const Functions &f, const Problem &p, bool tf32) : f(f) {
+  Descriptors(const Functions &f, const Problem &p, bool tf32, bool fused) : f(f) {
     const auto compute = p.aType == plan::DType::F32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     f.check(f.descCreate(&product, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
     const MatmulShape &s = p.shape;
     const bool plainA = s.b.column == 1, plainB = s.a.column == 1; // the library's A is our b
     set(CUBLASLT_MATMUL_DESC_TRANSA, plainA ? CUBLAS_OP_N : CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, plainB ? CUBLAS_OP_N : CUBLAS_OP_T);
-    if (p.epilogueBias) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    if (fused)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, libraryEpilogue(p));
+    void *const aligned = reinterpret_cast<void *>(uintptr_t{256}); // the heuristics look at pointers
+    if (fused && p.hasBias) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, dataType(p.biasType));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<void *>(uintptr_t{256})); // the heuristics look at it
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+    }
+    if (fused && p.hasAux) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.auxRow);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
     }
     a = layout(dataType(p.bType), plainA ? s.n : s.k, plainA ? s.k : s.n, plainA ? s.b.row : s.b.column, p.batch,
                p.bBatch);
@@ -203,16 +251,22 @@ private:
 struct Choice {
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace = 0;
+  bool fused = false; ///< bias and epilogue are the library's
 
   /// As text for the tuning record: the library says that an algorithm may be kept as its bytes, for the same version.
-  std::string text() const {
-    std::string out = fmt::format("{} ", workspace);
+  /// "apart": the library could have been asked for bias and epilogue and was not.
+  std::string text(const Problem &p) const {
+    std::string out = fmt::format("{}{} ", p.inLibrary && !fused ? "apart " : "", workspace);
     for (uint64_t word : algorithm.data)
       out += fmt::format("{:016x}", word);
     return out;
   }
-  static std::optional<Choice> parse(const std::string &text) {
+  static std::optional<Choice> parse(std::string text, const Problem &p) {
     Choice choice;
+    const bool apart = text.starts_with("apart ");
+    if (apart)
+      text.erase(0, 6);
+    choice.fused = p.inLibrary && !apart;
     const size_t space = text.find(' ');
     constexpr size_t words = std::size(decltype(choice.algorithm.data){});
     if (space == std::string::npos || text.size() != space + 1 + 16 * words ||
@@ -225,7 +279,9 @@ struct Choice {
   }
 };
 
-std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descriptors &d, size_t limit) {
+/// What the library offers, best first; nothing where it has no algorithm, with the reason in `status`.
+std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descriptors &d, size_t limit, bool fused,
+                               cublasStatus_t &status) {
   cublasLtMatmulPreference_t preference = nullptr;
   f.check(f.preferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto &value) {
@@ -239,78 +295,89 @@ std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descr
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignment[2]);
   std::array<cublasLtMatmulHeuristicResult_t, 8> results{};
   int count = 0;
-  const cublasStatus_t status =
+  status =
       f.heuristic(f.handle, d.product, d.a, d.b, d.c, d.c, preference, int(results.size()), results.data(), &count);
   f.preferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0)
-    throw environmentError(fmt::format("cublasLt: no algorithm for {} within {} bytes of workspace: {}", p.text(),
-                                       limit, f.getStatusString(status)));
   std::vector<Choice> all;
-  for (int i = 0; i < count; ++i)
+  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
     if (results[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
-      all.push_back({results[static_cast<size_t>(i)].algo, results[static_cast<size_t>(i)].workspaceSize});
+      all.push_back({results[static_cast<size_t>(i)].algo, results[static_cast<size_t>(i)].workspaceSize, fused});
   return all;
 }
 
 class ProductOp final : public Op {
 public:
   ProductOp(Problem problem, const Functions &f, const Queue &queue, bool tf32)
-      : p(std::move(problem)), f(f), queue(queue), d(f, p, tf32) {}
+      : p(std::move(problem)), f(f), queue(queue), plain(f, p, tf32, false) {
+    if (p.inLibrary)
+      fused.emplace(f, p, tf32, true);
+  }
 
-  Operand a, b, c, bias;
+  Operand a, b, c, bias, aux;
   Choice choice{};
 
   void run(SlotTable slots, const RunContext &) override {
-    multiply(a.at(slots), b.at(slots), c.at(slots), p.hasBias ? bias.at(slots) : nullptr, queue.stream,
-             queue.workspace);
-    if (p.hasBias && !p.epilogueBias)
-      addBias(c.at(slots), bias.at(slots));
-  }
-
-  void multiply(std::byte *a, std::byte *b, std::byte *c, std::byte *bias, CUstream stream, std::byte *workspace) {
-    if (p.epilogueBias)
-      d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    const float alpha = 1, beta = p.accumulate ? 1 : 0;
-    for (const auto &[fromA, fromB, fromC] : p.calls) {
-      std::byte *out = c + fromC * static_cast<int64_t>(dtypeSize(p.cType));
-      f.check(f.matmul(f.handle, d.product, &alpha, b + fromB * static_cast<int64_t>(dtypeSize(p.bType)), d.a,
-                       a + fromA * static_cast<int64_t>(dtypeSize(p.aType)), d.b, &beta, out, d.c, out, d.c,
-                       &choice.algorithm, workspace, choice.workspace, reinterpret_cast<cudaStream_t>(stream)),
-              "cublasLtMatmul");
-    }
+    multiply({a.at(slots), b.at(slots), c.at(slots), p.hasBias ? bias.at(slots) : nullptr,
+              p.hasAux ? aux.at(slots) : nullptr},
+             queue);
   }
 
   void chooseBy(Tuning &tuning, const std::string &key, size_t limit) {
-    if (const auto kept = Choice::parse(tuning.find(key)); kept && kept->workspace <= limit) {
+    if (const auto kept = Choice::parse(tuning.find(key), p); kept && kept->workspace <= limit) {
       choice = *kept;
       return;
     }
-    std::vector<Choice> all = candidates(f, p, d, limit);
+    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+    std::vector<Choice> all;
+    if (fused)
+      all = candidates(f, p, *fused, limit, true, status);
+    // Below Hopper the library was seen to be slower with GELU than without it and a kernel behind (llm.c, pull request
+    // 338): what is faster here is measured.
+    if (all.empty() || (p.epilogue != plan::Epilogue::None && tuning.measures()))
+      for (const Choice &one : candidates(f, p, plain, limit, false, status))
+        all.push_back(one);
+    if (all.empty())
+      throw environmentError(fmt::format("cublasLt: no algorithm for {} within {} bytes of workspace: {}", p.text(),
+                                         limit, f.getStatusString(status)));
     choice = all.front();
     if (!tuning.measures())
       return;
     if (all.size() > 1)
       measureAll(all);
-    tuning.put(key, choice.text());
+    tuning.put(key, choice.text(p));
   }
 
-  CUfunction biasKernel = nullptr;
-  const Problem &problem() const { return p; }
+  CUfunction epilogueKernel = nullptr; ///< where something follows the sums
 
 private:
-  void addBias(std::byte *c, std::byte *bias) {
-    const MatmulShape &s = p.shape;
-    for (const auto &call : p.calls) {
-      const BiasArguments arguments{c + call[2] * static_cast<int64_t>(dtypeSize(p.cType)),
-                                    bias,
-                                    p.batch,
-                                    s.m,
-                                    s.n,
-                                    p.cBatch,
-                                    s.c.row,
-                                    s.exchanged};
-      OwnKernels::start(biasKernel, queue, arguments, p.batch * s.m * s.n);
+  struct Addresses {
+    std::byte *a, *b, *c, *bias, *aux;
+  };
+
+  void multiply(const Addresses &at, const Queue &on) {
+    Descriptors &d = choice.fused ? *fused : plain;
+    if (choice.fused && p.hasBias)
+      d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
+    if (choice.fused && p.hasAux)
+      d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.aux);
+    const float alpha = 1, beta = p.accumulate ? 1 : 0;
+    for (const auto &[fromA, fromB, fromC] : p.calls) {
+      std::byte *out = at.c + fromC * static_cast<int64_t>(dtypeSize(p.cType));
+      f.check(f.matmul(f.handle, d.product, &alpha, at.b + fromB * static_cast<int64_t>(dtypeSize(p.bType)), d.a,
+                       at.a + fromA * static_cast<int64_t>(dtypeSize(p.aType)), d.b, &beta, out, d.c, out, d.c,
+                       &choice.algorithm, on.workspace, choice.workspace, reinterpret_cast<cudaStream_t>(on.stream)),
+              "cublasLtMatmul");
+      if (!choice.fused && p.hasFollowers())
+        follow(out, at, on);
     }
+  }
+
+  void follow(std::byte *out, const Addresses &at, const Queue &on) const {
+    const MatmulShape &s = p.shape;
+    const EpilogueArguments arguments{out,      at.bias,     at.aux,      p.batch,
+                                      s.m,      s.n,         p.cBatch,    s.c.row,
+                                      p.auxRow, p.auxColumn, s.exchanged, static_cast<EpilogueKind>(p.epilogue)};
+    OwnKernels::start(epilogueKernel, on, arguments, p.batch * s.m * s.n);
   }
 
   /// Bytes from the first element of an operand to the last.
@@ -326,19 +393,25 @@ private:
     size_t most = 0;
     for (const Choice &one : all)
       most = std::max(most, one.workspace);
+    const int64_t auxElements = p.hasAux ? (s.m - 1) * p.auxRow + (s.n - 1) * p.auxColumn + 1 : 0;
     const DeviceMemory a(bytesOf(s.a, s.m, s.k, p.aBatch, 0, dtypeSize(p.aType)), "measuring"),
         b(bytesOf(s.b, s.k, s.n, p.bBatch, 1, dtypeSize(p.bType)), "measuring"),
         c(bytesOf(s.c, s.m, s.n, p.cBatch, 2, dtypeSize(p.cType)), "measuring"), scratch(most, "measuring"),
-        bias(static_cast<size_t>(std::max(s.m, s.n)) * 4, "measuring");
+        bias(static_cast<size_t>(std::max(s.m, s.n)) * 4, "measuring"),
+        aux(static_cast<size_t>(auxElements) * dtypeSize(p.cType), "measuring");
     const Stream stream = Stream::make();
-    for (const DeviceMemory *memory : {&a, &b, &c, &bias}) // small numbers in every type
-      check(driver().memsetD8Async(devicePointer(memory->data()), 0x3c, memory->size(), stream.get()), "cuMemset");
+    for (const DeviceMemory *memory : {&a, &b, &c, &bias, &aux}) // small numbers in every type
+      if (memory->size())
+        check(driver().memsetD8Async(devicePointer(memory->data()), 0x3c, memory->size(), stream.get()), "cuMemset");
+    const Queue on{stream.get(), scratch.data(), nullptr};
     double best = 0;
     Choice chosen = all.front();
     for (const Choice &one : all) {
       choice = one;
-      const double time = measure(
-          stream.get(), [&] { multiply(a.data(), b.data(), c.data(), bias.data(), stream.get(), scratch.data()); });
+      const double time = measure(stream.get(), [&] {
+        multiply({a.data(), b.data(), c.data(), p.hasBias ? bias.data() : nullptr, p.hasAux ? aux.data() : nullptr},
+                 on);
+      });
       if (best == 0 || time < best) {
         best = time;
         chosen = one;
@@ -350,26 +423,29 @@ private:
   Problem p;
   const Functions &f;
   const Queue &queue;
-  Descriptors d;
+  Descriptors plain;
+  std::optional<Descriptors> fused;
 };
 
-/// Nothing to sum: zeros, and a bias where there is one. As compilers make no strided fills, c must be dense.
+/// Nothing to sum: zeros, and what follows. As compilers make no strided fills, c must be dense.
 class EmptyProduct final : public Op {
 public:
   EmptyProduct(Operand c, size_t bytes, const Queue &queue) : c(c), bytes(bytes), queue(queue) {}
   void run(SlotTable slots, const RunContext &) override {
     if (bytes)
       check(driver().memsetD8Async(devicePointer(c.at(slots)), 0, bytes, queue.stream), "cuMemsetD8Async");
-    if (!biasKernel)
+    if (!epilogueKernel)
       return;
     arguments.c = c.at(slots);
-    arguments.bias = bias.at(slots);
-    OwnKernels::start(biasKernel, queue, arguments, arguments.rows * arguments.columns);
+    arguments.bias = hasBias ? bias.at(slots) : nullptr;
+    arguments.aux = hasAux ? aux.at(slots) : nullptr;
+    OwnKernels::start(epilogueKernel, queue, arguments, arguments.rows * arguments.columns);
   }
 
-  CUfunction biasKernel = nullptr;
-  Operand bias;
-  BiasArguments arguments{};
+  CUfunction epilogueKernel = nullptr;
+  bool hasBias = false, hasAux = false;
+  Operand bias, aux;
+  EpilogueArguments arguments{};
 
 private:
   Operand c;
@@ -377,8 +453,12 @@ private:
   const Queue &queue;
 };
 
-std::string biasKernelName(const Problem &p) {
-  return fmt::format("cleave_bias_{}_{}", elementSuffix(p.cType), elementSuffix(p.biasType));
+std::string epilogueKernelName(const Problem &p) {
+  return fmt::format("cleave_epilogue_{}_{}", elementSuffix(p.cType), elementSuffix(p.biasType));
+}
+
+Operand operandOf(const plan::View *view, SlotScope &scope) {
+  return {scope.local(view->slot()), static_cast<int64_t>(view->offset())};
 }
 
 std::unique_ptr<Op> emptyProduct(const plan::Matmul &op, const Problem &p, SlotScope &scope, const Queue &queue,
@@ -387,14 +467,18 @@ std::unique_ptr<Op> emptyProduct(const plan::Matmul &op, const Problem &p, SlotS
   const int64_t rows = s.batches() * s.m;
   if (rows * s.n > 0 && (s.c.row != s.n || p.calls.size() > 1 || (p.hasBias && s.exchanged && !s.batch.empty())))
     throw environmentError("cuda: a matrix product over no elements into a window of a tensor is not supported");
-  auto made =
-      std::make_unique<EmptyProduct>(Operand{scope.local(op.c()->slot()), static_cast<int64_t>(op.c()->offset())},
-                                     static_cast<size_t>(p.accumulate ? 0 : rows * s.n) * dtypeSize(p.cType), queue);
-  if (p.hasBias) {
+  auto made = std::make_unique<EmptyProduct>(
+      operandOf(op.c(), scope), static_cast<size_t>(p.accumulate ? 0 : rows * s.n) * dtypeSize(p.cType), queue);
+  if (!p.hasFollowers())
+    return made;
+  made->hasBias = p.hasBias, made->hasAux = p.hasAux;
+  if (p.hasBias)
     made->bias = {scope.local(static_cast<uint32_t>(op.bias()))};
-    made->biasKernel = kernels.function(biasKernelName(p));
-    made->arguments = {nullptr, nullptr, 1, rows, s.n, 0, s.n, s.exchanged};
-  }
+  if (p.hasAux)
+    made->aux = operandOf(op.aux(), scope);
+  made->epilogueKernel = kernels.function(epilogueKernelName(p));
+  made->arguments = {nullptr, nullptr, nullptr,  1,           rows,        s.n,
+                     0,       s.n,     p.auxRow, p.auxColumn, s.exchanged, static_cast<EpilogueKind>(p.epilogue)};
   return made;
 }
 
@@ -408,7 +492,15 @@ Problem describe(const plan::Matmul &op, SlotScope &scope) {
   p.accumulate = op.accumulate();
   p.hasBias = op.bias() >= 0;
   p.biasType = p.hasBias ? scope.slot(static_cast<uint32_t>(op.bias())).dtype() : p.cType;
-  p.epilogueBias = p.hasBias && !p.shape.exchanged && p.biasType == p.cType;
+  p.epilogue = op.epilogue();
+  if (op.aux()) {
+    p.hasAux = true;
+    p.auxRow = op.m() > 1 ? op.aux()->strides()->Get(0) : op.n(); // one row has any stride
+    p.auxColumn = 1;
+    if (p.shape.exchanged)
+      std::swap(p.auxRow, p.auxColumn);
+  }
+  p.inLibrary = libraryTakesFollowers(p, op.aux() ? static_cast<int64_t>(op.aux()->offset()) : 0);
   splitBatch(p);
   const auto align = [&](size_t which, const plan::View *view, plan::DType type, int64_t batch) {
     p.alignment[which] = alignmentOf(static_cast<int64_t>(view->offset()), dtypeSize(type), batch, p, which);
@@ -428,14 +520,13 @@ std::unique_ptr<Op> CublasLt::product(const plan::Step &step, SlotScope &scope, 
     return emptyProduct(op, p, scope, queue, kernels);
   auto made = std::make_unique<ProductOp>(p, *functions, queue, options.tf32);
   const plan::View *aView = p.shape.exchanged ? op.b() : op.a(), *bView = p.shape.exchanged ? op.a() : op.b();
-  const auto operand = [&](const plan::View *view) {
-    return Operand{scope.local(view->slot()), static_cast<int64_t>(view->offset())};
-  };
-  made->a = operand(aView), made->b = operand(bView), made->c = operand(op.c());
+  made->a = operandOf(aView, scope), made->b = operandOf(bView, scope), made->c = operandOf(op.c(), scope);
   if (p.hasBias)
     made->bias = {scope.local(static_cast<uint32_t>(op.bias()))};
-  if (p.hasBias && !p.epilogueBias)
-    made->biasKernel = kernels.function(biasKernelName(p));
+  if (p.hasAux)
+    made->aux = operandOf(op.aux(), scope);
+  if (p.hasFollowers())
+    made->epilogueKernel = kernels.function(epilogueKernelName(p));
   made->chooseBy(tuning,
                  fmt::format("{} | cublasLt {} | {}{}", context.name(), version(), p.text(),
                              options.tf32 && p.aType == plan::DType::F32 ? " tf32" : ""),

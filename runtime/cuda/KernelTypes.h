@@ -77,12 +77,20 @@ struct PoolArguments {
   int32_t includePadding;
 };
 
-/// c[b, r, column] += bias[row or column]; for what cuBLASLt has no epilogue for.
-struct BiasArguments {
+/// The numbers of plan::Epilogue.
+enum class EpilogueKind : int32_t { None, Relu, Gelu, GeluGradient };
+
+/// What follows the sums of a matrix product, done to c[b, row, column] in place: bias[row or column] is added (null:
+/// there is none), then the epilogue; for what cuBLASLt does not do itself or does slowly. `byRow`: c is the transposed
+/// of the plan's, and so `aux`, whose strides are these, is not of c's shape.
+struct EpilogueArguments {
   void *c;
   const void *bias;
+  void *aux;
   int64_t batches, rows, columns, batchStride, rowStride;
+  int64_t auxRowStride, auxColumnStride; ///< by row and column of c
   int32_t byRow;
+  EpilogueKind kind;
 };
 
 } // namespace cleave::cuda

@@ -273,13 +273,38 @@ template <typename T> __device__ void averageBackward(const PoolArguments &a) {
   }
 }
 
-template <typename C, typename B> __device__ void addBias(const BiasArguments &a) {
-  C *c = static_cast<C *>(a.c);
+__device__ inline float tanhOfGelu(float x) { return tanhf(0.7978845608f * (x + 0.044715f * x * x * x)); }
+
+__device__ inline float geluSlope(float x) {
+  const float t = tanhOfGelu(x);
+  return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
+/// `aux`: null, or the element that belongs to x.
+template <typename C> __device__ float epilogueOf(EpilogueKind kind, float x, C *aux) {
+  switch (kind) {
+  case EpilogueKind::Relu:
+    return x < 0 ? 0 : x;
+  case EpilogueKind::Gelu:
+    if (aux)
+      *aux = narrowTo<C>(x);
+    return 0.5f * x * (1 + tanhOfGelu(x));
+  case EpilogueKind::GeluGradient:
+    return x * geluSlope(widen(*aux));
+  default:
+    return x;
+  }
+}
+
+template <typename C, typename B> __device__ void applyEpilogue(const EpilogueArguments &a) {
+  C *c = static_cast<C *>(a.c), *aux = static_cast<C *>(a.aux);
   const B *bias = static_cast<const B *>(a.bias);
   for (int64_t item = firstItem(); item < a.batches * a.rows * a.columns; item += allThreads()) {
     const int64_t column = item % a.columns, row = item / a.columns % a.rows, batch = item / a.columns / a.rows;
     C &x = c[batch * a.batchStride + row * a.rowStride + column];
-    x = narrowTo<C>(widen(x) + widen(bias[a.byRow ? row : column]));
+    const float sum = widen(x) + (bias ? widen(bias[a.byRow ? row : column]) : 0);
+    C *beside = aux ? aux + row * a.auxRowStride + column * a.auxColumnStride : nullptr;
+    x = narrowTo<C>(epilogueOf(a.kind, sum, beside));
   }
 }
 
@@ -338,11 +363,11 @@ CLEAVE_KERNEL(cleave_average_backward_f32, PoolArguments, averageBackward<float>
 CLEAVE_KERNEL(cleave_average_backward_f16, PoolArguments, averageBackward<__half>)
 CLEAVE_KERNEL(cleave_average_backward_bf16, PoolArguments, averageBackward<__nv_bfloat16>)
 
-#define CLEAVE_BIAS(c, C)                                                                                              \
-  CLEAVE_KERNEL(cleave_bias_##c##_f32, BiasArguments, (addBias<C, float>))                                             \
-  CLEAVE_KERNEL(cleave_bias_##c##_f16, BiasArguments, (addBias<C, __half>))                                            \
-  CLEAVE_KERNEL(cleave_bias_##c##_bf16, BiasArguments, (addBias<C, __nv_bfloat16>))
-CLEAVE_BIAS(f32, float)
-CLEAVE_BIAS(f16, __half)
-CLEAVE_BIAS(bf16, __nv_bfloat16)
+#define CLEAVE_EPILOGUE(c, C)                                                                                          \
+  CLEAVE_KERNEL(cleave_epilogue_##c##_f32, EpilogueArguments, (applyEpilogue<C, float>))                               \
+  CLEAVE_KERNEL(cleave_epilogue_##c##_f16, EpilogueArguments, (applyEpilogue<C, __half>))                              \
+  CLEAVE_KERNEL(cleave_epilogue_##c##_bf16, EpilogueArguments, (applyEpilogue<C, __nv_bfloat16>))
+CLEAVE_EPILOGUE(f32, float)
+CLEAVE_EPILOGUE(f16, __half)
+CLEAVE_EPILOGUE(bf16, __nv_bfloat16)
 }

@@ -3,6 +3,7 @@
 //   what oneDNN's fast primitive takes    one primitive, batches included
 //   other batches                         a single-thread primitive per matrix, batches in parallel
 #include "runtime/base/Error.h"
+#include "runtime/device/Epilogue.h"
 #include "runtime/device/MatmulShape.h"
 #include "runtime/device/OneDnn.h"
 #include "runtime/device/Parallel.h"
@@ -225,10 +226,46 @@ bool prefersSgemm(const MatmulPlan &p) {
   return (s.m >= 1024 && s.n >= 1024) || (plain && s.n >= 1024 && s.k >= 1024);
 }
 
-} // namespace
+/// A product and then its epilogue, element by element: plans for CPUs have none, their compiler fuses what follows a
+/// product into kernels.
+class EpilogueOp final : public Op {
+public:
+  EpilogueOp(const plan::Matmul &op, SlotScope &scope, std::unique_ptr<Op> product, unsigned threads)
+      : op(op), product(std::move(product)), threads(threads) {
+    auto operand = [&](const plan::View *view) {
+      return Operand{scope.local(view->slot()), static_cast<int64_t>(view->offset())};
+    };
+    c = operand(op.c());
+    if (op.aux())
+      aux = operand(op.aux());
+    type = scope.slot(op.c()->slot()).dtype();
+  }
+  void run(SlotTable slots, const RunContext &context) override {
+    product->run(slots, context);
+    std::byte *result = c.at(slots), *beside = op.aux() ? aux.at(slots) : nullptr;
+    const auto *strides = op.c()->strides(), *auxStrides = op.aux() ? op.aux()->strides() : nullptr;
+    parallelRange(threads, op.m(), 16, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row)
+        for (int64_t column = 0; column < op.n(); ++column) {
+          const int64_t at = row * strides->Get(0) + column * strides->Get(1);
+          const int64_t atAux = beside ? row * auxStrides->Get(0) + column * auxStrides->Get(1) : 0;
+          const double x = loadElement(result, at, type);
+          if (beside && op.epilogue() == plan::Epilogue::Gelu)
+            storeElement(beside, atAux, type, x);
+          storeElement(result, at, type, epilogueOf(op.epilogue(), x, beside ? loadElement(beside, atAux, type) : 0));
+        }
+    });
+  }
 
-std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context) {
-  const plan::Matmul &op = *step.op_as_Matmul();
+private:
+  const plan::Matmul &op;
+  std::unique_ptr<Op> product;
+  unsigned threads;
+  Operand c, aux;
+  plan::DType type = plan::DType::F32;
+};
+
+MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
   MatmulPlan p;
   p.shape = matmulShape(op);
   p.accumulate = op.accumulate();
@@ -251,6 +288,10 @@ std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, O
     p.bias = {scope.local(static_cast<uint32_t>(op.bias())), 0};
     p.biasType = scope.slot(static_cast<uint32_t>(op.bias())).dtype();
   }
+  return p;
+}
+
+std::unique_ptr<Op> makeProduct(MatmulPlan p, OneDnnContext &context) {
   const MatmulShape &s = p.shape;
   if (s.batches() == 0 || s.m == 0 || s.n == 0 || s.k == 0)
     return std::make_unique<EmptyMatmul>(std::move(p));
@@ -269,6 +310,16 @@ std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, O
     // strides the batched primitive does not take
   }
   return std::make_unique<BatchedMatmul>(std::move(p), context);
+}
+
+} // namespace
+
+std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context) {
+  const plan::Matmul &op = *step.op_as_Matmul();
+  auto product = makeProduct(describePlan(op, scope), context);
+  if (op.epilogue() == plan::Epilogue::None)
+    return product;
+  return std::make_unique<EpilogueOp>(op, scope, std::move(product), context.threads);
 }
 
 } // namespace cleave

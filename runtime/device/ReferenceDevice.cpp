@@ -2,6 +2,7 @@
 #include "runtime/device/ReferenceDevice.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/device/Epilogue.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
@@ -50,7 +51,8 @@ std::unique_ptr<Op> matmul(const plan::Matmul &op, SlotScope &scope) {
        c = reach(scope, op.c()->slot(), op.c()->offset());
   bool hasBias = op.bias() >= 0;
   auto bias = hasBias ? reach(scope, static_cast<uint32_t>(op.bias())) : nullptr;
-  return makeOp([&op, a, b, c, bias, hasBias](SlotTable t) {
+  auto aux = op.aux() ? reach(scope, op.aux()->slot(), op.aux()->offset()) : nullptr;
+  return makeOp([&op, a, b, c, bias, hasBias, aux](SlotTable t) {
     uint32_t rank = op.batch() ? op.batch()->size() : 0;
     int64_t batches = op.m() && op.n() ? 1 : 0;
     for (uint32_t d = 0; d < rank; ++d)
@@ -72,7 +74,12 @@ std::unique_ptr<Op> matmul(const plan::Matmul &op, SlotScope &scope) {
             sum += ea.load(atA + m * sa->Get(rank) + k * sa->Get(rank + 1)) *
                    eb.load(atB + k * sb->Get(rank) + n * sb->Get(rank + 1));
           int64_t at = atC + m * sc->Get(rank) + n * sc->Get(rank + 1);
-          ec.store(at, op.accumulate() ? ec.load(at) + sum : sum);
+          const int64_t atAux = op.aux() ? m * op.aux()->strides()->Get(0) + n * op.aux()->strides()->Get(1) : 0;
+          if (op.aux() && op.epilogue() == plan::Epilogue::Gelu)
+            aux(t).store(atAux, sum);
+          const double made =
+              epilogueOf(op.epilogue(), sum, op.epilogue() == plan::Epilogue::GeluGradient ? aux(t).load(atAux) : 0);
+          ec.store(at, op.accumulate() ? ec.load(at) + made : made);
         }
     }
   });

@@ -99,6 +99,9 @@ void matmul(const plan::Matmul &op, const Accesses &a) {
   if (op.bias() >= 0)
     a.read(static_cast<uint32_t>(op.bias()), static_cast<uint64_t>(op.n()));
   a.window(Access::Write, op.c(), sizes(op.m(), op.n()), a.elementBytes(op.c()->slot()), op.accumulate());
+  if (op.aux())
+    a.window(op.epilogue() == plan::Epilogue::Gelu ? Access::Write : Access::Read, op.aux(), sizes(op.m(), op.n()),
+             a.elementBytes(op.aux()->slot()));
 }
 
 void conv(const plan::Conv &op, const Accesses &a) {

@@ -36,7 +36,9 @@ std::string names(const plan::Plan &plan, Axes axes) {
 /// Steps that are linear in what they read, so partial in gives partial out.
 bool isLinear(const plan::Step &step) {
   switch (step.op_type()) {
-  case plan::StepOp::Matmul:
+  case plan::StepOp::Matmul: // a gradient's epilogue multiplies each sum by a factor
+    return step.op_as_Matmul()->epilogue() == plan::Epilogue::None ||
+           step.op_as_Matmul()->epilogue() == plan::Epilogue::GeluGradient;
   case plan::StepOp::Conv:
   case plan::StepOp::Kernel:
   case plan::StepOp::KernelBatch:
@@ -153,10 +155,14 @@ private:
     if (!isLinear(*facts.step))
       return report.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first,
                         names(plan, read));
-    if (const auto *op = facts.step->op_as_Matmul())
+    if (const auto *op = facts.step->op_as_Matmul()) {
+      if (op->aux() && op->epilogue() == plan::Epilogue::GeluGradient && current[op->aux()->slot()])
+        return report.add("{}: multiplies by a function of slot {}, which is still partial over {}",
+                          place(segment, step), op->aux()->slot(), names(plan, current[op->aux()->slot()]));
       if (op->a()->slot() != op->c()->slot() && (current[op->a()->slot()] & current[op->b()->slot()]))
         return report.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
                           op->b()->slot());
+    }
     // A fused kernel may have unrelated outputs; one at least must carry what is partial.
     bool carried = false, said = false;
     for (uint32_t slot : facts.writes) {

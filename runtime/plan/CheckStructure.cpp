@@ -226,7 +226,38 @@ private:
     };
     if (!walks(op.a(), op.m(), op.k()) || !walks(op.b(), op.k(), op.n()))
       return "a stride of 0 in a matrix dimension";
-    return "";
+    return epilogueProblem(op);
+  }
+
+  /// The views of a, b and c are sound.
+  std::string epilogueProblem(const plan::Matmul &op) {
+    const plan::Epilogue epilogue = op.epilogue();
+    const bool gradient = epilogue == plan::Epilogue::GeluGradient;
+    if (epilogue > plan::Epilogue::MAX)
+      return fmt::format("epilogue {}", static_cast<int>(epilogue));
+    const char *name = EnumNameEpilogue(epilogue);
+    if (op.aux() && epilogue != plan::Epilogue::Gelu && !gradient)
+      return fmt::format("epilogue {} takes no auxiliary matrix", name);
+    if (epilogue == plan::Epilogue::None)
+      return "";
+    if (gradient && !op.aux())
+      return fmt::format("epilogue {} needs an auxiliary matrix", name);
+    if (length(op.batch()) > 0 || op.accumulate() || (gradient && op.bias() >= 0))
+      return fmt::format("epilogue {} with {}", name,
+                         length(op.batch()) > 0 ? "batch dimensions"
+                         : op.accumulate()      ? "accumulation"
+                                                : "a bias");
+    for (const plan::View *view : {op.c(), op.aux()}) {
+      if (!view)
+        continue;
+      if (std::string problem = viewProblem(view, 2); !problem.empty())
+        return problem;
+      if ((op.n() > 1 && view->strides()->Get(1) != 1) || (op.m() > 1 && view->strides()->Get(0) < op.n()))
+        return fmt::format("epilogue {} on rows of {} with strides {} and {}", name, op.n(), view->strides()->Get(0),
+                           view->strides()->Get(1));
+    }
+    const plan::Slot *result = slotAt(op.c()->slot());
+    return op.aux() && result ? typeProblem(result->dtype(), {op.aux()->slot()}) : "";
   }
 
   std::string attentionProblem(const plan::Attention &op) {

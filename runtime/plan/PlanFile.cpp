@@ -68,7 +68,7 @@ bool wellAligned(const plan::Plan &plan) {
   auto view = [&](const plan::View *view) { view ? numbers(view->strides()) : void(); };
   auto step = [&](const plan::Step &step) {
     if (const auto *op = step.op_as_Matmul())
-      view(op->a()), view(op->b()), view(op->c()), numbers(op->batch());
+      view(op->a()), view(op->b()), view(op->c()), view(op->aux()), numbers(op->batch());
     if (const auto *op = step.op_as_Copy())
       view(op->src()), view(op->dst()), numbers(op->shape());
     if (const auto *op = step.op_as_Random())

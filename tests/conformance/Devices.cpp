@@ -141,6 +141,56 @@ TEST_CASE("matmul: heads cut out of a fused projection") {
             }));
 }
 
+namespace {
+
+/// An epilogue with or without bias and auxiliary matrix; `pad`: elements between the rows of c and of the auxiliary
+/// matrix.
+PlanT epiloguePlan(Epilogue epilogue, DType dtype, DType biasType, int64_t m, int64_t n, int64_t k, bool bias, bool aux,
+                   int64_t pad) {
+  return stepPlan([&](ProgramWriter &w) {
+    uint32_t a = w.slot("a", dtype, {m, k}, Space::Persistent), b = w.slot("b", dtype, {k, n}, Space::Persistent),
+             c = w.slot("c", dtype, {m, n + pad}, Space::Persistent);
+    MatmulT op;
+    op.a = w.view(a, {k, 1}), op.b = w.view(b, {n, 1}), op.c = w.view(c, {n + pad, 1});
+    op.m = m, op.n = n, op.k = k, op.dtype = dtype;
+    op.epilogue = epilogue;
+    if (bias)
+      op.bias = static_cast<int>(w.slot("bias", biasType, {n}, Space::Persistent));
+    if (aux)
+      op.aux = w.view(w.slot("aux", dtype, {m, n + pad}, Space::Persistent), {n + pad, 1});
+    w.step(0, std::move(op));
+  });
+}
+
+} // namespace
+
+TEST_CASE("matmul: epilogues") {
+  // 16 x 24 is what cuBLASLt's epilogues take, the others are not
+  const std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{
+      {16, 24, 8}, {5, 7, 3}, {9, 1, 4}, {1, 8, 16}, {6, 8, 0}};
+  for (auto [m, n, k] : sizes)
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+      for (int flags = 0; flags < 8; ++flags) {
+        if (dtype == DType::F16 && testedDevice() != "cuda") // oneDNN has none
+          continue;
+        const bool bias = flags & 1, aux = flags & 2;
+        const int64_t pad = k && flags & 4 ? 8 : 0;
+        const DType biasType = flags & 4 ? DType::F32 : dtype;
+        // halves: the sum may have been rounded before
+        const double tolerance = dtype == DType::F32 ? 1e-5 : dtype == DType::F16 ? 2e-3 : 1.6e-2;
+        INFO(dtypeName(dtype) << " bias " << bias << " aux " << aux);
+        const auto check = [&](Epilogue epilogue, bool biased, bool beside) {
+          compare(fmt::format("{} {}x{}x{} pad {}", EnumNameEpilogue(epilogue), m, n, k, pad),
+                  epiloguePlan(epilogue, dtype, biasType, m, n, k, biased, beside, pad), tolerance, 8, ~0u, false);
+        };
+        if (!aux)
+          check(Epilogue::Relu, bias, false);
+        check(Epilogue::Gelu, bias, aux);
+        if (!bias)
+          check(Epilogue::GeluGradient, false, true);
+      }
+}
+
 TEST_CASE("matmul: bf16 operands, f32 result") { compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), 1e-2); }
 
 namespace {

@@ -21,7 +21,7 @@ class Emulated(Case):
 
     def tearDown(self):
         super().tearDown()
-        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID"):
+        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID", "XDG_CACHE_HOME"):
             os.environ.pop(name, None)
 
     def device(self, what, nccl=""):
@@ -69,6 +69,37 @@ class Emulated(Case):
         for precision in ("bf16", "fp16"):
             self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision)
             self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision, "--mesh", "dp=2")
+
+    def test_epilogues(self):
+        small = ["--layers", 2, "--width", 32, "--heads", 8, "--context", 16, "--batch", 4]  # attention as products: 4 a head
+        for precision in ("fp32", "bf16", "fp16"):
+            for mesh in ("dp=1", "tp=2") if precision == "bf16" else ("dp=1",):
+                options = [*small, "--precision", precision, "--mesh", mesh]
+                plan = self.plan("gpt", *options)
+                steps = self.ok("cleave", "show", "--steps", plan)
+                self.assertRegex(steps, r"matmul .* bias %\d+ epilogue Gelu aux -> %\d+ +blocks.1.mlp.up")
+                self.assertRegex(steps, r"matmul .* epilogue GeluGradient aux %\d+ +blocks.1.mlp.down")
+                self.assertNotRegex(steps, r"kernel .*; .*gelu")
+                for library in ("activations=1", "activations=0"):  # those of a library that has none are kernels of ours
+                    self.device(f"devices=8,shuffle=3,{library}")
+                    os.environ["XDG_CACHE_HOME"] = self.path(library)  # where choices are kept
+                    out = self.ok("gpt", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
+                    self.assertIn("plan and graph agree", out)
+        relu = self.plan("mlp", "--hidden", "32", "--batch", 32)
+        self.assertRegex(self.ok("cleave", "show", "--steps", relu), r"bias %\d+ epilogue Relu +layers.0")
+
+    def test_epilogues_are_measured(self):
+        plan, record = self.plan("mlp", "--hidden", "32", "--batch", 32), self.path("record/tuning.json")
+        for library, apart in (("activations=1", None), ("activations=0", True)):  # which is faster here is chance
+            self.device(library)
+            self.ok("cleave-run", plan, "--data", DIGITS, "--steps", 2, "--tuning", record, "--quiet")
+            with open(record) as file:
+                choices = json.load(file)["choices"]
+            relu = [choice for key, choice in choices.items() if " Relu" in key]
+            self.assertTrue(relu)
+            for choice in relu if apart else ():
+                self.assertTrue(choice.startswith("apart "), choice)
+            os.remove(record)
 
     def test_graphs_and_steps_give_the_same_bits(self):
         plan = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "dp=2,pp=2", "--microbatches", 2)

@@ -18,10 +18,11 @@ static bool small(const plan::Plan &plan) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const std::vector<uint8_t> good[] = {test::flatbuffer(test::twoRanks()),
+                                              test::flatbuffer(test::twoRanksWithEpilogue(plan::Epilogue::Gelu)),
                                               test::flatbuffer(test::KernelCalls("cpu").plan)}; // without code: refused
   if (size == 0)
     return 0;
-  const size_t which = *data % 2, ranks = which == 0 ? 2 : 1;
+  const size_t which = *data % 3, ranks = which < 2 ? 2 : 1;
   std::vector<uint8_t> bytes = good[which];
   for (++data, --size; size >= 3; data += 3, size -= 3)
     bytes[(data[0] | data[1] << 8) % bytes.size()] = data[2];

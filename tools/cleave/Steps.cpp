@@ -75,6 +75,14 @@ std::string collectiveText(const plan::Collective &collective) {
                      plan::EnumNameReduceKind(collective.reduce()), dtypeName(collective.dtype()), buffers);
 }
 
+std::string epilogueText(const plan::Matmul &op) {
+  if (op.epilogue() == plan::Epilogue::None)
+    return "";
+  const char *direction = op.epilogue() == plan::Epilogue::Gelu ? " aux -> " : " aux ";
+  return fmt::format(" epilogue {}{}", plan::EnumNameEpilogue(op.epilogue()),
+                     op.aux() ? direction + viewText(op.aux()) : "");
+}
+
 std::string attentionText(const plan::Attention &op) {
   const bool forward = op.kind() == plan::AttentionKind::Forward;
   const std::string inputs = fmt::format("{} {} {}", viewText(op.q()), viewText(op.k()), viewText(op.v()));
@@ -90,7 +98,8 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
     return fmt::format("matmul {} x {} {}{} m {} n {} k {}{}{}", viewText(op->a()), viewText(op->b()),
                        op->accumulate() ? "+> " : "-> ", viewText(op->c()), op->m(), op->n(), op->k(),
                        op->batch() && op->batch()->size() ? " batch " + shapeText(op->batch()) : "",
-                       op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "");
+                       op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "") +
+           epilogueText(*op);
   if (const auto *op = step.op_as_Conv())
     return fmt::format("conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}",
                        plan::EnumNameConvKind(op->kind()), op->src(), op->weights(), op->dst(), op->n(), op->ic(),

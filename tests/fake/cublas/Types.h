@@ -57,6 +57,7 @@ struct Problem {
 size_t sizeOf(uint32_t type);
 inline bool takesBias(uint32_t e) { return e >= 256 || (e & 16) || (e & 4); }
 inline bool takesAux(uint32_t e) { return e & 128; }
+inline bool isActivation(uint32_t e) { return e < 256 && (e & (2 | 8 | 32 | 64)); }
 inline bool isBackward(uint32_t e) { return e >= 256 || (e & (8 | 64)); }
 
 /// Is this a product that cuBLASLt does? INVALID_VALUE where the descriptors contradict one another, NOT_SUPPORTED

@@ -59,6 +59,11 @@ const char *cleaveFakeLeaksText() {
   return text->c_str();
 }
 
+int cleaveFakeActivations() {
+  std::unique_lock lock(world().lock);
+  return world().settings.activations;
+}
+
 uint64_t cleaveFakeRaces() {
   std::unique_lock lock(world().lock);
   return raceCount();

@@ -56,6 +56,9 @@ CLEAVE_FAKE_EXPORT int cleaveFakeCount(const char *function);
 /// One object more or less of a kind, for cleaveFakeLeaks.
 CLEAVE_FAKE_EXPORT void cleaveFakeObject(const char *kind, int change);
 
+/// Whether products have algorithms with activations and their gradients in the epilogue.
+CLEAVE_FAKE_EXPORT int cleaveFakeActivations();
+
 /// The device (ordinal) of a stream, -1 where it is no stream.
 CLEAVE_FAKE_EXPORT int cleaveFakeStreamDevice(void *stream);
 /// Is [begin, begin + bytes) inside one allocation of device memory? The device's ordinal, or -1.

@@ -46,6 +46,8 @@ void applyOne(World &w, const std::string &key, const std::string &value) {
     s.peer = number() != 0;
   else if (key == "trace")
     s.trace = number() != 0;
+  else if (key == "activations")
+    s.activations = number() != 0;
   else if (key == "race")
     s.race = static_cast<int>(number());
   else if (key == "shuffle")

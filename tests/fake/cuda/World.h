@@ -24,9 +24,10 @@ struct Settings {
   size_t memory = size_t{2} << 30;
   std::string name = "Cleave fake GPU";
   bool peer = true, trace = false;
-  int race = 0;         ///< 1: finds races; 2: and makes them the context's error
-  uint64_t shuffle = 0; ///< seed; 0: no delays
-  int delay = 200;      ///< microseconds of a usual delay
+  bool activations = true; ///< cuBLASLt has algorithms for them
+  int race = 0;            ///< 1: finds races; 2: and makes them the context's error
+  uint64_t shuffle = 0;    ///< seed; 0: no delays
+  int delay = 200;         ///< microseconds of a usual delay
 };
 
 struct Block {

@@ -328,3 +328,19 @@ TEST_CASE("fake: products that cuBLASLt does not do") {
   cublasLtMatrixLayoutSetAttribute(run.la, CUBLASLT_MATRIX_LAYOUT_LD, &narrow, sizeof narrow);
   CHECK(run.call(stream) == CUBLAS_STATUS_INVALID_VALUE);
 }
+
+TEST_CASE("fake: a library without activations") {
+  Gpu gpu;
+  const auto status = [](uint32_t epilogue) {
+    Case c;
+    c.epilogue = epilogue;
+    return statusOf(c);
+  };
+  cleaveFakeSet("activations=0");
+  CHECK(status(CUBLASLT_EPILOGUE_GELU_AUX_BIAS) == CUBLAS_STATUS_NOT_SUPPORTED);
+  CHECK(status(CUBLASLT_EPILOGUE_RELU) == CUBLAS_STATUS_NOT_SUPPORTED);
+  CHECK(status(CUBLASLT_EPILOGUE_DGELU) == CUBLAS_STATUS_NOT_SUPPORTED);
+  CHECK(status(CUBLASLT_EPILOGUE_BIAS) == CUBLAS_STATUS_SUCCESS);
+  cleaveFakeSet("activations=1");
+  CHECK(status(CUBLASLT_EPILOGUE_DGELU) == CUBLAS_STATUS_SUCCESS);
+}

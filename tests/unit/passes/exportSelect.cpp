@@ -19,10 +19,10 @@ namespace {
 struct Selected {
   GraphModule graph;
   mlir::func::FuncOp function;
-  explicit Selected(const std::string &text) : graph(GraphModule::parse(text, "test")) {
+  explicit Selected(const std::string &text, SelectOptions options = {}) : graph(GraphModule::parse(text, "test")) {
     function = graph.module().lookupSymbol<mlir::func::FuncOp>("f");
     joinPads(function);
-    selectLibraryCalls(function);
+    selectLibraryCalls(function, options);
   }
   std::vector<library::CallOp> calls(const std::string &callee) {
     std::vector<library::CallOp> found;
@@ -177,4 +177,194 @@ TEST_CASE("a convolution takes its bias along", "[export]") {
   REQUIRE(calls.size() == 1);
   CHECK(s.ops() == 1);
   CHECK(calls[0].bias() == s.function.getArgument(2));
+}
+
+TEST_CASE("a product takes one bias", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf32>, %d: tensor<16xf32>)
+      -> tensor<6x16xf32> {
+    %0 = cleave.matmul %x, %w : (tensor<6x8xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
+    %1 = cleave.broadcast %b dims [1] : tensor<16xf32> -> tensor<6x16xf32>
+    %2 = cleave.add %0, %1 : tensor<6x16xf32>
+    %3 = cleave.broadcast %d dims [1] : tensor<16xf32> -> tensor<6x16xf32>
+    %4 = cleave.add %2, %3 : tensor<6x16xf32>
+    return %4 : tensor<6x16xf32>
+  })");
+  REQUIRE(s.calls("cleave.matmul").size() == 1);
+  CHECK(s.calls("cleave.matmul")[0].bias() == s.function.getArgument(2));
+  CHECK(s.ops() == 3); // the call, and the second bias added
+}
+
+namespace {
+
+/// A linear layer of `rows` x `k` to `n`, its bias, and what follows: `%3` is the sum, `%4` what is returned.
+std::string layer(const std::string &after, const std::string &type = "f32", int64_t k = 8, int64_t n = 16,
+                  const std::string &results = "%4") {
+  auto tensor = [&](std::initializer_list<int64_t> sizes) {
+    std::string text = "tensor<";
+    for (int64_t size : sizes)
+      text += std::to_string(size) + "x";
+    return text + type + ">";
+  };
+  const std::string x = tensor({2, 3, k}), w = tensor({n, k}), b = tensor({n}), y = tensor({2, 3, n});
+  std::string all = "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + b + ", %g: " + y + ") -> (" + y +
+                    (results == "%4" ? "" : ", " + y) + ") {\n  %0 = cleave.matmul %x, %w {transB} : (" + x + ", " + w +
+                    ") -> " + y + "\n  %2 = cleave.broadcast %b dims [2] : " + b + " -> " + y +
+                    "\n  %3 = cleave.add %0, %2 : " + y + "\n  " + after + "\n  return " + results + " : " + y +
+                    (results == "%4" ? "" : ", " + y) + "\n}";
+  for (size_t at; (at = all.find("TYPE")) != std::string::npos;)
+    all.replace(at, 4, y);
+  return all;
+}
+
+constexpr SelectOptions withEpilogues{.epilogues = true, .widen = true};
+
+std::string epilogueOf(library::CallOp call) {
+  auto text = call->getAttrOfType<mlir::StringAttr>("epilogue");
+  return text ? text.getValue().str() : "";
+}
+
+} // namespace
+
+TEST_CASE("activations go along with their products", "[export]") {
+  for (std::string type : {"f32", "bf16", "f16"})
+    for (std::string activation : {"relu", "gelu"}) {
+      INFO(type << " " << activation);
+      const std::string text =
+          layer("%4 = cleave." + activation + " %3 " + (activation == "gelu" ? "{tanh} " : "") + ": TYPE", type);
+      Selected s(text, withEpilogues);
+      CHECK(s.ops() == 1);
+      library::CallOp call = s.calls("cleave.matmul").at(0);
+      CHECK(epilogueOf(call) == activation);
+      CHECK(call.bias() == s.function.getArgument(2));
+      CHECK(call->getNumResults() == 1);
+      CHECK(view(call, "mnk") == Ints{6, 16, 8});
+      CHECK(view(call, "c") == Ints{0, 16, 1});
+      Selected elsewhere(text); // CPUs
+      CHECK(elsewhere.ops() == 2);
+      CHECK(epilogueOf(elsewhere.calls("cleave.matmul").at(0)) == "");
+    }
+}
+
+TEST_CASE("gelu leaves its input where the backward pass wants it", "[export]") {
+  Selected s(layer("%4 = cleave.gelu %3 {tanh} : TYPE", "bf16", 8, 16, "%4, %3"), withEpilogues);
+  CHECK(s.ops() == 1);
+  library::CallOp call = s.calls("cleave.matmul").at(0);
+  CHECK(epilogueOf(call) == "gelu");
+  REQUIRE(call->getNumResults() == 2);
+  CHECK(view(call, "aux_view") == Ints{0, 16, 1});
+  mlir::Operation *end = s.function.front().getTerminator();
+  CHECK(end->getOperand(0) == call->getResult(0));
+  CHECK(end->getOperand(1) == call->getResult(1));
+}
+
+TEST_CASE("gelu without a bias, with others that use its input", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x16xf32>) -> (tensor<2x48xf32>, tensor<16xf32>) {
+    %0 = cleave.matmul %x, %w : (tensor<6x8xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
+    %1 = cleave.reduce sum %0 dims [0] : tensor<6x16xf32> -> tensor<16xf32>
+    %2 = cleave.gelu %0 {tanh} : tensor<6x16xf32>
+    %3 = cleave.reshape %2 : tensor<6x16xf32> -> tensor<2x48xf32>
+    return %3, %1 : tensor<2x48xf32>, tensor<16xf32>
+  })",
+             withEpilogues);
+  CHECK(s.ops() == 2); // the call and the reduction
+  library::CallOp call = s.calls("cleave.matmul").at(0);
+  CHECK(epilogueOf(call) == "gelu");
+  CHECK_FALSE(call.bias());
+  REQUIRE(call->getNumResults() == 2);
+  CHECK(call->getResult(1).hasOneUse());
+  CHECK(s.function.front().getTerminator()->getOperand(0) == call->getResult(0));
+}
+
+TEST_CASE("the gradient of gelu goes along with the product before it", "[export]") {
+  Selected s(R"(func.func @f(%dy: tensor<2x3x8xbf16>, %w: tensor<8x16xbf16>, %h: tensor<2x3x16xbf16>)
+      -> (tensor<2x3x16xbf16>, tensor<16xbf16>) {
+    %0 = cleave.matmul %dy, %w : (tensor<2x3x8xbf16>, tensor<8x16xbf16>) -> tensor<2x3x16xbf16>
+    %1 = cleave.gelu_grad %0, %h {tanh} : tensor<2x3x16xbf16>
+    %2 = cleave.reduce sum %1 dims [0, 1] : tensor<2x3x16xbf16> -> tensor<16xbf16>
+    return %1, %2 : tensor<2x3x16xbf16>, tensor<16xbf16>
+  })",
+             withEpilogues);
+  CHECK(s.ops() == 2);
+  library::CallOp call = s.calls("cleave.matmul").at(0);
+  CHECK(epilogueOf(call) == "gelu_gradient");
+  CHECK(call.aux() == s.function.getArgument(2));
+  CHECK(view(call, "aux_view") == Ints{0, 16, 1});
+  CHECK(view(call, "mnk") == Ints{6, 16, 8});
+}
+
+TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
+  const auto plain = [](const std::string &text, size_t ops) {
+    INFO(text);
+    Selected s(text, withEpilogues);
+    CHECK(s.ops() == ops);
+    for (library::CallOp call : s.calls("cleave.matmul"))
+      CHECK(epilogueOf(call) == "");
+  };
+  plain(layer("%4 = cleave.gelu %3 : TYPE"), 2);                         // exact
+  plain(layer("%4 = cleave.relu %3 : TYPE", "f32", 8, 16, "%4, %3"), 2); // its input is wanted
+  plain(layer("%4 = cleave.silu %3 : TYPE"), 2);                         // none
+  plain(layer("%4 = cleave.gelu %3 {tanh} : TYPE", "f32", 8, 20), 2);    // rows of 20: aux would not be aligned
+  plain(layer("%4 = cleave.gelu %3 {tanh} : TYPE", "bf16", 10, 16), 2);  // rows of 20 bytes
+  plain(layer("%4 = cleave.gelu_grad %g, %3 {tanh} : TYPE"), 2);         // the slope at a product
+  plain(layer("%4 = cleave.gelu_grad %3, %g {tanh} : TYPE"), 2);         // a bias in between
+  plain(layer("%5 = cleave.gelu %3 {tanh} : TYPE\n %6 = cleave.gelu %3 {tanh} : TYPE\n %4 = cleave.mul %5, %6 : TYPE"),
+        4); // twice
+  // batches of different right operands
+  plain(R"(func.func @f(%x: tensor<2x8x8xf32>, %w: tensor<2x8x16xf32>) -> tensor<2x8x16xf32> {
+    %0 = cleave.matmul %x, %w : (tensor<2x8x8xf32>, tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+    %1 = cleave.relu %0 : tensor<2x8x16xf32>
+    return %1 : tensor<2x8x16xf32>
+  })",
+        2);
+  // a transposed result
+  plain(R"(func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>) -> tensor<16x8xf32> {
+    %0 = cleave.matmul %x, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+    %1 = cleave.transpose %0 permutation [1, 0] : tensor<8x16xf32> -> tensor<16x8xf32>
+    %2 = cleave.relu %1 : tensor<16x8xf32>
+    return %2 : tensor<16x8xf32>
+  })",
+        2);
+  // the input of gelu is not known yet
+  plain(R"(func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>, %h: tensor<8x16xf32>) -> tensor<8x16xf32> {
+    %0 = cleave.matmul %x, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+    %1 = cleave.abs %h : tensor<8x16xf32>
+    %2 = cleave.gelu_grad %0, %1 {tanh} : tensor<8x16xf32>
+    return %2 : tensor<8x16xf32>
+  })",
+        3);
+}
+
+TEST_CASE("a partial product has no activation before its sum", "[export]") {
+  Selected s(R"(func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>) -> tensor<8x16xf32> {
+    %0 = cleave.matmul %x, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+    %1 = dist.all_reduce %0 {axes = ["tp"], kind = "sum"} : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    %2 = cleave.relu %1 : tensor<8x16xf32>
+    return %2 : tensor<8x16xf32>
+  })",
+             withEpilogues);
+  CHECK(epilogueOf(s.calls("cleave.matmul").at(0)) == "");
+}
+
+TEST_CASE("gradients in f32 of products in half are written as f32", "[export]") {
+  const auto gradient = [](const std::string &argument, const std::string &after, const std::string &result) {
+    return "func.func @f(%x: tensor<3x4xbf16>, %dy: tensor<3x5xbf16>" + argument +
+           ") -> (tensor<4x5xf32> {cleave.kind = \"gradient\", cleave.name = \"w\"}) {\n"
+           "%0 = cleave.matmul %x, %dy {transA} : (tensor<3x4xbf16>, tensor<3x5xbf16>) -> tensor<4x5xbf16>\n"
+           "%1 = cleave.cast %0 : tensor<4x5xbf16> -> tensor<4x5xf32>\n" +
+           after + "return " + result + " : tensor<4x5xf32>\n}";
+  };
+  const auto isF32 = [](library::CallOp call) { return mlir::getElementTypeOrSelf(call->getResult(0)).isF32(); };
+  Selected first(gradient("", "", "%1"), {.widen = true});
+  CHECK(first.ops() == 1);
+  CHECK(isF32(first.calls("cleave.matmul").at(0)));
+  Selected later(gradient(", %g: tensor<4x5xf32> {cleave.kind = \"gradient\", cleave.name = \"w\"}",
+                          "%2 = cleave.add %g, %1 : tensor<4x5xf32>\n", "%2"),
+                 {.widen = true});
+  CHECK(later.ops() == 1);
+  CHECK(later.calls("cleave.matmul").at(0).accumulate());
+  CHECK(isF32(later.calls("cleave.matmul").at(0)));
+  Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"), {.widen = true}); // a kernel casts
+  CHECK_FALSE(isF32(read.calls("cleave.matmul").at(0)));
+  Selected elsewhere(gradient("", "", "%1"));
+  CHECK_FALSE(isF32(elsewhere.calls("cleave.matmul").at(0)));
 }

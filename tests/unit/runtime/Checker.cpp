@@ -1,6 +1,5 @@
 // The plan checker finds each kind of planted defect, and nothing in a good plan.
 #include "runtime/base/Error.h"
-#include "runtime/plan/Check.h"
 #include "tests/support/PlanBuilder.h"
 #include "tests/unit/runtime/Defects.h"
 

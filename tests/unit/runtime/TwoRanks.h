@@ -65,4 +65,21 @@ inline PlanT twoRanks() {
   return plan;
 }
 
+/// The same, where the first rank's product has an epilogue with an auxiliary matrix, the program's last slot.
+inline PlanT twoRanksWithEpilogue(Epilogue epilogue) {
+  PlanT plan = twoRanks();
+  ProgramT &program = *plan.programs[0];
+  MatmulT &matmul = *program.segments[0]->steps[0]->op.AsMatmul();
+  auto aux = std::make_unique<SlotT>(*program.slots[matmul.c->slot]);
+  aux->name = "aux";
+  aux->space = Space::Persistent;
+  aux->offset = program.arena_bytes;
+  for (uint64_t *bytes : {&program.arena_bytes, &program.peak_bytes, &program.lower_bound_bytes})
+    *bytes += (aux->bytes + 63) / 64 * 64;
+  program.slots.push_back(std::move(aux));
+  matmul.epilogue = epilogue;
+  matmul.aux = ProgramWriter::view(static_cast<uint32_t>(program.slots.size()) - 1, {hidden, 1});
+  return plan;
+}
+
 } // namespace cleave::test

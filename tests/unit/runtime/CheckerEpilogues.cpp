@@ -1,0 +1,113 @@
+// The plan checker on epilogues of matrix products: which are sound, what they touch, and that they are not linear.
+#include "tests/unit/runtime/Defects.h"
+#include "tests/unit/runtime/TwoRanks.h"
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+struct Case {
+  PlanT plan;
+  explicit Case(Epilogue epilogue) : plan(twoRanksWithEpilogue(epilogue)) {}
+  ProgramT &program() { return *plan.programs[0]; }
+  MatmulT &matmul() { return *program().segments[0]->steps[0]->op.AsMatmul(); }
+  SlotT &aux() { return *program().slots.back(); }
+  void makePartial(uint32_t slot) {
+    program().slots[slot]->sharding = std::make_unique<ShardingT>();
+    program().slots[slot]->sharding->partial_axes = {2}; // pp, which has two ranks
+  }
+};
+
+} // namespace
+
+TEST_CASE("checker: sound epilogues") {
+  for (Epilogue epilogue : {Epilogue::Gelu, Epilogue::GeluGradient}) {
+    Case c(epilogue);
+    INFO(text(defects(c.plan)));
+    CHECK(defects(c.plan).empty());
+  }
+  for (Epilogue epilogue : {Epilogue::Relu, Epilogue::Gelu}) {
+    Case c(epilogue);
+    c.matmul().aux.reset();
+    INFO(text(defects(c.plan)));
+    CHECK(defects(c.plan).empty());
+  }
+}
+
+TEST_CASE("checker: epilogues that are not") {
+  SECTION("unknown") {
+    Case c(static_cast<Epilogue>(9));
+    CHECK_FOUND(c.plan, "(Matmul): epilogue 9");
+  }
+  SECTION("an auxiliary matrix that has no use") {
+    Case c(Epilogue::Relu);
+    CHECK_FOUND(c.plan, "(Matmul): epilogue Relu takes no auxiliary matrix");
+    c.matmul().epilogue = Epilogue::None;
+    CHECK_FOUND(c.plan, "(Matmul): epilogue None takes no auxiliary matrix");
+  }
+  SECTION("an auxiliary matrix that is missing") {
+    Case c(Epilogue::GeluGradient);
+    c.matmul().aux.reset();
+    CHECK_FOUND(c.plan, "(Matmul): epilogue GeluGradient needs an auxiliary matrix");
+  }
+  SECTION("with accumulation") {
+    Case c(Epilogue::Gelu);
+    c.matmul().accumulate = true;
+    CHECK_FOUND(c.plan, "(Matmul): epilogue Gelu with accumulation");
+  }
+  SECTION("a gradient with a bias") {
+    Case c(Epilogue::GeluGradient);
+    c.matmul().bias = static_cast<int>(c.matmul().b->slot);
+    CHECK_FOUND(c.plan, "(Matmul): epilogue GeluGradient with a bias");
+  }
+  SECTION("with batch dimensions") {
+    Case c(Epilogue::Gelu);
+    c.matmul().batch = {1};
+    for (auto *view : {&c.matmul().a, &c.matmul().b, &c.matmul().c})
+      (*view)->strides.insert((*view)->strides.begin(), 0);
+    CHECK_FOUND(c.plan, "(Matmul): epilogue Gelu with batch dimensions");
+  }
+  SECTION("columns that are not neighbours") {
+    Case c(Epilogue::Gelu);
+    c.matmul().aux->strides = {1, 6};
+    CHECK_FOUND(c.plan, "(Matmul): epilogue Gelu on rows of 3 with strides 1 and 6");
+    c.matmul().aux->strides = {2, 1}; // rows over one another
+    CHECK_FOUND(c.plan, "(Matmul): epilogue Gelu on rows of 3 with strides 2 and 1");
+    c.matmul().aux->strides = {3};
+    CHECK_FOUND(c.plan, "(Matmul): a view has 1 strides, needs 2");
+  }
+  SECTION("another type") {
+    Case c(Epilogue::Gelu);
+    c.aux().dtype = DType::I32;
+    CHECK_FOUND(c.plan, "must be f32, found i32");
+  }
+  SECTION("a slot that is not there") {
+    Case c(Epilogue::Gelu);
+    c.matmul().aux->slot = 99;
+    CHECK_FOUND(c.plan, "(Matmul)", "slot 99");
+  }
+  SECTION("an auxiliary matrix that is too small") {
+    Case c(Epilogue::Gelu);
+    c.aux().shape = {rows - 1, hidden};
+    c.aux().bytes -= hidden * 4;
+    CHECK_FOUND(c.plan, "(Matmul)", "which has 60");
+  }
+  SECTION("a result over the auxiliary matrix") {
+    Case c(Epilogue::GeluGradient);
+    c.matmul().aux->slot = c.matmul().c->slot;
+    CHECK_FOUND(c.plan, "(Matmul): it writes slot", "over what it reads");
+  }
+  SECTION("an activation of a partial sum") {
+    Case c(Epilogue::Gelu);
+    c.makePartial(c.matmul().b->slot);
+    c.makePartial(c.matmul().c->slot);
+    CHECK_FOUND(c.plan, "(Matmul)", "still partial over pp");
+  }
+  SECTION("the slope at a partial sum") {
+    Case c(Epilogue::GeluGradient);
+    c.makePartial(c.matmul().aux->slot);
+    c.makePartial(c.matmul().c->slot);
+    CHECK_FOUND(c.plan, "(Matmul): multiplies by a function of slot", "still partial over pp");
+  }
+}
