@@ -10,7 +10,8 @@ namespace cleave::passes {
 void joinPads(mlir::func::FuncOp function);
 
 /// What one function of a class stashes for later ones lies in memory as it is read: where all that is done to the
-/// result of attention is one transposition, that is stashed in its place. `functions`: of one schedule, in its order.
+/// result of a matrix product or of attention is one transposition, that is stashed in its place. `functions`: of one
+/// schedule, in its order.
 void layOutStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);
 
 /// Products, convolutions and pooling on float types that are not `supported` compute in f32 and round their results.

@@ -7,10 +7,9 @@ using namespace mlir;
 
 namespace cleave::passes {
 
-namespace {
-
-/// What the library asks of a view of [batch, heads, rows, width].
 bool fitHeads(const Strided &view) { return view.strides.back() == 1; }
+
+namespace {
 
 OperandView headsView(Value operand) {
   return farthestView(operand, [](Strided view) { return fitHeads(view) ? std::optional(view) : std::nullopt; });

@@ -52,6 +52,8 @@ mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *produ
 /// `concats`: concatenations some pieces of which are written in place, piece -> call.
 void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats);
 
+/// What attention asks of a view of [batch, heads, rows, width].
+bool fitHeads(const Strided &view);
 void selectAttention(ir::AttentionOp attention);
 void selectAttention(ir::AttentionGradOp gradient);
 

@@ -3,7 +3,7 @@
 // turns it again for the projection's gradient, would both copy; stashed as it was turned, neither does.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/export/Select.h"
+#include "passes/export/SelectDetail.h"
 
 using namespace mlir;
 
@@ -25,10 +25,17 @@ ir::TransposeOp onlyTranspose(Value value) {
   return found;
 }
 
-/// What is stashed in place of a result of attention; null where that stays.
+/// What is stashed in place of a result that a library can as well write in that order; null where it stays.
 ir::TransposeOp stashedInstead(Value value) {
   auto attention = value.getDefiningOp<ir::AttentionOp>();
-  return attention && value == attention.getResult() ? onlyTranspose(value) : ir::TransposeOp();
+  const bool heads = attention && value == attention.getResult();
+  if (!heads && !value.getDefiningOp<ir::MatmulOp>())
+    return {};
+  ir::TransposeOp transpose = onlyTranspose(value);
+  if (!transpose)
+    return {};
+  auto view = beforeOp(Strided::contiguous(sizesOf(transpose.getResult())), transpose);
+  return view && (heads ? fitHeads(*view) : fitMatrix(*view)) ? transpose : ir::TransposeOp();
 }
 
 /// The argument that reads a stash; null where none does.
@@ -68,10 +75,12 @@ void readTransposed(BlockArgument argument, ir::TransposeOp stashed) {
   }
   for (Operation *user : users) {
     auto transpose = dyn_cast<ir::TransposeOp>(user);
-    if (transpose && transpose.getPermutation() == permutation)
+    if (transpose && transpose.getPermutation() == permutation) {
       transpose.getResult().replaceAllUsesWith(argument);
-    else
+      transpose.erase();
+    } else {
       user->replaceUsesOfWith(argument, asBefore.getResult());
+    }
   }
   refreshType(function);
 }
