@@ -64,6 +64,7 @@ private:
     std::vector<ResolvedAction> *actions;
     std::unique_ptr<Lane> lane;
     std::array<std::vector<Graph>, 2> graphs;
+    RangeName name;
     bool warm = false; ///< it ran before: libraries have loaded what they load on first use
   };
 
@@ -98,6 +99,7 @@ private:
   std::vector<NamedScalar> scalars;
   std::map<std::string, uint64_t> metricOffsets;
   Mode training, evaluation;
+  const RangeName captureName = rangeName("capture"), launchName = rangeName("launch");
   uint64_t iterations = 0, finished = 0;
   bool starting = false; ///< an iteration is being put into the streams, or failed to be
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
@@ -130,8 +132,11 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   for (Event &end : ends)
     end = Event::make();
   makeScalars();
-  training = {&resolved->train, std::make_unique<Lane>(resolved->train, streams, stepsInGraph), {}, false};
-  evaluation = {&resolved->eval, std::make_unique<Lane>(resolved->eval, streams, stepsInGraph), {}, false};
+  const auto mode = [&](std::vector<ResolvedAction> &actions, const char *name) {
+    return Mode{&actions, std::make_unique<Lane>(plan, actions, streams, stepsInGraph), {}, rangeName(name)};
+  };
+  training = mode(resolved->train, "train");
+  evaluation = mode(resolved->eval, "eval");
 }
 
 CudaRunner::~CudaRunner() {
@@ -350,6 +355,7 @@ void CudaRunner::sendInput(int which) {
 
 void CudaRunner::capture(Mode &mode, int which) {
   const CUstream stream = queue.stream;
+  const Range range(captureName);
   for (const Lane::Piece &piece : mode.lane->pieces()) {
     Graph::begin(stream);
     try {
@@ -375,13 +381,16 @@ void CudaRunner::launch(Mode &mode, int which) {
   auto &graphs = mode.graphs[static_cast<size_t>(which)];
   if (graphs.empty())
     capture(mode, which);
-  for (const Graph &graph : graphs)
-    graph.launch(queue.stream);
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const Range range(launchName, static_cast<int64_t>(i));
+    graphs[i].launch(queue.stream);
+  }
 }
 
 void CudaRunner::run(Mode &mode, int64_t step, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   context.makeCurrent();
+  const Range range(mode.name, step);
   copiesOfSlots.clear();
   starting = true;
   ++iterations;
