@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 
 namespace cleave {
@@ -24,6 +25,8 @@ using namespace cuda;
 namespace {
 
 constexpr size_t stepsInGraph = 20000;
+
+using Clock = std::chrono::steady_clock;
 
 /// What the host sends before an iteration: the step for random numbers, then one f32 for each scalar of the program.
 struct ScalarRing {
@@ -52,6 +55,7 @@ public:
   void eval(int whichInput) override;
   uint64_t started() const override { return iterations; }
   uint64_t ended() override;
+  std::optional<HostTime> hostTime() const override { return timeOfHost; }
   void wait() override { waitForAll(); }
   std::optional<float> metric(const std::string &name, uint64_t iteration) override;
   std::span<std::byte> persistent(unsigned slot) override;
@@ -73,6 +77,7 @@ private:
   void makeOpsInTurn();
   void makeScalars();
   void run(Mode &mode, int64_t step, int which);
+  void waitForScalars();
   void sendScalars(int64_t step);
   void sendInput(int which);
   void launch(Mode &mode, int which);
@@ -101,6 +106,7 @@ private:
   Mode training, evaluation;
   const RangeName captureName = rangeName("capture"), launchName = rangeName("launch");
   uint64_t iterations = 0, finished = 0;
+  std::optional<HostTime> timeOfHost;
   bool starting = false; ///< an iteration is being put into the streams, or failed to be
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
@@ -322,10 +328,14 @@ void CudaRunner::writeBack() {
 
 // ---- iterations ----------------------------------------------------------------------------------------------------
 
-void CudaRunner::sendScalars(int64_t step) {
-  std::byte *entry = scalarRing.entry(iterations);
+/// Until the ring's entry for this iteration may be written anew.
+void CudaRunner::waitForScalars() {
   if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
     waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
+}
+
+void CudaRunner::sendScalars(int64_t step) {
+  std::byte *entry = scalarRing.entry(iterations);
   std::memcpy(entry, &step, sizeof step);
   const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
     check(driver().memcpyHtoDAsync(devicePointer(to), from, bytes, queue.stream), "cuMemcpyHtoDAsync");
@@ -394,9 +404,13 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
   copiesOfSlots.clear();
   starting = true;
   ++iterations;
+  waitForScalars();
+  const Clock::time_point begin = Clock::now();
   sendInput(which);
   sendScalars(step);
+  const Clock::time_point ready = Clock::now();
   launch(mode, which);
+  const Clock::time_point launched = Clock::now();
   consumed[which].record(queue.stream);
   size_t index = iterations % Executor::metricsKept * metricOffsets.size();
   for (const auto &[name, offset] : metricOffsets)
@@ -404,6 +418,8 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
                                    sizeof(float), queue.stream),
           "cuMemcpyDtoHAsync");
   ends[iterations % ends.size()].record(queue.stream);
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  timeOfHost = {seconds(Clock::now() - begin), seconds(launched - ready)};
   starting = false;
 }
 

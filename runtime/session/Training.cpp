@@ -121,7 +121,12 @@ void RankLoop::begin() {
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
   const double lr = shared.rate.at(step, shared.lastStep);
   const uint64_t iteration = job.train(step, float(lr), at, next);
-  running.push_back({iteration, {step, at.epoch, 0, lr, 0, 0}});
+  StepRecord record{step, at.epoch, 0, lr, 0, 0};
+  if (const std::optional<HostTime> host = job.executor().hostTime()) {
+    record.hostMicroseconds = host->start * 1e6;
+    record.launchMicroseconds = host->launch * 1e6;
+  }
+  running.push_back({iteration, record});
   report(false);
 }
 

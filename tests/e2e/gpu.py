@@ -67,6 +67,11 @@ class Emulated(Case):
         self.assertEqual(graphs, self.metrics(*common, "--no-graph"))
         self.assertEqual(graphs, self.metrics(*common))
         self.assertEqual(len(graphs), 7)
+        with open(self.path("gpu.jsonl")) as lines:
+            for record in map(json.loads, lines):
+                if "step" in record:  # times mean nothing here, but each is there and a part of the other
+                    self.assertLess(0, record["launch_us"])
+                    self.assertLess(record["launch_us"], record["host_us"])
         self.same(self.losses("mlp", "--data", DIGITS, "--hidden", "32", "--batch", 32, "--microbatches", 2, "--steps", 7)[0], graphs)
 
     def test_checkpoints_travel(self):
