@@ -63,7 +63,9 @@ void readTransposed(BlockArgument argument, ir::TransposeOp stashed) {
   const SmallVector<Operation *> users(argument.getUsers());
   argument.setType(stashed.getType());
   OpBuilder b(&function.front(), function.front().begin());
-  auto asBefore = ir::TransposeOp::create(b, argument.getLoc(), argument, inverse);
+  auto asBefore = ir::TransposeOp::create(b, stashed.getLoc(), argument, inverse);
+  if (Attribute path = stashed->getAttr(ir::attr::path))
+    asBefore->setAttr(ir::attr::path, path);
   const unsigned index = argument.getArgNumber();
   for (auto [of, ofOp] : {std::pair<StringRef, StringRef>(dist::attr::sharding, dist::attr::shardings),
                           std::pair<StringRef, StringRef>(dist::attr::global, dist::attr::globals)}) {

@@ -2,7 +2,7 @@
 // and in TF32. The reference adds in f64 and rounds once.
 #include "runtime/base/Error.h"
 #include "runtime/device/CpuDevice.h"
-#include "tests/conformance/DeviceRun.h"
+#include "tests/conformance/Convolutions.h"
 
 #include <catch2/catch.hpp>
 
@@ -222,78 +222,31 @@ TEST_CASE("matmul: half types and TF32") {
                                                         bool(flags & 32)});
 }
 
-namespace {
-
-PlanT convPlan(ConvT op, DType dtype = DType::F32) {
-  op.dtype = dtype;
-  return stepPlan([&](ProgramWriter &w) {
-    auto layout = [&](int64_t n, int64_t c, int64_t h, int64_t x) {
-      return op.nhwc ? std::vector<int64_t>{n, h, x, c} : std::vector<int64_t>{n, c, h, x};
-    };
-    op.src = w.slot("src", dtype, layout(op.n, op.ic, op.ih, op.iw), Space::Persistent);
-    op.weights = w.slot("weights", dtype, {op.oc, op.ic / op.groups, op.kh, op.kw}, Space::Persistent);
-    op.dst = w.slot("dst", dtype, layout(op.n, op.oc, op.oh, op.ow), Space::Persistent);
-    if (op.bias == 0)
-      op.bias = static_cast<int>(w.slot("bias", dtype, {op.oc}, Space::Persistent));
-    w.step(0, op);
-  });
+static std::string describe(const ConvT &op) {
+  return fmt::format("{} ic {} oc {} k {}{}{}", EnumNameConvKind(op.kind), op.ic, op.oc, op.kh, op.nhwc ? " nhwc" : "",
+                     op.accumulate ? " accumulates" : "");
 }
-
-ConvT conv(int64_t n, int64_t ic, int64_t size, int64_t oc, int64_t k, int64_t stride, int64_t pad, int64_t groups = 1,
-           int64_t dilation = 1) {
-  ConvT op;
-  op.n = n, op.ic = ic, op.ih = size, op.iw = size + 1, op.oc = oc, op.kh = k, op.kw = k;
-  op.stride_h = op.stride_w = stride;
-  op.dilation_h = op.dilation_w = dilation;
-  op.pad_top = op.pad_left = op.pad_bottom = op.pad_right = pad;
-  int64_t reach = (k - 1) * dilation + 1;
-  op.oh = (op.ih + 2 * pad - reach) / stride + 1;
-  op.ow = (op.iw + 2 * pad - reach) / stride + 1;
-  op.groups = groups;
-  op.bias = -1;
-  return op;
-}
-
-} // namespace
 
 TEST_CASE("convolution: directions, layouts, strides, groups, accumulation") {
-  for (ConvT op : {conv(2, 1, 12, 8, 3, 1, 1), conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0),
-                   conv(2, 16, 8, 16, 3, 1, 1), conv(2, 5, 11, 7, 5, 2, 2), conv(2, 8, 7, 8, 3, 1, 1, 8),
-                   conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0), conv(3, 33, 5, 17, 3, 1, 1)})
-    for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
-      for (int flags = 0; flags < 4; ++flags) {
-        op.kind = kind;
-        op.nhwc = flags & 1;
-        op.accumulate = flags & 2;
-        op.bias = kind == ConvKind::Forward && flags < 2 ? 0 : -1;
-        compare(fmt::format("{} ic {} oc {} k {} flags {}", EnumNameConvKind(kind), op.ic, op.oc, op.kh, flags),
-                convPlan(op), 1e-4);
-      }
+  for (const ConvT &each : convolutions())
+    forEachDirection(each, [](const ConvT &op) { compare(describe(op), convPlan(op), 1e-4); });
 }
 
 TEST_CASE("convolution: half types and TF32") {
   if (!onGpu())
     return; // oneDNN widens them: the plan says so
-  for (ConvT op : {conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0), conv(2, 16, 8, 16, 3, 1, 1),
-                   conv(2, 8, 7, 8, 3, 1, 1, 8)})
-    for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
-      for (int flags = 0; flags < 4; ++flags) {
-        op.kind = kind;
-        op.nhwc = flags & 1;
-        op.accumulate = flags & 2;
-        op.bias = kind == ConvKind::Forward && flags < 2 ? 0 : -1;
-        const bool more = op.accumulate || op.bias == 0; // added to what may have been rounded
-        const int64_t length = (kind == ConvKind::BackwardWeights
-                                    ? op.n * op.oh * op.ow
-                                    : (kind == ConvKind::Forward ? op.ic : op.oc) / op.groups * op.kh * op.kw) +
-                               (more ? 1 : 0);
-        const std::string what =
-            fmt::format("{} ic {} oc {} k {} flags {}", EnumNameConvKind(kind), op.ic, op.oc, op.kh, flags);
-        compare(what + " in tf32", inTf32(convPlan(op)), rounding(DType::F32, length, 2, true));
-        for (DType type : halfTypes)
-          compare(what + " in " + dtypeName(type), convPlan(op, type), rounding(type, length, more ? 3 : 2), 8, ~0u,
-                  !more);
-      }
+  for (const ConvT &each : halfConvolutions())
+    forEachDirection(each, [](const ConvT &op) {
+      const bool more = op.accumulate || op.bias == 0; // added to what may have been rounded
+      const int64_t window = op.kh * op.kw, products = op.kind == ConvKind::Forward        ? op.ic / op.groups * window
+                                                       : op.kind == ConvKind::BackwardData ? op.oc / op.groups * window
+                                                                                           : op.n * op.oh * op.ow;
+      const int64_t length = products + (more ? 1 : 0);
+      compare(describe(op) + " in tf32", inTf32(convPlan(op)), rounding(DType::F32, length, 2, true));
+      for (DType type : halfTypes)
+        compare(describe(op) + " in " + dtypeName(type), convPlan(op, type), rounding(type, length, more ? 3 : 2), 8,
+                ~0u, !more);
+    });
 }
 
 TEST_CASE("convolution: an empty share of the batch") {
