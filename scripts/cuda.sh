@@ -16,6 +16,7 @@ cudaParts=(
   "include/cublasLt.h nvidia-cublas==13.0.2.14 0cf238ffdbe46c00cb9aa98e7bca745c223a5ca5a53e686ac8b3e5a08fe80d6c"
   "include/cudnn.h nvidia-cudnn-cu13==9.19.1.2 7609f4bbcde269c4aa8869e12112a1924fb6e032a00842912caafcb4e15d42d6"
   "include/nccl.h nvidia-nccl-cu13==2.28.9 e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42"
+  "include/nvtx3/nvToolsExt.h nvidia-nvtx==13.0.85 4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4"
   "nvvm/bin/cicc nvidia-nvvm==13.0.88 c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0"
   "bin/nvcc nvidia-cuda-nvcc==13.0.88 56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03"
 )
@@ -91,7 +92,7 @@ fetchCuda() {
   local file part python platforms=() status=0 folder
   folder=$(mktemp -d)
   python=$(pythonWithPip "$folder") || { rm -rf "$folder"; say "setup: python3 has neither pip nor venv"; return 1; }
-  for file in manylinux_2_28 manylinux_2_27 manylinux_2_18 manylinux_2_17 manylinux2014 manylinux_2_12 manylinux2010; do
+  for file in manylinux_2_28 manylinux_2_27 manylinux_2_18 manylinux_2_17 manylinux2014 manylinux_2_12 manylinux2010 manylinux_2_5; do
     platforms+=(--platform "${file}_x86_64")
   done
   for file in "$@"; do

@@ -57,6 +57,7 @@ bool libraryHas(Type type, const std::string &target) {
 }
 
 void lower(const std::vector<NamedFunction> &list, const std::string &target) {
+  layOutStashes(bare(list));
   for (NamedFunction entry : list) {
     widenLibraryOps(entry.function, [&](Type type) { return libraryHas(type, target); });
     joinPads(entry.function);

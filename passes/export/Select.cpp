@@ -123,6 +123,20 @@ void carrySharding(Operation *from, NamedAttrList &attributes) {
   }
 }
 
+void carrySharding(ArrayRef<Value> results, NamedAttrList &attributes) {
+  for (StringRef key : {StringRef(dist::attr::shardings), StringRef(dist::attr::globals)}) {
+    SmallVector<Attribute> entries;
+    for (Value result : results) {
+      auto array = result.getDefiningOp()->getAttrOfType<ArrayAttr>(key);
+      if (size_t number = cast<OpResult>(result).getResultNumber(); array && number < array.size())
+        entries.push_back(array[number]);
+    }
+    attributes.erase(key);
+    if (entries.size() == results.size())
+      attributes.set(key, ArrayAttr::get(results.front().getContext(), entries));
+  }
+}
+
 library::CallOp replaceByCall(Operation *op, Value result, ValueRange operands, const NamedAttrList &attributes) {
   OpBuilder b(op);
   auto call = library::CallOp::create(b, op->getLoc(), TypeRange{result.getType()}, operands, attributes.getAttrs());

@@ -9,6 +9,11 @@ namespace cleave::passes {
 /// Sums of zero-padded pieces that fill the whole become concatenations.
 void joinPads(mlir::func::FuncOp function);
 
+/// What one function of a class stashes for later ones lies in memory as it is read: where all that is done to the
+/// result of a matrix product or of attention is one transposition, that is stashed in its place. `functions`: of one
+/// schedule, in its order.
+void layOutStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);
+
 /// Products, convolutions and pooling on float types that are not `supported` compute in f32 and round their results.
 void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Type)> supported);
 

@@ -1,47 +1,40 @@
-// Attention as a library call: queries, keys and values are read where they lie, as heads of one projection, and their
-// gradients are written there, where together they are all of the projection's gradient.
+// Attention as a library call: queries, keys and values are read where they lie, as heads of one projection; the result
+// is written as what follows it reads it, with the heads of a row side by side; and so are the gradients, into the
+// projection's gradient where together they are all of it.
 #include "passes/export/SelectDetail.h"
 
 using namespace mlir;
 
 namespace cleave::passes {
 
+bool fitHeads(const Strided &view) { return view.strides.back() == 1; }
+
 namespace {
 
 OperandView headsView(Value operand) {
-  return farthestView(operand, [](Strided view) -> std::optional<Strided> {
-    return view.strides.back() == 1 ? std::optional(view) : std::nullopt;
-  });
+  return farthestView(operand, [](Strided view) { return fitHeads(view) ? std::optional(view) : std::nullopt; });
 }
 
 struct Piece {
   ir::ConcatOp concat;
-  unsigned index = 0;
   Strided view;
 };
 
 /// The concatenation that a gradient ends in and how the gradient lies in it; none where something else is done to it.
 std::optional<Piece> pieceOf(Value gradient) {
-  SmallVector<Operation *> chain;
-  Value value = gradient;
-  while (value.hasOneUse() && isa<ir::ReshapeOp, ir::TransposeOp>(*value.getUsers().begin())) {
-    chain.push_back(*value.getUsers().begin());
-    value = chain.back()->getResult(0);
-  }
+  SmallVector<Operation *> chain = renamingsOf(gradient);
+  Value value = chain.empty() ? gradient : Value(chain.back()->getResult(0));
   if (!value.hasOneUse())
     return std::nullopt;
   OpOperand &use = *value.use_begin();
   auto concat = dyn_cast<ir::ConcatOp>(use.getOwner());
   if (!concat)
     return std::nullopt;
-  std::optional<Strided> view =
-      pieceView(Strided::contiguous(sizesOf(concat.getResult())), concat, use.getOperandNumber());
-  for (Operation *op : llvm::reverse(chain))
-    if (view)
-      view = beforeOp(*view, op);
-  if (!view || view->strides.back() != 1)
+  const Strided whole = Strided::contiguous(sizesOf(concat.getResult()));
+  std::optional<Strided> view = beforeAll(pieceView(whole, concat, use.getOperandNumber()), chain);
+  if (!view || !fitHeads(*view))
     return std::nullopt;
-  return Piece{concat, use.getOperandNumber(), *view};
+  return Piece{concat, *view};
 }
 
 /// The three gradients' places in a concatenation that has no other pieces; empty where there is none.
@@ -68,6 +61,18 @@ SmallVector<Value> readViews(Operation *op, ArrayRef<StringRef> names, ValueRang
   return operands;
 }
 
+/// The call, whose results stand for these values.
+void replaceBy(Operation *op, ArrayRef<Value> results, ArrayRef<Value> operands, NamedAttrList &attributes) {
+  OpBuilder b(op);
+  carrySharding(results, attributes);
+  SmallVector<Type> types;
+  for (Value result : results)
+    types.push_back(result.getType());
+  auto call = library::CallOp::create(b, op->getLoc(), types, operands, attributes.getAttrs());
+  for (size_t i = 0; i < results.size(); ++i)
+    Value(results[i]).replaceAllUsesWith(call->getResult(static_cast<unsigned>(i)));
+}
+
 } // namespace
 
 void selectAttention(ir::AttentionOp attention) {
@@ -75,12 +80,11 @@ void selectAttention(ir::AttentionOp attention) {
   SmallVector<Value> operands =
       readViews(attention, {"q", "k", "v"}, {attention.getQ(), attention.getK(), attention.getV()}, attributes);
   OpBuilder b(attention);
-  attributes.set("out", viewAttr(b, Strided::contiguous(sizesOf(attention.getResult()))));
+  const OperandView out = farthestResult(attention.getResult(), fitHeads);
+  attributes.set("out", viewAttr(b, out.view));
   attributes.set("sizes", b.getDenseI64ArrayAttr(sizesOf(attention.getQ())));
   attributes.set("keys", b.getDenseI64ArrayAttr({sizesOf(attention.getK())[2]}));
-  auto call =
-      library::CallOp::create(b, attention.getLoc(), attention->getResultTypes(), operands, attributes.getAttrs());
-  attention->replaceAllUsesWith(call->getResults());
+  replaceBy(attention, {out.base, attention.getLse()}, operands, attributes);
 }
 
 void selectAttention(ir::AttentionGradOp gradient) {
@@ -92,21 +96,17 @@ void selectAttention(ir::AttentionGradOp gradient) {
   OpBuilder b(gradient);
   attributes.set("sizes", b.getDenseI64ArrayAttr(sizesOf(gradient.getQ())));
   attributes.set("keys", b.getDenseI64ArrayAttr({sizesOf(gradient.getK())[2]}));
-  const SmallVector<Piece> pieces = piecesOfOne(gradient);
+  SmallVector<Piece> pieces = piecesOfOne(gradient);
   static constexpr const char *names[] = {"dq", "dk", "dv"};
-  for (unsigned i = 0; i < 3; ++i)
-    attributes.set(names[i],
-                   viewAttr(b, pieces.empty() ? Strided::contiguous(sizesOf(gradient->getResult(i))) : pieces[i].view));
-  if (pieces.empty()) {
-    auto call =
-        library::CallOp::create(b, gradient.getLoc(), gradient->getResultTypes(), operands, attributes.getAttrs());
-    gradient->replaceAllUsesWith(call->getResults());
-    return;
+  SmallVector<Value> results;
+  for (unsigned i = 0; i < 3; ++i) {
+    OperandView written = pieces.empty() ? farthestResult(gradient->getResult(i), fitHeads)
+                                         : OperandView{pieces[i].concat.getResult(), pieces[i].view};
+    attributes.set(names[i], viewAttr(b, written.view));
+    if (pieces.empty() || i == 0)
+      results.push_back(written.base);
   }
-  ir::ConcatOp concat = pieces.front().concat;
-  carrySharding(concat, attributes);
-  auto call = library::CallOp::create(b, gradient.getLoc(), concat->getResultTypes(), operands, attributes.getAttrs());
-  concat.getResult().replaceAllUsesWith(call->getResult(0));
+  replaceBy(gradient, results, operands, attributes);
 }
 
 } // namespace cleave::passes

@@ -19,6 +19,8 @@ mlir::DenseI64ArrayAttr viewAttr(mlir::OpBuilder &b, const Strided &view);
 mlir::NamedAttrList callAttributes(mlir::Operation *op, llvm::StringRef callee = {});
 /// A call whose result stands for that of a later op has that op's sharding.
 void carrySharding(mlir::Operation *from, mlir::NamedAttrList &attributes);
+/// The same where the call's results stand for these values.
+void carrySharding(llvm::ArrayRef<mlir::Value> results, mlir::NamedAttrList &attributes);
 /// Makes the call in place of `op`; it gives `result`, which may be that of a later op.
 library::CallOp replaceByCall(mlir::Operation *op, mlir::Value result, mlir::ValueRange operands,
                               const mlir::NamedAttrList &attributes);
@@ -32,6 +34,12 @@ OperandView farthestView(mlir::Value operand, llvm::function_ref<std::optional<S
 /// How the operand of a transpose or a reshape lies in memory where its result lies as `view`; empty where it has no
 /// strides.
 std::optional<Strided> beforeOp(const Strided &view, mlir::Operation *op);
+/// The reshapes and transposes after `result`, each the only use of what came before.
+llvm::SmallVector<mlir::Operation *> renamingsOf(mlir::Value result);
+/// How a value lies in memory where the last of these renamings of it lies as `view`; empty where it has no strides.
+std::optional<Strided> beforeAll(const Strided &view, llvm::ArrayRef<mlir::Operation *> renamings);
+/// The result as a window onto the memory of its farthest renaming where its view is one that `accept` takes.
+OperandView farthestResult(mlir::Value result, llvm::function_ref<bool(const Strided &)> accept);
 /// A piece of a concatenation in the memory of the whole.
 Strided pieceView(const Strided &whole, ir::ConcatOp concat, unsigned piece);
 
@@ -45,6 +53,8 @@ mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *produ
 void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats,
                    SelectOptions options);
 
+/// What attention asks of a view of [batch, heads, rows, width].
+bool fitHeads(const Strided &view);
 void selectAttention(ir::AttentionOp attention);
 void selectAttention(ir::AttentionGradOp gradient);
 

@@ -52,6 +52,32 @@ std::optional<Strided> beforeOp(const Strided &view, Operation *op) {
   return view.reshaped(sizesOf(op->getOperand(0)));
 }
 
+SmallVector<Operation *> renamingsOf(Value result) {
+  SmallVector<Operation *> chain;
+  while (result.hasOneUse() && isa<ir::ReshapeOp, ir::TransposeOp>(*result.getUsers().begin())) {
+    chain.push_back(*result.getUsers().begin());
+    result = chain.back()->getResult(0);
+  }
+  return chain;
+}
+
+std::optional<Strided> beforeAll(const Strided &view, ArrayRef<Operation *> renamings) {
+  std::optional<Strided> found = view;
+  for (Operation *op : llvm::reverse(renamings))
+    if (found)
+      found = beforeOp(*found, op);
+  return found;
+}
+
+OperandView farthestResult(Value result, llvm::function_ref<bool(const Strided &)> accept) {
+  for (SmallVector<Operation *> chain = renamingsOf(result); !chain.empty(); chain.pop_back()) {
+    Value last = chain.back()->getResult(0);
+    if (auto view = beforeAll(Strided::contiguous(sizesOf(last)), chain); view && accept(*view))
+      return {last, *view};
+  }
+  return {result, Strided::contiguous(sizesOf(result))};
+}
+
 Strided pieceView(const Strided &whole, ir::ConcatOp concat, unsigned piece) {
   Sizes starts(whole.shape.size(), 0);
   for (unsigned i = 0; i < piece; ++i)

@@ -331,8 +331,7 @@ public:
     std::vector<Choice> all;
     if (fused)
       all = candidates(f, p, *fused, limit, true, status);
-    // Below Hopper the library was seen to be slower with GELU than without it and a kernel behind (llm.c, pull request
-    // 338): what is faster here is measured.
+    // A library may be slower with an epilogue than without it and a kernel behind: what is faster here is measured.
     if (all.empty() || (p.epilogue != plan::Epilogue::None && tuning.measures()))
       for (const Choice &one : candidates(f, p, plain, limit, false, status))
         all.push_back(one);

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 
 namespace cleave {
@@ -24,6 +25,8 @@ using namespace cuda;
 namespace {
 
 constexpr size_t stepsInGraph = 20000;
+
+using Clock = std::chrono::steady_clock;
 
 /// What the host sends before an iteration: the step for random numbers, then one f32 for each scalar of the program.
 struct ScalarRing {
@@ -52,6 +55,7 @@ public:
   void eval(int whichInput) override;
   uint64_t started() const override { return iterations; }
   uint64_t ended() override;
+  std::optional<HostTime> hostTime() const override { return timeOfHost; }
   void wait() override { waitForAll(); }
   std::optional<float> metric(const std::string &name, uint64_t iteration) override;
   std::span<std::byte> persistent(unsigned slot) override;
@@ -64,6 +68,7 @@ private:
     std::vector<ResolvedAction> *actions;
     std::unique_ptr<Lane> lane;
     std::array<std::vector<Graph>, 2> graphs;
+    RangeName name;
     bool warm = false; ///< it ran before: libraries have loaded what they load on first use
   };
 
@@ -72,6 +77,7 @@ private:
   void makeOpsInTurn();
   void makeScalars();
   void run(Mode &mode, int64_t step, int which);
+  void waitForScalars();
   void sendScalars(int64_t step);
   void sendInput(int which);
   void launch(Mode &mode, int which);
@@ -98,7 +104,9 @@ private:
   std::vector<NamedScalar> scalars;
   std::map<std::string, uint64_t> metricOffsets;
   Mode training, evaluation;
+  const RangeName captureName = rangeName("capture"), launchName = rangeName("launch");
   uint64_t iterations = 0, finished = 0;
+  std::optional<HostTime> timeOfHost;
   bool starting = false; ///< an iteration is being put into the streams, or failed to be
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
@@ -130,8 +138,11 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   for (Event &end : ends)
     end = Event::make();
   makeScalars();
-  training = {&resolved->train, std::make_unique<Lane>(resolved->train, streams, stepsInGraph), {}, false};
-  evaluation = {&resolved->eval, std::make_unique<Lane>(resolved->eval, streams, stepsInGraph), {}, false};
+  const auto mode = [&](std::vector<ResolvedAction> &actions, const char *name) {
+    return Mode{&actions, std::make_unique<Lane>(plan, actions, streams, stepsInGraph), {}, rangeName(name)};
+  };
+  training = mode(resolved->train, "train");
+  evaluation = mode(resolved->eval, "eval");
 }
 
 CudaRunner::~CudaRunner() {
@@ -317,10 +328,14 @@ void CudaRunner::writeBack() {
 
 // ---- iterations ----------------------------------------------------------------------------------------------------
 
-void CudaRunner::sendScalars(int64_t step) {
-  std::byte *entry = scalarRing.entry(iterations);
+/// Until the ring's entry for this iteration may be written anew.
+void CudaRunner::waitForScalars() {
   if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
     waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
+}
+
+void CudaRunner::sendScalars(int64_t step) {
+  std::byte *entry = scalarRing.entry(iterations);
   std::memcpy(entry, &step, sizeof step);
   const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
     check(driver().memcpyHtoDAsync(devicePointer(to), from, bytes, queue.stream), "cuMemcpyHtoDAsync");
@@ -350,6 +365,7 @@ void CudaRunner::sendInput(int which) {
 
 void CudaRunner::capture(Mode &mode, int which) {
   const CUstream stream = queue.stream;
+  const Range range(captureName);
   for (const Lane::Piece &piece : mode.lane->pieces()) {
     Graph::begin(stream);
     try {
@@ -375,19 +391,26 @@ void CudaRunner::launch(Mode &mode, int which) {
   auto &graphs = mode.graphs[static_cast<size_t>(which)];
   if (graphs.empty())
     capture(mode, which);
-  for (const Graph &graph : graphs)
-    graph.launch(queue.stream);
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const Range range(launchName, static_cast<int64_t>(i));
+    graphs[i].launch(queue.stream);
+  }
 }
 
 void CudaRunner::run(Mode &mode, int64_t step, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   context.makeCurrent();
+  const Range range(mode.name, step);
   copiesOfSlots.clear();
   starting = true;
   ++iterations;
+  waitForScalars();
+  const Clock::time_point begin = Clock::now();
   sendInput(which);
   sendScalars(step);
+  const Clock::time_point ready = Clock::now();
   launch(mode, which);
+  const Clock::time_point launched = Clock::now();
   consumed[which].record(queue.stream);
   size_t index = iterations % Executor::metricsKept * metricOffsets.size();
   for (const auto &[name, offset] : metricOffsets)
@@ -395,6 +418,8 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
                                    sizeof(float), queue.stream),
           "cuMemcpyDtoHAsync");
   ends[iterations % ends.size()].record(queue.stream);
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  timeOfHost = {seconds(Clock::now() - begin), seconds(launched - ready)};
   starting = false;
 }
 

@@ -1,11 +1,13 @@
 // Waits to events.
 #include "runtime/cuda/Lanes.h"
 
+#include <optional>
 #include <set>
 
 namespace cleave::cuda {
 
-Lane::Lane(std::vector<ResolvedAction> &actions, std::map<uint32_t, Stream> &streams, size_t steps)
+Lane::Lane(const plan::Plan &plan, std::vector<ResolvedAction> &actions, std::map<uint32_t, Stream> &streams,
+           size_t steps)
     : actions(actions), streams(streams), fork(Event::make()) {
   size_t inPiece = 0;
   for (size_t a = 0; a < actions.size(); ++a) {
@@ -19,6 +21,19 @@ Lane::Lane(std::vector<ResolvedAction> &actions, std::map<uint32_t, Stream> &str
     pieceOf.push_back(list.size() - 1);
   }
   makeEvents(streams);
+  makeNames(plan);
+}
+
+void Lane::makeNames(const plan::Plan &plan) {
+  for (const ResolvedAction &action : actions) {
+    const auto [entry, added] = names.try_emplace(action.segment);
+    if (!added)
+      continue;
+    const plan::Segment &segment = *action.segment->info;
+    entry->second.segment = rangeName(segment.name() ? segment.name()->str() : "");
+    for (uint32_t s = 0; s < action.segment->ops.size(); ++s)
+      entry->second.paths.push_back(rangeName(pathOf(plan, *segment.steps()->Get(s))));
+  }
 }
 
 void Lane::makeEvents(std::map<uint32_t, Stream> &streams) {
@@ -54,9 +69,16 @@ void Lane::enqueue(const Piece &piece, Queue &queue, int whichInput, const Aroun
   for (size_t a = piece.begin; a < piece.end; ++a) {
     const ResolvedAction &action = actions[a];
     context.microbatch = action.microbatch;
+    const Names &named = names.at(action.segment);
+    const Range whole(named.segment, action.microbatch);
+    std::optional<Range> module;
     for (uint32_t s = 0; s < action.segment->ops.size(); ++s) {
       const uint32_t stream = action.segment->info->steps()->Get(s)->stream();
       queue.stream = streams.at(stream).get();
+      if (s == 0 || named.paths[s] != named.paths[s - 1]) {
+        module.reset(); // before the next one begins
+        module.emplace(named.paths[s]);
+      }
       if (stream != 0 && used.insert(stream).second)
         fork.holdUp(queue.stream);
       for (uint32_t event : waits[a][s].before)

@@ -3,6 +3,7 @@
 // run in the order of the list.
 #pragma once
 #include "runtime/cuda/OwnKernels.h"
+#include "runtime/cuda/Ranges.h"
 #include "runtime/executor/Resolved.h"
 
 #include <functional>
@@ -22,11 +23,11 @@ public:
   using Around = std::function<void(size_t action, size_t step, CUstream stream, bool before)>;
 
   /// `steps`: about how many steps a piece has at most; pieces end between actions.
-  Lane(std::vector<ResolvedAction> &actions, std::map<uint32_t, Stream> &streams, size_t steps);
+  Lane(const plan::Plan &plan, std::vector<ResolvedAction> &actions, std::map<uint32_t, Stream> &streams, size_t steps);
 
   const std::vector<Piece> &pieces() const { return list; }
   /// Puts a piece's steps into their streams. All begin after what the compute stream holds, and what is put there
-  /// afterwards begins after them.
+  /// afterwards begins after them. A tool is told each action and, inside it, each module path.
   void enqueue(const Piece &piece, Queue &queue, int whichInput, const Around *around = nullptr) const;
 
 private:
@@ -34,13 +35,19 @@ private:
     std::vector<uint32_t> before; ///< events to wait for
     int32_t after = -1;           ///< event to record
   };
+  struct Names {
+    RangeName segment = nullptr;
+    std::vector<RangeName> paths; ///< by step
+  };
   void makeEvents(std::map<uint32_t, Stream> &streams);
+  void makeNames(const plan::Plan &plan);
 
   std::vector<ResolvedAction> &actions;
   std::map<uint32_t, Stream> &streams;
   std::vector<Piece> list;
   std::vector<size_t> pieceOf;               ///< by action
   std::vector<std::vector<StepWaits>> waits; ///< by action and step
+  std::map<const ResolvedSegment *, Names> names;
   std::vector<Event> events;
   Event fork;
   std::map<uint32_t, Event> joins; ///< by stream, but for the one that computes

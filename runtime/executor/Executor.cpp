@@ -73,6 +73,7 @@ void Executor::train(int64_t step, int whichInput) { runner->train(step, whichIn
 void Executor::eval(int whichInput) { runner->eval(whichInput); }
 uint64_t Executor::started() const { return runner->started(); }
 uint64_t Executor::ended() { return runner->ended(); }
+std::optional<HostTime> Executor::hostTime() const { return runner->hostTime(); }
 void Executor::wait() { runner->wait(); }
 std::optional<float> Executor::metric(const std::string &name) { return runner->metric(name, runner->started()); }
 std::optional<float> Executor::metric(const std::string &name, uint64_t iteration) {

@@ -44,6 +44,12 @@ std::string cudaTarget();
 
 class Runner;
 
+/// What the host did to start an iteration on a device that runs ahead, in seconds, without what it waited for.
+struct HostTime {
+  double start;  ///< all of it: inputs, scalars, the launch, metrics, events
+  double launch; ///< of it, starting the captured graphs, or each step where there are none
+};
+
 /// Time of one step of the plan, summed over all its runs.
 struct StepTime {
   std::string segment, kind, path;
@@ -73,6 +79,8 @@ public:
   /// How many iterations were started since this was made, and how many of them are known to have ended.
   uint64_t started() const;
   uint64_t ended();
+  /// Of the last iteration that was started; none on a host, where an iteration is the host's own work.
+  std::optional<HostTime> hostTime() const;
   /// Waits until all have ended: before an executor goes, or this rank would leave the others in a collective. One that
   /// goes earlier counts as failed.
   void wait();

@@ -20,6 +20,7 @@ public:
   virtual void eval(int whichInput) = 0;
   virtual uint64_t started() const = 0;
   virtual uint64_t ended() = 0;
+  virtual std::optional<HostTime> hostTime() const { return std::nullopt; }
   virtual void wait() = 0;
   virtual std::optional<float> metric(const std::string &name, uint64_t iteration) = 0;
   virtual std::span<std::byte> persistent(unsigned slot) = 0;

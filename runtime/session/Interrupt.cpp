@@ -1,17 +1,21 @@
 // Interrupts.
 #include "runtime/session/Interrupt.h"
+#include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <string_view>
 #include <unistd.h>
 
 namespace cleave {
 
 static std::atomic<int> interrupts{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+static std::atomic<int64_t> firstAt{0};
+constexpr int64_t oneInterrupt = 1000; ///< milliseconds; a launcher passes on what the terminal has sent as well
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 constexpr std::array signals{SIGINT, SIGTERM, SIGHUP};
 static std::array<struct sigaction, signals.size()> previous;
 
@@ -20,8 +24,16 @@ static void end(std::string_view text) {
   _exit(3);
 }
 
+static int64_t milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+}
+
 static void onInterrupt(int) {
-  if (interrupts.fetch_add(1) > 0)
+  if (interrupts.fetch_add(1) == 0)
+    firstAt = milliseconds();
+  else if (milliseconds() - firstAt > oneInterrupt)
     end("error: interrupted twice: ended at once, nothing more was written\n");
 }
 
@@ -53,9 +65,33 @@ InterruptGuard::~InterruptGuard() {
 
 bool InterruptGuard::interrupted() { return interrupts.load(std::memory_order_relaxed) > 0; }
 
+/// How often processes ask: one small collective then costs nothing, and no interrupt is noticed late.
+constexpr double secondsBetween = 0.25;
+constexpr int64_t mostStepsBetween = 10000;
+
+/// Who has been interrupted, and when to ask again: all take the soonest that one of them wants.
+void StopAgreement::ask(int64_t step) {
+  const Clock::time_point now = Clock::now();
+  int64_t steps = 1;
+  if (asked > 0) {
+    const double seconds = std::chrono::duration<double>(now - askedAt).count() / double(step - asked);
+    steps = int64_t(std::clamp(secondsBetween / std::max(seconds, 1e-9), 1.0, double(mostStepsBetween)));
+  }
+  const std::array<int64_t, 2> mine{InterruptGuard::interrupted() ? 1 : 0, -steps};
+  std::array<int64_t, 2> all{};
+  others->allReduce(mine.data(), all.data(), all.size(), plan::DType::I64, plan::ReduceKind::Max);
+  if (all[0])
+    last = step - 1;
+  asked = step;
+  askedAt = now;
+  next = step - all[1];
+}
+
 bool StopAgreement::mayBegin(int64_t step) {
   std::lock_guard lock(mutex);
-  if (last < 0 && InterruptGuard::interrupted())
+  if (others && last < 0 && step >= next)
+    ask(step);
+  if (!others && last < 0 && InterruptGuard::interrupted())
     last = begun;
   if (last >= 0 && step > last)
     return false;

@@ -34,9 +34,13 @@ std::string toJson(const StepRecord &record) {
   const std::string scale = record.lossScale ? fmt::format(R"(,"loss_scale":{},"skipped_steps":{})",
                                                            jsonNumber(*record.lossScale), record.skippedSteps)
                                              : "";
-  return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}{}}})", record.step,
+  const std::string host = record.hostMicroseconds && record.launchMicroseconds
+                               ? fmt::format(R"(,"host_us":{},"launch_us":{})", jsonNumber(*record.hostMicroseconds),
+                                             jsonNumber(*record.launchMicroseconds))
+                               : "";
+  return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}{}{}}})", record.step,
                      record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
-                     jsonNumber(record.milliseconds), scale);
+                     jsonNumber(record.milliseconds), scale, host);
 }
 
 std::string toJson(const EpochRecord &record) {

@@ -15,6 +15,8 @@ struct StepRecord {
   double loss = 0, lr = 0, samplesPerSecond = 0, milliseconds = 0;
   std::optional<double> lossScale{}; ///< after the step; none: the loss is not scaled
   int64_t skippedSteps = 0;          ///< since the start of training, where the loss is scaled
+  /// What the host did to start the step, without waiting, and of it the launch; none: the device is the host.
+  std::optional<double> hostMicroseconds{}, launchMicroseconds{};
 };
 
 struct EpochRecord {

@@ -18,6 +18,7 @@
 #include <cmath>
 #include <deque>
 #include <fmt/format.h>
+#include <numeric>
 
 namespace cleave {
 namespace {
@@ -121,7 +122,12 @@ void RankLoop::begin() {
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
   const double lr = shared.rate.at(step, shared.lastStep);
   const uint64_t iteration = job.train(step, float(lr), at, next);
-  running.push_back({iteration, {step, at.epoch, 0, lr, 0, 0}});
+  StepRecord record{step, at.epoch, 0, lr, 0, 0};
+  if (const std::optional<HostTime> host = job.executor().hostTime()) {
+    record.hostMicroseconds = host->start * 1e6;
+    record.launchMicroseconds = host->launch * 1e6;
+  }
+  running.push_back({iteration, record});
   report(false);
 }
 
@@ -246,7 +252,6 @@ void RankLoop::run() {
   result.seconds = since(began);
   result.trained = done - shared.firstStep + 1;
   result.samplesPerSecond = result.seconds > 0 ? double(result.trained * shared.batch) / result.seconds : 0;
-  result.interrupted = shared.stop.stopped();
   if (!shared.options.traceFile.empty())
     writeTrace(shared.options.traceFile, describeRun(*shared.file, shared.options).program, rank,
                job.executor().trace());
@@ -273,18 +278,26 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
   const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);
   Training training(plan, options, *data.source);
   prepareCheckpointFolder(options.checkpointDir);
-  {
-    std::optional<InterruptGuard> guard;
-    if (!ranksAreProcesses())
-      guard.emplace();
-    runPlanRanks(plan->plan().ranks()->size(),
-                 [&](unsigned rank, World &world) { RankLoop(training, rank, world).run(); });
+  const unsigned ranks = plan->plan().ranks()->size();
+  if (ranksAreProcesses()) {
+    runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before they have met ends a process
+      const InterruptGuard guard;
+      std::vector<uint32_t> all(ranks);
+      std::iota(all.begin(), all.end(), 0);
+      training.stop.among(world.group(all));
+      RankLoop(training, rank, world).run();
+    });
+  } else {
+    const InterruptGuard guard;
+    runPlanRanks(ranks, [&](unsigned rank, World &world) { RankLoop(training, rank, world).run(); });
   }
+  const std::optional<int64_t> stopped = training.stop.stoppedAfter();
+  training.result.interrupted = stopped.has_value();
   if (!ranksAreProcesses() || launchedRank() == 0)
     printResult(training.result, plan->plan(), options);
-  if (training.result.interrupted)
+  if (stopped)
     throw environmentError(
-        fmt::format("interrupted after step {}{}", training.result.steps,
+        fmt::format("interrupted after step {}{}", *stopped,
                     options.checkpointDir.empty() ? "" : ", checkpoint written to " + options.checkpointDir));
   return training.result;
 }

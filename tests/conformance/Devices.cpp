@@ -1,7 +1,8 @@
-// The CPU device against the reference device, step by step: exact on integers, close on reals.
+// A device against the reference device, step by step: exact on integers, close on reals. GPUs also in the half types
+// and in TF32. The reference adds in f64 and rounds once.
 #include "runtime/base/Error.h"
 #include "runtime/device/CpuDevice.h"
-#include "tests/conformance/DeviceRun.h"
+#include "tests/conformance/Convolutions.h"
 
 #include <catch2/catch.hpp>
 
@@ -14,12 +15,43 @@ using namespace cleave::test;
 
 namespace {
 
-/// Runs a plan on both devices and compares all slots but `skip`, on 1 and 3 threads.
-void compare(const std::string &what, const PlanT &plan, double tolerance = 1e-5, int64_t mostIndex = 8,
+bool onGpu() { return testedDevice() == "cuda"; }
+
+/// How far a value may lie from the reference's.
+struct Tolerance {
+  Tolerance(double relative, double absolute = 0) : relative(relative), absolute(absolute) {}
+  double relative; ///< of the largest value of its slot
+  double absolute; ///< where numbers are up to 1; it grows with their square
+};
+
+/// Half the distance from 1 to the next larger number.
+double unitRoundoff(DType type) { return type == DType::BF16 ? 0x1p-8 : type == DType::F16 ? 0x1p-11 : 0x1p-24; }
+
+/// Sums of up to `length` products, kept as `type`. By error analysis (Higham, Accuracy and Stability of Numerical
+/// Algorithms, 2nd ed., 3.1): a sum in f32, in whatever order, is off by at most length * u * the sum of magnitudes,
+/// which is at most `length`; u is 2^-23, because matrix units cut off instead of rounding. To which come `roundings`
+/// to `type`, the device's and the reference's. TF32 cuts both factors of a product down to 10 bits: 2^-10 of each.
+Tolerance rounding(DType type, int64_t length, int roundings = 2, bool tf32 = false) {
+  const auto n = static_cast<double>(length);
+  return {roundings * unitRoundoff(type), n * (n * 0x1p-23 + (tf32 ? 2 * 0x1p-10 : 0))};
+}
+
+constexpr DType halfTypes[] = {DType::BF16, DType::F16};
+
+/// The plan with f32 products in TF32.
+PlanT inTf32(PlanT plan) {
+  plan.training = R"({"precision": {"type": "tf32"}})";
+  return plan;
+}
+
+/// Runs a plan on both devices and compares all slots but `skip`; a CPU on 1 and 3 threads.
+void compare(const std::string &what, const PlanT &plan, Tolerance tolerance = 1e-5, int64_t mostIndex = 8,
              uint32_t skip = ~0u, bool exact = true) {
   INFO(what);
   for (Data data : {Data::Integers, Data::Reals})
     for (unsigned threads : {1u, 3u}) {
+      if (threads > 1 && onGpu())
+        continue;
       StepRun reference(plan), cpu(plan);
       reference.draw(data, mostIndex);
       cpu.draw(data, mostIndex);
@@ -39,7 +71,9 @@ void compare(const std::string &what, const PlanT &plan, double tolerance = 1e-5
             where = i;
           }
         INFO("slot " << s << " element " << where << " threads " << threads);
-        CHECK(worst <= (data == Data::Integers && exact ? 0 : tolerance * scale));
+        const double largest = data == Data::Integers ? 4 : 1; // as they are drawn
+        const double allowed = tolerance.relative * scale + tolerance.absolute * largest * largest;
+        CHECK(worst <= (data == Data::Integers && exact ? 0 : allowed));
       }
     }
 }
@@ -50,7 +84,8 @@ struct Gemm {
   bool ta = false, tb = false, tc = false, accumulate = false, bias = false, sharedB = false;
 };
 
-PlanT gemmPlan(const Gemm &g, DType dtype = DType::F32) {
+/// Factors of one type, result and bias of another.
+PlanT gemmPlan(const Gemm &g, DType dtype = DType::F32, DType result = DType::F32) {
   return stepPlan([&](ProgramWriter &w) {
     auto shape = [&](int64_t rows, int64_t columns) {
       auto all = g.batch;
@@ -68,10 +103,10 @@ PlanT gemmPlan(const Gemm &g, DType dtype = DType::F32) {
     };
     uint32_t a = w.slot("a", dtype, shape(g.m, g.k), Space::Persistent);
     uint32_t b = w.slot("b", dtype, shape(g.k, g.n), Space::Persistent);
-    uint32_t c = w.slot("c", DType::F32, shape(g.m, g.n), Space::Persistent);
+    uint32_t c = w.slot("c", result, shape(g.m, g.n), Space::Persistent);
     MatmulT op;
     if (g.bias)
-      op.bias = static_cast<int>(w.slot("bias", DType::F32, {g.n}, Space::Persistent));
+      op.bias = static_cast<int>(w.slot("bias", result, {g.n}, Space::Persistent));
     op.a = w.view(a, strides(g.m, g.k, g.ta, false));
     op.b = w.view(b, strides(g.k, g.n, g.tb, g.sharedB));
     op.c = w.view(c, strides(g.m, g.n, g.tc, false));
@@ -118,27 +153,38 @@ TEST_CASE("matmul: the sizes where another routine is taken") {
 TEST_CASE("matmul: heads cut out of a fused projection") {
   // q and k in [B, T, 3, H, D], scores [B, H, T, T]; then scores times v into [B, T, H, D]
   int64_t B = 2, T = 19, H = 3, D = 8, width = 3 * H * D;
-  for (bool second : {false, true})
-    compare("attention", stepPlan([&](ProgramWriter &w) {
-              uint32_t qkv = w.slot("qkv", DType::F32, {B, T, 3, H, D}, Space::Persistent);
-              uint32_t scores = w.slot("scores", DType::F32, {B, H, T, T}, Space::Persistent);
-              uint32_t out = w.slot("out", DType::F32, {B, T, H, D}, Space::Persistent);
-              MatmulT op;
-              op.batch = {B, H};
-              op.m = T;
-              if (second) {
-                op.a = w.view(scores, {H * T * T, T * T, T, 1});
-                op.b = w.view(qkv, {T * width, D, width, 1}, static_cast<uint64_t>(2 * H * D * 4));
-                op.c = w.view(out, {T * H * D, D, H * D, 1});
-                op.n = D, op.k = T;
-              } else {
-                op.a = w.view(qkv, {T * width, D, width, 1});
-                op.b = w.view(qkv, {T * width, D, 1, width}, static_cast<uint64_t>(H * D * 4));
-                op.c = w.view(scores, {H * T * T, T * T, T, 1});
-                op.n = T, op.k = D;
-              }
-              w.step(0, std::move(op));
-            }));
+  const auto heads = [&](bool second, DType type) {
+    return stepPlan([&](ProgramWriter &w) {
+      const auto part = [&](int64_t i) { return static_cast<uint64_t>(i * H * D) * dtypeSize(type); };
+      uint32_t qkv = w.slot("qkv", type, {B, T, 3, H, D}, Space::Persistent);
+      uint32_t scores = w.slot("scores", type, {B, H, T, T}, Space::Persistent);
+      uint32_t out = w.slot("out", type, {B, T, H, D}, Space::Persistent);
+      MatmulT op;
+      op.batch = {B, H};
+      op.m = T;
+      op.dtype = type;
+      if (second) {
+        op.a = w.view(scores, {H * T * T, T * T, T, 1});
+        op.b = w.view(qkv, {T * width, D, width, 1}, part(2));
+        op.c = w.view(out, {T * H * D, D, H * D, 1});
+        op.n = D, op.k = T;
+      } else {
+        op.a = w.view(qkv, {T * width, D, width, 1});
+        op.b = w.view(qkv, {T * width, D, 1, width}, part(1));
+        op.c = w.view(scores, {H * T * T, T * T, T, 1});
+        op.n = T, op.k = D;
+      }
+      w.step(0, std::move(op));
+    });
+  };
+  for (bool second : {false, true}) {
+    compare("attention", heads(second, DType::F32));
+    if (!onGpu())
+      continue;
+    compare("attention in tf32", inTf32(heads(second, DType::F32)), rounding(DType::F32, T, 2, true));
+    for (DType type : halfTypes)
+      compare(std::string("attention in ") + dtypeName(type), heads(second, type), rounding(type, T));
+  }
 }
 
 namespace {
@@ -171,7 +217,7 @@ TEST_CASE("matmul: epilogues") {
   for (auto [m, n, k] : sizes)
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (int flags = 0; flags < 8; ++flags) {
-        if (dtype == DType::F16 && testedDevice() != "cuda") // oneDNN has none
+        if (dtype == DType::F16 && !onGpu()) // oneDNN has none
           continue;
         const bool bias = flags & 1, aux = flags & 2;
         const int64_t pad = k && flags & 4 ? 8 : 0;
@@ -191,54 +237,66 @@ TEST_CASE("matmul: epilogues") {
       }
 }
 
-TEST_CASE("matmul: bf16 operands, f32 result") { compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), 1e-2); }
-
-namespace {
-
-PlanT convPlan(ConvT op) {
-  return stepPlan([&](ProgramWriter &w) {
-    auto layout = [&](int64_t n, int64_t c, int64_t h, int64_t x) {
-      return op.nhwc ? std::vector<int64_t>{n, h, x, c} : std::vector<int64_t>{n, c, h, x};
-    };
-    op.src = w.slot("src", DType::F32, layout(op.n, op.ic, op.ih, op.iw), Space::Persistent);
-    op.weights = w.slot("weights", DType::F32, layout(op.oc, op.ic / op.groups, op.kh, op.kw), Space::Persistent);
-    op.dst = w.slot("dst", DType::F32, layout(op.n, op.oc, op.oh, op.ow), Space::Persistent);
-    if (op.bias == 0)
-      op.bias = static_cast<int>(w.slot("bias", DType::F32, {op.oc}, Space::Persistent));
-    w.step(0, op);
-  });
+TEST_CASE("matmul: bf16 operands, f32 result") {
+  compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), rounding(DType::F32, 40));
 }
 
-ConvT conv(int64_t n, int64_t ic, int64_t size, int64_t oc, int64_t k, int64_t stride, int64_t pad, int64_t groups = 1,
-           int64_t dilation = 1) {
-  ConvT op;
-  op.n = n, op.ic = ic, op.ih = size, op.iw = size + 1, op.oc = oc, op.kh = k, op.kw = k;
-  op.stride_h = op.stride_w = stride;
-  op.dilation_h = op.dilation_w = dilation;
-  op.pad_top = op.pad_left = op.pad_bottom = op.pad_right = pad;
-  int64_t reach = (k - 1) * dilation + 1;
-  op.oh = (op.ih + 2 * pad - reach) / stride + 1;
-  op.ow = (op.iw + 2 * pad - reach) / stride + 1;
-  op.groups = groups;
-  op.bias = -1;
-  return op;
+TEST_CASE("matmul: half types and TF32") {
+  if (!onGpu())
+    return; // oneDNN widens them: the plan says so
+  const auto all = [](const std::string &what, const Gemm &g) {
+    compare(what + " in tf32", inTf32(gemmPlan(g)), rounding(DType::F32, g.k + 2, 2, true));
+    // A bias of another direction than the library's is added by a kernel of its own, to what was rounded already.
+    const bool twice = g.bias && g.tc;
+    for (DType type : halfTypes) {
+      compare(what + " in " + dtypeName(type), gemmPlan(g, type, type), rounding(type, g.k + 2, twice ? 3 : 2), 8, ~0u,
+              !twice);
+      compare(what + " to f32 from " + dtypeName(type), gemmPlan(g, type), rounding(DType::F32, g.k + 2));
+    }
+  };
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{5, 7, 3}, {33, 1, 17}, {64, 48, 80}, {20, 30, 1}};
+  for (auto [m, n, k] : sizes)
+    for (int flags : {0, 1, 2, 4, 8, 16, 20, 27}) // each alone, and some together
+      all(fmt::format("{}x{}x{} flags {}", m, n, k, flags),
+          {{}, m, n, k, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)});
+  for (int flags : {0, 3, 4, 8, 16, 32, 59})
+    all(fmt::format("batch of 2 x 3 flags {}", flags), {{2, 3},
+                                                        12,
+                                                        9,
+                                                        16,
+                                                        bool(flags & 1),
+                                                        bool(flags & 2),
+                                                        bool(flags & 4),
+                                                        bool(flags & 8),
+                                                        bool(flags & 16),
+                                                        bool(flags & 32)});
 }
 
-} // namespace
+static std::string describe(const ConvT &op) {
+  return fmt::format("{} ic {} oc {} k {}{}{}", EnumNameConvKind(op.kind), op.ic, op.oc, op.kh, op.nhwc ? " nhwc" : "",
+                     op.accumulate ? " accumulates" : "");
+}
 
 TEST_CASE("convolution: directions, layouts, strides, groups, accumulation") {
-  for (ConvT op : {conv(2, 1, 12, 8, 3, 1, 1), conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0),
-                   conv(2, 16, 8, 16, 3, 1, 1), conv(2, 5, 11, 7, 5, 2, 2), conv(2, 8, 7, 8, 3, 1, 1, 8),
-                   conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0), conv(3, 33, 5, 17, 3, 1, 1)})
-    for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
-      for (int flags = 0; flags < 4; ++flags) {
-        op.kind = kind;
-        op.nhwc = flags & 1;
-        op.accumulate = flags & 2;
-        op.bias = kind == ConvKind::Forward && flags < 2 ? 0 : -1;
-        compare(fmt::format("{} ic {} oc {} k {} flags {}", EnumNameConvKind(kind), op.ic, op.oc, op.kh, flags),
-                convPlan(op), 1e-4);
-      }
+  for (const ConvT &each : convolutions())
+    forEachDirection(each, [](const ConvT &op) { compare(describe(op), convPlan(op), 1e-4); });
+}
+
+TEST_CASE("convolution: half types and TF32") {
+  if (!onGpu())
+    return; // oneDNN widens them: the plan says so
+  for (const ConvT &each : halfConvolutions())
+    forEachDirection(each, [](const ConvT &op) {
+      const bool more = op.accumulate || op.bias == 0; // added to what may have been rounded
+      const int64_t window = op.kh * op.kw, products = op.kind == ConvKind::Forward        ? op.ic / op.groups * window
+                                                       : op.kind == ConvKind::BackwardData ? op.oc / op.groups * window
+                                                                                           : op.n * op.oh * op.ow;
+      const int64_t length = products + (more ? 1 : 0);
+      compare(describe(op) + " in tf32", inTf32(convPlan(op)), rounding(DType::F32, length, 2, true));
+      for (DType type : halfTypes)
+        compare(describe(op) + " in " + dtypeName(type), convPlan(op, type), rounding(type, length, more ? 3 : 2), 8,
+                ~0u, !more);
+    });
 }
 
 TEST_CASE("convolution: an empty share of the batch") {
@@ -252,16 +310,17 @@ TEST_CASE("convolution: an empty share of the batch") {
 namespace {
 
 /// Forward, then backward of the same gradient, in one plan.
-PlanT poolPlan(PoolT op, bool max) {
+PlanT poolPlan(PoolT op, bool max, DType dtype = DType::F32) {
+  op.dtype = dtype;
   return stepPlan([&](ProgramWriter &w) {
     auto layout = [&](int64_t h, int64_t x) {
       return op.nhwc ? std::vector<int64_t>{op.n, h, x, op.c} : std::vector<int64_t>{op.n, op.c, h, x};
     };
     op.workspace = static_cast<int>(w.slot("places", DType::I32, layout(op.oh, op.ow), Space::Persistent));
-    op.src = w.slot("src", DType::F32, layout(op.ih, op.iw), Space::Persistent);
-    op.dst = w.slot("dst", DType::F32, layout(op.oh, op.ow), Space::Persistent);
-    uint32_t dstGradient = w.slot("dst'", DType::F32, layout(op.oh, op.ow), Space::Persistent);
-    uint32_t srcGradient = w.slot("src'", DType::F32, layout(op.ih, op.iw), Space::Persistent);
+    op.src = w.slot("src", dtype, layout(op.ih, op.iw), Space::Persistent);
+    op.dst = w.slot("dst", dtype, layout(op.oh, op.ow), Space::Persistent);
+    uint32_t dstGradient = w.slot("dst'", dtype, layout(op.oh, op.ow), Space::Persistent);
+    uint32_t srcGradient = w.slot("src'", dtype, layout(op.ih, op.iw), Space::Persistent);
     op.kind = max ? PoolKind::MaxForward : PoolKind::AverageForward;
     w.step(0, op);
     op.kind = max ? PoolKind::MaxBackward : PoolKind::AverageBackward;
@@ -290,57 +349,71 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
       op.include_padding = flags & 2;
       // integers in [-4, 4] have many ties; averages of them round, so those are not exact
       bool max = flags & 4;
-      compare(fmt::format("pool {} k {} flags {}", c.c, c.k, flags), poolPlan(op, max), 1e-5, 8, 0, max);
+      const std::string what = fmt::format("pool {} k {} flags {}", c.c, c.k, flags);
+      compare(what, poolPlan(op, max), 1e-5, 8, 0, max);
+      for (DType type : halfTypes)
+        if (onGpu())
+          compare(what + " in " + dtypeName(type), poolPlan(op, max, type), rounding(type, c.k * c.k), 8, 0, max);
     }
 }
 
 TEST_CASE("attention: both directions, heads cut out of one projection") {
-  if (testedDevice() != "cuda")
+  if (!onGpu())
     return; // a step of GPUs alone
-  for (bool backward : {false, true})
-    for (bool causal : {false, true})
-      for (DType dtype : {DType::BF16, DType::F16}) {
-        const int64_t batch = 2, heads = 3, rows = 9, width = 16, all = heads * width;
-        const PlanT plan = stepPlan([&](ProgramWriter &w) {
-          AttentionT op;
-          op.kind = backward ? AttentionKind::Backward : AttentionKind::Forward;
-          op.batch = batch, op.heads = heads, op.rows = op.keys = rows, op.width = width;
-          op.scale = 0.25, op.causal = causal, op.dtype = dtype;
-          const std::vector<int64_t> fused{rows * 3 * all, width, 3 * all, 1},
-              own{heads * rows * width, rows * width, width, 1};
-          const auto part = [&](uint32_t slot, int64_t i) {
-            return w.view(slot, fused, static_cast<uint64_t>(i * all * 2));
-          };
-          const uint32_t qkv = w.slot("qkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
-          op.q = part(qkv, 0), op.k = part(qkv, 1), op.v = part(qkv, 2);
-          op.out = w.view(w.slot("out", dtype, {batch, heads, rows, width}, Space::Persistent), own);
-          op.lse = static_cast<int>(w.slot("lse", DType::F32, {batch, heads, rows}, Space::Persistent));
-          if (backward) {
-            op.dout = w.view(w.slot("dout", dtype, {batch, heads, rows, width}, Space::Persistent), own);
-            const uint32_t dqkv = w.slot("dqkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
-            op.dq = part(dqkv, 0), op.dk = part(dqkv, 1), op.dv = part(dqkv, 2);
-          }
-          w.step(0, std::move(op));
-        });
-        StepRun reference(plan), device(plan);
-        for (StepRun *run : {&reference, &device}) {
-          run->draw(Data::Reals, 8);
-          for (int64_t i = 0; backward && i < run->count(2); ++i) // logarithms of sums that scores could have
-            storeElement(run->slot(2), i, DType::F32, 2.5);
-        }
-        reference.run("reference", 1);
-        device.run("cuda", 1);
-        for (uint32_t s = 0; s < plan.programs[0]->slots.size(); ++s) {
-          const auto expected = reference.values(s), found = device.values(s);
-          double worst = 0, scale = 1;
-          for (size_t i = 0; i < expected.size(); ++i) {
-            worst = std::max(worst, std::abs(expected[i] - found[i]));
-            scale = std::max(scale, std::abs(expected[i]));
-          }
-          INFO("slot " << s << " backward " << backward << " causal " << causal);
-          CHECK(worst <= 3e-2 * scale);
-        }
+  const int64_t batch = 2, heads = 3, rows = 9, width = 16, all = heads * width;
+  const auto attention = [&](bool backward, bool causal, bool apart, DType dtype) {
+    return stepPlan([&](ProgramWriter &w) {
+      AttentionT op;
+      op.kind = backward ? AttentionKind::Backward : AttentionKind::Forward;
+      op.batch = batch, op.heads = heads, op.rows = op.keys = rows, op.width = width;
+      op.scale = 0.25, op.causal = causal, op.dtype = dtype;
+      // One head after the other, or the heads of a row side by side.
+      const std::vector<int64_t> fused{rows * 3 * all, width, 3 * all, 1},
+          own = apart ? std::vector<int64_t>{rows * all, rows * width, width, 1}
+                      : std::vector<int64_t>{rows * all, width, all, 1};
+      const auto part = [&](uint32_t slot, int64_t i) {
+        return w.view(slot, fused, static_cast<uint64_t>(i * all * 2));
+      };
+      const auto whole = [&](const char *name) {
+        return w.view(w.slot(name, dtype, {batch, rows, heads, width}, Space::Persistent), own);
+      };
+      const uint32_t qkv = w.slot("qkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
+      op.q = part(qkv, 0), op.k = part(qkv, 1), op.v = part(qkv, 2);
+      op.out = whole("out");
+      op.lse = static_cast<int>(w.slot("lse", DType::F32, {batch, heads, rows}, Space::Persistent));
+      if (backward) {
+        op.dout = whole("dout");
+        const uint32_t dqkv = w.slot("dqkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
+        op.dq = part(dqkv, 0), op.dk = part(dqkv, 1), op.dv = part(dqkv, 2);
       }
+      w.step(0, std::move(op));
+    });
+  };
+  for (int flags = 0; flags < 8; ++flags)
+    for (DType dtype : halfTypes) {
+      const bool backward = flags & 1;
+      const PlanT plan = attention(backward, flags & 2, flags & 4, dtype);
+      StepRun reference(plan), device(plan);
+      for (StepRun *run : {&reference, &device}) {
+        run->draw(Data::Reals, 8);
+        for (int64_t i = 0; backward && i < run->count(2); ++i) // logarithms of sums that scores could have
+          storeElement(run->slot(2), i, DType::F32, 2.5);
+      }
+      reference.run("reference", 1);
+      device.run("cuda", 1);
+      for (uint32_t s = 0; s < plan.programs[0]->slots.size(); ++s) {
+        const auto expected = reference.values(s), found = device.values(s);
+        double worst = 0, scale = 1;
+        for (size_t i = 0; i < expected.size(); ++i) {
+          worst = std::max(worst, std::abs(expected[i] - found[i]));
+          scale = std::max(scale, std::abs(expected[i]));
+        }
+        INFO("slot " << s << " flags " << flags << " " << dtypeName(dtype));
+        // Both sides round their results; the device also the probabilities or the scores' gradients, whose sums of
+        // magnitudes are a few times the largest result.
+        CHECK(worst <= 8 * unitRoundoff(dtype) * scale);
+      }
+    }
 }
 
 TEST_CASE("copies: any strides") {
@@ -407,7 +480,7 @@ TEST_CASE("fills") {
 }
 
 TEST_CASE("lookups and their gradients: indices outside count as nothing") {
-  for (DType dtype : {DType::F32, DType::BF16})
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
     for (int64_t width : {1, 5, 64}) {
       compare("embedding", stepPlan([&](ProgramWriter &w) {
                 EmbeddingT op;
@@ -426,7 +499,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   op.grad = w.slot("grad", dtype, {30, width}, Space::Persistent);
                   w.step(0, op);
                 }),
-                dtype == DType::F32 ? 1e-5 : 5e-2);
+                rounding(dtype, 31)); // a row may be all of them, and what it had
       for (auto [outer, inner] : {std::pair<int64_t, int64_t>{7, width}, {1, width}, {40, 1}}) {
         compare("gather", stepPlan([&](ProgramWriter &w) {
                   GatherT op;
@@ -444,7 +517,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   op.out = w.slot("out", dtype, {outer, 5, inner}, Space::Persistent);
                   w.step(0, op);
                 }),
-                dtype == DType::F32 ? 1e-5 : 5e-2);
+                rounding(dtype, 5, 5)); // each of four is added to what was rounded
       }
     }
 }
@@ -483,6 +556,21 @@ TEST_CASE("random: any split draws the same numbers") {
             for (int64_t x = 0; x < 70; ++x)
               REQUIRE(part[i++] == whole[static_cast<size_t>(((rows.begin + r) * 3 + columns.begin + c) * 70 + x)]);
       }
+  }
+}
+
+TEST_CASE("random: half types are f32's numbers, rounded") {
+  for (DType dtype : halfTypes) {
+    const PlanT plan = stepPlan([&](ProgramWriter &w) {
+      RandomT op;
+      op.out = w.slot("out", dtype, {7, 31}, Space::Persistent);
+      w.shard(op.out, {{{7, {}}}, {{31, {}}}});
+      op.key = 1234;
+      op.shape = {7, 31};
+      op.dtype = dtype;
+      w.step(0, op);
+    });
+    compare(std::string("random in ") + dtypeName(dtype), plan, 0);
   }
 }
 

@@ -4,7 +4,7 @@
 
 gpu.py --build BUILD [unittest arguments]
 """
-import argparse, json, os, sys, unittest
+import argparse, json, os, re, sys, unittest
 
 import e2e
 from e2e import DIGITS, ROOT, Case, run
@@ -21,7 +21,8 @@ class Emulated(Case):
 
     def tearDown(self):
         super().tearDown()
-        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID", "XDG_CACHE_HOME"):
+        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID", "XDG_CACHE_HOME",
+                     "NVTX_INJECTION64_PATH", "CLEAVE_FAKE_NVTX"):
             os.environ.pop(name, None)
 
     def device(self, what, nccl=""):
@@ -108,6 +109,11 @@ class Emulated(Case):
         self.assertEqual(graphs, self.metrics(*common, "--no-graph"))
         self.assertEqual(graphs, self.metrics(*common))
         self.assertEqual(len(graphs), 7)
+        with open(self.path("gpu.jsonl")) as lines:
+            for record in map(json.loads, lines):
+                if "step" in record:  # times mean nothing here, but each is there and a part of the other
+                    self.assertLess(0, record["launch_us"])
+                    self.assertLess(record["launch_us"], record["host_us"])
         self.same(self.losses("mlp", "--data", DIGITS, "--hidden", "32", "--batch", 32, "--microbatches", 2, "--steps", 7)[0], graphs)
 
     def test_checkpoints_travel(self):
@@ -119,6 +125,58 @@ class Emulated(Case):
             rest = [r["loss"] for r in map(json.loads, lines) if "step" in r]
         self.assertEqual(rest[-3:], whole[3:])
         self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)  # on the CPU
+
+    def ranges(self, *args):
+        """What a tool is told while cleave-run runs: for each thread [(depth, text, payload)] in the order of their beginning."""
+        file = self.path("ranges.txt")
+        os.environ["NVTX_INJECTION64_PATH"] = os.path.join(FAKE, "libcleave_nvtx.so")
+        os.environ["CLEAVE_FAKE_NVTX"] = file
+        self.ok("cleave-run", *args, "--quiet", "--tuning", "off")
+        del os.environ["NVTX_INJECTION64_PATH"]
+        threads, depths = {}, {}
+        with open(file) as lines:
+            self.assertRegex(next(lines), "^thread . domain cleave$")
+            for line in lines:
+                _, thread, what, domain, *rest = line.rstrip("\n").split(" ", 4)
+                self.assertEqual(domain, "cleave")
+                if what == "push":
+                    text, payload = rest[0].rsplit(" ", 1)
+                    threads.setdefault(thread, []).append((depths.get(thread, 0), text, payload))
+                depths[thread] = depths.get(thread, 0) + (1 if what == "push" else -1)
+                self.assertGreaterEqual(depths[thread], 0)
+        self.assertEqual(set(depths.values()), {0})  # all that began has ended
+        return list(threads.values())
+
+    def test_tools_see_ranges(self):
+        plan = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "pp=2", "--microbatches", 2)
+        run = [plan, "--data", DIGITS, "--steps", 3]
+        # Step by step: iterations hold actions, actions hold module paths, neighbours of one path are one range.
+        seen = self.ranges(*run, "--no-graph")
+        self.assertEqual(len(seen), 2)
+        for stage, ranges in enumerate(seen):
+            self.assertEqual([r[1:] for r in ranges if r[0] == 0], [("train", "1"), ("train", "2"), ("train", "3")])
+            forwards = [payload for depth, text, payload in ranges if depth == 1 and text == "forward"]
+            self.assertEqual(forwards, ["0", "1"] * 3)
+            self.assertLessEqual({depth for depth, _, _ in ranges}, {0, 1, 2})
+            for one, next_ in zip(ranges, ranges[1:]):
+                self.assertFalse(one[0] == next_[0] == 2 and one[1] == next_[1], one)
+        paths = {text for ranges in seen for depth, text, _ in ranges if depth == 2}
+        shown = self.ok("cleave", "show", "--steps", plan)
+        modules = {m for m in ("layers.0", "layers.1", "layers.1 + loss", "loss") if re.search(rf"  {re.escape(m)}  samples", shown)}
+        self.assertGreater(len(modules), 1)
+        self.assertLessEqual(modules, paths)
+        for path in paths:
+            self.assertIn(path, shown)
+        # Graphs: each input buffer's is captured once; the host then has nothing but its launches.
+        for ranges in self.ranges(*run):
+            inside = {}
+            for depth, text, payload in ranges:
+                if depth == 0:
+                    iteration = payload
+                elif depth == 1:
+                    inside.setdefault(iteration, []).append(text)
+            self.assertIn("forward", inside["1"])  # the first iteration runs step by step
+            self.assertEqual((inside["2"], inside["3"]), (["capture", "launch"], ["capture", "launch"]))
 
     def test_tuning_is_kept(self):
         plan = self.plan("mlp", "--hidden", "32", "--batch", 32)

@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/CudnnShapes.h"
+#include "tests/conformance/Convolutions.h"
 #include "tests/support/CudnnDevices.h"
 
 #include <catch2/catch.hpp>
@@ -146,6 +147,33 @@ TEST_CASE("cudnn: engines for the samples' convolutions on GPUs that are not her
             CHECK(graph->choice() == graph->candidates().front());
             CHECK(graph->workspaceBytes() <= size_t{256} << 20);
           }
+}
+
+TEST_CASE("cudnn: engines for the conformance suite's convolutions") {
+  Cudnn *cudnn = library();
+  if (!cudnn)
+    return;
+  const auto builds = [&](const plan::ConvT &op, DType dtype, bool tf32) {
+    const auto file = seal(convPlan(op, dtype));
+    const plan::Program &program = *file->plan().programs()->Get(0);
+    const plan::Conv &written = *program.segments()->Get(0)->steps()->Get(0)->op_as_Conv();
+    for (int sm : {80, 90}) {
+      CudnnOptions options = optionsFor(sm);
+      options.workspaceLimit = gpuWorkspace(program); // as the suite reserves
+      options.weightsOihw = true;
+      options.tf32 = tf32;
+      INFO("sm_" << sm << ": " << describe(written) << (tf32 ? " in tf32" : ""));
+      CHECK_NOTHROW(cudnn->convolution(nullptr, written, options));
+    }
+  };
+  for (const plan::ConvT &each : convolutions())
+    forEachDirection(each, [&](const plan::ConvT &op) { builds(op, DType::F32, false); });
+  for (const plan::ConvT &each : halfConvolutions())
+    forEachDirection(each, [&](const plan::ConvT &op) {
+      builds(op, DType::F32, true);
+      for (DType dtype : {DType::BF16, DType::F16})
+        builds(op, dtype, false);
+    });
 }
 
 TEST_CASE("cudnn: convolutions with a bias, that accumulate, with groups, dilation and asymmetric padding") {
