@@ -289,6 +289,8 @@ std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descr
   };
   uint64_t workspace = limit;
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  // Parts of a long sum meet in f32, never in the half type of the result.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignment[1]);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignment[0]);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignment[2]);

@@ -36,6 +36,45 @@ struct ScalarRing {
   std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % entries * stride; }
 };
 
+/// What comes back of the last iterations: the program's metrics, those that lie side by side by one copy.
+struct MetricRing {
+  struct Copy {
+    uint64_t offset;  ///< in the arena
+    size_t bytes, at; ///< in an entry
+  };
+  static constexpr uint64_t farthest = 256; ///< bytes between metrics that one copy takes along
+  PinnedMemory memory;
+  size_t stride = 0;
+  std::vector<Copy> copies;
+  std::map<std::string, size_t> places; ///< in an entry
+  std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % Executor::metricsKept * stride; }
+  void make(const plan::Program &program);
+  void fetch(const std::byte *arena, uint64_t iteration, CUstream stream);
+};
+
+void MetricRing::make(const plan::Program &program) {
+  std::map<uint64_t, std::vector<std::string>> byOffset;
+  if (program.metrics())
+    for (const plan::NamedSlot *named : *program.metrics())
+      byOffset[program.slots()->Get(named->slot())->offset()].push_back(named->name()->str());
+  for (const auto &[offset, names] : byOffset) {
+    if (copies.empty() || offset > copies.back().offset + copies.back().bytes + farthest)
+      copies.push_back({offset, 0, stride});
+    Copy &copy = copies.back();
+    copy.bytes = offset + sizeof(float) - copy.offset;
+    stride = copy.at + copy.bytes;
+    for (const std::string &name : names)
+      places[name] = copy.at + offset - copy.offset;
+  }
+  memory = PinnedMemory(Executor::metricsKept * stride, "metrics");
+}
+
+void MetricRing::fetch(const std::byte *arena, uint64_t iteration, CUstream stream) {
+  for (const Copy &copy : copies)
+    check(driver().memcpyDtoHAsync(entry(iteration) + copy.at, devicePointer(arena + copy.offset), copy.bytes, stream),
+          "cuMemcpyDtoHAsync");
+}
+
 struct NamedScalar {
   std::string name;
   uint64_t offset; ///< in the arena
@@ -96,13 +135,13 @@ private:
   std::unique_ptr<Steps> steps;
   std::unique_ptr<Resolved> resolved;
   DeviceMemory arena, inputs[2], workspace, control;
-  PinnedMemory hostInputs[2], metrics;
+  PinnedMemory hostInputs[2];
   Event arrived[2], consumed[2];
   Event origin; ///< of the trace, when profiling
   std::array<Event, Executor::metricsKept> ends;
   ScalarRing scalarRing;
   std::vector<NamedScalar> scalars;
-  std::map<std::string, uint64_t> metricOffsets;
+  MetricRing metricRing;
   Mode training, evaluation;
   const RangeName captureName = rangeName("capture"), launchName = rangeName("launch");
   uint64_t iterations = 0, finished = 0;
@@ -221,10 +260,7 @@ void CudaRunner::makeScalars() {
       scalars.push_back({named->name()->str(), program.slots()->Get(named->slot())->offset()});
   scalarRing.stride = 8 + 4 * scalars.size();
   scalarRing.memory = PinnedMemory(ScalarRing::entries * scalarRing.stride, "scalars");
-  if (program.metrics())
-    for (const plan::NamedSlot *named : *program.metrics())
-      metricOffsets[named->name()->str()] = program.slots()->Get(named->slot())->offset();
-  metrics = PinnedMemory(Executor::metricsKept * metricOffsets.size() * sizeof(float), "metrics");
+  metricRing.make(program);
 }
 
 // ---- waiting -----------------------------------------------------------------------------------------------------
@@ -249,18 +285,15 @@ uint64_t CudaRunner::ended() {
 std::optional<float> CudaRunner::metric(const std::string &name, uint64_t iteration) {
   assert(iteration >= 1 && iteration <= iterations && iterations - iteration < Executor::metricsKept &&
          "metrics of the last iterations are kept");
-  const auto found = metricOffsets.find(name);
-  if (found == metricOffsets.end())
+  const auto found = metricRing.places.find(name);
+  if (found == metricRing.places.end())
     return std::nullopt;
   if (iteration > finished) {
     waitFor(ends[iteration % ends.size()], "an iteration");
     finished = iteration;
   }
-  const auto index = static_cast<size_t>(std::distance(metricOffsets.begin(), found));
   float value;
-  std::memcpy(&value,
-              metrics.data() + (iteration % Executor::metricsKept * metricOffsets.size() + index) * sizeof(float),
-              sizeof value);
+  std::memcpy(&value, metricRing.entry(iteration) + found->second, sizeof value);
   return value;
 }
 
@@ -412,11 +445,7 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
   launch(mode, which);
   const Clock::time_point launched = Clock::now();
   consumed[which].record(queue.stream);
-  size_t index = iterations % Executor::metricsKept * metricOffsets.size();
-  for (const auto &[name, offset] : metricOffsets)
-    check(driver().memcpyDtoHAsync(metrics.data() + index++ * sizeof(float), devicePointer(arena.data() + offset),
-                                   sizeof(float), queue.stream),
-          "cuMemcpyDtoHAsync");
+  metricRing.fetch(arena.data(), iterations, queue.stream);
   ends[iterations % ends.size()].record(queue.stream);
   const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
   timeOfHost = {seconds(Clock::now() - begin), seconds(launched - ready)};

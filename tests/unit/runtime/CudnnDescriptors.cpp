@@ -160,7 +160,6 @@ TEST_CASE("cudnn: engines for the conformance suite's convolutions") {
     for (int sm : {80, 90}) {
       CudnnOptions options = optionsFor(sm);
       options.workspaceLimit = gpuWorkspace(program); // as the suite reserves
-      options.weightsOihw = true;
       options.tf32 = tf32;
       INFO("sm_" << sm << ": " << describe(written) << (tf32 ? " in tf32" : ""));
       CHECK_NOTHROW(cudnn->convolution(nullptr, written, options));
