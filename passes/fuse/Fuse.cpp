@@ -172,14 +172,20 @@ private:
     return result;
   }
 
-  /// Whether a reader of `value` that computes it by `needed` keeps at most one more large tensor alive instead.
+  /// Whether a reader of `value` that computes it by `needed` keeps at most one more large tensor alive instead, or, on
+  /// a GPU, no more bytes.
   bool keepsMemorySmall(mlir::Value value, const std::vector<mlir::Operation *> &needed, int reader) {
     auto size = [](mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()).getNumElements(); };
+    auto bits = [&](mlir::Value v) { return size(v) * mlir::getElementTypeOrSelf(v).getIntOrFloatBitWidth(); };
     std::vector<mlir::Value> has = groups.inputs(groups[reader].ops);
     int more = 0;
+    int64_t moreBits = 0;
     for (mlir::Value input : groups.inputs(needed))
-      more += size(input) * 2 > size(value) && std::find(has.begin(), has.end(), input) == has.end();
-    return more <= 1;
+      if (size(input) * 2 > size(value) && std::find(has.begin(), has.end(), input) == has.end()) {
+        ++more;
+        moreBits += bits(input);
+      }
+    return more <= 1 || (width == 1 && moreBits <= bits(value));
   }
 
   /// Tries to compute `value` of group `id` again in every group that reads it.

@@ -113,9 +113,6 @@ void split(ir::ReduceOp op, bool gpu) {
   rest /= cut.parts;
   mlir::OpBuilder b(op);
   mlir::Value input = op.getInput();
-  if (gpu && result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
-    input = castTo(b, op.getLoc(), input, b.getF32Type()); // parts are not rounded
-  mlir::Value whole = input;
   // What is reduced first: rest, and the other dims.
   const int64_t joined = cut.last - cut.first;
   const bool asItIs = rest == 1 && joined == 1 && op.getDims().size() > 1;
@@ -135,6 +132,9 @@ void split(ir::ReduceOp op, bool gpu) {
     auto element = mlir::cast<mlir::RankedTensorType>(input.getType()).getElementType();
     input = ir::ReshapeOp::create(b, op.getLoc(), mlir::RankedTensorType::get(shape, element), input);
   }
+  mlir::Value joint = input;
+  if (gpu && result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
+    input = castTo(b, op.getLoc(), input, b.getF32Type()); // parts are not rounded
   auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, first);
   int64_t before =
       std::count_if(op.getDims().begin(), op.getDims().end(), [&](int64_t other) { return other < cut.first; });
@@ -144,7 +144,7 @@ void split(ir::ReduceOp op, bool gpu) {
   for (mlir::NamedAttribute attribute : op->getDiscardableAttrs())
     final.getDefiningOp()->setDiscardableAttr(attribute.getName(), attribute.getValue());
   if (mlir::Attribute path = op->getAttr(ir::attr::path))
-    for (mlir::Value made : llvm::SmallVector<mlir::Value>{whole, input, partial.getResult(), total.getResult()})
+    for (mlir::Value made : llvm::SmallVector<mlir::Value>{joint, input, partial.getResult(), total.getResult()})
       if (made != op.getInput())
         made.getDefiningOp()->setAttr(ir::attr::path, path);
   op.getResult().replaceAllUsesWith(final);

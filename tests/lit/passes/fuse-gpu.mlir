@@ -3,7 +3,7 @@
 // RUN: cleave-opt %s --fuse | FileCheck %s --check-prefix=CPU
 
 // GPU-LABEL: func.func @bias(
-// GPU: cleave.reshape {{.*}} -> tensor<128x64x768xf32>
+// GPU: cleave.reshape {{.*}} -> tensor<128x64x768xbf16>
 // GPU: cleave.reduce sum {{.*}} dims [1] : tensor<128x64x768xf32> -> tensor<128x768xf32>
 // GPU: cleave.reduce sum {{.*}} dims [0] : tensor<128x768xf32> -> tensor<768xf32>
 // GPU: cleave.cast {{.*}} : tensor<768xf32> -> tensor<768xbf16>
@@ -95,4 +95,20 @@ func.func @rowVariance(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
   %5 = cleave.mul %4, %4 : tensor<8192x768xf32>
   %6 = cleave.reduce sum %5 dims [1] : tensor<8192x768xf32> -> tensor<8192xf32>
   return %6 : tensor<8192xf32>
+}
+
+// A product that rows and columns are summed of is computed twice: its factors have no more bytes.
+// GPU-LABEL: func.func @rowsAndColumns(
+// GPU: cleave.fusion(%arg0, %arg1) : (tensor<16384x768xbf16>, tensor<16384x768xbf16>) -> tensor<16384x768xbf16>
+// GPU: cleave.fusion(%arg0, %arg1) : (tensor<16384x768xbf16>, tensor<16384x768xbf16>) -> tensor<{{.*}}x768xf32>
+func.func @rowsAndColumns(%x: tensor<16384x768xbf16>, %g: tensor<16384x768xbf16>) -> (tensor<16384x768xbf16>, tensor<768xf32>) {
+  %0 = cleave.cast %x : tensor<16384x768xbf16> -> tensor<16384x768xf32>
+  %1 = cleave.cast %g : tensor<16384x768xbf16> -> tensor<16384x768xf32>
+  %2 = cleave.mul %0, %1 : tensor<16384x768xf32>
+  %3 = cleave.reduce sum %2 dims [1] : tensor<16384x768xf32> -> tensor<16384xf32>
+  %4 = cleave.broadcast %3 dims [0] : tensor<16384xf32> -> tensor<16384x768xf32>
+  %5 = cleave.sub %1, %4 : tensor<16384x768xf32>
+  %6 = cleave.cast %5 : tensor<16384x768xf32> -> tensor<16384x768xbf16>
+  %7 = cleave.reduce sum %2 dims [0] : tensor<16384x768xf32> -> tensor<768xf32>
+  return %6, %7 : tensor<16384x768xbf16>, tensor<768xf32>
 }
