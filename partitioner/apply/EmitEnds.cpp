@@ -48,9 +48,11 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
   return sum;
 }
 
+/// In the order in which the backward pass gives the gradients, those of the last layers first: a device that runs
+/// collectives in a stream of their own sums a bucket while the layers before it are still at work (Li et al. 2020).
 std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t stage) {
   std::vector<Bucket> buckets;
-  for (const Total &gradient : info.gradients) {
+  for (const Total &gradient : llvm::reverse(info.gradients)) {
     if (!madeIn(gradient, stage))
       continue;
     Bucket sum = sumOf(info, gradient);
@@ -58,11 +60,13 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
       continue;
     Value slot = local.slot("gradient", gradient.name, gradient.value);
     int64_t bytes = typeOf(slot).getNumElements() * sum.element.getIntOrFloatBitWidth() / 8;
-    auto open = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket &b) {
-      return b.axes == sum.axes && b.stages == sum.stages && b.element == sum.element && b.bytes + bytes <= bucketBytes;
+    auto open = std::find_if(buckets.rbegin(), buckets.rend(), [&](const Bucket &b) {
+      return b.axes == sum.axes && b.stages == sum.stages && b.element == sum.element;
     });
-    if (open == buckets.end())
-      open = buckets.insert(buckets.end(), std::move(sum));
+    if (open == buckets.rend() || open->bytes + bytes > bucketBytes) {
+      buckets.push_back(std::move(sum));
+      open = buckets.rbegin();
+    }
     open->gradients.push_back(&gradient);
     open->values.push_back(slot);
     open->bytes += bytes;

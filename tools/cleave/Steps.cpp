@@ -188,10 +188,12 @@ void printActions(const plan::Program &program, const flatbuffers::Vector<flatbu
                   const char *name, Out out) {
   if (!actions || actions->size() == 0)
     return;
+  const auto nameOf = [&](const plan::Action &action) {
+    return fmt::format("{}({})", text(program.segments()->Get(action.segment())->name()), action.microbatch());
+  };
   std::string line = fmt::format("\n  {}:", name);
   for (const plan::Action *action : *actions) {
-    const std::string word =
-        fmt::format(" {}({})", text(program.segments()->Get(action->segment())->name()), action->microbatch());
+    const std::string word = " " + nameOf(*action);
     if (line.size() + word.size() > 118) {
       fmt::format_to(out, "{}\n", line);
       line = "    ";
@@ -199,6 +201,13 @@ void printActions(const plan::Program &program, const flatbuffers::Vector<flatbu
     line += word;
   }
   fmt::format_to(out, "{}\n", line);
+  // What orders streams: all else may overlap.
+  for (const plan::Action *action : *actions)
+    for (uint32_t i = 0; action->waits() && i < action->waits()->size(); ++i) {
+      const plan::Wait &wait = *action->waits()->Get(i);
+      fmt::format_to(out, "    {} step {} waits for {} step {}\n", nameOf(*action), wait.step(),
+                     nameOf(*actions->Get(wait.on_action())), wait.on_step());
+    }
 }
 
 } // namespace
