@@ -13,6 +13,13 @@
 using namespace mlir;
 
 namespace cleave::partitioner {
+
+std::string argumentText(BlockArgument argument, StringRef name) {
+  auto text = cast<func::FuncOp>(argument.getOwner()->getParentOp())
+                  .getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
+  return text ? text.str() : "";
+}
+
 namespace {
 
 const char *segmentName(int order) {
@@ -21,11 +28,6 @@ const char *segmentName(int order) {
 
 std::string resultText(func::FuncOp func, unsigned i, StringRef name) {
   auto text = func.getResultAttrOfType<StringAttr>(i, name);
-  return text ? text.str() : "";
-}
-std::string argumentText(BlockArgument argument, StringRef name) {
-  auto text = cast<func::FuncOp>(argument.getOwner()->getParentOp())
-                  .getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
   return text ? text.str() : "";
 }
 

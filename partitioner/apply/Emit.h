@@ -28,6 +28,9 @@ struct StepInfo {
   const Strategy *strategy = nullptr;
 };
 
+/// An argument's text attribute; "" where it has none.
+std::string argumentText(mlir::BlockArgument argument, llvm::StringRef name);
+
 StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
 
 /// Emits every segment of `rankClass` into `module` and records their symbols in `rankClass.functions`.

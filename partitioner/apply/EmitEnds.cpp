@@ -133,9 +133,7 @@ static Value workingCopy(LocalFunction &local, Value value) {
   if (Operation *def = value.getDefiningOp())
     return local.localiser.emit(def, workingCopy(local, def->getOperand(0)))[0];
   auto argument = cast<BlockArgument>(value);
-  auto source = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto text = [&](StringRef key) { return source.getArgAttrOfType<StringAttr>(argument.getArgNumber(), key).str(); };
-  return local.slot(text(ir::attr::kind), text(ir::attr::name), value);
+  return local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
 }
 
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,

@@ -1,6 +1,8 @@
 // Which casts and transposes of parameters are made once an iteration.
 #include "partitioner/apply/WorkingCopies.h"
 
+#include "partitioner/apply/Emit.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -43,26 +45,19 @@ bool addedByLibrary(Value bias) {
 
 unsigned widthOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); }
 
-/// The parameter that `value` is; null where it is none.
-BlockArgument parameterOf(Value value, std::string &name) {
+/// Of the parameter that `value` is; "" where it is none.
+std::string parameterName(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
-  if (!argument)
+  if (!argument || argumentText(argument, ir::attr::kind) != "parameter")
     return {};
-  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto text = [&](StringRef key) { return function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), key); };
-  auto kind = text(ir::attr::kind), title = text(ir::attr::name);
-  if (!kind || !title || kind.getValue() != "parameter")
-    return {};
-  name = title.str();
-  return argument;
+  return argumentText(argument, ir::attr::name);
 }
 
 /// A parameter in a narrower type.
 std::string castName(ir::CastOp cast) {
-  std::string name;
-  BlockArgument argument = parameterOf(cast.getInput(), name);
+  const std::string name = parameterName(cast.getInput());
   Type type = getElementTypeOrSelf(cast.getResult());
-  if (!argument || !isa<FloatType>(type) || widthOf(cast.getResult()) >= widthOf(argument))
+  if (name.empty() || !isa<FloatType>(type) || widthOf(cast.getResult()) >= widthOf(cast.getInput()))
     return {};
   return name + (type.isBF16() ? ".bf16" : ".f16");
 }
@@ -71,11 +66,8 @@ std::string castName(ir::CastOp cast) {
 std::string turnedName(ir::TransposeOp transpose) {
   if (llvm::none_of(transpose->getUsers(), [](Operation *user) { return user->hasAttr(ir::channelsLast); }))
     return {};
-  std::string name;
-  if (auto cast = transpose.getInput().getDefiningOp<ir::CastOp>())
-    name = castName(cast);
-  else
-    parameterOf(transpose.getInput(), name);
+  auto cast = transpose.getInput().getDefiningOp<ir::CastOp>();
+  const std::string name = cast ? castName(cast) : parameterName(transpose.getInput());
   return name.empty() ? name : name + ".nhwc";
 }
 

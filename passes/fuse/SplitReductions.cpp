@@ -118,13 +118,11 @@ void split(ir::ReduceOp op, bool gpu) {
   const bool asItIs = rest == 1 && joined == 1 && op.getDims().size() > 1;
   Dims first;
   for (int64_t d : op.getDims())
-    if (d < cut.first)
-      first.push_back(d);
+    if (d < cut.first || d >= cut.last)
+      first.push_back(d < cut.first ? d : d - joined + (asItIs ? 1 : 2));
   if (!asItIs)
     first.push_back(cut.first + 1);
-  for (int64_t d : op.getDims())
-    if (d >= cut.last)
-      first.push_back(d - joined + (asItIs ? 1 : 2));
+  llvm::sort(first);
   if (!asItIs) {
     Dims shape(type.getShape().take_front(cut.first));
     shape.append({cut.parts, rest});

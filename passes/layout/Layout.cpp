@@ -85,55 +85,45 @@ private:
   }
 
   void visit(Operation *op) {
-    if (isa<ir::Conv2dOp>(op))
-      return turn(op, [](Operation *made) { markLast(made); });
-    if (!anyKnown(op))
+    const bool convolution = isa<ir::Conv2dOp>(op);
+    if (!convolution && !anyKnown(op))
       return;
-    if (isa<ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(op))
-      return turn(op, [](Operation *made) { markLast(made); });
-    if (op->hasTrait<OpTrait::Elementwise>())
-      return turn(op, [](Operation *) {});
-    llvm::TypeSwitch<Operation *>(op)
-        .Case([&](ir::ConcatOp) {
-          turn(op, [](Operation *made) {
-            auto concat = cast<ir::ConcatOp>(made);
-            concat.setDim(toSecond[concat.getDim()]);
-          });
-        })
-        .Case([&](ir::PadOp) {
-          turn(op, [](Operation *made) {
-            auto pad = cast<ir::PadOp>(made);
-            pad.setLow(turned(pad.getLow()));
-            pad.setHigh(turned(pad.getHigh()));
-          });
-        })
-        .Case([&](ir::SliceOp) {
-          turn(op, [](Operation *made) {
-            auto slice = cast<ir::SliceOp>(made);
-            slice.setStarts(turned(slice.getStarts()));
-            slice.setSizes(turned(slice.getSizes()));
-          });
-        })
-        .Case([&](ir::ShardHintOp) {
-          turn(op, [](Operation *made) {
-            auto hint = cast<ir::ShardHintOp>(made);
-            hint.setShardingAttr(ArrayAttr::get(made->getContext(), turned(hint.getSharding().getValue())));
-          });
-        })
-        .Case([&](ir::ReduceOp reduce) { turnReduce(reduce); });
+    if (auto reduce = dyn_cast<ir::ReduceOp>(op))
+      return turnReduce(reduce);
+    if (convolution || op->hasTrait<OpTrait::Elementwise>() ||
+        isa<ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp, ir::ConcatOp, ir::PadOp, ir::SliceOp, ir::ShardHintOp>(
+            op))
+      turn(op);
   }
 
-  static void markLast(Operation *op) { op->setAttr(ir::channelsLast, UnitAttr::get(op->getContext())); }
+  /// What an op's attributes say of dimensions, said of the new form.
+  static void turnAttributes(Operation *op) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<ir::Conv2dOp, ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(
+            [](auto made) { made->setAttr(ir::channelsLast, UnitAttr::get(made->getContext())); })
+        .Case([](ir::ConcatOp concat) { concat.setDim(toSecond[concat.getDim()]); })
+        .Case([](ir::PadOp pad) {
+          pad.setLow(turned(pad.getLow()));
+          pad.setHigh(turned(pad.getHigh()));
+        })
+        .Case([](ir::SliceOp slice) {
+          slice.setStarts(turned(slice.getStarts()));
+          slice.setSizes(turned(slice.getSizes()));
+        })
+        .Case([](ir::ShardHintOp hint) {
+          hint.setShardingAttr(ArrayAttr::get(hint->getContext(), turned(hint.getSharding().getValue())));
+        });
+  }
 
-  /// The same op on the new form of every operand of rank 4, with `change` made to its attributes.
-  template <typename Fn> void turn(Operation *op, Fn change) {
+  /// The same op on the new form of every operand of rank 4.
+  void turn(Operation *op) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
       operands.push_back(hasRank4(operand) ? get(operand, op) : operand);
     e.builder().setInsertionPoint(op);
     Operation *made = e.builder().clone(*op);
     made->setOperands(operands);
-    change(made);
+    turnAttributes(made);
     e.setOrigin(op);
     for (auto [before, after] : llvm::zip_equal(op->getResults(), made->getResults())) {
       if (!hasRank4(before)) {

@@ -114,9 +114,9 @@ private:
 std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
   const plan::Copy &copy = *step.op_as_Copy();
   const auto element = static_cast<int64_t>(dtypeSize(copy.dtype()));
-  const Operand src{scope.local(copy.src()->slot()),
-                    static_cast<int64_t>(copy.src()->offset()) + scope.scalar(copy.src_offset_scalar(), 0) * element};
-  const Operand dst{scope.local(copy.dst()->slot()), static_cast<int64_t>(copy.dst()->offset())};
+  Operand src = operandOf(*copy.src(), scope);
+  src.offset += scope.scalar(copy.src_offset_scalar(), 0) * element;
+  const Operand dst = operandOf(*copy.dst(), scope);
   std::vector<CopyDim> dims = copyDims(copy);
   if (dims.empty())
     dims.push_back({1, 1, 1});

@@ -458,10 +458,6 @@ std::string epilogueKernelName(const Problem &p) {
   return fmt::format("cleave_epilogue_{}_{}", elementSuffix(p.cType), elementSuffix(p.biasType));
 }
 
-Operand operandOf(const plan::View *view, SlotScope &scope) {
-  return {scope.local(view->slot()), static_cast<int64_t>(view->offset())};
-}
-
 std::unique_ptr<Op> emptyProduct(const plan::Matmul &op, const Problem &p, SlotScope &scope, const Queue &queue,
                                  OwnKernels &kernels) {
   const MatmulShape &s = p.shape;
@@ -469,14 +465,14 @@ std::unique_ptr<Op> emptyProduct(const plan::Matmul &op, const Problem &p, SlotS
   if (rows * s.n > 0 && (s.c.row != s.n || p.calls.size() > 1 || (p.hasBias && s.exchanged && !s.batch.empty())))
     throw environmentError("cuda: a matrix product over no elements into a window of a tensor is not supported");
   auto made = std::make_unique<EmptyProduct>(
-      operandOf(op.c(), scope), static_cast<size_t>(p.accumulate ? 0 : rows * s.n) * dtypeSize(p.cType), queue);
+      operandOf(*op.c(), scope), static_cast<size_t>(p.accumulate ? 0 : rows * s.n) * dtypeSize(p.cType), queue);
   if (!p.hasFollowers())
     return made;
   made->hasBias = p.hasBias, made->hasAux = p.hasAux;
   if (p.hasBias)
     made->bias = {scope.local(static_cast<uint32_t>(op.bias()))};
   if (p.hasAux)
-    made->aux = operandOf(op.aux(), scope);
+    made->aux = operandOf(*op.aux(), scope);
   made->epilogueKernel = kernels.function(epilogueKernelName(p));
   made->arguments = {nullptr, nullptr, nullptr,  1,           rows,        s.n,
                      0,       s.n,     p.auxRow, p.auxColumn, s.exchanged, static_cast<EpilogueKind>(p.epilogue)};
@@ -521,11 +517,11 @@ std::unique_ptr<Op> CublasLt::product(const plan::Step &step, SlotScope &scope, 
     return emptyProduct(op, p, scope, queue, kernels);
   auto made = std::make_unique<ProductOp>(p, *functions, queue, options.tf32);
   const plan::View *aView = p.shape.exchanged ? op.b() : op.a(), *bView = p.shape.exchanged ? op.a() : op.b();
-  made->a = operandOf(aView, scope), made->b = operandOf(bView, scope), made->c = operandOf(op.c(), scope);
+  made->a = operandOf(*aView, scope), made->b = operandOf(*bView, scope), made->c = operandOf(*op.c(), scope);
   if (p.hasBias)
     made->bias = {scope.local(static_cast<uint32_t>(op.bias()))};
   if (p.hasAux)
-    made->aux = operandOf(op.aux(), scope);
+    made->aux = operandOf(*op.aux(), scope);
   if (p.hasFollowers())
     made->epilogueKernel = kernels.function(epilogueKernelName(p));
   made->chooseBy(tuning,

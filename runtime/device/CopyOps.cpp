@@ -47,10 +47,8 @@ void transpose(const T *src, T *dst, int64_t rows, int64_t columns, int64_t srcS
 template <typename T> class CopyOp final : public Op {
 public:
   CopyOp(const plan::Copy &copy, SlotScope &scope, unsigned threads)
-      : src{scope.local(copy.src()->slot()),
-            static_cast<int64_t>(copy.src()->offset()) +
-                scope.scalar(copy.src_offset_scalar(), 0) * static_cast<int64_t>(sizeof(T))},
-        dst{scope.local(copy.dst()->slot()), static_cast<int64_t>(copy.dst()->offset())}, dims(copyDims(copy)) {
+      : src(operandOf(*copy.src(), scope)), dst(operandOf(*copy.dst(), scope)), dims(copyDims(copy)) {
+    src.offset += scope.scalar(copy.src_offset_scalar(), 0) * static_cast<int64_t>(sizeof(T));
     chooseInner();
     int64_t total = 1;
     for (const CopyDim &dim : dims)

@@ -15,7 +15,8 @@
 
 namespace cleave::plan {
 struct Kernel;
-}
+struct View;
+} // namespace cleave::plan
 
 namespace cleave {
 
@@ -63,6 +64,9 @@ struct Operand {
   int64_t offset = 0;
   std::byte *at(SlotTable table) const { return table[slot] + offset; }
 };
+
+/// Where a view begins.
+Operand operandOf(const plan::View &view, SlotScope &scope);
 
 /// What a Kernel step gives its kernel: places of the buffers, and this rank's scalars.
 struct KernelOperands {

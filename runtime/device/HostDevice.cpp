@@ -22,10 +22,14 @@ int64_t SlotScope::scalar(int32_t index, int64_t none) const {
   return index < 0 ? none : rank.scalars()->Get(static_cast<uint32_t>(index));
 }
 
+Operand operandOf(const plan::View &view, SlotScope &scope) {
+  return {scope.local(view.slot()), static_cast<int64_t>(view.offset())};
+}
+
 KernelOperands::KernelOperands(const plan::Kernel &kernel, SlotScope &scope) {
   if (kernel.args())
     for (const plan::View *view : *kernel.args())
-      buffers.push_back({scope.local(view->slot()), static_cast<int64_t>(view->offset())});
+      buffers.push_back(operandOf(*view, scope));
   if (kernel.scalars())
     for (const plan::ScalarArg *scalar : *kernel.scalars())
       scalars.push_back(scope.scalar(scalar->rank_scalar(), scalar->value()));

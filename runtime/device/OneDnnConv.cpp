@@ -31,10 +31,7 @@ ConvDescs describe(const plan::Conv &op, SlotScope &scope) {
   if (g == 1) {
     d.weights = {{op.oc(), op.ic(), op.kh(), op.kw()}, weightType, op.nhwc() ? tag::ohwi : tag::oihw};
   } else {
-    const int64_t o = op.oc() / g, i = op.ic() / g, h = op.kh(), w = op.kw();
-    const memory::dims strides = op.nhwc() ? memory::dims{o * h * w * i, h * w * i, 1, w * i, i}
-                                           : memory::dims{o * i * h * w, i * h * w, h * w, w, 1};
-    d.weights = {{g, o, i, h, w}, weightType, strides};
+    d.weights = {{g, op.oc() / g, op.ic() / g, op.kh(), op.kw()}, weightType, op.nhwc() ? tag::gohwi : tag::goihw};
   }
   if (op.bias() >= 0)
     d.bias = {{op.oc()}, oneDnnType(scope.slot(static_cast<uint32_t>(op.bias())).dtype()), tag::a};

@@ -232,12 +232,9 @@ class EpilogueOp final : public Op {
 public:
   EpilogueOp(const plan::Matmul &op, SlotScope &scope, std::unique_ptr<Op> product, unsigned threads)
       : op(op), product(std::move(product)), threads(threads) {
-    auto operand = [&](const plan::View *view) {
-      return Operand{scope.local(view->slot()), static_cast<int64_t>(view->offset())};
-    };
-    c = operand(op.c());
+    c = operandOf(*op.c(), scope);
     if (op.aux())
-      aux = operand(op.aux());
+      aux = operandOf(*op.aux(), scope);
     type = scope.slot(op.c()->slot()).dtype();
   }
   void run(SlotTable slots, const RunContext &context) override {
@@ -270,12 +267,9 @@ MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
   p.shape = matmulShape(op);
   p.accumulate = op.accumulate();
   p.hasBias = op.bias() >= 0;
-  auto operand = [&](const plan::View *view) {
-    return Operand{scope.local(view->slot()), static_cast<int64_t>(view->offset())};
-  };
-  p.a = operand(op.a());
-  p.b = operand(op.b());
-  p.c = operand(op.c());
+  p.a = operandOf(*op.a(), scope);
+  p.b = operandOf(*op.b(), scope);
+  p.c = operandOf(*op.c(), scope);
   p.aType = scope.slot(op.a()->slot()).dtype();
   p.bType = scope.slot(op.b()->slot()).dtype();
   p.cType = scope.slot(op.c()->slot()).dtype();

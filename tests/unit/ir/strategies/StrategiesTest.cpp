@@ -141,6 +141,14 @@ HostTensor filled(const Named &slot, int64_t microbatch) {
 constexpr double lr = 0.05, trainingStep = 1;
 const ir::Context context{.seed = 3, .trainingStep = 1};
 
+passes::CompileOptions oneDevice(int64_t rows, int64_t microbatches) {
+  passes::CompileOptions options;
+  options.strategy.mesh = partitioner::parseMesh("dp=1");
+  options.strategy.microbatches = microbatches;
+  options.batch = rows * microbatches;
+  return options;
+}
+
 /// Everything that is there before the step.
 Slots beginning(const GraphModule &step, int64_t microbatches) {
   Slots slots{{{"scalar", "lr"}, HostTensor({}, ir::DType::F32, lr)},
@@ -257,10 +265,7 @@ TEST_CASE("any mesh, schedule and uneven split computes the step of one device")
     auto [entry, added] = references.try_emplace({c.model, c.microbatches});
     auto &[before, expected] = entry->second;
     if (added) {
-      passes::CompileOptions options;
-      options.strategy.mesh = partitioner::parseMesh("dp=1");
-      options.strategy.microbatches = c.microbatches;
-      options.batch = rows * c.microbatches;
+      passes::CompileOptions options = oneDevice(rows, c.microbatches);
       GraphModule step = passes::step(trace(c.model, rows), options);
       before = beginning(step, c.microbatches);
       expected = wholeStep(step, before, c.microbatches);
@@ -273,11 +278,8 @@ TEST_CASE("any mesh, schedule and uneven split computes the step of one device")
 TEST_CASE("half precision, whatever type the gradients are reduced in") {
   constexpr int64_t rows = 4, microbatches = 3;
   for (std::string model : {"mlp", "convnet", "gpt"}) {
-    passes::CompileOptions options;
+    passes::CompileOptions options = oneDevice(rows, microbatches);
     options.half = "bf16", options.level = 2;
-    options.strategy.mesh = partitioner::parseMesh("dp=1");
-    options.strategy.microbatches = microbatches;
-    options.batch = rows * microbatches;
     GraphModule step = passes::step(trace(model, rows), options);
     Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
     for (std::string mesh : {"dp=3", "dp=2,tp=2", "dp=2,tp=2,pp=2"})
@@ -296,10 +298,7 @@ TEST_CASE("half precision, whatever type the gradients are reduced in") {
 
 TEST_CASE("channels last, split or not, computes the same step") {
   constexpr int64_t rows = 4, microbatches = 3;
-  passes::CompileOptions options;
-  options.strategy.mesh = partitioner::parseMesh("dp=1");
-  options.strategy.microbatches = microbatches;
-  options.batch = rows * microbatches;
+  passes::CompileOptions options = oneDevice(rows, microbatches);
   GraphModule step = passes::step(trace("convnet", rows), options);
   Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
   options.channelsLast = true;
@@ -311,10 +310,7 @@ TEST_CASE("channels last, split or not, computes the same step") {
 
 TEST_CASE("the same strategy gives the same bits, whichever thread is first") {
   constexpr int64_t rows = 4, microbatches = 3;
-  passes::CompileOptions options;
-  options.strategy.mesh = partitioner::parseMesh("dp=1");
-  options.strategy.microbatches = microbatches;
-  options.batch = rows * microbatches;
+  passes::CompileOptions options = oneDevice(rows, microbatches);
   Slots before = beginning(passes::step(trace("gpt", rows), options), microbatches);
   Run first = distributedStep("gpt", "dp=2,tp=2,pp=2", "1f1b", microbatches, rows, before);
   for (int i = 0; i < 3; ++i) {
@@ -382,10 +378,7 @@ private:
 TEST_CASE("whatever the user pins and marks, the step is that of one device") {
   constexpr int64_t rows = 6, microbatches = 2;
   for (std::string model : {"mlp", "convnet", "gpt"}) {
-    passes::CompileOptions options;
-    options.strategy.mesh = partitioner::parseMesh("dp=1");
-    options.strategy.microbatches = microbatches;
-    options.batch = rows * microbatches;
+    passes::CompileOptions options = oneDevice(rows, microbatches);
     GraphModule step = passes::step(trace(model, rows), options);
     Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
     for (std::string mesh : {"dp=2,tp=2", "tp=3", "dp=3,tp=2", "dp=2,tp=2,pp=2"})
