@@ -22,11 +22,11 @@ bool readFromMemory(Value value) {
 bool isProduct(Value value) {
   while (auto reshape = value.getDefiningOp<ir::ReshapeOp>())
     value = reshape.getInput();
-  return value.getDefiningOp<ir::MatmulOp>() != nullptr;
+  return isa_and_nonnull<ir::MatmulOp, ir::Conv2dOp>(value.getDefiningOp());
 }
 
-/// Whether a library that has epilogues adds the bias to a product, rather than a kernel that reads the sum anyway: an
-/// activation follows that goes along, or the sum is read from memory.
+/// Whether a library that has epilogues adds the bias to a product or a convolution, rather than a kernel that reads
+/// the sum anyway: an activation follows that goes along, or the sum is read from memory.
 bool addedByLibrary(Value bias) {
   for (Operation *user : bias.getUsers())
     for (Operation *adder : user->getUsers()) {

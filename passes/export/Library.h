@@ -7,11 +7,11 @@
 // Operands: those of the graph op, then optionally a bias and a tensor to write into. Attributes: `op`, the graph op's
 // name; the graph op's own attributes; `bias` and `into`, operand indices; `accumulate` (unit), the result is `into`
 // plus the product; without it, parts of `into` are overwritten and the rest kept. The result takes `into`'s memory. A
-// matrix product with an `epilogue` ("relu", "gelu", "gelu_gradient") is the activation of the product, its bias added,
-// or the product times the slope of gelu at the operand `aux`; a second result, if there is one, is what gelu was
-// applied to; `aux_view` is how either lies. A matrix product further has `batch` (sizes), `mnk`, and `a`, `b`, `c`:
-// offset in elements, then strides per batch dimension and for the two matrix dimensions ([m, k], [k, n], [m, n]); the
-// result's type is that of the memory `c` lies in.
+// matrix product with an `epilogue` ("relu", "gelu", "gelu_gradient") is the activation of the product, its bias added
+// (so is a convolution with "relu"), or the product times the slope of gelu at the operand `aux`; a second result, if
+// there is one, is what gelu was applied to; `aux_view` is how either lies. A matrix product further has `batch`
+// (sizes), `mnk`, and `a`, `b`, `c`: offset in elements, then strides per batch dimension and for the two matrix
+// dimensions ([m, k], [k, n], [m, n]); the result's type is that of the memory `c` lies in.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"

@@ -29,7 +29,7 @@ ir::AddOp onlyBias(Value result, int64_t dim, Operation *op, Value &bias) {
   return add;
 }
 
-void selectConv(ir::Conv2dOp conv) {
+void selectConv(ir::Conv2dOp conv, SelectOptions options) {
   SmallVector<Value> operands(conv->getOperands());
   NamedAttrList attributes = callAttributes(conv);
   Value result = conv.getResult(), bias;
@@ -38,7 +38,12 @@ void selectConv(ir::Conv2dOp conv) {
     attributes.set("bias", b.getI64IntegerAttr(static_cast<int64_t>(operands.size())));
     operands.push_back(bias);
     result = add.getResult();
-    carrySharding(add, attributes);
+    auto relu = result.hasOneUse() ? dyn_cast<ir::ReluOp>(*result.getUsers().begin()) : ir::ReluOp();
+    if (relu && options.epilogues) {
+      attributes.set("epilogue", b.getStringAttr("relu"));
+      result = relu.getResult();
+    }
+    carrySharding(result.getDefiningOp(), attributes);
   }
   replaceByCall(conv, result, operands, attributes);
 }
@@ -177,7 +182,7 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   for (Operation *op : ops)
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options); })
-        .Case([&](ir::Conv2dOp conv) { selectConv(conv); })
+        .Case([&](ir::Conv2dOp conv) { selectConv(conv, options); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
         .Case<ir::Conv2dWeightGradOp, ir::EmbeddingGradOp>([&](auto gradient) { selectWithGradient(gradient); })
         .Case([&](ir::Conv2dInputGradOp gradient) { selectPlain(gradient); });

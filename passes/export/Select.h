@@ -18,7 +18,8 @@ void layOutStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);
 void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Type)> supported);
 
 struct SelectOptions {
-  /// Matrix products take relu, gelu (tanh form) and its gradient along, as cuBLASLt has them.
+  /// Matrix products take relu, gelu (tanh form) and its gradient along, as cuBLASLt has them, and convolutions with a
+  /// bias take relu, as cuDNN has it.
   bool epilogues = false;
   /// Gradients that are products in half and kept in f32 are written as f32, without rounding to half in between.
   bool widen = false;

@@ -33,8 +33,9 @@ std::vector<uint32_t> slotsOf(SegmentBuilder &s, Operation *op) {
   return slots;
 }
 
-plan::Epilogue epilogueOf(StringRef name) {
-  return llvm::StringSwitch<plan::Epilogue>(name)
+plan::Epilogue epilogueOf(library::CallOp call) {
+  auto name = call->getAttrOfType<StringAttr>("epilogue");
+  return llvm::StringSwitch<plan::Epilogue>(name ? name.getValue() : "")
       .Case("relu", plan::Epilogue::Relu)
       .Case("gelu", plan::Epilogue::Gelu)
       .Case("gelu_gradient", plan::Epilogue::GeluGradient)
@@ -53,8 +54,7 @@ void emitMatmul(SegmentBuilder &s, library::CallOp call) {
   step.dtype = dtypeOf(result.getType());
   step.accumulate = call.accumulate();
   step.bias = optionalSlot(s, call.bias());
-  if (auto epilogue = call->getAttrOfType<StringAttr>("epilogue"))
-    step.epilogue = epilogueOf(epilogue.getValue());
+  step.epilogue = epilogueOf(call);
   if (Value aux = call.aux() ? call.aux() : call->getNumResults() > 1 ? Value(call->getResult(1)) : Value())
     step.aux = s.view(aux, call.ints("aux_view"));
   double flops = 2.0 * static_cast<double>(step.m) * static_cast<double>(step.n) * static_cast<double>(step.k);
@@ -69,6 +69,7 @@ void emitConv(SegmentBuilder &s, library::CallOp call, plan::ConvKind kind, Valu
   step.kind = kind;
   step.src = s.slot(src), step.dst = s.slot(dst), step.weights = s.slot(weights);
   step.bias = optionalSlot(s, call.bias());
+  step.epilogue = epilogueOf(call);
   step.nhwc = call->hasAttr(ir::channelsLast);
   const auto in = channelsSecond(src, step.nhwc), out = channelsSecond(dst, step.nhwc),
              kernel = channelsSecond(weights, step.nhwc);

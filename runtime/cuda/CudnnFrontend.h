@@ -141,6 +141,11 @@ inline void buildConvolution(Graph &graph, const plan::Conv &op, const ConvShape
       result = graph.pointwise(result, graph.input(shapes.bias),
                                fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
     }
+    // Behind a bias: without one only engines that are compiled when they are chosen have it.
+    if (op.epilogue() == plan::Epilogue::Relu) {
+      result->set_dim(shapes.dst.sizes).set_stride(shapes.dst.strides);
+      result = graph.pointwise(result, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));
+    }
     graph.output(result, shapes.dst);
   } else if (op.kind() == plan::ConvKind::BackwardData) {
     TensorPtr gradient = graph.input(shapes.dst), weights = graph.input(shapes.weights);

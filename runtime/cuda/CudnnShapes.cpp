@@ -77,6 +77,8 @@ ConvShapes convShapes(const plan::Conv &op) {
   const bool bias = op.bias() >= 0;
   require(!bias || op.kind() == plan::ConvKind::Forward, op, "only a forward convolution has a bias");
   require(!bias || !op.accumulate(), op, "a convolution that accumulates has no bias");
+  const bool plain = op.epilogue() == plan::Epilogue::None;
+  require(plain || (op.epilogue() == plan::Epilogue::Relu && bias), op, "ReLU alone may follow, behind a bias");
   ConvShapes s;
   s.src = tensor({op.n(), op.ic(), op.ih(), op.iw()}, op.nhwc());
   s.weights = tensor({op.oc(), op.ic() / op.groups(), op.kh(), op.kw()}, op.nhwc());
@@ -112,14 +114,16 @@ void checkAttention(const plan::Attention &op) {
 std::string describe(const plan::Conv &op) {
   static constexpr const char *kinds[] = {"forward convolution", "convolution's gradient of data",
                                           "convolution's gradient of weights"};
-  std::string text = fmt::format("{}{}, {} {}, {}x{}x{}x{} by {}x{}x{}x{}, stride {}x{}, padding {},{},{},{}",
-                                 kinds[static_cast<int>(op.kind())],
-                                 op.bias() >= 0    ? " with bias"
-                                 : op.accumulate() ? " that accumulates"
-                                                   : "",
-                                 dtypeName(op.dtype()), op.nhwc() ? "nhwc" : "nchw", op.n(), op.ic(), op.ih(), op.iw(),
-                                 op.oc(), op.groups() > 0 ? op.ic() / op.groups() : 0, op.kh(), op.kw(), op.stride_h(),
-                                 op.stride_w(), op.pad_top(), op.pad_left(), op.pad_bottom(), op.pad_right());
+  const char *relu = op.epilogue() == plan::Epilogue::Relu ? " and ReLU" : "";
+  std::string text =
+      fmt::format("{}{}{}, {} {}, {}x{}x{}x{} by {}x{}x{}x{}, stride {}x{}, padding {},{},{},{}",
+                  kinds[static_cast<int>(op.kind())],
+                  op.bias() >= 0    ? " with bias"
+                  : op.accumulate() ? " that accumulates"
+                                    : "",
+                  relu, dtypeName(op.dtype()), op.nhwc() ? "nhwc" : "nchw", op.n(), op.ic(), op.ih(), op.iw(), op.oc(),
+                  op.groups() > 0 ? op.ic() / op.groups() : 0, op.kh(), op.kw(), op.stride_h(), op.stride_w(),
+                  op.pad_top(), op.pad_left(), op.pad_bottom(), op.pad_right());
   if (op.dilation_h() != 1 || op.dilation_w() != 1)
     text += fmt::format(", dilation {}x{}", op.dilation_h(), op.dilation_w());
   if (op.groups() != 1)

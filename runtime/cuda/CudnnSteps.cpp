@@ -130,11 +130,12 @@ std::unique_ptr<Op> makeEmptyConv(const plan::Conv &op, SlotScope &scope, const 
 
 /// What a tuning record knows a step by.
 std::string keyOf(const plan::Conv &op) {
-  return fmt::format("conv {} n{} c{}x{}x{} to {}x{}x{} k{}x{} s{}x{} p{}x{}x{}x{} d{}x{} g{} {}{}{}{}",
+  return fmt::format("conv {} n{} c{}x{}x{} to {}x{}x{} k{}x{} s{}x{} p{}x{}x{}x{} d{}x{} g{} {}{}{}{}{}",
                      plan::EnumNameConvKind(op.kind()), op.n(), op.ic(), op.ih(), op.iw(), op.oc(), op.oh(), op.ow(),
                      op.kh(), op.kw(), op.stride_h(), op.stride_w(), op.pad_top(), op.pad_left(), op.pad_bottom(),
                      op.pad_right(), op.dilation_h(), op.dilation_w(), op.groups(), plan::EnumNameDType(op.dtype()),
-                     op.nhwc() ? " nhwc" : "", op.bias() >= 0 ? " bias" : "", op.accumulate() ? " accumulate" : "");
+                     op.nhwc() ? " nhwc" : "", op.bias() >= 0 ? " bias" : "",
+                     op.epilogue() == plan::Epilogue::Relu ? " relu" : "", op.accumulate() ? " accumulate" : "");
 }
 
 std::string keyOf(const plan::Attention &op) {

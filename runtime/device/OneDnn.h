@@ -53,7 +53,7 @@ private:
 /// oneDNN's element type; environment error for one it does not have on CPUs.
 dnnl::memory::data_type oneDnnType(plan::DType dtype);
 /// Scratch memory comes from us.
-dnnl::primitive_attr userScratchpad(bool accumulate = false);
+dnnl::primitive_attr userScratchpad(bool accumulate = false, bool relu = false);
 
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, OneDnnContext &context);

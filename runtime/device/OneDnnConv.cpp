@@ -59,7 +59,7 @@ struct ConvChoice {
 ConvChoice choose(const plan::Conv &op, const ConvDescs &d, OneDnnContext &context, bool plain) {
   memory::desc src = plain ? d.src : anyLayout(d.src), dst = plain ? d.dst : anyLayout(d.dst),
                weights = anyLayout(d.weights);
-  auto attributes = userScratchpad();
+  auto attributes = userScratchpad(false, op.epilogue() == plan::Epilogue::Relu);
   auto algorithm = dnnl::algorithm::convolution_direct;
   bool bias = op.kind() == plan::ConvKind::Forward && op.bias() >= 0;
   auto make = [&](const memory::desc &s, const memory::desc &w, const memory::desc &t) {

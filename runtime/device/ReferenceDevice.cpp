@@ -128,6 +128,8 @@ std::unique_ptr<Op> convolution(const plan::Conv &op, SlotScope &scope) {
       if (hasBias)
         for (int64_t i = 0; i < dstCount; ++i)
           sum[i] += bias(t).load(op.nhwc() ? i % op.oc() : i / (op.oh() * op.ow()) % op.oc());
+      for (double &each : sum)
+        each = epilogueOf(op.epilogue(), each, 0);
     } else if (op.kind() == plan::ConvKind::BackwardData) {
       sum.assign(static_cast<size_t>(srcCount), 0);
       target = s;

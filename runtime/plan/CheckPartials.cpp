@@ -40,6 +40,7 @@ bool isLinear(const plan::Step &step) {
     return step.op_as_Matmul()->epilogue() == plan::Epilogue::None ||
            step.op_as_Matmul()->epilogue() == plan::Epilogue::GeluGradient;
   case plan::StepOp::Conv:
+    return step.op_as_Conv()->epilogue() == plan::Epilogue::None;
   case plan::StepOp::Kernel:
   case plan::StepOp::KernelBatch:
   case plan::StepOp::Copy:

@@ -294,7 +294,17 @@ private:
         !sane({op.dilation_h(), op.kh()}) || !sane({op.dilation_w(), op.kw()}) || !sane({op.pad_top()}) ||
         !sane({op.pad_left()}))
       return "a size, stride, dilation or padding is out of range";
-    return "";
+    const bool forward = op.kind() == plan::ConvKind::Forward;
+    if (op.bias() >= 0 && !forward)
+      return fmt::format("{} with a bias", EnumNameConvKind(op.kind()));
+    const plan::Epilogue epilogue = op.epilogue();
+    if (epilogue == plan::Epilogue::None)
+      return "";
+    if (epilogue != plan::Epilogue::Relu)
+      return fmt::format("epilogue {} of a convolution", static_cast<int>(epilogue));
+    if (op.bias() < 0)
+      return "epilogue Relu of a convolution without a bias";
+    return op.accumulate() ? "epilogue Relu of a convolution with accumulation" : "";
   }
 
   std::string poolProblem(const plan::Pool &op) {

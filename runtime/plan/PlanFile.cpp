@@ -71,6 +71,9 @@ bool wellAligned(const plan::Plan &plan) {
       view(op->a()), view(op->b()), view(op->c()), view(op->aux()), numbers(op->batch());
     if (const auto *op = step.op_as_Copy())
       view(op->src()), view(op->dst()), numbers(op->shape());
+    if (const auto *op = step.op_as_Attention())
+      for (const plan::View *each : {op->q(), op->k(), op->v(), op->out(), op->dout(), op->dq(), op->dk(), op->dv()})
+        view(each);
     if (const auto *op = step.op_as_Random())
       numbers(op->shape());
     const auto kernel = [&](const plan::Kernel &op) {

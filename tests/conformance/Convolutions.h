@@ -48,7 +48,8 @@ inline std::vector<ConvT> halfConvolutions() {
           conv(2, 8, 7, 8, 3, 1, 1, 8)};
 }
 
-/// Calls `fn(convolution)` for each direction, with channels first and last, alone and accumulating or with a bias.
+/// Calls `fn(convolution)` for each direction, with channels first and last, alone and accumulating or with a bias;
+/// forward also with a bias and ReLU.
 template <typename Fn> void forEachDirection(ConvT op, Fn fn) {
   for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
     for (int flags = 0; flags < 4; ++flags) {
@@ -56,6 +57,11 @@ template <typename Fn> void forEachDirection(ConvT op, Fn fn) {
       op.nhwc = flags & 1;
       op.accumulate = flags & 2;
       op.bias = kind == ConvKind::Forward && flags < 2 ? 0 : -1;
+      op.epilogue = Epilogue::None;
+      fn(op);
+      if (op.bias < 0)
+        continue;
+      op.epilogue = Epilogue::Relu;
       fn(op);
     }
 }

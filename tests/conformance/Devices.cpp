@@ -273,11 +273,12 @@ TEST_CASE("matmul: half types and TF32") {
 }
 
 static std::string describe(const ConvT &op) {
-  return fmt::format("{} ic {} oc {} k {}{}{}", EnumNameConvKind(op.kind), op.ic, op.oc, op.kh, op.nhwc ? " nhwc" : "",
-                     op.accumulate ? " accumulates" : "");
+  return fmt::format("{} ic {} oc {} k {}{}{}{}{}", EnumNameConvKind(op.kind), op.ic, op.oc, op.kh,
+                     op.nhwc ? " nhwc" : "", op.accumulate ? " accumulates" : "", op.bias == 0 ? " bias" : "",
+                     op.epilogue == Epilogue::Relu ? " relu" : "");
 }
 
-TEST_CASE("convolution: directions, layouts, strides, groups, accumulation") {
+TEST_CASE("convolution: directions, layouts, strides, groups, accumulation, bias, ReLU") {
   for (const ConvT &each : convolutions())
     forEachDirection(each, [](const ConvT &op) { compare(describe(op), convPlan(op), 1e-4); });
 }

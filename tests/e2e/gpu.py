@@ -18,6 +18,7 @@ class Emulated(Case):
         if not os.path.exists(os.path.join(FAKE, "libcuda.so.1")):
             self.skipTest("no fakes: the build has no CUDA headers")
         self.device("devices=8")
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # where choices are kept: not the user's
 
     def tearDown(self):
         super().tearDown()
@@ -96,11 +97,21 @@ class Emulated(Case):
                 self.assertNotRegex(steps, r"kernel .*; .*gelu")
                 for library in ("activations=1", "activations=0"):  # those of a library that has none are kernels of ours
                     self.device(f"devices=8,shuffle=3,{library}")
-                    os.environ["XDG_CACHE_HOME"] = self.path(library)  # where choices are kept
+                    os.environ["XDG_CACHE_HOME"] = self.path(library)
                     out = self.ok("gpt", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
                     self.assertIn("plan and graph agree", out)
         relu = self.plan("mlp", "--hidden", "32", "--batch", 32)
         self.assertRegex(self.ok("cleave", "show", "--steps", relu), r"bias %\d+ epilogue Relu +layers.0")
+
+    def test_convolutions_take_relu_along(self):
+        for precision in ("fp32", "bf16", "fp16"):
+            for mesh in ("dp=2", "tp=2"):
+                plan = self.plan("plain", "--precision", precision, "--mesh", mesh)
+                steps = self.ok("cleave", "show", "--steps", plan)
+                self.assertRegex(steps, r"conv Forward .* bias %\d+ epilogue Relu +first ")
+                self.assertRegex(steps, r"conv Forward .* kernel 3x3 +second ")  # cuDNN has it behind a bias
+                out = self.ok("plain", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
+                self.assertIn("plan and graph agree", out)
 
     def test_epilogues_are_measured(self):
         plan, record = self.plan("mlp", "--hidden", "32", "--batch", 32), self.path("record/tuning.json")

@@ -101,9 +101,12 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
                        op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "") +
            epilogueText(*op);
   if (const auto *op = step.op_as_Conv())
-    return fmt::format("conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}",
-                       plan::EnumNameConvKind(op->kind()), op->src(), op->weights(), op->dst(), op->n(), op->ic(),
-                       op->ih(), op->iw(), op->oc(), op->oh(), op->ow(), op->kh(), op->kw());
+    return fmt::format(
+        "conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}{}{}",
+        plan::EnumNameConvKind(op->kind()), op->src(), op->weights(), op->dst(), op->n(), op->ic(), op->ih(), op->iw(),
+        op->oc(), op->oh(), op->ow(), op->kh(), op->kw(), op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "",
+        op->epilogue() == plan::Epilogue::None ? ""
+                                               : fmt::format(" epilogue {}", plan::EnumNameEpilogue(op->epilogue())));
   if (const auto *op = step.op_as_Pool())
     return fmt::format("pool {} src %{} dst %{} {}x{}x{}x{} -> {}x{} window {}x{}", plan::EnumNamePoolKind(op->kind()),
                        op->src(), op->dst(), op->n(), op->c(), op->ih(), op->iw(), op->oh(), op->ow(), op->kh(),

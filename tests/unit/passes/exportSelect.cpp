@@ -396,6 +396,30 @@ TEST_CASE("the gradient of gelu goes along with the product before it", "[export
   CHECK(view(call, "mnk") == Ints{6, 16, 8});
 }
 
+TEST_CASE("a convolution takes ReLU along where the library has it", "[export]") {
+  const auto layer = [](const std::string &relu, const std::string &result) {
+    return R"(func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<3x2x3x3xf32>, %b: tensor<3xf32>) -> tensor<1x3x4x4xf32> {
+    %0 = "cleave.conv2d"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>,
+         groups = 1 : i64} : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x4x4xf32>
+    %1 = cleave.broadcast %b dims [1] : tensor<3xf32> -> tensor<1x3x4x4xf32>
+    %2 = cleave.add %0, %1 : tensor<1x3x4x4xf32>
+    )" + relu +
+           " return " + result + " : tensor<1x3x4x4xf32> }";
+  };
+  const std::string relu = "%3 = cleave.relu %2 : tensor<1x3x4x4xf32>\n";
+  Selected along(layer(relu, "%3"), withEpilogues);
+  CHECK(along.ops() == 1);
+  CHECK(epilogueOf(along.calls("cleave.conv2d").at(0)) == "relu");
+  CHECK(along.calls("cleave.conv2d").at(0).bias() == along.function.getArgument(2));
+  Selected without(layer(relu, "%3"));
+  CHECK(without.ops() == 2);
+  CHECK(epilogueOf(without.calls("cleave.conv2d").at(0)) == "");
+  // Who else uses the sum needs it.
+  Selected used(layer(relu + "%4 = cleave.mul %3, %2 : tensor<1x3x4x4xf32>\n", "%4"), withEpilogues);
+  CHECK(used.ops() == 3);
+  CHECK(epilogueOf(used.calls("cleave.conv2d").at(0)) == "");
+}
+
 TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
   const auto plain = [](const std::string &text, size_t ops) {
     INFO(text);

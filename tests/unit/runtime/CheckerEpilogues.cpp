@@ -1,4 +1,6 @@
-// The plan checker on epilogues of matrix products: which are sound, what they touch, and that they are not linear.
+// The plan checker on epilogues of matrix products and convolutions: which are sound, what they touch, and that they
+// are not linear.
+#include "tests/conformance/Convolutions.h"
 #include "tests/unit/runtime/Defects.h"
 #include "tests/unit/runtime/TwoRanks.h"
 
@@ -33,6 +35,31 @@ TEST_CASE("checker: sound epilogues") {
     INFO(text(defects(c.plan)));
     CHECK(defects(c.plan).empty());
   }
+}
+
+TEST_CASE("checker: epilogues of convolutions") {
+  const auto with = [](auto change) {
+    ConvT op = conv(1, 2, 4, 3, 3, 1, 1);
+    op.bias = 0;
+    op.epilogue = Epilogue::Relu;
+    change(op);
+    return convPlan(op);
+  };
+  CHECK(defects(with([](ConvT &) {})).empty());
+  CHECK_FOUND(with([](ConvT &op) { op.epilogue = Epilogue::Gelu; }), "(Conv): epilogue 2 of a convolution");
+  CHECK_FOUND(with([](ConvT &op) { op.accumulate = true; }),
+              "(Conv): epilogue Relu of a convolution with accumulation");
+  CHECK_FOUND(with([](ConvT &op) { op.kind = ConvKind::BackwardData; }), "(Conv): BackwardData with a bias");
+  CHECK_FOUND(with([](ConvT &op) { op.bias = -1; }), "(Conv): epilogue Relu of a convolution without a bias");
+  PlanT partial = with([](ConvT &) {});
+  partial.mesh[0]->size = 2;
+  partial.ranks.push_back(std::make_unique<RankT>(*partial.ranks[0]));
+  partial.ranks[1]->coords[0] = 1;
+  for (auto &slot : partial.programs[0]->slots) {
+    slot->sharding = std::make_unique<ShardingT>();
+    slot->sharding->partial_axes = {0};
+  }
+  CHECK_FOUND(partial, "(Conv)", "still partial over");
 }
 
 TEST_CASE("checker: epilogues that are not") {

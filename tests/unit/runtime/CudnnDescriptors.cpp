@@ -78,6 +78,8 @@ TEST_CASE("cudnn: convolutions that do not fit together are refused") {
   refused([](auto &c) { c.dtype = DType::I32; }, "the type must be f32, f16 or bf16");
   refused([](auto &c) { c.bias = 1, c.accumulate = true; }, "has no bias");
   refused([](auto &c) { c.bias = 1, c.kind = ConvKind::BackwardData; }, "only a forward convolution has a bias");
+  refused([](auto &c) { c.epilogue = plan::Epilogue::Gelu; }, "ReLU alone may follow");
+  refused([](auto &c) { c.epilogue = plan::Epilogue::Relu; }, "behind a bias");
   refused([](auto &c) { c.kh = 99; }, "must be 0");
 }
 
@@ -175,7 +177,7 @@ TEST_CASE("cudnn: engines for the conformance suite's convolutions") {
     });
 }
 
-TEST_CASE("cudnn: convolutions with a bias, that accumulate, with groups, dilation and asymmetric padding") {
+TEST_CASE("cudnn: convolutions with a bias and ReLU, that accumulate, with groups, dilation and asymmetric padding") {
   Cudnn *cudnn = library();
   if (!cudnn)
     return;
@@ -192,6 +194,8 @@ TEST_CASE("cudnn: convolutions with a bias, that accumulate, with groups, dilati
           };
           if (kind == ConvKind::Forward)
             builds([](auto &c) { c.bias = 0; });
+          if (kind == ConvKind::Forward)
+            builds([](auto &c) { c.bias = 0, c.epilogue = plan::Epilogue::Relu; });
           builds([](auto &c) { c.accumulate = true; });
           builds([](auto &c) { c.groups = 4; });
           builds([](auto &c) { c.dilation_h = c.dilation_w = 2, c.oh = c.ow = 26; });
