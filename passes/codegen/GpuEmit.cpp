@@ -39,8 +39,12 @@ GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::
   if (ptx()) {
     function->setCallingConv(llvm::CallingConv::PTX_Kernel);
     function->addFnAttr("nvvm.maxntid", std::to_string(plan.block));
-    if (plan.block >= 512) // ptxas would spill to fit more of them
-      function->addFnAttr("nvvm.minctasm", "1");
+    // How many blocks a multiprocessor holds at least, by which ptxas chooses how many registers it takes: fewer than
+    // it would for itself, so that rows are held and loads begin early instead of one by one.
+    if (plan.block >= 512)
+      function->addFnAttr("nvvm.minctasm", plan.held ? "1" : "2");
+    else if (plan.block == 256 && p.shape == Shape::Columns)
+      function->addFnAttr("nvvm.minctasm", "3");
   } else {
     noteParameters(name);
   }

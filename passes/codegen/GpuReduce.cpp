@@ -97,8 +97,13 @@ void GpuEmitter::finishRows(std::vector<Accumulator> &accumulators) {
       x.push_back(b.CreateLoad(slot->getAllocatedType(), slot));
     }
     V lanes = tree(std::move(x), v);
-    for (int distance = warp / 2; distance >= 1; distance /= 2)
-      lanes = combine(v.combine, lanes, exchange(lanes, distance), v.type);
+    for (int distance = warp / 2; distance >= 1; distance /= 2) {
+      V other = exchange(lanes, distance);
+      // Rounded by itself: contracted with what a lane multiplied, the sum would not be the same in both lanes.
+      lanes = ptx() && v.combine == Combine::Sum && lanes->getType()->isFloatTy()
+                  ? b.CreateIntrinsic(llvm::Intrinsic::nvvm_add_rn_f, {}, {lanes, other})
+                  : combine(v.combine, lanes, other, v.type);
+    }
     parts.push_back(lanes);
   }
   if (plan.group > warp)

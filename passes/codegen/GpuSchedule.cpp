@@ -32,8 +32,17 @@ struct Traffic {
   int smallest = 4;  // bytes of its smallest element
   int loadBytes = 0; // read for one element
   int loads = 0;     // that depend on the innermost loops
+  int streams = 0;   // among them, those that read (nearly) as much as there is to compute
   int reductions = 0;
 };
+
+/// How many elements an address goes through.
+int64_t elementsOf(const Program &p, const Expr &e) {
+  int64_t count = 1;
+  for (size_t l = 0; l < p.loops.size(); ++l)
+    count *= loopsOf(e) >> l & 1 ? p.loops[l].extent : 1;
+  return count;
+}
 
 Traffic trafficOf(const Program &p) {
   Traffic t;
@@ -50,7 +59,9 @@ Traffic trafficOf(const Program &p) {
     t.reductions += v.kind == ValueKind::Reduce;
     if (v.kind == ValueKind::Load && v.buffer >= 0 && (loopsOf(v.expr) & inner)) {
       ++t.loads;
-      if (see(v.expr, v.type))
+      const bool stream = elementsOf(p, v.expr) * 8 >= p.keptCount() * p.reducedCount();
+      t.streams += stream;
+      if (see(v.expr, v.type) && stream)
         t.loadBytes += static_cast<int>(elementBytes(v.type));
     }
   }
@@ -79,10 +90,11 @@ void planMap(Program &p) {
   ThreadPlan &t = p.threads;
   const Traffic traffic = trafficOf(p);
   int wanted = accessBytes / traffic.smallest;
-  if (traffic.loads > 3) // registers
+  if (traffic.streams > 3 || wanted * traffic.loads > mostRegisters)
     wanted = std::min(wanted, 4);
   t.chunk = p.flat ? wanted : chunkOf(p, wanted);
-  while (t.passes < 4 && traffic.loads && t.chunk * t.passes * traffic.loadBytes < flightBytes)
+  while (t.passes < 4 && traffic.streams && t.chunk * t.passes * traffic.loadBytes < flightBytes &&
+         t.chunk * t.passes * 2 * traffic.loads <= mostRegisters)
     t.passes *= 2;
   if (!p.flat)
     while (t.passes > 1 && p.keptCount() / (t.chunk * t.passes) < chip / 4)

@@ -9,7 +9,8 @@
 // plus the product; without it, parts of `into` are overwritten and the rest kept. The result takes `into`'s memory. A
 // matrix product with an `epilogue` ("relu", "gelu", "gelu_gradient") is the activation of the product, its bias added
 // (so is a convolution with "relu"), or the product times the slope of gelu at the operand `aux`; a second result, if
-// there is one, is what gelu was applied to; `aux_view` is how either lies. A matrix product further has `batch`
+// there is one, is what gelu was applied to; `aux_view` is how either lies; with
+// `row_sums` (unit) the second result is the sums of a's rows. A matrix product further has `batch`
 // (sizes), `mnk`, and `a`, `b`, `c`: offset in elements, then strides per batch dimension and for the two matrix
 // dimensions ([m, k], [k, n], [m, n]); the result's type is that of the memory `c` lies in.
 #pragma once

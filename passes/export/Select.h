@@ -19,7 +19,7 @@ void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::
 
 struct SelectOptions {
   /// Matrix products take relu, gelu (tanh form) and its gradient along, as cuBLASLt has them, and convolutions with a
-  /// bias take relu, as cuDNN has it.
+  /// bias take relu, as cuDNN has it. A weight's gradient takes its bias's along where this is a sum of its own.
   bool epilogues = false;
   /// Gradients that are products in half and kept in f32 are written as f32, without rounding to half in between.
   bool widen = false;

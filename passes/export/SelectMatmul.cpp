@@ -184,6 +184,7 @@ struct Selected {
   Product product;
   OperandView a, b;
   Strided aux; // how what the epilogue reads or writes beside the result lies
+  bool transposed = false;
 };
 
 /// Rows begin at multiples of 16 bytes, as the kernels with epilogues want it (cuBLAS documentation: leading dimensions
@@ -225,8 +226,8 @@ std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   s.product.m = shape[shape.size() - 2], s.product.n = shape.back(), s.product.k = s.a.view.shape.back();
   s.product.a = s.a.view, s.product.b = s.b.view, s.product.c = *c;
   bool biased = llvm::any_of(chain, [](const Follower &f) { return f.kind == Follower::Bias; });
-  const bool transposed = s.product.c.strides.back() != 1;
-  if (transposed) {
+  s.transposed = s.product.c.strides.back() != 1;
+  if (s.transposed) {
     if (biased)
       return std::nullopt;
     transposeProduct(s.product, s.a, s.b);
@@ -237,7 +238,7 @@ std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   if (fit(simple) && simple.c.strides.back() == 1)
     s.product = simple;
   if (const Follower *epilogue = epilogueOf(chain);
-      epilogue != chain.end() && (transposed || !bindEpilogue(s, full, matmul, chain, epilogue)))
+      epilogue != chain.end() && (s.transposed || !bindEpilogue(s, full, matmul, chain, epilogue)))
     return std::nullopt;
   return s;
 }
@@ -286,7 +287,59 @@ Value addEpilogue(const Follower &epilogue, const Strided &aux, CallParts &parts
   return input;
 }
 
-library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain) {
+int64_t rank(Value value) { return static_cast<int64_t>(sizesOf(value).size()); }
+
+/// Whether a value's sums over rows would be a kernel of their own: a library wrote it, or it is made from sums over
+/// its columns, by a kernel that goes by rows.
+bool summedAlone(Value value) {
+  const auto isFused = [](Operation *op) {
+    return op && (op->hasTrait<OpTrait::Elementwise>() || isa<ir::BroadcastOp, ir::ReshapeOp>(op));
+  };
+  while (auto reshape = value.getDefiningOp<ir::ReshapeOp>())
+    value = reshape.getInput();
+  if (!isFused(value.getDefiningOp()))
+    return true;
+  SmallVector<Value> next{value};
+  SmallPtrSet<Operation *, 16> seen;
+  while (!next.empty()) {
+    Operation *op = next.pop_back_val().getDefiningOp();
+    if (auto reduce = dyn_cast_or_null<ir::ReduceOp>(op);
+        reduce && llvm::is_contained(reduce.getDims(), rank(reduce.getInput()) - 1))
+      return true;
+    if (isFused(op) && seen.insert(op).second)
+      llvm::append_range(next, op->getOperands());
+  }
+  return false;
+}
+
+/// The gradient in f32 of a bias that is the sums over the rows of `matmul`'s transposed left operand, a value in half.
+ir::CastOp biasGradient(ir::MatmulOp matmul) {
+  Value rows = matmul.getA();
+  if (!matmul.getTransA() || rank(rows) != 2 || !summedAlone(rows))
+    return {};
+  for (;; rows = rows.getDefiningOp()->getOperand(0)) {
+    for (Operation *user : rows.getUsers()) {
+      auto reduce = dyn_cast<ir::ReduceOp>(user);
+      if (!reduce || reduce.getKind() != ir::ReduceKind::Sum || !reduce.getResult().hasOneUse() ||
+          rank(reduce.getResult()) != 1 || llvm::is_contained(reduce.getDims(), rank(rows) - 1) ||
+          sizesOf(reduce.getResult())[0] != sizesOf(matmul.getResult())[0])
+        continue;
+      if (auto cast = dyn_cast<ir::CastOp>(*reduce.getResult().getUsers().begin()); cast && isWidening(cast))
+        return cast;
+    }
+    if (!isa_and_nonnull<ir::ReshapeOp>(rows.getDefiningOp()))
+      return {};
+  }
+}
+
+/// Gives the call the bias's gradient as its second result.
+void addRowSums(ir::CastOp cast, CallParts &parts) {
+  parts.attributes.set("row_sums", UnitAttr::get(cast.getContext()));
+  parts.results.push_back(cast.getType());
+  carryAuxSharding(cast, parts.attributes);
+}
+
+library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain, ir::CastOp sums) {
   OpBuilder b(matmul);
   Operation *last = chain.empty() ? matmul.getOperation() : chain.back().op;
   CallParts parts{{s.a.base, s.b.base}, callAttributes(matmul), {last->getResult(0).getType()}};
@@ -308,9 +361,16 @@ library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follow
   carrySharding(last, parts.attributes);
   const Follower *epilogue = epilogueOf(chain);
   Value left = epilogue == chain.end() ? Value() : addEpilogue(*epilogue, s.aux, parts);
+  if (sums)
+    addRowSums(sums, parts);
   auto call = library::CallOp::create(b, matmul.getLoc(), parts.results, parts.operands, parts.attributes.getAttrs());
   if (left)
     left.replaceAllUsesExcept(call->getResult(1), epilogue->op);
+  if (!sums)
+    return call;
+  if (auto add = onlyAccumulation(sums.getResult()).first; add && add->isBeforeInBlock(call))
+    add->moveAfter(call);
+  sums.getResult().replaceAllUsesWith(call->getResult(1));
   return call;
 }
 
@@ -325,7 +385,9 @@ void selectProduct(ir::MatmulOp matmul, std::map<Operation *, std::map<unsigned,
       assert(!chain.empty() && "a product's own result always fits");
       continue;
     }
-    library::CallOp call = makeCall(matmul, *selected, chain);
+    const bool widened = llvm::any_of(chain, [](const Follower &f) { return f.kind == Follower::Widen; });
+    const bool rows = options.epilogues && widened && selected->product.batch.empty() && !selected->transposed;
+    library::CallOp call = makeCall(matmul, *selected, chain, rows ? biasGradient(matmul) : ir::CastOp());
     if (!chain.empty() && chain.back().kind == Follower::Concat)
       concats[chain.back().op][chain.back().piece] = call;
     else

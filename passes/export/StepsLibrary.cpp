@@ -55,7 +55,10 @@ void emitMatmul(SegmentBuilder &s, library::CallOp call) {
   step.accumulate = call.accumulate();
   step.bias = optionalSlot(s, call.bias());
   step.epilogue = epilogueOf(call);
-  if (Value aux = call.aux() ? call.aux() : call->getNumResults() > 1 ? Value(call->getResult(1)) : Value())
+  const Value second = call->getNumResults() > 1 ? Value(call->getResult(1)) : Value();
+  if (call->hasAttr("row_sums"))
+    step.row_sums = optionalSlot(s, second);
+  else if (Value aux = call.aux() ? call.aux() : second)
     step.aux = s.view(aux, call.ints("aux_view"));
   double flops = 2.0 * static_cast<double>(step.m) * static_cast<double>(step.n) * static_cast<double>(step.k);
   for (int64_t size : step.batch)

@@ -3,9 +3,8 @@
 // library's epilogue where its documentation has it, and done by a kernel of ours behind the product where it has not,
 // or where a library has no algorithm for it, or where that was measured to be faster.
 //
-// Gradients of biases are sums of our own kernels, not BGRAD epilogues: the vector has the type of the result (cuBLAS
-// documentation, table of supported types), so that beside a product in half it would be rounded to half, and it is
-// written, never added to what other microbatches gave.
+// The gradient of a bias goes along with that of the weight (BGRAD) where this is f32: the library gives both in one
+// type (cuBLAS documentation, table of supported types), so that beside a result in half it would be rounded to half.
 #include "runtime/cuda/CublasLt.h"
 
 #include "runtime/base/Error.h"
@@ -111,7 +110,7 @@ struct Problem {
   MatmulShape shape;
   plan::DType aType, bType, cType, biasType;
   plan::Epilogue epilogue = plan::Epilogue::None;
-  bool accumulate = false, hasBias = false, hasAux = false;
+  bool accumulate = false, hasBias = false, hasAux = false, hasRowSums = false;
   bool inLibrary = false;            ///< the library can be asked for bias and epilogue
   int64_t auxRow = 0, auxColumn = 0; ///< strides of the auxiliary matrix by row and column of c
   int64_t batch = 1;                 ///< of one call
@@ -128,10 +127,11 @@ struct Problem {
         epilogue == plan::Epilogue::None
             ? ""
             : fmt::format(" {}{}", EnumNameEpilogue(epilogue), hasAux ? fmt::format(" aux {}", auxRow) : "");
-    return fmt::format("m{} n{} k{} batch{} a[{}] b[{}] c[{}]{}{}{} align {}", shape.m, shape.n, shape.k, batch,
+    return fmt::format("m{} n{} k{} batch{} a[{}] b[{}] c[{}]{}{}{}{} align {}", shape.m, shape.n, shape.k, batch,
                        operand(shape.a, aBatch, aType), operand(shape.b, bBatch, bType),
                        operand(shape.c, cBatch, cType), accumulate ? " accumulate" : "",
-                       hasBias && inLibrary ? " bias" : "", after, fmt::join(alignment, ","));
+                       hasBias && inLibrary ? " bias" : "", hasRowSums ? " row sums" : "", after,
+                       fmt::join(alignment, ","));
   }
 };
 
@@ -140,11 +140,13 @@ struct Problem {
 bool libraryTakesFollowers(const Problem &p, int64_t auxOffset) {
   const bool bias = !p.hasBias || (!p.shape.exchanged && p.biasType == p.cType);
   const bool aux = !p.hasAux || (p.auxColumn == 1 && p.auxRow >= p.shape.n && p.auxRow % 8 == 0 && auxOffset % 16 == 0);
-  return p.hasFollowers() && bias && aux;
+  return (p.hasFollowers() && bias && aux) || (p.hasRowSums && !p.shape.exchanged);
 }
 
 /// Meaningful where inLibrary.
 cublasLtEpilogue_t libraryEpilogue(const Problem &p) {
+  if (p.hasRowSums)
+    return CUBLASLT_EPILOGUE_BGRADB; // our a is the library's B
   switch (p.epilogue) {
   case plan::Epilogue::Relu:
     return p.hasBias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
@@ -201,8 +203,8 @@ public:
     if (fused)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, libraryEpilogue(p));
     void *const aligned = reinterpret_cast<void *>(uintptr_t{256}); // the heuristics look at pointers
-    if (fused && p.hasBias) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, dataType(p.biasType));
+    if (fused && (p.hasBias || p.hasRowSums)) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, dataType(p.hasBias ? p.biasType : p.cType));
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
     }
     if (fused && p.hasAux) {
@@ -307,6 +309,20 @@ std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descr
   return all;
 }
 
+/// The sums of the rows of the plan's a, without addresses.
+RowSumsArguments describeRowSums(const Problem &p) {
+  const MatmulShape &s = p.shape;
+  RowSumsArguments r{};
+  r.rows = s.exchanged ? s.n : s.m;
+  r.length = s.k;
+  r.rowStride = s.exchanged ? s.b.column : s.a.row;
+  r.columnStride = s.exchanged ? s.b.row : s.a.column;
+  constexpr int64_t mostSlices = 64, leastLength = 64, mostPartials = 1 << 22; // 16 MiB of a workspace of 32
+  r.slices =
+      std::max<int64_t>(1, std::min({mostSlices, r.length / leastLength, mostPartials / std::max<int64_t>(r.rows, 1)}));
+  return r;
+}
+
 class ProductOp final : public Op {
 public:
   ProductOp(Problem problem, const Functions &f, const Queue &queue, bool tf32)
@@ -315,14 +331,17 @@ public:
       fused.emplace(f, p, tf32, true);
   }
 
-  Operand a, b, c, bias, aux;
+  Operand a, b, c, bias, aux, rowSums;
   Choice choice{};
 
   void run(SlotTable slots, const RunContext &) override {
     multiply({a.at(slots), b.at(slots), c.at(slots), p.hasBias ? bias.at(slots) : nullptr,
-              p.hasAux ? aux.at(slots) : nullptr},
+              p.hasAux ? aux.at(slots) : nullptr, p.hasRowSums ? rowSums.at(slots) : nullptr},
              queue);
   }
+
+  /// Bytes of scratch memory.
+  size_t workspace() const { return workspaceOf(choice); }
 
   void chooseBy(Tuning &tuning, const std::string &key, size_t limit) {
     if (const auto kept = Choice::parse(tuning.find(key), p); kept && kept->workspace <= limit) {
@@ -334,9 +353,10 @@ public:
     if (fused)
       all = candidates(f, p, *fused, limit, true, status);
     // A library may be slower with an epilogue than without it and a kernel behind: what is faster here is measured.
-    if (all.empty() || (p.epilogue != plan::Epilogue::None && tuning.measures()))
+    if (all.empty() || ((p.epilogue != plan::Epilogue::None || p.hasRowSums) && tuning.measures()))
       for (const Choice &one : candidates(f, p, plain, limit, false, status))
-        all.push_back(one);
+        if (workspaceOf(one) <= limit)
+          all.push_back(one);
     if (all.empty())
       throw environmentError(fmt::format("cublasLt: no algorithm for {} within {} bytes of workspace: {}", p.text(),
                                          limit, f.getStatusString(status)));
@@ -349,11 +369,18 @@ public:
   }
 
   CUfunction epilogueKernel = nullptr; ///< where something follows the sums
+  CUfunction rowSumsKernel = nullptr, rowSumsEnd = nullptr;
 
 private:
   struct Addresses {
-    std::byte *a, *b, *c, *bias, *aux;
+    std::byte *a, *b, *c, *bias, *aux, *rowSums;
   };
+
+  size_t workspaceOf(const Choice &one) const {
+    const RowSumsArguments r = describeRowSums(p);
+    return std::max(one.workspace,
+                    p.hasRowSums && !one.fused ? static_cast<size_t>(r.slices * r.rows) * sizeof(float) : size_t{0});
+  }
 
   void multiply(const Addresses &at, const Queue &on) {
     Descriptors &d = choice.fused ? *fused : plain;
@@ -361,6 +388,8 @@ private:
       d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
     if (choice.fused && p.hasAux)
       d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.aux);
+    if (choice.fused && p.hasRowSums)
+      d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.rowSums);
     const float alpha = 1, beta = p.accumulate ? 1 : 0;
     for (const auto &[fromA, fromB, fromC] : p.calls) {
       std::byte *out = at.c + fromC * static_cast<int64_t>(dtypeSize(p.cType));
@@ -371,6 +400,17 @@ private:
       if (!choice.fused && p.hasFollowers())
         follow(out, at, on);
     }
+    if (!choice.fused && p.hasRowSums)
+      sumRows(at, on);
+  }
+
+  void sumRows(const Addresses &at, const Queue &on) const {
+    RowSumsArguments arguments = describeRowSums(p);
+    arguments.a = p.shape.exchanged ? at.b : at.a;
+    arguments.partial = reinterpret_cast<float *>(on.workspace);
+    arguments.sums = at.rowSums;
+    OwnKernels::start(rowSumsKernel, on, arguments, arguments.slices * arguments.rows);
+    OwnKernels::start(rowSumsEnd, on, arguments, arguments.rows);
   }
 
   void follow(std::byte *out, const Addresses &at, const Queue &on) const {
@@ -393,13 +433,14 @@ private:
     const MatmulShape &s = p.shape;
     size_t most = 0;
     for (const Choice &one : all)
-      most = std::max(most, one.workspace);
+      most = std::max(most, workspaceOf(one));
     const int64_t auxElements = p.hasAux ? (s.m - 1) * p.auxRow + (s.n - 1) * p.auxColumn + 1 : 0;
     const DeviceMemory a(bytesOf(s.a, s.m, s.k, p.aBatch, 0, dtypeSize(p.aType)), "measuring"),
         b(bytesOf(s.b, s.k, s.n, p.bBatch, 1, dtypeSize(p.bType)), "measuring"),
         c(bytesOf(s.c, s.m, s.n, p.cBatch, 2, dtypeSize(p.cType)), "measuring"), scratch(most, "measuring"),
         bias(static_cast<size_t>(std::max(s.m, s.n)) * 4, "measuring"),
-        aux(static_cast<size_t>(auxElements) * dtypeSize(p.cType), "measuring");
+        aux(static_cast<size_t>(auxElements) * dtypeSize(p.cType), "measuring"),
+        rowSums(p.hasRowSums ? static_cast<size_t>(std::max(s.m, s.n)) * 4 : 0, "measuring");
     const Stream stream = Stream::make();
     for (const DeviceMemory *memory : {&a, &b, &c, &bias, &aux}) // small numbers in every type
       if (memory->size())
@@ -410,7 +451,8 @@ private:
     for (const Choice &one : all) {
       choice = one;
       const double time = measure(stream.get(), [&] {
-        multiply({a.data(), b.data(), c.data(), p.hasBias ? bias.data() : nullptr, p.hasAux ? aux.data() : nullptr},
+        multiply({a.data(), b.data(), c.data(), p.hasBias ? bias.data() : nullptr, p.hasAux ? aux.data() : nullptr,
+                  rowSums.data()},
                  on);
       });
       if (best == 0 || time < best) {
@@ -435,6 +477,8 @@ public:
   void run(SlotTable slots, const RunContext &) override {
     if (bytes)
       check(driver().memsetD8Async(devicePointer(c.at(slots)), 0, bytes, queue.stream), "cuMemsetD8Async");
+    if (rowSumBytes)
+      check(driver().memsetD8Async(devicePointer(rowSums.at(slots)), 0, rowSumBytes, queue.stream), "cuMemsetD8Async");
     if (!epilogueKernel)
       return;
     arguments.c = c.at(slots);
@@ -445,7 +489,8 @@ public:
 
   CUfunction epilogueKernel = nullptr;
   bool hasBias = false, hasAux = false;
-  Operand bias, aux;
+  Operand bias, aux, rowSums;
+  size_t rowSumBytes = 0;
   EpilogueArguments arguments{};
 
 private:
@@ -466,6 +511,13 @@ std::unique_ptr<Op> emptyProduct(const plan::Matmul &op, const Problem &p, SlotS
     throw environmentError("cuda: a matrix product over no elements into a window of a tensor is not supported");
   auto made = std::make_unique<EmptyProduct>(
       operandOf(*op.c(), scope), static_cast<size_t>(p.accumulate ? 0 : rows * s.n) * dtypeSize(p.cType), queue);
+  if (p.hasRowSums) {
+    const RowSumsArguments sums = describeRowSums(p);
+    if (sums.rows * sums.length > 0)
+      throw environmentError("cuda: row sums beside an empty result are not supported");
+    made->rowSums = {scope.local(static_cast<uint32_t>(op.row_sums()))};
+    made->rowSumBytes = static_cast<size_t>(sums.rows) * dtypeSize(p.cType);
+  }
   if (!p.hasFollowers())
     return made;
   made->hasBias = p.hasBias, made->hasAux = p.hasAux;
@@ -490,6 +542,7 @@ Problem describe(const plan::Matmul &op, SlotScope &scope) {
   p.hasBias = op.bias() >= 0;
   p.biasType = p.hasBias ? scope.slot(static_cast<uint32_t>(op.bias())).dtype() : p.cType;
   p.epilogue = op.epilogue();
+  p.hasRowSums = op.row_sums() >= 0;
   if (op.aux()) {
     p.hasAux = true;
     p.auxRow = op.m() > 1 ? op.aux()->strides()->Get(0) : op.n(); // one row has any stride
@@ -524,11 +577,17 @@ std::unique_ptr<Op> CublasLt::product(const plan::Step &step, SlotScope &scope, 
     made->aux = operandOf(*op.aux(), scope);
   if (p.hasFollowers())
     made->epilogueKernel = kernels.function(epilogueKernelName(p));
+  if (p.hasRowSums) {
+    made->rowSums = {scope.local(static_cast<uint32_t>(op.row_sums()))};
+    made->rowSumsKernel =
+        kernels.function(fmt::format("cleave_row_sums_{}", elementSuffix(scope.slot(op.a()->slot()).dtype())));
+    made->rowSumsEnd = kernels.function(fmt::format("cleave_row_sums_end_{}", elementSuffix(p.cType)));
+  }
   made->chooseBy(tuning,
                  fmt::format("{} | cublasLt {} | {}{}", context.name(), version(), p.text(),
                              options.tf32 && p.aType == plan::DType::F32 ? " tf32" : ""),
                  options.workspaceLimit);
-  workspace = made->choice.workspace;
+  workspace = made->workspace();
   return made;
 }
 

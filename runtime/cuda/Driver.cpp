@@ -10,7 +10,8 @@ namespace cleave::cuda {
 
 namespace {
 
-constexpr int oldestDriver = 12040; // CUDA 12.4: 1000 * major + 10 * minor
+// 1000 * major + 10 * minor. Drivers load no cubins of a later toolkit's ptxas than their own major version's.
+constexpr int oldestDriver = CUDA_VERSION / 1000 * 1000;
 
 Driver bindAll(const Library &library) {
   Driver d{};

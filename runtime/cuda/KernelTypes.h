@@ -68,10 +68,12 @@ struct RandomArguments {
   int64_t pieceCount;
 };
 
-/// Pooling windows over [n, c, h, w]; `wide`: before, `narrow`: after. Strides of both in elements.
+/// Pooling windows over [n, c, h, w]; `wide`: before, `narrow`: after. Strides of both in elements. There are kernels
+/// for any sizes, "small" ones for fewer than 2^30 elements and windows of at most 256 (`chosen` is bytes then), and
+/// "packed" ones for these where channels are neighbours and fill whole 16 bytes.
 struct PoolArguments {
   void *wide, *narrow;
-  int32_t *chosen; ///< max: the place of the maximum in its window; as narrow
+  void *chosen; ///< max: the place of the maximum in its window; as narrow
   int64_t n, c, ih, iw, oh, ow, kh, kw, strideH, strideW, padTop, padLeft;
   int64_t wideStrides[4], narrowStrides[4];
   int32_t includePadding;
@@ -91,6 +93,15 @@ struct EpilogueArguments {
   int64_t auxRowStride, auxColumnStride; ///< by row and column of c
   int32_t byRow;
   EpilogueKind kind;
+};
+
+/// The sums of the rows of a [rows, length], strides in elements: of `slices` pieces of each row into `partial`
+/// [slices, rows], and then of these into `sums` [rows].
+struct RowSumsArguments {
+  const void *a;
+  float *partial;
+  void *sums;
+  int64_t rows, length, rowStride, columnStride, slices;
 };
 
 } // namespace cleave::cuda

@@ -153,124 +153,183 @@ template <typename T> __device__ void randomUniform(const RandomArguments &a) {
   }
 }
 
-struct PoolPlace {
-  int64_t n, c, h, w;
+/// Neighbouring channels of one place, read and written at once.
+template <typename T, int V> struct alignas(sizeof(T) * V) Pack {
+  T at[V];
 };
 
-/// Item number to place; the dimension whose stride is 1 is fastest, so that neighbours read neighbours.
-__device__ PoolPlace placeOf(int64_t item, const PoolArguments &a, int64_t height, int64_t width, bool channelsLast) {
-  PoolPlace p;
-  if (channelsLast) {
-    p.c = item % a.c;
-    item /= a.c;
-  }
-  p.w = item % width;
-  item /= width;
-  p.h = item % height;
-  item /= height;
-  if (!channelsLast) {
-    p.c = item % a.c;
-    item /= a.c;
-  }
-  p.n = item;
-  return p;
+/// Pooling's numbers as the kernels compute with them. I: of indices; V: neighbouring channels of an item (channels
+/// last); C: how the maximum's place in its window is kept.
+template <typename I, int V, typename C> struct PoolForm {
+  using Index = I;
+  using Choice = C;
+  static constexpr int width = V;
+};
+
+template <typename I> __device__ I placeIn(const int64_t (&strides)[4], I n, I c, I h, I w) {
+  return n * static_cast<I>(strides[0]) + c * static_cast<I>(strides[1]) + h * static_cast<I>(strides[2]) +
+         w * static_cast<I>(strides[3]);
 }
 
-__device__ int64_t at(const int64_t (&strides)[4], int64_t n, int64_t c, int64_t h, int64_t w) {
-  return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
+/// Calls fn(n, c, h, w) for this thread's items among the [n, c, height, width]; the dimension whose stride is 1 is
+/// fastest, so that neighbours read neighbours.
+template <typename Form, typename Fn>
+__device__ void forItems(const PoolArguments &a, int64_t height, int64_t width, bool channelsLast, Fn fn) {
+  using I = typename Form::Index;
+  const I channels = static_cast<I>(a.c) / Form::width, columns = static_cast<I>(width), rows = static_cast<I>(height);
+  const int64_t items = a.n * (a.c / Form::width) * height * width;
+  for (int64_t item = firstItem(); item < items; item += allThreads()) {
+    I rest = static_cast<I>(item), c = 0;
+    if (channelsLast) {
+      c = rest % channels;
+      rest /= channels;
+    }
+    const I w = rest % columns;
+    rest /= columns;
+    const I h = rest % rows;
+    rest /= rows;
+    if (!channelsLast) {
+      c = rest % channels;
+      rest /= channels;
+    }
+    fn(rest, c * Form::width, h, w);
+  }
 }
 
 /// Calls fn(h, w, y, x) for every element (h, w) that window (oh, ow) has at (y, x), in order; padding is left out.
-template <typename Fn> __device__ void forElements(const PoolArguments &a, int64_t oh, int64_t ow, Fn fn) {
-  for (int64_t y = 0; y < a.kh; ++y)
-    for (int64_t x = 0; x < a.kw; ++x) {
-      const int64_t h = oh * a.strideH - a.padTop + y, w = ow * a.strideW - a.padLeft + x;
-      if (h >= 0 && h < a.ih && w >= 0 && w < a.iw)
-        fn(h, w, y, x);
-    }
+template <typename I, typename Fn> __device__ void forElements(const PoolArguments &a, I oh, I ow, Fn fn) {
+  const I top = oh * static_cast<I>(a.strideH) - static_cast<I>(a.padTop),
+          left = ow * static_cast<I>(a.strideW) - static_cast<I>(a.padLeft);
+  for (I y = 0; y < static_cast<I>(a.kh); ++y)
+    for (I x = 0; x < static_cast<I>(a.kw); ++x)
+      if (top + y >= 0 && top + y < static_cast<I>(a.ih) && left + x >= 0 && left + x < static_cast<I>(a.iw))
+        fn(top + y, left + x, y, x);
 }
 
-template <typename T> __device__ void maxForward(const PoolArguments &a) {
-  const T *wide = static_cast<const T *>(a.wide);
-  T *narrow = static_cast<T *>(a.narrow);
-  for (int64_t item = firstItem(); item < a.n * a.c * a.oh * a.ow; item += allThreads()) {
-    const PoolPlace p = placeOf(item, a, a.oh, a.ow, a.narrowStrides[1] == 1);
-    float best = 0;
-    int32_t chosen = -1;
-    forElements(a, p.h, p.w, [&](int64_t h, int64_t w, int64_t y, int64_t x) {
-      const float value = widen(wide[at(a.wideStrides, p.n, p.c, h, w)]);
-      if (chosen < 0 || value > best || (value != value && best == best)) {
-        best = value;
-        chosen = static_cast<int32_t>(y * a.kw + x);
-      }
-    });
-    const int64_t place = at(a.narrowStrides, p.n, p.c, p.h, p.w);
-    narrow[place] = narrowTo<T>(best);
-    a.chosen[place] = chosen;
-  }
-}
+/// The windows first ... last - 1 that reach element `at` (padding counted) of one direction.
+template <typename I> struct Windows {
+  I first, last;
+  __device__ Windows(I at, I kernel, I stride, I count)
+      : first(at < kernel ? 0 : (at - kernel) / stride + 1), last(at / stride + 1 < count ? at / stride + 1 : count) {}
+};
 
 /// Calls fn(oh, ow, y, x) for every window that has (h, w) at (y, x), in order.
-template <typename Fn> __device__ void forWindows(const PoolArguments &a, int64_t h, int64_t w, Fn fn) {
-  for (int64_t y = 0; y < a.kh; ++y) {
-    const int64_t top = h + a.padTop - y;
-    if (top < 0 || top % a.strideH != 0 || top / a.strideH >= a.oh)
-      continue;
-    for (int64_t x = 0; x < a.kw; ++x) {
-      const int64_t left = w + a.padLeft - x;
-      if (left >= 0 && left % a.strideW == 0 && left / a.strideW < a.ow)
-        fn(top / a.strideH, left / a.strideW, y, x);
-    }
-  }
+template <typename I, typename Fn> __device__ void forWindows(const PoolArguments &a, I h, I w, Fn fn) {
+  const I top = h + static_cast<I>(a.padTop), left = w + static_cast<I>(a.padLeft);
+  const I strideH = static_cast<I>(a.strideH), strideW = static_cast<I>(a.strideW);
+  const Windows<I> rows(top, static_cast<I>(a.kh), strideH, static_cast<I>(a.oh)),
+      columns(left, static_cast<I>(a.kw), strideW, static_cast<I>(a.ow));
+  for (I oh = rows.first; oh < rows.last; ++oh)
+    for (I ow = columns.first; ow < columns.last; ++ow)
+      fn(oh, ow, top - oh * strideH, left - ow * strideW);
 }
 
-template <typename T> __device__ void maxBackward(const PoolArguments &a) {
+template <typename T, typename Form> __device__ void maxForward(const PoolArguments &a) {
+  using I = typename Form::Index;
+  using Elements = Pack<T, Form::width>;
+  using Choices = Pack<typename Form::Choice, Form::width>;
+  const T *wide = static_cast<const T *>(a.wide);
+  T *narrow = static_cast<T *>(a.narrow);
+  auto *chosen = static_cast<typename Form::Choice *>(a.chosen);
+  forItems<Form>(a, a.oh, a.ow, a.narrowStrides[1] == 1, [&](I n, I c, I oh, I ow) {
+    float best[Form::width] = {};
+    Choices choices = {};
+    bool any = false;
+    forElements<I>(a, oh, ow, [&](I h, I w, I y, I x) {
+      const Elements from = *reinterpret_cast<const Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w));
+      for (int i = 0; i < Form::width; ++i) {
+        const float value = widen(from.at[i]);
+        if (!any || value > best[i] || (value != value && best[i] == best[i])) {
+          best[i] = value;
+          choices.at[i] = static_cast<typename Form::Choice>(y * static_cast<I>(a.kw) + x);
+        }
+      }
+      any = true;
+    });
+    Elements to;
+    for (int i = 0; i < Form::width; ++i)
+      to.at[i] = narrowTo<T>(best[i]);
+    const I place = placeIn<I>(a.narrowStrides, n, c, oh, ow);
+    *reinterpret_cast<Elements *>(narrow + place) = to;
+    *reinterpret_cast<Choices *>(chosen + place) = choices;
+  });
+}
+
+template <typename T, typename Form> __device__ void maxBackward(const PoolArguments &a) {
+  using I = typename Form::Index;
+  using Elements = Pack<T, Form::width>;
+  using Choices = Pack<typename Form::Choice, Form::width>;
   T *wide = static_cast<T *>(a.wide);
   const T *narrow = static_cast<const T *>(a.narrow);
-  for (int64_t item = firstItem(); item < a.n * a.c * a.ih * a.iw; item += allThreads()) {
-    const PoolPlace p = placeOf(item, a, a.ih, a.iw, a.wideStrides[1] == 1);
-    float sum = 0;
-    forWindows(a, p.h, p.w, [&](int64_t oh, int64_t ow, int64_t y, int64_t x) {
-      const int64_t place = at(a.narrowStrides, p.n, p.c, oh, ow);
-      if (a.chosen[place] == y * a.kw + x)
-        sum += widen(narrow[place]);
+  const auto *chosen = static_cast<const typename Form::Choice *>(a.chosen);
+  forItems<Form>(a, a.ih, a.iw, a.wideStrides[1] == 1, [&](I n, I c, I h, I w) {
+    float sum[Form::width] = {};
+    forWindows<I>(a, h, w, [&](I oh, I ow, I y, I x) {
+      const I place = placeIn<I>(a.narrowStrides, n, c, oh, ow);
+      const Choices choices = *reinterpret_cast<const Choices *>(chosen + place);
+      const Elements from = *reinterpret_cast<const Elements *>(narrow + place);
+      for (int i = 0; i < Form::width; ++i)
+        if (static_cast<I>(choices.at[i]) == y * static_cast<I>(a.kw) + x)
+          sum[i] += widen(from.at[i]);
     });
-    wide[at(a.wideStrides, p.n, p.c, p.h, p.w)] = narrowTo<T>(sum);
-  }
+    Elements to;
+    for (int i = 0; i < Form::width; ++i)
+      to.at[i] = narrowTo<T>(sum[i]);
+    *reinterpret_cast<Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w)) = to;
+  });
 }
 
 /// How many elements the average of window (oh, ow) divides by.
-__device__ float windowSize(const PoolArguments &a, int64_t oh, int64_t ow) {
+template <typename I> __device__ float windowSize(const PoolArguments &a, I oh, I ow) {
   if (a.includePadding)
     return static_cast<float>(a.kh * a.kw);
-  const int64_t top = oh * a.strideH - a.padTop, left = ow * a.strideW - a.padLeft;
-  const int64_t bottom = top + a.kh < a.ih ? top + a.kh : a.ih, right = left + a.kw < a.iw ? left + a.kw : a.iw;
+  const I top = oh * static_cast<I>(a.strideH) - static_cast<I>(a.padTop),
+          left = ow * static_cast<I>(a.strideW) - static_cast<I>(a.padLeft);
+  const I bottom = top + static_cast<I>(a.kh) < static_cast<I>(a.ih) ? top + static_cast<I>(a.kh)
+                                                                     : static_cast<I>(a.ih),
+          right = left + static_cast<I>(a.kw) < static_cast<I>(a.iw) ? left + static_cast<I>(a.kw)
+                                                                     : static_cast<I>(a.iw);
   return static_cast<float>((bottom - (top > 0 ? top : 0)) * (right - (left > 0 ? left : 0)));
 }
 
-template <typename T> __device__ void averageForward(const PoolArguments &a) {
+template <typename T, typename Form> __device__ void averageForward(const PoolArguments &a) {
+  using I = typename Form::Index;
+  using Elements = Pack<T, Form::width>;
   const T *wide = static_cast<const T *>(a.wide);
   T *narrow = static_cast<T *>(a.narrow);
-  for (int64_t item = firstItem(); item < a.n * a.c * a.oh * a.ow; item += allThreads()) {
-    const PoolPlace p = placeOf(item, a, a.oh, a.ow, a.narrowStrides[1] == 1);
-    float sum = 0;
-    forElements(a, p.h, p.w,
-                [&](int64_t h, int64_t w, int64_t, int64_t) { sum += widen(wide[at(a.wideStrides, p.n, p.c, h, w)]); });
-    narrow[at(a.narrowStrides, p.n, p.c, p.h, p.w)] = narrowTo<T>(sum / windowSize(a, p.h, p.w));
-  }
+  forItems<Form>(a, a.oh, a.ow, a.narrowStrides[1] == 1, [&](I n, I c, I oh, I ow) {
+    float sum[Form::width] = {};
+    forElements<I>(a, oh, ow, [&](I h, I w, I, I) {
+      const Elements from = *reinterpret_cast<const Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w));
+      for (int i = 0; i < Form::width; ++i)
+        sum[i] += widen(from.at[i]);
+    });
+    const float size = windowSize<I>(a, oh, ow);
+    Elements to;
+    for (int i = 0; i < Form::width; ++i)
+      to.at[i] = narrowTo<T>(sum[i] / size);
+    *reinterpret_cast<Elements *>(narrow + placeIn<I>(a.narrowStrides, n, c, oh, ow)) = to;
+  });
 }
 
-template <typename T> __device__ void averageBackward(const PoolArguments &a) {
+template <typename T, typename Form> __device__ void averageBackward(const PoolArguments &a) {
+  using I = typename Form::Index;
+  using Elements = Pack<T, Form::width>;
   T *wide = static_cast<T *>(a.wide);
   const T *narrow = static_cast<const T *>(a.narrow);
-  for (int64_t item = firstItem(); item < a.n * a.c * a.ih * a.iw; item += allThreads()) {
-    const PoolPlace p = placeOf(item, a, a.ih, a.iw, a.wideStrides[1] == 1);
-    float sum = 0;
-    forWindows(a, p.h, p.w, [&](int64_t oh, int64_t ow, int64_t, int64_t) {
-      sum += widen(narrow[at(a.narrowStrides, p.n, p.c, oh, ow)]) / windowSize(a, oh, ow);
+  forItems<Form>(a, a.ih, a.iw, a.wideStrides[1] == 1, [&](I n, I c, I h, I w) {
+    float sum[Form::width] = {};
+    forWindows<I>(a, h, w, [&](I oh, I ow, I, I) {
+      const Elements from = *reinterpret_cast<const Elements *>(narrow + placeIn<I>(a.narrowStrides, n, c, oh, ow));
+      const float size = windowSize<I>(a, oh, ow);
+      for (int i = 0; i < Form::width; ++i)
+        sum[i] += widen(from.at[i]) / size;
     });
-    wide[at(a.wideStrides, p.n, p.c, p.h, p.w)] = narrowTo<T>(sum);
-  }
+    Elements to;
+    for (int i = 0; i < Form::width; ++i)
+      to.at[i] = narrowTo<T>(sum[i]);
+    *reinterpret_cast<Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w)) = to;
+  });
 }
 
 __device__ inline float tanhOfGelu(float x) { return tanhf(0.7978845608f * (x + 0.044715f * x * x * x)); }
@@ -305,6 +364,26 @@ template <typename C, typename B> __device__ void applyEpilogue(const EpilogueAr
     const float sum = widen(x) + (bias ? widen(bias[a.byRow ? row : column]) : 0);
     C *beside = aux ? aux + row * a.auxRowStride + column * a.auxColumnStride : nullptr;
     x = narrowTo<C>(epilogueOf(a.kind, sum, beside));
+  }
+}
+
+template <typename A> __device__ void sumSlices(const RowSumsArguments &a) {
+  const A *from = static_cast<const A *>(a.a);
+  for (int64_t item = firstItem(); item < a.slices * a.rows; item += allThreads()) {
+    const int64_t row = item % a.rows, slice = item / a.rows;
+    float sum = 0;
+    for (int64_t i = a.length * slice / a.slices; i < a.length * (slice + 1) / a.slices; ++i)
+      sum += widen(from[row * a.rowStride + i * a.columnStride]);
+    a.partial[item] = sum;
+  }
+}
+
+template <typename C> __device__ void joinSlices(const RowSumsArguments &a) {
+  for (int64_t row = firstItem(); row < a.rows; row += allThreads()) {
+    float sum = 0;
+    for (int64_t slice = 0; slice < a.slices; ++slice)
+      sum += a.partial[slice * a.rows + row];
+    static_cast<C *>(a.sums)[row] = narrowTo<C>(sum);
   }
 }
 
@@ -350,18 +429,19 @@ CLEAVE_KERNEL(cleave_random_f32, RandomArguments, randomUniform<float>)
 CLEAVE_KERNEL(cleave_random_f16, RandomArguments, randomUniform<__half>)
 CLEAVE_KERNEL(cleave_random_bf16, RandomArguments, randomUniform<__nv_bfloat16>)
 
-CLEAVE_KERNEL(cleave_max_forward_f32, PoolArguments, maxForward<float>)
-CLEAVE_KERNEL(cleave_max_forward_f16, PoolArguments, maxForward<__half>)
-CLEAVE_KERNEL(cleave_max_forward_bf16, PoolArguments, maxForward<__nv_bfloat16>)
-CLEAVE_KERNEL(cleave_max_backward_f32, PoolArguments, maxBackward<float>)
-CLEAVE_KERNEL(cleave_max_backward_f16, PoolArguments, maxBackward<__half>)
-CLEAVE_KERNEL(cleave_max_backward_bf16, PoolArguments, maxBackward<__nv_bfloat16>)
-CLEAVE_KERNEL(cleave_average_forward_f32, PoolArguments, averageForward<float>)
-CLEAVE_KERNEL(cleave_average_forward_f16, PoolArguments, averageForward<__half>)
-CLEAVE_KERNEL(cleave_average_forward_bf16, PoolArguments, averageForward<__nv_bfloat16>)
-CLEAVE_KERNEL(cleave_average_backward_f32, PoolArguments, averageBackward<float>)
-CLEAVE_KERNEL(cleave_average_backward_f16, PoolArguments, averageBackward<__half>)
-CLEAVE_KERNEL(cleave_average_backward_bf16, PoolArguments, averageBackward<__nv_bfloat16>)
+
+#define CLEAVE_POOL_FORMS(name, fn, t, T)                                                                              \
+  CLEAVE_KERNEL(cleave_##name##_##t, PoolArguments, (fn<T, PoolForm<int64_t, 1, int32_t>>))                             \
+  CLEAVE_KERNEL(cleave_##name##_small_##t, PoolArguments, (fn<T, PoolForm<int32_t, 1, uint8_t>>))                       \
+  CLEAVE_KERNEL(cleave_##name##_packed_##t, PoolArguments, (fn<T, PoolForm<int32_t, 16 / sizeof(T), uint8_t>>))
+#define CLEAVE_POOL(name, fn)                                                                                          \
+  CLEAVE_POOL_FORMS(name, fn, f32, float)                                                                              \
+  CLEAVE_POOL_FORMS(name, fn, f16, __half)                                                                             \
+  CLEAVE_POOL_FORMS(name, fn, bf16, __nv_bfloat16)
+CLEAVE_POOL(max_forward, maxForward)
+CLEAVE_POOL(max_backward, maxBackward)
+CLEAVE_POOL(average_forward, averageForward)
+CLEAVE_POOL(average_backward, averageBackward)
 
 #define CLEAVE_EPILOGUE(c, C)                                                                                          \
   CLEAVE_KERNEL(cleave_epilogue_##c##_f32, EpilogueArguments, (applyEpilogue<C, float>))                               \
@@ -370,4 +450,11 @@ CLEAVE_KERNEL(cleave_average_backward_bf16, PoolArguments, averageBackward<__nv_
 CLEAVE_EPILOGUE(f32, float)
 CLEAVE_EPILOGUE(f16, __half)
 CLEAVE_EPILOGUE(bf16, __nv_bfloat16)
+
+CLEAVE_KERNEL(cleave_row_sums_f32, RowSumsArguments, sumSlices<float>)
+CLEAVE_KERNEL(cleave_row_sums_f16, RowSumsArguments, sumSlices<__half>)
+CLEAVE_KERNEL(cleave_row_sums_bf16, RowSumsArguments, sumSlices<__nv_bfloat16>)
+CLEAVE_KERNEL(cleave_row_sums_end_f32, RowSumsArguments, joinSlices<float>)
+CLEAVE_KERNEL(cleave_row_sums_end_f16, RowSumsArguments, joinSlices<__half>)
+CLEAVE_KERNEL(cleave_row_sums_end_bf16, RowSumsArguments, joinSlices<__nv_bfloat16>)
 }

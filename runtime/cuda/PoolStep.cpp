@@ -2,6 +2,7 @@
 // instead of scattering gives the same bits every time. (cuDNN's graph API has pooling for channels-last layouts only.)
 #include "runtime/cuda/KernelTypes.h"
 #include "runtime/cuda/Steps.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -29,11 +30,25 @@ const char *nameOf(plan::PoolKind kind) {
   return "";
 }
 
+/// What a thread takes at once.
+enum class Form { Any, Small, Packed };
+
+Form formOf(const plan::Pool &p) {
+  const bool small = p.n() * p.c() * std::max(p.ih() * p.iw(), p.oh() * p.ow()) < 1 << 30 && p.kh() * p.kw() <= 256;
+  const bool packed = p.nhwc() && p.c() * static_cast<int64_t>(dtypeSize(p.dtype())) % 16 == 0;
+  return !small ? Form::Any : packed ? Form::Packed : Form::Small;
+}
+
+std::string kernelName(const plan::Pool &p) {
+  static constexpr const char *forms[] = {"", "small_", "packed_"};
+  return nameOf(p.kind()) + std::string(forms[static_cast<int>(formOf(p))]) + elementSuffix(p.dtype());
+}
+
 class PoolOp final : public Op {
 public:
   PoolOp(const plan::Pool &p, SlotScope &scope, const Queue &queue, OwnKernels &kernels)
       : wide{scope.local(p.src())}, narrow{scope.local(p.dst())}, hasWorkspace(p.workspace() >= 0),
-        function(kernels.function(nameOf(p.kind()) + elementSuffix(p.dtype()))), queue(queue) {
+        function(kernels.function(kernelName(p))), queue(queue) {
     if (hasWorkspace)
       workspace = {scope.local(static_cast<uint32_t>(p.workspace()))};
     a.n = p.n(), a.c = p.c(), a.ih = p.ih(), a.iw = p.iw(), a.oh = p.oh(), a.ow = p.ow(), a.kh = p.kh(), a.kw = p.kw();
@@ -43,12 +58,14 @@ public:
     std::ranges::copy(stridesOf(a.c, a.oh, a.ow, p.nhwc()), a.narrowStrides);
     const bool forward = p.kind() == plan::PoolKind::MaxForward || p.kind() == plan::PoolKind::AverageForward;
     items = a.n * a.c * (forward ? a.oh * a.ow : a.ih * a.iw);
+    if (formOf(p) == Form::Packed)
+      items /= 16 / static_cast<int64_t>(dtypeSize(p.dtype()));
   }
 
   void run(SlotTable slots, const RunContext &) override {
     a.wide = wide.at(slots);
     a.narrow = narrow.at(slots);
-    a.chosen = hasWorkspace ? reinterpret_cast<int32_t *>(workspace.at(slots)) : nullptr;
+    a.chosen = hasWorkspace ? workspace.at(slots) : nullptr;
     OwnKernels::start(function, queue, a, items);
   }
 

@@ -262,6 +262,35 @@ private:
   plan::DType type = plan::DType::F32;
 };
 
+/// A product and the sums of its rows: plans for CPUs have none, as for epilogues.
+class RowSumsOp final : public Op {
+public:
+  RowSumsOp(const plan::Matmul &op, SlotScope &scope, std::unique_ptr<Op> product, unsigned threads)
+      : op(op), product(std::move(product)), threads(threads),
+        a(operandOf(*op.a(), scope)), sums{scope.local(static_cast<uint32_t>(op.row_sums()))},
+        aType(scope.slot(op.a()->slot()).dtype()), type(scope.slot(static_cast<uint32_t>(op.row_sums())).dtype()) {}
+  void run(SlotTable slots, const RunContext &context) override {
+    product->run(slots, context);
+    const std::byte *from = a.at(slots);
+    const auto *strides = op.a()->strides();
+    parallelRange(threads, op.m(), 16, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        double sum = 0;
+        for (int64_t k = 0; k < op.k(); ++k)
+          sum += loadElement(from, row * strides->Get(0) + k * strides->Get(1), aType);
+        storeElement(sums.at(slots), row, type, sum);
+      }
+    });
+  }
+
+private:
+  const plan::Matmul &op;
+  std::unique_ptr<Op> product;
+  unsigned threads;
+  Operand a, sums;
+  plan::DType aType, type;
+};
+
 MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
   MatmulPlan p;
   p.shape = matmulShape(op);
@@ -311,9 +340,11 @@ std::unique_ptr<Op> makeProduct(MatmulPlan p, OneDnnContext &context) {
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context) {
   const plan::Matmul &op = *step.op_as_Matmul();
   auto product = makeProduct(describePlan(op, scope), context);
-  if (op.epilogue() == plan::Epilogue::None)
-    return product;
-  return std::make_unique<EpilogueOp>(op, scope, std::move(product), context.threads);
+  if (op.epilogue() != plan::Epilogue::None)
+    return std::make_unique<EpilogueOp>(op, scope, std::move(product), context.threads);
+  if (op.row_sums() >= 0)
+    return std::make_unique<RowSumsOp>(op, scope, std::move(product), context.threads);
+  return product;
 }
 
 } // namespace cleave

@@ -52,7 +52,8 @@ std::unique_ptr<Op> matmul(const plan::Matmul &op, SlotScope &scope) {
   bool hasBias = op.bias() >= 0;
   auto bias = hasBias ? reach(scope, static_cast<uint32_t>(op.bias())) : nullptr;
   auto aux = op.aux() ? reach(scope, op.aux()->slot(), op.aux()->offset()) : nullptr;
-  return makeOp([&op, a, b, c, bias, hasBias, aux](SlotTable t) {
+  auto rowSums = op.row_sums() >= 0 ? reach(scope, static_cast<uint32_t>(op.row_sums())) : nullptr;
+  return makeOp([&op, a, b, c, bias, hasBias, aux, rowSums](SlotTable t) {
     uint32_t rank = op.batch() ? op.batch()->size() : 0;
     int64_t batches = op.m() && op.n() ? 1 : 0;
     for (uint32_t d = 0; d < rank; ++d)
@@ -81,6 +82,12 @@ std::unique_ptr<Op> matmul(const plan::Matmul &op, SlotScope &scope) {
               epilogueOf(op.epilogue(), sum, op.epilogue() == plan::Epilogue::GeluGradient ? aux(t).load(atAux) : 0);
           ec.store(at, op.accumulate() ? ec.load(at) + made : made);
         }
+    }
+    for (int64_t m = 0; rowSums && m < op.m(); ++m) {
+      double sum = 0;
+      for (int64_t k = 0; k < op.k(); ++k)
+        sum += ea.load(m * sa->Get(0) + k * sa->Get(1));
+      rowSums(t).store(m, sum);
     }
   });
 }

@@ -102,6 +102,8 @@ void matmul(const plan::Matmul &op, const Accesses &a) {
   if (op.aux())
     a.window(op.epilogue() == plan::Epilogue::Gelu ? Access::Write : Access::Read, op.aux(), sizes(op.m(), op.n()),
              a.elementBytes(op.aux()->slot()));
+  if (op.row_sums() >= 0)
+    a.write(static_cast<uint32_t>(op.row_sums()), static_cast<uint64_t>(op.m()));
 }
 
 void conv(const plan::Conv &op, const Accesses &a) {

@@ -226,7 +226,14 @@ private:
     };
     if (!walks(op.a(), op.m(), op.k()) || !walks(op.b(), op.k(), op.n()))
       return "a stride of 0 in a matrix dimension";
-    return epilogueProblem(op);
+    if (std::string problem = epilogueProblem(op); !problem.empty() || op.row_sums() < 0)
+      return problem;
+    if (length(op.batch()) > 0 || op.bias() >= 0 || op.epilogue() != plan::Epilogue::None)
+      return fmt::format("row sums with {}", length(op.batch()) > 0 ? "batch dimensions"
+                                             : op.bias() >= 0       ? "a bias"
+                                                                    : "an epilogue");
+    const plan::Slot *result = slotAt(op.c()->slot());
+    return result ? typeProblem(result->dtype(), {op.row_sums()}) : "";
   }
 
   /// The views of a, b and c are sound.

@@ -237,6 +237,30 @@ TEST_CASE("matmul: epilogues") {
       }
 }
 
+TEST_CASE("matmul: the sums of a's rows beside the product") {
+  const std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{16, 24, 8}, {5, 7, 3}, {33, 8, 200}, {8, 16, 0}};
+  for (auto [m, n, k] : sizes)
+    for (auto [dtype, result] :
+         {std::pair{DType::F32, DType::F32}, {DType::BF16, DType::F32}, {DType::F16, DType::F32}})
+      for (int flags = 0; flags < 8; ++flags) {
+        const bool transposed = flags & 1, accumulate = flags & 2, exchanged = flags & 4;
+        if (dtype == DType::F16 && !onGpu()) // oneDNN has none
+          continue;
+        const PlanT plan = stepPlan([&, m = m, n = n, k = k, dtype = dtype, result = result](ProgramWriter &w) {
+          uint32_t a = w.slot("a", dtype, {m, k}, Space::Persistent), b = w.slot("b", dtype, {k, n}, Space::Persistent),
+                   c = w.slot("c", result, {m, n}, Space::Persistent);
+          MatmulT op;
+          op.a = transposed ? w.view(a, {1, m}) : w.view(a, {k, 1});
+          op.b = w.view(b, {n, 1}), op.c = exchanged ? w.view(c, {1, m}) : w.view(c, {n, 1});
+          op.m = m, op.n = n, op.k = k, op.dtype = result;
+          op.accumulate = accumulate;
+          op.row_sums = static_cast<int>(w.slot("sums", result, {m}, Space::Persistent));
+          w.step(0, std::move(op));
+        });
+        compare(fmt::format("{}x{}x{} {} flags {}", m, n, k, dtypeName(dtype), flags), plan, rounding(result, k + 2));
+      }
+}
+
 TEST_CASE("matmul: bf16 operands, f32 result") {
   compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), rounding(DType::F32, 40));
 }

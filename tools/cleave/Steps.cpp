@@ -99,7 +99,7 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
                        op->accumulate() ? "+> " : "-> ", viewText(op->c()), op->m(), op->n(), op->k(),
                        op->batch() && op->batch()->size() ? " batch " + shapeText(op->batch()) : "",
                        op->bias() >= 0 ? fmt::format(" bias %{}", op->bias()) : "") +
-           epilogueText(*op);
+           epilogueText(*op) + (op->row_sums() >= 0 ? fmt::format(" row sums -> %{}", op->row_sums()) : "");
   if (const auto *op = step.op_as_Conv())
     return fmt::format(
         "conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}{}{}",

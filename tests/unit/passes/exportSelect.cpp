@@ -396,6 +396,45 @@ TEST_CASE("the gradient of gelu goes along with the product before it", "[export
   CHECK(view(call, "mnk") == Ints{6, 16, 8});
 }
 
+TEST_CASE("a bias's gradient goes along with that of the weight", "[export]") {
+  const auto layer = [](const std::string &made, const std::string &biasDims = "[0, 1]") {
+    return R"(func.func @f(%dy: tensor<2x3x16xbf16>, %x: tensor<6x8xbf16>, %w: tensor<16x16xbf16>, %h: tensor<2x3xf32>)
+      -> (tensor<16x8xf32>, tensor<16xf32>) {
+    )" + made +
+           R"(
+    %1 = cleave.reduce sum %0 dims )" +
+           biasDims + R"( : tensor<2x3x16xbf16> -> tensor<16xbf16>
+    %2 = cleave.cast %1 : tensor<16xbf16> -> tensor<16xf32>
+    %3 = cleave.reshape %0 : tensor<2x3x16xbf16> -> tensor<6x16xbf16>
+    %4 = cleave.matmul %3, %x {transA} : (tensor<6x16xbf16>, tensor<6x8xbf16>) -> tensor<16x8xbf16>
+    %5 = cleave.cast %4 : tensor<16x8xbf16> -> tensor<16x8xf32>
+    return %5, %2 : tensor<16x8xf32>, tensor<16xf32>
+  })";
+  };
+  const auto goesAlong = [](Selected &&s) {
+    auto calls = s.calls("cleave.matmul");
+    return calls.back()->hasAttr("row_sums") && calls.back()->getNumResults() == 2;
+  };
+  const std::string product =
+      "%0 = cleave.matmul %dy, %w : (tensor<2x3x16xbf16>, tensor<16x16xbf16>) -> tensor<2x3x16xbf16>";
+  Selected s(layer(product), withEpilogues);
+  REQUIRE(goesAlong(Selected(layer(product), withEpilogues)));
+  CHECK(s.ops() == 2);
+  library::CallOp call = s.calls("cleave.matmul").back();
+  mlir::Operation *end = s.function.front().getTerminator();
+  CHECK(end->getOperand(0) == call->getResult(0));
+  CHECK(end->getOperand(1) == call->getResult(1));
+  CHECK(view(call, "mnk") == Ints{16, 8, 6});
+  CHECK_FALSE(goesAlong(Selected(layer(product)))); // CPUs
+  // What a kernel makes element by element is summed there.
+  CHECK_FALSE(goesAlong(Selected(layer("%0 = cleave.abs %dy : tensor<2x3x16xbf16>"), withEpilogues)));
+  // A kernel that goes by rows does not sum columns.
+  CHECK(goesAlong(Selected(layer(R"(%6 = cleave.reduce sum %dy dims [2] : tensor<2x3x16xbf16> -> tensor<2x3xbf16>
+    %7 = cleave.broadcast %6 dims [0, 1] : tensor<2x3xbf16> -> tensor<2x3x16xbf16>
+    %0 = cleave.mul %7, %dy : tensor<2x3x16xbf16>)"),
+                           withEpilogues)));
+}
+
 TEST_CASE("a convolution takes ReLU along where the library has it", "[export]") {
   const auto layer = [](const std::string &relu, const std::string &result) {
     return R"(func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<3x2x3x3xf32>, %b: tensor<3xf32>) -> tensor<1x3x4x4xf32> {

@@ -62,6 +62,32 @@ TEST_CASE("checker: epilogues of convolutions") {
   CHECK_FOUND(partial, "(Conv)", "still partial over");
 }
 
+TEST_CASE("checker: sums of rows beside a product") {
+  const auto with = [](auto change) {
+    Case c(Epilogue::None);
+    c.matmul().aux.reset();
+    c.aux().shape = {rows};
+    c.matmul().row_sums = static_cast<int>(c.program().slots.size()) - 1;
+    change(c);
+    return std::move(c.plan);
+  };
+  const PlanT good = with([](Case &) {});
+  INFO(text(defects(good)));
+  CHECK(defects(good).empty());
+  CHECK_FOUND(with([](Case &c) { c.aux().dtype = DType::I32; }), "(Matmul)", "must be f32, found i32");
+  CHECK_FOUND(with([](Case &c) { c.matmul().epilogue = Epilogue::Relu; }), "(Matmul): row sums with an epilogue");
+  CHECK_FOUND(with([](Case &c) { c.matmul().bias = static_cast<int>(c.matmul().b->slot); }),
+              "(Matmul): row sums with a bias");
+  CHECK_FOUND(with([](Case &c) { c.matmul().row_sums = 99; }), "(Matmul)", "slot 99");
+  CHECK_FOUND(with([](Case &c) {
+                c.aux().shape = {rows - 1};
+                c.aux().bytes = (rows - 1) * 4;
+              }),
+              "(Matmul)", "which has 20");
+  CHECK_FOUND(with([](Case &c) { c.matmul().row_sums = static_cast<int>(c.matmul().b->slot); }), "(Matmul)",
+              "over what it reads");
+}
+
 TEST_CASE("checker: epilogues that are not") {
   SECTION("unknown") {
     Case c(static_cast<Epilogue>(9));
