@@ -9,8 +9,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <unistd.h>
+
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -18,6 +25,8 @@
 namespace cleave::cuda {
 
 namespace {
+
+constexpr double secondsToEnd = 10;
 
 /// Peers of a program (indices into Rank.peers) that it sends to.
 std::set<uint32_t> sendPeers(const plan::Program &program) {
@@ -42,6 +51,46 @@ std::set<std::pair<uint32_t, uint32_t>> directions(const plan::Plan &plan) {
   return all;
 }
 
+/// Ends the process where what it guards, calls of NCCL that wait for other ranks on the host, does not return in time:
+/// nothing else can.
+class Watchdog {
+public:
+  Watchdog(std::string what, double seconds)
+      : thread([this, what = std::move(what), seconds] { watch(what, seconds); }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex);
+      over = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+private:
+  void watch(const std::string &what, double seconds) {
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return over; }))
+      return;
+    std::fprintf(stderr, "error: %s did not end within %g s\n", what.c_str(), seconds);
+    _exit(static_cast<int>(Status::Environment));
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::thread thread; // the last: it uses the others
+};
+
+/// Streams of a device share its queues; where those are fewer than streams, one that waits for another rank can hold
+/// up what that rank waits for.
+void requireQueues() {
+  constexpr int fewest = 8;
+  const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (text && std::atoi(text) < fewest)
+    throw userError(
+        fmt::format("CUDA_DEVICE_MAX_CONNECTIONS is {}; pipelines on GPUs need {} or more: unset it", text, fewest));
+}
+
 } // namespace
 
 struct Communication::Impl {
@@ -51,10 +100,13 @@ struct Communication::Impl {
   PinnedMemory mark;
   DeviceMemory scratch, numbers; ///< numbers: what the operations copy to the mark
   CommunicationScratch needs;
+  const int uncaught = std::uncaught_exceptions();
+  std::string failure; ///< the first
   bool ended = false;
 
   explicit Impl(World &world) : world(world) {}
   void makeGroup(const std::vector<uint32_t> &ranks);
+  void connect(const std::set<std::pair<uint32_t, uint32_t>> &all);
   void end() noexcept;
   [[noreturn]] void fail(const std::string &what);
   std::string where() const;
@@ -71,12 +123,19 @@ void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
   groups.emplace(ranks, std::make_unique<NcclGroup>(id, ranks, members.member()));
 }
 
-/// After a failure: what waits on the device for other ranks goes on, so that memory can be freed.
+/// After a failure: what waits on the device for other ranks goes on, so that memory can be freed. Each communicator is
+/// ended by a thread of its own: NCCL waits for the work of one, which may be queued behind that of another.
 void Communication::Impl::end() noexcept {
-  if (std::exchange(ended, true))
+  if (std::exchange(ended, true) || groups.empty())
     return;
+  const Watchdog watchdog(
+      fmt::format("cuda: rank {}: {}{}ending communication", world.rank(), failure, failure.empty() ? "" : "; "),
+      secondsToEnd);
+  std::vector<std::thread> threads;
   for (auto &[ranks, group] : groups)
-    group->abort();
+    threads.emplace_back([&group] { group->abort(); });
+  for (std::thread &thread : threads)
+    thread.join();
 }
 
 std::string Communication::Impl::where() const {
@@ -87,27 +146,57 @@ std::string Communication::Impl::where() const {
                                           : "; the last communication begun was " + names[last - 1];
 }
 
+/// Nothing is ended yet: captured iterations must go first, as NCCL waits for them.
 void Communication::Impl::fail(const std::string &what) {
-  const std::string text = fmt::format("cuda: rank {}: {}{}", world.rank(), what, where());
-  end();
-  throw environmentError(text);
+  failure = what + where();
+  throw environmentError(fmt::format("cuda: rank {}: {}", world.rank(), failure));
 }
 
 Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
-                             const std::vector<std::vector<uint32_t>> &groups)
+                             const std::vector<std::vector<uint32_t>> &groups, double seconds)
     : impl(std::make_unique<Impl>(world)) {
   if (world.size() == 1)
     return;
   impl->mark = PinnedMemory(64, "the place of the last communication");
   *reinterpret_cast<uint32_t *>(impl->mark.data()) = 0;
+  // Later than the World's own deadlines, whose messages say more.
+  const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5);
   for (const std::vector<uint32_t> &ranks : groups)
     impl->makeGroup(ranks);
-  for (const auto &[from, to] : directions(plan))
+  const auto all = directions(plan);
+  if (!all.empty())
+    requireQueues();
+  for (const auto &[from, to] : all)
     if (from == world.rank() || to == world.rank())
       impl->makeGroup({from, to});
+  impl->connect(all);
 }
 
-Communication::~Communication() = default;
+Communication::~Communication() {
+  // Communicators are destroyed together with those of the other ranks, or, after a failure, ended alone.
+  if (std::uncaught_exceptions() > impl->uncaught)
+    impl->end();
+}
+
+/// The first operation of each communicator connects it, for which NCCL takes memory and waits for the others: in an
+/// order that all ranks share, before anything is allocated that would not fit beside it.
+void Communication::Impl::connect(const std::set<std::pair<uint32_t, uint32_t>> &all) {
+  const DeviceMemory memory(256, "NCCL's start");
+  check(driver().memsetD8Async(devicePointer(memory.data()), 0, memory.size(), nullptr), "cuMemsetD8Async");
+  const Stream stream = Stream::make();
+  const auto on = reinterpret_cast<cudaStream_t>(stream.get());
+  for (auto &[ranks, group] : groups) {
+    const bool direction = ranks.size() == 2 && all.contains({ranks[0], ranks[1]});
+    const std::string what = fmt::format("connecting ranks {}", fmt::join(ranks, ", "));
+    if (!direction)
+      check(nccl().allReduce(memory.data(), memory.data(), 1, ncclFloat32, ncclSum, group->get(), on), what);
+    else if (ranks[0] == world.rank())
+      check(nccl().send(memory.data(), 4, ncclUint8, 1, group->get(), on), what);
+    else
+      check(nccl().recv(memory.data(), 4, ncclUint8, 0, group->get(), on), what);
+    stream.synchronize();
+  }
+}
 
 std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope, const Queue &queue,
                                         OwnKernels &kernels) {
@@ -149,8 +238,8 @@ void Communication::registerMemory(std::byte *arena, size_t bytes) {
 }
 
 void Communication::lookForFailure() {
-  if (impl->ended)
-    throw environmentError(fmt::format("cuda: rank {}: communication has ended after a failure", impl->world.rank()));
+  if (!impl->failure.empty())
+    throw environmentError(fmt::format("cuda: rank {}: {}", impl->world.rank(), impl->failure));
   for (auto &[ranks, group] : impl->groups)
     if (const std::string problem = group->problem(); !problem.empty())
       impl->fail(problem);
@@ -170,12 +259,7 @@ void Communication::wait(const Event &event, const char *what, double seconds) {
     if (round % 50 != 0)
       continue;
     lookForFailure();
-    try {
-      impl->world.checkPeers();
-    } catch (...) {
-      impl->end();
-      throw;
-    }
+    impl->world.checkPeers();
     if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds)
       impl->fail(fmt::format("{} did not end within {} s", what, seconds));
   }

@@ -18,9 +18,11 @@ namespace cleave::cuda {
 class Communication {
 public:
   /// All ranks make theirs at the same time. With one rank no library is opened. Environment error where NCCL is
-  /// missing or does not start.
+  /// missing or does not start; where it has not started after `seconds`, the process ends with that status, as the
+  /// calls that wait cannot be interrupted.
   Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
-                const std::vector<std::vector<uint32_t>> &groups);
+                const std::vector<std::vector<uint32_t>> &groups, double seconds);
+  /// While an exception unwinds, other ranks are not waited for.
   ~Communication();
 
   /// For steps of kind Collective, Send and Recv; null for others.
@@ -28,10 +30,11 @@ public:
   /// After the last make(): scratch memory, and the arena's registration, by which NCCL copies without staging.
   void registerMemory(std::byte *arena, size_t bytes);
 
-  /// Waits until what was recorded has run. After `seconds`, or when another rank or NCCL has failed, ends all
-  /// communicators and throws an environment error that names rank, collective and module as far as they are known.
+  /// Waits until what was recorded has run. After `seconds`, or when another rank or NCCL has failed, throws an
+  /// environment error that names rank, collective and module as far as they are known.
   void wait(const Event &event, const char *what, double seconds);
-  /// Ends all communicators here: what waits on the device for other ranks goes on.
+  /// After a failure, and with no captured iteration left: ends all communicators here, so that what waits on the
+  /// device for other ranks goes on.
   void abandon() noexcept;
   /// Throws that error where something has failed; costs little.
   void lookForFailure();

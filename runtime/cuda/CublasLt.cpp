@@ -105,6 +105,8 @@ static_assert(int(plan::Epilogue::Relu) == int(EpilogueKind::Relu) &&
               int(plan::Epilogue::Gelu) == int(EpilogueKind::Gelu) &&
               int(plan::Epilogue::GeluGradient) == int(EpilogueKind::GeluGradient));
 
+constexpr uint32_t slotAlignment = 64; // bytes
+
 /// A product as it is asked of the library, once per combination of the outer batch dimensions.
 struct Problem {
   MatmulShape shape;
@@ -115,8 +117,9 @@ struct Problem {
   int64_t auxRow = 0, auxColumn = 0; ///< strides of the auxiliary matrix by row and column of c
   int64_t batch = 1;                 ///< of one call
   int64_t aBatch = 0, bBatch = 0, cBatch = 0;
-  std::vector<std::array<int64_t, 3>> calls; ///< where a, b and c begin, in elements
-  uint32_t alignment[3] = {64, 64, 64};      ///< of a, b and c, in bytes
+  std::vector<std::array<int64_t, 3>> calls;                             ///< where a, b and c begin, in elements
+  uint32_t alignment[3] = {slotAlignment, slotAlignment, slotAlignment}; ///< of a, b and c, in bytes
+  uint32_t auxAlignment = slotAlignment;
 
   bool hasFollowers() const { return hasBias || epilogue != plan::Epilogue::None; }
   std::string text() const {
@@ -183,7 +186,7 @@ void splitBatch(Problem &p) {
 
 /// Slots are 64-byte aligned; what a view, a call and a batch add takes away from that.
 uint32_t alignmentOf(int64_t offsetBytes, size_t element, int64_t batchStride, const Problem &p, size_t which) {
-  int64_t common = std::gcd(int64_t{64}, offsetBytes);
+  int64_t common = std::gcd(int64_t{slotAlignment}, offsetBytes);
   common = std::gcd(common, batchStride * static_cast<int64_t>(element));
   for (const auto &call : p.calls)
     common = std::gcd(common, call[which] * static_cast<int64_t>(element));
@@ -202,14 +205,14 @@ public:
     set(CUBLASLT_MATMUL_DESC_TRANSB, plainB ? CUBLAS_OP_N : CUBLAS_OP_T);
     if (fused)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, libraryEpilogue(p));
-    void *const aligned = reinterpret_cast<void *>(uintptr_t{256}); // the heuristics look at pointers
+    const auto aligned = [](uint32_t bytes) { return reinterpret_cast<void *>(uintptr_t{bytes}); };
     if (fused && (p.hasBias || p.hasRowSums)) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, dataType(p.hasBias ? p.biasType : p.cType));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned(slotAlignment)); // the heuristics look at pointers
     }
     if (fused && p.hasAux) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.auxRow);
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned(p.auxAlignment));
     }
     a = layout(dataType(p.bType), plainA ? s.n : s.k, plainA ? s.k : s.n, plainA ? s.b.row : s.b.column, p.batch,
                p.bBatch);
@@ -450,14 +453,19 @@ private:
     Choice chosen = all.front();
     for (const Choice &one : all) {
       choice = one;
-      const double time = measure(stream.get(), [&] {
-        multiply({a.data(), b.data(), c.data(), p.hasBias ? bias.data() : nullptr, p.hasAux ? aux.data() : nullptr,
-                  rowSums.data()},
-                 on);
-      });
-      if (best == 0 || time < best) {
-        best = time;
-        chosen = one;
+      try {
+        const double time = measure(stream.get(), [&] {
+          multiply({a.data(), b.data(), c.data(), p.hasBias ? bias.data() : nullptr, p.hasAux ? aux.data() : nullptr,
+                    rowSums.data()},
+                   on);
+        });
+        if (best == 0 || time < best) {
+          best = time;
+          chosen = one;
+        }
+      } catch (const Error &) { // what the heuristics offer need not run
+        if (all.size() == 1)
+          throw;
       }
     }
     choice = chosen;
@@ -547,6 +555,7 @@ Problem describe(const plan::Matmul &op, SlotScope &scope) {
     p.hasAux = true;
     p.auxRow = op.m() > 1 ? op.aux()->strides()->Get(0) : op.n(); // one row has any stride
     p.auxColumn = 1;
+    p.auxAlignment = std::gcd(slotAlignment, static_cast<uint32_t>(op.aux()->offset() % slotAlignment));
     if (p.shape.exchanged)
       std::swap(p.auxRow, p.auxColumn);
   }

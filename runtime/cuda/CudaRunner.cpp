@@ -17,6 +17,9 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <exception>
+#include <limits>
+#include <set>
 
 namespace cleave {
 
@@ -112,6 +115,8 @@ private:
   };
 
   void requireMemory();
+  bool exchangesMessages() const;
+  void startLibraries();
   void makeOps();
   void makeOpsInTurn();
   void makeScalars();
@@ -147,6 +152,7 @@ private:
   uint64_t iterations = 0, finished = 0;
   std::optional<HostTime> timeOfHost;
   bool starting = false; ///< an iteration is being put into the streams, or failed to be
+  const int uncaught = std::uncaught_exceptions();
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
 
@@ -159,8 +165,10 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   copies = Stream::make();
   queue.stream = streams.at(0).get();
   code = loadCode(*file, context);
-  communication = std::make_unique<Communication>(plan, rank, world, groups());
+  communication = std::make_unique<Communication>(plan, rank, world, groups(), options.timeoutSeconds);
   makeOpsInTurn();
+  if (world.size() > 1)
+    requireMemory(); // NCCL has taken its own
   arena = DeviceMemory(program.arena_bytes(), "the arena");
   for (size_t which = 0; which < 2; ++which) {
     inputs[which] = DeviceMemory(program.input_bytes(), "an input buffer");
@@ -178,10 +186,32 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
     end = Event::make();
   makeScalars();
   const auto mode = [&](std::vector<ResolvedAction> &actions, const char *name) {
-    return Mode{&actions, std::make_unique<Lane>(plan, actions, streams, stepsInGraph), {}, rangeName(name)};
+    // Pieces end when all of their messages have arrived, of which the other rank may send some in its next piece.
+    const size_t most = exchangesMessages() ? std::numeric_limits<size_t>::max() : stepsInGraph;
+    return Mode{&actions, std::make_unique<Lane>(plan, actions, streams, most), {}, rangeName(name)};
   };
   training = mode(resolved->train, "train");
   evaluation = mode(resolved->eval, "eval");
+  if (exchangesMessages())
+    startLibraries();
+}
+
+bool CudaRunner::exchangesMessages() const { return rank.peers() && rank.peers()->size() > 0; }
+
+/// Runs each library's step once, on whatever is in memory: on first use the driver may load a library's code, for
+/// which it may wait until the device is idle, and that it never is while a message from a rank that waits for this one
+/// is outstanding.
+void CudaRunner::startLibraries() {
+  std::set<const ResolvedSegment *> seen;
+  for (const auto *actions : {&resolved->train, &resolved->eval})
+    for (const ResolvedAction &action : *actions)
+      if (seen.insert(action.segment).second)
+        for (uint32_t s = 0; s < action.segment->ops.size(); ++s) {
+          const plan::StepOp kind = action.segment->info->steps()->Get(s)->op_type();
+          if (kind == plan::StepOp::Matmul || kind == plan::StepOp::Conv || kind == plan::StepOp::Attention)
+            action.segment->ops[s]->run(action.tables[0], {});
+        }
+  streams.at(0).synchronize();
 }
 
 CudaRunner::~CudaRunner() {
@@ -189,12 +219,15 @@ CudaRunner::~CudaRunner() {
   // Something has failed where an iteration was not started to its end or has not ended: other ranks may be gone, and
   // what waits for them on the device must end before memory and code go. Errors have been reported, or nobody hears
   // them.
-  bool failed = starting;
+  bool failed = starting || std::uncaught_exceptions() > uncaught;
   for (uint64_t i = finished + 1; i <= iterations; ++i)
     failed |= driver().eventQuery(ends[i % ends.size()].get()) != CUDA_SUCCESS;
+  for (Mode *mode : {&training, &evaluation}) // communicators end after the graphs that use them
+    mode->graphs = {};
   if (failed)
     communication->abandon();
   driver().ctxSynchronize();
+  communication.reset(); // it gives the arena's registration back
 }
 
 /// What the plan needs is known before anything is allocated.
@@ -480,7 +513,9 @@ void CudaRunner::runTimed(Mode &mode, int which) {
   };
   for (const Lane::Piece &piece : mode.lane->pieces())
     mode.lane->enqueue(piece, queue, which, &around);
-  streams.at(0).synchronize();
+  const Event end = Event::make();
+  end.record(queue.stream);
+  waitFor(end, "an iteration");
   for (const Timed &one : timed) {
     const ResolvedAction &action = (*mode.actions)[one.action];
     noteStep(action.info->segment(), static_cast<uint32_t>(one.step), action.microbatch,

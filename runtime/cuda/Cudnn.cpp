@@ -74,10 +74,9 @@ public:
     check(graph->build_operation_graph(cudnn), this->what);
     lowered(cudnn);
     listCandidates(dtype, options);
-    if (options.choice.empty())
+    const auto wanted = std::ranges::find(names, options.choice);
+    if (wanted == names.end() || take(static_cast<size_t>(wanted - names.begin())).is_bad())
       takeFirst(options);
-    else
-      choose(options.choice);
     presets = graph->presets();
     presetBytes = graph->presetBytes();
   }
@@ -248,8 +247,8 @@ private:
   /// Attention's kernels are compiled here and now. cuDNN looks for the compiler by its name alone, and finds it where
   /// it is open already.
   static void openCompiler() {
-    static const bool opened = [] { return Library::open({"libnvrtc.so.13"}) || Library::open({"libnvrtc.so.12"}); }();
-    static_cast<void>(opened); // cuDNN says it where there is none
+    static const std::array opened{Library::open({"libnvrtc.so.13"}), Library::open({"libnvrtc.so.12"})};
+    static_cast<void>(opened); // cuDNN takes that of its own version, and says it where there is none
   }
 
   /// The frontend throws where a function or a library that it wants is missing.

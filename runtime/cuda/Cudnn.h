@@ -33,9 +33,9 @@ struct CudnnOptions {
   size_t workspaceLimit = 0; ///< bytes of scratch memory that an engine may ask for
   bool deterministic = true; ///< only engines that repeat bit for bit
   bool tf32 = false;         ///< products of f32 may round their factors to TF32; otherwise no tensor cores for f32
-  std::string choice;        ///< the candidate to take; empty: the first that builds, in the heuristics' order
-  std::string deviceJson;    ///< with no handle: cuDNN's description of a device that is not here (cuDNN 9.8)
-  bool buildPlans = true;    ///< false: the graph is only checked, nothing is listed and nothing can run
+  std::string choice; ///< the candidate to take where it is one; else the first that builds, as heuristics order them
+  std::string deviceJson; ///< with no handle: cuDNN's description of a device that is not here (cuDNN 9.8)
+  bool buildPlans = true; ///< false: the graph is only checked, nothing is listed and nothing can run
 };
 
 /// A prepared graph of cuDNN. Used by one thread at a time.

@@ -49,13 +49,12 @@ public:
     for (size_t i = 0; i < std::min(most, candidates.size()); ++i) {
       try {
         graph->choose(candidates[i]);
-      } catch (const Error &) {
-        continue; // it does not build for this device
-      }
-      const double time = measure(queue.stream, [&] { graph->run(handle, pointers, scratch.data()); });
-      if (best == 0 || time < best) {
-        best = time;
-        fastest = candidates[i];
+        const double time = measure(queue.stream, [&] { graph->run(handle, pointers, scratch.data()); });
+        if (best == 0 || time < best) {
+          best = time;
+          fastest = candidates[i];
+        }
+      } catch (const Error &) { // it does not build for this device, or does not run
       }
     }
     graph->choose(fastest);
@@ -176,7 +175,7 @@ std::unique_ptr<Op> Steps::makeCudnnStep(const plan::Step &step, SlotScope &scop
     bytes.push_back(scope.slot(place.slot).bytes());
   }
   auto op = std::make_unique<CudnnOp>(std::move(graph), std::move(operands), *cudnn, queue);
-  if (choices.choice.empty() && tuning.measures()) {
+  if (op->prepared().choice() != choices.choice && tuning.measures()) {
     op->chooseFastest(bytes, options.workspaceLimit);
     tuning.put(key, op->prepared().choice());
   }

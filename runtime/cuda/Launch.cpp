@@ -36,6 +36,9 @@ int deviceOf(const ExecutorOptions &options, unsigned rank) {
     local = static_cast<int>(rank);
   int devices = 0;
   check(driver().deviceGetCount(&devices), "cuDeviceGetCount");
+  // A launcher may show every process its own device alone.
+  if (devices == 1 && std::getenv("SLURM_LOCALID") && std::getenv("CUDA_VISIBLE_DEVICES"))
+    return 0;
   return local >= devices && std::getenv("NCCL_HOSTID") ? local % devices : local;
 }
 

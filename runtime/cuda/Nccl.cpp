@@ -47,8 +47,10 @@ const Nccl &nccl() {
 }
 
 void check(ncclResult_t result, const std::string &what) {
-  if (result == ncclSuccess || result == ncclInProgress)
+  if (result == ncclSuccess)
     return;
+  if (result == ncclInProgress)
+    throw environmentError(fmt::format("nccl: {}: still in progress: NCCL_COMM_BLOCKING=0 is not supported", what));
   const char *detail = nccl().getLastError(nullptr);
   throw environmentError(fmt::format("nccl: {}: {}{}{}", what, nccl().getErrorString(result),
                                      detail && *detail ? ": " : "", detail ? detail : ""));

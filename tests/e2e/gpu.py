@@ -268,9 +268,17 @@ class Emulated(Case):
             self.device(f"fail={failure}")
             self.refused(*train, word=word, status=3)
         both = ["cleave-run", self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "dp=2", name="two.plan"), *train[2:]]
-        for failure in ("async=AllReduce:3", "hang=AllReduce:3", "hang=AllReduce:1"):
+        # two connect, four are the first iteration's, the others a captured one's
+        for failure in ("async=AllReduce:8", "hang=AllReduce:8", "hang=AllReduce:3"):
             self.device("devices=2", failure)
             self.refused(*both, word="AllReduce of 'gradients' among ranks 0, 1", status=3)
+        self.device("devices=2", "hang=AllReduce:1")
+        self.refused(*both, word="NCCL's start did not end within 8 s", status=3)
+        self.device("devices=2")
+        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        stages = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "pp=2", name="stages.plan")
+        self.refused("cleave-run", stages, *train[2:], word="CUDA_DEVICE_MAX_CONNECTIONS is 1; pipelines", status=2)
+        del os.environ["CUDA_DEVICE_MAX_CONNECTIONS"]
 
 
 if __name__ == "__main__":

@@ -37,8 +37,9 @@ struct Communicator {
   std::thread starter; ///< of a communicator that is not blocking
   std::atomic<bool> aborted{false}, closed{false}, finalized{false};
   std::atomic<ncclResult_t> error{ncclSuccess};
-  std::atomic<int> pending{0}; ///< pieces of work in streams
-  std::mutex running;          ///< one at a time
+  std::atomic<int> pending{0};  ///< pieces of work in streams
+  std::atomic<int> captured{0}; ///< and in graphs
+  std::mutex running;           ///< one at a time
   std::mutex textLock;
   std::string text;
   uint32_t splits = 0;

@@ -28,11 +28,11 @@ thread_local Group group;
 struct Batch {
   std::shared_ptr<Communicator> c;
   std::vector<Operation> ops;
-  bool counted = false;
+  std::atomic<int> *counted = nullptr; ///< c's pending or captured
 
   ~Batch() {
     if (counted)
-      --c->pending;
+      --*counted;
   }
 
   bool meetFate(const Operation &op) const {
@@ -112,8 +112,8 @@ ncclResult_t launch(const std::shared_ptr<Communicator> &c, std::vector<Operatio
     if (op.out)
       ranges.push_back({op.out, bytesWritten(*c, op), 1});
   }
-  if (capture == 0)
-    ++c->pending, batch->counted = true;
+  batch->counted = capture == 0 ? &c->pending : &c->captured;
+  ++*batch->counted;
   const CleaveFakeWork work{batch->ops.size() == 1 ? nameOf(batch->ops[0].kind) : "ncclGroup",
                             [](void *data) { return static_cast<Batch *>(data)->run(); },
                             [](void *data) { delete static_cast<Batch *>(data); },

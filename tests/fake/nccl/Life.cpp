@@ -24,7 +24,7 @@ void end(ncclComm_t comm) {
   Communicator &c = *comm->c;
   if (c.starter.joinable())
     c.starter.join();
-  while (c.pending > 0 || !c.running.try_lock())
+  while (c.pending > 0 || c.captured > 0 || !c.running.try_lock()) // NCCL waits for graphs, too, also in an abort
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   c.closed = true;
   c.running.unlock();
