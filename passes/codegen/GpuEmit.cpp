@@ -40,10 +40,12 @@ GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::
     function->setCallingConv(llvm::CallingConv::PTX_Kernel);
     function->addFnAttr("nvvm.maxntid", std::to_string(plan.block));
     // How many blocks a multiprocessor holds at least, by which ptxas chooses how many registers it takes: fewer than
-    // it would for itself, so that rows are held and loads begin early instead of one by one.
+    // it would for itself, so that rows are held and loads begin early instead of one by one. With many buffers it
+    // would spill.
+    const size_t buffers = p.buffers.size();
     if (plan.block >= 512)
-      function->addFnAttr("nvvm.minctasm", plan.held ? "1" : "2");
-    else if (plan.block == 256 && p.shape == Shape::Columns)
+      function->addFnAttr("nvvm.minctasm", plan.held || buffers > 6 ? "1" : "2");
+    else if (plan.block == 256 && p.shape == Shape::Columns && buffers <= 8)
       function->addFnAttr("nvvm.minctasm", "3");
   } else {
     noteParameters(name);

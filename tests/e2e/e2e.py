@@ -75,6 +75,7 @@ class Case(unittest.TestCase):
         self.assertEqual(found, status, f"{program} {' '.join(map(str, args))}: {err[-400:]}")
         self.assertIn(word, err)
         self.assertNotIn("terminate called", err)
+        return err
 
     def same(self, one, many, tolerance=5e-5):
         self.assertEqual(len(one), len(many))
