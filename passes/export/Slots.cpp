@@ -136,7 +136,7 @@ void SlotAssignment::assignResult(OpResult result) {
 
 std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
   auto call = dyn_cast<library::CallOp>(result.getOwner());
-  if (!call || !call.into())
+  if (!call || !call.into() || result.getResultNumber() != 0)
     return std::nullopt;
   return slotOf(call.into());
 }

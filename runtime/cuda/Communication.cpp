@@ -146,10 +146,13 @@ std::string Communication::Impl::where() const {
                                           : "; the last communication begun was " + names[last - 1];
 }
 
-/// Nothing is ended yet: captured iterations must go first, as NCCL waits for them.
+/// Nothing is ended yet: captured iterations must go first, as NCCL waits for them. The other ranks are told before
+/// they see what that does to their own calls.
 void Communication::Impl::fail(const std::string &what) {
   failure = what + where();
-  throw environmentError(fmt::format("cuda: rank {}: {}", world.rank(), failure));
+  const std::string text = fmt::format("cuda: rank {}: {}", world.rank(), failure);
+  world.abort(text);
+  throw environmentError(text);
 }
 
 Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,

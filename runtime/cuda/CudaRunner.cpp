@@ -475,7 +475,12 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
   sendInput(which);
   sendScalars(step);
   const Clock::time_point ready = Clock::now();
-  launch(mode, which);
+  try {
+    launch(mode, which);
+  } catch (const Error &) {
+    world.checkPeers(); // another rank's failure may be why
+    throw;
+  }
   const Clock::time_point launched = Clock::now();
   consumed[which].record(queue.stream);
   metricRing.fetch(arena.data(), iterations, queue.stream);

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace cleave::cuda {
 
 namespace {
@@ -71,6 +73,8 @@ Driver openDriver() {
   if (!library)
     throw userError(fmt::format("--backend cuda: no CUDA device: NVIDIA's driver is not installed: {}", library.why));
   const Driver d = bindAll(library);
+  // Queues of the device: more than there are streams, so that none waits behind another's.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int version = 0, devices = 0;
   CUresult result = d.init(0);
   if (result == CUDA_SUCCESS)

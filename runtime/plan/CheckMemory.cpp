@@ -109,23 +109,24 @@ private:
     return program.layouts()->Get(action.layout())->offsets()->Get(accesses.places.at(slot));
   }
 
-  /// No step writes over what it reads.
+  /// No step writes over what it reads, and no product one of its results over another.
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
       if (program.segments()->Get(action.segment())->steps()->Get(s)->op_type() == plan::StepOp::KernelBatch) {
         checkCallsApart(action, s, accesses);
         continue;
       }
-      for (const Access &read : accesses.steps[s])
+      const plan::Step &step = *program.segments()->Get(action.segment())->steps()->Get(s);
+      for (const Access &other : accesses.steps[s])
         for (const Access &write : accesses.steps[s]) {
-          if (read.kind != Access::Read || write.kind != Access::Write || read.accumulated)
+          const bool result = other.kind == Access::Write && &other < &write && step.op_type() == plan::StepOp::Matmul;
+          if ((other.kind != Access::Read && !result) || write.kind != Access::Write || other.accumulated)
             continue;
-          uint64_t from = addressOf(action, accesses, read.slot) + read.begin,
+          uint64_t from = addressOf(action, accesses, other.slot) + other.begin,
                    to = addressOf(action, accesses, write.slot) + write.begin;
-          const plan::Step &step = *program.segments()->Get(action.segment())->steps()->Get(s);
-          if (from < to + write.bytes && to < from + read.bytes && !inPlace(step, read, from, write, to))
-            report.add("{}: it writes slot {} at byte {}, over what it reads in slot {} at byte {}", place(action, s),
-                       describe(write.slot), to, describe(read.slot), from);
+          if (from < to + write.bytes && to < from + other.bytes && !inPlace(step, other, from, write, to))
+            report.add("{}: it writes slot {} at byte {}, over what it {} in slot {} at byte {}", place(action, s),
+                       describe(write.slot), to, result ? "writes" : "reads", describe(other.slot), from);
         }
     }
   }

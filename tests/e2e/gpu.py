@@ -100,6 +100,14 @@ class Emulated(Case):
                     os.environ["XDG_CACHE_HOME"] = self.path(library)
                     out = self.ok("gpt", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
                     self.assertIn("plan and graph agree", out)
+        for microbatches in (1, 2):  # the gradients of biases go along, and are added up behind it
+            options = [*small, "--precision", "bf16", "--mesh", "dp=2,pp=2", "--microbatches", microbatches]
+            steps = self.ok("cleave", "show", "--steps", self.plan("gpt", *options))
+            self.assertRegex(steps, r"matmul .* row sums -> %\d+ +blocks.1.mlp.up")
+            for library in ("activations=1", "activations=0"):
+                self.device(f"devices=8,shuffle=3,{library}")
+                os.environ["XDG_CACHE_HOME"] = self.path(library)
+                self.agrees("gpt", "synthetic", *options)
         relu = self.plan("mlp", "--hidden", "32", "--batch", 32)
         self.assertRegex(self.ok("cleave", "show", "--steps", relu), r"bias %\d+ epilogue Relu +layers.0")
 

@@ -129,7 +129,7 @@ cublasStatus_t judge(const Problem &p) {
 }
 
 int choose(const Problem &p, uint64_t workspace, uint64_t alignment, int most, Algo *algos) {
-  if (isActivation(p.op.epilogue) && !cleaveFakeActivations())
+  if ((isActivation(p.op.epilogue) || p.op.epilogue >= 256) && !cleaveFakeActivations())
     return 0;
   const bool aligned = std::min(alignmentOf(p), alignment) >= 16;
   const uint64_t partial = p.m() * p.n() * 4 * static_cast<uint64_t>(p.d.batch);

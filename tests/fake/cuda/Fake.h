@@ -56,7 +56,7 @@ CLEAVE_FAKE_EXPORT int cleaveFakeCount(const char *function);
 /// One object more or less of a kind, for cleaveFakeLeaks.
 CLEAVE_FAKE_EXPORT void cleaveFakeObject(const char *kind, int change);
 
-/// Whether products have algorithms with activations and their gradients in the epilogue.
+/// Whether products have algorithms with activations, their gradients and those of biases in the epilogue.
 CLEAVE_FAKE_EXPORT int cleaveFakeActivations();
 
 /// The device (ordinal) of a stream, -1 where it is no stream.

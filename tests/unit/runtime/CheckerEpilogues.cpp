@@ -86,6 +86,8 @@ TEST_CASE("checker: sums of rows beside a product") {
               "(Matmul)", "which has 20");
   CHECK_FOUND(with([](Case &c) { c.matmul().row_sums = static_cast<int>(c.matmul().b->slot); }), "(Matmul)",
               "over what it reads");
+  CHECK_FOUND(with([](Case &c) { c.matmul().row_sums = static_cast<int>(c.matmul().c->slot); }), "(Matmul)",
+              "over what it writes");
 }
 
 TEST_CASE("checker: epilogues that are not") {
