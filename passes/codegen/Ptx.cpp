@@ -108,9 +108,17 @@ std::vector<KernelResources> readResources(const std::string &report) {
   return kernels;
 }
 
-} // namespace
+/// Takes back how many blocks of a kernel a multiprocessor must hold, for which ptxas would rather spill.
+void loosen(std::string &ptx, const std::string &symbol) {
+  static constexpr std::string_view hint = ".minnctapersm ";
+  const size_t entry = ptx.find(".entry " + symbol + "("), body = ptx.find('{', entry), at = ptx.find(hint, entry);
+  if (entry == std::string::npos || at >= body)
+    return;
+  const size_t number = at + hint.size();
+  ptx.replace(number, ptx.find_first_not_of("0123456789", number) - number, "1");
+}
 
-Cubin assemble(const std::string &ptx, const std::string &chip) {
+Cubin assembleAsIs(const std::string &ptx, const std::string &chip) {
   const std::string program = findPtxas();
   if (program.empty())
     throw environmentError(
@@ -135,6 +143,18 @@ Cubin assemble(const std::string &ptx, const std::string &chip) {
         fmt::format("code generation: ptxas refused a kernel for {}: {}", chip, report.substr(0, 1000)));
   const std::string bytes = out.read();
   return {{bytes.begin(), bytes.end()}, readResources(report)};
+}
+
+} // namespace
+
+Cubin assemble(const std::string &ptx, const std::string &chip) {
+  constexpr int mostSpilled = 32;
+  Cubin made = assembleAsIs(ptx, chip);
+  std::string looser = ptx;
+  for (const KernelResources &kernel : made.kernels)
+    if (kernel.spillBytes > mostSpilled)
+      loosen(looser, kernel.symbol);
+  return looser == ptx ? std::move(made) : assembleAsIs(looser, chip);
 }
 
 } // namespace cleave::passes::kernel

@@ -21,7 +21,8 @@ struct Cubin {
 /// Where ptxas is: in PATH, or in CUDA_HOME's or /usr/local/cuda's bin; empty where it is nowhere.
 std::string findPtxas();
 
-/// Assembles PTX for a chip. Throws environmentError where ptxas is missing or refuses.
+/// Assembles PTX for a chip; kernels that spill more than 32 bytes a thread are assembled again with more registers.
+/// Throws environmentError where ptxas is missing or refuses.
 Cubin assemble(const std::string &ptx, const std::string &chip);
 
 } // namespace cleave::passes::kernel
