@@ -1,5 +1,6 @@
 // Matrix products: which memory the operands are read from and the result is written to, and with what strides.
 #include "passes/export/SelectDetail.h"
+#include "passes/rewrite/Emitter.h"
 
 using namespace mlir;
 
@@ -287,8 +288,6 @@ Value addEpilogue(const Follower &epilogue, const Strided &aux, CallParts &parts
   return input;
 }
 
-int64_t rank(Value value) { return static_cast<int64_t>(sizesOf(value).size()); }
-
 /// Whether a value's sums over rows would be a kernel of their own: a library wrote it, or it is made from sums over
 /// its columns, by a kernel that goes by rows.
 bool summedAlone(Value value) {
@@ -304,7 +303,7 @@ bool summedAlone(Value value) {
   while (!next.empty()) {
     Operation *op = next.pop_back_val().getDefiningOp();
     if (auto reduce = dyn_cast_or_null<ir::ReduceOp>(op);
-        reduce && llvm::is_contained(reduce.getDims(), rank(reduce.getInput()) - 1))
+        reduce && llvm::is_contained(reduce.getDims(), rankOf(reduce.getInput()) - 1))
       return true;
     if (isFused(op) && seen.insert(op).second)
       llvm::append_range(next, op->getOperands());
@@ -315,13 +314,13 @@ bool summedAlone(Value value) {
 /// The gradient in f32 of a bias that is the sums over the rows of `matmul`'s transposed left operand, a value in half.
 ir::CastOp biasGradient(ir::MatmulOp matmul) {
   Value rows = matmul.getA();
-  if (!matmul.getTransA() || rank(rows) != 2 || !summedAlone(rows))
+  if (!matmul.getTransA() || rankOf(rows) != 2 || !summedAlone(rows))
     return {};
   for (;; rows = rows.getDefiningOp()->getOperand(0)) {
     for (Operation *user : rows.getUsers()) {
       auto reduce = dyn_cast<ir::ReduceOp>(user);
       if (!reduce || reduce.getKind() != ir::ReduceKind::Sum || !reduce.getResult().hasOneUse() ||
-          rank(reduce.getResult()) != 1 || llvm::is_contained(reduce.getDims(), rank(rows) - 1) ||
+          rankOf(reduce.getResult()) != 1 || llvm::is_contained(reduce.getDims(), rankOf(rows) - 1) ||
           sizesOf(reduce.getResult())[0] != sizesOf(matmul.getResult())[0])
         continue;
       if (auto cast = dyn_cast<ir::CastOp>(*reduce.getResult().getUsers().begin()); cast && isWidening(cast))

@@ -128,9 +128,8 @@ void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
 void Communication::Impl::end() noexcept {
   if (std::exchange(ended, true) || groups.empty())
     return;
-  const Watchdog watchdog(
-      fmt::format("cuda: rank {}: {}{}ending communication", world.rank(), failure, failure.empty() ? "" : "; "),
-      secondsToEnd);
+  const std::string begin = failure.empty() ? fmt::format("cuda: rank {}: ", world.rank()) : failure + "; ";
+  const Watchdog watchdog(begin + "ending communication", secondsToEnd);
   std::vector<std::thread> threads;
   for (auto &[ranks, group] : groups)
     threads.emplace_back([&group] { group->abort(); });
@@ -149,10 +148,9 @@ std::string Communication::Impl::where() const {
 /// Nothing is ended yet: captured iterations must go first, as NCCL waits for them. The other ranks are told before
 /// they see what that does to their own calls.
 void Communication::Impl::fail(const std::string &what) {
-  failure = what + where();
-  const std::string text = fmt::format("cuda: rank {}: {}", world.rank(), failure);
-  world.abort(text);
-  throw environmentError(text);
+  failure = fmt::format("cuda: rank {}: {}{}", world.rank(), what, where());
+  world.abort(failure);
+  throw environmentError(failure);
 }
 
 Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
@@ -242,7 +240,7 @@ void Communication::registerMemory(std::byte *arena, size_t bytes) {
 
 void Communication::lookForFailure() {
   if (!impl->failure.empty())
-    throw environmentError(fmt::format("cuda: rank {}: {}", impl->world.rank(), impl->failure));
+    throw environmentError(impl->failure);
   for (auto &[ranks, group] : impl->groups)
     if (const std::string problem = group->problem(); !problem.empty())
       impl->fail(problem);

@@ -158,6 +158,13 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack {
   T at[V];
 };
 
+template <typename T, int V> __device__ Pack<T, V> narrowAll(const float (&from)[V]) {
+  Pack<T, V> to;
+  for (int i = 0; i < V; ++i)
+    to.at[i] = narrowTo<T>(from[i]);
+  return to;
+}
+
 /// Pooling's numbers as the kernels compute with them. I: of indices; V: neighbouring channels of an item (channels
 /// last); C: how the maximum's place in its window is kept.
 template <typename I, int V, typename C> struct PoolForm {
@@ -246,11 +253,8 @@ template <typename T, typename Form> __device__ void maxForward(const PoolArgume
       }
       any = true;
     });
-    Elements to;
-    for (int i = 0; i < Form::width; ++i)
-      to.at[i] = narrowTo<T>(best[i]);
     const I place = placeIn<I>(a.narrowStrides, n, c, oh, ow);
-    *reinterpret_cast<Elements *>(narrow + place) = to;
+    *reinterpret_cast<Elements *>(narrow + place) = narrowAll<T>(best);
     *reinterpret_cast<Choices *>(chosen + place) = choices;
   });
 }
@@ -272,10 +276,7 @@ template <typename T, typename Form> __device__ void maxBackward(const PoolArgum
         if (static_cast<I>(choices.at[i]) == y * static_cast<I>(a.kw) + x)
           sum[i] += widen(from.at[i]);
     });
-    Elements to;
-    for (int i = 0; i < Form::width; ++i)
-      to.at[i] = narrowTo<T>(sum[i]);
-    *reinterpret_cast<Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w)) = to;
+    *reinterpret_cast<Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w)) = narrowAll<T>(sum);
   });
 }
 
@@ -305,10 +306,9 @@ template <typename T, typename Form> __device__ void averageForward(const PoolAr
         sum[i] += widen(from.at[i]);
     });
     const float size = windowSize<I>(a, oh, ow);
-    Elements to;
-    for (int i = 0; i < Form::width; ++i)
-      to.at[i] = narrowTo<T>(sum[i] / size);
-    *reinterpret_cast<Elements *>(narrow + placeIn<I>(a.narrowStrides, n, c, oh, ow)) = to;
+    for (float &each : sum)
+      each /= size;
+    *reinterpret_cast<Elements *>(narrow + placeIn<I>(a.narrowStrides, n, c, oh, ow)) = narrowAll<T>(sum);
   });
 }
 
@@ -325,10 +325,7 @@ template <typename T, typename Form> __device__ void averageBackward(const PoolA
       for (int i = 0; i < Form::width; ++i)
         sum[i] += widen(from.at[i]) / size;
     });
-    Elements to;
-    for (int i = 0; i < Form::width; ++i)
-      to.at[i] = narrowTo<T>(sum[i]);
-    *reinterpret_cast<Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w)) = to;
+    *reinterpret_cast<Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w)) = narrowAll<T>(sum);
   });
 }
 
@@ -428,7 +425,6 @@ CLEAVE_KERNEL(cleave_lookup_sum_bf16, LookupGradArguments, sumBuckets<__nv_bfloa
 CLEAVE_KERNEL(cleave_random_f32, RandomArguments, randomUniform<float>)
 CLEAVE_KERNEL(cleave_random_f16, RandomArguments, randomUniform<__half>)
 CLEAVE_KERNEL(cleave_random_bf16, RandomArguments, randomUniform<__nv_bfloat16>)
-
 
 #define CLEAVE_POOL_FORMS(name, fn, t, T)                                                                              \
   CLEAVE_KERNEL(cleave_##name##_##t, PoolArguments, (fn<T, PoolForm<int64_t, 1, int32_t>>))                             \
