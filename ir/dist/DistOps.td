@@ -24,7 +24,7 @@ def Dist_Dialect : Dialect {
     shapes, reshards have become collectives and slices, and values that cross stages are sent and received. Functions
     carry `dist.stage`, `dist.class`, `dist.segment`. Arguments and results are named slots (`cleave.kind`, `cleave.name`): equal kind and name are the same memory, read as
     argument and written as result. Kinds: "input", "parameter", "buffer", "state", "gradient", "scalar", "metric" (loss,
-    weight, correct), "stash" (lives from one segment to a later one of the same microbatch) and "working" (a parameter
+    weight, correct), "output" (of a prediction), "stash" (lives from one segment to a later one of the same microbatch) and "working" (a parameter
     in the half type, made by "begin" or "eval_begin" and read by every microbatch). Accumulation over
     microbatches is explicit: the segment takes the slot as argument and returns the sum; "begin" returns zeros.
     Segments: "begin", "forward", "input_gradient", "weight_gradient", "reduce", "update"; "eval_begin", "eval",

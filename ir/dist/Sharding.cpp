@@ -249,6 +249,34 @@ bool Sharding::resolve(const std::vector<int64_t> &shape) {
   return true;
 }
 
+// `minor` becomes part of `major` where the joined factor's shares are the same elements; false where they are not.
+static bool joinFactors(Factor &major, const Factor &minor, const Mesh &mesh) {
+  const int64_t parts = mesh.size(major.axes), minorParts = mesh.size(minor.axes);
+  const bool evenRows = minor.axes.empty() && major.size % parts == 0;
+  const bool grid = !minor.axes.empty() && !major.axes.empty() && major.size == parts && minor.size % minorParts == 0;
+  if (!evenRows && !grid)
+    return false;
+  major.size *= minor.size;
+  major.axes.insert(major.axes.end(), minor.axes.begin(), minor.axes.end());
+  return true;
+}
+
+void Sharding::normalise(const Mesh &mesh) {
+  for (DimSharding &dim : dims) {
+    std::vector<Factor> joined;
+    for (Factor factor : dim.factors) {
+      std::erase_if(factor.axes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
+      if (!joined.empty() && factor.size == 1 && factor.axes.empty())
+        continue;
+      if (joined.size() == 1 && joined[0].size == 1 && joined[0].axes.empty())
+        joined.clear();
+      if (joined.empty() || !joinFactors(joined.back(), factor, mesh))
+        joined.push_back(std::move(factor));
+    }
+    dim.factors = std::move(joined);
+  }
+}
+
 bool Sharding::isReplicated() const {
   return partialAxes.empty() && std::none_of(dims.begin(), dims.end(), [](const DimSharding &d) { return d.split(); });
 }

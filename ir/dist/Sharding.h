@@ -62,6 +62,10 @@ struct Sharding {
   /// Fills in sizes left open, and merges neighbouring factors that are not split. False where sizes do not fit the
   /// shape.
   bool resolve(const std::vector<int64_t> &shape);
+  /// Brings equal layouts into one form, so that they compare as equal: axes of size 1 are dropped, and neighbouring
+  /// factors become one where every rank then holds the same elements. Over tp = 2, `(4:tp x 16)` is `64:tp`; 5:tp x 16
+  /// stays, as its shares are 48 and 32.
+  void normalise(const Mesh &mesh);
   bool isReplicated() const;
   /// Whether a dimension is split over the axis.
   bool splitsOver(const std::string &axis) const;

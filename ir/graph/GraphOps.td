@@ -14,6 +14,8 @@ def Cleave_SqrtOp : Cleave_Unary<"sqrt", "square root">;
 def Cleave_RsqrtOp : Cleave_Unary<"rsqrt", "1 / square root">;
 def Cleave_TanhOp : Cleave_Unary<"tanh", "hyperbolic tangent">;
 def Cleave_ErfOp : Cleave_Unary<"erf", "error function">;
+def Cleave_SinOp : Cleave_Unary<"sin", "sine of x in radians">;
+def Cleave_CosOp : Cleave_Unary<"cos", "cosine of x in radians">;
 def Cleave_SigmoidOp : Cleave_Unary<"sigmoid", "1 / (1 + e^-x)">;
 def Cleave_ReluOp : Cleave_Unary<"relu", "max(x, 0)">;
 def Cleave_SiluOp : Cleave_Unary<"silu", "x * sigmoid(x)">;
@@ -368,6 +370,7 @@ def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<
 
 // ---- marks -------------------------------------------------------------------------------------------------------
 
+def Cleave_DetachOp : Cleave_Unary<"detach", "identity that no gradient passes; gone after decomposition">;
 def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
   let summary = "identity that carries the user's withSharding mark: per dimension mesh axes joined by +, \"whole\", or \"\" for as it is";
   let description = [{ (C1) one entry per dimension. }];

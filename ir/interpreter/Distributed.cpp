@@ -116,8 +116,10 @@ std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector
                                       std::to_string(ranks) + " ranks");
   World world(program.mesh);
   std::vector<std::thread> threads;
+  const Rounding rounding = currentRounding();
   for (int64_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
+      RoundingScope scope(rounding);
       try {
         Port port(world, rank);
         Environment environment{context, &port};

@@ -97,6 +97,8 @@ Kernel elementwiseKernel(Operation *op) {
       .Case([](RsqrtOp op) { return unary(op, [](double x) { return 1 / std::sqrt(x); }); })
       .Case([](TanhOp op) { return unary(op, [](double x) { return std::tanh(x); }); })
       .Case([](ErfOp op) { return unary(op, [](double x) { return std::erf(x); }); })
+      .Case([](SinOp op) { return unary(op, [](double x) { return std::sin(x); }); })
+      .Case([](CosOp op) { return unary(op, [](double x) { return std::cos(x); }); })
       .Case([](SigmoidOp op) { return unary(op, [](double x) { return sigmoid(x); }); })
       .Case([](ReluOp op) { return unary(op, [](double x) { return x < 0 ? 0 : x; }); })
       .Case([](SiluOp op) { return unary(op, [](double x) { return x * sigmoid(x); }); })
@@ -116,6 +118,7 @@ Kernel elementwiseKernel(Operation *op) {
       })
       .Case([](SelectOp op) { return select(op); })
       .Case([](CastOp op) { return unary(op, [](double x) { return x; }); })
+      .Case([](DetachOp op) { return unary(op, [](double x) { return x; }); })
       .Case([](ShardHintOp op) { return unary(op, [](double x) { return x; }); })
       .Default([](Operation *) { return Kernel(); });
 }

@@ -44,7 +44,39 @@ static int64_t truncated(double value) {
   return std::abs(value) < 0x1p63 ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::min();
 }
 
+static thread_local Rounding rounding;
+
+RoundingScope::RoundingScope(const Rounding &wanted) : before(rounding) { rounding = wanted; }
+RoundingScope::~RoundingScope() { rounding = before; }
+const Rounding &currentRounding() { return rounding; }
+
+static bool isFloat(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
+
+/// A number in [-1, 1): xorshift64* (Vigna 2016).
+static double chance(uint64_t &state) {
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  return static_cast<double>(static_cast<int64_t>(state * 0x2545F4914F6CDD1Dull)) * 0x1p-63;
+}
+
+/// A float under another rounding than to its type.
+static double roundOther(DType dtype, double value) {
+  if (rounding.kind == Rounding::Kind::Digits)
+    return roundBinary(value, rounding.digits, -1022, 1023);
+  if (rounding.kind == Rounding::Kind::Noise) {
+    const double unit = rounding.ofDouble        ? 0x1p-53
+                        : dtype == DType::F32 ? 0x1p-24
+                        : dtype == DType::F16 ? 0x1p-11
+                                              : 0x1p-8;
+    return value * (1 + rounding.ulps * unit * chance(rounding.state));
+  }
+  return value;
+}
+
 double roundTo(DType dtype, double value) {
+  if (rounding.kind != Rounding::Kind::ToType && isFloat(dtype))
+    return roundOther(dtype, value);
   switch (dtype) {
   case DType::F32:
     return static_cast<float>(value);
@@ -72,7 +104,7 @@ HostTensor::HostTensor(std::vector<int64_t> shape, DType dtype, std::vector<doub
 }
 
 void HostTensor::round() {
-  if (dtype == DType::F32) {
+  if (dtype == DType::F32 && rounding.kind == Rounding::Kind::ToType) {
     for (double &value : values)
       value = static_cast<float>(value);
     return;

@@ -15,6 +15,33 @@ const char *dtypeName(DType dtype);
 /// zero. (i64 is exact up to 2^53.)
 double roundTo(DType dtype, double value);
 
+/// What becomes of floating-point results in a thread, for those who ask how much of a result is rounding. A distributed
+/// run hands its caller's to its ranks.
+struct Rounding {
+  enum class Kind : uint8_t {
+    ToType, ///< to the element type, as the graph says
+    None,   ///< not at all: every float is a double
+    Digits, ///< to `digits` significant bits, whatever the type
+    Noise,  ///< not at all, but times 1 + r, |r| <= `ulps` units of the type (or, if `ofDouble`, of a double), by chance
+  };
+  Kind kind = Kind::ToType;
+  int digits = 53;
+  double ulps = 0;
+  bool ofDouble = false;
+  uint64_t state = 1; ///< of the chance
+};
+/// Makes `rounding` the thread's during its life.
+class RoundingScope {
+public:
+  explicit RoundingScope(const Rounding &rounding);
+  ~RoundingScope();
+  RoundingScope(const RoundingScope &) = delete;
+
+private:
+  Rounding before;
+};
+const Rounding &currentRounding();
+
 /// Row-major. `values` has the product of `shape` elements, each a value of `dtype`.
 struct HostTensor {
   std::vector<int64_t> shape;

@@ -4,6 +4,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Emit.h"
+#include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Schedule.h"
 #include "partitioner/sharding/Assign.h"
 #include "partitioner/sharding/Pinned.h"
@@ -29,9 +30,10 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   }
 }
 
-// Every split tensor as a rule of its own, so that the strategy in a plan says everything and reads back.
+// Every split tensor has a rule, so that the strategy in a plan says everything and reads back.
 static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
   std::vector<ShardRule> rules;
+  std::vector<std::string> names;
   for (auto &[name, sharding] : named) {
     ShardRule rule{name, {}, "default"};
     for (const ShardRule &given : strategy.shard)
@@ -44,8 +46,9 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
     }
     if (!rule.dims.empty() || rule.origin != "default")
       rules.push_back(rule);
+    names.push_back(name);
   }
-  return rules;
+  return foldRules(rules, names);
 }
 
 // An axis that splits nothing would run the same work on each of its ranks.
@@ -58,9 +61,9 @@ static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
       used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis("tp"); });
   });
   if (!used)
-    throw userError(
-        fmt::format("mesh: tp = {} splits no tensor of the model; every dimension it could split is smaller",
-                    strategy.mesh.size("tp")));
+    throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "
+                                "other's work; a rule in [shard] or withSharding can split one",
+                                strategy.mesh.size("tp")));
 }
 
 NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
@@ -167,6 +170,7 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
 
 Applied apply(OwningOpRef<ModuleOp> &step, const Strategy &strategy) {
   splitTiedGradients(step->lookupSymbol<func::FuncOp>("train"));
+  keepChangedBuffers(step->lookupSymbol<func::FuncOp>("train"));
   Applied applied;
   applied.strategy = strategy;
   applied.strategy.shard = completeRules(annotate(*step, strategy), strategy);

@@ -18,6 +18,10 @@ NamedShardings annotate(mlir::ModuleOp step, const Strategy &strategy);
 /// sum over stages becomes a reduction between them instead of activations' worth of messages.
 void splitTiedGradients(mlir::func::FuncOp train);
 
+/// Lets the backward pass read a copy of a buffer that the forward pass changes: the buffer itself is overwritten by
+/// then, by this microbatch or by the next.
+void keepChangedBuffers(mlir::func::FuncOp train);
+
 /// Of an annotated @train: sums over dp that are part of a gradient are taken in `element` and cast back.
 void setTypeOfGradientSums(mlir::func::FuncOp train, mlir::Type element, const Mesh &mesh);
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <set>
 
 using namespace mlir;
 
@@ -164,7 +165,7 @@ private:
         local.returns("metric", kind, add("metric", kind, value));
       else if (kind == "gradient")
         local.returns(kind, name, accumulate ? add(kind, name, value) : get(value));
-      else if (kind == "buffer")
+      else if (kind == "buffer" || kind == "output")
         local.returns(kind, name, get(value));
     }
   }
@@ -199,13 +200,55 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
     std::string key = gradients ? name : kind;
     auto known = std::find_if(totals.begin(), totals.end(), [&](const Total &t) { return t.name == key; });
     if (known == totals.end())
-      known = totals.insert(totals.end(), {key, cast<RankedTensorType>(value.getType()), value, {}, {}});
+      known = totals.insert(totals.end(), {key, cast<RankedTensorType>(value.getType()), value, {}, {}, {}});
     for (const std::string &axis : shardingOf(value).partialAxes)
       if (!llvm::is_contained(known->partialAxes, axis))
         known->partialAxes.push_back(axis);
-    known->stages.push_back(stage);
+    known->makers.push_back(stage);
   }
   return totals;
+}
+
+/// The stages whose ops read an argument, through ops that are remade where they are used.
+void collectReaders(Value argument, std::set<int64_t> &stages) {
+  SmallVector<Value> work{argument};
+  while (!work.empty())
+    for (Operation *user : work.pop_back_val().getUsers()) {
+      if (isa<func::ReturnOp>(user))
+        continue;
+      if (isRemade(user, true))
+        work.push_back(user->getResult(0));
+      else
+        stages.insert(stageOf(user));
+    }
+}
+
+/// A stage owns what its ops read, in training or in evaluation (an op may be in another stage there: it is a step of
+/// the layer after it where the one before it, a dropout, is gone).
+void findOwners(StepInfo &info) {
+  std::map<std::string, std::set<int64_t>> readers;
+  std::set<std::string> buffers;
+  for (func::FuncOp func : {info.train, info.eval}) {
+    if (!func)
+      continue;
+    for (BlockArgument argument : func.getArguments()) {
+      const std::string kind = argumentText(argument, ir::attr::kind), name = argumentText(argument, ir::attr::name);
+      if (kind != "parameter" && kind != "buffer")
+        continue;
+      collectReaders(argument, readers[name]);
+      if (kind == "buffer")
+        buffers.insert(name);
+    }
+  }
+  for (auto &[name, stages] : readers) {
+    if (stages.empty())
+      stages.insert(0);
+    if (buffers.count(name) && stages.size() > 1)
+      throw userError(
+          fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer belongs to one stage",
+                      name, *stages.begin(), *stages.rbegin()));
+    info.owners[name].assign(stages.begin(), stages.end());
+  }
 }
 
 } // namespace
@@ -222,33 +265,16 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   info.trainCut = cutSegments(info.train, tag);
   if (info.eval)
     info.evalCut = cutSegments(info.eval, tag);
+  findOwners(info);
   info.metrics = totalsOf(info.train, false);
   info.gradients = totalsOf(info.train, true);
   if (info.eval)
     info.evalMetrics = totalsOf(info.eval, false);
-  // A stage owns what its ops read.
-  for (BlockArgument argument : info.train.getArguments()) {
-    std::string kind = argumentText(argument, ir::attr::kind);
-    if (kind != "parameter" && kind != "buffer")
-      continue;
-    std::vector<int64_t> &stages = info.owners[argumentText(argument, ir::attr::name)];
-    SmallVector<Value> work{argument};
-    while (!work.empty()) // through ops that are remade where they are used
-      for (Operation *user : work.pop_back_val().getUsers()) {
-        if (isa<func::ReturnOp>(user))
-          continue;
-        if (isRemade(user, true))
-          work.push_back(user->getResult(0));
-        else if (!llvm::is_contained(stages, stageOf(user)))
-          stages.push_back(stageOf(user));
-      }
-    if (stages.empty())
-      stages.push_back(0);
-    llvm::sort(stages);
-    if (kind == "buffer" && stages.size() > 1)
-      throw userError(
-          fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer belongs to one stage",
-                      argumentText(argument, ir::attr::name), stages.front(), stages.back()));
+  for (Total &gradient : info.gradients) {
+    std::set<int64_t> stages(gradient.makers.begin(), gradient.makers.end());
+    const std::vector<int64_t> &owners = info.owners.at(gradient.name);
+    stages.insert(owners.begin(), owners.end());
+    gradient.stages.assign(stages.begin(), stages.end());
   }
   return info;
 }

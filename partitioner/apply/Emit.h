@@ -15,7 +15,8 @@ struct Total {
   mlir::RankedTensorType type; // global
   mlir::Value value;           // in @train or @eval
   std::vector<std::string> partialAxes;
-  std::vector<int64_t> stages; // where it is made
+  std::vector<int64_t> stages; // that share it: where a term is made, and where its parameter lives
+  std::vector<int64_t> makers; // where a term is made; in the other stages it is zero
 };
 
 /// What all classes share: the annotated module, its cut, and which stage owns what.

@@ -21,7 +21,7 @@ Value zeros(LocalFunction &local, RankedTensorType type) {
                                 DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
 }
 
-bool madeIn(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
+bool sharedBy(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
 
 /// Gradients that are summed over the same axes in the same type.
 struct Bucket {
@@ -53,7 +53,7 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
 std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t stage) {
   std::vector<Bucket> buckets;
   for (const Total &gradient : llvm::reverse(info.gradients)) {
-    if (!madeIn(gradient, stage))
+    if (!sharedBy(gradient, stage))
       continue;
     Bucket sum = sumOf(info, gradient);
     if (sum.axes.empty())
@@ -140,9 +140,10 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
                bool eval) {
   for (const Total &metric : eval ? info.evalMetrics : info.metrics)
     local.returns("metric", metric.name, zeros(local, metric.type));
-  if (!eval && info.strategy->microbatches > 1)
+  if (!eval)
     for (const Total &gradient : info.gradients)
-      if (madeIn(gradient, rankClass.stage))
+      if (sharedBy(gradient, rankClass.stage) &&
+          (info.strategy->microbatches > 1 || !llvm::is_contained(gradient.makers, rankClass.stage)))
         local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
   for (auto [name, last] : copies)
     local.returns("working", name, workingCopy(local, last->getResult(0)));

@@ -18,6 +18,10 @@ public:
       : info(info), rankClass(rankClass), local(local), update(info.update) {}
 
   void run() {
+    // A sum over all parameters is one over all stages: a stage that updates nothing takes part.
+    for (Operation &op : update.getBody().front().without_terminator())
+      if (op.getNumResults() == 1 && isWholeSum(op.getResult(0)))
+        get(op.getResult(0));
     auto terminator = update.getBody().front().getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       std::string kind = text(update.getResultAttrDict(i), ir::attr::kind),
@@ -68,8 +72,11 @@ private:
     }
   }
 
+  // A sum over parameters, finished or not.
   static bool isSumOverParameters(Value value, SmallVector<Value> &terms) {
     Operation *def = value.getDefiningOp();
+    if (isa_and_nonnull<dist::ReshardOp>(def) && parameterOf(def).empty())
+      return isSumOverParameters(def->getOperand(0), terms);
     bool scalar = cast<RankedTensorType>(value.getType()).getRank() == 0;
     // A model with one parameter has a sum of one term: the term itself, read by ops of no parameter.
     bool single = def && scalar && !parameterOf(def).empty() && isa<ir::ReduceOp, dist::ReshardOp>(def);
@@ -78,6 +85,15 @@ private:
     collectTerms(value, terms);
     return llvm::all_of(terms,
                         [](Value term) { return term.getDefiningOp() && !parameterOf(term.getDefiningOp()).empty(); });
+  }
+
+  // A sum over parameters that is no part of a larger one.
+  static bool isWholeSum(Value value) {
+    SmallVector<Value> terms;
+    return isSumOverParameters(value, terms) && llvm::any_of(value.getUsers(), [](Operation *user) {
+             SmallVector<Value> larger;
+             return user->getNumResults() != 1 || !isSumOverParameters(user->getResult(0), larger);
+           });
   }
 
   Value zero() {

@@ -11,11 +11,19 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
+static bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
+
+/// From a half type to f32 in the forward pass: what is kept for the backward pass is the half.
+static bool isWidening(ir::CastOp cast) {
+  Type from = getElementTypeOrSelf(cast.getInput());
+  return (from.isF16() || from.isBF16()) && getElementTypeOrSelf(cast.getResult()).isF32() && !isBackward(cast);
+}
+
 bool isRemade(Operation *op, bool otherStage) {
   if (isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op))
     return true;
-  if (isa<ir::CastOp>(op) && isa<BlockArgument>(op->getOperand(0))) // a parameter in another type
-    return true;
+  if (auto cast = dyn_cast<ir::CastOp>(op); cast && (isa<BlockArgument>(cast.getInput()) || isWidening(cast)))
+    return true; // a parameter in another type, or an activation
   return !otherStage && isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(op);
 }
 
@@ -25,8 +33,6 @@ int64_t stageOf(Operation *op) {
 }
 
 namespace {
-
-bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
 
 class Cutter {
 public:

@@ -9,18 +9,23 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-// The terms of a sum of gradients, as far as it is made of additions used once.
+static int64_t stageOfTerm(Value term) { return term.getDefiningOp() ? stageOf(term.getDefiningOp()) : 0; }
+
+// The terms of a sum of gradients by stage; an addition all of whose terms are of its own stage is a term. (Others may
+// read the same sum: equal gradients of two parameters are one value.)
 static void collectTerms(Value value, SmallVector<Value> &terms) {
   auto add = value.getDefiningOp<ir::AddOp>();
-  if (add && add->hasAttr(ir::attr::phase) && value.hasOneUse()) {
-    collectTerms(add.getLhs(), terms);
-    collectTerms(add.getRhs(), terms);
-  } else {
+  if (!add || !add->hasAttr(ir::attr::phase)) {
     terms.push_back(value);
+    return;
   }
+  SmallVector<Value> parts;
+  collectTerms(add.getLhs(), parts);
+  collectTerms(add.getRhs(), parts);
+  if (llvm::all_of(parts, [&](Value part) { return stageOfTerm(part) == stageOf(add); }))
+    parts = {value};
+  terms.append(parts);
 }
-
-static int64_t stageOfTerm(Value term) { return term.getDefiningOp() ? stageOf(term.getDefiningOp()) : 0; }
 
 void splitTiedGradients(func::FuncOp train) {
   auto terminator = cast<func::ReturnOp>(train.getBody().front().getTerminator());

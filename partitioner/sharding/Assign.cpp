@@ -87,9 +87,10 @@ private:
       auto known = named.find(name);
       if (known != named.end())
         sharding = known->second;
-      else if (auto pinned = pinnedSharding(name, shape, strategy, [&] { return headsOf(argument); }))
+      else if (auto pinned = pinnedSharding(name, shape, strategy, [&] { return headsOf(argument); })) {
+        pinned->normalise(mesh);
         named[name] = sharding = *pinned;
-      else
+      } else
         open[argument] = name;
     }
     shardings[argument] = sharding;
@@ -163,15 +164,16 @@ private:
     return operand;
   }
 
-  // A broadcast (of a broadcast ...) of an open argument decides it when it is used.
-  void closeSources(Value value, const Sharding &sharding) {
-    if (auto op = value.getDefiningOp<ir::BroadcastOp>()) {
-      Sharding source = operandOf(op, sharding);
-      if (isOpen(op.getInput()))
-        close(op.getInput(), source);
-      else
-        closeSources(op.getInput(), source);
-    }
+  // A broadcast of an open argument takes what it needs when it is used as it is: it decides the argument, or, where
+  // another use has decided otherwise since, takes it under the sharding that its own result has.
+  void settle(Value value, const Sharding &sharding) {
+    auto op = value.getDefiningOp<ir::BroadcastOp>();
+    if (!op)
+      return;
+    Value source = use(op.getInput(), operandOf(op, sharding), op);
+    op.getInputMutable().assign(source);
+    if (Operation *def = source.getDefiningOp(); def && op->isBeforeInBlock(def))
+      op->moveAfter(def); // its users are still to come
   }
 
   Operation *cloneFree(Operation *op, const Sharding &sharding) {
@@ -194,7 +196,7 @@ private:
     }
     Sharding current = shardings[value];
     if (current == required) {
-      closeSources(value, required);
+      settle(value, required);
       return value;
     }
     if (current.partialAxes != required.partialAxes && !current.partialAxes.empty()) {
@@ -460,12 +462,13 @@ private:
     return nullptr;
   }
 
-  static Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<int> &dims,
-                             const std::vector<int64_t> &shape) {
+  Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<int> &dims,
+                      const std::vector<int64_t> &shape) {
     Sharding sharding = Sharding::replicated(shape);
     for (auto [d, factor] : llvm::enumerate(dims))
       if (rule.factors[factor] != FactorKind::Whole && choice[factor].split())
         sharding.dims[d] = choice[factor];
+    sharding.normalise(mesh);
     return sharding;
   }
 
@@ -519,7 +522,11 @@ private:
         llvm::erase_if(required.partialAxes, [&, axes = partialInAllStages(name)](const std::string &axis) {
           return !llvm::is_contained(axes, axis) || required.splitsOver(axis);
         });
-      terminator->setOperand(i, use(value, required, value.getDefiningOp() ? lastOp() : terminator));
+      Value taken = use(value, required, value.getDefiningOp() ? lastOp() : terminator);
+      if (kind == "gradient") // what finishes a parameter's gradient says so
+        for (Value v = taken; v != value && v.getDefiningOp<dist::ReshardOp>(); v = v.getDefiningOp()->getOperand(0))
+          v.getDefiningOp()->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
+      terminator->setOperand(i, taken);
     }
     while (!open.empty())
       close(open.begin()->first, shardings[open.begin()->first]);
@@ -607,7 +614,7 @@ private:
       if (!def || op->hasAttr(ir::attr::stage))
         return;
       for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase, llvm::StringLiteral("cleave.parameter")})
-        if (def->hasAttr(name))
+        if (def->hasAttr(name) && !op->hasAttr(name))
           op->setAttr(name, def->getAttr(name));
     });
   }

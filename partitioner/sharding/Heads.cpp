@@ -1,8 +1,12 @@
-// Follows one dimension through elementwise ops, transposes, slices and reshapes.
+// Follows one dimension through whatever moves it along by its sharding rule, and through reshapes.
 #include "partitioner/sharding/Heads.h"
 
+#include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/sharding/Rules.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 
@@ -34,33 +38,54 @@ bool isBatchOfAttention(Operation *user, OpOperand &use, int64_t dim) {
   return isa<ir::AttentionOp>(user) && dim == 1;
 }
 
-// The dimension of the user's result that `dim` of the operand becomes, or -1.
-int64_t follow(Operation *user, int64_t dim, Value operand) {
-  if (user->hasTrait<OpTrait::Elementwise>())
-    return dim;
-  if (auto transpose = dyn_cast<ir::TransposeOp>(user))
-    return llvm::find(transpose.getPermutation(), dim) - transpose.getPermutation().begin();
-  if (auto slice = dyn_cast<ir::SliceOp>(user))
-    return shapeOf(slice.getResult())[dim] == shapeOf(operand)[dim] ? dim : -1;
-  if (auto reshape = dyn_cast<ir::ReshapeOp>(user)) {
-    auto [first, last] = reshapedTo(reshape, dim);
-    return last == first + 1 ? first : -1;
-  }
-  return -1;
+// The dimension of the reshape's result of which `dim` is all or the major part, or -1.
+int64_t majorIn(ir::ReshapeOp op, int64_t dim) {
+  ArrayRef<int64_t> in = shapeOf(op.getInput()), out = shapeOf(op.getResult());
+  int64_t before = 1, seen = 1;
+  for (int64_t d = 0; d < dim; ++d)
+    before *= in[d];
+  size_t first = 0;
+  while (first < out.size() && seen < before)
+    seen *= out[first++];
+  while (first < out.size() && out[first] == 1 && in[dim] != 1)
+    ++first;
+  return seen == before && first < out.size() && out[first] % in[dim] == 0 ? first : -1;
 }
 
-bool reachesBatch(Value value, int64_t dim, int depth = 0) {
-  if (depth > 12)
+// The dimension of the user's result that `dim` of the operand becomes, or -1.
+int64_t follow(OpOperand &use, int64_t dim) {
+  Operation *user = use.getOwner();
+  if (isa<func::ReturnOp>(user) || user->getNumResults() != 1)
+    return -1;
+  if (auto reshape = dyn_cast<ir::ReshapeOp>(user))
+    return majorIn(reshape, dim);
+  if (isa<dist::ReshardOp>(user)) // put there by the walk that asks
+    return dim;
+  auto rule = shardingRule(user);
+  if (!rule || rule->factors[rule->operands[use.getOperandNumber()][dim]] != FactorKind::Parallel)
+    return -1;
+  const std::vector<int> &results = rule->results[0];
+  auto found = llvm::find(results, rule->operands[use.getOperandNumber()][dim]);
+  return found == results.end() ? -1 : found - results.begin();
+}
+
+// The value's dimension becomes the heads of an attention. `seen`: values looked at.
+bool reachesBatch(Value value, int64_t dim, llvm::DenseSet<std::pair<Value, int64_t>> &seen) {
+  if (!seen.insert({value, dim}).second || seen.size() > 200)
     return false;
   for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isBatchOfAttention(user, use, dim))
+    if (isBatchOfAttention(use.getOwner(), use, dim))
       return true;
-    int64_t next = follow(user, dim, value);
-    if (next >= 0 && reachesBatch(user->getResult(0), next, depth + 1))
+    int64_t next = follow(use, dim);
+    if (next >= 0 && reachesBatch(use.getOwner()->getResult(0), next, seen))
       return true;
   }
   return false;
+}
+
+bool reachesBatch(Value value, int64_t dim) {
+  llvm::DenseSet<std::pair<Value, int64_t>> seen;
+  return reachesBatch(value, dim, seen);
 }
 
 } // namespace

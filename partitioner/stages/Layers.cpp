@@ -1,16 +1,12 @@
-// Layers by module path; cuts by dynamic programming over their costs.
+// Layers in program order; cuts by dynamic programming over their costs.
 #include "partitioner/stages/Layers.h"
 
 #include "ir/graph/Graph.h"
-#include "runtime/base/Error.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <limits>
-#include <map>
-#include <set>
 
 using namespace mlir;
 
@@ -18,20 +14,6 @@ namespace cleave::partitioner {
 
 // FLOPs that moving one element costs as much time as, on anything with a memory: a few dozen.
 static constexpr double elementCharge = 16;
-
-std::string layerOf(const std::string &path) {
-  size_t begin = 0, end = path.find('.');
-  std::string layer = path.substr(0, end);
-  while (end != std::string::npos) {
-    begin = end + 1;
-    end = path.find('.', begin);
-    std::string part = path.substr(begin, end == std::string::npos ? end : end - begin);
-    if (part.empty() || !std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); }))
-      break;
-    return path.substr(0, end);
-  }
-  return layer;
-}
 
 // Path of the ops that the loss function makes: they stay with the model's last layer.
 static constexpr const char *lossPath = "loss";
@@ -64,25 +46,61 @@ double flopsOf(Operation *op) {
       .Default([](Operation *) { return 0.0; });
 }
 
-std::vector<Layer> layersOf(func::FuncOp func) {
+LayerNames layerNames(func::FuncOp func, std::set<std::string> named) {
+  std::vector<std::string> paths;
+  for (Operation &op : func.getBody().front().without_terminator())
+    if (std::string path = pathOf(&op); path != lossPath)
+      paths.push_back(std::move(path));
+  return LayerNames(paths, std::move(named));
+}
+
+static int64_t markOf(Operation *op) {
+  auto mark = op->getAttrOfType<IntegerAttr>(ir::attr::stage);
+  return mark ? mark.getInt() : -1;
+}
+
+static bool readsParameter(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    auto argument = dyn_cast<BlockArgument>(operand);
+    auto func = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+    auto kind = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind) : StringAttr();
+    return kind && kind.getValue() == "parameter";
+  });
+}
+
+static void addOp(Layer &layer, Operation *op) {
+  layer.ops.push_back(op);
+  layer.cost += flopsOf(op);
+  for (Value result : op->getResults())
+    layer.cost += elementCharge * elements(result);
+  layer.parameters |= readsParameter(op);
+}
+
+std::vector<Layer> layersOf(func::FuncOp func, const LayerNames &names) {
   std::vector<Layer> layers;
-  std::vector<Operation *> before; // ops that no layer precedes
+  std::vector<Operation *> waiting; // ops outside any module, for the next layer
+  auto open = [&](const std::string &path, int64_t mark) {
+    layers.push_back({path, mark});
+    for (Operation *op : waiting)
+      addOp(layers.back(), op);
+    waiting.clear();
+  };
   for (Operation &op : func.getBody().front().without_terminator()) {
-    std::string name = layerOf(pathOf(&op));
-    if (name != lossPath && !name.empty() && (layers.empty() || layers.back().path != name))
-      layers.push_back({name, 0, {}});
-    if (layers.empty()) {
-      before.push_back(&op);
+    const std::string path = pathOf(&op), name = path == lossPath ? "" : names.of(path);
+    const int64_t mark = markOf(&op);
+    if (!waiting.empty() && markOf(waiting.back()) != mark) // a stage of nothing else
+      open("", markOf(waiting.back()));
+    const bool same = !layers.empty() && layers.back().mark == mark && waiting.empty();
+    if (name.empty() && !same) {
+      waiting.push_back(&op);
       continue;
     }
-    layers.back().ops.push_back(&op);
-    layers.back().cost += flopsOf(&op);
-    for (Value result : op.getResults())
-      layers.back().cost += elementCharge * elements(result);
+    if (!name.empty() && !(same && layers.back().path == name))
+      open(name, mark);
+    addOp(layers.back(), &op);
   }
-  if (layers.empty())
-    layers.push_back({"", 0, {}});
-  layers.front().ops.insert(layers.front().ops.begin(), before.begin(), before.end());
+  if (!waiting.empty() || layers.empty())
+    open("", waiting.empty() ? -1 : markOf(waiting.back()));
   return layers;
 }
 
@@ -108,115 +126,6 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
   for (size_t p = parts, i = n; p > 0; --p)
     i = begins[p - 1] = from[p][i];
   return begins;
-}
-
-namespace {
-
-int64_t markOf(const Layer &layer) {
-  for (Operation *op : layer.ops)
-    if (auto mark = op->getAttrOfType<IntegerAttr>(ir::attr::stage))
-      return mark.getInt();
-  return -1;
-}
-
-// Stages by the code's marks: a layer without one stays with the layer before it.
-std::vector<int64_t> stagesByMarks(const std::vector<Layer> &layers, int64_t pp) {
-  std::vector<int64_t> stages;
-  int64_t current = 0;
-  for (const Layer &layer : layers) {
-    int64_t mark = markOf(layer);
-    if (mark >= 0 && mark < current)
-      throw userError(
-          fmt::format("stage({}) on {} comes after stage {}: stages must not go back", mark, layer.path, current));
-    if (mark > current + 1)
-      throw userError(
-          fmt::format("stage({}) on {} follows stage {}: stages must count up by one", mark, layer.path, current));
-    current = std::max(current, mark);
-    stages.push_back(current);
-  }
-  if (current + 1 != pp)
-    throw userError(fmt::format("the model's stage marks make {} stages, the mesh has pp = {}", current + 1, pp));
-  return stages;
-}
-
-std::vector<int64_t> stagesByFile(const std::vector<Layer> &layers, const Strategy &strategy) {
-  std::map<std::string, int64_t> wanted;
-  for (size_t s = 0; s < strategy.stages.size(); ++s)
-    for (const std::string &path : strategy.stages[s])
-      wanted[path] = s;
-  for (auto &[path, stage] : wanted)
-    if (std::none_of(layers.begin(), layers.end(), [&](const Layer &l) { return l.path == path; }))
-      throw userError(fmt::format("stages: the model has no layer \"{}\"", path));
-  std::vector<int64_t> stages;
-  std::set<std::string> seen;
-  int64_t current = 0;
-  for (const Layer &layer : layers) {
-    auto found = wanted.find(layer.path);
-    if (found == wanted.end())
-      throw userError(fmt::format("stages: layer \"{}\" of the model is in no stage", layer.path));
-    // A shared layer that comes back later (a tied head) stays where the model has got to.
-    if (seen.insert(layer.path).second && found->second < current)
-      throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}",
-                                  layer.path, found->second, current));
-    current = std::max(current, found->second);
-    stages.push_back(current);
-  }
-  for (int64_t s = 0; s < (int64_t)strategy.stages.size(); ++s)
-    if (std::find(stages.begin(), stages.end(), s) == stages.end())
-      throw userError(fmt::format("stages: stage {} is empty in the order in which the model runs", s));
-  return stages;
-}
-
-std::vector<int64_t> stagesByCost(const std::vector<Layer> &layers, int64_t pp) {
-  std::vector<double> costs;
-  for (const Layer &layer : layers)
-    costs.push_back(layer.cost);
-  std::vector<size_t> begins = balancedCuts(costs, pp);
-  std::vector<int64_t> stages(layers.size());
-  for (size_t i = 0; i < layers.size(); ++i)
-    stages[i] = std::upper_bound(begins.begin(), begins.end(), i) - begins.begin() - 1;
-  return stages;
-}
-
-void setStage(const Layer &layer, int64_t stage) {
-  for (Operation *op : layer.ops)
-    op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
-}
-
-} // namespace
-
-void assignStages(ModuleOp module, Strategy &strategy) {
-  int64_t pp = strategy.mesh.size("pp");
-  auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
-  std::vector<Layer> layers = layersOf(forward);
-  if (pp > (int64_t)layers.size())
-    throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers", pp, layers.size()));
-  bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return markOf(l) >= 0; });
-  std::vector<int64_t> stages = !strategy.stages.empty() ? stagesByFile(layers, strategy)
-                                : pp == 1                ? std::vector<int64_t>(layers.size(), 0)
-                                : marked                 ? stagesByMarks(layers, pp)
-                                                         : stagesByCost(layers, pp);
-  if (strategy.stages.empty() && marked && pp > 1)
-    strategy.stagesOrigin = "code";
-  strategy.stages.assign(pp, {});
-  std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and how often it came before
-  std::map<std::string, int> seen;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    setStage(layers[i], stages[i]);
-    int occurrence = seen[layers[i].path]++;
-    if (occurrence == 0)
-      strategy.stages[stages[i]].push_back(layers[i].path);
-    stageOf[{layers[i].path, occurrence}] = stages[i];
-  }
-  if (!eval)
-    return;
-  int64_t current = 0;
-  seen.clear();
-  for (const Layer &layer : layersOf(eval)) {
-    auto found = stageOf.find({layer.path, seen[layer.path]++});
-    current = found == stageOf.end() ? current : std::max(current, found->second);
-    setStage(layer, current);
-  }
 }
 
 } // namespace cleave::partitioner

@@ -7,7 +7,7 @@
 
 namespace cleave::passes::kernel {
 
-double operationCycles(const ProgramValue &v) {
+static double unroundedCycles(const ProgramValue &v) {
   if (v.kind != ValueKind::Op)
     return v.kind == ValueKind::Constant || v.kind == ValueKind::Scalar ? 0 : 1;
   switch (v.op) {
@@ -24,6 +24,8 @@ double operationCycles(const ProgramValue &v) {
   case NodeKind::Sigmoid:
   case NodeKind::Silu:
     return 25;
+  case NodeKind::Sin:
+  case NodeKind::Cos:
   case NodeKind::Erf:
   case NodeKind::Gelu:
     return 35;
@@ -35,6 +37,8 @@ double operationCycles(const ProgramValue &v) {
     return 1;
   }
 }
+
+double operationCycles(const ProgramValue &v) { return unroundedCycles(v) + (needsRounding(v) ? 3 : 0); }
 
 namespace {
 

@@ -168,7 +168,7 @@ void Emitter::emitRow() {
     std::vector<Accumulator> none;
     if (p.vectorLoop < 0) {
       for (const Store &s : p.stores)
-        emit(s.value, 0);
+        unrounded(s.value, 0);
       for (const Store &s : p.stores)
         store(s, 0);
     } else {
@@ -261,7 +261,7 @@ void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
       emit(p.values[a.value].operands[0], c);
     for (const Store &store : p.stores)
       if (store.sweep == s)
-        emit(store.value, c);
+        unrounded(store.value, c);
   }
   for (int c = 0; c < copies; ++c)
     for (const Accumulator &a : accumulators) {
@@ -328,7 +328,7 @@ void Emitter::endStores() {
   for (int c = 0; c < copies; ++c)
     for (const Store &s : p.stores)
       if (s.sweep < 0)
-        emit(s.value, c);
+        unrounded(s.value, c);
   for (int c = 0; c < copies; ++c)
     for (const Store &s : p.stores)
       if (s.sweep < 0)

@@ -27,12 +27,26 @@ llvm::Type *Emitter::memory(Element type) {
 
 V Emitter::emit(int value, int copy) {
   const Placement &where = p.placements[value];
+  V x = unrounded(value, copy);
+  if (!needsRounding(p.values[value]) || inScratch(where))
+    return x;
+  const int level = levelOf(value);
+  V &rounded = levels[level].cache[{-2 - value, copyKey(where.loops, copy)}];
+  if (!rounded) {
+    at(level);
+    rounded = roundTo(x, p.values[value].type);
+  }
+  return rounded;
+}
+
+V Emitter::unrounded(int value, int copy) {
+  const Placement &where = p.placements[value];
   int level = levelOf(value);
   auto key = std::pair(value, copyKey(where.loops, copy));
   if (auto it = levels[level].cache.find(key); it != levels[level].cache.end())
     return it->second;
   V result;
-  if (where.scratch >= 0 && currentSweep > where.scratchFrom) {
+  if (inScratch(where)) {
     V from = scratchPointer(where.scratch, copy);
     at(level);
     result = b.CreateAlignedLoad(shaped(b.getFloatTy(), onVector(where.loops)), from, llvm::Align(4));
@@ -144,6 +158,10 @@ V Emitter::floatOperation(const ProgramValue &v, const std::vector<V> &x) {
     return math.tanh(x[0]);
   case NodeKind::Erf:
     return math.erf(x[0]);
+  case NodeKind::Sin:
+    return math.sin(x[0]);
+  case NodeKind::Cos:
+    return math.cos(x[0]);
   case NodeKind::Sigmoid:
     return math.sigmoid(x[0]);
   case NodeKind::Relu:
@@ -224,7 +242,7 @@ V Emitter::cast(V x, Element from, Element to) {
   bool vector = x->getType()->isVectorTy();
   llvm::Type *type = shaped(compute(to), vector);
   if (isFloat(from) && isFloat(to))
-    return elementBytes(to) < elementBytes(from) || (from != to && to != Element::F32) ? roundTo(x, to) : x;
+    return x; // rounded by who reads it
   if (from == to)
     return x;
   if (isFloat(from))
@@ -237,7 +255,6 @@ V Emitter::cast(V x, Element from, Element to) {
   return from == Element::I1 ? b.CreateZExt(x, type) : b.CreateSExtOrTrunc(x, type);
 }
 
-/// The nearest value of a 16-bit type, as f32.
 V Emitter::roundTo(V x, Element type) { return fromMemory(toMemory(x, type), type); }
 
 V Emitter::fromMemory(V x, Element type) {
@@ -384,7 +401,7 @@ V Emitter::load(const ProgramValue &v, int value, int copy) {
 void Emitter::store(const Store &s, int copy) {
   int innermost = static_cast<int>(levels.size()) - (p.shape == Shape::Columns ? 2 : 1);
   int level = s.sweep < 0 || p.vectorLoop < 0 ? 1 : innermost;
-  V x = emit(s.value, copy);
+  V x = unrounded(s.value, copy);
   V index = expr(s.expr, copy, level);
   at(level);
   Element type = p.buffers[s.buffer];

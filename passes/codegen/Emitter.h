@@ -27,7 +27,7 @@ protected:
   using V = llvm::Value *;
   struct Level {
     llvm::BasicBlock *block = nullptr;
-    std::map<std::pair<int, int>, V> cache; // (value, copy)
+    std::map<std::pair<int, int>, V> cache; // (value, copy), unrounded; (-2 - value, copy), rounded
   };
   struct OpenLoop {
     llvm::BasicBlock *header, *exit;
@@ -60,7 +60,10 @@ protected:
   V number(int64_t value) { return llvm::ConstantInt::getSigned(indexType, value); }
 
   // values (EmitValue.cpp)
+  /// A value as others read it: rounded to its type, whether or not it comes from memory.
   V emit(int value, int copy);
+  /// A value about to be stored, which rounds it.
+  V unrounded(int value, int copy);
   virtual V scalarArgument(int index);
   V compute(const ProgramValue &v, int value, int copy);
   V operation(const ProgramValue &v, const std::vector<V> &x, const std::vector<Element> &types);
@@ -68,7 +71,7 @@ protected:
   V intOperation(const ProgramValue &v, const std::vector<V> &x);
   V compare(Relation relation, V x, V y, Element type);
   V cast(V x, Element from, Element to);
-  V roundTo(V x, Element type);
+  V roundTo(V x, Element type); // the nearest value of a 16-bit type, as f32
   virtual V load(const ProgramValue &v, int value, int copy);
   V loadMasked(const ProgramValue &v, V pointer, V mask, bool vector);
   void store(const Store &s, int copy);
@@ -86,6 +89,8 @@ protected:
   V lanePointers(V first, llvm::Type *element, int64_t step);
   V scratchPointer(int slot, int copy);
 
+  /// Whether the value was kept by an earlier sweep, rounded.
+  bool inScratch(const Placement &where) const { return where.scratch >= 0 && currentSweep > where.scratchFrom; }
   bool onVector(uint32_t loops) const { return p.vectorLoop >= 0 && loops >> p.vectorLoop & 1; }
   int levelOf(int value) const;
   int levelOf(uint32_t loops) const;

@@ -41,6 +41,8 @@ std::optional<NodeKind> kindOf(mlir::Operation *op) {
       .Case<RsqrtOp>([](auto) { return K::Rsqrt; })
       .Case<TanhOp>([](auto) { return K::Tanh; })
       .Case<ErfOp>([](auto) { return K::Erf; })
+      .Case<SinOp>([](auto) { return K::Sin; })
+      .Case<CosOp>([](auto) { return K::Cos; })
       .Case<SigmoidOp>([](auto) { return K::Sigmoid; })
       .Case<ReluOp>([](auto) { return K::Relu; })
       .Case<SiluOp>([](auto) { return K::Silu; })

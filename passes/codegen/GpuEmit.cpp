@@ -315,18 +315,22 @@ void GpuEmitter::heldRow(int s, std::vector<Accumulator> &accumulators) {
 void GpuEmitter::take(std::vector<Pass> now, int s, std::vector<Accumulator> &accumulators) {
   passes = std::move(now);
   const int copies = static_cast<int>(passes.size()) * chunk;
-  std::vector<int> wanted;
+  std::vector<int> summed, stored;
   for (const Accumulator &a : accumulators)
-    wanted.push_back(p.values[a.value].operands[0]);
+    summed.push_back(p.values[a.value].operands[0]);
   for (const Store &store : p.stores)
     if (store.sweep == s)
-      wanted.push_back(store.value);
+      stored.push_back(store.value);
   std::vector<char> seen(p.values.size(), false);
-  for (int value : wanted)
-    loadAhead(value, seen);
-  for (int c = 0; c < copies; ++c)
-    for (int value : wanted)
+  for (const std::vector<int> *wanted : {&summed, &stored})
+    for (int value : *wanted)
+      loadAhead(value, seen);
+  for (int c = 0; c < copies; ++c) {
+    for (int value : summed)
       emit(value, c);
+    for (int value : stored)
+      unrounded(value, c);
+  }
   accumulate(accumulators);
   for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
     at(2);

@@ -70,7 +70,6 @@ private:
   void storeTogether(const Store &s, const std::vector<V> &elements, V index);
   V elementOf(const std::vector<V> &words, int i, Element type);
   V wordOf(const std::vector<V> &elements, size_t first, Element type);
-  V unrounded(int value, int copy);
 
   // parameters
   V parameter(size_t buffer);

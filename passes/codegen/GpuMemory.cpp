@@ -108,15 +108,6 @@ void GpuEmitter::storeTogether(const Store &s, const std::vector<V> &elements, V
                        llvm::Align(elements.size() * static_cast<uint64_t>(elementBytes(type))));
 }
 
-/// A value about to be stored; not rounded to the type it is stored in, which storing does.
-V GpuEmitter::unrounded(int value, int copy) {
-  const ProgramValue &v = p.values[value];
-  if (v.kind == ValueKind::Op && v.op == NodeKind::Cast && isFloat(v.type) &&
-      p.values[v.operands[0]].type == Element::F32)
-    return emit(v.operands[0], copy);
-  return emit(value, copy);
-}
-
 /// Stores a pass's share of an output.
 void GpuEmitter::storeChunk(const Store &s, int pass, int level) {
   const Element type = p.buffers[s.buffer];

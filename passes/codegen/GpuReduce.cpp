@@ -181,7 +181,7 @@ void GpuEmitter::endStores() {
   bool any = false;
   for (const Store &s : p.stores)
     for (int c = 0; c < copies && s.sweep < 0; ++c) {
-      emit(s.value, c);
+      unrounded(s.value, c);
       any = true;
     }
   if (!any)

@@ -25,11 +25,11 @@ const char *elementName(Element e) {
 }
 
 const char *nodeName(NodeKind kind) {
-  static const char *const names[] = {
-      "input",   "constant",  "iota",    "neg",  "abs",    "exp",   "log",     "sqrt",      "rsqrt",
-      "tanh",    "erf",       "sigmoid", "relu", "silu",   "gelu",  "cast",    "gelu_grad", "add",
-      "sub",     "mul",       "div",     "max",  "min",    "pow",   "compare", "select",    "broadcast",
-      "reshape", "transpose", "slice",   "pad",  "concat", "reduce"};
+  static const char *const names[] = {"input",     "constant", "iota",      "neg",   "abs",       "exp",     "log",
+                                      "sqrt",      "rsqrt",    "tanh",      "erf",   "sin",       "cos",     "sigmoid",
+                                      "relu",      "silu",     "gelu",      "cast",  "gelu_grad", "add",     "sub",
+                                      "mul",       "div",      "max",       "min",   "pow",       "compare", "select",
+                                      "broadcast", "reshape",  "transpose", "slice", "pad",       "concat",  "reduce"};
   return names[static_cast<int>(kind)];
 }
 

@@ -7,7 +7,8 @@
 
 namespace cleave::passes::kernel {
 
-/// Element types as stored in memory. Floats are computed in f32; i1 is one byte.
+/// Element types as stored in memory. Floats are computed in f32, and every node of a half type is rounded to it before
+/// another node reads it, as if it had been stored; i1 is one byte.
 enum class Element : uint8_t { F32, F16, BF16, I32, I64, I1 };
 inline bool isFloat(Element e) { return e <= Element::BF16; }
 int64_t elementBytes(Element e);
@@ -26,6 +27,8 @@ enum class NodeKind : uint8_t {
   Rsqrt,
   Tanh,
   Erf,
+  Sin,
+  Cos,
   Sigmoid,
   Relu,
   Silu,

@@ -166,6 +166,28 @@ Value *Math::sigmoid(Value *x) {
   return b.CreateFDiv(constant(x, 1), b.CreateFAdd(constant(x, 1), exp(b.CreateFNeg(x))));
 }
 
+/// x = n pi/2 + r in three parts of pi/2 (Cody and Waite 1980; with fused products the first difference is exact), then
+/// sine or cosine of r by whether n is even, with the sign that n mod 4 tells.
+Value *Math::sine(Value *x, int quarters) {
+  Value *n = b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, b.CreateFMul(x, constant(x, 0.6366197723675814)));
+  Value *r = fma(n, constant(x, -1.5707963705062866), x);
+  r = fma(n, constant(x, 4.371138828673793e-08), r);
+  r = clamp(fma(n, constant(x, 1.7151245100058819e-15), r), -1, 1);
+  Value *r2 = b.CreateFMul(r, r);
+  Value *s = polynomial(r2, {-0.16666655242443085, 0.008332176133990288, -0.000195169763173908});
+  s = fma(b.CreateFMul(r, r2), s, r);
+  Value *c = polynomial(r2, {0.04166664555668831, -0.0013887364184483886, 2.4438089894829318e-05});
+  c = fma(b.CreateFMul(r2, r2), c, fma(r2, constant(x, -0.5), constant(x, 1)));
+  auto floor = [&](Value *v) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, v); };
+  Value *half = b.CreateFMul(b.CreateFAdd(n, constant(x, quarters)), constant(x, 0.5)), *whole = floor(half);
+  Value *quarter = b.CreateFMul(whole, constant(x, 0.5));
+  Value *result = b.CreateSelect(b.CreateFCmpONE(half, whole), c, s);
+  return b.CreateSelect(b.CreateFCmpONE(quarter, floor(quarter)), b.CreateFNeg(result), result);
+}
+
+Value *Math::sin(Value *x) { return sine(x, 0); }
+Value *Math::cos(Value *x) { return sine(x, 1); }
+
 /// x P(x^2) up to 1, then 1 - e^-L(x) where L = -log(1 - erf) is nearly a parabola.
 Value *Math::erf(Value *x) {
   Value *magnitude = clamp(abs(x), 0, 4);

@@ -16,6 +16,8 @@ public:
   llvm::Value *log(llvm::Value *x);
   llvm::Value *tanh(llvm::Value *x);
   llvm::Value *erf(llvm::Value *x);
+  llvm::Value *sin(llvm::Value *x); // |x| < 1e5; beyond, some number in [-1, 1]
+  llvm::Value *cos(llvm::Value *x);
   llvm::Value *sigmoid(llvm::Value *x);
   llvm::Value *gelu(llvm::Value *x, bool tanhForm);
   llvm::Value *geluDerivative(llvm::Value *x, bool tanhForm);
@@ -35,6 +37,7 @@ private:
     llvm::Value *exponent; // n, a whole number as float; e^x = (fraction + 1) * 2^n
   };
   ExpParts expParts(llvm::Value *x);
+  llvm::Value *sine(llvm::Value *x, int quarters); // sin(x + quarters * pi/2)
   llvm::Value *scale(llvm::Value *mantissa, llvm::Value *n);
   llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first
   llvm::Value *bits(llvm::Value *x);

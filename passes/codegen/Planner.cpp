@@ -396,11 +396,19 @@ int Planner::reduce(const Node &n, const Index &index, const Conditions &guards)
     return fail("reductions whose dimensions do not match");
   for (size_t k = 0; k < n.dims.size(); ++k)
     inner[n.dims[k]] = taken[k];
+  // What the user of the sum guards along the reduced loops says nothing of the terms: the sum walks those loops itself.
+  Conditions ofRow;
+  for (const Condition &guard : guards) {
+    if (uint32_t loops = loopsOf(guard.expr); (loops & ~keptMask) == 0)
+      ofRow.push_back(guard);
+    else if (loops & keptMask)
+      return fail("a reduction under a condition on both kept and reduced loops");
+  }
   ProgramValue v;
   v.kind = ValueKind::Reduce;
   v.type = n.type;
   v.combine = n.combine;
-  int operand = demand(n.operands[0], inner, guards);
+  int operand = demand(n.operands[0], inner, ofRow);
   if (operand < 0)
     return -1;
   v.operands = {operand};

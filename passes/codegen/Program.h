@@ -53,6 +53,10 @@ struct ProgramValue {
   auto operator<=>(const ProgramValue &) const = default;
 };
 
+/// Whether a value must be rounded to its type after it was computed in f32: it is of a half type, and made by more
+/// than choosing among values of that type.
+bool needsRounding(const ProgramValue &value);
+
 /// What follows from a value's place in the program.
 struct Placement {
   uint32_t loops = 0;  // bit l: depends on loop l

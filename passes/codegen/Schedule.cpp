@@ -271,6 +271,24 @@ void chooseExtent(Program &p) {
 
 } // namespace
 
+bool needsRounding(const ProgramValue &v) {
+  if (v.type != Element::F16 && v.type != Element::BF16)
+    return false;
+  if (v.kind != ValueKind::Op)
+    return v.kind == ValueKind::Scalar || (v.kind == ValueKind::Reduce && v.combine == Combine::Sum);
+  switch (v.op) {
+  case NodeKind::Neg:
+  case NodeKind::Abs:
+  case NodeKind::Relu:
+  case NodeKind::Max:
+  case NodeKind::Min:
+  case NodeKind::Select:
+    return false;
+  default:
+    return true;
+  }
+}
+
 int64_t Program::reducedCount() const {
   int64_t count = 1;
   for (const Loop &l : loops)

@@ -28,6 +28,7 @@ Values rewrite(Operation *op, Emitter &e, const DecomposeOptions &options) {
       .Case([&](ir::LayerNormGradOp op) { return decomposeLayerNormGrad(op, e); })
       .Case([&](ir::BatchNormOp op) { return decomposeBatchNorm(op, e); })
       .Case([&](ir::BatchNormGradOp op) { return decomposeBatchNormGrad(op, e); })
+      .Case([&](ir::DetachOp op) { return Values{op.getInput()}; })
       .Case([&](ir::AttentionOp op) {
         return decomposes(op.getQ(), options.attention) ? decomposeAttention(op, e) : Values();
       })

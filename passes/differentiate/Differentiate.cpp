@@ -2,6 +2,7 @@
 // rule to each op on the way from the loss to them.
 #include "passes/differentiate/Differentiate.h"
 
+#include "ir/Phase.h"
 #include "passes/differentiate/Rules.h"
 #include "passes/precision/LossScale.h"
 #include "runtime/base/Error.h"
@@ -10,19 +11,53 @@ using namespace mlir;
 
 namespace cleave::passes {
 
+static int64_t stageIn(Operation *op) {
+  auto stage = op ? op->getAttrOfType<IntegerAttr>(ir::attr::stage) : IntegerAttr();
+  return stage ? stage.getInt() : 0;
+}
+
+Emitter Adjoints::emitterOf(Value value, int64_t stage) const {
+  Emitter origin = e;
+  if (Operation *producer = value.getDefiningOp())
+    origin.setOrigin(producer);
+  origin.setAttribute(ir::attr::phase, "backward");
+  origin.setStage(stage);
+  return origin;
+}
+
 void Adjoints::add(Value value, Value gradient) {
   assert(gradient.getType() == value.getType() && "a gradient has its value's type");
-  Value &sum = gradients[value];
-  if (!sum) {
-    sum = gradient;
-    return;
+  const int64_t stage = e.stage(), from = stageIn(gradient.getDefiningOp());
+  // A gradient that an op of this stage passes on as it came from a later stage goes on from here.
+  if (from != stage && (isa<BlockArgument>(value) || stageIn(value.getDefiningOp()) != stage)) {
+    Value &relay = relays[{gradient, stage}];
+    if (!relay) {
+      Emitter origin = emitterOf(value, stage);
+      relay = origin.op<ir::ShardHintOp>(gradient.getType(), gradient,
+                                         origin.builder().getStrArrayAttr(
+                                             llvm::SmallVector<llvm::StringRef>(rankOf(gradient), llvm::StringRef())));
+    }
+    gradient = relay;
   }
-  Emitter origin = e;
-  if (Operation *producer = value.getDefiningOp()) {
-    origin.setOrigin(producer);
-    origin.setAttribute(ir::attr::phase, "backward");
-  }
-  sum = origin.add(sum, gradient);
+  auto &terms = gradients[value];
+  auto term = llvm::find_if(terms, [&](const Term &t) { return t.stage == stage; });
+  if (term == terms.end())
+    terms.push_back({stage, gradient});
+  else
+    term->sum = emitterOf(value, stage).add(term->sum, gradient);
+}
+
+Value Adjoints::gradientOf(Value value) {
+  auto found = gradients.find(value);
+  if (found == gradients.end())
+    return {};
+  auto &terms = found->second;
+  const int64_t stage = value.getDefiningOp() ? stageIn(value.getDefiningOp()) : terms.back().stage;
+  Value sum = terms.front().sum;
+  for (const Term &term : llvm::drop_begin(terms))
+    sum = emitterOf(value, stage).add(sum, term.sum);
+  terms = {{stage, sum}};
+  return sum;
 }
 
 const RuleTable::Rule *RuleTable::find(Operation *op) const {
@@ -164,6 +199,7 @@ struct DifferentiatePass : PassWrapper<DifferentiatePass, OperationPass<ModuleOp
 
   void runOnOperation() override {
     try {
+      ir::requirePhase(getOperation(), "differentiate", ir::Phase::Traced);
       differentiate(getOperation(), {microbatches});
     } catch (const Error &error) {
       getOperation().emitError(error.what());

@@ -1,5 +1,5 @@
 // Gradient rules of elementwise ops. Where the result says enough it is used instead of the operand, as it is more
-// often stored anyway.
+// often stored anyway. Formulas of several steps are computed in f32 and rounded once.
 #include "passes/differentiate/Rules.h"
 
 #include <cmath>
@@ -25,23 +25,29 @@ void sqrtRule(ir::SqrtOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.div(a.e.scale(g[0], 0.5), op.getResult()));
 }
 void rsqrtRule(ir::RsqrtOp op, Grads g, Adjoints &a) {
-  Value y = op.getResult();
-  a.add(op.getInput(), a.e.mul(a.e.scale(g[0], -0.5), a.e.mul(y, a.e.mul(y, y))));
+  Value y = a.e.toF32(op.getResult()), scaled = a.e.scale(a.e.toF32(g[0]), -0.5);
+  a.addRounded(op.getInput(), a.e.mul(scaled, a.e.mul(y, a.e.mul(y, y))));
 }
 
 void tanhRule(ir::TanhOp op, Grads g, Adjoints &a) {
-  Value y = op.getResult();
-  a.add(op.getInput(), a.e.mul(g[0], a.e.sub(a.e.constantLike(y, 1), a.e.mul(y, y))));
+  Value y = a.e.toF32(op.getResult());
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.sub(a.e.constantLike(y, 1), a.e.mul(y, y))));
 }
 
 void erfRule(ir::ErfOp op, Grads g, Adjoints &a) {
-  Value x = op.getInput(), slope = a.e.scale(a.e.exp(a.e.neg(a.e.mul(x, x))), 2 / std::sqrt(3.14159265358979323846));
-  a.add(x, a.e.mul(g[0], slope));
+  Value x = a.e.toF32(op.getInput());
+  Value slope = a.e.scale(a.e.exp(a.e.neg(a.e.mul(x, x))), 2 / std::sqrt(3.14159265358979323846));
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), slope));
+}
+
+void sinRule(ir::SinOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.mul(g[0], a.e.cos(op.getInput()))); }
+void cosRule(ir::CosOp op, Grads g, Adjoints &a) {
+  a.add(op.getInput(), a.e.neg(a.e.mul(g[0], a.e.sin(op.getInput()))));
 }
 
 void sigmoidRule(ir::SigmoidOp op, Grads g, Adjoints &a) {
-  Value y = op.getResult();
-  a.add(op.getInput(), a.e.mul(g[0], a.e.mul(y, a.e.sub(a.e.constantLike(y, 1), y))));
+  Value y = a.e.toF32(op.getResult());
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.mul(y, a.e.sub(a.e.constantLike(y, 1), y))));
 }
 
 void reluRule(ir::ReluOp op, Grads g, Adjoints &a) {
@@ -51,9 +57,9 @@ void reluRule(ir::ReluOp op, Grads g, Adjoints &a) {
 /// silu' = s (1 + x (1 - s)), s = sigmoid(x)
 void siluRule(ir::SiluOp op, Grads g, Adjoints &a) {
   Emitter &e = a.e;
-  Value x = op.getInput(), s = e.sigmoid(x), one = e.constantLike(x, 1);
+  Value x = e.toF32(op.getInput()), s = e.sigmoid(x), one = e.constantLike(x, 1);
   Value slope = e.mul(s, e.add(one, e.mul(x, e.sub(one, s))));
-  a.add(x, e.mul(g[0], slope));
+  a.addRounded(op.getInput(), e.mul(e.toF32(g[0]), slope));
 }
 
 void geluRule(ir::GeluOp op, Grads g, Adjoints &a) {
@@ -73,9 +79,11 @@ void mulRule(ir::MulOp op, Grads g, Adjoints &a) {
   a.contribute(op.getRhs(), [&] { return a.e.mul(g[0], op.getLhs()); });
 }
 void divRule(ir::DivOp op, Grads g, Adjoints &a) {
-  Value overRhs = a.e.div(g[0], op.getRhs());
-  a.contribute(op.getLhs(), [&] { return overRhs; });
-  a.contribute(op.getRhs(), [&] { return a.e.neg(a.e.mul(overRhs, op.getResult())); });
+  Value overRhs = a.e.div(a.e.toF32(g[0]), a.e.toF32(op.getRhs()));
+  if (a.needs(op.getLhs()))
+    a.addRounded(op.getLhs(), overRhs);
+  if (a.needs(op.getRhs()))
+    a.addRounded(op.getRhs(), a.e.neg(a.e.mul(overRhs, a.e.toF32(op.getResult()))));
 }
 
 /// The chosen operand receives the gradient, each half of it where they are equal.
@@ -91,13 +99,15 @@ void minRule(ir::MinOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Lt, op.
 /// d x^y = y x^(y-1) dx (0 where y = 0) + x^y log(x) dy (0 where x = 0)
 void powRule(ir::PowOp op, Grads g, Adjoints &a) {
   Emitter &e = a.e;
-  Value x = op.getLhs(), y = op.getRhs();
-  a.contribute(x, [&] {
+  Value x = e.toF32(op.getLhs()), y = e.toF32(op.getRhs()), grad = e.toF32(g[0]);
+  if (a.needs(op.getLhs())) {
     Value slope = e.mul(y, e.pow(x, e.shift(y, -1)));
-    return masked(e, e.compare(Predicate::Ne, y, 0), e.mul(g[0], slope));
-  });
-  a.contribute(y,
-               [&] { return masked(e, e.compare(Predicate::Ne, x, 0), e.mul(g[0], e.mul(op.getResult(), e.log(x)))); });
+    a.addRounded(op.getLhs(), masked(e, e.compare(Predicate::Ne, y, 0), e.mul(grad, slope)));
+  }
+  if (a.needs(op.getRhs())) {
+    Value slope = e.mul(e.toF32(op.getResult()), e.log(x));
+    a.addRounded(op.getRhs(), masked(e, e.compare(Predicate::Ne, x, 0), e.mul(grad, slope)));
+  }
 }
 
 void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
@@ -116,13 +126,13 @@ void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput
 
 void addElementwiseRules(RuleTable &table) {
   table.on(negRule), table.on(absRule), table.on(expRule), table.on(logRule), table.on(sqrtRule), table.on(rsqrtRule);
-  table.on(tanhRule), table.on(erfRule), table.on(sigmoidRule), table.on(reluRule), table.on(siluRule);
-  table.on(geluRule);
+  table.on(tanhRule), table.on(erfRule), table.on(sinRule), table.on(cosRule), table.on(sigmoidRule);
+  table.on(reluRule), table.on(siluRule), table.on(geluRule);
   table.on(addRule), table.on(subRule), table.on(mulRule), table.on(divRule);
   table.on(maxRule), table.on(minRule), table.on(powRule);
   table.on(selectRule), table.on(castRule), table.on(shardHintRule);
   table.stop<ir::CompareOp>(), table.stop<ir::IotaOp>(), table.stop<ir::ConstantOp>();
-  table.stop<ir::RandomUniformOp>();
+  table.stop<ir::RandomUniformOp>(), table.stop<ir::DetachOp>();
 }
 
 } // namespace cleave::passes

@@ -45,6 +45,23 @@ void conv2dRule(ir::Conv2dOp op, Grads g, Adjoints &a) {
   a.contribute(w, [&] { return gradient.operator()<ir::Conv2dWeightGradOp>(w, x); });
 }
 
+/// The transposed convolution of x is linear in it, with the convolution as its adjoint.
+void conv2dInputGradRule(ir::Conv2dInputGradOp op, Grads g, Adjoints &a) {
+  Value x = op.getGrad(), w = op.getWeight();
+  a.contribute(x, [&] {
+    return a.e
+        .op<ir::Conv2dOp>(x.getType(), g[0], w, op.getStrideAttr(), op.getPaddingAttr(), op.getDilationAttr(),
+                          op.getGroupsAttr(), op.getChannelsLastAttr())
+        .getResult();
+  });
+  a.contribute(w, [&] {
+    return a.e
+        .op<ir::Conv2dWeightGradOp>(w.getType(), x, g[0], op.getStrideAttr(), op.getPaddingAttr(), op.getDilationAttr(),
+                                    op.getGroupsAttr(), op.getChannelsLastAttr())
+        .getResult();
+  });
+}
+
 void maxPoolRule(ir::MaxPool2dOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.op<ir::MaxPool2dGradOp>(op.getInput().getType(), g[0], op.getWorkspace(), op.getKernelAttr(),
                                                    op.getStrideAttr(), op.getPaddingAttr(), op.getChannelsLastAttr()));
@@ -67,7 +84,8 @@ void attentionRule(ir::AttentionOp op, Grads g, Adjoints &a) {
 } // namespace
 
 void addLinearAlgebraRules(RuleTable &table) {
-  table.on(matmulRule), table.on(conv2dRule), table.on(maxPoolRule), table.on(avgPoolRule), table.on(attentionRule);
+  table.on(matmulRule), table.on(conv2dRule), table.on(conv2dInputGradRule), table.on(maxPoolRule);
+  table.on(avgPoolRule), table.on(attentionRule);
 }
 
 } // namespace cleave::passes

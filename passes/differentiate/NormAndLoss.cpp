@@ -10,14 +10,15 @@ Value sumAlong(Emitter &e, Value x, int64_t dim) { return e.broadcastBack(e.sum(
 
 /// y (g - sum(g y))
 void softmaxRule(ir::SoftmaxOp op, Grads g, Adjoints &a) {
-  Value y = op.getResult();
-  a.add(op.getInput(), a.e.mul(y, a.e.sub(g[0], sumAlong(a.e, a.e.mul(g[0], y), op.getDim()))));
+  Value y = a.e.toF32(op.getResult()), grad = a.e.toF32(g[0]);
+  a.addRounded(op.getInput(), a.e.mul(y, a.e.sub(grad, sumAlong(a.e, a.e.mul(grad, y), op.getDim()))));
 }
 
 /// g - exp(y) sum(g)
 void logSoftmaxRule(ir::LogSoftmaxOp op, Grads g, Adjoints &a) {
-  Value weighted = a.e.mul(a.e.exp(op.getResult()), sumAlong(a.e, g[0], op.getDim()));
-  a.add(op.getInput(), a.e.sub(g[0], weighted));
+  Value grad = a.e.toF32(g[0]);
+  Value weighted = a.e.mul(a.e.exp(a.e.toF32(op.getResult())), sumAlong(a.e, grad, op.getDim()));
+  a.addRounded(op.getInput(), a.e.sub(grad, weighted));
 }
 
 template <class GradOp> void contributeAll(GradOp grad, Value input, Value weight, Value bias, Adjoints &a) {

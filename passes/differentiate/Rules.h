@@ -10,7 +10,8 @@
 
 namespace cleave::passes {
 
-/// The gradients gathered so far, while the forward ops are walked in reverse.
+/// The gradients gathered so far, while the forward ops are walked in reverse. Terms that arise in one pipeline stage are
+/// added there, so that one sum a value and stage travels over a cut, the way back that the value came.
 class Adjoints {
 public:
   Adjoints(mlir::OpBuilder builder, llvm::DenseSet<mlir::Value> active) : e(builder), active(std::move(active)) {}
@@ -20,19 +21,32 @@ public:
 
   /// Whether a gradient with respect to `value` leads to a trainable parameter.
   bool needs(mlir::Value value) const { return active.contains(value); }
-  /// Adds `gradient` (of the value's type) to the value's.
+  /// Adds `gradient` (of the value's type) to the value's, in the stage of the emitter's origin.
   void add(mlir::Value value, mlir::Value gradient);
+  /// Adds a gradient that was computed in f32, rounded once to the value's type: a formula of several steps in a half
+  /// type would round each (1 - y * y near y = 1 has no digits left). Its operands come from `e.toF32`.
+  void addRounded(mlir::Value value, mlir::Value gradient) {
+    add(value, e.cast(gradient, tensorType(value).getElementType()));
+  }
   /// Adds what `make` returns where it is needed.
   template <class Make> void contribute(mlir::Value value, Make make) {
     if (needs(value))
       add(value, make());
   }
   /// The sum of what was added, null where nothing was.
-  mlir::Value gradientOf(mlir::Value value) const { return gradients.lookup(value); }
+  mlir::Value gradientOf(mlir::Value value);
 
 private:
+  struct Term {
+    int64_t stage;
+    mlir::Value sum;
+  };
+  /// Emits with the marks of what made `value`, in `stage`.
+  Emitter emitterOf(mlir::Value value, int64_t stage) const;
+
   llvm::DenseSet<mlir::Value> active;
-  llvm::DenseMap<mlir::Value, mlir::Value> gradients;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Term, 1>> gradients; ///< by stage, in the order of arrival
+  llvm::DenseMap<std::pair<mlir::Value, int64_t>, mlir::Value> relays;
 };
 
 /// Gradients of an op's results; null where a result has none.

@@ -17,8 +17,9 @@ void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   if (op.getKind() == ir::ReduceKind::Sum)
     return a.add(x, e.broadcastBack(g[0], shape, dropped));
   Value chosen = e.compare(ir::Predicate::Eq, x, e.broadcastBack(op.getResult(), shape, dropped));
-  Value count = e.sum(e.cast(chosen, tensorType(x).getElementType()), dropped);
-  Value share = e.broadcastBack(e.div(g[0], count), shape, dropped);
+  Value count = e.sum(e.toF32(chosen), dropped); // half types do not count beyond 256 or 2048
+  Value shared = e.cast(e.div(e.toF32(g[0]), count), tensorType(x).getElementType());
+  Value share = e.broadcastBack(shared, shape, dropped);
   a.add(x, e.select(chosen, share, e.constantLike(share, 0)));
 }
 

@@ -21,7 +21,8 @@ plan::TensorKind tensorKindOf(const std::string &kind) {
 
 bool isPersistentKind(llvm::StringRef kind) {
   plan::TensorKind tensorKind = tensorKindOf(kind.str());
-  return kind == "working" || (tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input);
+  return kind == "working" || kind == "output" ||
+         (tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input);
 }
 
 plan::SegmentKind segmentKindOf(const std::string &name) {
@@ -80,7 +81,7 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
       add(program->inputs);
     if (tensorKind == plan::TensorKind::Scalar)
       add(program->scalars);
-    if (tensorKind == plan::TensorKind::Metric ||
+    if (tensorKind == plan::TensorKind::Metric || kind == "output" ||
         (kind == "state" && (name == lossScaleState || name == skippedStepsState)))
       add(program->metrics);
   }

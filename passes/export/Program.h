@@ -78,8 +78,8 @@ private:
 
 plan::TensorKind tensorKindOf(const std::string &kind);
 plan::SegmentKind segmentKindOf(const std::string &name);
-/// Parameters and their working copies, buffers, states, gradients, scalars and metrics have memory of their own for
-/// the whole run.
+/// Parameters and their working copies, buffers, states, gradients, scalars, metrics and outputs have memory of their
+/// own for the whole run.
 bool isPersistentKind(llvm::StringRef kind);
 
 } // namespace cleave::passes

@@ -134,6 +134,20 @@ void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
   s.step(constant, std::move(step), {slot});
 }
 
+/// A slice that fusion left outside.
+void emitSlice(SegmentBuilder &s, ir::SliceOp op) {
+  const Strided whole = Strided::contiguous(typeOf(op.getInput()).getShape().vec());
+  const Strided part = whole.sliced(op.getStarts(), op.getSizes());
+  SmallVector<int64_t> window{part.offset};
+  window.append(part.strides.begin(), part.strides.end());
+  plan::CopyT step;
+  step.shape = op.getSizes().vec();
+  step.src = s.view(op.getInput(), window);
+  step.dst = s.view(op.getResult());
+  step.dtype = dtypeOf(op.getInput().getType());
+  s.step(op, std::move(step), {s.slot(op.getInput()), s.slot(op.getResult())});
+}
+
 int32_t scalarOf(SegmentBuilder &s, Value offset) {
   if (!offset)
     return -1;
@@ -151,6 +165,7 @@ bool emitLookup(SegmentBuilder &s, Operation *op) {
       .Case([&](ir::ScatterAddOp g) { return emitScatterAdd(s, g), true; })
       .Case([&](ir::RandomUniformOp r) { return emitRandom(s, r), true; })
       .Case([&](ir::ConstantOp c) { return emitFill(s, c, s.slot(c.getResult())), true; })
+      .Case([&](ir::SliceOp o) { return emitSlice(s, o), true; })
       .Case([&](ir::FusionOp f) { return emitKernel(s, f), true; })
       .Default(false);
 }

@@ -1,5 +1,6 @@
 // Library ops on element types that the library lacks: operands are widened to f32 and the result is rounded, so that
-// the numbers are those of the half type with sums in f32.
+// the numbers are those of the half type with sums in f32. A bias is added before the result is rounded, as libraries
+// do that have the type.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/export/Select.h"
@@ -12,6 +13,33 @@ namespace cleave::passes {
 static bool isLibraryOp(Operation *op) {
   return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::Conv2dWeightGradOp, ir::MaxPool2dOp,
              ir::MaxPool2dGradOp, ir::AvgPool2dOp, ir::AvgPool2dGradOp>(op);
+}
+
+static void dropShardings(Operation *op) {
+  for (StringRef name : {dist::attr::shardings, dist::attr::globals}) // those are of another op's result
+    op->removeAttr(name);
+}
+
+/// The addition of a bias that alone reads `rounded`, what a product or convolution was rounded to.
+static ir::AddOp biasOf(Operation *product, Value rounded) {
+  auto add = rounded.hasOneUse() ? dyn_cast<ir::AddOp>(*rounded.user_begin()) : ir::AddOp();
+  if (!add || !isa<ir::MatmulOp, ir::Conv2dOp>(product))
+    return {};
+  auto broadcast = (add.getLhs() == rounded ? add.getRhs() : add.getLhs()).getDefiningOp<ir::BroadcastOp>();
+  return broadcast && rankOf(broadcast.getInput()) == 1 ? add : ir::AddOp();
+}
+
+/// Adds to the product's own result, and rounds the sum.
+static void addBeforeRounding(ir::AddOp add, Value product, Value rounded, Emitter &e) {
+  e.setOrigin(add);
+  e.builder().setInsertionPoint(add);
+  Value bias = e.toF32(add.getLhs() == rounded ? add.getRhs() : add.getLhs());
+  Value sum = e.add(product, bias);
+  dropShardings(bias.getDefiningOp());
+  dropShardings(sum.getDefiningOp());
+  add.getResult().replaceAllUsesWith(e.cast(sum, tensorType(add.getResult()).getElementType()));
+  add.erase();
+  rounded.getDefiningOp()->erase();
 }
 
 void widenLibraryOps(func::FuncOp function, llvm::function_ref<bool(Type)> supported) {
@@ -32,8 +60,7 @@ void widenLibraryOps(func::FuncOp function, llvm::function_ref<bool(Type)> suppo
     for (OpOperand &operand : op->getOpOperands())
       if (lacks(operand.get())) {
         operand.set(e.cast(operand.get(), single));
-        for (StringRef name : {dist::attr::shardings, dist::attr::globals}) // those are of the op's result
-          operand.get().getDefiningOp()->removeAttr(name);
+        dropShardings(operand.get().getDefiningOp());
       }
     e.builder().setInsertionPointAfter(op);
     for (Value result : op->getResults()) {
@@ -45,6 +72,8 @@ void widenLibraryOps(func::FuncOp function, llvm::function_ref<bool(Type)> suppo
         continue;
       Value rounded = e.cast(result, narrow);
       result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
+      if (ir::AddOp add = biasOf(op, rounded))
+        addBeforeRounding(add, result, rounded, e);
     }
   }
 }

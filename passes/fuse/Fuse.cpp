@@ -1,12 +1,13 @@
 // Fusion in five steps:
 //
-//  1. on a GPU, variances are summed beside their means (Moments.cpp); very large reductions to few results become two
-//     (SplitReductions.cpp);
+//  1. sums in half that are only widened are summed to f32 (WidenSums.cpp); on a GPU, variances are summed beside their
+//     means (Moments.cpp); very large reductions to few results become two (SplitReductions.cpp);
 //  2. constants, iotas, broadcasts and widening casts are cloned to each of their users, where they cost nothing;
 //  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the planner of
 //     kernels accepts the result and its cost model finds it cheaper;
 //  4. a result that only other fusions read is computed again by them where that is cheaper than memory;
-//  5. reshapes at a group's border stay outside (they are free there), and the groups become `cleave.fusion` ops.
+//  5. reshapes at a group's border stay outside (they are free there), and so do slices in which alone kernels differ
+//     (SharedSlices.cpp); the groups become `cleave.fusion` ops.
 #include "passes/fuse/Fuse.h"
 #include "ir/graph/Graph.h"
 #include "passes/codegen/FromFusion.h"
@@ -304,6 +305,7 @@ void cloneFreeOps(mlir::Block &block) {
 
 void fuse(mlir::func::FuncOp function, FuseOptions options) {
   mlir::Block &block = function.getBody().front();
+  widenSums(block);
   if (options.gpu)
     joinMoments(block);
   splitReductions(block, options.gpu);

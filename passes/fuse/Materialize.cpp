@@ -10,8 +10,6 @@
 
 namespace cleave::passes {
 
-namespace {
-
 bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
   std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
   llvm::SmallVector<bool> scalar;
@@ -19,6 +17,8 @@ bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
     scalar.push_back(kernel::isShardOffset(input));
   return kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar)).has_value();
 }
+
+namespace {
 
 /// A reshape at the border of a group, and on which side.
 struct Border {
@@ -57,9 +57,11 @@ void peelReshapes(Groups &groups, int id) {
   }
 }
 
-/// Constants that only ops outside fusions use stay constants: they are fills.
+/// Constants of one value that only ops outside fusions use stay constants: they are fills. A table is a kernel that
+/// writes it.
 bool staysOutside(const std::vector<mlir::Operation *> &ops) {
-  return ops.size() == 1 && mlir::isa<ir::ConstantOp>(ops[0]);
+  auto constant = mlir::dyn_cast<ir::ConstantOp>(ops[0]);
+  return ops.size() == 1 && constant && mlir::isa<mlir::SplatElementsAttr>(constant.getValue());
 }
 
 mlir::StringAttr joinPaths(mlir::MLIRContext *context, const std::vector<mlir::Operation *> &ops) {
@@ -137,6 +139,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
 } // namespace
 
 void materialize(mlir::Block &block, Groups &groups) {
+  peelSharedSlices(groups);
   for (int id : std::vector<int>(groups.order()))
     if (groups[id].fusible)
       peelReshapes(groups, id);

@@ -131,7 +131,7 @@ void split(ir::ReduceOp op, bool gpu) {
     input = ir::ReshapeOp::create(b, op.getLoc(), mlir::RankedTensorType::get(shape, element), input);
   }
   mlir::Value joint = input;
-  if (gpu && result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
+  if (result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
     input = castTo(b, op.getLoc(), input, b.getF32Type()); // parts are not rounded
   auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, first);
   int64_t before =

@@ -3,7 +3,9 @@
 // Transposes that nobody needs go away in simplification.
 #include "passes/layout/Layout.h"
 
+#include "ir/Phase.h"
 #include "passes/rewrite/Emitter.h"
+#include "runtime/base/Error.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -85,7 +87,7 @@ private:
   }
 
   void visit(Operation *op) {
-    const bool convolution = isa<ir::Conv2dOp>(op);
+    const bool convolution = isa<ir::Conv2dOp, ir::Conv2dInputGradOp>(op);
     if (!convolution && !anyKnown(op))
       return;
     if (auto reduce = dyn_cast<ir::ReduceOp>(op))
@@ -99,7 +101,7 @@ private:
   /// What an op's attributes say of dimensions, said of the new form.
   static void turnAttributes(Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
-        .Case<ir::Conv2dOp, ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(
+        .Case<ir::Conv2dOp, ir::Conv2dInputGradOp, ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(
             [](auto made) { made->setAttr(ir::channelsLast, UnitAttr::get(made->getContext())); })
         .Case([](ir::ConcatOp concat) { concat.setDim(toSecond[concat.getDim()]); })
         .Case([](ir::PadOp pad) {
@@ -158,7 +160,15 @@ struct ChannelsLastPass : PassWrapper<ChannelsLastPass, OperationPass<ModuleOp>>
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChannelsLastPass)
   StringRef getArgument() const override { return "channels-last"; }
   StringRef getDescription() const override { return "convolutions and what follows them on [n, h, w, c]"; }
-  void runOnOperation() override { useChannelsLast(getOperation()); }
+  void runOnOperation() override {
+    try {
+      ir::requirePhase(getOperation(), "channels-last", ir::Phase::Traced);
+      useChannelsLast(getOperation());
+    } catch (const Error &error) {
+      getOperation().emitError(error.what());
+      signalPassFailure();
+    }
+  }
 };
 
 } // namespace

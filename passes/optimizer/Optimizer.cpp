@@ -1,6 +1,7 @@
 // See Optimizer.h.
 #include "passes/optimizer/Optimizer.h"
 
+#include "ir/Phase.h"
 #include "passes/optimizer/Settings.h"
 #include "passes/precision/LossScale.h"
 #include "passes/precision/Precision.h"
@@ -298,6 +299,7 @@ struct BuildOptimizerPass : PassWrapper<BuildOptimizerPass, OperationPass<Module
   StringRef getDescription() const override { return "builds @update from the module attribute cleave.optimizer"; }
   void runOnOperation() override {
     try {
+      ir::requirePhase(getOperation(), "build-optimizer", ir::Phase::Differentiated);
       buildOptimizer(getOperation());
     } catch (const Error &error) {
       getOperation().emitError(error.what());

@@ -1,6 +1,7 @@
 // Stage assignment, annotation and apply as passes over a module.
 #include "passes/pipeline/PartitionPasses.h"
 
+#include "ir/Phase.h"
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
@@ -8,6 +9,8 @@
 #include "runtime/base/Error.h"
 
 #include "mlir/Pass/Pass.h"
+#include <algorithm>
+#include <fmt/format.h>
 
 using namespace mlir;
 
@@ -44,6 +47,10 @@ struct PartitionPass : PassWrapper<PartitionPass, OperationPass<ModuleOp>> {
       strategy.mesh = partitioner::parseMesh(mesh);
       strategy.microbatches = microbatches;
       strategy.schedule = schedule;
+      ir::requirePhase(getOperation(), getArgument().str(),
+                       phase == Phase::Stages ? ir::Phase::Traced : ir::Phase::Step);
+      if (phase == Phase::Apply)
+        checkStages(strategy.mesh);
       if (phase == Phase::Stages)
         partitioner::assignStages(getOperation(), strategy);
       else if (phase == Phase::Annotate)
@@ -54,6 +61,18 @@ struct PartitionPass : PassWrapper<PartitionPass, OperationPass<ModuleOp>> {
       getOperation().emitError(error.what());
       signalPassFailure();
     }
+  }
+
+  /// Stages are cut before differentiation, for a mesh that may be another one than is applied.
+  void checkStages(const Mesh &mesh) {
+    int64_t last = 0;
+    getOperation().walk([&](Operation *op) {
+      if (auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage))
+        last = std::max(last, stage.getInt());
+    });
+    if (last >= mesh.size("pp"))
+      throw userError(
+          fmt::format("{}: the mesh has pp = {}, the step has a stage {}", getArgument().str(), mesh.size("pp"), last));
   }
 
   void apply(const partitioner::Strategy &strategy) {

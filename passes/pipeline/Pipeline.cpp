@@ -28,7 +28,7 @@ using namespace mlir;
 namespace cleave::passes {
 
 const std::vector<std::string> &phaseNames() {
-  static const std::vector<std::string> names{"trace",     "precision", "layout",   "stages", "differentiate",
+  static const std::vector<std::string> names{"trace",     "precision", "stages",   "layout", "differentiate",
                                               "optimizer", "decompose", "annotate", "apply"};
   return names;
 }
@@ -80,6 +80,27 @@ void setEpilogues(ModuleOp module, const CompileOptions &options) {
     module->setAttr(ir::attr::epilogues, UnitAttr::get(module.getContext()));
 }
 
+/// Ends the choice of types; then the stage of every op, and how convolutions lie in memory.
+void chooseStagesAndLayout(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
+  setEpilogues(module, options);
+  finish("precision", module, options);
+  // Before anything is simplified away, so that layers are the model's; gradient ops inherit their forward op's stage.
+  partitioner::assignStages(module, strategy);
+  finish("stages", module, options);
+  if (options.channelsLast) {
+    useChannelsLast(module);
+    simplify(module);
+  }
+  finish("layout", module, options);
+}
+
+/// Composite ops become primitives.
+void reachPrimitives(ModuleOp module, const CompileOptions &options) {
+  decompose(module, {options.backend == "cuda" ? AttentionOps::KeepHalf : AttentionOps::Decompose});
+  simplify(module);
+  finish("decompose", module, options);
+}
+
 /// From the traced model to the step on global shapes; completes the strategy's stages.
 void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
   finish("trace", module, options);
@@ -89,23 +110,36 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
   else if (options.lossScale > 0)
     LossScale{.initial = options.lossScale, .dynamic = false}.setOn(module);
   setReduceDtype(module, options);
-  setEpilogues(module, options);
-  finish("precision", module, options);
-  if (options.channelsLast) {
-    useChannelsLast(module);
-    simplify(module);
-  }
-  finish("layout", module, options);
-  partitioner::assignStages(module, strategy); // gradient ops inherit the stage of their forward op
-  finish("stages", module, options);
+  chooseStagesAndLayout(module, strategy, options);
   differentiate(module, {strategy.microbatches});
   simplify(module);
   finish("differentiate", module, options);
   buildOptimizer(module);
   finish("optimizer", module, options);
-  decompose(module, {options.backend == "cuda" ? AttentionOps::KeepHalf : AttentionOps::Decompose});
-  simplify(module);
-  finish("decompose", module, options);
+  reachPrimitives(module, options);
+}
+
+/// The forward pass of a prediction on global shapes, where apply looks for a step.
+void buildPrediction(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
+  finish("trace", module, options);
+  applyPrecision(module, {options.half, options.level});
+  chooseStagesAndLayout(module, strategy, options);
+  module.lookupSymbol<func::FuncOp>("forward").setName("train");
+  reachPrimitives(module, options);
+}
+
+/// The applied forward pass becomes what an evaluation runs; nothing is left to train.
+void forwardAsEval(partitioner::Applied &applied) {
+  for (partitioner::RankClass &rankClass : applied.classes) {
+    std::map<std::string, std::string> functions;
+    for (auto [segment, as] : {std::pair("begin", "eval_begin"), {"forward", "eval"}, {"reduce", "eval_reduce"}})
+      if (auto found = rankClass.functions.find(segment); found != rankClass.functions.end())
+        functions[as] = found->second;
+    rankClass.functions = std::move(functions);
+  }
+  const size_t stages = applied.train.size();
+  applied.eval.assign(stages, {{"eval_begin", 0}, {"eval", 0}, {"eval_reduce", 0}});
+  applied.train.assign(stages, {});
 }
 
 } // namespace
@@ -126,6 +160,20 @@ partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &opt
   finish("annotate", *step, options);
   finish("apply", *applied.module, options);
   return applied;
+}
+
+std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
+  checkOptions(options);
+  if (options.strategy.microbatches != 1)
+    throw Error(Status::Internal, "a prediction is one microbatch");
+  partitioner::Strategy strategy = options.strategy;
+  buildPrediction(model.module(), strategy, options);
+  OwningOpRef<ModuleOp> step(model.module().clone());
+  partitioner::Applied applied = partitioner::apply(step, strategy);
+  finish("annotate", *step, options);
+  finish("apply", *applied.module, options);
+  forwardAsEval(applied);
+  return exportPlan(applied, options);
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {

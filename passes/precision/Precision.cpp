@@ -1,8 +1,11 @@
 // One walk in program order over a function. Every float value has a claim on the type of what is made of it:
-// a strong value keeps f32, an activation goes to the half type when it is used, a neutral one (a parameter, a
-// constant) takes the type of the other operands.
+// a strong value keeps f32, an activation goes to the half type when it is used, a computed one (a sum, what follows
+// from it) when it meets a half or an activation, a neutral one (a parameter, a constant) takes the type of the other
+// operands.
 #include "passes/precision/Precision.h"
 
+#include "ir/Phase.h"
+#include "ir/graph/Marks.h"
 #include "passes/rewrite/Emitter.h"
 #include "runtime/base/Error.h"
 
@@ -17,7 +20,7 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
-enum class Claim { Neutral, Activation, Strong };
+enum class Claim { Neutral, Computed, Activation, Strong };
 
 class Rewriter {
 public:
@@ -31,6 +34,9 @@ public:
     SmallVector<Operation *> ops;
     for (Operation &op : function.front().without_terminator())
       ops.push_back(&op);
+    for (Operation *op : llvm::reverse(ops))
+      if (onlySummed(op))
+        summed.insert(op);
     for (Operation *op : ops)
       visit(op);
     visitReturn();
@@ -42,6 +48,7 @@ private:
   int64_t level;
   Emitter e;
   DenseMap<Value, Claim> claims; // of f32 values
+  DenseSet<Operation *> summed;  // arithmetic that only delicate ops read
   std::map<std::pair<const void *, const void *>, Value> casts;
 
   Type elementOf(Value value) { return tensorType(value).getElementType(); }
@@ -78,7 +85,7 @@ private:
     if (known)
       return known;
     Operation *def = value.getDefiningOp();
-    if (auto broadcast = dyn_cast_if_present<ir::BroadcastOp>(def); broadcast && claimOf(value) == Claim::Neutral) {
+    if (auto broadcast = dyn_cast_if_present<ir::BroadcastOp>(def); broadcast && claimOf(value) < Claim::Activation) {
       Value narrow = as(broadcast.getInput(), type, def); // the few, not the many
       e.setOrigin(def);
       e.builder().setInsertionPointAfter(def);
@@ -122,39 +129,49 @@ private:
     results(op, type, claim);
   }
 
-  static bool isProduct(Operation *op) { return isa<ir::MatmulOp, ir::Conv2dOp, ir::AttentionOp>(op); }
+  static bool isProduct(Operation *op) { return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::AttentionOp>(op); }
   /// Where half precision loses what the op is for: sums of many terms, and functions that spread small differences.
   static bool isDelicate(Operation *op) {
     return isa<ir::ReduceOp, ir::SoftmaxOp, ir::LogSoftmaxOp, ir::ExpOp, ir::LogOp, ir::PowOp, ir::RsqrtOp>(op);
   }
+  /// Arithmetic that only delicate ops read, such as the squares of a norm: a half type would round, and fp16 overflow
+  /// at 256 squared, what is summed in f32 anyway.
+  bool onlySummed(Operation *op) {
+    return isa<ir::AddOp, ir::SubOp, ir::MulOp, ir::DivOp>(op) && isFloat(op->getResult(0)) && !op->use_empty() &&
+           llvm::all_of(op->getUsers(), [&](Operation *user) { return isDelicate(user) || summed.contains(user); });
+  }
   static bool isNorm(Operation *op) { return isa<ir::LayerNormOp, ir::BatchNormOp>(op); }
 
   void visit(Operation *op) {
-    if (llvm::none_of(op->getOperands(), [](Value v) { return isFloat(v); }))
+    if (llvm::none_of(op->getOperands(), [](Value v) { return isFloat(v); })) {
+      if (isa<ir::CastOp>(op) && isFloat(op->getResult(0)) && !elementOf(op->getOperand(0)).isInteger(1))
+        claims[op->getResult(0)] = Claim::Strong; // counts and positions: half types have no room for them
       return; // constants, indices, random numbers
+    }
     if (isa<ir::CrossEntropyOp, ir::TopOneCorrectOp>(op)) {
       if (level == 1)
         operands(op, single);
       else
-        loosen(op->getOpOperand(0));
+        loosen(op->getOpOperand(0), Claim::Activation);
       return results(op, single, Claim::Strong);
     }
     if (textAttr(op, ir::attr::path) == "loss")
       return compute(op, single, Claim::Strong);
-    if (isa<ir::CastOp>(op)) { // the user's own
+    if (isa<ir::CastOp>(op)) { // the user's own, or one that marks where a composition begins and ends
+      const bool activation = op->hasAttr(ir::attr::activation) && level > 1;
       for (Value result : op->getResults())
         if (isFloat(result) && !isHalf(result))
-          claims[result] = Claim::Strong;
+          claims[result] = activation ? Claim::Activation : Claim::Strong;
       return;
     }
     if (isa<ir::EmbeddingOp>(op)) // looked up as stored, then used as the activation it is
       return results(op, elementOf(op->getOperand(0)), level > 1 ? Claim::Activation : Claim::Strong);
-    if (isProduct(op))
+    if (isProduct(op) && !op->hasAttr(ir::attr::single))
       return compute(op, half, Claim::Strong); // attention's lse is f32
     if (isNorm(op))
       return norm(op);
     if (isDelicate(op) && !neutral(op))
-      return compute(op, single, claimsStrong(op) || level == 1 ? Claim::Strong : Claim::Activation);
+      return compute(op, single, anyClaims(op, Claim::Strong) || level == 1 ? Claim::Strong : Claim::Computed);
     follow(op);
   }
 
@@ -162,14 +179,15 @@ private:
     return llvm::all_of(op->getOperands(),
                         [&](Value v) { return !isFloat(v) || (!isHalf(v) && claimOf(v) == Claim::Neutral); });
   }
-  bool claimsStrong(Operation *op) {
-    return llvm::any_of(op->getOperands(),
-                        [&](Value v) { return isFloat(v) && !isHalf(v) && claimOf(v) == Claim::Strong; });
+  /// Whether an operand in f32 has this claim.
+  bool anyClaims(Operation *op, Claim wanted) {
+    return llvm::any_of(op->getOperands(), [&](Value v) { return isFloat(v) && !isHalf(v) && claimOf(v) == wanted; });
   }
 
-  /// An activation in the half type.
-  void loosen(OpOperand &operand) {
-    if (!isHalf(operand.get()) && claimOf(operand.get()) == Claim::Activation)
+  /// In the half type, where the value's claim is `least` or more, but not strong.
+  void loosen(OpOperand &operand, Claim least) {
+    const Claim claim = claimOf(operand.get());
+    if (!isHalf(operand.get()) && claim >= least && claim != Claim::Strong)
       operand.set(as(operand.get(), half, operand.getOwner()));
   }
 
@@ -177,23 +195,22 @@ private:
   void norm(Operation *op) {
     if (level == 1)
       return compute(op, single, Claim::Strong);
-    loosen(op->getOpOperand(0));
+    loosen(op->getOpOperand(0), Claim::Computed);
     for (OpOperand &operand : op->getOpOperands().drop_front())
       operand.set(as(operand.get(), single, op));
     results(op, single, Claim::Strong);
   }
 
   void follow(Operation *op) {
-    bool anyHalf = false, activation = false;
-    for (Value v : op->getOperands())
-      if (isFloat(v)) {
-        anyHalf |= isHalf(v);
-        activation |= !isHalf(v) && claimOf(v) == Claim::Activation;
-      }
-    if (claimsStrong(op))
+    const bool anyHalf = llvm::any_of(op->getOperands(), [&](Value v) { return isFloat(v) && isHalf(v); });
+    if (anyClaims(op, Claim::Strong))
       compute(op, single, Claim::Strong);
-    else if (anyHalf || activation)
+    else if (summed.contains(op) && !neutral(op))
+      compute(op, single, level == 1 ? Claim::Strong : Claim::Computed);
+    else if (anyHalf || anyClaims(op, Claim::Activation))
       compute(op, half, Claim::Strong);
+    else if (anyClaims(op, Claim::Computed))
+      compute(op, single, Claim::Computed);
     else
       results(op, single, Claim::Neutral);
   }
@@ -217,6 +234,7 @@ struct PrecisionPass : PassWrapper<PrecisionPass, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "element types of the traced model by optimisation level"; }
   void runOnOperation() override {
     try {
+      ir::requirePhase(getOperation(), "precision", ir::Phase::Traced);
       applyPrecision(getOperation(), {half, level});
     } catch (const Error &error) {
       getOperation().emitError(error.what());

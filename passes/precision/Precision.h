@@ -7,10 +7,11 @@
 //       rsqrt and losses in f32; all else in the widest type of its operands. Parameters, constants and what is made of
 //       them alone give way to the other operand.
 //   O2  inputs and activations in the half type. Normalisation takes them so and computes in f32 with f32 parameters,
-//       statistics and running averages; reductions and softmax compute in f32; parameters are f32 and cast where they
-//       are used; the loss is f32.
+//       statistics and running averages; reductions and softmax compute in f32, and what follows from them stays f32
+//       until it meets a half; parameters are f32 and cast where they are used; the loss is f32.
 //   O3  as O2, with parameters stored in the half type as well: no f32 copy is kept.
 //
+// Integers that are cast to f32 stay f32 at every level: they are counts or positions, for which a half type has no room.
 // Gradients follow by differentiation of the casts: those of f32 parameters are f32.
 #pragma once
 #include <cstdint>

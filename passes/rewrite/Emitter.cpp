@@ -56,6 +56,19 @@ void Emitter::setAttribute(llvm::StringRef name, llvm::StringRef value) {
   attributes.push_back(b.getNamedAttr(name, b.getStringAttr(value)));
 }
 
+int64_t Emitter::stage() const {
+  for (NamedAttribute attribute : attributes)
+    if (attribute.getName() == ir::attr::stage)
+      return cast<IntegerAttr>(attribute.getValue()).getInt();
+  return 0;
+}
+
+void Emitter::setStage(int64_t stage) {
+  for (NamedAttribute &attribute : attributes)
+    if (attribute.getName() == ir::attr::stage)
+      attribute.setValue(b.getI64IntegerAttr(stage));
+}
+
 void Emitter::stamp(Operation *op) {
   for (NamedAttribute attribute : attributes)
     op->setDiscardableAttr(attribute.getName(), attribute.getValue());
@@ -67,6 +80,8 @@ Value Emitter::log(Value x) { return op<ir::LogOp>(x); }
 Value Emitter::sqrt(Value x) { return op<ir::SqrtOp>(x); }
 Value Emitter::rsqrt(Value x) { return op<ir::RsqrtOp>(x); }
 Value Emitter::tanh(Value x) { return op<ir::TanhOp>(x); }
+Value Emitter::sin(Value x) { return op<ir::SinOp>(x); }
+Value Emitter::cos(Value x) { return op<ir::CosOp>(x); }
 Value Emitter::sigmoid(Value x) { return op<ir::SigmoidOp>(x); }
 Value Emitter::add(Value x, Value y) { return op<ir::AddOp>(x, y); }
 Value Emitter::sub(Value x, Value y) { return op<ir::SubOp>(x, y); }

@@ -36,6 +36,10 @@ public:
   void setOrigin(mlir::Location location, llvm::ArrayRef<mlir::NamedAttribute> attributes);
   /// Adds to, or replaces in, the current origin.
   void setAttribute(llvm::StringRef name, llvm::StringRef value);
+  /// The pipeline stage of the origin; 0 where it has none.
+  int64_t stage() const;
+  /// Replaces the origin's stage, where it has one.
+  void setStage(int64_t stage);
   mlir::OpBuilder &builder() { return b; }
 
   /// Makes any op: e.op<ir::MatmulOp>(a, b, false, true).
@@ -47,7 +51,7 @@ public:
 
   // Elementwise: result type as the operand's.
   mlir::Value neg(mlir::Value x), exp(mlir::Value x), log(mlir::Value x), sqrt(mlir::Value x), rsqrt(mlir::Value x),
-      tanh(mlir::Value x), sigmoid(mlir::Value x);
+      tanh(mlir::Value x), sin(mlir::Value x), cos(mlir::Value x), sigmoid(mlir::Value x);
   mlir::Value add(mlir::Value x, mlir::Value y), sub(mlir::Value x, mlir::Value y), mul(mlir::Value x, mlir::Value y),
       div(mlir::Value x, mlir::Value y), max(mlir::Value x, mlir::Value y), min(mlir::Value x, mlir::Value y),
       pow(mlir::Value x, mlir::Value y);

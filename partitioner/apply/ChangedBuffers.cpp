@@ -1,0 +1,48 @@
+// A buffer that a step changes and whose old value the gradients need.
+#include "ir/graph/Graph.h"
+#include "partitioner/apply/Apply.h"
+#include "partitioner/apply/Segments.h"
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+// Whether the backward pass reads the value, itself or remade.
+static bool isReadBackward(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return user->hasAttr(ir::attr::phase) || (isRemade(user, false) && isReadBackward(user->getResult(0)));
+  });
+}
+
+static bool isChanged(func::FuncOp train, BlockArgument buffer) {
+  auto text = [](Attribute attribute) { return attribute ? cast<StringAttr>(attribute).getValue() : StringRef(); };
+  StringRef name = text(train.getArgAttr(buffer.getArgNumber(), ir::attr::name));
+  for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands())
+    if (text(train.getResultAttr(result.getOperandNumber(), ir::attr::kind)) == "buffer" &&
+        text(train.getResultAttr(result.getOperandNumber(), ir::attr::name)) == name)
+      return result.get() != buffer;
+  return false;
+}
+
+void keepChangedBuffers(func::FuncOp train) {
+  for (BlockArgument argument : train.getArguments()) {
+    auto kind = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
+    if (!kind || kind.getValue() != "buffer" || !isChanged(train, argument) || !isReadBackward(argument))
+      continue;
+    Operation *first = nullptr;
+    for (Operation *user : argument.getUsers())
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    // A product with one is a value like any other: kept for the backward pass where that needs it.
+    OpBuilder builder(first);
+    Value one = ir::splatConstant(builder, first->getLoc(), cast<RankedTensorType>(argument.getType()), 1);
+    auto copy = ir::MulOp::create(builder, first->getLoc(), argument, one);
+    for (Operation *op : {one.getDefiningOp(), copy.getOperation()}) {
+      ir::copyMarks(first, op);
+      op->removeAttr(ir::attr::phase);
+    }
+    argument.replaceAllUsesExcept(copy.getResult(), copy);
+  }
+}
+
+} // namespace cleave::partitioner

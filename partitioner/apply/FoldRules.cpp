@@ -1,0 +1,51 @@
+// Numbers in paths become stars.
+#include "partitioner/apply/FoldRules.h"
+#include "partitioner/sharding/Pinned.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace cleave::partitioner {
+
+/// "blocks.*.fc.weight" for "blocks.12.fc.weight".
+static std::string patternOf(const std::string &path) {
+  std::string pattern;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    pattern += (begin ? "." : "") + (number ? "*" : part);
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std::vector<std::string> &names) {
+  std::map<std::string, std::vector<const ShardRule *>> groups; // by pattern
+  for (const ShardRule &rule : rules)
+    groups[patternOf(rule.pattern)].push_back(&rule);
+  const auto foldable = [&](const std::string &pattern, const std::vector<const ShardRule *> &group) {
+    const bool equal = std::all_of(group.begin(), group.end(), [&](const ShardRule *rule) {
+      return std::tie(rule->dims, rule->origin) == std::tie(group[0]->dims, group[0]->origin);
+    });
+    const auto matched =
+        std::count_if(names.begin(), names.end(), [&](const std::string &name) { return matches(pattern, name); });
+    return group.size() > 1 && equal && matched == static_cast<int64_t>(group.size());
+  };
+  std::vector<ShardRule> folded;
+  for (const ShardRule &rule : rules) {
+    const std::string pattern = patternOf(rule.pattern);
+    const auto group = groups.find(pattern);
+    if (group == groups.end()) // said already
+      continue;
+    if (!foldable(pattern, group->second)) {
+      folded.push_back(rule);
+      continue;
+    }
+    folded.push_back({pattern, rule.dims, rule.origin});
+    groups.erase(group);
+  }
+  return folded;
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,92 @@
+// What is free to make again is made in the stage that reads it. Before differentiation: then the gradient of what was
+// made again arises in the reader's stage, too, and the terms of one value meet there.
+#include "partitioner/stages/Layers.h"
+
+#include "ir/graph/Graph.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+int64_t stageOf(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage);
+  return stage ? stage.getInt() : 0;
+}
+
+std::string kindOf(BlockArgument argument) {
+  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  auto kind = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
+  return kind ? kind.str() : "";
+}
+
+// An input or a parameter, through whatever is made again.
+bool isOfArgument(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return kindOf(argument) != "buffer"; // a buffer belongs to one stage
+  Operation *def = value.getDefiningOp();
+  return isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::CastOp, ir::BroadcastOp, ir::ShardHintOp>(def) &&
+         isOfArgument(def->getOperand(0));
+}
+
+bool isOfBuffer(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return kindOf(argument) == "buffer";
+  Operation *def = value.getDefiningOp();
+  return isa<ir::ReshapeOp, ir::TransposeOp, ir::BroadcastOp, ir::ShardHintOp>(def) && isOfBuffer(def->getOperand(0));
+}
+
+// Of nothing but constants and indices (a mask).
+bool isOfConstants(Operation *op) {
+  if (isa<ir::ConstantOp, ir::IotaOp>(op))
+    return true;
+  return (op->hasTrait<OpTrait::Elementwise>() || isa<ir::BroadcastOp, ir::ReshapeOp, ir::TransposeOp>(op)) &&
+         llvm::all_of(op->getOperands(),
+                      [](Value v) { return v.getDefiningOp() && isOfConstants(v.getDefiningOp()); });
+}
+
+bool isFreeToRemake(Operation *op) {
+  if (isa<ir::BroadcastOp, ir::ReshapeOp, ir::TransposeOp, ir::ShardHintOp>(op))
+    return !isOfBuffer(op->getOperand(0));
+  if (isa<ir::CastOp, ir::SliceOp>(op) && isOfArgument(op->getOperand(0)))
+    return true;
+  return isOfConstants(op);
+}
+
+void remake(Operation *op) {
+  std::map<int64_t, SmallVector<OpOperand *>> uses;
+  bool here = false;
+  for (OpOperand &use : op->getUses())
+    if (isa<func::ReturnOp>(use.getOwner()) || stageOf(use.getOwner()) == stageOf(op))
+      here = true;
+    else
+      uses[stageOf(use.getOwner())].push_back(&use);
+  for (auto &[stage, operands] : uses) {
+    Operation *first = operands.front()->getOwner();
+    for (OpOperand *operand : operands)
+      if (operand->getOwner()->isBeforeInBlock(first))
+        first = operand->getOwner();
+    OpBuilder builder(first);
+    Operation *copy = builder.clone(*op);
+    copy->setAttr(ir::attr::stage, builder.getI64IntegerAttr(stage));
+    for (OpOperand *operand : operands)
+      operand->set(copy->getResult(0));
+  }
+  if (!here && !uses.empty())
+    op->erase();
+}
+
+} // namespace
+
+void remakeInStagesOfUsers(func::FuncOp func) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : func.getBody().front().without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops)) // what a copy reads is visited after it
+    if (isFreeToRemake(op))
+      remake(op);
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,213 @@
+// Which stage every layer is in: by a strategy file, by the code's marks, or by cost.
+#include "partitioner/stages/Layers.h"
+
+#include "ir/graph/Graph.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+using Layers = std::vector<Layer>;
+using Stages = std::vector<int64_t>; // of each layer
+
+std::string pathOf(Operation *op) {
+  auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
+  return path ? path.str() : "";
+}
+
+std::string nameOf(const Layer &layer) { return layer.path.empty() ? "ops outside any module" : layer.path; }
+
+// A layer without a mark stays with the layer before it.
+Stages stagesByMarks(const Layers &layers, int64_t pp) {
+  Stages stages;
+  int64_t current = 0;
+  for (const Layer &layer : layers) {
+    if (layer.mark >= 0 && layer.mark < current)
+      throw userError(fmt::format("stage({}) on {} comes after stage {}: stages must not go back", layer.mark,
+                                  nameOf(layer), current));
+    if (layer.mark > current + 1)
+      throw userError(fmt::format("stage({}) on {} follows stage {}: stage {} has no work; stages count up by one",
+                                  layer.mark, nameOf(layer), current, current + 1));
+    current = std::max(current, layer.mark);
+    stages.push_back(current);
+  }
+  if (current + 1 != pp)
+    throw userError(fmt::format("the model's stage marks make {} stages, the mesh has pp = {}", current + 1, pp));
+  return stages;
+}
+
+std::set<std::string> pathsOf(const Strategy &strategy) {
+  std::set<std::string> paths;
+  for (const std::vector<std::string> &stage : strategy.stages)
+    paths.insert(stage.begin(), stage.end());
+  return paths;
+}
+
+std::string listOf(const Layers &layers) {
+  std::vector<std::string> paths;
+  for (const Layer &layer : layers)
+    if (!layer.path.empty() && std::find(paths.begin(), paths.end(), layer.path) == paths.end())
+      paths.push_back(layer.path);
+  if (paths.size() > 12)
+    paths.resize(12), paths.push_back("...");
+  return fmt::format("{}", fmt::join(paths, ", "));
+}
+
+// Whether a module, given by its path, has a parameter or buffer.
+bool hasParameters(func::FuncOp forward, const std::string &path) {
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i)
+    if (auto name = forward.getArgAttrOfType<StringAttr>(i, ir::attr::name); name && name.getValue().starts_with(path + "."))
+      return true;
+  return false;
+}
+
+std::map<std::string, int64_t> stagesOfPaths(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+  std::map<std::string, int64_t> wanted;
+  for (size_t s = 0; s < strategy.stages.size(); ++s)
+    for (const std::string &path : strategy.stages[s])
+      if (!wanted.try_emplace(path, s).second)
+        throw userError(fmt::format("stages: layer \"{}\" is named twice", path));
+  for (auto &[path, stage] : wanted)
+    if (std::none_of(layers.begin(), layers.end(), [&](const Layer &l) { return l.path == path; }) &&
+        !hasParameters(forward, path)) // or all that it does is of no use
+      throw userError(fmt::format("stages: the model has no layer \"{}\"; it has {}", path, listOf(layers)));
+  return wanted;
+}
+
+Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+  const std::map<std::string, int64_t> wanted = stagesOfPaths(forward, layers, strategy);
+  const int64_t count = static_cast<int64_t>(strategy.stages.size());
+  Stages stages;
+  std::set<std::string> seen;
+  int64_t current = 0;
+  for (const Layer &layer : layers) {
+    auto found = wanted.find(layer.path);
+    if (layer.path.empty()) { // no file can name it
+      current = std::max(current, std::min(layer.mark, count - 1));
+      stages.push_back(current);
+      continue;
+    }
+    if (found == wanted.end())
+      throw userError(fmt::format("stages: layer \"{}\" of the model is in no stage", layer.path));
+    // A shared layer that comes back later (a tied head) stays where the model has got to.
+    if (seen.insert(layer.path).second && found->second < current)
+      throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}",
+                                  layer.path, found->second, current));
+    current = std::max(current, found->second);
+    stages.push_back(current);
+  }
+  for (int64_t s = 0; s < count; ++s)
+    if (std::find(stages.begin(), stages.end(), s) == stages.end())
+      throw userError(fmt::format("stages: stage {} is empty in the order in which the model runs", s));
+  return stages;
+}
+
+// Layers without parameters stay with the one before them; the first ones with the one after.
+Stages stagesByCost(const Layers &layers, int64_t pp) {
+  std::vector<double> costs;
+  std::vector<size_t> unitOf;
+  bool open = false; // the unit at hand has no parameters yet
+  for (const Layer &layer : layers) {
+    if (costs.empty() || (layer.parameters && !open))
+      costs.push_back(0), open = true;
+    open &= !layer.parameters;
+    costs.back() += layer.cost;
+    unitOf.push_back(costs.size() - 1);
+  }
+  if (pp > (int64_t)costs.size())
+    throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({})", pp,
+                                costs.size(), listOf(layers)));
+  std::vector<size_t> begins = balancedCuts(costs, pp);
+  Stages stages;
+  for (size_t unit : unitOf)
+    stages.push_back(std::upper_bound(begins.begin(), begins.end(), unit) - begins.begin() - 1);
+  return stages;
+}
+
+// A device that holds nothing and only passes values on is a mistake.
+void checkStages(const Layers &layers, const Stages &stages, int64_t pp) {
+  std::vector<bool> parameters(pp);
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].parameters)
+      parameters[stages[i]] = true;
+  for (int64_t s = 0; s < pp; ++s)
+    if (!parameters[s])
+      throw userError(fmt::format("stages: stage {} has no parameters: no op that runs in it reads one", s));
+}
+
+// The stages of the ops that a line of the user's made, outside any module.
+using StagesByPlace = DenseMap<Location, std::set<int64_t>>;
+
+StagesByPlace stagesByPlace(func::FuncOp forward) {
+  StagesByPlace places;
+  for (Operation &op : forward.getBody().front().without_terminator())
+    if (pathOf(&op).empty())
+      places[op.getLoc()].insert(op.getAttrOfType<IntegerAttr>(ir::attr::stage).getInt());
+  return places;
+}
+
+void setStage(const Layer &layer, int64_t stage) {
+  for (Operation *op : layer.ops)
+    op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
+}
+
+} // namespace
+
+void assignStages(ModuleOp module, Strategy &strategy) {
+  int64_t pp = strategy.mesh.size("pp");
+  auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
+  const LayerNames names = layerNames(forward, pathsOf(strategy));
+  const Layers layers = layersOf(forward, names);
+  const bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return l.mark >= 0; });
+  const Stages stages = !strategy.stages.empty() ? stagesByFile(forward, layers, strategy)
+                        : pp == 1                ? Stages(layers.size(), 0)
+                        : marked                 ? stagesByMarks(layers, pp)
+                                                 : stagesByCost(layers, pp);
+  if (pp > 1)
+    checkStages(layers, stages, pp);
+  if (strategy.stages.empty() && marked && pp > 1)
+    strategy.stagesOrigin = "code";
+  strategy.stages.assign(pp, {});
+  std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and how often it came before
+  std::map<std::string, int> seen;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    setStage(layers[i], stages[i]);
+    int occurrence = seen[layers[i].path]++;
+    if (occurrence == 0 && !layers[i].path.empty())
+      strategy.stages[stages[i]].push_back(layers[i].path);
+    stageOf[{layers[i].path, occurrence}] = stages[i];
+  }
+  if (pp > 1)
+    remakeInStagesOfUsers(forward);
+  if (!eval)
+    return;
+  int64_t current = 0;
+  seen.clear();
+  const StagesByPlace places = stagesByPlace(forward);
+  for (const Layer &layer : layersOf(eval, names)) {
+    auto found = stageOf.find({layer.path, seen[layer.path]++});
+    const int64_t stage = found == stageOf.end() ? current : std::max(current, found->second);
+    for (Operation *op : layer.ops) {
+      // Ops outside modules go with the same line of the training pass, whatever layer is their neighbour here.
+      auto at = names.of(pathOf(op)).empty() ? places.find(op->getLoc()) : places.end();
+      if (at != places.end())
+        if (auto later = at->second.lower_bound(current); later != at->second.end())
+          current = *later;
+      if (at == places.end())
+        current = std::max(current, stage);
+      op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), current));
+    }
+  }
+  if (pp > 1)
+    remakeInStagesOfUsers(eval);
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,41 @@
+// Sums in a half type that are only widened, as the gradients of biases are, are summed to f32 without rounding
+// between. A step of fusion, as the libraries of GPUs take some of these sums along with a product before.
+#include "ir/graph/Graph.h"
+#include "passes/fuse/Steps.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace cleave::passes {
+
+namespace {
+
+/// The cast to f32 that alone reads a sum in a half type.
+ir::CastOp wideningOf(ir::ReduceOp sum) {
+  mlir::Type type = mlir::getElementTypeOrSelf(sum.getResult());
+  if (sum.getKind() != ir::ReduceKind::Sum || !(type.isF16() || type.isBF16()) || !sum.getResult().hasOneUse())
+    return {};
+  auto cast = mlir::dyn_cast<ir::CastOp>(*sum.getResult().user_begin());
+  return cast && mlir::getElementTypeOrSelf(cast.getResult()).isF32() ? cast : ir::CastOp();
+}
+
+} // namespace
+
+void widenSums(mlir::Block &block) {
+  for (ir::ReduceOp sum : llvm::to_vector(block.getOps<ir::ReduceOp>())) {
+    ir::CastOp cast = wideningOf(sum);
+    if (!cast)
+      continue;
+    mlir::OpBuilder b(sum);
+    auto type = mlir::cast<mlir::RankedTensorType>(sum.getInput().getType()).clone(b.getF32Type());
+    auto wide = ir::CastOp::create(b, sum.getLoc(), type, sum.getInput());
+    if (mlir::Attribute path = sum->getAttr(ir::attr::path))
+      wide->setAttr(ir::attr::path, path);
+    auto made = ir::ReduceOp::create(b, sum.getLoc(), sum.getKind(), wide.getResult(), sum.getDims());
+    ir::copyMarks(cast, made);
+    cast.getResult().replaceAllUsesWith(made.getResult());
+    cast.erase();
+    sum.erase();
+  }
+}
+
+} // namespace cleave::passes
