@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace cleave {
@@ -22,13 +21,6 @@ int64_t DataField::elements() const {
 bool DataField::isLabel() const {
   return dtype == FieldType::I32 && name != "tokens" &&
          (classes > 0 || name.starts_with("label") || name.starts_with("target"));
-}
-
-double DataField::padding() const {
-  if (isLabel())
-    return -1;
-  bool target = name.starts_with("label") || name.starts_with("target");
-  return dtype == FieldType::F32 && target ? std::numeric_limits<double>::quiet_NaN() : 0;
 }
 
 static DataField parseField(const nlohmann::json &json) {
@@ -73,18 +65,18 @@ int64_t DataSpec::classes(const std::string &name) const {
   return 0;
 }
 
-std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed,
-                                     SyntheticSize size) {
+std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed, SyntheticSize size,
+                                     DataNeeds needs) {
   if (where.empty())
     throw userError(fmt::format("--data: the model's data set ({}) needs a folder, or \"synthetic\"", spec.kind));
   if (where == "synthetic")
     return std::make_unique<SyntheticSource>(spec.fields, size, seed, spec.vocab);
   if (spec.kind == "mnist") {
     const int64_t classes = spec.classes("label");
-    return std::make_unique<MnistSource>(where, classes > 0 ? classes : 10);
+    return std::make_unique<MnistSource>(where, classes > 0 ? classes : 10, needs);
   }
   if (spec.kind == "text")
-    return std::make_unique<TextSource>(where, spec.context, spec.vocab);
+    return std::make_unique<TextSource>(where, spec.context, spec.vocab, needs);
   throw userError(
       fmt::format("--data {}: the data set of this model ({}) is its program's own: run it with that program, "
                   "or with --data synthetic",

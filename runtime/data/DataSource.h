@@ -1,49 +1,13 @@
-// A data set as the runtime sees it: named fields of fixed shape per sample, two splits, random access by sample index.
-// A user's own data set derives from this; the built-in ones (Mnist, Text, Synthetic) do too. Order, batches, padding
-// and slices for ranks are the Loader's business, never a data set's.
+// Data sets by name: what a plan says of its data, and opening the built-in set that it means.
 #pragma once
-#include <cstddef>
-#include <cstdint>
+#include "cleave/Dataset.h"
+
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace cleave {
 
-enum class FieldType : uint8_t { F32, I32 };
-
-/// One named value of a sample, for example "image" f32 [1, 28, 28] or "label" i32 [] (a scalar).
-struct DataField {
-  std::string name;
-  FieldType dtype = FieldType::F32;
-  std::vector<int64_t> shape; ///< of one sample, without the batch dimension
-  int64_t classes = 0;        ///< i32 labels: values lie in [0, classes); 0: not a label
-
-  /// Elements of one sample.
-  int64_t elements() const;
-  /// Bytes of one sample.
-  int64_t bytes() const { return elements() * 4; }
-  /// Whether this field holds integer labels.
-  bool isLabel() const;
-  /// What evaluation pads a last batch with: what the losses ignore (-1 in integer labels, NaN in float fields named
-  /// "label..." or "target..."), else 0.
-  double padding() const;
-};
-
-enum class Split : uint8_t { Train, Eval };
-
-/// Implementations must allow concurrent reads: every rank that is a thread has its own loader.
-class DataSource {
-public:
-  virtual ~DataSource() = default;
-  /// The fields of every sample, in the order that `read` counts them.
-  virtual const std::vector<DataField> &fields() const = 0;
-  /// How many samples a split has.
-  virtual int64_t samples(Split split) const = 0;
-  /// Writes field `field` of sample `index` (in [0, samples(split))) to `dst`: row-major, fields()[field].bytes()
-  /// bytes.
-  virtual void read(Split split, int64_t index, size_t field, std::byte *dst) const = 0;
-};
+/// The runtime's word for what users derive from.
+using DataSource = Dataset;
 
 /// What a plan says about its data (Plan.data, a JSON object): the kind and the fields that the model expects.
 struct DataSpec {
@@ -64,10 +28,17 @@ struct SyntheticSize {
   int64_t train = 1024, eval = 256;
 };
 
+/// What a job reads of a data set: files that hold nothing of it may be missing, and a split that is not needed may be
+/// empty.
+struct DataNeeds {
+  bool train = true, eval = true; ///< splits
+  bool labels = true;             ///< the field that the loss compares with
+};
+
 /// Opens the data set a plan expects. `where`: a folder or file, or "synthetic". Throws userError naming the file and
 /// the rule that is broken; a plan with its own ("custom") data set can be run here on synthetic data only.
 std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed,
-                                     SyntheticSize size = {});
+                                     SyntheticSize size = {}, DataNeeds needs = {});
 
 /// Index in `source` of the field a model's input needs, with the same type and number of elements. Throws userError
 /// naming both shapes.

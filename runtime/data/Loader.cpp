@@ -29,7 +29,7 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
     const int64_t model = spec.classes(part.field);
     const int64_t classes =
         model > 0 && found.classes > 0 ? std::min(model, found.classes) : std::max(model, found.classes);
-    bound.push_back({std::move(part), field, found.padding(), integer ? classes : 0});
+    bound.push_back({std::move(part), field, integer ? classes : 0});
   }
   return bound;
 }
@@ -104,8 +104,8 @@ void Loader::fill(const BatchRef &batch, std::byte *buffer) {
 }
 
 /// Copies the part of a sample that a box needs (dimensions 1...) to its place in the local tensor, whose rows have
-/// shape local[1...]; converts to a 16-bit type where the slot has one. `from` is null for padding with `pad`.
-static void placeSample(const std::byte *from, double pad, const InputPart &part, const Box &box, std::byte *row) {
+/// shape local[1...]; converts to a 16-bit type where the slot has one.
+static void placeSample(const std::byte *from, const InputPart &part, const Box &box, std::byte *row) {
   const size_t rank = part.global.size();
   int64_t count = 1;
   for (size_t d = 1; d < rank; ++d)
@@ -121,7 +121,7 @@ static void placeSample(const std::byte *from, double pad, const InputPart &part
       strideFrom *= part.global[d];
       strideTo *= part.shape[d];
     }
-    storeElement(row, to, part.dtype, from ? loadElement(from, at, source) : pad);
+    storeElement(row, to, part.dtype, loadElement(from, at, source));
   }
 }
 
@@ -140,6 +140,7 @@ void Loader::checkLabels(Split split, int64_t index, const Bound &bound, const s
 void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *epochOrder,
                      std::byte *slot) {
   const InputPart &part = bound.part;
+  assert(batch.count > 0 && "a batch has samples");
   const size_t rank = part.global.size();
   int64_t rowBytes = int64_t(dtypeSize(part.dtype));
   bool whole = part.dtype == plan::DType::F32 || part.dtype == plan::DType::I32;
@@ -150,21 +151,14 @@ void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, 
   for (int64_t i = 0; i < box.size[0]; ++i) {
     std::byte *row = slot + (box.localStart[0] + i) * rowBytes;
     const int64_t inBatch = part.microbatch * part.global[0] + box.globalStart[0] + i;
-    if (inBatch >= batch.count) {
-      if (whole && bound.padding == 0)
-        std::memset(row, 0, size_t(rowBytes));
-      else
-        placeSample(nullptr, bound.padding, part, box, row);
-      continue;
-    }
-    const int64_t position = batch.first + inBatch;
+    const int64_t position = batch.first + inBatch % batch.count;
     const int64_t index = epochOrder ? int64_t((*epochOrder)[size_t(position)]) : position;
     std::byte *to = whole ? row : sample.data();
     source.read(batch.split, index, bound.field, to);
     if (bound.classes > 0)
       checkLabels(batch.split, index, bound, to);
     if (!whole)
-      placeSample(sample.data(), 0, part, box, row);
+      placeSample(sample.data(), part, box, row);
   }
 }
 

@@ -13,7 +13,7 @@
 namespace cleave {
 
 /// A batch of a split: samples [first, first + count) of the epoch's order (training) or of the split itself
-/// (evaluation). Rows of the batch beyond `count` are padding.
+/// (evaluation). A batch of fewer samples than rows repeats them: row r is sample first + r mod count.
 struct BatchRef {
   Split split = Split::Train;
   int64_t epoch = 1;
@@ -39,7 +39,6 @@ private:
   struct Bound {
     InputPart part;
     size_t field;
-    double padding;  ///< of rows past the end of the split
     int64_t classes; ///< labels are below; 0: no labels
   };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);

@@ -8,25 +8,36 @@
 
 namespace cleave {
 
-MnistSource::Part MnistSource::load(const std::string &folder, const std::string &prefix, int64_t classes) {
+static void checkLabels(const IdxArray &labels, const std::string &file, int64_t images, int64_t classes) {
+  if (images != labels.dims[0])
+    throw userError(
+        fmt::format("{}: has {} labels, the images file beside it has {} images", file, labels.dims[0], images));
+  for (size_t i = 0; i < labels.data.size(); ++i)
+    if (labels.data[i] >= classes)
+      throw userError(fmt::format("{}: the model has {} classes, so labels lie in [0, {}), found {} at index {}", file,
+                                  classes, classes, labels.data[i], i));
+}
+
+MnistSource::Part MnistSource::load(const std::string &folder, const std::string &prefix, int64_t classes,
+                                    bool labels) {
   const std::string images = folder + "/" + prefix + "-images-idx3-ubyte";
-  const std::string labels = folder + "/" + prefix + "-labels-idx1-ubyte";
-  Part part{readIdx(images, 3), readIdx(labels, 1)};
-  if (part.images.dims[0] != part.labels.dims[0])
-    throw userError(fmt::format("{}: has {} labels, the images file beside it has {} images", labels,
-                                part.labels.dims[0], part.images.dims[0]));
-  if (part.images.dims[0] == 0)
+  Part part{readIdx(images, 3), {}};
+  if (part.count() == 0)
     throw userError(fmt::format("{}: holds no image", images));
-  for (size_t i = 0; i < part.labels.data.size(); ++i)
-    if (part.labels.data[i] >= classes)
-      throw userError(fmt::format("{}: the model has {} classes, so labels lie in [0, {}), found {} at index {}",
-                                  labels, classes, classes, part.labels.data[i], i));
+  if (labels) {
+    const std::string file = folder + "/" + prefix + "-labels-idx1-ubyte";
+    part.labels = readIdx(file, 1);
+    checkLabels(part.labels, file, part.count(), classes);
+  }
   return part;
 }
 
-MnistSource::MnistSource(const std::string &folder, int64_t classes)
-    : train(load(folder, "train", classes)), eval(load(folder, "t10k", classes)) {
-  const auto &a = train.images.dims, &b = eval.images.dims;
+MnistSource::MnistSource(const std::string &folder, int64_t classes, DataNeeds needs) {
+  if (needs.train)
+    train = load(folder, "train", classes, needs.labels);
+  if (needs.eval)
+    eval = load(folder, "t10k", classes, needs.labels);
+  const auto &a = (needs.train ? train : eval).images.dims, &b = (needs.eval ? eval : train).images.dims;
   if (a[1] != b[1] || a[2] != b[2])
     throw userError(fmt::format("{}: training images are {}x{}, test images {}x{}", folder, a[1], a[2], b[1], b[2]));
   fieldList = {{"image", FieldType::F32, {1, a[1], a[2]}, 0}, {"label", FieldType::I32, {}, classes}};
@@ -34,8 +45,9 @@ MnistSource::MnistSource(const std::string &folder, int64_t classes)
 
 void MnistSource::read(Split split, int64_t index, size_t field, std::byte *dst) const {
   const Part &from = part(split);
-  assert(index >= 0 && index < from.labels.dims[0] && field < 2);
+  assert(index >= 0 && index < from.count() && field < 2);
   if (field == 1) {
+    assert(!from.labels.dims.empty() && "labels were said not to be needed");
     const int32_t label = from.labels.data[size_t(index)];
     std::memcpy(dst, &label, sizeof label);
     return;

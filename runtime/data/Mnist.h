@@ -8,20 +8,21 @@ namespace cleave {
 
 class MnistSource final : public DataSource {
 public:
-  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`. Labels lie in [0, classes), what the model
-  /// tells apart. Throws userError naming the file and rule.
-  explicit MnistSource(const std::string &folder, int64_t classes = 10);
+  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`, those that are needed. Labels lie in
+  /// [0, classes), what the model tells apart. Throws userError naming the file and rule.
+  explicit MnistSource(const std::string &folder, int64_t classes = 10, DataNeeds needs = {});
 
   const std::vector<DataField> &fields() const override { return fieldList; }
-  int64_t samples(Split split) const override { return part(split).labels.dims[0]; }
+  int64_t samples(Split split) const override { return part(split).count(); }
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
 
 private:
   struct Part {
-    IdxArray images, labels;
+    IdxArray images, labels; ///< empty: not needed
+    int64_t count() const { return images.dims.empty() ? 0 : images.dims[0]; }
   };
   const Part &part(Split split) const { return split == Split::Train ? train : eval; }
-  static Part load(const std::string &folder, const std::string &prefix, int64_t classes);
+  static Part load(const std::string &folder, const std::string &prefix, int64_t classes, bool labels);
 
   Part train, eval;
   std::vector<DataField> fieldList;

@@ -37,10 +37,11 @@ static std::string readText(const std::string &file) {
   return {bytes.begin(), bytes.end()};
 }
 
-TextSource::TextSource(const std::string &path, int64_t context, int64_t vocab)
-    : TextSource(readText(textFile(path)), context, vocab, textFile(path)) {}
+TextSource::TextSource(const std::string &path, int64_t context, int64_t vocab, DataNeeds needs)
+    : TextSource(readText(textFile(path)), context, vocab, textFile(path), needs) {}
 
-TextSource::TextSource(std::string characters, int64_t contextLength, int64_t vocab, const std::string &name)
+TextSource::TextSource(std::string characters, int64_t contextLength, int64_t vocab, const std::string &name,
+                       DataNeeds needs)
     : text(std::move(characters)), context(contextLength) {
   if (context < 1)
     throw userError(fmt::format("{}: the context of a text window must be positive, found {}", name, context));
@@ -50,7 +51,7 @@ TextSource::TextSource(std::string characters, int64_t contextLength, int64_t vo
                                   vocab, unsigned(uint8_t(text[i])), i));
   trainCharacters = int64_t(text.size()) * 9 / 10;
   for (Split split : {Split::Train, Split::Eval})
-    if (samples(split) < 1)
+    if ((split == Split::Train ? needs.train : needs.eval) && samples(split) < 1)
       throw userError(fmt::format("{}: {} characters are too few for one {} window of {} characters", name, text.size(),
                                   split == Split::Train ? "training" : "evaluation", context));
   fieldList = {{"tokens", FieldType::I32, {context}, 0}, {"targets", FieldType::I32, {context}, vocab}};

@@ -9,10 +9,11 @@ namespace cleave {
 class TextSource final : public DataSource {
 public:
   /// `path`: a text file, or a folder with exactly one .txt file. Throws userError: no or several files, a character
-  /// code that is not below `vocab` (named with its offset), too few characters for one window in either split.
-  TextSource(const std::string &path, int64_t context, int64_t vocab);
+  /// code that is not below `vocab` (named with its offset), too few characters for one window in a split that is
+  /// needed.
+  TextSource(const std::string &path, int64_t context, int64_t vocab, DataNeeds needs = {});
   /// The same from characters at hand; `name` stands in error messages.
-  TextSource(std::string characters, int64_t context, int64_t vocab, const std::string &name);
+  TextSource(std::string characters, int64_t context, int64_t vocab, const std::string &name, DataNeeds needs = {});
 
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override;

@@ -56,6 +56,9 @@ std::vector<std::vector<uint32_t>> Runner::groups() const {
 
 static std::unique_ptr<Runner> makeRunner(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
                                           const ExecutorOptions &options) {
+  if (options.device == "cuda" && options.findNonFinite)
+    throw userError("--find-nan: looks at every step on the host; the cuda backend has no such search, train with "
+                    "--backend cpu");
   requireBackend(*plan, options.device); // before a backend says that this build is without it
   return options.device == "cuda" ? makeCudaRunner(std::move(plan), rank, world, options)
                                   : makeHostRunner(std::move(plan), rank, world, options);
@@ -97,6 +100,8 @@ std::vector<TraceEvent> Executor::trace() {
     all.insert(all.end(), iteration.begin(), iteration.end());
   return all;
 }
+
+NonFiniteOrigins Executor::nonFinite() const { return runner->nonFinite(); }
 
 void Runner::beginTrace() {
   if (traced.size() == traceIterations)

@@ -11,6 +11,7 @@
 #include "runtime/plan/PlanFile.h"
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct ExecutorOptions {
   std::string device = "cpu";  ///< "cpu", "reference" (plain loops, one thread), "cuda"
   double timeoutSeconds = 600; ///< how long a rank waits for others
   bool profile = false;        ///< time every step
+  bool findNonFinite = false;  ///< cpu, reference: look for the step that makes the first NaN or infinity; slow
   bool graph = true;           ///< cuda: iterations as captured graphs; off: step by step, with the same bits
   bool deterministic = true;   ///< cuda: only library algorithms that repeat bit for bit
   int localRank = -1;          ///< cuda: which of the machine's devices; -1: as the launcher says
@@ -48,6 +50,12 @@ class Runner;
 struct HostTime {
   double start;  ///< all of it: inputs, scalars, the launch, metrics, events
   double launch; ///< of it, starting the captured graphs, or each step where there are none
+};
+
+struct NonFinite;
+/// The first steps that made a NaN and an infinity, in the last iteration or in what it began with (NonFinite.h).
+struct NonFiniteOrigins {
+  std::shared_ptr<const NonFinite> nan, infinity; ///< null: none was found
 };
 
 /// Time of one step of the plan, summed over all its runs.
@@ -103,6 +111,8 @@ public:
   std::vector<StepTime> profile();
   /// When profiling.
   std::vector<TraceEvent> trace();
+  /// When looking for them.
+  NonFiniteOrigins nonFinite() const;
 
 private:
   std::unique_ptr<Runner> runner;

@@ -5,6 +5,7 @@
 #include "runtime/executor/CommunicationOps.h"
 #include "runtime/executor/Initialise.h"
 #include "runtime/executor/Memory.h"
+#include "runtime/executor/NonFinite.h"
 #include "runtime/executor/Resolved.h"
 #include "runtime/executor/Runner.h"
 
@@ -46,12 +47,14 @@ public:
   std::optional<float> metric(const std::string &name, uint64_t iteration) override;
   std::span<std::byte> persistent(unsigned slot) override;
   void writeBack() override {}
+  NonFiniteOrigins nonFinite() const override;
   size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
 
 private:
   void prepareMessages();
   void run(const std::vector<ResolvedAction> &actions, int64_t step, int which);
   void runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context);
+  void runSearching(const ResolvedAction &action, std::byte *const *table, const RunContext &context);
 
   unsigned threads;
   std::shared_ptr<const Code> code;
@@ -59,6 +62,7 @@ private:
   Memory arena, inputs[2], workspace;
   std::unique_ptr<Resolved> resolved;
   std::byte *stepScalar = nullptr;
+  std::optional<NonFiniteSearch> search;
   uint64_t iterations = 0;
   std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
 };
@@ -81,6 +85,8 @@ HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   workspace = Memory(device->workspaceBytes(), "the library workspace");
   device->setWorkspace(workspace.data());
   prepareMessages();
+  if (options.findNonFinite)
+    search.emplace(plan, program);
   if (const plan::Slot *slot = findNamed(program, program.scalars(), "step"))
     stepScalar = arena.data() + slot->offset();
 }
@@ -130,18 +136,40 @@ void HostRunner::runTimed(const ResolvedAction &action, std::byte *const *table,
   }
 }
 
+void HostRunner::runSearching(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
+  for (uint32_t i = 0; i < action.segment->ops.size(); ++i) {
+    search->before(action, i, table);
+    action.segment->ops[i]->run(table, context);
+    search->after(action, i, table);
+  }
+}
+
+NonFiniteOrigins HostRunner::nonFinite() const {
+  const auto copy = [](const std::optional<NonFinite> &one) {
+    return one ? std::make_shared<const NonFinite>(*one) : nullptr;
+  };
+  return search ? NonFiniteOrigins{copy(search->nan), copy(search->infinity)} : NonFiniteOrigins{};
+}
+
 void HostRunner::run(const std::vector<ResolvedAction> &actions, int64_t step, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   setThreads(threads);
   RunContext context{step, 0};
   if (options.profile)
     beginTrace();
+  const bool searching = search && step > 0; // in training
+  if (searching)
+    search->begin(step);
   for (const ResolvedAction &action : actions) {
     if (action.info->wait_sends())
       for (const plan::SendId *wait : *action.info->wait_sends())
         world.waitSend(wait->tag(), wait->microbatch());
     context.microbatch = action.microbatch;
     std::byte *const *table = action.tables[which];
+    if (searching) {
+      runSearching(action, table, context);
+      continue;
+    }
     if (options.profile) {
       runTimed(action, table, context);
       continue;

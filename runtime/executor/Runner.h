@@ -26,6 +26,7 @@ public:
   virtual std::span<std::byte> persistent(unsigned slot) = 0;
   virtual void writeBack() = 0;
   virtual size_t memoryBytes() const = 0;
+  virtual NonFiniteOrigins nonFinite() const { return {}; }
 
   std::shared_ptr<const PlanFile> file;
   unsigned rankIndex;

@@ -95,7 +95,8 @@ private:
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
       for (const Access &access : accesses.steps[s])
         touch(action, s, access, addressOf(action, accesses, access.slot));
-      if (const auto *send = segment.steps()->Get(s)->op_as_Send()) {
+      const auto *send = segment.steps()->Get(s)->op_as_Send();
+      if (send && program.slots()->Get(send->slot())->space() != plan::Space::Input) { // those lie in buffers of their own
         uint64_t at = addressOf(action, accesses, send->slot());
         messages.push_back({send->tag(), action.microbatch(), send->slot(), at, at + send->bytes()});
       }

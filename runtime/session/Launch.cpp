@@ -18,6 +18,8 @@
 #include <new>
 #include <sched.h>
 #include <string>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -234,6 +236,18 @@ int guardedMain(const std::function<int()> &fn) {
   }
 }
 
+/// The path that this program was started by, so that `ps` names it as before; the kernel's own link where another file
+/// lies there by now.
+static const char *ownPath() {
+  const char *self = "/proc/self/exe";
+  const auto given = getauxval(AT_EXECFN);
+  const char *path = reinterpret_cast<const char *>(given);
+  struct stat mine, there;
+  const bool same = given && ::stat(self, &mine) == 0 && ::stat(path, &there) == 0 && mine.st_dev == there.st_dev &&
+                    mine.st_ino == there.st_ino;
+  return same ? path : self;
+}
+
 void shortenThreadWaits(int argc, char **argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
     return;
@@ -245,7 +259,7 @@ void shortenThreadWaits(int argc, char **argv) {
   if (mine != given)
     return;
   ::setenv("GOMP_SPINCOUNT", "5000", 1); // some tenths of a millisecond
-  ::execv("/proc/self/exe", argv);       // where that fails the program goes on as it is
+  ::execv(ownPath(), argv);              // where that fails the program goes on as it is
 }
 
 } // namespace cleave

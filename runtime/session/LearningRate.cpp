@@ -51,6 +51,18 @@ LearningRate LearningRate::parse(const std::string &training) {
   return rate;
 }
 
+std::string LearningRate::withLength(const std::string &training, int64_t steps) {
+  auto json = nlohmann::ordered_json::parse(training, nullptr, false);
+  if (!json.is_object() || !json.contains("lr") || !json.at("lr").is_object())
+    return training;
+  auto &lr = json.at("lr");
+  const std::string kind = lr.value("kind", "");
+  if ((kind != "cosine" && kind != "warmup_cosine") || lr.value("steps", int64_t(0)) > 0)
+    return training;
+  lr["steps"] = steps;
+  return json.dump();
+}
+
 /// A half cosine from base to min, `done` of `length` steps along.
 static double cosine(const LearningRate &rate, int64_t done, int64_t length) {
   const double part = length > 0 ? std::clamp(double(done) / double(length), 0.0, 1.0) : 0.0;

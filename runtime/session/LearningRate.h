@@ -23,6 +23,9 @@ struct LearningRate {
   /// Reads {"lr":{"kind","base","min","warmup","steps","gamma","every"}}; an empty text is the default. Throws
   /// environmentError naming the key and value that break a rule.
   static LearningRate parse(const std::string &training);
+  /// `training` with the schedule's length, where it leaves it to the run: what a checkpoint keeps, so that a run that
+  /// is resumed for more steps goes on along the same curve.
+  static std::string withLength(const std::string &training, int64_t steps);
   /// The rate of step `step` (1 is the first) in a run of `total` steps.
   double at(int64_t step, int64_t total) const;
 };

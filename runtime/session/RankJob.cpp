@@ -1,8 +1,8 @@
 // One rank's work: batches in, iterations, sums out.
 #include "runtime/session/RankJob.h"
+#include "runtime/data/EvalBatches.h"
 #include "runtime/plan/plan_generated.h"
 
-#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -77,34 +77,32 @@ LossSums RankJob::localSums(uint64_t iteration) {
 LossSums RankJob::metrics(uint64_t iteration) { return collect(owner ? localSums(iteration) : LossSums{}); }
 
 LossSums RankJob::evaluate() {
-  const int64_t samples = source.samples(Split::Eval);
-  const auto reference = [&](int64_t first) {
-    return BatchRef{Split::Eval, 0, first, std::min(batch, samples - first)};
-  };
+  const EvalBatches batches(source.samples(Split::Eval), batch);
   loader.wait();
   prepared.reset();
-  LossSums sums;
+  std::vector<double> loss, weight, correct;
   uint64_t counted = runner.started();
   const auto count = [&](uint64_t upTo) {
     while (counted < upTo) {
       const LossSums one = localSums(++counted);
-      sums.loss += one.loss;
-      sums.weight += one.weight;
-      sums.correct += one.correct;
+      loss.push_back(one.loss);
+      weight.push_back(one.weight);
+      correct.push_back(one.correct);
     }
   };
-  if (samples > 0)
-    prepare(reference(0), buffer);
-  for (int64_t first = 0; first < samples; first += batch) {
+  if (!batches.list.empty())
+    prepare(batches.list[0], buffer);
+  for (size_t i = 0; i < batches.list.size(); ++i) {
     loader.wait();
-    if (first + batch < samples)
-      prepare(reference(first + batch), 1 - buffer);
+    if (i + 1 < batches.list.size())
+      prepare(batches.list[i + 1], 1 - buffer);
     runner.eval(buffer);
     buffer = 1 - buffer;
     count(runner.ended());
   }
   count(runner.started());
-  return collect(owner ? sums : LossSums{});
+  const LossSums all{batches.total(loss), batches.total(weight), batches.total(correct)};
+  return collect(owner ? all : LossSums{});
 }
 
 } // namespace cleave

@@ -55,9 +55,10 @@ const char *collectiveText(plan::CollectiveKind kind) {
   return names[size_t(kind)];
 }
 
-/// What a collective carries, from its first buffer's tensor and the segment it lies in.
+/// What a collective carries, from its first buffer's tensor and the segment it lies in. The compiler gives sums of
+/// parameters' gradients the path "gradients", whatever segment they are finished in.
 std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const plan::Segment &segment,
-                     const plan::Collective &collective) {
+                     const plan::Collective &collective, const std::string &path) {
   const uint32_t index = collective.buffers()->Get(0)->in();
   for (uint32_t i = 0; program.metrics() && i < program.metrics()->size(); ++i)
     if (program.metrics()->Get(i)->slot() == index)
@@ -81,8 +82,8 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
     }
   switch (segment.kind()) {
   case plan::SegmentKind::InputGradient:
-    return "activation gradients";
   case plan::SegmentKind::WeightGradient:
+    return path == "gradients" ? "gradients" : "activation gradients";
   case plan::SegmentKind::Reduce:
     return "gradients";
   case plan::SegmentKind::Update:
@@ -120,7 +121,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
           if (group.ranks()->size() < 2 || !collective->buffers() || collective->buffers()->size() == 0)
             return;
           const std::string kind = collectiveText(collective->kind()), axis = text(group.axis());
-          const std::string source = sourceOf(plan, program, segment, *collective);
+          const std::string source = sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
           auto &entry =
               collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
           entry.bytes += payload(*collective);
@@ -157,6 +158,8 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
       PlanReport::Tensor entry{text(tensor.name()),
                                kindText(tensor.kind()),
                                dtypeName(tensor.dtype()),
+                               tensor.parameter() >= 0 ? text(plan.tensors()->Get(uint32_t(tensor.parameter()))->name())
+                                                       : std::string(),
                                {},
                                shardingText(plan, slot->sharding()),
                                1};

@@ -19,6 +19,7 @@ struct PlanReport {
   /// A tensor that lives as long as the run, and how it is split: "[512/dp, 784]", or "whole".
   struct Tensor {
     std::string name, kind, dtype;
+    std::string parameter; ///< states: whose they are
     std::vector<int64_t> shape;
     std::string sharding;
     int64_t elements = 0;

@@ -13,5 +13,7 @@ std::string accuracyText(const std::string &before, double accuracy);
 void printResult(const EvalResult &result, bool json);
 /// The costliest steps of a rank, on standard error.
 void printProfile(std::vector<StepTime> times, double seconds);
+/// What --profile and --trace ask of a rank that has run for `seconds`: printProfile, writeTrace (Trace.h).
+void reportTimes(Executor &executor, const plan::Plan &plan, const TrainOptions &options, double seconds);
 
 } // namespace cleave

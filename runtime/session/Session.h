@@ -23,6 +23,8 @@ struct TrainOptions {
   bool deterministic = true;     ///< cuda: only library algorithms that repeat bit for bit
   std::string tuning = {};       ///< cuda: ExecutorOptions::tuning
   bool evalEachEpoch = true;
+  bool keepGoing = false;      ///< also where the loss is NaN or infinite; otherwise that ends training
+  bool findNan = false;        ///< name the step that made the first NaN; slow
   bool json = false;           ///< results as one JSON object
   bool quiet = false;          ///< no progress on standard error
   bool profile = false;        ///< a table of the costliest steps of rank 0 on standard error
@@ -58,6 +60,8 @@ struct EvalOptions {
   std::string deviceName = {};
   std::string tuning = {};
   bool json = false;
+  bool profile = false;       ///< as TrainOptions
+  std::string traceFile = {}; ///< as TrainOptions
   double timeoutSeconds = 600;
 };
 

@@ -13,7 +13,7 @@ namespace cleave {
 
 static std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
-OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom) {
+OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom, DataNeeds needs) {
   OpenedData data;
   if (custom && where != "synthetic") {
     data.source = custom;
@@ -21,7 +21,7 @@ OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const 
   }
   const int64_t batch = plan.batch();
   const SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, batch)};
-  data.owned = openData(DataSpec::parse(text(plan.data())), where, plan.seed(), size);
+  data.owned = openData(DataSpec::parse(text(plan.data())), where, plan.seed(), size, needs);
   data.source = data.owned.get();
   return data;
 }
@@ -36,6 +36,7 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &opti
   out.deterministic = options.deterministic;
   out.tuning = options.tuning;
   out.timeoutSeconds = options.timeoutSeconds;
+  out.findNonFinite = options.findNan;
   out.profile = options.profile || !options.traceFile.empty();
   return out;
 }

@@ -17,7 +17,8 @@ struct OpenedData {
 
 /// The data set a plan runs on: synthetic when asked for, else the program's own, else the built-in one of the plan's
 /// kind.
-OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom);
+OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom,
+                        DataNeeds needs = {});
 
 ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options);
 

@@ -1,17 +1,18 @@
 // The training loop.
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/comm/Communicator.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Interrupt.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/LearningRate.h"
 #include "runtime/session/Metrics.h"
+#include "runtime/session/NonFiniteLoss.h"
 #include "runtime/session/Progress.h"
 #include "runtime/session/Results.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
-#include "runtime/session/Trace.h"
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +43,7 @@ struct Training {
   TrainResult result; ///< written by rank 0's thread
 
   Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source);
+  int64_t lastOfEpochs() const;
   bool evaluates() const {
     return options.evalEachEpoch && canEvaluate(file->plan()) && source.samples(Split::Eval) > 0;
   }
@@ -61,14 +63,19 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
     firstStep = resumed->info.step + 1;
   }
   begin.settle(samples, batch);
-  if (options.steps > 0) {
-    lastStep = options.steps;
-    return;
-  }
+  lastStep = options.steps > 0 ? options.steps : lastOfEpochs();
+  if (rate.steps == 0 && resumed)
+    rate.steps = LearningRate::parse(resumed->info.training).steps;
+  if (rate.steps == 0)
+    rate.steps = lastStep;
+}
+
+/// The last step of the last epoch.
+int64_t Training::lastOfEpochs() const {
   const int64_t epochs = options.epochs > 0 ? options.epochs : 1, perEpoch = samples / batch;
-  lastStep = firstStep - 1;
-  if (begin.epoch <= epochs)
-    lastStep += (samples - begin.sample) / batch + (epochs - begin.epoch) * perEpoch;
+  if (begin.epoch > epochs)
+    return firstStep - 1;
+  return firstStep - 1 + (samples - begin.sample) / batch + (epochs - begin.epoch) * perEpoch;
 }
 
 /// One rank's loop.
@@ -78,7 +85,7 @@ public:
       : shared(shared), world(world), rank(rank), writer(shared.file, rank),
         job(shared.file, rank, world, shared.source, shared.order,
             executorOptions(shared.file->plan(), shared.options)),
-        progress(shared.lastStep, rank != 0 || shared.options.quiet) {}
+        progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options) {}
 
   void run();
 
@@ -100,7 +107,7 @@ private:
   MetricsFile metrics;
   /// Steps that were started and not reported yet, oldest first, with their iterations.
   std::deque<std::pair<uint64_t, StepRecord>> running;
-  bool warned = false;
+  NonFiniteLoss guard;
   int64_t saved = -1; ///< steps in the last checkpoint
   Clock::time_point last, flushed;
 };
@@ -152,6 +159,7 @@ void RankLoop::report(bool all) {
   }
   if (count > 0)
     last = Clock::now();
+  guard.agree(job.executor(), saved);
 }
 
 void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, double seconds) {
@@ -171,12 +179,13 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
     }
   }
   progress.step(record.step, record.loss, record.samplesPerSecond);
-  if (!std::isfinite(record.loss) && !warned) {
-    warned = true;
-    progress.line(
-        fmt::format("warning: the loss of step {} is not finite; a smaller learning rate may help", record.step));
-  }
   shared.result.loss = record.loss;
+  if (const std::string warning = guard.see(record.step, sums); !warning.empty())
+    progress.line("warning: " + warning);
+  if (!guard.wrong().empty()) {
+    metrics.flush();
+    progress.finish();
+  }
 }
 
 void RankLoop::endEpoch(int64_t epoch) {
@@ -204,7 +213,7 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
           plan.microbatches(),
           text(plan.model()),
           text(plan.options()),
-          text(plan.training()),
+          LearningRate::withLength(text(plan.training()), shared.rate.steps),
           text(plan.data()),
           shared.file->hash()};
 }
@@ -212,8 +221,9 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
 void RankLoop::save(int64_t steps, const DataPosition &next) {
   if (shared.options.checkpointDir.empty() || steps == saved)
     return;
-  writer.save(shared.options.checkpointDir, describe(steps, next), world,
-              [this](unsigned slot) { return job.executor().persistent(slot); });
+  const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
+  guard.checkParameters(steps, saved, memory);
+  writer.save(shared.options.checkpointDir, describe(steps, next), world, memory);
   saved = steps;
   last = Clock::now();
 }
@@ -252,11 +262,7 @@ void RankLoop::run() {
   result.seconds = since(began);
   result.trained = done - shared.firstStep + 1;
   result.samplesPerSecond = result.seconds > 0 ? double(result.trained * shared.batch) / result.seconds : 0;
-  if (!shared.options.traceFile.empty())
-    writeTrace(shared.options.traceFile, describeRun(*shared.file, shared.options).program, rank,
-               job.executor().trace());
-  if (shared.options.profile)
-    printProfile(job.executor().profile(), result.seconds);
+  reportTimes(job.executor(), shared.file->plan(), shared.options, result.seconds);
 }
 
 void checkOptions(const TrainOptions &options) {
@@ -312,6 +318,8 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   jobOptions.threads = options.threads;
   jobOptions.deviceName = options.deviceName;
   jobOptions.tuning = options.tuning;
+  jobOptions.profile = options.profile;
+  jobOptions.traceFile = options.traceFile;
   jobOptions.timeoutSeconds = options.timeoutSeconds;
   RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), jobOptions));
   if (manifest)
@@ -319,10 +327,13 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
                    [&](unsigned slot) { return job.executor().persistent(slot); });
   job.executor().writeBack();
   world.barrier();
+  const Clock::time_point began = Clock::now();
   const LossSums sums = job.evaluate();
   job.executor().wait();
-  if (rank == 0)
-    result = sums;
+  if (rank != 0)
+    return;
+  result = sums;
+  reportTimes(job.executor(), plan->plan(), jobOptions, since(began));
 }
 
 } // namespace
@@ -334,7 +345,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &opti
   std::optional<Manifest> manifest;
   if (!options.checkpointDir.empty())
     manifest = readManifest(options.checkpointDir);
-  const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);
+  const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom, {.train = false});
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {

@@ -1,0 +1,63 @@
+// Distances between words.
+#include "runtime/base/Nearest.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace cleave {
+
+/// Restricted Damerau-Levenshtein distance: three rows of the table.
+static size_t distance(const std::string &a, const std::string &b) {
+  std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j)
+    above[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = above;
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+std::optional<std::string> nearest(const std::string &word, const std::vector<std::string> &known) {
+  std::optional<std::string> best;
+  size_t least = 0;
+  for (const std::string &candidate : known)
+    if (const size_t apart = distance(word, candidate); !best || apart < least) {
+      best = candidate;
+      least = apart;
+    }
+  const auto letters =
+      static_cast<size_t>(std::count_if(word.begin(), word.end(), [](unsigned char c) { return std::isalnum(c); }));
+  return best && least <= std::max<size_t>(1, letters / 3) ? best : std::nullopt;
+}
+
+std::string suggestion(const std::string &word, const std::vector<std::string> &known) {
+  const auto found = nearest(word, known);
+  return found ? "; did you mean " + *found + "?" : "";
+}
+
+void checkOptionNames(const std::vector<std::string> &args, const std::vector<std::string> &options,
+                      const std::string &who) {
+  for (const std::string &arg : args) {
+    if (arg == "--")
+      return;
+    if (arg.size() < 2 || arg[0] != '-' || !(arg[1] == '-' || std::isalpha(static_cast<unsigned char>(arg[1]))))
+      continue;
+    const std::string name = arg.substr(0, arg.find('='));
+    const bool shortWithValue =
+        name[1] != '-' && std::find(options.begin(), options.end(), name.substr(0, 2)) != options.end();
+    if (shortWithValue || std::find(options.begin(), options.end(), name) != options.end())
+      continue;
+    throw userError(name + " is no option of " + who + suggestion(name, options) + " (" + who +
+                    " --help lists the options)");
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,157 @@
+// What ends training because of a NaN.
+#include "runtime/session/NonFiniteLoss.h"
+#include "runtime/base/Error.h"
+#include "runtime/executor/NonFinite.h"
+#include "runtime/plan/DTypes.h"
+
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <numeric>
+
+namespace cleave {
+
+/// A scale halves at each skipped step; from the largest, 2^24, to where fp16's largest number is its gradient's least.
+static constexpr int64_t mostSkipped = 40;
+
+NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
+                             const TrainOptions &options)
+    : file(std::move(plan)), program(*file->plan().programs()->Get(file->plan().ranks()->Get(rank)->program())),
+      rank(rank), world(world), options(options) {
+  const bool asks = options.findNan || !options.checkpointDir.empty();
+  if (options.keepGoing || !asks)
+    return;
+  std::vector<uint32_t> ranks(world.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  all = &world.group(ranks);
+}
+
+std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
+  const double loss = sums.meanLoss();
+  if (std::isfinite(loss) || (sums.weight == 0 && sums.loss == 0)) {
+    skipped = 0;
+    return "";
+  }
+  const char *what = std::isnan(loss) ? "NaN" : "infinite";
+  const bool scaled = std::isfinite(sums.lossScale); // its update was skipped
+  if (options.keepGoing || (scaled && ++skipped < mostSkipped)) {
+    if (std::exchange(warned, true))
+      return "";
+    return fmt::format("the loss of step {} is {}{}", step, what, scaled ? "; loss scaling skipped the step" : "");
+  }
+  if (reason.empty())
+    reason = scaled ? fmt::format("step {}: the loss is {}, as in {} steps before, which loss scaling skipped", step,
+                                  what, mostSkipped - 1)
+                    : fmt::format("step {}: the loss is {}", step, what);
+  return "";
+}
+
+/// What rank 0 says beside the reason.
+std::string NonFiniteLoss::advice(int64_t saved) const {
+  std::string text = "a smaller learning rate may help";
+  if (!options.findNan)
+    text += "; --find-nan names what made it";
+  text += "; --keep-going trains on";
+  if (!options.checkpointDir.empty())
+    text += saved > 0 ? fmt::format("; {} keeps the checkpoint of step {}", options.checkpointDir, saved)
+                      : fmt::format("; no checkpoint was written to {}", options.checkpointDir);
+  return text;
+}
+
+void NonFiniteLoss::agree(const Executor &executor, int64_t saved) {
+  std::string origin;
+  if (all && options.findNan) {
+    int64_t mine = !reason.empty(), any = 0;
+    all->allReduce(&mine, &any, 1, plan::DType::I64, plan::ReduceKind::Max);
+    if (any)
+      origin = origins(executor);
+  }
+  if (!reason.empty())
+    throw environmentError(fmt::format("{}{} ({})", reason, origin, advice(saved)));
+}
+
+namespace {
+
+/// An origin as bytes: five numbers and the text.
+std::vector<uint8_t> pack(const std::shared_ptr<const NonFinite> &found) {
+  if (!found)
+    return {};
+  const std::array<int64_t, 5> order{found->step, found->phase, found->microbatch, found->stage, found->sequence};
+  std::vector<uint8_t> bytes(sizeof order);
+  std::memcpy(bytes.data(), order.data(), sizeof order);
+  bytes.insert(bytes.end(), found->what.begin(), found->what.end());
+  return bytes;
+}
+
+std::optional<NonFinite> unpack(const std::vector<uint8_t> &bytes) {
+  std::array<int64_t, 5> order{};
+  if (bytes.size() < sizeof order)
+    return std::nullopt;
+  std::memcpy(order.data(), bytes.data(), sizeof order);
+  return NonFinite{order[0], order[1], order[2],
+                   order[3], order[4], std::string(bytes.begin() + sizeof order, bytes.end())};
+}
+
+/// The first of all ranks, on rank 0.
+std::optional<NonFinite> firstOf(World &world, const std::shared_ptr<const NonFinite> &mine) {
+  std::optional<NonFinite> first;
+  for (const std::vector<uint8_t> &bytes : world.gather(pack(mine)))
+    if (const auto one = unpack(bytes); one && (!first || *one < *first))
+      first = one;
+  return first;
+}
+
+} // namespace
+
+std::string NonFiniteLoss::origins(const Executor &executor) {
+  const NonFiniteOrigins mine = executor.nonFinite();
+  const auto infinity = firstOf(world, mine.infinity), nan = firstOf(world, mine.nan);
+  if (rank != 0) { // rank 0 ends them all
+    world.barrier();
+    return "";
+  }
+  const auto sentence = [](const char *what, const NonFinite &one) {
+    return fmt::format("; the first {} was made by {} in step {}", what, one.what, one.step);
+  };
+  std::string text;
+  if (infinity && (!nan || *infinity < *nan))
+    text += sentence("infinity", *infinity);
+  if (nan)
+    text += sentence("NaN", *nan);
+  return text.empty() ? "; no step of the plan made it: training began with it" : text;
+}
+
+bool NonFiniteLoss::finite(unsigned index, const SlotMemory &memory) const {
+  const plan::Slot &slot = *program.slots()->Get(index);
+  const plan::DType type = slot.dtype();
+  if (type != plan::DType::F32 && type != plan::DType::BF16 && type != plan::DType::F16)
+    return true;
+  const std::span<const std::byte> bytes = memory(index);
+  const auto count = static_cast<int64_t>(bytes.size() / dtypeSize(type));
+  for (int64_t i = 0; i < count; ++i)
+    if (!std::isfinite(loadElement(bytes.data(), i, type)))
+      return false;
+  return true;
+}
+
+void NonFiniteLoss::checkParameters(int64_t step, int64_t saved, const SlotMemory &memory) {
+  if (!all)
+    return;
+  int64_t mine = -1, any = -1; // a tensor that is not finite
+  for (unsigned s = 0; s < program.slots()->size() && mine < 0; ++s) {
+    const plan::Slot &slot = *program.slots()->Get(s);
+    if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
+      continue;
+    const plan::TensorKind kind = file->plan().tensors()->Get(static_cast<unsigned>(slot.tensor()))->kind();
+    if ((kind == plan::TensorKind::Parameter || kind == plan::TensorKind::Buffer) && !finite(s, memory))
+      mine = slot.tensor();
+  }
+  all->allReduce(&mine, &any, 1, plan::DType::I64, plan::ReduceKind::Max);
+  if (any < 0)
+    return;
+  const auto *name = file->plan().tensors()->Get(static_cast<unsigned>(any))->name();
+  throw environmentError(
+      fmt::format("step {}: {} is not finite after it ({})", step, name ? name->str() : "a tensor", advice(saved)));
+}
+
+} // namespace cleave

@@ -1,0 +1,336 @@
+// Ranks that wait for work: threads with a list of one job, or this process itself.
+#include "runtime/session/Predict.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/data/Loader.h"
+#include "runtime/executor/Executor.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/Launch.h"
+#include "runtime/session/Setup.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <fmt/format.h>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
+
+namespace cleave {
+
+int64_t PredictedOutput::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+}
+
+namespace {
+
+/// What the loaders read: the data set of the call that is under way, whatever its fields' order and split.
+class Feed final : public DataSource {
+public:
+  explicit Feed(const plan::Plan &plan);
+  void use(const DataSource &from, Split which);
+
+  const std::vector<DataField> &fields() const override { return list; }
+  int64_t samples(Split) const override { return source->samples(split); }
+  void read(Split, int64_t index, size_t field, std::byte *dst) const override {
+    source->read(split, index, fieldOf[field], dst);
+  }
+
+private:
+  std::vector<DataField> list;
+  std::vector<size_t> fieldOf; ///< of `list`, in the data set at hand
+  const DataSource *source = nullptr;
+  Split split = Split::Eval;
+};
+
+Feed::Feed(const plan::Plan &plan) {
+  std::set<std::string> read;
+  for (unsigned rank = 0; rank < plan.ranks()->size(); ++rank)
+    for (const InputPart &part : inputParts(plan, rank, true))
+      read.insert(part.field);
+  for (DataField &field : DataSpec::parse(plan.data() ? plan.data()->str() : "{}").fields)
+    if (read.count(field.name))
+      list.push_back(std::move(field));
+}
+
+void Feed::use(const DataSource &from, Split which) {
+  std::vector<size_t> found;
+  for (const DataField &field : list)
+    found.push_back(findField(from, field.name, field.dtype, field.shape));
+  fieldOf = std::move(found);
+  source = &from;
+  split = which;
+}
+
+/// One call.
+struct Job {
+  int64_t first, count;
+  const Prediction::Take &take;
+};
+
+/// What the ranks of this process share.
+struct Shared {
+  Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
+
+  std::shared_ptr<const PlanFile> file;
+  PredictOptions options;
+  std::optional<Manifest> manifest;
+  Feed feed;
+  SampleOrder order{0, 0}; ///< of a training split; there is none
+  std::vector<PredictedOutput> outputs;
+  std::vector<unsigned> owners; ///< of outputs: the lowest rank that holds it
+  std::mutex taking;
+};
+
+/// Outputs in a rank's program, by name: their slots.
+std::map<std::string, uint32_t> outputSlots(const plan::Plan &plan, unsigned rank) {
+  std::map<std::string, uint32_t> slots;
+  const auto *list = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
+  for (unsigned i = 0; list && i < list->size(); ++i)
+    if (const std::string name = list->Get(i)->name()->str(); name == "output" || name.starts_with("output."))
+      slots[name] = list->Get(i)->slot();
+  return slots;
+}
+
+Shared::Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &given)
+    : file(std::move(plan)), options(given), feed(file->plan()) {
+  const plan::Plan &p = file->plan();
+  if (!options.checkpointDir.empty())
+    manifest = readManifest(options.checkpointDir);
+  for (;;) {
+    const std::string name = outputs.empty() ? "output" : fmt::format("output.{}", outputs.size());
+    unsigned owner = 0;
+    while (owner < p.ranks()->size() && !outputSlots(p, owner).count(name))
+      ++owner;
+    if (owner == p.ranks()->size())
+      break;
+    const plan::Program &program = *p.programs()->Get(p.ranks()->Get(owner)->program());
+    const auto *shape = program.slots()->Get(outputSlots(p, owner).at(name))->shape();
+    if (!shape || shape->size() == 0 || shape->Get(0) != p.batch())
+      throw environmentError(
+          fmt::format("{}: {} must have a row for each of {} samples", file->name(), name, p.batch()));
+    outputs.push_back({name, {shape->begin() + 1, shape->end()}});
+    owners.push_back(owner);
+  }
+  if (outputs.empty())
+    throw userError(fmt::format("{}: the plan has no outputs; it is of no prediction", file->name()));
+}
+
+/// One rank.
+class PredictRank {
+public:
+  PredictRank(Shared &shared, unsigned rank, World &world);
+  void run(const Job &job);
+
+private:
+  void give(const Job &job, int64_t rows);
+
+  Shared &shared;
+  unsigned rank;
+  Executor runner;
+  std::map<std::string, uint32_t> slots; ///< of outputs
+  std::vector<Communicator *> toAll;     ///< of outputs: from its owner; null where ranks are threads
+  std::vector<float> received;
+  Loader loader; ///< last: stops before the buffers it fills go
+  int buffer = 0;
+};
+
+ExecutorOptions optionsOf(const Shared &shared) {
+  TrainOptions options;
+  options.threads = shared.options.threads;
+  options.deviceName = shared.options.deviceName;
+  options.tuning = shared.options.tuning;
+  options.timeoutSeconds = shared.options.timeoutSeconds;
+  return executorOptions(shared.file->plan(), options);
+}
+
+PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
+    : shared(shared), rank(rank), runner(shared.file, rank, world, optionsOf(shared)),
+      slots(outputSlots(shared.file->plan(), rank)), loader(shared.file->plan(), rank, shared.feed, shared.order) {
+  for (unsigned owner : shared.owners) {
+    std::vector<uint32_t> all{owner};
+    for (unsigned other = 0; other < world.size(); ++other)
+      if (other != owner)
+        all.push_back(other);
+    toAll.push_back(ranksAreProcesses() && all.size() > 1 ? &world.group(all) : nullptr);
+  }
+  runner.initialise();
+  if (shared.manifest)
+    loadCheckpoint(shared.options.checkpointDir, *shared.manifest, shared.file->plan(), rank,
+                   LoadWhat::ParametersAndBuffers, [&](unsigned slot) { return runner.persistent(slot); });
+  runner.writeBack();
+  world.barrier();
+}
+
+void PredictRank::run(const Job &job) {
+  const int64_t batch = shared.file->plan().batch();
+  const auto prepare = [&](int64_t at, int into) {
+    const int64_t rows = std::min(batch, job.count - at);
+    loader.start({Split::Eval, 0, job.first + at, rows}, runner.inputBuffer(into));
+  };
+  if (job.count > 0)
+    prepare(0, buffer);
+  for (int64_t at = 0; at < job.count; at += batch) {
+    loader.wait();
+    if (at + batch < job.count)
+      prepare(at + batch, 1 - buffer);
+    runner.eval(buffer);
+    buffer = 1 - buffer;
+    give(job, std::min(batch, job.count - at));
+  }
+  runner.wait();
+}
+
+void PredictRank::give(const Job &job, int64_t rows) {
+  for (size_t i = 0; i < shared.outputs.size(); ++i) {
+    const bool owner = shared.owners[i] == rank;
+    if (!owner && !toAll[i])
+      continue;
+    const auto count = size_t(rows * shared.outputs[i].elements());
+    std::span<const float> mine;
+    if (owner) {
+      const auto memory = runner.persistent(slots.at(shared.outputs[i].name));
+      mine = {reinterpret_cast<const float *>(memory.data()), count};
+    }
+    if (toAll[i]) {
+      received.assign(mine.begin(), mine.end());
+      received.resize(count);
+      toAll[i]->broadcast(received.data(), received.data(), int64_t(count), plan::DType::F32);
+      mine = received;
+    }
+    std::lock_guard lock(shared.taking);
+    job.take(i, mine);
+  }
+}
+
+/// Ranks as threads that wait for jobs until they are told to stop.
+class Workers {
+public:
+  explicit Workers(Shared &shared) : shared(shared), ranks(shared.file->plan().ranks()->size()) {
+    thread = startThread("a prediction", [this] { live(); });
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return waiting == ranks || failure; });
+    if (failure) {
+      lock.unlock();
+      thread.join();
+      std::rethrow_exception(failure);
+    }
+  }
+  ~Workers() {
+    end();
+    if (thread.joinable())
+      thread.join();
+  }
+
+  void run(const Job &given) {
+    std::unique_lock lock(mutex);
+    if (!failure) {
+      job = &given;
+      waiting = 0;
+      ++posted;
+      changed.notify_all();
+      changed.wait(lock, [this] { return waiting == ranks || failure; });
+    }
+    if (failure)
+      std::rethrow_exception(failure);
+  }
+
+private:
+  void end() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    changed.notify_all();
+  }
+  void live() {
+    std::exception_ptr caught;
+    try {
+      runPlanRanks(ranks, [this](unsigned rank, World &world) {
+        try {
+          work(rank, world);
+        } catch (...) { // ranks that wait for a job would wait for ever
+          end();
+          throw;
+        }
+      });
+    } catch (...) {
+      caught = std::current_exception();
+    }
+    {
+      std::lock_guard lock(mutex);
+      failure = caught;
+    }
+    changed.notify_all();
+  }
+  void work(unsigned rank, World &world) {
+    PredictRank mine(shared, rank, world);
+    for (uint64_t done = 0;; ++done) {
+      std::unique_lock lock(mutex);
+      ++waiting;
+      changed.notify_all();
+      changed.wait(lock, [&] { return posted > done || stop; });
+      if (stop)
+        return;
+      lock.unlock();
+      mine.run(*job);
+    }
+  }
+
+  Shared &shared;
+  unsigned ranks;
+  std::mutex mutex;
+  std::condition_variable changed;
+  const Job *job = nullptr;
+  uint64_t posted = 0;  ///< jobs so far
+  unsigned waiting = 0; ///< ranks that have done the last job
+  bool stop = false;
+  std::exception_ptr failure;
+  std::thread thread;
+};
+
+} // namespace
+
+struct Prediction::Impl {
+  Shared shared;
+  std::unique_ptr<Workers> workers;  ///< ranks are threads
+  std::unique_ptr<PredictRank> rank; ///< ranks are processes
+
+  Impl(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) : shared(std::move(plan), options) {
+    if (ranksAreProcesses())
+      runPlanRanks(shared.file->plan().ranks()->size(), [&](unsigned number, World &world) {
+        rank = std::make_unique<PredictRank>(shared, number, world); // the process's world outlives it
+      });
+    else
+      workers = std::make_unique<Workers>(shared);
+  }
+};
+
+Prediction::Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) {
+  checkPlanOrThrow(plan->plan(), plan->name());
+  impl = std::make_unique<Impl>(std::move(plan), options);
+}
+Prediction::~Prediction() = default;
+
+const std::vector<PredictedOutput> &Prediction::outputs() const { return impl->shared.outputs; }
+const std::vector<DataField> &Prediction::inputs() const { return impl->shared.feed.fields(); }
+const plan::Plan &Prediction::plan() const { return impl->shared.file->plan(); }
+int64_t Prediction::batch() const { return impl->shared.file->plan().batch(); }
+
+void Prediction::run(const DataSource &source, Split split, int64_t first, int64_t count, const Take &take) {
+  if (first < 0 || count < 0 || first > source.samples(split) || count > source.samples(split) - first)
+    throw userError(fmt::format("prediction: samples {} to {} of a split that has {}", first, first + count,
+                                source.samples(split)));
+  impl->shared.feed.use(source, split);
+  const Job job{first, count, take};
+  if (impl->workers)
+    impl->workers->run(job);
+  else
+    runPlanRanks(impl->shared.file->plan().ranks()->size(), [&](unsigned, World &) { impl->rank->run(job); });
+}
+
+} // namespace cleave

@@ -1,0 +1,58 @@
+// A compiled prediction that stays loaded: ranks, parameters of a checkpoint and buffers are set up once, then any
+// number of samples go through. What `PROGRAM predict` and Predictor share.
+#pragma once
+#include "runtime/data/DataSource.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct PredictOptions {
+  std::string checkpointDir; ///< empty: the initial parameters
+  unsigned threads = 0;      ///< per rank; 0: the plan's, else cores / ranks on the host
+  std::string deviceName = {}, tuning = {};
+  double timeoutSeconds = 600;
+};
+
+/// One of a model's results, f32.
+struct PredictedOutput {
+  std::string name;           ///< "output", "output.1", ...
+  std::vector<int64_t> shape; ///< of one sample
+  int64_t elements() const;   ///< of one sample
+};
+
+/// Where the ranks are threads they live as long as this does, in threads of its own, and it may be called from any
+/// thread, by one at a time. Where ranks are processes, every process makes one and makes the same calls, and all get
+/// the outputs.
+class Prediction {
+public:
+  /// `plan`: of a prediction, with outputs among Program.metrics. Throws userError for a plan without outputs and for
+  /// what the checkpoint lacks.
+  Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
+  ~Prediction();
+  Prediction(const Prediction &) = delete;
+
+  const std::vector<PredictedOutput> &outputs() const;
+  /// The data set's fields that the model reads.
+  const std::vector<DataField> &inputs() const;
+  int64_t batch() const;
+  const plan::Plan &plan() const;
+
+  /// Gets the rows of one batch of output `output`, in the order of the samples; batches come in order too. Called by
+  /// one thread at a time.
+  using Take = std::function<void(size_t output, std::span<const float> rows)>;
+  /// The outputs of samples [first, first + count) of a split. Throws userError where `source` lacks an input or has
+  /// another shape for it. After any other error this is of no more use: further calls throw the same.
+  void run(const DataSource &source, Split split, int64_t first, int64_t count, const Take &take);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace cleave
