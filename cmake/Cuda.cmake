@@ -3,7 +3,7 @@
 option(CLEAVE_CUDA "build the CUDA backend, where the toolkit's headers and nvcc are found" ON)
 set(CLEAVE_HAS_CUDA OFF)
 if(CLEAVE_CUDA)
-  set(cudaFolders ${CMAKE_SOURCE_DIR}/.cuda $ENV{CUDA_HOME} /usr/local/cuda)
+  set(cudaFolders ${PROJECT_SOURCE_DIR}/.cuda $ENV{CUDA_HOME} /usr/local/cuda)
   find_program(CLEAVE_NVCC nvcc HINTS ${cudaFolders} PATH_SUFFIXES bin)
   foreach(header cuda.h cublasLt.h nccl.h nvtx3/nvToolsExt.h)
     string(MAKE_C_IDENTIFIER "CLEAVE_${header}" variable)

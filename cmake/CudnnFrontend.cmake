@@ -4,7 +4,7 @@
 # and the headers of cuDNN and cudnn-frontend are found, otherwise a stub that says what is missing when it is asked. The
 # shapes' rules (CudnnShapes.cpp) are there always. CLEAVE_CUDNN says which it is.
 # CUDNN_FRONTEND_PATH (variable or environment) names another cudnn-frontend than the one that scripts/setup brings.
-set(cudnnFolders ${CUDNN_FRONTEND_PATH} $ENV{CUDNN_FRONTEND_PATH} ${CMAKE_SOURCE_DIR}/.cuda $ENV{CUDA_HOME} /usr/local/cuda)
+set(cudnnFolders ${CUDNN_FRONTEND_PATH} $ENV{CUDNN_FRONTEND_PATH} ${PROJECT_SOURCE_DIR}/.cuda $ENV{CUDA_HOME} /usr/local/cuda)
 set(cudnnFound ON)
 if(DEFINED CLEAVE_HAS_CUDA AND NOT CLEAVE_HAS_CUDA)
   set(cudnnFound OFF)
@@ -24,7 +24,7 @@ set(CLEAVE_CUDNN ${cudnnFound} CACHE INTERNAL "cuDNN's and cudnn-frontend's head
 set(CLEAVE_CUDNN_INCLUDES ${cudnnIncludes} CACHE INTERNAL "their folders")
 
 function(cleave_use_cudnn target)
-  set(folder ${CMAKE_SOURCE_DIR}/runtime/cuda)
+  set(folder ${PROJECT_SOURCE_DIR}/runtime/cuda)
   target_sources(${target} PRIVATE ${folder}/CudnnShapes.cpp)
   if(NOT CLEAVE_CUDNN)
     message(STATUS "cleave: no cuDNN: convolution and attention on GPUs will be errors (scripts/setup --cuda brings headers)")

@@ -1,6 +1,7 @@
 // Command lines of the tools: CLI11 with our exit statuses and error texts.
 #pragma once
 #include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -18,6 +19,14 @@ inline std::string checkPositive(const std::string &text) {
 /// Parses; true: go on. False: --help or --version was printed. Throws userError with the offending word.
 inline bool parseCommandLine(CLI::App &app, int argc, const char *const *argv) {
   app.set_version_flag("--version", std::string("cleave ") + CLEAVE_VERSION);
+  std::vector<std::string> known;
+  for (const CLI::Option *option : app.get_options()) {
+    for (const std::string &name : option->get_lnames())
+      known.push_back("--" + name);
+    for (const std::string &name : option->get_snames())
+      known.push_back("-" + name);
+  }
+  checkOptionNames({argv + 1, argv + argc}, known, app.get_name());
   try {
     app.parse(argc, argv);
     return true;

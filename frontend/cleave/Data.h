@@ -1,6 +1,7 @@
-// Data sets a model can be trained on. A model's forward takes the data set's fields but the last, the loss the last.
+// Data sets a model can be trained on. A model's forward takes the data set's fields but the last, the loss the last
+// (or the last few: TrainConfig::targets).
 #pragma once
-#include "runtime/data/DataSource.h"
+#include "cleave/Dataset.h"
 
 #include <cstdint>
 #include <memory>
@@ -25,11 +26,8 @@ struct SyntheticImages {
   int64_t channels = 3, height = 224, width = 224, classes = 1000;
 };
 
-/// A data set of your own: fields with names, types and shapes, a number of samples, and a function that reads one. The
-/// last field is what the loss compares with. Derive from it and give `std::make_shared<MyData>()` to
-/// TrainConfig::data. (The interface is the runtime's: there is nothing between the training loop and your `read`.)
-using Dataset = DataSource;
-
+/// Or a data set of your own: derive from Dataset (Dataset.h) and give `std::make_shared<MyData>()` to
+/// TrainConfig::data. Its last field is what the loss compares with.
 using Data = std::variant<Mnist, Text, SyntheticImages, std::shared_ptr<Dataset>>;
 
 } // namespace cleave

@@ -36,12 +36,26 @@ Tensor conv2d(Tensor x, Tensor weight, Tensor bias = {}, ConvOptions options = {
 
 struct AttentionOptions {
   bool causal = false;
-  double scale = 0; ///< 0: 1 / sqrt(d)
+  double scale = 0;   ///< 0: 1 / sqrt(d)
+  Tensor mask = {};   ///< floats are added to the scores; i1: true where a position may be looked at
+  double dropout = 0; ///< of the probabilities, in training
 };
-/// q [b, heads, t, d], k and v [b, heads, s, d] -> [b, heads, t, d].
-/// C1: ranks are 4. C2: batch, heads and d agree, k's shape is v's. C3: causal attention needs t <= s.
+/// softmax(scale q k^T + mask) v: q [b, heads, t, d], k and v [b, kvHeads, s, d] -> [b, heads, t, d]. Fewer heads in k
+/// and v are shared by runs of heads / kvHeads heads of q (grouped queries, Ainslie et al. 2023). A row that an i1 mask
+/// hides altogether gives zeros. C1: ranks are 4. C2: batch and d agree, k's shape is v's, kvHeads divides heads. C3:
+/// causal attention needs t <= s. C4: the mask is i1 or of q's type and can be broadcast to [b, heads, t, s].
+/// C5: 0 <= dropout < 1. C6: q, k and v have one float type.
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {},
                                  Where where = Where::current());
+
+struct RotaryOptions {
+  double base = 10000;
+  int64_t start = 0; ///< position of the first row
+};
+/// Rotary position embedding (Su et al. 2021) of x [..., t, d], as Llama has it: element i of the first half of d and
+/// element i of the second turn by the angle position base^(-2 i / d). C1: the rank is at least 2. C2: d is even.
+/// C3: the base is positive, the start not negative. C4: elements are of a float type.
+Tensor rotaryEmbedding(Tensor x, RotaryOptions options = {}, Where where = Where::current());
 
 /// Row ids[...] of weight [rows, width]. C1: the weight's rank is 2. C2: ids are i32.
 Tensor embedding(Tensor ids, Tensor weight, Where where = Where::current());
@@ -75,6 +89,16 @@ Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Bu
                    BatchNormOptions options = {}, Where where = Where::current());
 /// Over the last dimension, of size c; weight and bias [c]. C1: they have that shape.
 Tensor layerNorm(Tensor x, Tensor weight, Tensor bias, double eps = 1e-5, Where where = Where::current());
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimension, of size c; weight [c] (Zhang and Sennrich 2019).
+/// C1: it has that shape, and x its float type.
+Tensor rmsNorm(Tensor x, Tensor weight, double eps = 1e-5, Where where = Where::current());
+/// x [n, c, ...]: channels in `groups` runs, each normalised over its channels and places (Wu and He 2018). weight and
+/// bias [c], or none. C1: the rank is at least 2. C2: groups divides c. C3: weight and bias have shape [c]. C4: more
+/// than one value a group. C5: elements are of a float type.
+Tensor groupNorm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {}, double eps = 1e-5,
+                 Where where = Where::current());
+/// Every channel of every sample over its places. C1: the rank is at least 3. C3 to C5 as groupNorm.
+Tensor instanceNorm(Tensor x, Tensor weight = {}, Tensor bias = {}, double eps = 1e-5, Where where = Where::current());
 /// Zeroes elements with probability p and scales the others by 1 / (1 - p); identity in evaluation. C1: 0 <= p < 1.
 Tensor dropout(Tensor x, double p = 0.5, Where where = Where::current());
 

@@ -1,5 +1,6 @@
 // The usual layers as modules. Parameter names, shapes and beginnings are PyTorch's: linear and convolution draw weight
-// and bias from U(-1/sqrt(fanIn), 1/sqrt(fanIn)), an embedding from N(0, 1), norms begin at weight 1, bias 0.
+// and bias from U(-1/sqrt(fanIn), 1/sqrt(fanIn)), an embedding from N(0, 1), norms begin at weight 1, bias 0, the inner
+// projection of attention by Xavier's uniform rule. Layers in a row: Sequential.h; over time: Recurrent.h.
 #pragma once
 #include "cleave/Functional.h"
 #include "cleave/Module.h"
@@ -69,6 +70,51 @@ private:
   double eps;
 };
 
+/// weight [width], begins at 1.
+class RmsNorm : public Module {
+public:
+  RmsNorm(Module &parent, std::string name, int64_t width, double eps = 1e-5, Where where = Where::current());
+  Tensor forward(Tensor x) override;
+
+  Parameter weight;
+
+private:
+  double eps;
+};
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  bool affine = true; ///< with weight and bias
+};
+/// weight, bias [channels]. C2: groups divides the channels.
+class GroupNorm : public Module {
+public:
+  GroupNorm(Module &parent, std::string name, int64_t groups, int64_t channels, GroupNormOptions options = {},
+            Where where = Where::current());
+  Tensor forward(Tensor x) override;
+
+  std::optional<Parameter> weight, bias;
+
+private:
+  int64_t groups;
+  double eps;
+};
+
+/// Every channel of every picture for itself, in training and evaluation; no weight and bias unless `affine` says so.
+class InstanceNorm2d : public Module {
+public:
+  InstanceNorm2d(Module &parent, std::string name, int64_t channels, GroupNormOptions options = {.affine = false},
+                 Where where = Where::current());
+  /// C1: the rank is 4. C2: the channels are the module's.
+  Tensor forward(Tensor x) override;
+
+  std::optional<Parameter> weight, bias;
+
+private:
+  int64_t channels;
+  double eps;
+};
+
 struct EmbeddingOptions {
   Init weightInit = init::normal(0, 1);
 };
@@ -80,6 +126,40 @@ public:
   Tensor forward(Tensor ids) override;
 
   Parameter weight;
+};
+
+struct MultiheadAttentionOptions {
+  double dropout = 0; ///< of the probabilities
+  bool bias = true;
+  bool causal = false;
+};
+/// Attention of several heads between projections, on [batch, positions, width] (Vaswani et al. 2017): in_proj_weight
+/// [3 width, width] (q, k and v below each other), in_proj_bias [3 width], out_proj.weight [width, width],
+/// out_proj.bias [width]. C1: heads divides width.
+class MultiheadAttention : public Module {
+public:
+  MultiheadAttention(Module &parent, std::string name, int64_t width, int64_t heads,
+                     MultiheadAttentionOptions options = {}, Where where = Where::current());
+
+  /// Of x with itself: one product makes q, k and v.
+  Tensor forward(Tensor x) override;
+  /// From positions of q to those of k, which are those of v. C2: ranks are 3, batch and width agree.
+  Tensor forward(Tensor q, Tensor k, Tensor v) override;
+  using Module::operator();
+  /// With a mask as scaledDotProductAttention takes it, of the shape [b, heads, t, s] or one that is broadcast to it.
+  Tensor operator()(Tensor q, Tensor k, Tensor v, Tensor mask, Where where = Where::current());
+
+  Parameter inProjWeight;
+  std::optional<Parameter> inProjBias;
+  Linear outProj;
+
+private:
+  Tensor attend(Tensor q, Tensor k, Tensor v, Tensor mask);
+  Tensor project(Tensor x, int64_t part);
+  Tensor heads(Tensor x);
+
+  int64_t width, headCount;
+  MultiheadAttentionOptions options;
 };
 
 class Dropout : public Module {

@@ -1,6 +1,7 @@
 // Modules: parts of a model that register themselves, their parameters and buffers by name, so that every parameter has
 // a path such as "blocks.0.attention.qkv.weight". A module derives from Module and defines `Tensor forward(Tensor)`;
-// calling the module (`block(x)`) runs forward with the module's path on every op that it makes.
+// calling the module (`block(x)`) runs forward with the module's path on every op that it makes. A forward that returns
+// several tensors: ModuleOf.
 // Modules and parameters stay where they were made: children know their parent by address.
 #pragma once
 #include "cleave/Init.h"
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,9 @@ public:
   const InitValues &initial() const { return begin; }
   int64_t elements() const;
 
+  /// In the user's program, where it was made.
+  Where place() const { return made; }
+
   /// A frozen parameter gets no gradient and no update.
   Parameter &requiresGrad(bool on) {
     trains = on;
@@ -50,6 +55,7 @@ private:
   Shape sizes;
   InitValues begin;
   bool trains = true;
+  Where made;
 };
 
 /// State that is not trained, for example a running mean. Training may give it a new value once per microbatch.
@@ -80,7 +86,7 @@ private:
 class Module {
 public:
   /// A model: the root, whose path is empty.
-  Module() = default;
+  explicit Module(Where where = Where::current());
   /// A part of `parent`. The name is new in its parent and has no dot (rule module C1).
   Module(Module &parent, std::string name, Where where = Where::current());
   virtual ~Module();
@@ -113,6 +119,7 @@ private:
   friend class Parameter;
   friend class Buffer;
   void takeName(const std::string &name, const char *rule, Where where);
+  Where place; ///< in the user's program, where it was made
   void collect(std::vector<Parameter *> *parameters, std::vector<Buffer *> *buffers) const;
 
   Module *parent = nullptr;
@@ -128,37 +135,142 @@ private:
   std::vector<Member> members;
 };
 
+/// A call of a module: while it lives, ops belong to the module's path.
+class ModuleCall {
+public:
+  ModuleCall(const Module &module, Where where);
+  ~ModuleCall();
+  ModuleCall(const ModuleCall &) = delete;
+};
+
+/// A module whose forward returns something else than one Tensor, for example
+///
+///   struct TwoHeads : ModuleOf<std::pair<Tensor, Tensor>> {
+///     Linear body{*this, "body", 784, 64}, digit{*this, "digit", 64, 10}, size{*this, "size", 64, 1};
+///     std::pair<Tensor, Tensor> forward(Tensor x) {
+///       x = relu(body(flatten(x, 1)));
+///       return {digit(x), size(x)};
+///     }
+///   };
+///
+/// It is a Module wherever one is taken: as a parent, as a model.
+template <class Result> class ModuleOf {
+public:
+  explicit ModuleOf(Where where = Where::current()) : tree(where) {}
+  ModuleOf(Module &parent, std::string name, Where where = Where::current()) : tree(parent, std::move(name), where) {}
+  virtual ~ModuleOf() = default;
+  ModuleOf(const ModuleOf &) = delete;
+  ModuleOf &operator=(const ModuleOf &) = delete;
+
+  operator Module &() { return tree; }
+  Module &module() { return tree; }
+
+  /// A module defines one of these.
+  virtual Result forward(Tensor x) { return tree.forward(x), Result(); }
+  virtual Result forward(Tensor x, Tensor y) { return tree.forward(x, y), Result(); }
+  virtual Result forward(Tensor x, Tensor y, Tensor z) { return tree.forward(x, y, z), Result(); }
+
+  Result operator()(Tensor x, Where where = Where::current()) {
+    ModuleCall call(tree, where);
+    return forward(x);
+  }
+  Result operator()(Tensor x, Tensor y, Where where = Where::current()) {
+    ModuleCall call(tree, where);
+    return forward(x, y);
+  }
+  Result operator()(Tensor x, Tensor y, Tensor z, Where where = Where::current()) {
+    ModuleCall call(tree, where);
+    return forward(x, y, z);
+  }
+
+private:
+  Module tree;
+};
+
+/// Where the innermost running module was called: what a layer gives its ops as their place in the user's program.
+Where callSite();
+
+namespace detail {
+/// While it lives, modules that the standard library makes were made at `where`.
+class ConstructionSite {
+public:
+  explicit ConstructionSite(Where where);
+  ~ConstructionSite();
+  ConstructionSite(const ConstructionSite &) = delete;
+};
+} // namespace detail
+
 /// Modules of one kind in a row, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string,
 /// ...).
 template <class T> class ModuleList : public Module {
 public:
-  ModuleList(Module &parent, std::string name) : Module(parent, std::move(name)) {}
+  ModuleList(Module &parent, std::string name, Where where = Where::current())
+      : Module(parent, std::move(name), where) {}
   /// `count` modules made with the same arguments.
   template <class... Args>
   ModuleList(Module &parent, std::string name, int64_t count, const Args &...args) : Module(parent, std::move(name)) {
     for (int64_t i = 0; i < count; ++i)
-      emplace(args...);
+      append(args...);
   }
-  template <class... Args> T &emplace(Args &&...args) {
-    return list.emplace_back(static_cast<Module &>(*this), std::to_string(list.size()), std::forward<Args>(args)...);
+
+  /// One more, made with these arguments. (A number of them each, so that mistakes are told with the line of the call.)
+  T &emplace(Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append();
+  }
+  template <class A> T &emplace(A &&a, Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append(std::forward<A>(a));
+  }
+  template <class A, class B> T &emplace(A &&a, B &&b, Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append(std::forward<A>(a), std::forward<B>(b));
+  }
+  template <class A, class B, class C> T &emplace(A &&a, B &&b, C &&c, Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
+  }
+  template <class A, class B, class C, class D> T &emplace(A &&a, B &&b, C &&c, D &&d, Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d));
+  }
+  template <class A, class B, class C, class D, class E>
+  T &emplace(A &&a, B &&b, C &&c, D &&d, E &&e, Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e));
+  }
+  template <class A, class B, class C, class D, class E, class F>
+  T &emplace(A &&a, B &&b, C &&c, D &&d, E &&e, F &&f, Where where = Where::current()) {
+    const detail::ConstructionSite site(where);
+    return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
+                  std::forward<F>(f));
+  }
+  template <class A, class B, class C, class D, class E, class F, class G, class... More>
+  requires(!std::is_same_v<std::remove_cvref_t<G>, Where>) T &emplace(A &&a, B &&b, C &&c, D &&d, E &&e, F &&f, G &&g,
+                                                                      More &&...more) {
+    return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
+                  std::forward<F>(f), std::forward<G>(g), std::forward<More>(more)...);
   }
   T &operator[](int64_t i) { return list[static_cast<size_t>(i)]; }
   int64_t size() const { return static_cast<int64_t>(list.size()); }
   auto begin() { return list.begin(); }
   auto end() { return list.end(); }
 
-  /// One after the other.
+  /// One after the other, where each takes and returns one tensor.
   Tensor forward(Tensor x) override {
-    for (T &module : list)
-      x = module(x);
-    return x;
+    if constexpr (std::is_invocable_r_v<Tensor, T &, Tensor>) {
+      for (T &module : list)
+        x = module(x, callSite());
+      return x;
+    } else
+      return Module::forward(x); // says that there is none
   }
 
 private:
+  template <class... Args> T &append(Args &&...args) {
+    return list.emplace_back(static_cast<Module &>(*this), std::to_string(list.size()), std::forward<Args>(args)...);
+  }
   std::deque<T> list;
 };
-
-/// Where the innermost running module was called: what a layer gives its ops as their place in the user's program.
-Where callSite();
 
 } // namespace cleave

@@ -35,7 +35,8 @@ struct StepLr {
   int64_t every = 1000;
   double gamma = 0.1;
 };
-/// A half cosine from lr to min over `steps` steps (0: the run's), after `warmup` steps of linear growth.
+/// A half cosine from lr to min over `steps` steps (0: the run's; a run that is resumed keeps them), after `warmup`
+/// steps of linear growth.
 struct CosineLr {
   double min = 0;
   int64_t warmup = 0, steps = 0;

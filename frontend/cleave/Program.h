@@ -1,5 +1,5 @@
-// The command line of a program that defines a model: train, eval, plan, check and graph, with the same options in
-// every program. Usage:
+// The command line of a program that defines a model: train, eval, predict, plan, check and graph, with the same
+// options in every program, and commands of its own. Usage:
 //
 //   int main(int argc, char **argv) {
 //     Program program{"mlp", argc, argv};
@@ -9,9 +9,28 @@
 #pragma once
 #include "cleave/Trainer.h"
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
+#include <type_traits>
 
 namespace cleave {
+
+class Command;
+
+/// Whole numbers that an option may be: `atLeast(1)`, `between(0, 8)`.
+class Range {
+  struct Private {};
+
+public:
+  Range(Private, int64_t least, int64_t most) : least(least), most(most) {}
+  int64_t least, most;
+  static Range any() { return {Private{}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}; }
+  friend Range atLeast(int64_t);
+  friend Range between(int64_t, int64_t);
+};
+inline Range between(int64_t least, int64_t most) { return {Range::Private{}, least, most}; }
+inline Range atLeast(int64_t least) { return between(least, std::numeric_limits<int64_t>::max()); }
 
 class Program {
 public:
@@ -21,41 +40,89 @@ public:
 
   /// Declares an option of the model and returns its value: from the command line, else from the checkpoint or plan
   /// that the command line names, else `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t>
-  /// ("512,512"). `choices`: the values allowed (empty: any; integers must be positive). Mistakes are reported by
-  /// `run`.
+  /// ("512,512"). `choices`: the values allowed (empty: any). Mistakes are reported by `run`, and make this
+  /// `otherwise`.
   template <class T>
   T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {});
+  /// The same for whole numbers, or lists of them, that must lie in a range.
+  template <class T> T option(const std::string &name, T otherwise, const std::string &help, Range range);
   std::string option(const std::string &name, const char *otherwise, const std::string &help,
                      std::vector<std::string> choices = {}) {
     return option<std::string>(name, otherwise, help, std::move(choices));
   }
 
+  /// Declares a command of the program's own: something that a trained model does, `PROGRAM NAME --checkpoint DIR`. See
+  /// Command.
+  Command command(const std::string &name, const std::string &about);
+
   /// Makes the model from `args` and does what the command line asks. Returns the exit status: 0 success, 1 our own
   /// fault, 2 a mistake of the user's, 3 a plan, check or environment that fails.
   template <class M, class... Args> int run(TrainConfig config, const Args &...args) {
-    return run(
-        std::move(config), [&] { return std::unique_ptr<Module>(new M{args...}); },
-        [](Module &module) { return makeModel(static_cast<M &>(module)); });
+    return run(std::move(config), [&] {
+      std::shared_ptr<M> module(new M{args...});
+      return Made{module, makeModel(*module)};
+    });
   }
 
 private:
+  friend class Command;
   enum class Kind : uint8_t { Integer, Number, Boolean, Word, Integers };
   struct Declared {
     std::string name, help, otherwise;
     Kind kind;
     std::vector<std::string> choices;
-    std::string value; ///< chosen
+    int64_t least = 0, most = 0; ///< of whole numbers
+    std::string value = {};      ///< chosen
+    std::string command = {};    ///< whose option it is; empty: the model's, of every command
   };
   /// Text of the option's value.
   std::string declare(Declared option);
-  int run(TrainConfig config, const std::function<std::unique_ptr<Module>()> &make,
-          const std::function<Model(Module &)> &wrap);
+  /// A model and what keeps it alive.
+  struct Made {
+    std::shared_ptr<void> module;
+    Model model;
+  };
+  int run(TrainConfig config, const std::function<Made()> &make);
 
+  template <class T>
+  T declareAs(const std::string &command, const std::string &name, const T &otherwise, const std::string &help,
+              const std::vector<T> &choices, Range range);
   template <class T> static std::string write(const T &value);
   template <class T> static T read(const std::string &text);
 
   struct Impl;
   std::unique_ptr<Impl> impl;
+};
+
+/// A command of a program's own, with options of its own beside --checkpoint, --mesh, --backend and --threads:
+///
+///   Command sample = program.command("sample", "goes on with a text");
+///   auto prompt = sample.option("--prompt", "", "the text");
+///   sample.does([=](Predictor &model) { ... });
+class Command {
+public:
+  /// As Program::option, but of this command alone, and not kept in checkpoints.
+  template <class T>
+  T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {}) {
+    return program->declareAs<T>(this->name, name, otherwise, help, choices, Range::any());
+  }
+  /// The same for whole numbers that must lie in a range.
+  template <class T> T option(const std::string &name, T otherwise, const std::string &help, Range range) {
+    return program->declareAs<T>(this->name, name, otherwise, help, {}, range);
+  }
+  std::string option(const std::string &name, const char *otherwise, const std::string &help,
+                     std::vector<std::string> choices = {}) {
+    return option<std::string>(name, otherwise, help, std::move(choices));
+  }
+  /// What the command does with the checkpoint's model, which computes `batch` samples at once. A mistake in its
+  /// options is told by throwing std::invalid_argument.
+  void does(std::function<void(Predictor &)> body, int64_t batch = 1);
+
+private:
+  friend class Program;
+  Command(Program *program, std::string name) : program(program), name(std::move(name)) {}
+  Program *program;
+  std::string name;
 };
 
 template <class T> std::string Program::write(const T &value) {
@@ -83,14 +150,15 @@ template <class T> T Program::read(const std::string &text) {
       values.push_back(read<int64_t>(part));
     return values;
   } else {
-    T value{};
+    std::conditional_t<std::is_integral_v<T>, int64_t, T> value{};
     std::istringstream(text) >> value;
-    return value;
+    return static_cast<T>(value);
   }
 }
 
 template <class T>
-T Program::option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices) {
+T Program::declareAs(const std::string &command, const std::string &name, const T &otherwise, const std::string &help,
+                     const std::vector<T> &choices, Range range) {
   constexpr Kind kind = std::is_same_v<T, bool>          ? Kind::Boolean
                         : std::is_integral_v<T>          ? Kind::Integer
                         : std::is_floating_point_v<T>    ? Kind::Number
@@ -99,7 +167,26 @@ T Program::option(const std::string &name, T otherwise, const std::string &help,
   std::vector<std::string> allowed;
   for (const T &choice : choices)
     allowed.push_back(write(choice));
-  return read<T>(declare({name, help, write(otherwise), kind, allowed, {}}));
+  int64_t least = range.least, most = range.most;
+  if constexpr (std::is_integral_v<T>) { // what T holds
+    if (std::is_unsigned_v<T>)
+      least = std::max<int64_t>(least, 0);
+    else
+      least = std::max<int64_t>(least, static_cast<int64_t>(std::numeric_limits<T>::min()));
+    if (sizeof(T) < sizeof(int64_t))
+      most = std::min<int64_t>(most, static_cast<int64_t>(std::numeric_limits<T>::max()));
+  }
+  return read<T>(declare({name, help, write(otherwise), kind, allowed, least, most, {}, command}));
+}
+
+template <class T>
+T Program::option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices) {
+  return declareAs("", name, otherwise, help, choices, Range::any());
+}
+
+template <class T> T Program::option(const std::string &name, T otherwise, const std::string &help, Range range) {
+  static_assert(std::is_integral_v<T> || std::is_same_v<T, std::vector<int64_t>>, "a range is of whole numbers");
+  return declareAs("", name, otherwise, help, std::vector<T>(), range);
 }
 
 } // namespace cleave

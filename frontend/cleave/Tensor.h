@@ -24,26 +24,36 @@ public:
   Tensor() = default;
   explicit operator bool() const { return handle != nullptr; }
 
+  // Asking for any of these of no tensor is a user error, as it is to give none to a function that needs one. So is a
+  // tensor that was kept from an earlier trace: forward runs once for training and once for evaluation.
   /// Static sizes. Dimension 0 of what a model is given is the microbatch: batch / microbatches rows.
-  Shape shape() const;
-  int64_t rank() const;
+  Shape shape(Where where = Where::current()) const;
+  int64_t rank(Where where = Where::current()) const;
   /// Size of a dimension; negative counts from the end. Throws a user error when there is no such dimension.
   int64_t size(int64_t dim, Where where = Where::current()) const;
-  int64_t elements() const;
-  DType dtype() const;
+  int64_t elements(Where where = Where::current()) const;
+  DType dtype(Where where = Where::current()) const;
   /// "tensor<128x784xf32>"
   std::string str() const;
 
+  /// Of the trace at hand.
   static Tensor fromHandle(const void *handle);
   const void *opaque() const { return handle; }
+  uint64_t traceNumber() const { return trace; }
 
 private:
   const void *handle = nullptr;
+  uint64_t trace = 0; ///< the trace it belongs to
 };
+
+namespace detail {
+/// `tensor`; a user error where it is none, or of an earlier trace.
+Tensor held(Tensor tensor, Where where);
+} // namespace detail
 
 /// A side of an arithmetic operator: a tensor, a parameter or a number. It also remembers where the operator stands.
 struct Operand {
-  Operand(Tensor tensor, Where where = Where::current()) : tensor(tensor), where(where) {}
+  Operand(Tensor tensor, Where where = Where::current()) : tensor(detail::held(tensor, where)), where(where) {}
   Operand(const Parameter &parameter, Where where = Where::current());
   template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
   Operand(T number, Where where = Where::current()) : number(static_cast<double>(number)), where(where) {}

@@ -4,12 +4,15 @@
 #include "cleave/Loss.h"
 #include "cleave/Module.h"
 #include "cleave/Optimizer.h"
+#include "cleave/Predictor.h"
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace cleave {
@@ -22,7 +25,9 @@ struct TrainConfig {
   LearningRateSchedule learningRate = ConstantLr{};
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this
   std::vector<ParameterGroup> groups = {};
-  int64_t batch = 32; ///< global, rows
+  int64_t batch = 32;  ///< global, rows
+  int64_t targets = 1; ///< how many of the data's last fields the loss is given; the model is given the others
+  Where where = Where::current(); ///< in the user's program: where mistakes of the model as a whole are told
 };
 
 /// How it is run: what the command line can say. Empty and absent fields leave the choice to the program's defaults.
@@ -44,19 +49,24 @@ struct RunOptions {
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
+  bool profile = false;   ///< list the costliest steps of rank 0 on standard error
+  std::string trace = {}; ///< file for rank 0's last iterations, as ui.perfetto.dev reads them
   bool resume = false, json = false, quiet = false, code = true;
+  bool keepGoing = false; ///< also where the loss is NaN or infinite; otherwise that ends training
+  bool findNan = false;   ///< name the op that made the first NaN; slow
   std::vector<std::string> printAfter = {};
 };
 
 /// A model whose type is forgotten: its root module and how to call it.
 struct Model {
   Module *root = nullptr;
-  std::function<Tensor(std::span<const Tensor>)> forward;
-  std::string name = "model"; ///< of the program
+  std::function<std::vector<Tensor>(std::span<const Tensor>)> forward; ///< its outputs
+  std::string name = "model";                                          ///< of the program
   std::string options = "{}"; ///< the model's options, a JSON object; stored in plans and checkpoints
 };
 
-/// Wraps a module whose forward takes one to four tensors.
+/// Wraps a module whose forward takes one to four tensors and returns a Tensor, or a vector, array, pair or tuple of
+/// Tensors (ModuleOf).
 template <class M> Model makeModel(M &module, std::string name = "model", std::string options = "{}");
 
 struct Evaluation {
@@ -74,7 +84,7 @@ class Trainer {
 public:
   /// `model` outlives the trainer.
   Trainer(Model model, TrainConfig config);
-  template <class M, class = std::enable_if_t<std::is_base_of_v<Module, M>>>
+  template <class M, class = std::enable_if_t<std::is_convertible_v<M &, Module &>>>
   Trainer(M &module, TrainConfig config) : Trainer(makeModel(module), std::move(config)) {}
   ~Trainer();
 
@@ -82,6 +92,12 @@ public:
   void train(const RunOptions &options);
   /// The loss and accuracy of a checkpoint on the data's evaluation split.
   Evaluation evaluate(const RunOptions &options);
+  /// The model of a checkpoint as a function of new inputs (Predictor.h). Of the options only checkpoint, mesh,
+  /// backend, batch (samples computed at once; default: a microbatch of the training) and threads count.
+  Predictor predictor(const RunOptions &options);
+  /// Writes the outputs for the data's evaluation split to a .npy file, one row a sample. A model of several outputs
+  /// writes the others beside it: "p.1.npy" beside "p.npy".
+  void predict(const RunOptions &options, const std::string &file);
   /// The plan's bytes.
   std::vector<uint8_t> plan(const RunOptions &options);
   /// The traced graph as text.
@@ -96,25 +112,36 @@ private:
 
 namespace detail {
 [[noreturn]] void wrongInputs(size_t given);
+
+/// What a forward returned, one after the other.
+template <class Result> std::vector<Tensor> outputs(Result &&result) {
+  if constexpr (std::is_convertible_v<Result, Tensor>)
+    return {Tensor(std::forward<Result>(result))};
+  else if constexpr (std::is_convertible_v<Result, std::vector<Tensor>>)
+    return std::forward<Result>(result);
+  else
+    return std::apply([](auto &&...tensors) { return std::vector<Tensor>{Tensor(tensors)...}; }, result);
 }
+} // namespace detail
 
 template <class M> Model makeModel(M &module, std::string name, std::string options) {
-  auto forward = [&module](std::span<const Tensor> in) -> Tensor {
+  auto forward = [&module](std::span<const Tensor> in) -> std::vector<Tensor> {
     if constexpr (requires(Tensor t) { module.M::forward(t); })
       if (in.size() == 1)
-        return module.forward(in[0]);
+        return detail::outputs(module.forward(in[0]));
     if constexpr (requires(Tensor t) { module.M::forward(t, t); })
       if (in.size() == 2)
-        return module.forward(in[0], in[1]);
+        return detail::outputs(module.forward(in[0], in[1]));
     if constexpr (requires(Tensor t) { module.M::forward(t, t, t); })
       if (in.size() == 3)
-        return module.forward(in[0], in[1], in[2]);
+        return detail::outputs(module.forward(in[0], in[1], in[2]));
     if constexpr (requires(Tensor t) { module.M::forward(t, t, t, t); })
       if (in.size() == 4)
-        return module.forward(in[0], in[1], in[2], in[3]);
+        return detail::outputs(module.forward(in[0], in[1], in[2], in[3]));
     detail::wrongInputs(in.size());
   };
-  return Model{&module, forward, std::move(name), std::move(options)};
+  Module &root = module;
+  return Model{&root, forward, std::move(name), std::move(options)};
 }
 
 } // namespace cleave

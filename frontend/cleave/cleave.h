@@ -1,5 +1,8 @@
 // Everything a program that defines a model needs: `#include <cleave/cleave.h>`.
 #pragma once
+#include "cleave/ConvLayers.h"
+#include "cleave/Convolution.h"
+#include "cleave/Create.h"
 #include "cleave/Data.h"
 #include "cleave/Functional.h"
 #include "cleave/Init.h"
@@ -7,6 +10,12 @@
 #include "cleave/Loss.h"
 #include "cleave/Module.h"
 #include "cleave/Optimizer.h"
+#include "cleave/Pointwise.h"
+#include "cleave/Predictor.h"
 #include "cleave/Program.h"
+#include "cleave/Rearrange.h"
+#include "cleave/Recurrent.h"
+#include "cleave/Reduce.h"
+#include "cleave/Sequential.h"
 #include "cleave/Tensor.h"
 #include "cleave/Trainer.h"

@@ -13,7 +13,7 @@ static Init byFanIn(int64_t fanIn) {
   return init::uniform(-bound, bound);
 }
 
-static Tensor given(const std::optional<Parameter> &bias) { return bias ? bias->tensor(callSite()) : Tensor(); }
+static Tensor given(const std::optional<Parameter> &p) { return p ? p->tensor(callSite()) : Tensor(); }
 
 Linear::Linear(Module &parent, std::string name, int64_t in, int64_t out, LinearOptions o, Where where)
     : Module(parent, std::move(name), where),
@@ -60,6 +60,43 @@ LayerNorm::LayerNorm(Module &parent, std::string name, int64_t width, double eps
       bias(*this, "bias", {width}, init::zeros(), where), eps(eps) {}
 
 Tensor LayerNorm::forward(Tensor x) { return layerNorm(x, weight, bias, eps, callSite()); }
+
+RmsNorm::RmsNorm(Module &parent, std::string name, int64_t width, double eps, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {width}, init::ones(), where), eps(eps) {}
+
+Tensor RmsNorm::forward(Tensor x) { return rmsNorm(x, weight, eps, callSite()); }
+
+GroupNorm::GroupNorm(Module &parent, std::string name, int64_t groups, int64_t channels, GroupNormOptions o,
+                     Where where)
+    : Module(parent, name, where), groups(groups), eps(o.eps) {
+  if (groups < 1 || channels % groups)
+    failRule("groupNorm", 2, fmt::format("{}: {} channels cannot be cut into {} groups", name, channels, groups), {},
+             where);
+  if (!o.affine)
+    return;
+  weight.emplace(*this, "weight", Shape{channels}, init::ones(), where);
+  bias.emplace(*this, "bias", Shape{channels}, init::zeros(), where);
+}
+
+Tensor GroupNorm::forward(Tensor x) { return groupNorm(x, groups, given(weight), given(bias), eps, callSite()); }
+
+InstanceNorm2d::InstanceNorm2d(Module &parent, std::string name, int64_t channels, GroupNormOptions o, Where where)
+    : Module(parent, std::move(name), where), channels(channels), eps(o.eps) {
+  if (!o.affine)
+    return;
+  weight.emplace(*this, "weight", Shape{channels}, init::ones(), where);
+  bias.emplace(*this, "bias", Shape{channels}, init::zeros(), where);
+}
+
+Tensor InstanceNorm2d::forward(Tensor x) {
+  if (x.rank() != 4)
+    failRule("instanceNorm2d", 1, fmt::format("the rank must be 4, found {}", x.rank()), {fact(x, "input")},
+             callSite());
+  if (x.size(1) != channels)
+    failRule("instanceNorm2d", 2, fmt::format("the input has {} channels, {} expects {}", x.size(1), path(), channels),
+             {fact(x, "input")}, callSite());
+  return instanceNorm(x, given(weight), given(bias), eps, callSite());
+}
 
 Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t width, EmbeddingOptions options,
                      Where where)

@@ -15,7 +15,7 @@ static std::string joined(const std::string &path, const std::string &name) {
 static void checkShape(const char *op, const std::string &name, const Shape &shape, Where where) {
   int64_t elements = 1;
   for (int64_t size : shape)
-    if (size < 1 || __builtin_mul_overflow(elements, size, &elements) || elements > int64_t(1) << 40)
+    if (size < 1 || __builtin_mul_overflow(elements, size, &elements) || elements > mostElements)
       failRule(op, 1,
                fmt::format("{}: sizes must be positive and elements at most 2^40, found {}", name, shapeText(shape)),
                {}, where);
@@ -34,7 +34,13 @@ void Module::takeName(const std::string &name, const char *rule, Where where) {
   names.push_back(name);
 }
 
-Module::Module(Module &parent, std::string name, Where where) : parent(&parent), ownName(std::move(name)) {
+Module::Module(Where where) : place(where) { noteModulePlace(place); }
+
+Module::Module(Module &parent, std::string name, Where where)
+    : place(where), parent(&parent), ownName(std::move(name)) {
+  noteModulePlace(parent.place);
+  place = userPlace(where);
+  noteModulePlace(place);
   parent.takeName(ownName, "module C1", where);
   parent.childList.push_back(this);
   parent.members.push_back({.child = this});
@@ -103,10 +109,15 @@ Tensor Module::operator()(Tensor x, Tensor y, Tensor z, Where where) {
   return forward(x, y, z);
 }
 
+ModuleCall::ModuleCall(const Module &module, Where where) {
+  Trace::current(module.name().c_str(), where).enter(module.path(), where);
+}
+ModuleCall::~ModuleCall() { Trace::active()->leave(); }
+
 // ---- parameters and buffers -----------------------------------------------------------------------------------------
 
 Parameter::Parameter(Module &owner, std::string name, Shape shape, Init init, Where where)
-    : owner(&owner), ownName(std::move(name)), sizes(std::move(shape)) {
+    : owner(&owner), ownName(std::move(name)), sizes(std::move(shape)), made(userPlace(where)) {
   checkShape("parameter", ownName, sizes, where);
   owner.takeName(ownName, "parameter C2", where);
   owner.members.push_back({.parameter = this});

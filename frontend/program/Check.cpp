@@ -31,12 +31,15 @@ struct Tolerance {
   /// Of the largest gradient: what is smaller is noise (the gradient of a bias before a normalisation is zero but for
   /// rounding).
   double noise = 1e-3;
+  /// Of the terms that a gradient is the sum of, which may cancel out: sums in another order differ by this much of
+  /// them.
+  double summed = 0.02;
 };
 
 Tolerance toleranceOf(const plan::Plan &plan) {
   const std::string type = storedPrecision(plan.training() ? plan.training()->str() : "{}").type;
-  return type == "bf16"   ? Tolerance{0.1, 1e-2, true, 0.5}
-         : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5}
+  return type == "bf16"   ? Tolerance{0.1, 1e-2, true, 0.5, 0.1}
+         : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5, 0.1}
                           : Tolerance{};
 }
 
@@ -127,26 +130,31 @@ double largestOf(const ir::HostTensor &tensor) {
   return largest;
 }
 
+double normOf(const ir::HostTensor &tensor) {
+  double squares = 0;
+  for (double value : tensor.values)
+    squares += value * value;
+  return std::sqrt(squares);
+}
+
 class Comparison {
 public:
   Comparison(CheckResult &result, Tolerance tolerance) : result(result), tolerance(tolerance) {}
 
   /// Every rank's piece of one tensor against the reference. `floor`: elements below it are noise (the gradient of a
-  /// bias before a batch normalisation is zero but for rounding).
+  /// bias before a batch normalisation is zero but for rounding). `magnitude`: of the terms each element is the sum of.
   void compare(const TensorKey &key, const ir::HostTensor &expected, const std::vector<Piece> &pieces, int64_t step,
-               double floor) {
-    const double scale = std::max({1e-6, floor, largestOf(expected)});
+               double floor, const ir::HostTensor *magnitude) {
+    const double largest = std::max({1e-6, floor, largestOf(expected)});
     ++result.tensors;
     std::vector<bool> held(expected.values.size());
-    double norm = 0;
-    for (double value : expected.values)
-      norm += value * value;
-    norm = std::sqrt(norm);
+    const double norm = std::max(normOf(expected), magnitude ? tolerance.summed * normOf(*magnitude) : 0);
     for (const Piece &piece : pieces) {
       double squares = 0;
       for (size_t i = 0; i < piece.indices.size(); ++i) {
         held[piece.indices[i]] = true;
         const double want = expected.values[piece.indices[i]], got = piece.values[i];
+        const double scale = std::max(largest, magnitude ? tolerance.summed * magnitude->values[piece.indices[i]] : 0);
         double apart = std::isnan(want) && std::isnan(got) ? 0 : std::abs(want - got) / scale;
         if (tolerance.norm)
           apart *= scale / std::max({1e-6, floor, norm});
@@ -229,7 +237,10 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
     if (found == pieces.end() && key.first == "gradient") // of one microbatch: it is gone when the update has read it
       return;
     const std::vector<Piece> none, &held = found == pieces.end() ? none : found->second;
-    comparison.compare(key, values.at(key), held, step, key.first == "gradient" ? comparison.noise() * gradients : 0);
+    const auto magnitude = values.find({"magnitude", key.second});
+    const bool gradient = key.first == "gradient";
+    comparison.compare(key, values.at(key), held, step, gradient ? comparison.noise() * gradients : 0,
+                       gradient && magnitude != values.end() ? &magnitude->second : nullptr);
     adopt(values, key, held);
   };
   for (const TensorKey &key : keys)

@@ -79,6 +79,13 @@ void addData(CLI::App &command, RunOptions &run) {
   command.add_option("--data", run.data, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
 }
 
+/// Where the time goes, as cleave-run says it.
+void addTimes(CLI::App &command, RunOptions &run) {
+  command.add_flag("--profile", run.profile, "list the costliest steps of rank 0");
+  command.add_option("--trace", run.trace, "write rank 0's last iterations as a trace for ui.perfetto.dev")
+      ->type_name("FILE.json");
+}
+
 void addTrain(CLI::App &app, RunOptions &run) {
   CLI::App &train = *app.add_subcommand("train", "trains the model");
   addChoices(train, run);
@@ -93,7 +100,12 @@ void addTrain(CLI::App &app, RunOptions &run) {
   train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
   train.add_flag("--resume", run.resume, "continue from the checkpoint");
   train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
+  addTimes(train, run);
   train.add_flag("--json", run.json, "print the result as one JSON object");
+  CLI::Option *keepGoing =
+      train.add_flag("--keep-going", run.keepGoing, "go on where the loss is NaN or infinite, which ends training");
+  train.add_flag("--find-nan", run.findNan, "name the op that made the first NaN or infinity; slow")
+      ->excludes(keepGoing);
   train.add_flag("--quiet", run.quiet, "no progress");
 }
 
@@ -110,15 +122,33 @@ void addEval(CLI::App &app, RunOptions &run) {
   eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
+  addTimes(eval, run);
   eval.add_flag("--json", run.json, "print loss, accuracy and samples as one JSON object");
 }
 
 } // namespace
 
+void addPrediction(CLI::App &command, RunOptions &run) {
+  command.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")->type_name("DIR")->required();
+  command.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->type_name("AXES");
+  command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
+  command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
+      ->check(whole<int64_t>())
+      ->type_name("T");
+}
+
 void addCommands(CLI::App &app, CommandLine &line) {
   app.require_subcommand(1, 1);
   addTrain(app, line.run);
   addEval(app, line.run);
+  CLI::App &predict = *app.add_subcommand("predict", "writes the model's outputs for the data's evaluation split");
+  addPrediction(predict, line.run);
+  addData(predict, line.run);
+  predict.add_option("--batch", line.run.batch, "samples computed at once (default: a microbatch of the training)")
+      ->check(whole<int64_t>())
+      ->type_name("B");
+  predict.add_option("-o,--output", line.output, "the file, one row a sample")->type_name("FILE.npy")->required();
+  predict.add_flag("--json", line.run.json, "print what was written as one JSON object");
   CLI::App &plan = *app.add_subcommand("plan", "compiles the training step into a plan file");
   addChoices(plan, line.run);
   addData(plan, line.run);

@@ -11,7 +11,9 @@ struct CommandLine {
   std::string output; ///< -o
 };
 
-/// Adds train, eval, plan, check and graph with their options to `app`. `line` outlives it.
+/// Adds train, eval, predict, plan, check and graph with their options to `app`. `line` outlives it.
 void addCommands(CLI::App &app, CommandLine &line);
+/// The options of a command that computes a checkpoint's outputs.
+void addPrediction(CLI::App &command, RunOptions &run);
 
 } // namespace cleave

@@ -4,6 +4,7 @@
 #include "partitioner/schedule/Schedule.h"
 #include "passes/precision/Precision.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/session/Launch.h"
 
@@ -25,7 +26,8 @@ std::string oneOf(const char *option, const std::string &given, const std::strin
   if (given.empty())
     return otherwise;
   if (std::find(known.begin(), known.end(), given) == known.end())
-    throw userError(fmt::format("{} {}: must be one of {}", option, given, fmt::join(known, ", ")));
+    throw userError(
+        fmt::format("{} {}: must be one of {}{}", option, given, fmt::join(known, ", "), suggestion(given, known)));
   return given;
 }
 
@@ -264,7 +266,7 @@ std::string trainingJson(const Job &job) {
 
 // ---- data ---------------------------------------------------------------------------------------------------------
 
-const DataSource *customData(const Data &data) {
+const Dataset *customData(const Data &data) {
   const auto *own = std::get_if<std::shared_ptr<Dataset>>(&data);
   return own ? own->get() : nullptr;
 }

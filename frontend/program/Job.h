@@ -37,7 +37,7 @@ std::string dataJson(const Data &data);
 std::string trainingJson(const Job &job);
 
 /// The program's own data set, if that is what it has.
-const DataSource *customData(const Data &data);
+const Dataset *customData(const Data &data);
 /// Where the data is; throws userError when it has to be said and was not, or does not exist.
 std::string dataPlace(const Data &data, const RunOptions &options);
 

@@ -3,6 +3,7 @@
 #include "frontend/program/CommandLine.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/Nearest.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace cleave {
@@ -26,11 +28,19 @@ struct Program::Impl {
   nlohmann::json stored;        ///< options of the checkpoint or plan that the command line names
   std::string storedIn;         ///< its place, for messages
   std::optional<Error> mistake; ///< the first one found before `run`
+  struct Own {
+    std::string name, about;
+    std::function<void(Predictor &)> body;
+    int64_t batch = 1;
+  };
+  std::vector<Own> commands; ///< of the program's own
 
   std::optional<std::string> find(const std::string &option) const;
   bool has(const std::string &flag) const { return std::find(args.begin(), args.end(), flag) != args.end(); }
   void loadStored();
   std::string optionsJson() const;
+  void addOptions(CLI::App &app, std::vector<std::string> &ignored) const;
+  void runOwn(const Own &own, RunOptions options, Trainer &trainer) const;
   int command(CommandLine &line, const CLI::App &app, Trainer &trainer);
 };
 
@@ -56,7 +66,7 @@ void Program::Impl::loadStored() {
       return; // another model's: said later
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
-  } else if (const auto folder = find("--checkpoint"); folder && (args[0] == "eval" || has("--resume"))) {
+  } else if (const auto folder = find("--checkpoint"); folder && (args[0] != "train" || has("--resume"))) {
     const CheckpointInfo info = readCheckpointInfo(*folder);
     if (info.model != name)
       return;
@@ -72,7 +82,7 @@ void Program::Impl::loadStored() {
 Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
   impl->name = std::move(name);
   impl->args.assign(argv + std::min(argc, 1), argv + argc);
-  if (!impl->args.empty() && (impl->args[0] == "train" || impl->args[0] == "eval" || impl->args[0] == "check"))
+  if (!impl->args.empty() && !impl->args[0].starts_with("-") && impl->args[0] != "plan" && impl->args[0] != "graph")
     shortenThreadWaits(argc, argv);
   try {
     impl->loadStored();
@@ -85,25 +95,37 @@ Program::~Program() = default;
 
 // ---- the model's options ------------------------------------------------------------------------------------------
 
+/// "a whole number", and its bounds where T or the program sets some.
+static std::string numberIn(int64_t least, int64_t most) {
+  constexpr int64_t lowest = std::numeric_limits<int64_t>::min(), highest = std::numeric_limits<int64_t>::max();
+  std::string text = "a whole number";
+  if (least != lowest)
+    text += fmt::format(" from {}", least);
+  if (most != highest)
+    text += fmt::format("{} to {}", least != lowest ? "" : " up", most);
+  return text;
+}
+
 /// What is wrong with a value; empty: nothing.
-template <class Kind>
-static std::string problem(Kind kind, const std::string &text, const std::vector<std::string> &choices) {
-  const auto integer = [](std::string_view part) {
+template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
+  using Kind = decltype(option.kind);
+  const auto integer = [&](std::string_view part) {
     int64_t value = 0;
     auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc() && end == part.data() + part.size() && value > 0 && value <= 1'000'000'000;
+    return error == std::errc() && end == part.data() + part.size() && value >= option.least && value <= option.most;
   };
-  if (!choices.empty())
-    return std::find(choices.begin(), choices.end(), text) != choices.end()
+  const Kind kind = option.kind;
+  if (!option.choices.empty())
+    return std::find(option.choices.begin(), option.choices.end(), text) != option.choices.end()
                ? ""
-               : fmt::format("must be one of {}", fmt::join(choices, ", "));
+               : fmt::format("must be one of {}{}", fmt::join(option.choices, ", "), suggestion(text, option.choices));
   if (kind == Kind::Integer && !integer(text))
-    return "must be a whole number from 1 to 1000000000";
+    return "must be " + numberIn(option.least, option.most);
   if (kind == Kind::Integers)
     for (size_t at = 0; at <= text.size();) {
       const size_t comma = std::min(text.find(',', at), text.size());
       if (!integer(std::string_view(text).substr(at, comma - at)))
-        return "must be whole numbers from 1 to 1000000000, separated by commas";
+        return fmt::format("must be numbers separated by commas, each {}", numberIn(option.least, option.most));
       at = comma + 1;
     }
   if (kind == Kind::Number) {
@@ -138,16 +160,16 @@ std::string Program::declare(Declared option) {
       impl->mistake = userError(text);
   };
   if (given) {
-    if (const std::string wrong = problem(option.kind, *given, option.choices); !wrong.empty())
+    if (const std::string wrong = problem(option, *given); !wrong.empty())
       mistake(fmt::format("{} {}: {}", option.name, *given, wrong));
     else
       option.value = *given;
   }
-  if (impl->stored.contains(key)) {
+  if (option.command.empty() && impl->stored.contains(key)) {
     const std::string kept = textOf(impl->stored[key]);
     if (given && *given != kept)
       mistake(fmt::format("{} {}: {} has {}", option.name, *given, impl->storedIn, kept));
-    if (problem(option.kind, kept, option.choices).empty())
+    if (problem(option, kept).empty())
       option.value = kept;
     else
       mistake(fmt::format("{}: {}: {}", impl->storedIn, option.name, kept));
@@ -159,6 +181,8 @@ std::string Program::declare(Declared option) {
 std::string Program::Impl::optionsJson() const {
   nlohmann::ordered_json json = nlohmann::json::object();
   for (const Declared &option : declared) {
+    if (!option.command.empty())
+      continue;
     const std::string key = option.name.substr(option.name.find_first_not_of('-'));
     if (option.kind == Kind::Word)
       json[key] = option.value;
@@ -196,10 +220,15 @@ static void printPlan(const std::string &path, bool json) {
 
 int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trainer) {
   const std::string command = app.get_subcommands().at(0)->get_name();
+  for (const Own &own : commands)
+    if (command == own.name)
+      runOwn(own, line.run, trainer);
   if (command == "train")
     trainer.train(line.run);
   else if (command == "eval")
     trainer.evaluate(line.run);
+  else if (command == "predict")
+    trainer.predict(line.run, line.output);
   else if (command == "graph")
     writeText(line.output, trainer.graph(line.run));
   else if (command == "plan") {
@@ -218,6 +247,56 @@ int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trai
   return 0;
 }
 
+Command Program::command(const std::string &name, const std::string &about) {
+  impl->commands.push_back({name, about, {}});
+  return {this, name};
+}
+
+void Command::does(std::function<void(Predictor &)> body, int64_t batch) {
+  for (auto &own : program->impl->commands)
+    if (own.name == name) {
+      own.body = std::move(body);
+      own.batch = batch;
+    }
+}
+
+/// The model's options on every command, a command's own on it. `ignored` has a place for each: they have been read.
+void Program::Impl::addOptions(CLI::App &app, std::vector<std::string> &ignored) const {
+  for (CLI::App *command : app.get_subcommands({}))
+    for (size_t i = 0; i < declared.size(); ++i) {
+      const Declared &option = declared[i];
+      if (!option.command.empty() && option.command != command->get_name())
+        continue;
+      command->add_option(option.name, ignored[i], fmt::format("{} (default: {})", option.help, option.otherwise))
+          ->group(option.command.empty() ? "Model" : "Options")
+          ->type_name(option.choices.empty() ? "VALUE" : fmt::format("{}", fmt::join(option.choices, "|")));
+    }
+}
+
+void Program::Impl::runOwn(const Own &own, RunOptions options, Trainer &trainer) const {
+  if (!own.body)
+    throw Error(Status::Internal, fmt::format("the program says nothing of what its command {} does", own.name));
+  if (!options.batch)
+    options.batch = own.batch;
+  Predictor predictor = trainer.predictor(options);
+  try {
+    own.body(predictor);
+  } catch (const std::invalid_argument &mistake) {
+    throw userError(mistake.what());
+  }
+}
+
+static std::vector<std::string> optionNames(const CLI::App &command) {
+  std::vector<std::string> names;
+  for (const CLI::Option *option : command.get_options()) {
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+    for (const std::string &name : option->get_snames())
+      names.push_back("-" + name);
+  }
+  return names;
+}
+
 /// Parses; false: help or version was printed.
 static bool parse(CLI::App &app, std::vector<std::string> args) {
   std::vector<std::string> commands;
@@ -225,8 +304,12 @@ static bool parse(CLI::App &app, std::vector<std::string> args) {
     commands.push_back(command->get_name());
   if (!args.empty() && !args[0].starts_with("-") &&
       std::find(commands.begin(), commands.end(), args[0]) == commands.end())
-    throw userError(
-        fmt::format("{} is no command of {}; the commands are {}", args[0], app.get_name(), fmt::join(commands, ", ")));
+    throw userError(fmt::format("{} is no command of {}; the commands are {}{}", args[0], app.get_name(),
+                                fmt::join(commands, ", "), suggestion(args[0], commands)));
+  if (!args.empty() && !args[0].starts_with("-")) {
+    const CLI::App &command = *app.get_subcommand(args[0]);
+    checkOptionNames(args, optionNames(command), app.get_name() + " " + args[0]);
+  }
   std::reverse(args.begin(), args.end()); // CLI11 takes them from the back
   try {
     app.parse(args);
@@ -243,31 +326,25 @@ static bool parse(CLI::App &app, std::vector<std::string> args) {
   return false;
 }
 
-int Program::run(TrainConfig config, const std::function<std::unique_ptr<Module>()> &make,
-                 const std::function<Model(Module &)> &wrap) {
+int Program::run(TrainConfig config, const std::function<Made()> &make) {
   const auto work = [&]() -> int {
     CLI::App app{fmt::format("{}: a model compiled by Cleave and trained on many devices", impl->name), impl->name};
     app.set_version_flag("--version", fmt::format("cleave {}", CLEAVE_VERSION));
     CommandLine line;
     addCommands(app, line);
+    for (const Impl::Own &own : impl->commands)
+      addPrediction(*app.add_subcommand(own.name, own.about), line.run);
     std::vector<std::string> ignored(impl->declared.size());
-    for (CLI::App *command : app.get_subcommands({}))
-      for (size_t i = 0; i < ignored.size(); ++i) {
-        const Declared &option = impl->declared[i];
-        command->add_option(option.name, ignored[i], fmt::format("{} (default: {})", option.help, option.otherwise))
-            ->group("Model")
-            ->type_name(option.choices.empty() ? "VALUE" : fmt::format("{}", fmt::join(option.choices, "|")));
-      }
+    impl->addOptions(app, ignored);
     if (!parse(app, impl->args))
       return 0;
     if (impl->mistake)
       throw *impl->mistake;
     for (const auto &[key, value] : impl->stored.items())
       if (std::none_of(impl->declared.begin(), impl->declared.end(),
-                       [&](const Declared &o) { return o.name == "--" + key; }))
+                       [&](const Declared &o) { return o.command.empty() && o.name == "--" + key; }))
         throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
-    const std::unique_ptr<Module> module = make();
-    Model model = wrap(*module);
+    auto [module, model] = make();
     model.name = impl->name;
     model.options = impl->optionsJson();
     Trainer trainer(std::move(model), std::move(config));

@@ -112,9 +112,9 @@ StepSums Reference::train(TensorMap &values, const DataSource &source, const std
         sums.loss += results[i].values[0];
       else if (slot.kind == "weight")
         sums.weight += results[i].values[0];
-      else if (slot.kind == "gradient" && m > 0)
+      else if ((slot.kind == "gradient" || slot.kind == "magnitude") && m > 0)
         accumulate(values.at({slot.kind, slot.name}), results[i]);
-      else if (slot.kind == "gradient" || slot.kind == "buffer")
+      else if (slot.kind == "gradient" || slot.kind == "magnitude" || slot.kind == "buffer")
         values[{slot.kind, slot.name}] = std::move(results[i]);
     }
   }

@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// Kind ("parameter", "buffer", "state", "gradient") and module path.
+/// Kind ("parameter", "buffer", "state", "gradient", "magnitude" of what a gradient sums up) and module path.
 using TensorKey = std::pair<std::string, std::string>;
 using TensorMap = std::map<TensorKey, ir::HostTensor>;
 

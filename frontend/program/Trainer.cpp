@@ -1,8 +1,11 @@
 // Trains, evaluates, compiles: what Program's commands and a user's own main share.
 #include "cleave/Trainer.h"
+#include "frontend/program/Advice.h"
 #include "frontend/program/Check.h"
 #include "frontend/program/Given.h"
 #include "frontend/program/Job.h"
+#include "frontend/program/Magnitudes.h"
+#include "frontend/program/PredictorImpl.h"
 #include "frontend/trace/TraceModel.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/Error.h"
@@ -13,7 +16,9 @@
 #include "runtime/session/Setup.h"
 
 #include <chrono>
+#include <cstdio>
 #include <fmt/format.h>
+#include <utility>
 
 namespace cleave {
 
@@ -21,13 +26,25 @@ struct Trainer::Impl {
   Model model;
   TrainConfig config;
 
-  GraphModule trace(const Job &job) const {
-    return traceModel(model, job.config, job.batch / job.strategy.microbatches);
-  }
+  /// Warns, once, of what in the model is surely not meant.
+  GraphModule trace(const Job &job);
   passes::CompileOptions compileOptions(const Job &job, const RunOptions &options) const;
+  bool warned = false;
   /// The plan of a run: compiled on rank 0 and sent, or read from options.plan.
-  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds) const;
+  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds);
+  /// What a checkpoint says of its training; throws where it is of another model. `what` needs it.
+  CheckpointInfo checkpointOf(const RunOptions &options, const char *what) const;
+  /// A checkpoint's model, compiled and loaded to predict.
+  std::unique_ptr<Predictor::Impl> load(const RunOptions &given) const;
 };
+
+GraphModule Trainer::Impl::trace(const Job &job) {
+  GraphModule graph = traceModel(model, job.config, job.batch / job.strategy.microbatches);
+  if (!std::exchange(warned, true) && launchedRank() == 0)
+    for (const std::string &warning : warningsOf(graph))
+      std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
+  return graph;
+}
 
 passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOptions &options) const {
   passes::CompileOptions compile;
@@ -51,7 +68,7 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
   return compile;
 }
 
-std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) const {
+std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
   checkNumbers(options);
@@ -64,6 +81,8 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     });
   } else {
     const Job job = resolveJob(config, options);
+    if (job.backend == "cpu" && !ranksAreProcesses()) // then all ranks are in this machine
+      checkParametersFit(*model.root);
     // Every process traces, so that a mistake in the model ends them all; rank 0 alone compiles.
     GraphModule graph = trace(job);
     plan = planForAllRanks([&] {
@@ -96,23 +115,34 @@ void Trainer::train(const RunOptions &given) {
   train.threads = static_cast<unsigned>(options.threads.value_or(0));
   train.json = options.json;
   train.quiet = options.quiet;
+  train.profile = options.profile;
+  train.traceFile = options.trace;
+  train.keepGoing = options.keepGoing;
+  train.findNan = options.findNan;
   const auto plan = impl->planOf(options, &train.compileSeconds);
   runTraining(plan, train, customData(impl->config.data));
 }
 
+CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char *what) const {
+  if (options.checkpoint.empty())
+    throw userError(fmt::format("--checkpoint: {} needs the folder of a checkpoint", what));
+  CheckpointInfo info = readCheckpointInfo(options.checkpoint);
+  if (info.model != model.name)
+    throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", options.checkpoint,
+                                info.model, model.name));
+  return info;
+}
+
 Evaluation Trainer::evaluate(const RunOptions &given) {
-  if (given.checkpoint.empty())
-    throw userError("--checkpoint: evaluation needs the folder of a checkpoint");
-  const CheckpointInfo info = readCheckpointInfo(given.checkpoint);
-  if (info.model != impl->model.name)
-    throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", given.checkpoint,
-                                info.model, impl->model.name));
+  const CheckpointInfo info = impl->checkpointOf(given, "evaluation");
   RunOptions options = given;
   EvalOptions eval;
   eval.dataDir = dataPlace(impl->config.data, options);
   eval.checkpointDir = options.checkpoint;
   eval.threads = static_cast<unsigned>(options.threads.value_or(0));
   eval.json = options.json;
+  eval.profile = options.profile;
+  eval.traceFile = options.trace;
   if (options.plan.empty())
     takePrecision(info.training, options); // a checkpoint of O3 holds half parameters
   if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
@@ -123,6 +153,39 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   const auto plan = impl->planOf(options, &seconds);
   const EvalResult result = runEval(plan, eval, customData(impl->config.data));
   return {result.loss, result.accuracy, result.samples};
+}
+
+std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) const {
+  const CheckpointInfo info = checkpointOf(given, "a prediction");
+  RunOptions options = given;
+  checkNumbers(options);
+  checkBackend(options.backend);
+  takePrecision(info.training, options); // a checkpoint of O3 holds half parameters
+  options.microbatches = 1;
+  if (!options.batch && info.batch > 0 && info.microbatches > 0)
+    options.batch = info.batch / info.microbatches;
+  const Job job = resolveJob(config, options);
+  GraphModule graph = tracePrediction(model, job.config, job.batch);
+  const auto plan = planForAllRanks([&] {
+    return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), compileOptions(job, options)),
+                               "the compiled prediction");
+  });
+  PredictOptions predict;
+  predict.checkpointDir = options.checkpoint;
+  predict.threads = static_cast<unsigned>(options.threads.value_or(0));
+  return std::make_unique<Predictor::Impl>(plan, predict);
+}
+
+Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl->load(options)); }
+
+void Trainer::predict(const RunOptions &options, const std::string &file) {
+  const std::string place = dataPlace(impl->config.data, options); // before it compiles
+  const auto loaded = impl->load(options);
+  const OpenedData data =
+      openPlanData(loaded->prediction.plan(), place, customData(impl->config.data), {.train = false, .labels = false});
+  const std::string said = writePredictions(loaded->prediction, *data.source, Split::Eval, file, options.json);
+  if (launchedRank() == 0)
+    std::puts(said.c_str());
 }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
@@ -149,8 +212,9 @@ CheckResult Trainer::check(const RunOptions &given) {
     plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");
   const OpenedData data =
       openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
-  return checkPlanAgainstGraph(plan, passes::step(impl->trace(job), compile), *data.source, options.steps.value_or(1),
-                               job.threads);
+  GraphModule step = passes::step(impl->trace(job), compile);
+  addMagnitudes(step);
+  return checkPlanAgainstGraph(plan, step, *data.source, options.steps.value_or(1), job.threads);
 }
 
 } // namespace cleave

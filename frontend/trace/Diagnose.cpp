@@ -2,10 +2,12 @@
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 
+#include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <string_view>
 
 namespace cleave {
 
@@ -54,11 +56,44 @@ static unsigned calleeColumn(const std::string &line, unsigned column) {
   return start;
 }
 
-void failAt(const std::string &text, const Facts &facts, Where where) {
+// ---- places ---------------------------------------------------------------------------------------------------------
+
+static thread_local std::vector<Where> sites; // of ModuleList::emplace, innermost last
+static thread_local Where lastModule;
+
+detail::ConstructionSite::ConstructionSite(Where where) { sites.push_back(userPlace(where)); }
+detail::ConstructionSite::~ConstructionSite() { sites.pop_back(); }
+
+void noteModulePlace(Where where) { lastModule = where; }
+
+/// Whether a file is one of the headers that users include, wherever they are installed: a header in a folder cleave.
+static bool isPublicHeader(std::string_view file) {
+  const std::string_view folder = file.substr(0, std::min(file.rfind('/'), file.size()));
+  return file.ends_with(".h") && (folder == "cleave" || folder.ends_with("/cleave"));
+}
+
+bool isUsersPlace(Where where) {
+  const std::string_view file = where.file_name(), mine = __FILE__;
+  const std::string_view frontend = mine.substr(0, mine.rfind("trace/"));
+  return where.line() > 0 && file.find("/c++/") == file.npos && !isPublicHeader(file) && !file.starts_with(frontend);
+}
+
+Where userPlace(Where where) {
+  if (isUsersPlace(where))
+    return where;
+  if (!sites.empty() && isUsersPlace(sites.back()))
+    return sites.back();
+  if (const Trace *trace = Trace::active(); trace && isUsersPlace(trace->userSite()))
+    return trace->userSite();
+  return isUsersPlace(lastModule) ? lastModule : where;
+}
+
+void failAt(const std::string &text, const Facts &facts, Where given) {
+  const Where where = userPlace(given);
   const std::string line = sourceLine(where.file_name(), where.line());
   const unsigned column = calleeColumn(line, where.column());
-  std::string message = fmt::format("{}:{}:{}: error: {}", where.file_name(), where.line(), column, text);
-  message += quote(line, column);
+  std::string message = where.line() ? fmt::format("{}:{}:{}: ", where.file_name(), where.line(), column) : "";
+  message += "error: " + text + quote(line, column);
   std::vector<std::string> parts;
   for (const auto &[name, value] : facts)
     parts.push_back(fmt::format("{}: {}", name, value));

@@ -14,6 +14,18 @@ struct ModelError : Error {
   explicit ModelError(const std::string &message) : Error(Status::User, message) {}
 };
 
+/// More than any memory holds.
+constexpr int64_t mostElements = int64_t(1) << 40;
+
+/// Whether a place lies in the user's program: not in the standard library, where default arguments are evaluated when
+/// it makes an object (std::optional::emplace, std::make_unique), nor in Cleave.
+bool isUsersPlace(Where where);
+/// `where` if it is the user's; else the innermost place of the user's program that is known: of ModuleList::emplace,
+/// of a module's call while a model is traced, else of the module that was made last or its parent.
+Where userPlace(Where where);
+/// Told by modules as they are made.
+void noteModulePlace(Where where);
+
 /// What stands behind a name in the last line of a message, for example {"input", "tensor<128x1024xf32>"}.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -22,6 +34,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 ///     the source line
 ///         ^
 ///     name: value   name: value
+/// at userPlace(where).
 [[noreturn]] void failRule(const char *op, int rule, const std::string &text, const Facts &facts, Where where);
 
 /// The same for mistakes that have no numbered rule.

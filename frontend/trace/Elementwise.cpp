@@ -1,4 +1,5 @@
 // Elementwise functions, arithmetic with broadcasting, casts.
+#include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 
@@ -45,8 +46,7 @@ Tensor cast(Tensor x, DType type, Where where) {
 
 Operand::Operand(const Parameter &parameter, Where where) : tensor(parameter.tensor(where)), where(where) {}
 
-/// NumPy's common shape of two; none when there is none.
-static std::optional<Shape> commonShape(const Shape &a, const Shape &b) {
+std::optional<Shape> commonShape(const Shape &a, const Shape &b) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
@@ -57,8 +57,7 @@ static std::optional<Shape> commonShape(const Shape &a, const Shape &b) {
   return out;
 }
 
-/// x repeated to `shape`: sizes of 1 that grow are dropped by a reshape, then cleave.broadcast puts the rest in place.
-static mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, Where where) {
+mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, Where where) {
   auto type = llvm::cast<mlir::RankedTensorType>(x.getType());
   if (type.getShape() == llvm::ArrayRef<int64_t>(shape))
     return x;
@@ -75,22 +74,19 @@ static mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, 
   return trace.make<BroadcastOp>(where, trace.type(shape, type.getElementType()), x, llvm::ArrayRef<int64_t>(dims));
 }
 
-template <class Op> static Tensor binary(const char *name, const Operand &a, const Operand &b) {
-  const Where where = a.where;
-  Trace &trace = Trace::current(name, where);
+std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a, const Operand &b, Where where) {
+  Ops ops(name, where);
   if (!a.tensor && !b.tensor)
     failRule(name, 1, "one side must be a tensor",
              {{"left", fmt::format("{}", a.number)}, {"right", fmt::format("{}", b.number)}}, where);
   if (!a.tensor || !b.tensor) {
     const Tensor side = a.tensor ? a.tensor : b.tensor;
     const double number = a.tensor ? b.number : a.number;
-    if (!llvm::isa<mlir::FloatType>(typeOf(side).getElementType()) && number != std::trunc(number))
+    if (!isFloat(side) && number != std::trunc(number))
       failRule(name, 1, fmt::format("the tensor's elements are integers, the number {} is none", number),
                {fact(side, a.tensor ? "left" : "right")}, where);
-    mlir::Value splat = trace.splat(where, typeOf(side), number);
-    return tensorOf(
-        trace.make<Op>(where, typeOf(side), a.tensor ? valueOf(side) : splat, a.tensor ? splat : valueOf(side))
-            .getResult());
+    mlir::Value x = valueOf(side), y = ops.splat(x, number);
+    return a.tensor ? std::pair(x, y) : std::pair(y, x);
   }
   const Facts facts = {fact(a.tensor, "left"), fact(b.tensor, "right")};
   if (a.tensor.dtype() != b.tensor.dtype())
@@ -101,9 +97,13 @@ template <class Op> static Tensor binary(const char *name, const Operand &a, con
              fmt::format("shapes {} and {} cannot be broadcast to each other", shapeText(a.tensor.shape()),
                          shapeText(b.tensor.shape())),
              facts, where);
-  mlir::Value x = broadcastTo(trace, valueOf(a.tensor), *shape, where);
-  mlir::Value y = broadcastTo(trace, valueOf(b.tensor), *shape, where);
-  return tensorOf(trace.make<Op>(where, x.getType(), x, y).getResult());
+  return {broadcastTo(ops.trace, valueOf(a.tensor), *shape, where),
+          broadcastTo(ops.trace, valueOf(b.tensor), *shape, where)};
+}
+
+template <class Op> static Tensor binary(const char *name, const Operand &a, const Operand &b) {
+  auto [x, y] = bothSides(name, a, b, a.where);
+  return tensorOf(Trace::current(name, a.where).make<Op>(a.where, x.getType(), x, y).getResult());
 }
 
 Tensor operator+(Operand a, Operand b) { return binary<AddOp>("add", a, b); }

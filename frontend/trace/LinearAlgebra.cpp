@@ -1,8 +1,7 @@
-// Matrix products, convolution, attention, embedding, pooling.
+// Matrix products, convolution, pooling, embedding.
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 
-#include <cmath>
 #include <fmt/format.h>
 
 namespace cleave {
@@ -185,27 +184,13 @@ Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options, Where where) {
 }
 
 Tensor globalAvgPool(Tensor x, Where where) {
+  Trace::current("globalAvgPool", where);
   if (x.rank() != 4)
     failRule("globalAvgPool", 1, fmt::format("the rank must be 4, found {}", x.rank()), {fact(x, "input")}, where);
   return mean(x, {2, 3}, false, where);
 }
 
-// ---- attention and embedding --------------------------------------------------------------------------------------
-
-Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions o, Where where) {
-  constexpr const char *name = "scaledDotProductAttention";
-  Trace &trace = Trace::current(name, where);
-  const Facts facts = {fact(q, "q"), fact(k, "k"), fact(v, "v")};
-  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
-    failRule(name, 1, fmt::format("ranks must be 4, found {}, {} and {}", q.rank(), k.rank(), v.rank()), facts, where);
-  if (k.shape() != v.shape() || q.size(0) != k.size(0) || q.size(1) != k.size(1) || q.size(3) != k.size(3))
-    failRule(name, 2, "batch, heads and head size must agree, and k's shape be v's", facts, where);
-  if (o.causal && q.size(2) > k.size(2))
-    failRule(name, 3, fmt::format("causal attention of {} positions over {}", q.size(2), k.size(2)), facts, where);
-  const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  auto op = trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), o.causal);
-  return tensorOf(op.getResult());
-}
+// ---- embedding ----------------------------------------------------------------------------------------------------
 
 Tensor embedding(Tensor ids, Tensor weight, Where where) {
   Trace &trace = Trace::current("embedding", where);

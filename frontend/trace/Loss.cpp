@@ -1,11 +1,18 @@
 // Losses: sums, weights and, for classification, how many were right.
 #include "cleave/Loss.h"
+#include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
-#include "frontend/trace/Trace.h"
+#include "runtime/base/Error.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <numeric>
 
 namespace cleave {
 
 using namespace ir;
+using mlir::Value;
 
 Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
   Trace &trace = Trace::current("crossEntropy", where);
@@ -22,6 +29,126 @@ Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
   return {tensorOf(op.getLoss()), tensorOf(op.getWeight()), tensorOf(correct), labels.elements()};
 }
 
+// ---- of labels ----------------------------------------------------------------------------------------------------
+
+static void checkLabels(const char *name, Tensor scores, Tensor labels, const char *role, Where where) {
+  const Facts facts = {fact(scores, role), fact(labels, "labels")};
+  Shape rows = scores.shape();
+  if (!rows.empty())
+    rows.pop_back();
+  if (scores.rank() < 1 || labels.shape() != rows)
+    failRule(name, 1, fmt::format("the labels' shape must be that of the {} without the last dimension", role), facts,
+             where);
+  if (labels.dtype() != DType::I32)
+    failRule(name, 2, "labels must be i32", facts, where);
+}
+
+/// Class weights with the smallest positive one at 1: then a batch that counts at all counts as 1 or more, which is
+/// what the optimizer divides by at least.
+static std::vector<float> scaledWeights(const char *name, Tensor scores, const CrossEntropyOptions &o, Where where) {
+  if (!(o.labelSmoothing >= 0 && o.labelSmoothing < 1))
+    failRule(name, 3, fmt::format("label smoothing must lie in [0, 1), found {}", o.labelSmoothing), {}, where);
+  if (o.classWeights.empty())
+    return {};
+  float smallest = 0;
+  bool good = static_cast<int64_t>(o.classWeights.size()) == scores.size(-1);
+  for (float weight : o.classWeights) {
+    good &= weight >= 0 && weight < INFINITY;
+    if (weight > 0 && (smallest == 0 || weight < smallest))
+      smallest = weight;
+  }
+  if (!good || smallest == 0)
+    failRule(name, 4,
+             fmt::format("class weights must be as many as classes ({}), not negative, and not all 0; found [{}]",
+                         scores.size(-1), fmt::join(o.classWeights, ", ")),
+             {}, where);
+  std::vector<float> scaled = o.classWeights;
+  for (float &weight : scaled)
+    weight /= smallest;
+  return scaled;
+}
+
+/// Labels whose ignored ones are -1.
+static Value withoutIgnored(Ops &ops, Value labels, const CrossEntropyOptions &o) {
+  if (o.ignoreIndex < 0)
+    return labels;
+  Value ignored = ops.compare(Predicate::Eq, labels, static_cast<double>(o.ignoreIndex));
+  return ops.select(ignored, ops.splat(labels, -1), labels);
+}
+
+/// Sum over rows that count of weight[label] ((1 - s) -log p[label]) + s mean of weight -log p, and of weight[label].
+static Loss ofLogProbabilities(Ops &ops, Value logs, Value labels, Value correct, const std::vector<float> &weights,
+                               double smoothing) {
+  const Shape shape = Ops::shape(logs);
+  const int64_t last = static_cast<int64_t>(shape.size()) - 1;
+  Value zero = ops.splat(logs, 0), one = ops.splat(logs, 1);
+  Value hit = ops.compare(Predicate::Eq, ops.back(labels, shape, {last}), ops.iota(shape, last));
+  Value weight = weights.empty() ? one : ops.along(ops.constant({shape[last]}, weights), shape, last);
+  Value picked = ops.select(hit, ops.mul(weight, logs), zero);
+  if (smoothing > 0) {
+    Value counts = ops.back(ops.compare(Predicate::Ge, labels, 0), shape, {last});
+    Value all = ops.select(counts, ops.mul(weight, logs), zero);
+    picked = ops.add(ops.scale(picked, 1 - smoothing), ops.scale(all, smoothing / static_cast<double>(shape[last])));
+  }
+  std::vector<int64_t> dims(shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  Value sum = ops.neg(ops.sum(picked, dims)), total = ops.sum(ops.select(hit, weight, zero), dims);
+  // How many were right is compared with the weight, so it says nothing where rows weigh differently.
+  return {tensorOf(sum), tensorOf(total), weights.empty() ? tensorOf(correct) : Tensor(),
+          Ops::type(labels).getNumElements()};
+}
+
+Loss crossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions o, Where where) {
+  constexpr const char *name = "crossEntropy";
+  Ops ops(name, where);
+  checkLabels(name, logits, labels, "logits", where);
+  const std::vector<float> weights = scaledWeights(name, logits, o, where);
+  Value known = withoutIgnored(ops, valueOf(labels), o);
+  if (weights.empty() && o.labelSmoothing == 0)
+    return crossEntropy(logits, tensorOf(known), where);
+  Value correct = ops.trace.make<TopOneCorrectOp>(where, valueOf(logits), known);
+  return ofLogProbabilities(ops, valueOf(logSoftmax(logits, -1, where)), known, correct, weights, o.labelSmoothing);
+}
+
+Loss nllLoss(Tensor logs, Tensor labels, CrossEntropyOptions o, Where where) {
+  constexpr const char *name = "nllLoss";
+  Ops ops(name, where);
+  checkLabels(name, logs, labels, "log-probabilities", where);
+  if (o.labelSmoothing != 0)
+    failRule(name, 3, "labels are smoothed by crossEntropy, not here", {}, where);
+  const std::vector<float> weights = scaledWeights(name, logs, o, where);
+  Value known = withoutIgnored(ops, valueOf(labels), o);
+  Value correct = ops.trace.make<TopOneCorrectOp>(where, valueOf(logs), known);
+  return ofLogProbabilities(ops, valueOf(logs), known, correct, weights, 0);
+}
+
+Loss nllLoss(Tensor logs, Tensor labels, Where where) { return nllLoss(logs, labels, CrossEntropyOptions{}, where); }
+
+// ---- of targets ---------------------------------------------------------------------------------------------------
+
+/// Prediction and target, with something harmless where the target is NaN, and where it is not.
+struct Pairs {
+  Value prediction, target, counts;
+};
+
+static Pairs pairs(Ops &ops, const char *name, Tensor prediction, Tensor target) {
+  if (prediction.shape() != target.shape() || prediction.dtype() != target.dtype() || !isFloat(target))
+    failRule(name, 1, "prediction and target must have the same shape and one float type",
+             {fact(prediction, "prediction"), fact(target, "target")}, ops.where);
+  Value t = valueOf(target), counts = ops.compare(Predicate::Eq, t, t);
+  return {valueOf(prediction), ops.select(counts, t, ops.splat(t, 0)), counts};
+}
+
+/// Sum and count of `losses` over what counts.
+static Loss summed(Ops &ops, const Pairs &p, Value losses) {
+  std::vector<int64_t> dims(Ops::shape(losses).size());
+  std::iota(dims.begin(), dims.end(), 0);
+  Value zero = ops.splat(losses, 0);
+  Value sum = ops.sum(ops.select(p.counts, losses, zero), dims);
+  Value weight = ops.sum(ops.select(p.counts, ops.splat(losses, 1), zero), dims);
+  return {tensorOf(sum), tensorOf(weight), {}, Ops::type(losses).getNumElements()};
+}
+
 Loss mseLoss(Tensor prediction, Tensor target, Where where) {
   Trace &trace = Trace::current("mseLoss", where);
   if (prediction.shape() != target.shape() || prediction.dtype() != target.dtype())
@@ -34,6 +161,91 @@ Loss mseLoss(Tensor prediction, Tensor target, Where where) {
   Tensor error = Operand(prediction, where) - tensorOf(goal);
   Tensor weights = tensorOf(trace.make<SelectOp>(where, type, counts, one, zero).getResult());
   return {sum(Operand(error, where) * error, {}, false, where), sum(weights, {}, false, where), {}, target.elements()};
+}
+
+Loss l1Loss(Tensor prediction, Tensor target, Where where) {
+  Ops ops("l1Loss", where);
+  const Pairs p = pairs(ops, "l1Loss", prediction, target);
+  return summed(ops, p, ops.abs(ops.sub(p.prediction, p.target)));
+}
+
+/// With c = min(|d|, delta): c |d| - c^2 / 2 is d^2 / 2, then delta |d| - delta^2 / 2.
+Loss huberLoss(Tensor prediction, Tensor target, double delta, Where where) {
+  Ops ops("huberLoss", where);
+  if (!(delta > 0))
+    failRule("huberLoss", 2, fmt::format("delta must be positive, found {}", delta), {}, where);
+  const Pairs p = pairs(ops, "huberLoss", prediction, target);
+  Value distance = ops.abs(ops.sub(p.prediction, p.target)), limit = ops.splat(distance, delta);
+  Value near = ops.select(ops.compare(Predicate::Le, distance, limit), distance, limit);
+  return summed(ops, p, ops.mul(near, ops.sub(distance, ops.scale(near, 0.5))));
+}
+
+Loss huberLoss(Tensor prediction, Tensor target, Where where) { return huberLoss(prediction, target, 1.0, where); }
+
+/// (1 - t) x + (1 + (weight - 1) t) softplus(-x)
+Loss bceWithLogits(Tensor logits, Tensor target, double positiveWeight, Where where) {
+  Ops ops("bceWithLogits", where);
+  if (!(positiveWeight > 0 && positiveWeight < INFINITY))
+    failRule("bceWithLogits", 2, fmt::format("the positive weight must be positive, found {}", positiveWeight), {},
+             where);
+  const Pairs p = pairs(ops, "bceWithLogits", logits, target);
+  Value one = ops.splat(p.target, 1), rest = ops.softplus(ops.neg(p.prediction));
+  if (positiveWeight != 1)
+    rest = ops.mul(ops.add(one, ops.scale(p.target, positiveWeight - 1)), rest);
+  return summed(ops, p, ops.add(ops.mul(ops.sub(one, p.target), p.prediction), rest));
+}
+
+Loss bceWithLogits(Tensor logits, Tensor target, Where where) { return bceWithLogits(logits, target, 1.0, where); }
+
+Loss klDivLoss(Tensor logProbabilities, Tensor target, KlDivOptions o, Where where) {
+  Ops ops("klDivLoss", where);
+  const Pairs p = pairs(ops, "klDivLoss", logProbabilities, target);
+  Value losses;
+  if (o.logTarget) {
+    losses = ops.mul(ops.exp(p.target), ops.sub(p.target, p.prediction));
+  } else {
+    Value none = ops.compare(Predicate::Eq, p.target, 0), one = ops.splat(p.target, 1);
+    Value logs = ops.log(ops.select(none, one, p.target));
+    losses = ops.select(none, ops.splat(p.target, 0), ops.mul(p.target, ops.sub(logs, p.prediction)));
+  }
+  Loss loss = summed(ops, p, losses);
+  if (!o.batchMean)
+    return loss;
+  const double perRow = static_cast<double>(target.elements() / target.size(0, where));
+  loss.weight = Operand(loss.weight, where) * (1 / perRow);
+  loss.staticWeight = target.size(0, where);
+  return loss;
+}
+
+Loss klDivLoss(Tensor logProbabilities, Tensor target, Where where) {
+  return klDivLoss(logProbabilities, target, KlDivOptions{}, where);
+}
+
+// ---- several of them --------------------------------------------------------------------------------------------
+
+Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where) {
+  Trace::current("weightedSum", where);
+  if (losses.empty())
+    failRule("weightedSum", 1, "at least one loss is needed, found none", {}, where);
+  Loss all = losses[0].loss;
+  all.sum = {};
+  for (const auto &[loss, weight] : losses) {
+    if (!std::isfinite(weight))
+      failRule("weightedSum", 2, fmt::format("weights must be finite, found {}", weight), {}, where);
+    if (!loss.sum || loss.staticWeight < 1)
+      failRule("weightedSum", 1, "a loss has no sum or no staticWeight", {}, where);
+    const double scale = weight * static_cast<double>(all.staticWeight) / static_cast<double>(loss.staticWeight);
+    const Tensor part = scale == 1 ? loss.sum : Operand(loss.sum, where) * Operand(scale, where);
+    all.sum = all.sum ? Operand(all.sum, where) + part : part;
+  }
+  return all;
+}
+
+void LossFunction::checkOne(Tensors outputs, Tensors targets) {
+  if (outputs.size() != 1 || targets.size() != 1)
+    throw userError(fmt::format("loss: it takes one output and one target, the model returns {} and the data set gives "
+                                "{} (a loss may also be a function of two std::span<const Tensor>)",
+                                outputs.size(), targets.size()));
 }
 
 } // namespace cleave

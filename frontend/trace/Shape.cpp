@@ -1,4 +1,5 @@
 // Reductions, shapes, constants and marks.
+#include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 
@@ -13,8 +14,7 @@ using namespace ir;
 
 // ---- reductions ---------------------------------------------------------------------------------------------------
 
-/// Sorted, positive, all of them when none is given.
-static std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<int64_t> dims, Where where) {
+std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<int64_t> dims, Where where) {
   if (dims.empty()) {
     dims.resize(static_cast<size_t>(x.rank()));
     std::iota(dims.begin(), dims.end(), 0);
@@ -55,6 +55,7 @@ Tensor min(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
 }
 
 Tensor mean(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  Trace::current("mean", where);
   Tensor total = reduce("mean", ReduceKind::Sum, x, dims, keepDim, where);
   const double count = static_cast<double>(x.elements()) / static_cast<double>(std::max<int64_t>(1, total.elements()));
   return Operand(total, where) * (1.0 / count);
@@ -107,6 +108,7 @@ static Tensor permuted(const char *name, Tensor x, const std::vector<int64_t> &d
 }
 
 Tensor transpose(Tensor x, int64_t a, int64_t b, Where where) {
+  Trace::current("transpose", where);
   std::vector<int64_t> dims(static_cast<size_t>(x.rank()));
   std::iota(dims.begin(), dims.end(), 0);
   std::swap(dims[normalDim("transpose", 1, x, a, where)], dims[normalDim("transpose", 1, x, b, where)]);
@@ -187,6 +189,7 @@ Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
 }
 
 Tensor unsqueeze(Tensor x, int64_t dim, Where where) {
+  Trace::current("unsqueeze", where);
   Shape shape = x.shape();
   const int64_t at = dim < 0 ? dim + x.rank() + 1 : dim;
   if (at < 0 || at > x.rank())
@@ -197,6 +200,7 @@ Tensor unsqueeze(Tensor x, int64_t dim, Where where) {
 }
 
 Tensor squeeze(Tensor x, int64_t dim, Where where) {
+  Trace::current("squeeze", where);
   dim = normalDim("squeeze", 1, x, dim, where);
   Shape shape = x.shape();
   if (shape[dim] != 1)

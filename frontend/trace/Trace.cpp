@@ -3,26 +3,36 @@
 #include "frontend/trace/Diagnose.h"
 
 #include "llvm/Support/raw_ostream.h"
+#include <atomic>
 #include <fmt/format.h>
 
 namespace cleave {
 
 static thread_local Trace *activeTrace = nullptr;
+/// The function that asked for the trace last.
+static thread_local struct {
+  const char *what = "a function";
+  Where where{};
+} lastCall;
 
 Trace *Trace::active() { return activeTrace; }
 
 Trace &Trace::current(const char *what, Where where) {
+  lastCall = {what, where};
   if (!activeTrace)
     failAt(fmt::format("{}: called while no model is traced; ops belong into a module's forward", what), {}, where);
   return *activeTrace;
 }
 
-Trace::Trace(mlir::Block *body, Mode mode) : builder(mlir::OpBuilder::atBlockEnd(body)), mode(mode) {}
+static std::atomic<uint64_t> traces{0};
+
+Trace::Trace(mlir::Block *body, Mode mode) : number(++traces), builder(mlir::OpBuilder::atBlockEnd(body)), mode(mode) {}
 
 TraceScope::TraceScope(Trace &trace) : before(activeTrace) { activeTrace = &trace; }
 TraceScope::~TraceScope() { activeTrace = before; }
 
 mlir::Location Trace::location(Where where) {
+  where = userPlace(where);
   return mlir::FileLineColLoc::get(builder.getStringAttr(where.file_name()), where.line(), where.column());
 }
 
@@ -32,10 +42,26 @@ void Trace::mark(mlir::Operation *op) {
     op->setAttr(ir::attr::stage, builder.getI64IntegerAttr(*stage));
 }
 
+void Trace::checkSize(mlir::Operation *op, Where where) {
+  for (mlir::Type type : op->getResultTypes()) {
+    int64_t elements = 1;
+    for (int64_t size : llvm::cast<mlir::RankedTensorType>(type).getShape())
+      if (__builtin_mul_overflow(elements, size, &elements) || elements > mostElements)
+        failAt(fmt::format("{}: the result would have more than 2^40 elements", lastCall.what),
+               {{"result", shapeText(Shape(llvm::cast<mlir::RankedTensorType>(type).getShape()))}}, where);
+  }
+}
+
 std::string Trace::path() const { return frames.empty() ? "" : frames.back().path; }
 void Trace::enter(std::string path, Where where) { frames.push_back({std::move(path), where}); }
 void Trace::leave() { frames.pop_back(); }
 Where Trace::callSite() const { return frames.empty() ? Where() : frames.back().where; }
+Where Trace::userSite() const {
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
+    if (isUsersPlace(frame->where))
+      return frame->where;
+  return root;
+}
 Where callSite() { return activeTrace ? activeTrace->callSite() : Where(); }
 
 mlir::RankedTensorType Trace::type(const Shape &shape, mlir::Type element) {
@@ -70,26 +96,61 @@ mlir::Value Trace::splat(Where where, mlir::RankedTensorType type, double value)
 
 // ---- Tensor -------------------------------------------------------------------------------------------------------
 
-Tensor Tensor::fromHandle(const void *handle) {
-  Tensor tensor;
-  tensor.handle = handle;
+void requireHeld(Tensor tensor, const char *what, Where where) {
+  if (!tensor)
+    failAt(fmt::format("{}: was given a Tensor that holds none", what), {}, where);
+  if (!activeTrace || tensor.traceNumber() != activeTrace->number)
+    failAt(fmt::format("{}: was given a tensor of an earlier trace; forward runs once for training and once for "
+                       "evaluation, and what it makes lives no longer: make the tensor anew, or keep it in a Buffer",
+                       what),
+           {}, where);
+}
+
+void requireHeld(Tensor tensor) {
+  if (!tensor || !activeTrace || tensor.traceNumber() != activeTrace->number)
+    requireHeld(tensor, lastCall.what, lastCall.where);
+}
+
+/// The library's own functions ask for shapes too: then it is they who were given the tensor.
+static void requireHeldBy(Tensor tensor, const char *what, Where where) {
+  isUsersPlace(where) ? requireHeld(tensor, what, where) : requireHeld(tensor);
+}
+
+Tensor detail::held(Tensor tensor, Where where) {
+  requireHeldBy(tensor, "an operator", where);
   return tensor;
 }
 
-Shape Tensor::shape() const {
-  assert(*this && "no tensor");
+Tensor Tensor::fromHandle(const void *handle) {
+  Tensor tensor;
+  tensor.handle = handle;
+  tensor.trace = activeTrace ? activeTrace->number : 0;
+  return tensor;
+}
+
+Shape Tensor::shape(Where where) const {
+  requireHeldBy(*this, "shape", where);
   auto shape = typeOf(*this).getShape();
   return Shape(shape.begin(), shape.end());
 }
 
-int64_t Tensor::rank() const { return typeOf(*this).getRank(); }
-int64_t Tensor::elements() const { return typeOf(*this).getNumElements(); }
+int64_t Tensor::rank(Where where) const {
+  requireHeldBy(*this, "rank", where);
+  return typeOf(*this).getRank();
+}
+
+int64_t Tensor::elements(Where where) const {
+  requireHeldBy(*this, "elements", where);
+  return typeOf(*this).getNumElements();
+}
 
 int64_t Tensor::size(int64_t dim, Where where) const {
+  requireHeldBy(*this, "size", where);
   return typeOf(*this).getDimSize(normalDim("size", 1, *this, dim, where));
 }
 
-DType Tensor::dtype() const {
+DType Tensor::dtype(Where where) const {
+  requireHeldBy(*this, "dtype", where);
   mlir::Type type = typeOf(*this).getElementType();
   if (type.isF32())
     return DType::F32;

@@ -11,7 +11,16 @@
 
 namespace cleave {
 
-inline mlir::Value valueOf(Tensor tensor) { return mlir::Value::getFromOpaquePointer(tensor.opaque()); }
+/// Throws a user error unless `tensor` holds a value of the trace at hand. It names `what` at `where`; without them the
+/// function that asked for the trace last, which is the one that was given the tensor.
+void requireHeld(Tensor tensor);
+void requireHeld(Tensor tensor, const char *what, Where where);
+
+/// Every function comes to its operands through here.
+inline mlir::Value valueOf(Tensor tensor) {
+  requireHeld(tensor);
+  return mlir::Value::getFromOpaquePointer(tensor.opaque());
+}
 inline Tensor tensorOf(mlir::Value value) { return Tensor::fromHandle(value.getAsOpaquePointer()); }
 inline mlir::RankedTensorType typeOf(Tensor tensor) {
   return llvm::cast<mlir::RankedTensorType>(valueOf(tensor).getType());
@@ -34,6 +43,7 @@ public:
   template <class Op, class... Args> Op make(Where where, Args &&...args) {
     Op op = Op::create(builder, location(where), std::forward<Args>(args)...);
     mark(op);
+    checkSize(op, where);
     return op;
   }
 
@@ -51,7 +61,11 @@ public:
   void enter(std::string path, Where where);
   void leave();
   Where callSite() const;
+  /// The innermost place in the user's program: of a module's call, or of the TrainConfig.
+  Where userSite() const;
   std::optional<int64_t> stage;
+  Where root{};          ///< of the TrainConfig
+  const uint64_t number; ///< no other trace of this process has it
 
   // Parameters and buffers of the function.
   std::map<const void *, mlir::Value> state;
@@ -64,6 +78,8 @@ public:
 
 private:
   void mark(mlir::Operation *op);
+  /// Sizes that no memory can hold are refused before anything computes with them.
+  void checkSize(mlir::Operation *op, Where where);
   struct Frame {
     std::string path;
     Where where;

@@ -4,6 +4,7 @@
 #include "frontend/trace/Trace.h"
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -36,11 +37,12 @@ public:
       : model(model), config(config), rows(rows), graph(graph), b(&graph.context()) {}
 
   void function(const char *name, Trace::Mode mode);
+  void prediction();
   void optimizer();
 
 private:
   /// Arguments of the function in order, with their attributes.
-  void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, Tensor &target);
+  void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
   void addParameters(mlir::Block *body, Trace &trace);
   void addBuffers(mlir::Block *body, Trace &trace);
   mlir::Value argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape,
@@ -48,6 +50,9 @@ private:
   void setInit(const InitValues &init);
   void setGroups(const std::string &path);
   void finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function);
+  /// Ends the function: results, their kinds and names, the function's type.
+  using Marks = std::vector<std::pair<std::string, std::string>>;
+  void close(Trace &trace, const std::vector<mlir::Value> &results, const Marks &marks, mlir::func::FuncOp function);
 
   const Model &model;
   const TrainConfig &config;
@@ -80,19 +85,20 @@ void Builder::setGroups(const std::string &path) {
   }
 }
 
-void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, Tensor &target) {
+void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets) {
   const std::vector<DataField> fields = fieldsOf(config.data);
-  if (fields.size() < 2)
-    throw userError(
-        fmt::format("data: at least two fields are needed, the last of them for the loss; found {}", fields.size()));
+  const auto forLoss = static_cast<size_t>(std::max<int64_t>(config.targets, 0));
+  if (config.targets < 0 || fields.size() < forLoss + 1)
+    throw userError(fmt::format("data: at least {} fields are needed, the last {} of them for the loss; found {}",
+                                forLoss + 1, config.targets, fields.size()));
   for (const DataField &field : fields) {
     Shape shape = field.shape;
     shape.insert(shape.begin(), rows);
     mlir::Type element = field.dtype == FieldType::F32 ? mlir::Type(b.getF32Type()) : mlir::Type(b.getI32Type());
     inputs.push_back(tensorOf(argument(body, "input", field.name, shape, element)));
   }
-  target = inputs.back();
-  inputs.pop_back();
+  targets.assign(inputs.end() - static_cast<std::ptrdiff_t>(forLoss), inputs.end());
+  inputs.resize(inputs.size() - forLoss);
 }
 
 void Builder::addParameters(mlir::Block *body, Trace &trace) {
@@ -130,7 +136,7 @@ void checkLoss(const Loss &loss) {
 /// Results and the function's type.
 void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function) {
   std::vector<mlir::Value> results = {valueOf(loss.sum), valueOf(loss.weight)};
-  std::vector<std::pair<std::string, std::string>> marks = {{"loss", ""}, {"weight", ""}};
+  Marks marks = {{"loss", ""}, {"weight", ""}};
   if (loss.correct) {
     results.push_back(valueOf(loss.correct));
     marks.emplace_back("correct", "");
@@ -139,6 +145,13 @@ void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::fun
     results.push_back(trace.state.at(buffer));
     marks.emplace_back("buffer", buffer->path());
   }
+  close(trace, results, marks, function);
+  if (mode == Trace::Mode::Train)
+    function->setAttr("cleave.static_weight", b.getI64IntegerAttr(loss.staticWeight));
+}
+
+void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const Marks &marks,
+                    mlir::func::FuncOp function) {
   mlir::func::ReturnOp::create(trace.builder, b.getUnknownLoc(), results);
   mlir::Block &body = function.getBody().front();
   function.setType(b.getFunctionType(body.getArgumentTypes(), mlir::TypeRange(mlir::ValueRange(results))));
@@ -149,8 +162,6 @@ void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::fun
     if (!marks[i].second.empty())
       function.setResultAttr(static_cast<unsigned>(i), attr::name, b.getStringAttr(marks[i].second));
   }
-  if (mode == Trace::Mode::Train)
-    function->setAttr("cleave.static_weight", b.getI64IntegerAttr(loss.staticWeight));
 }
 
 void Builder::function(const char *name, Trace::Mode mode) {
@@ -160,23 +171,58 @@ void Builder::function(const char *name, Trace::Mode mode) {
   function.getBody().push_back(body);
 
   Trace trace(body, mode);
+  trace.root = config.where;
   TraceScope scope(trace);
   argAttrs.clear();
   std::vector<Tensor> inputs;
-  Tensor target;
-  addInputs(body, inputs, target);
+  std::vector<Tensor> targets;
+  addInputs(body, inputs, targets);
   addParameters(body, trace);
   addBuffers(body, trace);
-  const Tensor prediction = model.forward(inputs);
-  if (!prediction)
+  const std::vector<Tensor> outputs = model.forward(inputs);
+  if (outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), [](Tensor t) { return bool(t); }))
     throw userError("forward: the model returned no tensor");
   Loss loss;
   {
     PathScope path(trace, "loss", Where());
-    loss = config.loss(prediction, target);
+    loss = config.loss(outputs, targets);
   }
   checkLoss(loss);
   finish(trace, loss, mode, function);
+}
+
+void Builder::prediction() {
+  auto function = mlir::func::FuncOp::create(b.getUnknownLoc(), "forward", b.getFunctionType({}, {}));
+  graph.module().push_back(function);
+  mlir::Block *body = new mlir::Block;
+  function.getBody().push_back(body);
+
+  Trace trace(body, Trace::Mode::Eval);
+  TraceScope scope(trace);
+  argAttrs.clear();
+  std::vector<Tensor> inputs, targets;
+  addInputs(body, inputs, targets);
+  const auto first = static_cast<unsigned>(inputs.size());
+  body->eraseArguments(first, static_cast<unsigned>(targets.size())); // nothing here may use them
+  argAttrs.resize(first);
+  addParameters(body, trace);
+  addBuffers(body, trace);
+  const std::vector<Tensor> outputs = model.forward(inputs);
+  if (outputs.empty())
+    throw userError("forward: the model returned no tensor");
+  std::vector<mlir::Value> results;
+  Marks marks;
+  for (const Tensor &output : outputs) {
+    if (!output)
+      throw userError("forward: the model returned no tensor");
+    if (output.rank() == 0 || output.shape()[0] != rows)
+      throw userError(
+          fmt::format("predict: the model returns {}; a prediction's first dimension is the batch, here of {} samples",
+                      output.str(), rows));
+    marks.emplace_back("output", results.empty() ? "output" : fmt::format("output.{}", results.size()));
+    results.push_back(valueOf(output.dtype() == DType::F32 ? output : cast(output, DType::F32)));
+  }
+  close(trace, results, marks, function);
 }
 
 void Builder::optimizer() {
@@ -241,7 +287,10 @@ double weightDecay(const Optimizer &optimizer) {
 }
 
 void detail::wrongInputs(size_t given) {
-  throw userError(fmt::format("forward: the model takes no {} tensors, which is what the data set gives it", given));
+  failAt(fmt::format("forward: the data set gives the model {} tensor{} (those of its fields that are not the loss's), "
+                     "and the model has no forward of that many",
+                     given, given == 1 ? "" : "s"),
+         {}, Where());
 }
 
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows) {
@@ -255,6 +304,14 @@ GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t ro
   builder.optimizer();
   if (const std::string problems = graph.verify(); !problems.empty())
     throw Error(Status::Internal, "the traced graph is not valid, which is Cleave's fault:\n" + problems);
+  return graph;
+}
+
+GraphModule tracePrediction(const Model &model, const TrainConfig &config, int64_t rows) {
+  GraphModule graph;
+  Builder(model, config, rows, graph).prediction();
+  if (const std::string problems = graph.verify(); !problems.empty())
+    throw Error(Status::Internal, "the traced prediction is not valid, which is Cleave's fault:\n" + problems);
   return graph;
 }
 

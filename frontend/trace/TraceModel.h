@@ -6,12 +6,16 @@
 
 namespace cleave {
 
-/// The fields a data set gives a model, in order; the last is what the loss compares with.
+/// The fields a data set gives a model, in order; the last ones (TrainConfig::targets) are what the loss compares with.
 std::vector<DataField> fieldsOf(const Data &data);
 
 /// The module of a model whose functions see `rows` samples: one microbatch. `config.optimizer`, `clipNorm` and
 /// `groups` become attributes (passes/pipeline/Pipeline.h lists them). Throws a user error for mistakes in the model.
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows);
+
+/// The module of a prediction: @forward as evaluation runs it, without the loss and what it compares with. Its results
+/// are f32, of kind "output", named "output", "output.1", ...; their first dimension is `rows`.
+GraphModule tracePrediction(const Model &model, const TrainConfig &config, int64_t rows);
 
 /// "sgd", "adam" or "adamw".
 std::string optimizerName(const Optimizer &optimizer);

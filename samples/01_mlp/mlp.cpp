@@ -20,7 +20,7 @@ struct Mlp : Module {
 
 int main(int argc, char **argv) {
   Program program{"mlp", argc, argv};
-  auto hidden = program.option("--hidden", std::vector<int64_t>{512, 512}, "widths of the hidden layers");
+  auto hidden = program.option("--hidden", std::vector<int64_t>{512, 512}, "widths of the hidden layers", atLeast(1));
   return program.run<Mlp>(
       {.data = Mnist{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.05, .momentum = 0.9}, .batch = 128}, hidden);
 }

@@ -1,7 +1,10 @@
 // Lesson 3: a small GPT on the characters of a text. README.md beside this file walks through it.
 // Radford et al. 2019 (GPT-2): pre-norm blocks, learned positions, tanh-GELU, head tied to the token embedding.
+#include <algorithm>
 #include <cleave/cleave.h>
 #include <cmath>
+#include <iostream>
+#include <random>
 using namespace cleave;
 
 struct GptOptions {
@@ -76,13 +79,71 @@ struct Gpt : Module {
   }
 };
 
+/// One of `logits` by softmax(logits / temperature), `u` uniform in [0, 1); the largest at temperature 0.
+static int64_t draw(std::span<const float> logits, double temperature, double u) {
+  const auto largest = std::max_element(logits.begin(), logits.end());
+  if (temperature == 0)
+    return largest - logits.begin();
+  std::vector<double> upTo(logits.size());
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); ++i)
+    upTo[i] = sum += std::exp((static_cast<double>(logits[i]) - *largest) / temperature);
+  const auto found = std::upper_bound(upTo.begin(), upTo.end(), u * sum);
+  return std::min<int64_t>(found - upTo.begin(), static_cast<int64_t>(logits.size()) - 1);
+}
+
+struct SampleOptions {
+  std::string prompt;
+  int64_t tokens;
+  double temperature;
+  int64_t seed;
+};
+
+/// Prints the prompt and what the model writes after it. Attention is causal: what stands behind the last character of
+/// the window changes nothing before it.
+static void sample(Predictor &model, const GptOptions &o, const SampleOptions &s) {
+  std::vector<int32_t> text;
+  for (unsigned char c : s.prompt) {
+    if (c >= o.vocab)
+      throw std::invalid_argument("--prompt: character codes lie below " + std::to_string(o.vocab) + ", found " +
+                                  std::to_string(c));
+    text.push_back(c);
+  }
+  if (!(s.temperature >= 0))
+    throw std::invalid_argument("--temperature: must not be negative, found " + std::to_string(s.temperature));
+  if (model.writes())
+    std::cout << s.prompt;
+  if (text.empty())
+    text.push_back('\n'); // what the model reads in place of nothing
+  std::mt19937_64 random(static_cast<uint64_t>(s.seed));
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    const int64_t seen = std::min<int64_t>(o.context, static_cast<int64_t>(text.size()));
+    std::vector<int32_t> window(text.end() - seen, text.end());
+    window.resize(static_cast<size_t>(o.context));
+    const std::vector<float> logits = model(window);
+    const std::span<const float> last(logits.data() + (seen - 1) * o.vocab, static_cast<size_t>(o.vocab));
+    text.push_back(static_cast<int32_t>(draw(last, s.temperature, static_cast<double>(random() >> 11) * 0x1p-53)));
+    if (model.writes())
+      std::cout << static_cast<char>(text.back()) << std::flush;
+  }
+  if (model.writes())
+    std::cout << '\n';
+}
+
 int main(int argc, char **argv) {
   Program program{"gpt", argc, argv};
-  const GptOptions options{.layers = program.option("--layers", 4, "transformer blocks"),
-                           .width = program.option("--width", 128, "width of the residual stream"),
-                           .heads = program.option("--heads", 4, "attention heads; they divide the width"),
-                           .context = program.option("--context", 64, "characters that the model sees"),
-                           .vocab = program.option("--vocab", 128, "character codes lie below this")};
+  const Range sizes = between(1, 1'000'000'000);
+  const GptOptions options{.layers = program.option("--layers", 4, "transformer blocks", between(1, 10'000)),
+                           .width = program.option("--width", 128, "width of the residual stream", sizes),
+                           .heads = program.option("--heads", 4, "attention heads; they divide the width", sizes),
+                           .context = program.option("--context", 64, "characters that the model sees", sizes),
+                           .vocab = program.option("--vocab", 128, "character codes lie below this", sizes)};
+  Command command = program.command("sample", "goes on with a text, a character at a time");
+  const SampleOptions wish{.prompt = command.option("--prompt", "", "the text"),
+                           .tokens = command.option<int64_t>("--tokens", 200, "how many characters follow", atLeast(0)),
+                           .temperature = command.option("--temperature", 1.0, "0: always the likeliest character"),
+                           .seed = command.option<int64_t>("--seed", 1, "of what is drawn", atLeast(0))};
+  command.does([&](Predictor &model) { sample(model, options, wish); });
   return program.run<Gpt>({.data = Text{.context = options.context, .vocab = options.vocab},
                            .loss = crossEntropy,
                            .optimizer = AdamW{.lr = 0.001},

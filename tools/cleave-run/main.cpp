@@ -31,6 +31,9 @@ static int run(int argc, char **argv) {
                  "cuda: record of measured library choices (default: the user's cache), or \"off\"")
       ->type_name("FILE");
   app.add_flag("--eval", evaluate, "evaluate the checkpoint instead of training");
+  app.add_flag("--keep-going", options.keepGoing, "go on where the loss is NaN or infinite, which ends training");
+  app.add_flag("--find-nan", options.findNan, "name the step that made the first NaN or infinity; slow")
+      ->excludes("--keep-going");
   app.add_flag("--json", options.json, "print results as one JSON object");
   app.add_flag("--quiet", options.quiet, "no progress");
   app.add_flag("--profile", options.profile, "list the costliest steps of rank 0");
@@ -56,6 +59,8 @@ static int run(int argc, char **argv) {
   eval.deviceName = options.deviceName;
   eval.tuning = options.tuning;
   eval.json = options.json;
+  eval.profile = options.profile;
+  eval.traceFile = options.traceFile;
   eval.timeoutSeconds = options.timeoutSeconds;
   runEval(plan, eval);
   return 0;

@@ -11,6 +11,7 @@ int show(int argc, char **argv);
 int verify(int argc, char **argv);
 int diff(int argc, char **argv);
 int doctor(int argc, char **argv);
+int create(int argc, char **argv);
 
 /// The page `cleave show` prints.
 std::string showPage(const PlanReport &report);
@@ -21,6 +22,8 @@ std::string showSteps(const plan::Plan &plan);
 std::string mebibytes(double bytes);
 /// "blocks.0-3, norm" for ["blocks.0", ..., "blocks.3", "norm"].
 std::string layerRanges(const std::vector<std::string> &layers);
+/// "blocks.*.attention" for "blocks.12.attention".
+std::string layerPattern(const std::string &path);
 /// "0-3, 6" for [0, 1, 2, 3, 6].
 std::string numberRanges(const std::vector<uint32_t> &numbers);
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace cleave::tool {
 namespace {
@@ -33,8 +34,47 @@ std::string stageText(const PlanReport &r) {
   return out;
 }
 
+using Pair = std::pair<std::string, std::string>;
+
+/// What one plan says of an optimizer state, told by its parameter where it lies as that does.
+std::string besideParameter(const std::string &state, const std::string &parameter) {
+  return state.empty() ? "absent" : state == parameter ? "as its parameter" : state;
+}
+
+/// Tensors whose difference is the same, in equal layers or of the optimizer's state, are one line.
+void addFolded(const std::map<std::string, Pair> &all, const std::map<std::string, std::string> &owners,
+               Differ &differ) {
+  struct Line {
+    std::string first, folded; ///< what it is called alone, and for several
+    Pair both;
+    int64_t count = 0;
+  };
+  std::vector<Line> lines;
+  std::map<std::tuple<std::string, std::string, std::string>, size_t> place;
+  for (const auto &[name, both] : all) {
+    if (both.first == both.second)
+      continue;
+    Line line{name, layerPattern(name), {besideParameter(both.first, ""), besideParameter(both.second, "")}, 0};
+    const auto owner = owners.find(name);
+    if (const auto parameter = owner == owners.end() ? all.end() : all.find(owner->second); parameter != all.end()) {
+      const auto &[a, b] = parameter->second;
+      line.both = {besideParameter(both.first, a), besideParameter(both.second, b)};
+      const bool told = line.both.first != both.first && line.both.second != both.second;
+      line.folded = told ? "optimizer state" : "optimizer state of " + layerPattern(owner->second);
+    }
+    const auto [it, added] = place.emplace(std::tuple(line.folded, line.both.first, line.both.second), lines.size());
+    if (added)
+      lines.push_back(line);
+    ++lines[it->second].count;
+  }
+  for (const Line &line : lines)
+    differ.changes.push_back({line.count == 1 ? line.first : fmt::format("{} ({})", line.folded, line.count),
+                              line.both.first, line.both.second});
+}
+
 void compareTensors(const PlanReport &a, const PlanReport &b, Differ &differ) {
-  std::map<std::string, std::pair<std::string, std::string>> all;
+  std::map<std::string, Pair> all;
+  std::map<std::string, std::string> owners;
   const auto describe = [](const PlanReport::Tensor &t) {
     return fmt::format("[{}] {}", fmt::join(t.shape, ", "), t.sharding);
   };
@@ -42,8 +82,11 @@ void compareTensors(const PlanReport &a, const PlanReport &b, Differ &differ) {
     all[tensor.name].first = describe(tensor);
   for (const auto &tensor : b.tensors)
     all[tensor.name].second = describe(tensor);
-  for (const auto &[name, both] : all)
-    differ.compare(name, both.first.empty() ? "absent" : both.first, both.second.empty() ? "absent" : both.second);
+  for (const PlanReport *report : {&a, &b})
+    for (const auto &tensor : report->tensors)
+      if (!tensor.parameter.empty())
+        owners[tensor.name] = tensor.parameter;
+  addFolded(all, owners, differ);
 }
 
 void compareCollectives(const PlanReport &a, const PlanReport &b, Differ &differ) {
@@ -133,8 +176,8 @@ int diff(int argc, char **argv) {
   }
   size_t what = 0, left = first.size();
   for (const Change &change : changes) {
-    what = std::max(what, std::min<size_t>(48, change.what.size()));
-    left = std::max(left, std::min<size_t>(40, change.a.size()));
+    what = std::max(what, change.what.size());
+    left = std::max(left, change.a.size());
   }
   fmt::print("{:<{}}  {:<{}}  {}\n", "", what, first, left, second);
   for (const Change &change : changes)

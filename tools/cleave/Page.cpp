@@ -50,6 +50,18 @@ std::string layerRanges(const std::vector<std::string> &layers) {
   return out;
 }
 
+std::string layerPattern(const std::string &path) {
+  std::string out;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    out += (begin ? "." : "") + (number ? "*" : part);
+    begin = end + 1;
+  }
+  return out;
+}
+
 std::string numberRanges(const std::vector<uint32_t> &numbers) {
   std::string out;
   for (size_t i = 0; i < numbers.size();) {
@@ -117,6 +129,7 @@ void printStages(const PlanReport &r, Out out) {
         cells += fmt::format("[{} tp{}] ", rankAt(int64_t(s), r.dp - 1, tp), tp).size();
       width = std::max(width, cells);
     }
+    width = std::max({width, grouped(int64_t(r.stages[s].parameters)).size(), operations(r.stages[s].flops).size()});
     widths.push_back(width + 3);
   }
   size_t perLine = 0, used = 9;
@@ -153,9 +166,31 @@ std::string bar(double part, int width) {
   return std::string(size_t(std::clamp(int(std::lround(part * width)), 1, width)), '#');
 }
 
+using Row = std::vector<std::string>;
+
+/// Rows with their columns under each other, two blanks apart or one: a column is as wide as its widest cell, and as
+/// `least` says. Negative: its cells stand at the left.
+std::vector<std::string> aligned(const std::vector<Row> &rows, std::vector<int> least, const std::string &gap) {
+  std::vector<size_t> widths;
+  for (size_t c = 0; c < least.size(); ++c) {
+    widths.push_back(size_t(std::abs(least[c])));
+    for (const Row &row : rows)
+      widths[c] = std::max(widths[c], c < row.size() ? row[c].size() : 0);
+  }
+  std::vector<std::string> lines;
+  for (const Row &row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c)
+      line += (c ? gap : "") +
+              (least[c] < 0 ? fmt::format("{:<{}}", row[c], widths[c]) : fmt::format("{:>{}}", row[c], widths[c]));
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 /// One line per rank, or per run of equal ranks when there are many.
 std::vector<std::string> memoryLines(const PlanReport &r) {
-  std::vector<std::string> lines{fmt::format("{:<16}{:>9}{:>9}", "memory, MiB", "peak", "bound")};
+  std::vector<Row> rows{{"memory, MiB", "peak", "bound"}};
   uint64_t most = 1;
   for (uint64_t bytes : r.peakBytes)
     most = std::max(most, bytes);
@@ -165,26 +200,27 @@ std::vector<std::string> memoryLines(const PlanReport &r) {
            r.lowerBoundBytes[end] == r.lowerBoundBytes[i])
       ++end;
     const std::string who = end - i > 1 ? fmt::format("ranks {}-{}", i, end - 1) : fmt::format("rank {}", i);
-    lines.push_back(fmt::format("{:<16}{:>9}{:>9}  {:<18}", who, mebibytes(double(r.peakBytes[i])),
-                                mebibytes(double(r.lowerBoundBytes[i])),
-                                bar(double(r.peakBytes[i]) / double(most), 18)));
+    rows.push_back({who, mebibytes(double(r.peakBytes[i])), mebibytes(double(r.lowerBoundBytes[i])),
+                    bar(double(r.peakBytes[i]) / double(most), 18)});
     i = end;
-    if (lines.size() > 40 && i < r.peakBytes.size()) {
-      lines.push_back(fmt::format("... {} more ranks", r.peakBytes.size() - i));
+    if (rows.size() > 40 && i < r.peakBytes.size()) {
+      rows.push_back({fmt::format("... {} more ranks", r.peakBytes.size() - i)});
       break;
     }
   }
-  return lines;
+  return aligned(rows, {-16, 7, 7, -18}, "  ");
 }
 
 std::vector<std::string> communicationLines(const PlanReport &r) {
-  std::vector<std::string> lines;
   if (r.collectives.empty() && r.messages.empty())
     return {"no communication"};
-  lines.push_back(fmt::format("{:<36} {:>5} {:>6} {:>8}", "communication a step", "axis", "count", "MiB"));
+  const auto what = [](const std::string &kind, const std::string &source) {
+    return fmt::format("{:<14} {}", kind, shorten(source, 21));
+  };
+  std::vector<Row> rows{{"communication a step", "axis", "count", "MiB"}};
   for (const auto &entry : r.collectives)
-    lines.push_back(fmt::format("{:<14} {:<21} {:>5} {:>6} {:>8}", entry.kind, shorten(entry.source, 21), entry.axis,
-                                entry.count, mebibytes(double(entry.bytes))));
+    rows.push_back(
+        {what(entry.kind, entry.source), entry.axis, grouped(int64_t(entry.count)), mebibytes(double(entry.bytes))});
   std::map<std::pair<uint32_t, uint32_t>, PlanReport::Message> between;
   for (const auto &message : r.messages) {
     auto &sum = between[{message.from, message.to}];
@@ -192,10 +228,9 @@ std::vector<std::string> communicationLines(const PlanReport &r) {
     sum.count += message.count;
   }
   for (const auto &[ends, sum] : between)
-    lines.push_back(fmt::format("{:<14} {:<21} {:>5} {:>6} {:>8}", "send",
-                                fmt::format("stage {} to {}", ends.first, ends.second), "pp", sum.count,
-                                mebibytes(double(sum.bytes))));
-  return lines;
+    rows.push_back({what("send", fmt::format("stage {} to {}", ends.first, ends.second)), "pp",
+                    grouped(int64_t(sum.count)), mebibytes(double(sum.bytes))});
+  return aligned(rows, {-36, 5, 6, 8}, " ");
 }
 
 void printSideBySide(const std::vector<std::string> &left, const std::vector<std::string> &right, Out out) {
@@ -211,20 +246,28 @@ void printSideBySide(const std::vector<std::string> &left, const std::vector<std
   fmt::format_to(out, "\n");
 }
 
-/// "blocks.12.attention" as "blocks.*.attention".
-std::string pattern(const std::string &path) {
-  std::string out;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    const std::string part = path.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    out += (begin ? "." : "") + (number ? "*" : part);
-    begin = end + 1;
+/// One line: how many elements the optimizer keeps, and whether they lie as their parameters do.
+void printState(const PlanReport &r, Out out) {
+  std::map<std::string, std::string> parameters;
+  for (const auto &tensor : r.tensors)
+    if (tensor.kind == "parameter")
+      parameters[tensor.name] = tensor.sharding;
+  int64_t elements = 0, tensors = 0, otherwise = 0;
+  for (const auto &tensor : r.tensors) {
+    if (tensor.kind != "state")
+      continue;
+    ++tensors;
+    elements += tensor.elements;
+    otherwise += !tensor.parameter.empty() && parameters[tensor.parameter] != tensor.sharding;
   }
-  return out;
+  if (tensors == 0)
+    return;
+  fmt::format_to(out, "optimizer state  {} elements in {} tensors, {}\n", grouped(elements), grouped(tensors),
+                 otherwise == 0 ? "split as their parameters"
+                                : fmt::format("{} of them split otherwise than their parameters", grouped(otherwise)));
 }
 
-/// The largest parameters, repeated layers as one line.
+/// The largest parameters, repeated layers as one line; then the optimizer's state, which mostly lies as they do.
 void printTensors(const PlanReport &r, Out out) {
   struct Line {
     std::string name, shape, sharding;
@@ -236,32 +279,29 @@ void printTensors(const PlanReport &r, Out out) {
     if (tensor.kind != "parameter")
       continue;
     const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
-    const auto [it, added] = place.emplace(std::tuple(pattern(tensor.name), shape, tensor.sharding), lines.size());
+    const auto [it, added] = place.emplace(std::tuple(layerPattern(tensor.name), shape, tensor.sharding), lines.size());
     if (added)
       lines.push_back({tensor.name, shape, tensor.sharding});
     else
-      lines[it->second].name = pattern(tensor.name);
+      lines[it->second].name = layerPattern(tensor.name);
     ++lines[it->second].count;
     lines[it->second].elements += tensor.elements;
   }
   std::sort(lines.begin(), lines.end(),
             [](const Line &a, const Line &b) { return std::tie(b.elements, a.name) < std::tie(a.elements, b.name); });
   const size_t shown = std::min<size_t>(lines.size(), 12);
-  size_t width = 10, shapes = 5;
-  for (size_t i = 0; i < shown; ++i) {
-    width = std::max(width, lines[i].name.size());
-    shapes = std::max(shapes, lines[i].shape.size());
-  }
-  fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", "parameters", width, "times", "shape", shapes, "split");
+  std::vector<Row> rows{{"parameters", "times", "shape", "split"}};
   for (size_t i = 0; i < shown; ++i)
-    fmt::format_to(out, "{:<{}}  {:>5}  {:<{}}  {}\n", lines[i].name, width, lines[i].count, lines[i].shape, shapes,
-                   lines[i].sharding);
+    rows.push_back({lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding});
+  for (const std::string &line : aligned(rows, {-10, 5, -5, -1}, "  "))
+    fmt::format_to(out, "{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
   if (shown < lines.size()) {
     int64_t rest = 0;
     for (size_t i = shown; i < lines.size(); ++i)
       rest += lines[i].elements;
     fmt::format_to(out, "... {} more with {} elements\n", lines.size() - shown, grouped(rest));
   }
+  printState(r, out);
   fmt::format_to(out, "\n");
 }
 
@@ -270,7 +310,8 @@ void printTensors(const PlanReport &r, Out out) {
 void printTimeline(const PlanReport &r, Out out) {
   if (r.timeline.size() < 2)
     return;
-  const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell;
+  const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell,
+               label = fmt::format("stage {}  ", r.timeline.size() - 1).size();
   double end = 0, busy = 0;
   for (const auto &row : r.timeline)
     for (const auto &span : row) {
@@ -294,7 +335,8 @@ void printTimeline(const PlanReport &r, Out out) {
         line.replace(at * cell, cell, fmt::format("{:<{}}", text, cell));
       }
     line.erase(line.find_last_not_of(' ') + 1);
-    fmt::format_to(out, "{:<9}{}{}\n", fmt::format("stage {}", stage), line, end > double(columns) ? " ..." : "");
+    fmt::format_to(out, "{:<{}}{}{}\n", fmt::format("stage {}", stage), label, line,
+                   end > double(columns) ? " ..." : "");
   }
   fmt::format_to(out, "\n");
 }

@@ -1,5 +1,6 @@
-// cleave: looks at plan files. Every command is in a file of its own; none needs the compiler.
+// cleave: looks at plan files, and begins new programs. Every command is in a file of its own; none needs the compiler.
 #include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
 #include "runtime/session/Launch.h"
 #include "tools/cleave/Commands.h"
 
@@ -19,6 +20,7 @@ const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"diff", "what differs between two plans", tool::diff},
+    {"new", "make a folder with a model that builds and trains", tool::create},
     {"doctor", "what of this machine works for Cleave, and what to do about the rest", tool::doctor},
 };
 
@@ -54,7 +56,11 @@ int run(int argc, char **argv) {
   for (const char *later : {"explain", "simulate", "solve"})
     if (word == later)
       throw userError(fmt::format("{}: not available yet; the commands are {}", word, commandNames()));
-  throw userError(fmt::format("unknown command {}: the commands are {}", word, commandNames()));
+  std::vector<std::string> names;
+  for (const Command &command : commands)
+    names.push_back(command.name);
+  throw userError(
+      fmt::format("unknown command {}: the commands are {}{}", word, commandNames(), suggestion(word, names)));
 }
 } // namespace
 

@@ -1,0 +1,41 @@
+// Convolutions and pooling beside those of Functional.h, and pictures in another size.
+#pragma once
+#include "cleave/Functional.h"
+
+namespace cleave {
+
+struct Conv1dOptions {
+  int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+};
+/// x [n, c, l], weight [o, c / groups, k], bias [o] -> [n, o, (l + 2 padding - dilation (k - 1) - 1) / stride + 1].
+/// C1: ranks are 3. C2 to C6 as conv2d.
+Tensor conv1d(Tensor x, Tensor weight, Tensor bias = {}, Conv1dOptions options = {}, Where where = Where::current());
+
+struct ConvTransposeOptions {
+  Pair stride = 1, padding = 0, outputPadding = 0, dilation = 1;
+  int64_t groups = 1;
+};
+/// The gradient of a convolution as a function: x [n, c, h, w], weight [c, o / groups, kh, kw], bias [o] -> [n, o, H,
+/// W], H = (h - 1) stride - 2 padding + dilation (kh - 1) + outputPadding + 1. C1: ranks are 4. C2: the input's
+/// channels are the weight's. C3: groups divides them. C4: the output is not empty. C5: stride and dilation are
+/// positive, padding is not negative. C6: the bias is [o]. C7: 0 <= outputPadding < stride. C8: element types agree.
+Tensor convTranspose2d(Tensor x, Tensor weight, Tensor bias = {}, ConvTransposeOptions options = {},
+                       Where where = Where::current());
+
+enum class Interpolation : uint8_t { Nearest, Bilinear };
+struct InterpolateOptions {
+  Pair size = 0;    ///< of the result; 0: by `scale`
+  double scale = 0; ///< the result's size is the input's times this, rounded down
+  Interpolation mode = Interpolation::Nearest;
+  bool alignCorners = false; ///< bilinear: corners lie on corners, not pixels' edges on edges
+};
+/// x [n, c, h, w] in another size; places as PyTorch's. C1: rank is 4. C2: either a size or a scale, and it is
+/// positive. C3: alignCorners only with Bilinear. C4: x is of a float type.
+Tensor interpolate(Tensor x, InterpolateOptions options, Where where = Where::current());
+
+/// x [n, c, h, w] -> [n, c, size.h, size.w]: mean or largest of windows [floor(i h / H), ceil((i + 1) h / H)).
+/// C1: rank is 4. C2: sizes are positive. C3: x is of a float type.
+Tensor adaptiveAvgPool2d(Tensor x, Pair size, Where where = Where::current());
+Tensor adaptiveMaxPool2d(Tensor x, Pair size, Where where = Where::current());
+
+} // namespace cleave

@@ -1,0 +1,144 @@
+// LSTM and GRU, step by step. One product makes the input's part of all steps of a layer; each step adds the product of
+// its state.
+#include "cleave/Recurrent.h"
+#include "cleave/Functional.h"
+#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Trace.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave {
+
+static Init byHidden(int64_t hidden) {
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  return init::uniform(-bound, bound);
+}
+
+Recurrent::Layer::Layer(Module &owner, int64_t index, int64_t in, int64_t hidden, int64_t gates, bool bias, Where where)
+    : weightIh(owner, fmt::format("weight_ih_l{}", index), {gates * hidden, in}, byHidden(hidden), where),
+      weightHh(owner, fmt::format("weight_hh_l{}", index), {gates * hidden, hidden}, byHidden(hidden), where) {
+  if (!bias)
+    return;
+  biasIh.emplace(owner, fmt::format("bias_ih_l{}", index), Shape{gates * hidden}, byHidden(hidden), where);
+  biasHh.emplace(owner, fmt::format("bias_hh_l{}", index), Shape{gates * hidden}, byHidden(hidden), where);
+}
+
+Recurrent::Recurrent(Module &parent, std::string name, int64_t in, int64_t hidden, int64_t gates, RecurrentOptions o,
+                     Where where)
+    : Module(parent, name, where), in(in), hidden(hidden), gates(gates), dropoutOf(o.dropout) {
+  if (in < 1 || hidden < 1 || o.layers < 1 || !(o.dropout >= 0 && o.dropout < 1))
+    failRule(
+        gates == 4 ? "lstm" : "gru", 3,
+        fmt::format("{}: sizes and layers must be positive and the dropout in [0, 1), found {} to {}, {} layers, {}",
+                    name, in, hidden, o.layers, o.dropout),
+        {}, where);
+  for (int64_t i = 0; i < o.layers; ++i)
+    layers.emplace_back(*this, i, i ? hidden : in, hidden, gates, o.bias, where);
+}
+
+void Recurrent::check(const char *op, Tensor x, std::initializer_list<Tensor> states, Where where) const {
+  if (x.rank() != 3 || x.size(2) != in)
+    failRule(op, 1, fmt::format("the input must be [batch, positions, {}]", in), {fact(x, "input")}, where);
+  const Shape expected{static_cast<int64_t>(layers.size()), x.size(0), hidden};
+  for (Tensor state : states)
+    if (state && (state.shape() != expected || state.dtype() != x.dtype()))
+      failRule(op, 2, fmt::format("the state must be {} as the input's elements are", shapeText(expected)),
+               {fact(x, "input"), fact(state, "state")}, where);
+}
+
+static Tensor given(const std::optional<Parameter> &p, Where where) { return p ? p->tensor(where) : Tensor(); }
+
+Tensor Recurrent::run(Tensor x, std::vector<Tensor> &states, Where where,
+                      const std::function<void(Layer &, Tensor, std::vector<Tensor> &)> &cell) {
+  std::vector<std::vector<Tensor>> last(states.size()); // [state][layer]
+  for (size_t l = 0; l < layers.size(); ++l) {
+    Layer &layer = layers[l];
+    if (l > 0)
+      x = dropout(x, dropoutOf, where);
+    const Tensor inputs = linear(x, layer.weightIh.tensor(where), given(layer.biasIh, where), where);
+    std::vector<Tensor> now, sequence;
+    for (Tensor state : states)
+      now.push_back(state ? select(state, 0, static_cast<int64_t>(l), where) : Tensor());
+    for (int64_t t = 0; t < x.size(1); ++t) {
+      cell(layer, select(inputs, 1, t, where), now);
+      sequence.push_back(unsqueeze(now[0], 1, where));
+    }
+    x = concat(sequence, 1, where);
+    for (size_t s = 0; s < states.size(); ++s)
+      last[s].push_back(unsqueeze(now[s], 0, where));
+  }
+  for (size_t s = 0; s < states.size(); ++s)
+    states[s] = concat(last[s], 0, where);
+  return x;
+}
+
+/// The state's part of a step: [b, gates hidden]. None before the first step, where the state is zero and there is no
+/// bias.
+static Tensor stateProduct(Recurrent::Layer &layer, Tensor h, Where where) {
+  const Tensor bias = given(layer.biasHh, where);
+  return h ? linear(h, layer.weightHh.tensor(where), bias, where) : bias;
+}
+
+/// Gate `i` of [b, gates hidden] or [gates hidden].
+static Tensor gate(Tensor packed, int64_t i, int64_t gates, Where where) {
+  Shape shape = packed.shape();
+  const int64_t hidden = shape.back() / gates;
+  shape.back() = gates;
+  shape.push_back(hidden);
+  return select(reshape(packed, shape, where), -2, i, where);
+}
+
+// ---- LSTM -----------------------------------------------------------------------------------------------------------
+
+LSTM::LSTM(Module &parent, std::string name, int64_t in, int64_t hidden, RecurrentOptions options, Where where)
+    : Recurrent(parent, std::move(name), in, hidden, 4, options, where) {}
+
+Tensor LSTM::forward(Tensor x) { return (*this)(x, callSite()).output; }
+
+LstmOutput LSTM::operator()(Tensor x, LstmState state, Where where) {
+  PathScope scope(Trace::current("lstm", where), path(), where);
+  check("lstm", x, {state.h, state.c}, where);
+  std::vector<Tensor> states{state.h, state.c};
+  const Tensor output = run(x, states, where, [&](Layer &layer, Tensor input, std::vector<Tensor> &now) {
+    Tensor &h = now[0], &c = now[1];
+    if (const Tensor product = stateProduct(layer, h, where))
+      input = Operand(input, where) + product;
+    const Tensor i = sigmoid(gate(input, 0, 4, where), where), f = sigmoid(gate(input, 1, 4, where), where),
+                 g = cleave::tanh(gate(input, 2, 4, where), where), o = sigmoid(gate(input, 3, 4, where), where);
+    const Tensor added = Operand(i, where) * g;
+    c = c ? Operand(Operand(f, where) * c, where) + added : added;
+    h = Operand(o, where) * cleave::tanh(c, where);
+  });
+  return {output, {states[0], states[1]}};
+}
+
+// ---- GRU ------------------------------------------------------------------------------------------------------------
+
+GRU::GRU(Module &parent, std::string name, int64_t in, int64_t hidden, RecurrentOptions options, Where where)
+    : Recurrent(parent, std::move(name), in, hidden, 3, options, where) {}
+
+Tensor GRU::forward(Tensor x) { return (*this)(x, callSite()).output; }
+
+GruOutput GRU::operator()(Tensor x, Tensor state, Where where) {
+  PathScope scope(Trace::current("gru", where), path(), where);
+  check("gru", x, {state}, where);
+  std::vector<Tensor> states{state};
+  const Tensor output = run(x, states, where, [&](Layer &layer, Tensor input, std::vector<Tensor> &now) {
+    Tensor &h = now[0];
+    const Tensor product = stateProduct(layer, h, where);
+    const auto sum = [&](int64_t i) -> Tensor {
+      const Tensor own = gate(input, i, 3, where);
+      return product ? Operand(own, where) + gate(product, i, 3, where) : own;
+    };
+    const Tensor r = sigmoid(sum(0), where), z = sigmoid(sum(1), where);
+    Tensor n = gate(input, 2, 3, where);
+    if (product)
+      n = Operand(n, where) + Operand(r, where) * gate(product, 2, 3, where);
+    n = cleave::tanh(n, where);
+    h = h ? Operand(n, where) + Operand(z, where) * (Operand(h, where) - n) : Operand(n, where) - Operand(z, where) * n;
+  });
+  return {output, states[0]};
+}
+
+} // namespace cleave

@@ -1,0 +1,91 @@
+// Looks at a traced graph and at the parameters.
+#include "frontend/program/Advice.h"
+#include "frontend/trace/Diagnose.h"
+#include "ir/graph/Graph.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+namespace cleave {
+
+/// Values that the function's results depend on.
+static llvm::DenseSet<mlir::Value> reachedFrom(mlir::func::FuncOp function) {
+  llvm::DenseSet<mlir::Value> reached;
+  std::vector<mlir::Value> open;
+  const auto visit = [&](mlir::ValueRange values) {
+    for (mlir::Value value : values)
+      if (reached.insert(value).second)
+        open.push_back(value);
+  };
+  visit(function.getBody().front().getTerminator()->getOperands());
+  while (!open.empty()) {
+    const mlir::Value value = open.back();
+    open.pop_back();
+    if (mlir::Operation *op = value.getDefiningOp())
+      visit(op->getOperands());
+  }
+  return reached;
+}
+
+/// "a, b, c", and how many more.
+static std::string listed(const std::vector<std::string> &names) {
+  constexpr size_t most = 5;
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min(most, names.size()));
+  const std::string text = fmt::format("{}", fmt::join(first, ", "));
+  return names.size() > most ? fmt::format("{} and {} more", text, names.size() - most) : text;
+}
+
+std::vector<std::string> warningsOf(GraphModule &graph) {
+  auto forward = graph.module().lookupSymbol<mlir::func::FuncOp>("forward");
+  const llvm::DenseSet<mlir::Value> reached = reachedFrom(forward);
+  std::vector<std::string> parameters, fields;
+  int64_t all = 0, trained = 0;
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+    const auto kind = forward.getArgAttrOfType<mlir::StringAttr>(i, ir::attr::kind);
+    const auto name = forward.getArgAttrOfType<mlir::StringAttr>(i, ir::attr::name);
+    const bool used = reached.contains(forward.getArgument(i));
+    if (kind.getValue() == "input" && !used)
+      fields.push_back(name.str());
+    if (kind.getValue() != "parameter")
+      continue;
+    ++all;
+    trained += forward.getArgAttr(i, ir::attr::trainable) != nullptr;
+    if (!used)
+      parameters.push_back(name.str());
+  }
+  std::vector<std::string> warnings;
+  if (!parameters.empty())
+    warnings.push_back(fmt::format("parameter{} {}: the loss does not depend on {}", parameters.size() == 1 ? "" : "s",
+                                   listed(parameters), parameters.size() == 1 ? "it" : "them"));
+  if (!fields.empty())
+    warnings.push_back(fmt::format("data field{} {}: the loss does not depend on {}", fields.size() == 1 ? "" : "s",
+                                   listed(fields), fields.size() == 1 ? "it" : "them"));
+  if (trained == 0)
+    warnings.push_back(all == 0 ? "the model has no parameters: there is nothing to train"
+                                : "every parameter is frozen: training changes nothing");
+  return warnings;
+}
+
+void checkParametersFit(const Module &root) {
+  const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  double bytes = 0;
+  const Parameter *largest = nullptr;
+  for (const Parameter *parameter : root.parameters()) {
+    bytes += 4.0 * static_cast<double>(parameter->elements());
+    if (!largest || parameter->elements() > largest->elements())
+      largest = parameter;
+  }
+  if (bytes <= memory)
+    return;
+  const double gib = 1 << 30;
+  failAt(fmt::format("the parameters take {:.1f} GiB, and this machine has {:.1f} GiB of memory; the largest is {}",
+                     bytes / gib, memory / gib, largest->path()),
+         {{largest->path(), shapeText(largest->shape())}}, largest->place());
+}
+
+} // namespace cleave

@@ -1,0 +1,122 @@
+// Predictor: values of the host in and out of a loaded prediction.
+#include "frontend/program/Npy.h"
+#include "frontend/program/PredictorImpl.h"
+#include "runtime/base/Error.h"
+#include "runtime/session/Launch.h"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave {
+
+namespace {
+
+const char *typeName(const Predictor::Values &values) { return values.index() == 0 ? "f32" : "i32"; }
+
+/// Values of the caller's, as a data set of one split.
+class HostData final : public DataSource {
+public:
+  HostData(const std::vector<DataField> &fields, const std::vector<Predictor::Values> &inputs);
+  const std::vector<DataField> &fields() const override { return list; }
+  int64_t samples(Split) const override { return count; }
+  void read(Split, int64_t index, size_t field, std::byte *dst) const override {
+    const auto bytes = static_cast<size_t>(list[field].bytes());
+    const auto *from = std::visit([](auto s) { return reinterpret_cast<const std::byte *>(s.data()); }, inputs[field]);
+    std::memcpy(dst, from + static_cast<size_t>(index) * bytes, bytes);
+  }
+
+private:
+  const std::vector<DataField> &list;
+  const std::vector<Predictor::Values> &inputs;
+  int64_t count = 0;
+};
+
+HostData::HostData(const std::vector<DataField> &fields, const std::vector<Predictor::Values> &inputs)
+    : list(fields), inputs(inputs) {
+  if (inputs.size() != fields.size())
+    throw userError(fmt::format("predictor: the model reads {} fields, found {}", fields.size(), inputs.size()));
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const DataField &field = fields[i];
+    if ((inputs[i].index() == 0) != (field.dtype == FieldType::F32))
+      throw userError(fmt::format("predictor: field {} is {}, found {}", field.name,
+                                  field.dtype == FieldType::F32 ? "f32" : "i32", typeName(inputs[i])));
+    const auto size = static_cast<int64_t>(std::visit([](auto s) { return s.size(); }, inputs[i]));
+    if (size % field.elements())
+      throw userError(fmt::format("predictor: field {} has {} values a sample, which do not divide the {} found",
+                                  field.name, field.elements(), size));
+    if (i > 0 && size / field.elements() != count)
+      throw userError(fmt::format("predictor: field {} has {} samples, field {} has {}", field.name,
+                                  size / field.elements(), fields[0].name, count));
+    count = size / field.elements();
+  }
+}
+
+std::vector<std::vector<float>> collect(Prediction &prediction, const DataSource &source, Split split) {
+  std::vector<std::vector<float>> values(prediction.outputs().size());
+  const int64_t count = source.samples(split);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i].reserve(static_cast<size_t>(count * prediction.outputs()[i].elements()));
+  prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> rows) {
+    values[output].insert(values[output].end(), rows.begin(), rows.end());
+  });
+  return values;
+}
+
+/// "p.1.npy" for output 1 of "p.npy".
+std::string fileOf(const std::string &file, size_t output) {
+  if (output == 0)
+    return file;
+  const bool npy = file.ends_with(".npy");
+  return fmt::format("{}.{}{}", npy ? file.substr(0, file.size() - 4) : file, output, npy ? ".npy" : "");
+}
+
+} // namespace
+
+Predictor::Predictor(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+Predictor::Predictor(Predictor &&) noexcept = default;
+Predictor &Predictor::operator=(Predictor &&) noexcept = default;
+Predictor::~Predictor() = default;
+
+std::vector<float> Predictor::operator()(std::span<const float> input) { return run({input})[0]; }
+std::vector<float> Predictor::operator()(std::span<const int32_t> input) { return run({input})[0]; }
+std::vector<float> Predictor::operator()(const Dataset &data, Split split) {
+  return collect(impl->prediction, data, split)[0];
+}
+std::vector<std::vector<float>> Predictor::run(const std::vector<Values> &inputs) {
+  return collect(impl->prediction, HostData(impl->prediction.inputs(), inputs), Split::Eval);
+}
+
+const std::vector<DataField> &Predictor::inputs() const { return impl->prediction.inputs(); }
+size_t Predictor::outputs() const { return impl->prediction.outputs().size(); }
+Shape Predictor::outputShape(size_t output) const { return impl->prediction.outputs().at(output).shape; }
+int64_t Predictor::batch() const { return impl->prediction.batch(); }
+bool Predictor::writes() const { return launchedRank() == 0; }
+
+std::string writePredictions(Prediction &prediction, const DataSource &source, Split split, const std::string &file,
+                             bool json) {
+  const int64_t count = source.samples(split);
+  const bool writes = launchedRank() == 0;
+  std::vector<std::unique_ptr<NpyFile>> files;
+  nlohmann::ordered_json written = nlohmann::ordered_json::array();
+  std::string text;
+  for (size_t i = 0; i < prediction.outputs().size(); ++i) {
+    const PredictedOutput &output = prediction.outputs()[i];
+    std::vector<int64_t> shape = output.shape;
+    shape.insert(shape.begin(), count);
+    const std::string path = fileOf(file, i);
+    if (writes)
+      files.push_back(std::make_unique<NpyFile>(path, shape));
+    written.push_back({{"file", path}, {"dtype", "f32"}, {"shape", shape}});
+    text += fmt::format("{}{}: f32 {}", text.empty() ? "" : "\n", path, nlohmann::json(shape).dump());
+  }
+  prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> rows) {
+    if (writes)
+      files[output]->append(rows);
+  });
+  for (auto &each : files)
+    each->commit();
+  return json ? nlohmann::ordered_json{{"samples", count}, {"outputs", written}}.dump() : text;
+}
+
+} // namespace cleave

@@ -1,0 +1,182 @@
+// Attention: one op where it is plain or causal, a composition of products and softmax where it has a mask or drops
+// probabilities; rotary position embedding.
+#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Statistics.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave {
+
+using namespace ir;
+
+// ---- attention ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char *attention = "scaledDotProductAttention";
+
+/// What attention computes, op by op, at one place of the user's program.
+struct Attention {
+  Trace &trace;
+  const AttentionOptions &options;
+  Where where;
+  double scale;
+  Shape scores; ///< [b, heads, t, s]
+
+  Tensor broadcast(Tensor x, const Shape &shape, const std::vector<int64_t> &dims) {
+    return tensorOf(trace
+                        .make<BroadcastOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(x),
+                                           llvm::ArrayRef<int64_t>(dims))
+                        .getResult());
+  }
+
+  /// [b, kvHeads, s, d] with every head repeated for the queries that share it: [b, heads, s, d].
+  Tensor forEveryHead(Tensor x, int64_t heads) {
+    const Shape own = x.shape();
+    if (own[1] == heads)
+      return x;
+    Tensor groups = broadcast(x, {own[0], own[1], heads / own[1], own[2], own[3]}, {0, 1, 3, 4});
+    return reshape(groups, {own[0], heads, own[2], own[3]}, where);
+  }
+
+  Tensor positions(int64_t dim) {
+    return tensorOf(trace
+                        .make<IotaOp>(where, trace.type({scores[2], scores[3]}, trace.element(DType::I32)),
+                                      mlir::Value(), static_cast<uint64_t>(dim))
+                        .getResult());
+  }
+
+  /// Where a position may look: [t, s], as attention's causal form has it.
+  Tensor causalMask() {
+    Tensor last = Operand(positions(0), where) + Operand(scores[3] - scores[2], where);
+    return tensorOf(trace.make<CompareOp>(where, Predicate::Ge, valueOf(last), valueOf(positions(1))).getResult());
+  }
+
+  /// `mask`, whose shape can be broadcast to the scores', in their shape.
+  Tensor wide(Tensor mask) {
+    Shape kept;
+    std::vector<int64_t> dims;
+    const Shape own = mask.shape();
+    const size_t lead = scores.size() - own.size();
+    for (size_t i = 0; i < own.size(); ++i)
+      if (own[i] == scores[lead + i]) {
+        kept.push_back(own[i]);
+        dims.push_back(static_cast<int64_t>(lead + i));
+      }
+    return own == scores ? mask : broadcast(reshape(mask, kept, where), scores, dims);
+  }
+
+  /// onTrue where the mask is true, `number` elsewhere.
+  Tensor choose(Tensor mask, Tensor onTrue, double number) {
+    mlir::Value otherwise = trace.splat(where, typeOf(onTrue), number);
+    return tensorOf(trace.make<SelectOp>(where, typeOf(onTrue), valueOf(mask), valueOf(onTrue), otherwise).getResult());
+  }
+
+  Tensor composed(Tensor q, Tensor k, Tensor v) {
+    Tensor x = Operand(inSingle(matmul(q, transpose(k, -2, -1, where), where), where), where) * Operand(scale, where);
+    std::vector<Tensor> seen; // i1 masks
+    if (options.causal)
+      seen.push_back(wide(causalMask()));
+    if (options.mask && options.mask.dtype() == DType::I1)
+      seen.push_back(wide(options.mask));
+    else if (options.mask)
+      x = Operand(x, where) + wide(options.mask);
+    for (Tensor mask : seen)
+      x = choose(mask, x, -1e38);
+    x = softmax(x, -1, where);
+    for (Tensor mask : seen) // a row that sees nothing
+      x = choose(mask, x, 0);
+    return matmul(dropout(x, options.dropout, where), v, where);
+  }
+};
+
+void checkAttention(Tensor q, Tensor k, Tensor v, const AttentionOptions &o, Where where) {
+  const Facts facts = {fact(q, "q"), fact(k, "k"), fact(v, "v")};
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
+    failRule(attention, 1, fmt::format("ranks must be 4, found {}, {} and {}", q.rank(), k.rank(), v.rank()), facts,
+             where);
+  if (k.shape() != v.shape() || q.size(0) != k.size(0) || q.size(3) != k.size(3))
+    failRule(attention, 2, "batch and head size must agree, and k's shape be v's", facts, where);
+  if (!isFloatTensor(q) || q.dtype() != k.dtype() || q.dtype() != v.dtype())
+    failRule(attention, 6, "element types must be one float type", facts, where);
+  if (q.size(1) % k.size(1))
+    failRule(attention, 2, fmt::format("{} heads cannot share {} heads of k and v", q.size(1), k.size(1)), facts,
+             where);
+  if (o.causal && q.size(2) > k.size(2))
+    failRule(attention, 3, fmt::format("causal attention of {} positions over {}", q.size(2), k.size(2)), facts, where);
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    failRule(attention, 5, fmt::format("the dropout must lie in [0, 1), found {}", o.dropout), facts, where);
+}
+
+void checkMask(Tensor mask, Tensor q, const Shape &scores, Where where) {
+  const Facts facts = {fact(q, "q"), fact(mask, "mask")};
+  if (mask.dtype() != DType::I1 && mask.dtype() != q.dtype())
+    failRule(attention, 4, "the mask must be of type i1 or q's", facts, where);
+  const Shape own = mask.shape();
+  bool fits = own.size() <= scores.size();
+  for (size_t i = 1; fits && i <= own.size(); ++i)
+    fits = own[own.size() - i] == 1 || own[own.size() - i] == scores[scores.size() - i];
+  if (!fits)
+    failRule(
+        attention, 4,
+        fmt::format("the mask's shape {} cannot be broadcast to the scores' {}", shapeText(own), shapeText(scores)),
+        facts, where);
+}
+
+} // namespace
+
+Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions o, Where where) {
+  Trace &trace = Trace::current(attention, where);
+  checkAttention(q, k, v, o, where);
+  const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  Attention made{trace, o, where, scale, {q.size(0), q.size(1), q.size(2), k.size(2)}};
+  if (o.mask)
+    checkMask(o.mask, q, made.scores, where);
+  k = made.forEveryHead(k, q.size(1));
+  v = made.forEveryHead(v, q.size(1));
+  if (o.mask || (o.dropout > 0 && trace.training()))
+    return made.composed(q, k, v);
+  auto op = trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), o.causal);
+  return tensorOf(op.getResult());
+}
+
+// ---- rotary position embedding --------------------------------------------------------------------------------------
+
+/// f(angle) for every position and frequency: [t, half].
+static Tensor angles(Trace &trace, int64_t t, int64_t half, const RotaryOptions &o, double (*f)(double), Where where) {
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(t * half));
+  for (int64_t position = o.start; position < o.start + t; ++position)
+    for (int64_t i = 0; i < half; ++i)
+      values.push_back(static_cast<float>(
+          f(static_cast<double>(position) * std::pow(o.base, -static_cast<double>(i) / static_cast<double>(half)))));
+  mlir::RankedTensorType type = trace.type({t, half}, trace.element(DType::F32));
+  auto elements = mlir::DenseElementsAttr::get(type, llvm::ArrayRef<float>(values));
+  return tensorOf(trace.make<ConstantOp>(where, type, llvm::cast<mlir::ElementsAttr>(elements)).getResult());
+}
+
+Tensor rotaryEmbedding(Tensor x, RotaryOptions o, Where where) {
+  constexpr const char *name = "rotaryEmbedding";
+  Trace &trace = Trace::current(name, where);
+  const Facts facts = {fact(x, "input")};
+  if (x.rank() < 2)
+    failRule(name, 1, fmt::format("the rank must be at least 2, found {}", x.rank()), facts, where);
+  if (!isFloatTensor(x))
+    failRule(name, 4, "the input's elements must be of a float type", facts, where);
+  if (x.size(-1) % 2)
+    failRule(name, 2, fmt::format("the last dimension must be even, found {}", x.size(-1)), facts, where);
+  if (!(o.base > 0) || o.start < 0)
+    failRule(name, 3,
+             fmt::format("the base must be positive and the start not negative, found {} and {}", o.base, o.start),
+             facts, where);
+  const int64_t half = x.size(-1) / 2;
+  Tensor cosine = cast(angles(trace, x.size(-2), half, o, std::cos, where), x.dtype(), where);
+  Tensor sine = cast(angles(trace, x.size(-2), half, o, std::sin, where), x.dtype(), where);
+  Tensor first = slice(x, -1, 0, half, where), second = slice(x, -1, half, 2 * half, where);
+  return concat({Operand(first, where) * cosine - Operand(second, where) * sine,
+                 Operand(second, where) * cosine + Operand(first, where) * sine},
+                -1, where);
+}
+
+} // namespace cleave

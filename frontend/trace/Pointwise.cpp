@@ -1,0 +1,169 @@
+// Comparisons, logic, choices and activations, composed of compare, select and arithmetic.
+#include "cleave/Pointwise.h"
+#include "frontend/trace/Compose.h"
+#include "frontend/trace/Diagnose.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <tuple>
+
+namespace cleave {
+
+using namespace ir;
+using mlir::Value;
+
+// ---- comparisons and logic ----------------------------------------------------------------------------------------
+
+static Tensor compared(const char *name, Predicate predicate, const Operand &a, const Operand &b) {
+  auto [x, y] = bothSides(name, a, b, a.where);
+  return tensorOf(Ops(name, a.where).compare(predicate, x, y));
+}
+
+Tensor eq(Operand a, Operand b) { return compared("eq", Predicate::Eq, a, b); }
+Tensor ne(Operand a, Operand b) { return compared("ne", Predicate::Ne, a, b); }
+Tensor lt(Operand a, Operand b) { return compared("lt", Predicate::Lt, a, b); }
+Tensor le(Operand a, Operand b) { return compared("le", Predicate::Le, a, b); }
+Tensor gt(Operand a, Operand b) { return compared("gt", Predicate::Gt, a, b); }
+Tensor ge(Operand a, Operand b) { return compared("ge", Predicate::Ge, a, b); }
+Tensor operator<(Operand a, Operand b) { return lt(a, b); }
+Tensor operator<=(Operand a, Operand b) { return le(a, b); }
+Tensor operator>(Operand a, Operand b) { return gt(a, b); }
+Tensor operator>=(Operand a, Operand b) { return ge(a, b); }
+
+static std::pair<Value, Value> booleans(const char *name, Tensor a, Tensor b, Where where) {
+  Trace::current(name, where);
+  if (a.dtype() != DType::I1 || b.dtype() != DType::I1)
+    failRule(name, 1, "operands must be i1: what a comparison gives", {fact(a, "left"), fact(b, "right")}, where);
+  return bothSides(name, Operand(a, where), Operand(b, where), where);
+}
+
+Tensor logicalAnd(Tensor a, Tensor b, Where where) {
+  auto [x, y] = booleans("logicalAnd", a, b, where);
+  return tensorOf(Ops("logicalAnd", where).min(x, y));
+}
+Tensor logicalOr(Tensor a, Tensor b, Where where) {
+  auto [x, y] = booleans("logicalOr", a, b, where);
+  return tensorOf(Ops("logicalOr", where).max(x, y));
+}
+Tensor logicalXor(Tensor a, Tensor b, Where where) {
+  auto [x, y] = booleans("logicalXor", a, b, where);
+  return tensorOf(Ops("logicalXor", where).compare(Predicate::Ne, x, y));
+}
+Tensor logicalNot(Tensor x, Where where) {
+  Ops ops("logicalNot", where);
+  if (x.dtype() != DType::I1)
+    failRule("logicalNot", 1, "the operand must be i1: what a comparison gives", {fact(x, "input")}, where);
+  return tensorOf(ops.compare(Predicate::Eq, valueOf(x), 0));
+}
+
+Tensor isnan(Tensor x, Where where) {
+  Ops ops("isnan", where);
+  checkFloat("isnan", 1, x, where);
+  return tensorOf(ops.compare(Predicate::Ne, valueOf(x), valueOf(x)));
+}
+
+// ---- choices ------------------------------------------------------------------------------------------------------
+
+static void checkCondition(const char *name, Tensor condition, const char *role, Where where) {
+  if (condition.dtype() != DType::I1)
+    failRule(name, 3, fmt::format("the {} must be i1: what a comparison gives", role), {fact(condition, role)}, where);
+}
+
+Tensor where(Tensor condition, Operand a, Operand b, Where where) {
+  Ops ops("where", where);
+  checkCondition("where", condition, "condition", where);
+  if (!a.tensor && !b.tensor)
+    a = Operand(tensorOf(ops.trace.splat(where, ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
+  auto [x, y] = bothSides("where", a, b, where);
+  const auto shape = commonShape(condition.shape(), Ops::shape(x));
+  if (!shape)
+    failRule("where", 2,
+             fmt::format("shapes {} and {} cannot be broadcast to each other", shapeText(condition.shape()),
+                         shapeText(Ops::shape(x))),
+             {fact(condition, "condition"), fact(tensorOf(x), "value")}, where);
+  return tensorOf(ops.select(broadcastTo(ops.trace, valueOf(condition), *shape, where),
+                             broadcastTo(ops.trace, x, *shape, where), broadcastTo(ops.trace, y, *shape, where)));
+}
+
+Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
+  Ops ops("maskedFill", where);
+  checkCondition("maskedFill", mask, "mask", where);
+  if (!isFloat(x) && value != std::trunc(value))
+    failRule("maskedFill", 1, fmt::format("the tensor's elements are integers, the value {} is none", value),
+             {fact(x, "input")}, where);
+  if (commonShape(mask.shape(), x.shape()) != x.shape())
+    failRule("maskedFill", 2, "the mask cannot be broadcast to the input", {fact(x, "input"), fact(mask, "mask")},
+             where);
+  Value chosen = broadcastTo(ops.trace, valueOf(mask), x.shape(), where);
+  return tensorOf(ops.select(chosen, ops.splat(valueOf(x), value), valueOf(x)));
+}
+
+Tensor clamp(Tensor x, Operand low, Operand high, Where where) {
+  Ops ops("clamp", where);
+  if (!low.tensor && !high.tensor && !(low.number <= high.number))
+    failRule("clamp", 3, fmt::format("the lower bound {} is larger than the upper {}", low.number, high.number),
+             {fact(x, "input")}, where);
+  Value result = valueOf(x);
+  for (const auto &[bound, none, outside] :
+       {std::tuple(low, -INFINITY, Predicate::Le), std::tuple(high, INFINITY, Predicate::Ge)}) {
+    if (!bound.tensor && bound.number == none)
+      continue;
+    auto [value, limit] = bothSides("clamp", Operand(tensorOf(result), where), bound, where);
+    if (!bound.tensor)
+      result = ops.select(ops.compare(outside, value, limit), limit, value);
+    else
+      result = outside == Predicate::Le ? ops.max(value, limit) : ops.min(value, limit);
+  }
+  return tensorOf(result);
+}
+
+Tensor detach(Tensor x, Where where) { return tensorOf(Ops("detach", where).detach(valueOf(x))); }
+
+// ---- functions ----------------------------------------------------------------------------------------------------
+
+Tensor sin(Tensor x, Where where) {
+  Ops ops("sin", where);
+  checkFloat("sin", 1, x, where);
+  return tensorOf(ops.unary<SinOp>(valueOf(x)));
+}
+Tensor cos(Tensor x, Where where) {
+  Ops ops("cos", where);
+  checkFloat("cos", 1, x, where);
+  return tensorOf(ops.unary<CosOp>(valueOf(x)));
+}
+
+Tensor sign(Tensor x, Where where) {
+  Ops ops("sign", where);
+  checkFloat("sign", 1, x, where);
+  Value v = valueOf(x), zero = ops.splat(v, 0);
+  Value negative = ops.select(ops.compare(Predicate::Lt, v, zero), ops.splat(v, -1), zero);
+  return tensorOf(ops.select(ops.compare(Predicate::Gt, v, zero), ops.splat(v, 1), negative));
+}
+
+Tensor softplus(Tensor x, double beta, Where where) {
+  Ops ops("softplus", where);
+  checkFloat("softplus", 1, x, where);
+  if (!(beta > 0))
+    failRule("softplus", 2, fmt::format("beta must be positive, found {}", beta), {fact(x, "input")}, where);
+  Value scaled = ops.scale(ops.single(valueOf(x)), beta);
+  return tensorOf(ops.activation(ops.scale(ops.softplus(scaled), 1 / beta)));
+}
+
+Tensor leakyRelu(Tensor x, double slope, Where where) {
+  Ops ops("leakyRelu", where);
+  checkFloat("leakyRelu", 1, x, where);
+  Value v = valueOf(x);
+  return tensorOf(ops.select(ops.compare(Predicate::Gt, v, 0), v, ops.scale(v, slope)));
+}
+
+/// e^x - 1 = tanh(x/2) (e^x + 1), which loses nothing near 0.
+Tensor elu(Tensor x, double alpha, Where where) {
+  Ops ops("elu", where);
+  checkFloat("elu", 1, x, where);
+  Value v = ops.single(valueOf(x)), zero = ops.splat(v, 0);
+  Value positive = ops.compare(Predicate::Gt, v, zero), below = ops.select(positive, zero, v);
+  Value less = ops.mul(ops.tanh(ops.scale(below, 0.5)), ops.add(ops.exp(below), ops.splat(v, 1)));
+  return tensorOf(ops.activation(ops.select(positive, v, ops.scale(less, alpha))));
+}
+
+} // namespace cleave

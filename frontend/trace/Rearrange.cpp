@@ -1,0 +1,175 @@
+// Repeating, cutting and padding, composed of reshape, broadcast, slice and concat.
+#include "cleave/Rearrange.h"
+#include "frontend/trace/Compose.h"
+#include "frontend/trace/Diagnose.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave {
+
+using namespace ir;
+using mlir::Value;
+
+Tensor expand(Tensor x, Shape shape, Where where) {
+  Ops ops("expand", where);
+  const int64_t more = static_cast<int64_t>(shape.size()) - x.rank();
+  if (more < 0)
+    failRule("expand", 1, fmt::format("{} sizes for an input of rank {}", shape.size(), x.rank()), {fact(x, "input")},
+             where);
+  for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i) {
+    const int64_t own = i < more ? 1 : x.size(i - more);
+    if (shape[i] == -1 && i >= more)
+      shape[i] = own;
+    if (shape[i] < 1 || (own != 1 && own != shape[i]))
+      failRule("expand", 2,
+               fmt::format("dimension {} cannot become {}: only size 1 repeats", i < more ? i : i - more, shape[i]),
+               {fact(x, "input")}, where);
+  }
+  return tensorOf(broadcastTo(ops.trace, valueOf(x), shape, where));
+}
+
+Tensor repeat(Tensor x, std::vector<int64_t> counts, Where where) {
+  Ops ops("repeat", where);
+  const int64_t rank = static_cast<int64_t>(counts.size()), more = rank - x.rank();
+  if (more < 0)
+    failRule("repeat", 1, fmt::format("{} counts for an input of rank {}", rank, x.rank()), {fact(x, "input")}, where);
+  Shape wide, result; // [count, size] a dimension that repeats
+  std::vector<int64_t> from;
+  Shape kept;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (counts[i] < 1)
+      failRule("repeat", 2, fmt::format("counts must be positive, found [{}]", fmt::join(counts, ", ")),
+               {fact(x, "input")}, where);
+    const int64_t size = i < more ? 1 : x.size(i - more);
+    if (counts[i] > 1)
+      wide.push_back(counts[i]);
+    if (counts[i] == 1 || size > 1) {
+      from.push_back(static_cast<int64_t>(wide.size()));
+      wide.push_back(size);
+      kept.push_back(size);
+    }
+    result.push_back(counts[i] * size);
+  }
+  Value v = ops.reshape(valueOf(x), kept);
+  if (wide != kept)
+    v = ops.broadcast(v, wide, from);
+  return tensorOf(ops.reshape(v, result));
+}
+
+Tensor stack(const std::vector<Tensor> &tensors, int64_t dim, Where where) {
+  Ops ops("stack", where);
+  if (tensors.empty())
+    failRule("stack", 1, "at least one tensor is needed, found none", {}, where);
+  const Tensor first = tensors[0];
+  const int64_t at = dim < 0 ? dim + first.rank() + 1 : dim;
+  if (at < 0 || at > first.rank())
+    failRule("stack", 2, fmt::format("dimension {} cannot be added to rank {}", dim, first.rank()),
+             {fact(first, "first")}, where);
+  Shape shape = first.shape();
+  shape.insert(shape.begin() + at, 1);
+  std::vector<Value> values;
+  for (Tensor tensor : tensors) {
+    if (tensor.shape() != first.shape() || tensor.dtype() != first.dtype())
+      failRule("stack", 3, "shapes and element types must agree", {fact(first, "first"), fact(tensor, "other")}, where);
+    values.push_back(ops.reshape(valueOf(tensor), shape));
+  }
+  return tensorOf(ops.concat(values, at));
+}
+
+static std::vector<Tensor> pieces(const char *name, Tensor x, const std::vector<int64_t> &sizes, int64_t dim,
+                                  Where where) {
+  Ops ops(name, where);
+  std::vector<Tensor> result;
+  int64_t start = 0;
+  for (int64_t size : sizes) {
+    result.push_back(tensorOf(ops.slice(valueOf(x), dim, start, start + size)));
+    start += size;
+  }
+  return result;
+}
+
+/// As many of `size` as there are, then the rest.
+static std::vector<int64_t> equalSizes(int64_t all, int64_t size) {
+  std::vector<int64_t> sizes(static_cast<size_t>(all / size), size);
+  if (all % size)
+    sizes.push_back(all % size);
+  return sizes;
+}
+
+std::vector<Tensor> split(Tensor x, int64_t size, int64_t dim, Where where) {
+  Trace::current("split", where);
+  dim = normalDim("split", 1, x, dim, where);
+  if (size < 1)
+    failRule("split", 2, fmt::format("the size must be positive, found {}", size), {fact(x, "input")}, where);
+  return pieces("split", x, equalSizes(x.size(dim), size), dim, where);
+}
+
+std::vector<Tensor> split(Tensor x, const std::vector<int64_t> &sizes, int64_t dim, Where where) {
+  Trace::current("split", where);
+  dim = normalDim("split", 1, x, dim, where);
+  int64_t all = 0;
+  bool positive = true;
+  for (int64_t size : sizes) {
+    all += size;
+    positive &= size > 0;
+  }
+  if (!positive || all != x.size(dim))
+    failRule("split", 2,
+             fmt::format("sizes [{}] do not cut dimension {}, which has {}", fmt::join(sizes, ", "), dim, x.size(dim)),
+             {fact(x, "input")}, where);
+  return pieces("split", x, sizes, dim, where);
+}
+
+std::vector<Tensor> chunk(Tensor x, int64_t count, int64_t dim, Where where) {
+  Trace::current("chunk", where);
+  dim = normalDim("chunk", 1, x, dim, where);
+  if (count < 1)
+    failRule("chunk", 2, fmt::format("the number of pieces must be positive, found {}", count), {fact(x, "input")},
+             where);
+  return pieces("chunk", x, equalSizes(x.size(dim), (x.size(dim) + count - 1) / count), dim, where);
+}
+
+Tensor pad(Tensor x, std::vector<int64_t> amounts, double value, Where where) {
+  Ops ops("pad", where);
+  if (amounts.size() % 2 || static_cast<int64_t>(amounts.size()) > 2 * x.rank())
+    failRule("pad", 1,
+             fmt::format("{} amounts for rank {}: a pair a dimension, the last first", amounts.size(), x.rank()),
+             {fact(x, "input")}, where);
+  Value v = valueOf(x);
+  std::vector<int64_t> low(static_cast<size_t>(x.rank()), 0), high = low;
+  for (size_t i = 0; i + 1 < amounts.size(); i += 2) {
+    const int64_t dim = x.rank() - 1 - static_cast<int64_t>(i / 2), before = amounts[i], after = amounts[i + 1];
+    if (x.size(dim) + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 1)
+      failRule("pad", 2, fmt::format("nothing is left of dimension {} between {} and {}", dim, before, after),
+               {fact(x, "input")}, where);
+    v = ops.slice(v, dim, std::max<int64_t>(-before, 0), x.size(dim) - std::max<int64_t>(-after, 0));
+    low[dim] = std::max<int64_t>(before, 0);
+    high[dim] = std::max<int64_t>(after, 0);
+  }
+  if (llvm::all_of(low, [](int64_t n) { return n == 0; }) && llvm::all_of(high, [](int64_t n) { return n == 0; }))
+    return tensorOf(v);
+  const auto around = [&](Value inner) {
+    return ops.trace.make<PadOp>(where, inner, llvm::ArrayRef<int64_t>(low), llvm::ArrayRef<int64_t>(high)).getResult();
+  };
+  Value padded = around(v);
+  if (value == 0)
+    return tensorOf(padded);
+  mlir::RankedTensorType mask = Ops::type(v).clone(ops.trace.element(DType::I1));
+  Value inside = around(ops.trace.splat(where, mask, 1));
+  return tensorOf(ops.select(inside, padded, ops.splat(padded, value)));
+}
+
+Tensor flip(Tensor x, std::vector<int64_t> dims, Where where) {
+  Ops ops("flip", where);
+  Value v = valueOf(x);
+  if (dims.empty())
+    return x;
+  for (int64_t dim : reducedDims("flip", x, dims, where)) {
+    Value place = ops.iota(x.shape(), dim);
+    v = ops.gather(v, dim, ops.sub(ops.splat(place, static_cast<double>(x.size(dim) - 1)), place));
+  }
+  return tensorOf(v);
+}
+
+} // namespace cleave

@@ -1,0 +1,138 @@
+// Reductions and running sums, composed of sums, products and comparisons.
+#include "cleave/Reduce.h"
+#include "frontend/trace/Compose.h"
+#include "frontend/trace/Diagnose.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave {
+
+using namespace ir;
+using mlir::Value;
+
+static int64_t countOf(const Shape &shape, const std::vector<int64_t> &dims) {
+  int64_t count = 1;
+  for (int64_t dim : dims)
+    count *= shape[dim];
+  return count;
+}
+
+/// In f32: mean of the squared distances, times count / (count - correction).
+static Value variance(Ops &ops, const char *name, Tensor x, const std::vector<int64_t> &dims, const VarOptions &o) {
+  const Shape shape = x.shape();
+  const int64_t count = countOf(shape, dims);
+  if (o.correction < 0 || count <= o.correction)
+    failRule(name, 2, fmt::format("a variance of {} values with a correction of {}", count, o.correction),
+             {fact(x, "input")}, ops.where);
+  Value v = ops.single(valueOf(x));
+  Value mean = ops.scale(ops.sum(v, dims), 1 / static_cast<double>(count));
+  Value distance = ops.sub(v, ops.back(mean, shape, dims));
+  Value squares = ops.sum(ops.mul(distance, distance), dims);
+  return ops.scale(squares, 1 / static_cast<double>(count - o.correction));
+}
+
+Tensor var(Tensor x, std::vector<int64_t> given, VarOptions options, Where where) {
+  Ops ops("var", where);
+  checkFloat("var", 3, x, where);
+  const auto dims = reducedDims("var", x, given, where);
+  Value result = ops.activation(variance(ops, "var", x, dims, options));
+  return tensorOf(ops.kept(result, x.shape(), dims, options.keepDim));
+}
+
+Tensor stddev(Tensor x, std::vector<int64_t> given, VarOptions options, Where where) {
+  Ops ops("stddev", where);
+  checkFloat("stddev", 3, x, where);
+  const auto dims = reducedDims("stddev", x, given, where);
+  Value result = ops.activation(ops.safeSqrt(variance(ops, "stddev", x, dims, options)));
+  return tensorOf(ops.kept(result, x.shape(), dims, options.keepDim));
+}
+
+/// sum |x|^p, then the root; a sum of 0 has no slope, and neither has an element of 0 where p < 1 would give it one.
+static Value powerNorm(Ops &ops, Value x, double p, const std::vector<int64_t> &dims) {
+  Value size = ops.abs(x), none = ops.compare(Predicate::Eq, size, 0);
+  Value powers = ops.pow(ops.select(none, ops.splat(x, 1), size), ops.splat(x, p));
+  Value sum = ops.sum(ops.select(none, ops.splat(x, 0), powers), dims);
+  Value zero = ops.compare(Predicate::Eq, sum, 0);
+  Value root = ops.pow(ops.select(zero, ops.splat(sum, 1), sum), ops.splat(sum, 1 / p));
+  return ops.select(zero, ops.splat(sum, 0), root);
+}
+
+Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where where) {
+  Ops ops("norm", where);
+  checkFloat("norm", 3, x, where);
+  if (std::isnan(p))
+    failRule("norm", 2, "p must be a number", {fact(x, "input")}, where);
+  const auto dims = reducedDims("norm", x, given, where);
+  Value v = ops.single(valueOf(x)), result;
+  if (p == 2)
+    result = ops.safeSqrt(ops.sum(ops.mul(v, v), dims));
+  else if (p == 1)
+    result = ops.sum(ops.abs(v), dims);
+  else if (std::isinf(p))
+    result = ops.reduce(p > 0 ? ReduceKind::Max : ReduceKind::Min, ops.abs(v), dims);
+  else if (p == 0)
+    result = ops.sum(ops.cast(ops.compare(Predicate::Ne, v, 0), Ops::type(v).getElementType()), dims);
+  else
+    result = powerNorm(ops, v, p, dims);
+  return tensorOf(ops.kept(ops.activation(result), x.shape(), dims, keepDim));
+}
+
+/// The largest is taken away first and is no path of the gradient; where it is infinite, nothing is.
+Tensor logsumexp(Tensor x, std::vector<int64_t> given, bool keepDim, Where where) {
+  Ops ops("logsumexp", where);
+  checkFloat("logsumexp", 3, x, where);
+  const auto dims = reducedDims("logsumexp", x, given, where);
+  Value v = ops.single(valueOf(x)), largest = ops.reduce(ReduceKind::Max, ops.detach(v), dims);
+  Value infinite = ops.compare(Predicate::Eq, ops.abs(largest), INFINITY);
+  largest = ops.select(infinite, ops.splat(largest, 0), largest);
+  Value sum = ops.sum(ops.exp(ops.sub(v, ops.back(largest, x.shape(), dims))), dims);
+  return tensorOf(ops.kept(ops.activation(ops.add(ops.log(sum), largest)), x.shape(), dims, keepDim));
+}
+
+// ---- along one dimension ------------------------------------------------------------------------------------------
+
+/// One half times the other until one is left.
+static Value product(Ops &ops, Value x, int64_t dim) {
+  Value rest;
+  for (int64_t size = Ops::size(x, dim); size > 1; size /= 2) {
+    if (size % 2) {
+      Value last = ops.slice(x, dim, size - 1, size);
+      rest = rest ? ops.mul(rest, last) : last;
+    }
+    x = ops.mul(ops.slice(x, dim, 0, size / 2), ops.slice(x, dim, size / 2, size / 2 * 2));
+  }
+  return rest ? ops.mul(x, rest) : x;
+}
+
+static Tensor prodAlong(Tensor x, int64_t dim, bool keepDim, Where where) {
+  Ops ops("prod", where);
+  Value result = ops.activation(product(ops, ops.single(valueOf(x)), dim));
+  Shape shape = x.shape();
+  if (!keepDim)
+    shape.erase(shape.begin() + dim);
+  return tensorOf(keepDim ? result : ops.reshape(result, shape));
+}
+
+Tensor prod(Tensor x, int64_t dim, bool keepDim, Where where) {
+  Trace::current("prod", where);
+  return prodAlong(x, normalDim("prod", 1, x, dim, where), keepDim, where);
+}
+
+Tensor prod(Tensor x, Where where) {
+  Ops ops("prod", where);
+  return prodAlong(tensorOf(ops.reshape(valueOf(x), {x.elements()})), 0, false, where);
+}
+
+Tensor cumsum(Tensor x, int64_t dim, Where where) {
+  Ops ops("cumsum", where);
+  dim = normalDim("cumsum", 1, x, dim, where);
+  if (x.dtype() == DType::I1)
+    failRule("cumsum", 2, "the elements must be numbers (cast them)", {fact(x, "input")}, where);
+  Value sums = ops.single(valueOf(x));
+  for (int64_t step = 1; step < x.size(dim); step *= 2)
+    sums = ops.add(sums, ops.pad(ops.slice(sums, dim, 0, x.size(dim) - step), dim, step, 0));
+  return tensorOf(ops.activation(sums));
+}
+
+} // namespace cleave
