@@ -114,6 +114,27 @@ class Splits(Case):
         self.ok("resnet", "check", "--data", "synthetic", "--batch", 8, "--image", 8, "--lr", 0.0005, "--mesh", "dp=2,tp=2",
                 "--layout", "nhwc", "--steps", 1)
 
+    def test_vit(self):
+        common = ["--data", DIGITS, "--layers", 2, "--width", 32, "--heads", 2, "--batch", 8, "--microbatches", 2, "--steps", 3]
+        self.curves("vit", common, [["--mesh", "dp=2,tp=2,pp=2"], ["--mesh", "tp=2"]])
+
+    def test_llama(self):
+        common = ["--data", "synthetic", "--layers", 2, "--width", 32, "--heads", 4, "--kv-heads", 2, "--context", 16,
+                  "--batch", 8, "--microbatches", 2, "--steps", 3]
+        self.curves("llama", common, [["--mesh", "dp=2,tp=2,pp=2"], ["--mesh", "tp=2"], ["--mesh", "tp=4"]])
+
+    def test_seq(self):
+        common = ["--data", "synthetic", "--layers", 2, "--width", 16, "--context", 6, "--batch", 8, "--microbatches", 2,
+                  "--steps", 3]
+        self.curves("seq", common, [["--mesh", "dp=2,pp=2"], ["--mesh", "tp=2"]])
+
+    def test_positions_share_their_kernels(self):
+        plan, kernels = self.path("seq.plan"), {}
+        for context in (8, 16):
+            self.ok("seq", "plan", "--context", context, "--batch", 8, "-o", plan)
+            kernels[context] = int(re.search(r"(\d+) kernels", self.ok("cleave", "show", plan)).group(1))
+        self.assertEqual(kernels[8], kernels[16])
+
     def test_strategy_file(self):
         strategy = self.path("mine.toml")
         with open(strategy, "w") as out:
@@ -188,6 +209,7 @@ class Splits(Case):
         for choice in (["--precision", "bf16", "--opt-level", "O1"], ["--opt-level", "O2"], ["--opt-level", "O3"]):
             for mesh in ("dp=2", "dp=2,tp=2,pp=2"):
                 self.ok("gpt", "check", *common, *choice, "--mesh", mesh)
+            self.ok("llama", "check", *common, "--kv-heads", 1, *choice, "--mesh", "dp=2")
 
     def test_gradients_reduced_in_half(self):
         for program, options in (("convnet", ["--data", DIGITS, "--batch", 48, "--steps", 30]),
@@ -354,6 +376,25 @@ class Files(Case):
         self.refused("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS, word="CRC-32", status=3)
 
     @unittest.skipUnless(shutil.which("ptxas") or os.path.exists("/usr/local/cuda/bin/ptxas"), "no ptxas")
+    def test_equal_layers_are_one_line(self):
+        common = ["--layers", 3, "--width", 32, "--heads", 4, "--context", 16, "--batch", 8, "--microbatches", 2, "--no-code"]
+        one, two, strategy = self.path("one.plan"), self.path("two.plan"), self.path("s.toml")
+        self.ok("gpt", "plan", *common, "--mesh", "tp=2", "-o", one)
+        shown = self.ok("cleave", "show", "--strategy", one)
+        with open(strategy, "w") as out:
+            out.write(shown)
+        self.assertIn('"blocks.*.attention.qkv.weight" = {', shown)
+        self.assertNotIn('"blocks.0.', shown)
+        self.ok("gpt", "plan", *common, "--strategy", strategy, "-o", two)
+        changes = json.loads(self.ok("cleave", "diff", "--json", one, two))["changes"]
+        self.assertEqual([c for c in changes if c["what"] != "content"], []) # the origins differ
+        self.assertIn("optimizer state", self.ok("cleave", "show", one))
+        self.ok("gpt", "plan", *common, "--mesh", "dp=2", "-o", two)
+        lines = self.ok("cleave", "diff", one, two).splitlines()
+        self.assertEqual(len([l for l in lines if l.startswith("blocks.*.attention.qkv.weight (3)")]), 1)
+        self.assertFalse([l for l in lines if re.match(r"blocks\.\d", l)])
+        self.assertEqual(len([l for l in lines if l.startswith("optimizer state")]), 1)
+
     def test_plans_for_gpus(self):
         plan = self.path("gpu.plan")
         for program, calls, options in (
@@ -390,7 +431,7 @@ class Files(Case):
         self.refused("mlp", "plan", "--target", "sm_90", "-o", plan, word="sm_90")
 
     def test_graphs_round_trip(self):
-        for program in ("mlp", "convnet", "gpt", "resnet"):
+        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "seq"):
             first, second = self.path("a.mlir"), self.path("b.mlir")
             self.ok(program, "graph", "-o", first)
             text = self.ok("cleave-opt", first)
@@ -417,6 +458,40 @@ class Mistakes(Case):
                            (["--metrics", "/no/such/folder/m.jsonl"], "/no/such/folder"), (["--lr", "fast"], "fast"),
                            (["--mesh", "pp=400"], "400")]:
             self.refused("mlp", "train", "--data", DIGITS, *args, word=word)
+
+    def test_unknown_options_and_words(self):
+        for program, args, word in (("mlp", ["train", "--mehs", "dp=2"], "--mehs is no option of mlp train; did you mean --mesh?"),
+                                    ("mlp", ["plan", "--microbatch=2"], "did you mean --microbatches?"),
+                                    ("mlp", ["plan", "--hiden", "3"], "did you mean --hidden?"),
+                                    ("mlp", ["trian"], "did you mean train?"),
+                                    ("mlp", ["plan", "--strategy", "pipelin", "--devices", 2, "-o", "x"], "pipelin"),
+                                    ("mlp", ["plan", "--schedule", "1f2b", "-o", "x"], "did you mean 1f1b?"),
+                                    ("gpt", ["plan", "--heads", 0, "-o", "x"], "--heads 0: must be a whole number from 1"),
+                                    ("cleave", ["show", "--jsn", "x"], "did you mean --json?"),
+                                    ("cleave-run", ["x", "--quite"], "did you mean --quiet?")):
+            self.refused(program, *args, word=word)
+
+    def test_a_loss_that_is_not_finite(self):
+        checkpoint = self.path("ck")
+        common = ["--data", DIGITS, "--batch", 24, "--quiet"]
+        self.ok("mlp", "train", *common, "--steps", 5, "--checkpoint", checkpoint)
+        with open(os.path.join(checkpoint, "manifest.json")) as manifest:
+            before = manifest.read()
+        again = ["train", *common, "--lr", 1e25, "--steps", 30, "--checkpoint", checkpoint, "--resume"]
+        err = self.refused("mlp", *again, word="checkpoint of step 5", status=3)
+        self.assertRegex(err, r"step \d+: the loss is (NaN|infinite)")
+        with open(os.path.join(checkpoint, "manifest.json")) as manifest:
+            self.assertEqual(manifest.read(), before)
+        for mesh in ("dp=1", "dp=2,pp=2"):
+            err = self.refused("mlp", "train", *common, "--lr", 1e25, "--steps", 9, "--find-nan", "--mesh", mesh,
+                               "--microbatches", 2, word="was made by layers.", status=3)
+            self.assertIn("mlp.cpp:", err)
+        self.ok("mlp", "train", *common, "--lr", 1e25, "--steps", 5, "--keep-going")
+        status, _, err = run("mlp", "train", *common, "--lr", 1e25, "--steps", 9, "--mesh", "dp=2", ranks=2)
+        self.assertEqual(status, 3, err)
+        self.assertIn("the loss is", err)
+        # An overflow that loss scaling skips is none.
+        self.ok("mlp", "train", *common, "--steps", 5, "--precision", "fp16", "--loss-scale", "dynamic")
 
     def test_stages_of_a_file(self):
         strategy = self.path("stages.toml")
@@ -557,6 +632,10 @@ class Mistakes(Case):
         self.assertEqual(ended[1][1], "") # one of them says it
 
     def test_shapes_in_a_model(self):
+        status, _, err = run("llama", "graph", "--heads", 4, "--kv-heads", 3)
+        self.assertEqual(status, 2)
+        self.assertIn("4 heads cannot share 3 heads", err)
+        self.assertIn("llama.cpp:", err)
         status, _, err = run("gpt", "graph", "--width", 30, "--heads", 4)
         self.assertEqual(status, 2)
         self.assertIn("gpt.cpp:", err)

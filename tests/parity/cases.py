@@ -101,6 +101,8 @@ def elementwise():
     unary("rsqrt", lambda x: x.rsqrt(), POSITIVE)
     unary("tanh", lambda x: x.tanh())
     unary("erf", lambda x: x.erf())
+    unary("sin", lambda x: x.sin(), ((3, 5), -7.0, 7.0))
+    unary("cos", lambda x: x.cos(), ((3, 5), -7.0, 7.0))
     unary("sigmoid", lambda x: x.sigmoid())
     unary("relu", lambda x: x.relu())
     unary("silu", lambda x: F.silu(x))

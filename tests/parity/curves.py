@@ -71,7 +71,14 @@ def windows(context):
     return torch.from_numpy(train[starts]), torch.from_numpy(train[starts + 1])
 
 
-def train(parameters, forward, optimizer, x, y, batch, microbatches):
+def clip(parameters, most):
+    """Scales gradients so that their norm is at most `most`."""
+    norm = math.sqrt(sum((p.grad**2).sum().item() for p in parameters))
+    for p in parameters:
+        p.grad *= min(1.0, most / norm)
+
+
+def train(parameters, forward, optimizer, x, y, batch, microbatches, most=None):
     order = shuffled_order(len(x), SEED, 1)
     losses = []
     for step in range(STEPS):
@@ -84,6 +91,8 @@ def train(parameters, forward, optimizer, x, y, batch, microbatches):
             loss = loss / y[rows].numel()
             loss.backward()
             total += loss.item()
+        if most:
+            clip(parameters.all.values(), most)
         optimizer.step()
         losses.append(float(f"{total:.9g}"))
     return losses
@@ -169,4 +178,118 @@ def gpt():
             "losses": train(p, forward, optimizer, *windows(context), 12, 1)}
 
 
-CURVES = {"mlp": mlp, "convnet": convnet, "gpt": gpt}
+def layer_norm(p, name, width):
+    weight, bias = p.constant(name + ".weight", [width], 1.0), p.constant(name + ".bias", [width], 0.0)
+    return lambda x: F.layer_norm(x, (width,), weight, bias, 1e-5)
+
+
+def vit():
+    layers, width, heads, patch = 2, 32, 2, 7
+    across = 28 // patch
+    p = Parameters()
+
+    def block(name):
+        norm1 = layer_norm(p, name + ".norm1", width)
+        w_in = p.uniform(name + ".attention.in_proj_weight", [3 * width, width], math.sqrt(6 / (4 * width)))
+        w_out = p.uniform(name + ".attention.out_proj.weight", [width, width], 1 / math.sqrt(width))
+        b_out = p.constant(name + ".attention.out_proj.bias", [width], 0.0)
+        b_in = p.constant(name + ".attention.in_proj_bias", [3 * width], 0.0)
+        norm2 = layer_norm(p, name + ".norm2", width)
+        up, down = p.linear(name + ".mlp.0", width, 4 * width), p.linear(name + ".mlp.2", 4 * width, width)
+
+        def attention(x):
+            return F.multi_head_attention_forward(
+                *[x.transpose(0, 1)] * 3, width, heads, w_in, b_in, None, None, False, 0.0, w_out, b_out,
+                need_weights=False)[0].transpose(0, 1)
+
+        def forward(x):
+            x = x + attention(norm1(x))
+            return x + F.linear(F.gelu(F.linear(norm2(x), *up)), *down)
+
+        return forward
+
+    embed, positions = p.linear("embed", patch**2, width), p.normal("positions", [across**2, width], 0.02)
+    blocks, last, head = [block(f"blocks.{i}") for i in range(layers)], layer_norm(p, "norm", width), p.linear("head", width, 10)
+
+    def forward(image):
+        rows = image.reshape(-1, across, patch, across, patch).permute(0, 1, 3, 2, 4)
+        x = F.linear(rows.reshape(-1, across**2, patch**2), *embed) + positions
+        for one in blocks:
+            x = one(x)
+        return F.linear(last(x).mean(1), *head)
+
+    optimizer = torch.optim.AdamW(p.all.values(), 0.001, weight_decay=0.05)
+    arguments = ["--width", "32", "--heads", "2", "--batch", "24", "--microbatches", "2", "--seed", str(SEED)]
+    return {"program": "vit", "data": "digits", "arguments": arguments,
+            "losses": train(p, forward, optimizer, *digits(), 24, 2)}
+
+
+def llama():
+    layers, width, heads, shared, context, vocab = 2, 32, 4, 2, 16, 128
+    size = width // heads
+    p = Parameters()
+    plain = lambda name, n_in, n_out: p.normal(name + ".weight", [n_out, n_in], 0.02)
+
+    def norm(name):
+        weight = p.constant(name + ".weight", [width], 1.0)
+        return lambda x: F.rms_norm(x, (width,), weight, 1e-5)
+
+    angles = torch.arange(context, dtype=torch.float64)[:, None] * 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = torch.cat([angles, angles], -1)
+
+    def turn(x):
+        first, second = x.chunk(2, -1)
+        return x * angles.cos() + torch.cat([-second, first], -1) * angles.sin()
+
+    def block(name):
+        norm1 = norm(name + ".input_layernorm")
+        q, k = plain(name + ".self_attn.q_proj", width, width), plain(name + ".self_attn.k_proj", width, shared * size)
+        v, o = plain(name + ".self_attn.v_proj", width, shared * size), plain(name + ".self_attn.o_proj", width, width)
+        norm2 = norm(name + ".post_attention_layernorm")
+        gate, up = plain(name + ".mlp.gate_proj", width, 3 * width), plain(name + ".mlp.up_proj", width, 3 * width)
+        down = plain(name + ".mlp.down_proj", 3 * width, width)
+
+        def attention(x):
+            split = lambda w: F.linear(x, w).reshape(*x.shape[:2], -1, size).transpose(1, 2)
+            repeat = lambda t: t.repeat_interleave(heads // shared, 1)
+            mixed = F.scaled_dot_product_attention(turn(split(q)), repeat(turn(split(k))), repeat(split(v)), is_causal=True)
+            return F.linear(mixed.transpose(1, 2).flatten(2), o)
+
+        def forward(x):
+            x = x + attention(norm1(x))
+            y = norm2(x)
+            return x + F.linear(F.silu(F.linear(y, gate)) * F.linear(y, up), down)
+
+        return forward
+
+    embed = p.normal("embed_tokens.weight", [vocab, width], 0.02)
+    blocks, last, head = [block(f"layers.{i}") for i in range(layers)], norm("norm"), plain("lm_head", width, vocab)
+
+    def forward(tokens):
+        x = F.embedding(tokens, embed)
+        for one in blocks:
+            x = one(x)
+        return F.linear(last(x), head)
+
+    optimizer = torch.optim.AdamW(p.all.values(), 0.002, weight_decay=0.01)
+    arguments = ["--width", "32", "--context", "16", "--batch", "12", "--seed", str(SEED)]
+    return {"program": "llama", "data": "text", "arguments": arguments,
+            "losses": train(p, forward, optimizer, *windows(context), 12, 1, most=1.0)}
+
+
+def seq():
+    layers, width, context, vocab = 2, 24, 12, 128
+    p = Parameters()
+    embed = p.normal("embed.weight", [vocab, width], 1.0)
+    bound = 1 / math.sqrt(width)
+    lstm = torch.nn.LSTM(width, width, layers, batch_first=True).double()
+    weights = {name: p.uniform("lstm." + name, list(value.shape), bound) for name, value in lstm.named_parameters()}
+    head = p.linear("head", width, vocab)
+    forward = lambda tokens: F.linear(torch.func.functional_call(lstm, weights, (F.embedding(tokens, embed),))[0], *head)
+    optimizer = torch.optim.Adam(p.all.values(), 0.005)
+    arguments = ["--layers", "2", "--width", "24", "--context", "12", "--batch", "12", "--seed", str(SEED)]
+    return {"program": "seq", "data": "text", "arguments": arguments,
+            "losses": train(p, forward, optimizer, *windows(context), 12, 1, most=1.0)}
+
+
+CURVES = {"mlp": mlp, "convnet": convnet, "gpt": gpt, "vit": vit, "llama": llama, "seq": seq}

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch (CPU, double) computes for every op, its gradients, and the optimizers, as JSON under goldens/.
+"""Writes what PyTorch (CPU, double) computes for every op and function, their gradients, and the optimizers, as JSON under
+goldens/.
 
     python3 -m venv .venv && .venv/bin/pip install numpy torch
-    .venv/bin/python tests/parity/make_goldens.py [ops] [optimizers] [curves]
+    .venv/bin/python tests/parity/make_goldens.py [ops] [functions] [modules] [optimizers] [curves]
 
 The tests need only the JSON. Inputs are rounded to f32 first, so that both sides start from the same numbers.
 """
 import json
+import math
 import pathlib
 import sys
 
@@ -18,7 +20,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "goldens"
 def numbers(tensor):
     flat = tensor.reshape(-1)
     if tensor.dtype.is_floating_point:
-        return [float(f"{value:.9g}") for value in flat.tolist()]
+        return [float(f"{value:.9g}") if math.isfinite(value) else str(value) for value in flat.tolist()]
     return flat.tolist()
 
 
@@ -50,6 +52,38 @@ def ops():
     write("ops.json", out)
 
 
+def functions():
+    from functions import CASES
+
+    out = []
+    for case in CASES:
+        result, cotangent, gradients = case.expected()
+        out.append({
+            "name": case.name,
+            "floats": {**{k: array(v) for k, v in case.floats.items()}, "c": array(cotangent)},
+            "ints": {k: array(v) for k, v in case.ints.items()},
+            "result": array(result),
+            "gradients": {k: array(v) for k, v in gradients.items()},
+        })
+    write("functions.json", out)
+
+
+def modules():
+    from modules import CASES
+
+    out = []
+    for case in CASES:
+        result, gradients = case.expected()
+        out.append({
+            "name": case.name,
+            "parameters": {k: array(v) for k, v in case.tensors.items()},
+            "c": array(case.cotangent),
+            "result": array(result),
+            "gradients": {k: array(v) for k, v in gradients.items()},
+        })
+    write("modules.json", out)
+
+
 def optimizers():
     from optimizers import CASES
 
@@ -63,5 +97,6 @@ def curves():
 
 
 if __name__ == "__main__":
-    for step in sys.argv[1:] or ["ops", "optimizers"]:
-        {"ops": ops, "optimizers": optimizers, "curves": curves}[step]()
+    for step in sys.argv[1:] or ["ops", "functions", "modules", "optimizers"]:
+        steps = {"ops": ops, "functions": functions, "modules": modules, "optimizers": optimizers, "curves": curves}
+        steps[step]()

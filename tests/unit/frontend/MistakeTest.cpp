@@ -1,4 +1,5 @@
 // Mistakes in models: the message names place, rule and values, and shows the user's line.
+#include "frontend/program/Advice.h"
 #include "tests/unit/frontend/Support.h"
 
 using namespace cleave;
@@ -98,4 +99,121 @@ TEST_CASE("parameters of another model are refused") {
   Parameter weight{other, "weight", {10, 784}};
   CHECK(
       has(wrong([&](auto &, Tensor x) { return linear(flatten(x, 1), weight); }), "weight: belongs to another model"));
+}
+
+TEST_CASE("a tensor that holds none is refused by whoever is given it, at the user's line") {
+  const std::string none = "was given a Tensor that holds none";
+  const Tensor nothing;
+  CHECK(has(wrong([=](auto &, Tensor) { return relu(nothing); }), "relu: " + none));
+  CHECK(has(wrong([=](auto &, Tensor) { return transpose(nothing, 0, 1); }), "transpose: " + none));
+  CHECK(has(wrong([=](auto &, Tensor) { return flatten(nothing, 1); }), none));
+  CHECK(has(wrong([=](auto &, Tensor) { return mean(nothing); }), "mean: " + none));
+  CHECK(has(wrong([=](auto &, Tensor) { return unsqueeze(nothing, 0); }), "unsqueeze: " + none));
+  CHECK(has(wrong([=](auto &, Tensor x) { return matmul(x, nothing); }), "matmul: " + none));
+  CHECK(has(wrong([=](auto &, Tensor x) { return concat({x, nothing}, 0); }), "concat: " + none));
+  CHECK(has(wrong([=](auto &, Tensor x) { return x + nothing; }), none)); // and is not taken for the number 0
+  CHECK(has(wrong([=](auto &, Tensor x) { return nothing * x; }), none));
+  CHECK(has(wrong([=](auto &, Tensor) { return globalAvgPool(nothing); }), "globalAvgPool: " + none));
+  CHECK(has(wrong([=](auto &, Tensor x) { return nothing.rank() > 0 ? x : x; }), "rank: " + none));
+  CHECK(has(wrong([=](auto &, Tensor) { return nothing; }), "the model returned no tensor"));
+  struct Wrong : Module {
+    Linear out{*this, "out", 784, 10};
+    Tensor forward(Tensor) { return out(Tensor()); }
+  } model;
+  const unsigned line = __LINE__ - 2;
+  CHECK(
+      has(mistake([&] { traced(model); }), "MistakeTest.cpp:" + std::to_string(line) + ":37: error: linear: " + none));
+}
+
+TEST_CASE("a tensor kept from an earlier trace is refused") {
+  struct Keeps : Module {
+    Linear fc{*this, "fc", 784, 10};
+    Tensor mask;
+    Tensor forward(Tensor image) {
+      if (!mask)
+        mask = full({10}, 0.5);
+      return fc(flatten(image, 1)) * mask;
+    }
+  } model;
+  const unsigned line = __LINE__ - 3;
+  const std::string message = mistake([&] { traced(model); });
+  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line)));
+  CHECK(has(message, "was given a tensor of an earlier trace"));
+}
+
+TEST_CASE("modules that the standard library makes are told with the user's line") {
+  struct Optional : Module {
+    std::optional<Linear> fc;
+    Optional() { fc.emplace(*this, "fc", 0, 4); }
+  };
+  CHECK(has(mistake([] { Optional model; }), "MistakeTest.cpp:" + std::to_string(__LINE__ - 2) + ":"));
+  struct Pointer : Module {
+    std::unique_ptr<Conv2d> conv;
+    Pointer() { conv = std::make_unique<Conv2d>(*this, "conv", 3, 4, Conv2dOptions{.groups = 2}); }
+  };
+  CHECK(has(mistake([] { Pointer model; }), "MistakeTest.cpp:" + std::to_string(__LINE__ - 2) + ":"));
+  struct List : Module {
+    ModuleList<Linear> layers{*this, "layers"};
+    List() {
+      layers.emplace(4, 4);
+      layers.emplace(4, 0); // the line of the message
+    }
+  };
+  CHECK(has(mistake([] { List model; }), "MistakeTest.cpp:" + std::to_string(__LINE__ - 3) + ":14: error: parameter"));
+}
+
+TEST_CASE("ops of a list's modules stand where the list was called") {
+  struct Net : Module {
+    ModuleList<Linear> layers{*this, "layers"};
+    Net() {
+      layers.emplace(784, 4);
+      layers.emplace(5, 10);
+    }
+    Tensor forward(Tensor image) { return layers(flatten(image, 1)); }
+  } model;
+  const unsigned line = __LINE__ - 2;
+  CHECK(has(mistake([&] { traced(model); }), "MistakeTest.cpp:" + std::to_string(line) + ":43: error: linear"));
+}
+
+TEST_CASE("a model that takes no tensors is told where it is run") {
+  struct Silent : Module {
+    Tensor forward() { return full({4, 10}, 0); }
+  } model;
+  const unsigned line = __LINE__ + 1;
+  const std::string message = mistake([&] { traced(model, TrainConfig{.batch = 4}); });
+  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line) + ":"));
+  CHECK(has(message, "the data set gives the model 1 tensor"));
+}
+
+TEST_CASE("sizes that no memory holds are refused where they arise") {
+  const int64_t large = int64_t(1) << 21;
+  CHECK(has(wrong([=](auto &, Tensor) { return full({large, large}, 1); }), "more than 2^40 elements"));
+  CHECK(has(wrong([=](auto &, Tensor) { return full({large, large, large, large}, 1); }), "MistakeTest.cpp"));
+  struct Large : Module {
+    Linear fc;
+    Large() : fc(*this, "fc", int64_t(1) << 20, int64_t(1) << 19) {}
+  } model;
+  const unsigned line = __LINE__ - 2;
+  const std::string message = mistake([&] { checkParametersFit(model); });
+  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line)));
+  CHECK(has(message, "the largest is fc.weight"));
+}
+
+TEST_CASE("what is surely not meant is warned of") {
+  struct Net : Module {
+    Linear used{*this, "used", 784, 10}, spare{*this, "spare", 4, 4};
+    Tensor forward(Tensor image) { return used(flatten(image, 1)); }
+  } model;
+  const auto warnings = [&](TrainConfig config) {
+    GraphModule graph = traceModel(makeModel(model), config, 4);
+    return warningsOf(graph);
+  };
+  CHECK(warnings({}) ==
+        std::vector<std::string>{"parameters spare.weight, spare.bias: the loss does not depend on them"});
+  model.freeze();
+  const LossFunction alone = [](Tensor x, Tensor) { return Loss{sum(x), full({}, 4), {}, 4}; };
+  const std::vector<std::string> all = warnings({.loss = alone});
+  REQUIRE(all.size() == 3);
+  CHECK(has(all[1], "data field label: the loss does not depend on it"));
+  CHECK(has(all[2], "every parameter is frozen"));
 }

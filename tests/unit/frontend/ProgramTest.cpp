@@ -52,6 +52,35 @@ TEST_CASE("options of the model reach the model") {
   CHECK(has(graphOf({"--shape", "odd"}), "tensor<17x784xf32>"));
 }
 
+TEST_CASE("whole numbers of options may be anything, unless a range is said") {
+  const auto read = [](std::vector<std::string> args, auto declare) {
+    const std::string file = "/tmp/cleave-options-test-" + std::to_string(getpid()) + ".mlir";
+    args.insert(args.begin(), {"p", "graph", "-o", file});
+    std::vector<char *> argv;
+    for (std::string &arg : args)
+      argv.push_back(arg.data());
+    Program program{"p", static_cast<int>(argv.size()), argv.data()};
+    const auto value = declare(program);
+    const int status = program.run<Mlp>({.data = Mnist{}}, std::vector<int64_t>{4});
+    std::remove(file.c_str());
+    return std::pair(value, status);
+  };
+  const auto free = [](Program &program) { return program.option("--shift", 3, "a number"); };
+  CHECK(read({"--shift", "-7"}, free) == std::pair(-7, 0));
+  CHECK(read({"--shift=0"}, free) == std::pair(0, 0));
+  CHECK(read({"--shift", "3000000000"}, free) == std::pair(3, 2)); // no int
+  CHECK(read({"--shift", "2.5"}, free) == std::pair(3, 2));
+  const auto some = [](Program &program) { return program.option("--heads", int64_t(4), "heads", between(1, 8)); };
+  CHECK(read({"--heads", "8"}, some) == std::pair(int64_t(8), 0));
+  CHECK(read({"--heads", "0"}, some) == std::pair(int64_t(4), 2));
+  CHECK(read({"--heads", "9"}, some) == std::pair(int64_t(4), 2));
+  const auto list = [](Program &program) {
+    return program.option("--at", std::vector<int64_t>{1}, "places", atLeast(-1));
+  };
+  CHECK(read({"--at", "-1,0,5"}, list) == std::pair(std::vector<int64_t>{-1, 0, 5}, 0));
+  CHECK(read({"--at", "-2"}, list).second == 2);
+}
+
 TEST_CASE("a microbatch is traced") {
   CHECK(has(graphOf({"--batch", "48", "--microbatches", "4"}), "tensor<12x1x28x28xf32>"));
 }

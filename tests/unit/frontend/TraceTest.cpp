@@ -128,7 +128,7 @@ TEST_CASE("several inputs and a data set of one's own") {
   CHECK(has(text, "cleave.static_weight = 12"));
   CHECK(!has(text, "\"correct\""));
   Mlp one;
-  CHECK(has(mistake([&] { traced(one, config); }), "takes no 2 tensors"));
+  CHECK(has(mistake([&] { traced(one, config); }), "the data set gives the model 2 tensors"));
 }
 
 TEST_CASE("a loss of one's own") {

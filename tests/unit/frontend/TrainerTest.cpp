@@ -69,6 +69,55 @@ TEST_CASE("a trainer learns a plane, on one rank and on two") {
   CHECK(evaluation.loss < 1e-3);
 }
 
+TEST_CASE("gradients are clipped alike where every parameter is split") {
+  struct Wide : Module {
+    Linear fc{*this, "fc", 2, 8};
+    Tensor forward(Tensor x) { return sum(tanh(fc(x)), {-1}, true); }
+  } model;
+  TrainConfig config = planeConfig();
+  config.clipNorm = 0.01;
+  Trainer trainer(model, config);
+  for (const char *mesh : {"tp=2", "tp=4", "dp=2,tp=2"}) {
+    INFO(mesh);
+    CHECK(trainer.check({.mesh = mesh, .microbatches = 2, .steps = 3}).difference == "");
+  }
+}
+
+TEST_CASE("evaluation counts every sample once, whatever the loss, the batch and the split") {
+  struct Model : Module {
+    Linear fc{*this, "fc", 2, 1};
+    Tensor forward(Tensor x) { return fc(x); }
+  };
+  struct Odd : Plane { // a field of no special name, and a number of samples that few batches divide
+    Odd() { list[1].name = "y"; }
+    int64_t samples(Split split) const override { return split == Split::Train ? 60 : 23; }
+  };
+  const LossFunction absolute = [](Tensor x, Tensor y) {
+    return Loss{sum(abs(x - y)), full({}, static_cast<double>(y.elements())), {}, y.elements()};
+  };
+  const LossFunction ofMeans = [](Tensor x, Tensor y) { return Loss{mean((x - y) * (x - y)), full({}, 1), {}, 1}; };
+  Folder folder;
+  const std::string checkpoint = folder.path + "/ck";
+  for (const LossFunction &loss : {LossFunction(mseLoss), absolute, ofMeans}) {
+    Model model;
+    Trainer trainer(model, {.data = std::make_shared<Odd>(), .loss = loss, .optimizer = Sgd{.lr = 1e-3}, .batch = 12});
+    trainer.train({.steps = 2, .checkpoint = checkpoint, .quiet = true});
+    const double expected = trainer.evaluate({.microbatches = 1, .batch = 1, .checkpoint = checkpoint}).loss;
+    CHECK(expected > 0.01);
+    const auto agrees = [&](const std::string &mesh, int64_t microbatches, int64_t batch) {
+      const Evaluation found =
+          trainer.evaluate({.mesh = mesh, .microbatches = microbatches, .batch = batch, .checkpoint = checkpoint});
+      INFO(mesh << " batch " << batch << " microbatches " << microbatches);
+      CHECK(found.loss == Approx(expected).epsilon(1e-5));
+      CHECK(found.samples == 23);
+    };
+    agrees("dp=1", 1, 10);
+    agrees("dp=1", 2, 32);
+    agrees("dp=2", 3, 30);
+    std::filesystem::remove_all(checkpoint);
+  }
+}
+
 TEST_CASE("a frozen parameter keeps its value, plan and graph agree") {
   LinearModel model;
   model.fc.weight.requiresGrad(false);
@@ -80,6 +129,37 @@ TEST_CASE("a frozen parameter keeps its value, plan and graph agree") {
   const CheckResult result = trainer.check({.mesh = "dp=2", .microbatches = 2, .steps = 3});
   CHECK(result.difference == "");
   CHECK(result.tensors > 3);
+}
+
+TEST_CASE("what is only warned of runs all the same") {
+  LinearModel frozen;
+  frozen.freeze();
+  Trainer still(frozen, planeConfig());
+  still.train({.mesh = "dp=2", .steps = 3, .quiet = true});
+  CHECK(still.check({.mesh = "dp=2", .steps = 2}).difference == "");
+  struct Spare : Module {
+    Linear fc{*this, "fc", 2, 1}, spare{*this, "spare", 4, 4};
+    Tensor forward(Tensor x) { return fc(x); }
+  } model;
+  Trainer trainer(model, planeConfig());
+  for (const char *mesh : {"dp=1", "dp=2"}) {
+    INFO(mesh);
+    CHECK(trainer.check({.mesh = mesh, .microbatches = 2, .steps = 2}).difference == "");
+  }
+}
+
+TEST_CASE("a gradient that is 0 but for rounding is no difference") {
+  struct Net : Module { // what is added before a norm goes away in it
+    Linear fc1{*this, "fc1", 784, 24}, fc2{*this, "fc2", 24, 10};
+    BatchNorm2d norm{*this, "norm", 24};
+    Tensor forward(Tensor image) { return fc2(relu(norm(fc1(flatten(image, 1)) * 300) * 40)); }
+  } model;
+  Trainer trainer(model, {.optimizer = Adam{.lr = 0.01}, .batch = 64});
+  for (const char *mesh : {"dp=1", "dp=2", "tp=2"}) {
+    const CheckResult result = trainer.check({.mesh = mesh, .microbatches = 2, .steps = 3, .data = "synthetic"});
+    INFO(mesh);
+    CHECK(result.difference == "");
+  }
 }
 
 TEST_CASE("dropout, tied weights, groups and batch norm: plan and graph agree under a split") {

@@ -33,6 +33,9 @@ TEST_CASE("unary ops") {
   requireClose(unary("log", f32({2}, {1, 10})), {0, 2.302585093});
   requireClose(unary("tanh", x), {-0.96402758, -0.462117157, 0, 0.995054754});
   requireClose(unary("erf", x), {-0.995322265, -0.520499878, 0, 0.999977910});
+  requireClose(unary("sin", x), {-0.909297427, -0.479425539, 0, 0.141120008});
+  requireClose(unary("cos", x), {-0.416146837, 0.877582562, 1, -0.989992497});
+  CHECK(unary("detach", x) == x);
   requireClose(unary("sigmoid", x), {0.119202922, 0.377540669, 0.5, 0.952574127});
   requireClose(unary("silu", x), {-0.238405844, -0.188770334, 0, 2.857722380});
   requireClose(unary("gelu", x), {-0.045500264, -0.154268770, 0, 2.995950305});

@@ -90,3 +90,29 @@ TEST_CASE("a factor in the middle takes its share of every major index") {
   CHECK(localPiece(whole, uneven, mesh, {0, 0, 0}) == f32({6}, {0, 1, 4, 5, 8, 9}));
   CHECK(localPiece(whole, uneven, mesh, {0, 2, 0}) == f32({3}, {3, 7, 11}));
 }
+
+TEST_CASE("a normalised sharding is the same layout, and equal layouts have one form") {
+  auto normal = [&](std::string text, std::vector<int64_t> shape) {
+    Sharding sharding = *Sharding::parse(text);
+    REQUIRE(sharding.resolve(shape));
+    Sharding before = sharding;
+    sharding.normalise(mesh);
+    HostTensor whole(shape, DType::F32);
+    std::iota(whole.values.begin(), whole.values.end(), 0);
+    for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+      INFO(text << " on rank " << rank);
+      CHECK(localPiece(whole, before, mesh, mesh.coords(rank)) == localPiece(whole, sharding, mesh, mesh.coords(rank)));
+    }
+    return sharding.str();
+  };
+  CHECK(mesh.size("tp") == 3);
+  CHECK(normal("(6:tp x 4)", {24}) == "tp");
+  CHECK(normal("(3:tp x 4 x 5), _", {60, 2}) == "tp, _");
+  CHECK(normal("(3 x 6:tp x 4)", {72}) == "(3 x 24:tp)");
+  CHECK(normal("(5:tp x 4)", {20}) == "(5:tp x 4)"); // shares of 8, 8 and 4 elements, not of 7, 7 and 6
+  CHECK(normal("(2:dp x 6:tp)", {12}) == "dp+tp");
+  CHECK(normal("(2:dp x 3:tp x 5)", {30}) == "dp+tp");
+  CHECK(normal("(4:dp x 6:tp)", {24}) == "(4:dp x 6:tp)");
+  CHECK(normal("(2:dp x 5:tp)", {10}) == "(2:dp x 5:tp)");
+  CHECK(normal("_ | sum tp", {4}) == "_ | sum tp");
+}

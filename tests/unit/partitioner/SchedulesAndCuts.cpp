@@ -1,4 +1,5 @@
 // Schedules against their timelines; stage cuts against brute force; meshes and strategies as text.
+#include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Schedule.h"
 #include "partitioner/stages/Layers.h"
 #include "partitioner/strategy/Strategy.h"
@@ -79,12 +80,31 @@ TEST_CASE("balanced cuts are as good as brute force") {
   }
 }
 
-TEST_CASE("layers are top-level modules and members of lists") {
-  CHECK(layerOf("fc1") == "fc1");
-  CHECK(layerOf("blocks.3.attention.qkv") == "blocks.3");
-  CHECK(layerOf("layer1.0.conv1") == "layer1.0");
-  CHECK(layerOf("head.norm") == "head");
-  CHECK(layerOf("") == "");
+TEST_CASE("layers are modules without lists and members of lists") {
+  LayerNames names({"fc1", "blocks.3.attention.heads.2", "layer1.0.conv1", "head.norm", ""});
+  CHECK(names.of("fc1") == "fc1");
+  CHECK(names.of("blocks.3.attention.qkv") == "blocks.3");
+  CHECK(names.of("layer1.0.conv1") == "layer1.0");
+  CHECK(names.of("head.norm") == "head");
+  CHECK(names.of("") == "");
+}
+
+TEST_CASE("lists deeper in the model are found, and a model in one module is opened") {
+  LayerNames deep({"model.embed", "model.layers.0.mlp", "model.layers.1.mlp", "model.norm", "head"});
+  CHECK(deep.of("model.layers.1.mlp") == "model.layers.1");
+  CHECK(deep.of("model.embed") == "model.embed");
+  CHECK(deep.of("model") == "model");
+  CHECK(deep.of("head") == "head");
+  LayerNames one({"net.body.fc1", "net.body.fc2"});
+  CHECK(one.of("net.body.fc2") == "net.body.fc2");
+  CHECK(LayerNames({"fc"}).of("fc") == "fc");
+}
+
+TEST_CASE("a path that someone names is a layer, the longest that fits") {
+  LayerNames names({"encoder.0.mlp", "encoder.1.mlp", "head"}, {"encoder", "encoder.1.mlp"});
+  CHECK(names.of("encoder.0.mlp") == "encoder");
+  CHECK(names.of("encoder.1.mlp") == "encoder.1.mlp");
+  CHECK(names.of("head") == "head");
 }
 
 TEST_CASE("meshes read from their shorthand and name what is wrong") {
@@ -135,4 +155,26 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
                     Catch::Contains("f.toml:1") && Catch::Contains("xp"));
   CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
   CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
+}
+
+TEST_CASE("equal rules of equal layers are written as one, unless it would match more") {
+  const auto rule = [](const char *path, const char *axes, const char *origin = "default") {
+    return ShardRule{path, {{"0", axes}}, origin};
+  };
+  const auto patterns = [](const std::vector<ShardRule> &rules) {
+    std::vector<std::string> all;
+    for (const ShardRule &rule : rules)
+      all.push_back(rule.pattern);
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  const std::vector<ShardRule> equal{rule("b.0.fc.w", "tp"), rule("head.w", "tp"), rule("b.1.fc.w", "tp")};
+  CHECK(patterns(foldRules(equal, {"b.0.fc.w", "b.1.fc.w", "head.w", "b.0.norm.w"})) == Names{"b.*.fc.w", "head.w"});
+  CHECK(foldRules(equal, {"b.0.fc.w", "b.1.fc.w", "head.w"})[0].dims.at("0") == "tp");
+  // b.2 is whole, and has no rule
+  CHECK(patterns(foldRules(equal, {"b.0.fc.w", "b.1.fc.w", "b.2.fc.w", "head.w"})) ==
+        Names{"b.0.fc.w", "head.w", "b.1.fc.w"});
+  CHECK(foldRules({rule("b.0.w", "tp"), rule("b.1.w", "dp")}, {"b.0.w", "b.1.w"}).size() == 2);
+  CHECK(foldRules({rule("b.0.w", "tp"), rule("b.1.w", "tp", "file")}, {"b.0.w", "b.1.w"}).size() == 2);
+  CHECK(patterns(foldRules({rule("b.0.w", "tp")}, {"b.0.w"})) == Names{"b.0.w"});
 }

@@ -54,7 +54,10 @@ nlohmann::json golden(const std::string &file) {
 }
 
 Array arrayOf(const nlohmann::json &value) {
-  return {value.at("shape").get<std::vector<int64_t>>(), value.at("data").get<std::vector<double>>()};
+  Array array{value.at("shape").get<std::vector<int64_t>>(), {}};
+  for (const nlohmann::json &number : value.at("data")) // "nan" and "inf" are no JSON numbers
+    array.data.push_back(number.is_string() ? std::stod(number.get<std::string>()) : number.get<double>());
+  return array;
 }
 
 Arrays argumentsOf(const nlohmann::json &example) {

@@ -93,8 +93,8 @@ TEST_CASE("scalars") {
 }
 
 TEST_CASE("every elementwise op") {
-  for (NodeKind k : {NodeKind::Neg, NodeKind::Abs, NodeKind::Exp, NodeKind::Tanh, NodeKind::Erf, NodeKind::Sigmoid,
-                     NodeKind::Relu, NodeKind::Silu, NodeKind::Gelu}) {
+  for (NodeKind k : {NodeKind::Neg, NodeKind::Abs, NodeKind::Exp, NodeKind::Tanh, NodeKind::Erf, NodeKind::Sin,
+                     NodeKind::Cos, NodeKind::Sigmoid, NodeKind::Relu, NodeKind::Silu, NodeKind::Gelu}) {
     INFO(nodeName(k));
     GraphMaker m;
     int x = m.input({3, 171});
@@ -307,6 +307,20 @@ TEST_CASE("attention heads: bias, split into q, k, v, and back") {
   check(ordered);
 }
 
+TEST_CASE("rows: a sum's terms are not those that its user's concat takes") {
+  for (int64_t rows : {1, 5}) {
+    GraphMaker m;
+    const std::vector<int64_t> shape{rows, 9};
+    int x = m.input(shape), y = m.input(shape);
+    auto turned = [&](int v) { return m.concat({m.slice(v, {0, 5}, {rows, 4}), m.slice(v, {0, 0}, {rows, 5})}, 1); };
+    int v = turned(m.mul(x, y));
+    v = m.mul(v, rowBroadcast(m, m.reduce(Combine::Sum, m.mul(v, v), {1}), shape));
+    int padded = m.pad(m.slice(v, {0, 2}, {rows, 7}), {0, 0}, {0, 2});
+    m.graph.outputs = {m.add(turned(m.mul(v, y)), padded)};
+    check(m.graph);
+  }
+}
+
 TEST_CASE("reshapes split loops") {
   GraphMaker m;
   int x = m.input({4, 15}), y = m.input({4, 3, 5});
@@ -383,6 +397,8 @@ TEST_CASE("elementary functions at the ends of their range") {
             {-1, -1, -1e-20, 0, 1e-6, 0.46211716, 1, 1, nan}},
            {NodeKind::Sigmoid, {-inf, -1e30, 0, 1e30, inf, nan}, {0, 0, 0.5, 1, 1, nan}},
            {NodeKind::Erf, {-inf, -5, -1e-20, 0, 1, 5, inf, nan}, {-1, -1, -1.128379e-20, 0, 0.84270079, 1, 1, nan}},
+           {NodeKind::Sin, {-inf, -1e4, -1e-20, 0, 1e4, inf, nan}, {nan, 0.30561439, -1e-20, 0, -0.30561439, nan, nan}},
+           {NodeKind::Cos, {-inf, -1e4, 0, 1e4, inf, nan}, {nan, -0.95215537, 1, -0.95215537, nan, nan}},
            {NodeKind::Relu, {-inf, -1, 0, 2, inf, nan}, {0, 0, 0, 2, inf, nan}}}) {
     INFO(nodeName(e.kind));
     GraphMaker m;
@@ -403,6 +419,27 @@ TEST_CASE("elementary functions at the ends of their range") {
       }
     }
   }
+}
+
+TEST_CASE("sine and cosine are right to the last digits of 1 up to 1e5") {
+  for (NodeKind kind : {NodeKind::Sin, NodeKind::Cos})
+    for (double range : {1.0, 100.0, 1e4, 1e5}) {
+      GraphMaker m;
+      int64_t n = 100003;
+      m.graph.outputs = {m.op(kind, {m.input({n})})};
+      Program p = *schedule(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
+      LoadedKernel kernel(p, hostTarget());
+      TestTensor x{{n}, Element::F32, {}};
+      for (int64_t i = 0; i < n; ++i)
+        x.data.push_back(static_cast<float>(range * (2 * static_cast<double>(i) / static_cast<double>(n) - 1)));
+      auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, Element::F32);
+      double worst = 0;
+      for (size_t i = 0; i < x.data.size(); ++i)
+        worst = std::max(
+            worst, std::fabs(found.data[i] - (kind == NodeKind::Sin ? std::sin(x.data[i]) : std::cos(x.data[i]))));
+      INFO(nodeName(kind) << " up to " << range << " is off by " << worst);
+      CHECK(worst <= 1.5e-7);
+    }
 }
 
 TEST_CASE("elementary functions are within a few units in the last place") {

@@ -169,6 +169,10 @@ double scalarOp(const Node &n, const double *x) {
     return std::tanh(x[0]);
   case NodeKind::Erf:
     return std::erf(x[0]);
+  case NodeKind::Sin:
+    return std::sin(x[0]);
+  case NodeKind::Cos:
+    return std::cos(x[0]);
   case NodeKind::Sigmoid:
     return 1 / (1 + std::exp(-x[0]));
   case NodeKind::Relu:
@@ -304,7 +308,8 @@ std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<Tes
         }
       }
     }
-    values.push_back(std::move(out));
+    values.push_back(isFloat(n.type) && n.type != Element::F32 ? unpack(pack(out), out.shape, out.type)
+                                                               : std::move(out));
   }
   std::vector<TestTensor> results;
   for (int o : graph.outputs)

@@ -44,7 +44,7 @@ private:
   int push(Node n);
 };
 
-/// Plain loops in double; f16 and bf16 results are not rounded.
+/// Plain loops in double; every node of a half type is rounded to it.
 std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<TestTensor> &inputs);
 
 /// Random inputs (normal; ints 0..9) with a fixed seed.

@@ -212,6 +212,8 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
             {-inf, -1e30, -20, 0, 3, 1e30, inf, nan},
             {0, 0, 2.0611536e-9, 0.5, 0.95257413, 1, 1, nan}},
            {NodeKind::Tanh, {-inf, -1e-20, 0, 1e-6, 0.5, 20, inf, nan}, {-1, -1e-20, 0, 1e-6, 0.46211716, 1, 1, nan}},
+           {NodeKind::Sin, {-inf, -1e4, 1e-6, 0.5, 1e4, nan}, {nan, 0.30561439, 1e-6, 0.47942554, -0.30561439, nan}},
+           {NodeKind::Cos, {inf, -1e4, 0, 0.5, 1e4, nan}, {nan, -0.95215537, 1, 0.87758256, -0.95215537, nan}},
            {NodeKind::Rsqrt, {0, 4, 1e30, inf, nan}, {inf, 0.5, 1e-15, 0, nan}}}) {
     INFO(nodeName(e.kind));
     GraphMaker m;

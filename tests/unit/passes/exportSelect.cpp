@@ -535,3 +535,26 @@ TEST_CASE("gradients in f32 of products in half are written as f32", "[export]")
   Selected elsewhere(gradient("", "", "%1"));
   CHECK_FALSE(isF32(elsewhere.calls("cleave.matmul").at(0)));
 }
+
+TEST_CASE("where a library lacks a half type, a bias is added before the product is rounded", "[export]") {
+  const auto text = [](const std::string &result) {
+    return "func.func @f(%x: tensor<3x4xbf16>, %w: tensor<4x5xbf16>, %b: tensor<5xbf16>) -> (tensor<3x5xbf16>, "
+           "tensor<3x5xbf16>) {\n"
+           "%0 = cleave.matmul %x, %w : (tensor<3x4xbf16>, tensor<4x5xbf16>) -> tensor<3x5xbf16>\n"
+           "%1 = cleave.broadcast %b dims [1] : tensor<5xbf16> -> tensor<3x5xbf16>\n"
+           "%2 = cleave.add %1, %0 : tensor<3x5xbf16>\n"
+           "return %2, " +
+           result + " : tensor<3x5xbf16>, tensor<3x5xbf16>\n}";
+  };
+  const auto additionIsF32 = [&](const std::string &result) {
+    GraphModule graph = GraphModule::parse(text(result), "test");
+    auto function = graph.module().lookupSymbol<mlir::func::FuncOp>("f");
+    widenLibraryOps(function, [](mlir::Type) { return false; });
+    REQUIRE(mlir::succeeded(mlir::verify(graph.module())));
+    bool single = false;
+    function.walk([&](ir::AddOp add) { single = mlir::getElementTypeOrSelf(add.getResult()).isF32(); });
+    return single;
+  };
+  CHECK(additionIsF32("%2"));
+  CHECK_FALSE(additionIsF32("%0")); // what others read is rounded, for all
+}

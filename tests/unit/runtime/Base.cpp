@@ -1,4 +1,6 @@
 // Hashes, number formats, random numbers.
+#include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/device/Philox.h"
 #include "runtime/plan/DTypes.h"
@@ -87,4 +89,25 @@ TEST_CASE("half formats round to nearest even") {
   CHECK((floatToBf16(std::numeric_limits<float>::quiet_NaN()) & 0x7fff) > 0x7f80);
   for (uint32_t bits = 0; bits < 0x7c00; ++bits)
     REQUIRE(floatToF16(f16ToFloat(static_cast<uint16_t>(bits))) == bits);
+}
+
+TEST_CASE("the word that is meant is the nearest one") {
+  const std::vector<std::string> known{"--mesh", "--microbatches", "--batch", "--lr", "--seed", "-o"};
+  CHECK(nearest("--mehs", known) == "--mesh"); // a swap is one mistake
+  CHECK(nearest("--microbatch", known) == "--microbatches");
+  CHECK(nearest("--Batch", known) == "--batch");
+  CHECK(nearest("--l", known) == "--lr");
+  CHECK(nearest("--learning-rate", known) == std::nullopt);
+  CHECK(nearest("--mesh", {}) == std::nullopt);
+  CHECK(suggestion("--sede", known) == "; did you mean --seed?");
+  CHECK(suggestion("--frobnicate", known).empty());
+  checkOptionNames({"train", "--mesh", "dp=2", "--lr=-1", "--batch", "-3", "-o", "-", "--", "--any"}, known, "p train");
+  try {
+    checkOptionNames({"--lr", "1", "--sed=3"}, known, "p train");
+    FAIL("accepted");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::User);
+    CHECK(std::string(error.what()) ==
+          "--sed is no option of p train; did you mean --seed? (p train --help lists the options)");
+  }
 }

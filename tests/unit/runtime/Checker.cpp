@@ -92,6 +92,36 @@ TEST_CASE("checker: a good plan has no defects") {
   CHECK_NOTHROW(checkPlanOrThrow(seal(p.plan)->plan(), "good"));
 }
 
+TEST_CASE("checker: an input that is sent lies in a buffer of its own") {
+  // x is sent as it is and waited for at the end; its place in the input buffer has the number of w's in the arena.
+  PlanT plan = makePlan(1, 1, 2);
+  const int tensor = addTensor(plan, "x", TensorKind::Input, {4, 3});
+  plan.ranks[0]->peers = {1};
+  plan.ranks[1]->peers = {0};
+  for (bool sender : {true, false}) {
+    ProgramWriter writer;
+    const uint32_t x = writer.slot("x", DType::F32, {4, 3}, sender ? Space::Input : Space::Placed, tensor);
+    writer.shard(x, {{{4, {}}}, {{3, {}}}});
+    const uint32_t w = writer.slot("w", DType::F32, {4, 3}, Space::Persistent);
+    const uint32_t forward = writer.segment(), update = writer.segment("update", SegmentKind::Update);
+    if (sender)
+      writer.send(forward, x, 0, 7);
+    else
+      writer.recv(forward, x, 0, 7);
+    writer.fill(sender ? forward : update, w, 1);
+    writer.action(forward, 0);
+    ActionT &last = writer.action(update, -1);
+    if (sender) {
+      writer.copy(update, w, w, 0);
+      last.wait_sends.push_back(SendId(7, 0));
+    }
+    plan.programs.push_back(writer.finish());
+  }
+  plan.ranks[1]->program = 1;
+  INFO(text(defects(plan)));
+  CHECK(defects(plan).empty());
+}
+
 TEST_CASE("checker: an environment error that lists what was found") {
   Pipeline p;
   p.step(0, 0, 0).op.AsMatmul()->a->slot = 77;

@@ -1,6 +1,7 @@
 // Data sets: file formats, their errors, shuffling, and what the loader lays down on every mesh.
 #include "TestPlans.h"
 #include "runtime/base/Error.h"
+#include "runtime/data/EvalBatches.h"
 #include "runtime/data/Idx.h"
 #include "runtime/data/Loader.h"
 #include "runtime/data/Mnist.h"
@@ -13,6 +14,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <numeric>
@@ -80,6 +82,22 @@ TEST_CASE("mnist reads plain and gzipped folders", "[data]") {
   CHECK(label == 2);
 }
 
+TEST_CASE("a job's data set reads the files that it needs alone", "[data]") {
+  test::TemporaryFolder folder;
+  writeMnist(folder.path(), "t10k", 3, false);
+  const MnistSource evaluation(folder.path(), 10, {.train = false});
+  CHECK(evaluation.samples(Split::Train) == 0);
+  CHECK(evaluation.samples(Split::Eval) == 3);
+  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("train-images"));
+  std::filesystem::remove(folder.path() + "/t10k-labels-idx1-ubyte");
+  CHECK_THROWS_WITH(MnistSource(folder.path(), 10, {.train = false}), Contains("t10k-labels"));
+  const MnistSource pictures(folder.path(), 10, {.train = false, .labels = false});
+  CHECK(pictures.samples(Split::Eval) == 3);
+  CHECK(pictures.fields().size() == 2); // the model's names and shapes, whatever is read
+  CHECK_THROWS_WITH(TextSource("abcdefgh", 4, 128, "short"), Contains("too few for one evaluation window"));
+  CHECK(TextSource("abcdefgh", 4, 128, "short", {.eval = false}).samples(Split::Train) == 1);
+}
+
 TEST_CASE("mnist names what is wrong with a folder", "[data]") {
   test::TemporaryFolder folder;
   CHECK_THROWS_WITH(MnistSource("/no/such/place"), Contains("/no/such/place"));
@@ -116,9 +134,6 @@ TEST_CASE("text windows do not overlap and targets are one on", "[data]") {
     }
   CHECK(source.fields()[1].isLabel());
   CHECK_FALSE(source.fields()[0].isLabel());
-  CHECK(source.fields()[1].padding() == -1);
-  CHECK(source.fields()[0].padding() == 0);
-  CHECK(std::isnan(DataField{"target", FieldType::F32, {3}, 0}.padding()));
   CHECK_THROWS_WITH(TextSource(text, 8, 40, "t"), Contains("40") && Contains("offset 8"));
   CHECK_THROWS_WITH(TextSource(text, 200, 128, "t"), Contains("too few"));
 }
@@ -206,22 +221,44 @@ TEST_CASE("the loader lays down each rank's rows, whatever the mesh", "[data]") 
       for (const InputPart &part : inputParts(file->plan(), rank, batch.split == Split::Eval))
         for (int64_t r = 0; r < mine.count; ++r) {
           const int64_t inBatch = part.microbatch * rows + mine.begin + r, at = batch.first + inBatch;
-          const bool padded = inBatch >= batch.count;
-          const int64_t index = padded ? -1 : batch.split == Split::Train ? (*permutation)[size_t(at)] : at;
+          const int64_t index =
+              batch.split == Split::Train ? (*permutation)[size_t(at)] : batch.first + inBatch % batch.count;
           if (part.field == "label") {
             int32_t label;
             std::memcpy(&label, buffer.data() + part.offset + 4 * r, 4);
-            CHECK(label == (padded ? -1 : int32_t(index % 10)));
+            CHECK(label == int32_t(index % 10));
             continue;
           }
           for (int64_t i = 0; i < height.count * spec.columns; ++i) {
             float x;
             std::memcpy(&x, buffer.data() + part.offset + 4 * (r * height.count * spec.columns + i), 4);
-            CHECK(x == (padded ? 0 : test::CountingData::value(batch.split, index, height.begin * spec.columns + i)));
+            CHECK(x == test::CountingData::value(batch.split, index, height.begin * spec.columns + i));
           }
         }
     }
   }
+}
+
+TEST_CASE("the batches of an evaluation count every sample once", "[data]") {
+  for (int64_t samples = 0; samples < 70; ++samples)
+    for (int64_t batch = 1; batch < 40; ++batch) {
+      const EvalBatches batches(samples, batch);
+      std::vector<double> sums, weights, means;
+      for (const BatchRef &one : batches.list) {
+        double sum = 0;
+        for (int64_t row = 0; row < batch; ++row)
+          sum += double((one.first + row % one.count) * (one.first + row % one.count));
+        sums.push_back(sum);
+        weights.push_back(double(batch));
+        means.push_back(sum / double(batch));
+      }
+      CHECK(batches.total(sums) == double((samples - 1) * samples * (2 * samples - 1) / 6));
+      CHECK(batches.total(weights) == double(samples));
+      const std::vector<double> ones(sums.size(), 1);
+      if (samples > 0) // a loss that gives means of weight 1
+        CHECK(batches.total(means) / batches.total(ones) == Approx(batches.total(sums) / double(samples)));
+    }
+  CHECK(EvalBatches(70, 64).list.size() == 3); // 64, 6 ten times and 4, 4 sixteen times
 }
 
 namespace {

@@ -124,6 +124,86 @@ TEST_CASE("evaluation reads a checkpoint", "[session]") {
   CHECK_THROWS_WITH(runEval(test::seal(test::linearPlan({})), eval, &data), Contains("/no/such/ck"));
 }
 
+namespace {
+
+/// The linear plan with another learning rate.
+std::shared_ptr<const PlanFile> withRate(const test::LinearSpec &spec, const std::string &rate) {
+  plan::PlanT plan = test::linearPlan(spec);
+  plan.training = R"({"optimizer":{"name":"sgd"},"lr":)" + rate + "}";
+  return test::seal(plan);
+}
+
+/// The status and message of a training that fails.
+std::pair<Status, std::string> failureOf(const std::shared_ptr<const PlanFile> &plan, const TrainOptions &options) {
+  const test::CountingData data(6, 5, 21, 13);
+  try {
+    runTraining(plan, options, &data);
+  } catch (const Error &error) {
+    return {error.status, error.what()};
+  }
+  return {Status::Success, ""};
+}
+
+std::vector<double> ratesOf(const std::shared_ptr<const PlanFile> &plan, TrainOptions options,
+                            const std::string &metrics) {
+  const test::CountingData data(6, 5, 21, 13);
+  options.metricsFile = metrics;
+  runTraining(plan, options, &data);
+  std::vector<double> rates;
+  std::ifstream in(metrics);
+  for (std::string line; std::getline(in, line);)
+    if (const auto json = nlohmann::json::parse(line); json.contains("step"))
+      rates.push_back(json["lr"]);
+  return rates;
+}
+
+} // namespace
+
+TEST_CASE("a loss that is not finite ends training, and the last good checkpoint stays", "[session]") {
+  test::TemporaryFolder folder;
+  const std::string fast = R"({"kind":"step","base":1e-3,"every":4,"gamma":1e41})"; // too fast from step 5 on
+  TrainOptions options;
+  options.steps = 12;
+  options.deviceName = "reference";
+  options.quiet = true;
+  options.evalEachEpoch = false;
+  for (const auto &[dp, tp] : {std::pair(1u, 1u), {2u, 2u}}) {
+    const test::LinearSpec spec{.dp = dp, .tp = tp};
+    options.checkpointDir = folder.path("ck" + std::to_string(dp));
+    options.findNan = dp == 2;
+    const auto [status, message] = failureOf(withRate(spec, fast), options);
+    CHECK(status == Status::Environment);
+    CHECK_THAT(message, Contains("step ") && Contains("checkpoint of step 4") && Contains("--keep-going"));
+    CHECK(readManifest(options.checkpointDir).info.step == 4);
+    if (options.findNan)
+      CHECK_THAT(message, Contains("was made by"));
+  }
+  options.checkpointDir.clear();
+  options.findNan = false;
+  CHECK_THAT(failureOf(withRate({}, fast), options).second, Contains("--find-nan"));
+  options.keepGoing = true;
+  CHECK(failureOf(withRate({}, fast), options).second == "");
+}
+
+TEST_CASE("a cosine that is as long as the run keeps its length when resumed", "[session]") {
+  test::TemporaryFolder folder;
+  const auto plan = withRate({}, R"({"kind":"cosine","base":1e-4,"min":0})");
+  TrainOptions options;
+  options.deviceName = "reference";
+  options.quiet = true;
+  options.steps = 8;
+  options.checkpointDir = folder.path("ck");
+  const std::vector<double> first = ratesOf(plan, options, folder.path("first"));
+  REQUIRE(first.size() == 8);
+  options.steps = 12;
+  options.resume = true;
+  const std::vector<double> more = ratesOf(plan, options, folder.path("more"));
+  REQUIRE(more.size() == 4);
+  for (double rate : more) // the curve has ended; a longer one would go up again
+    CHECK(rate == Approx(0).margin(1e-12));
+  CHECK(nlohmann::json::parse(readManifest(folder.path("ck")).info.training)["lr"]["steps"] == 8);
+}
+
 TEST_CASE("sessions refuse options that break a rule", "[session]") {
   test::TemporaryFolder folder;
   TrainOptions options;

@@ -31,7 +31,13 @@ func.func @unary(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %12 = cleave.gelu_grad %11, %x : tensor<2x3xf32>
   // CHECK: cleave.shard_hint %{{.*}} ["dp", ""] : tensor<2x3xf32>
   %13 = cleave.shard_hint %12 ["dp", ""] : tensor<2x3xf32>
-  return %13 : tensor<2x3xf32>
+  // CHECK: cleave.sin
+  %14 = cleave.sin %13 : tensor<2x3xf32>
+  // CHECK: cleave.cos
+  %15 = cleave.cos %14 : tensor<2x3xf32>
+  // CHECK: cleave.detach
+  %16 = cleave.detach %15 : tensor<2x3xf32>
+  return %16 : tensor<2x3xf32>
 }
 
 // CHECK-LABEL: func.func @binary

@@ -5,6 +5,7 @@
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Distributed.h"
 #include "passes/pipeline/Phases.h"
+#include "tests/support/FunctionModels.h"
 
 #include <catch2/catch.hpp>
 #include <cleave/cleave.h>
@@ -68,7 +69,12 @@ struct Gpt : Module {
   Tensor forward(Tensor tokens) { return linear(norm(blocks(embed(tokens) + positions.weight)), embed.weight); }
 };
 
+/// Those that call every function of the DSL.
+const std::map<std::string, test::FunctionModel> functionModels = test::functionModels();
+
 TrainConfig configOf(const std::string &model) {
+  if (auto found = functionModels.find(model); found != functionModels.end())
+    return found->second.config;
   if (model == "gpt")
     return {.data = Text{.context = 6, .vocab = 11}, .optimizer = AdamW{.lr = 0.01, .eps = 1e-2}, .clipNorm = 0.5};
   if (model == "convnet")
@@ -79,6 +85,8 @@ TrainConfig configOf(const std::string &model) {
 }
 
 GraphModule trace(const std::string &model, int64_t rows) {
+  if (auto found = functionModels.find(model); found != functionModels.end())
+    return traceModel(found->second.make(), found->second.config, rows);
   Mlp mlp;
   ConvNet convNet;
   Gpt gpt;
@@ -275,6 +283,19 @@ TEST_CASE("any mesh, schedule and uneven split computes the step of one device")
   }
 }
 
+TEST_CASE("every function of the DSL computes the same under any split") {
+  constexpr int64_t rows = 6, microbatches = 2;
+  for (const auto &[model, unused] : functionModels) {
+    passes::CompileOptions options = oneDevice(rows, microbatches);
+    GraphModule step = passes::step(trace(model, rows), options);
+    Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
+    for (std::string mesh : {"dp=2", "dp=3,tp=2", "tp=3", "dp=2,tp=2,pp=2"}) {
+      INFO(model << " " << mesh);
+      compare(expected, distributedStep(model, mesh, "1f1b", microbatches, rows, before), 5e-5);
+    }
+  }
+}
+
 TEST_CASE("half precision, whatever type the gradients are reduced in") {
   constexpr int64_t rows = 4, microbatches = 3;
   for (std::string model : {"mlp", "convnet", "gpt"}) {
@@ -397,6 +418,32 @@ TEST_CASE("whatever the user pins and marks, the step is that of one device") {
         mark = [](Tensor x) { return x; };
         INFO(draw.text);
         compare(expected, run, 2e-5);
+      }
+  }
+}
+
+TEST_CASE("every function of the DSL, whatever the user pins and marks") {
+  constexpr int64_t rows = 6, microbatches = 2;
+  for (const auto &[model, unused] : functionModels) {
+    passes::CompileOptions options = oneDevice(rows, microbatches);
+    GraphModule step = passes::step(trace(model, rows), options);
+    Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
+    for (std::string mesh : {"dp=2,tp=2", "dp=2,tp=3"})
+      for (uint32_t seed = 1; seed <= 6; ++seed) {
+        Draw draw(seed, mesh);
+        auto rules = draw.rules(step);
+        test::functionMark = std::ref(draw);
+        INFO(model << " " << mesh << " seed " << seed);
+        Run run;
+        try {
+          options.channelsLast = seed % 2 == 0;
+          run = distributedStep(model, mesh, "1f1b", microbatches, rows, before, rules, options);
+        } catch (const std::exception &error) {
+          FAIL(error.what() << ": " << draw.text);
+        }
+        test::functionMark = [](Tensor x) { return x; };
+        INFO(draw.text);
+        compare(expected, run, 5e-5);
       }
   }
 }

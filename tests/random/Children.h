@@ -1,0 +1,22 @@
+// Runs cases in processes of their own, so that a crash or a hang is a result like any other.
+#pragma once
+#include "tests/random/Run.h"
+
+#include <functional>
+
+namespace cleave::random_models {
+
+struct ChildLimits {
+  unsigned jobs = 2;
+  double seconds = 30; ///< of one case
+};
+
+/// Calls `work(i)` for i in [0, count), each in a child, and `take(i, result)` here as they end. `take` returns false to
+/// start no more.
+void runInChildren(size_t count, const ChildLimits &limits, const std::function<Result(size_t)> &work,
+                   const std::function<bool(size_t, const Result &)> &take);
+
+/// One case in a child.
+Result runInChild(const Recipe &recipe, const RunSettings &settings, const ChildLimits &limits);
+
+} // namespace cleave::random_models

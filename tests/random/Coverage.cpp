@@ -1,0 +1,98 @@
+// Words for what a case has.
+#include "tests/random/Coverage.h"
+#include "partitioner/strategy/Strategy.h"
+#include "tests/random/Tables.h"
+
+#include <fmt/format.h>
+#include <set>
+
+namespace cleave::random_models {
+
+namespace {
+
+void coverModel(const Recipe &recipe, std::set<std::string> &words) {
+  for (const Class &cls : recipe.classes) {
+    std::map<int, int> uses;
+    for (const Node &node : cls.body.nodes) {
+      words.insert("op:" + node.op);
+      if (node.member >= 0 && node.op != "setBuffer")
+        ++uses[node.member];
+    }
+    for (size_t m = 0; m < cls.members.size(); ++m) {
+      const Part &member = cls.members[m];
+      words.insert((layerKind(member.kind) ? "layer:" : "member:") + member.kind);
+      if (member.frozen)
+        words.insert("model:frozen");
+      if (uses[static_cast<int>(m)] > 1)
+        words.insert("model:" + std::string(member.kind == "Parameter" ? "parameter" : "module") + "-used-again");
+    }
+  }
+  if (recipe.wholeNumbers)
+    words.insert("model:whole-numbers");
+  words.insert("loss:" + recipe.loss);
+  words.insert(fmt::format("model:inputs={}", recipe.fields.size() - recipe.targets()));
+  if (recipe.targets() > 1)
+    words.insert("model:two-outputs");
+}
+
+void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
+  const Mesh mesh = partitioner::parseMesh(recipe.mesh);
+  words.insert("mesh:" + recipe.mesh);
+  words.insert("schedule:" + recipe.schedule);
+  words.insert(fmt::format("microbatches:{}", recipe.microbatches));
+  words.insert("optimizer:" + recipe.optimizer);
+  words.insert("precision:" + recipe.precision + (recipe.optLevel.empty() ? "" : "-" + recipe.optLevel));
+  words.insert("layout:" + recipe.layout);
+  if (recipe.clipNorm > 0)
+    words.insert("optimizer:clipping");
+  if (recipe.weightDecay > 0)
+    words.insert("optimizer:decay");
+  if (!recipe.reduceDtype.empty())
+    words.insert("precision:reduced-in-half");
+  if (recipe.rows() % mesh.size("dp"))
+    words.insert("split:uneven-rows");
+  const std::string &text = recipe.stagesAndShards;
+  if (text.find("stages") != std::string::npos)
+    words.insert("split:stages-by-file");
+  if (text.find("[shard]") != std::string::npos)
+    words.insert("split:rules");
+  if (text.find("dp") != std::string::npos)
+    words.insert("split:rules-over-dp");
+  if (text.find("+") != std::string::npos)
+    words.insert("split:joined-axes");
+  if (text.find(":") != std::string::npos)
+    words.insert("split:factors");
+}
+
+} // namespace
+
+std::string coveredBy(const Recipe &recipe, const Result &result) {
+  std::set<std::string> words;
+  coverModel(recipe, words);
+  coverSplit(recipe, words);
+  if (result.exact)
+    words.insert("judged:bit-for-bit");
+  if (result.executed)
+    words.insert("judged:executed");
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::map<std::string, uint64_t> completed(std::map<std::string, uint64_t> counts) {
+  for (const OpKind &kind : opKinds())
+    if (kind.emit)
+      counts.try_emplace("op:" + kind.name, 0);
+  for (const LayerKind &kind : layerKinds())
+    counts.try_emplace("layer:" + kind.name, 0);
+  for (const LossKind &kind : lossKinds())
+    counts.try_emplace("loss:" + kind.name, 0);
+  for (const char *word : {"split:stages-by-file", "split:rules", "split:rules-over-dp", "split:joined-axes",
+                           "split:factors", "split:uneven-rows", "model:frozen", "model:two-outputs", "model:parameter-used-again",
+                           "model:module-used-again", "member:List", "member:Module", "judged:bit-for-bit"})
+    counts.try_emplace(word, 0);
+  return counts;
+}
+
+} // namespace cleave::random_models

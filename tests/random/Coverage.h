@@ -1,0 +1,12 @@
+// What a case reaches, as words, and the list of all there is, so that the table shows what is never reached.
+#pragma once
+#include "tests/random/Run.h"
+
+namespace cleave::random_models {
+
+/// "op:relu layer:Linear mesh:tp=2 ...", each once.
+std::string coveredBy(const Recipe &recipe, const Result &result);
+/// Counts with a 0 for what is in the tables and was not counted.
+std::map<std::string, uint64_t> completed(std::map<std::string, uint64_t> counts);
+
+} // namespace cleave::random_models

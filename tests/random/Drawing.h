@@ -1,0 +1,72 @@
+// Draws one class's body, call by call, while a trace is alive: every call that is drawn is made at once, so that shapes are
+// known and what the DSL refuses is dropped.
+#pragma once
+#include "tests/random/Chance.h"
+#include "tests/random/Recipe.h"
+
+#include "cleave/cleave.h"
+
+#include <functional>
+#include <map>
+
+namespace cleave {
+class Trace;
+}
+
+namespace cleave::random_models {
+
+class Instance;
+
+class Drawing {
+public:
+  Drawing(Chance &chance, Recipe &recipe, int cls, Instance &instance, Trace &trace, std::vector<Tensor> inputs,
+          int depth);
+
+  Chance &chance;
+  Recipe &recipe;
+  const int depth;
+
+  /// Draws about `count` calls.
+  void calls(int64_t count);
+  Class &cls() { return recipe.classes[static_cast<size_t>(number)]; }
+  bool whole() const { return recipe.wholeNumbers; }
+  int64_t rows() const { return recipe.rows(); }
+
+  Tensor at(int value) const { return values[static_cast<size_t>(value)]; }
+  Shape shape(int value) const { return at(value).shape(); }
+  int count() const { return static_cast<int>(values.size()); }
+  bool used(int value) const { return uses[static_cast<size_t>(value)] > 0; }
+
+  using Test = std::function<bool(Tensor)>;
+  /// A float value that passes, by chance, rather a late one or one that nobody used; -1: none.
+  int pick(const Test &test = {});
+  int pickInteger(const Test &test);
+  /// Adds a node and makes its call. Returns its value, -1 if the DSL refuses it or the result is too large.
+  int add(const std::string &op, std::vector<int> in, std::vector<int64_t> ints = {}, std::vector<double> reals = {},
+          int member = -1, std::vector<std::string> words = {});
+  /// A new member of the class, made at once.
+  int declare(Part member);
+  /// A parameter of this shape as a value: a new one or one that is there already.
+  int parameter(Shape shape, double bound = 0.5);
+  std::string newName(const std::string &prefix);
+  /// Calls a new module (or a list of them) on `x`; -1: it came to nothing.
+  int newModule(int x, int y, bool list);
+  Instance &self() { return instance; }
+
+private:
+  int choose(const std::vector<int> &candidates);
+  void showMembers();
+
+  int number;
+  Instance &instance;
+  Trace &trace;
+  std::vector<Tensor> values;
+  std::vector<int> uses;
+};
+
+constexpr int64_t mostElements = 1536;
+
+/// The case of a seed.
+Recipe generate(uint64_t seed);
+
+} // namespace cleave::random_models

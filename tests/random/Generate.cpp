@@ -1,0 +1,294 @@
+// From a seed to a case: data, model, loss, training, split.
+#include "frontend/trace/Trace.h"
+#include "ir/GraphModule.h"
+#include "partitioner/stages/Layers.h"
+#include "tests/random/Drawing.h"
+#include "tests/random/Run.h"
+#include "tests/random/Tables.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::random_models {
+
+namespace {
+
+/// The classes of integer inputs: ids of the smallest embedding.
+constexpr int64_t ids = 5;
+
+void drawFields(Chance &c, Recipe &recipe) {
+  const auto size = [&] { return c.whole(2, 8); };
+  const auto one = [&](const std::string &name) -> Field {
+    switch (c.weighted({3, 3, 3, 2})) {
+    case 0:
+      return {name, false, {c.whole(3, 12)}};
+    case 1:
+      return {name, false, {c.whole(1, 4), c.whole(3, 7), c.whole(3, 7)}};
+    case 2:
+      return {name, false, {size(), size()}};
+    default:
+      return {name, true, {c.whole(2, 6)}, ids};
+    }
+  };
+  recipe.fields.push_back(one("x"));
+  if (recipe.fields[0].integer || c.one(0.35))
+    recipe.fields.push_back(recipe.fields[0].integer && c.one(0.5) ? Field{"y", false, {size(), size()}} : one("y"));
+}
+
+void drawTraining(Chance &c, Recipe &recipe) {
+  recipe.wholeNumbers = c.one(0.3);
+  recipe.microbatches = c.of<int64_t>(recipe.wholeNumbers ? std::vector<int64_t>{1, 2, 2, 4} : std::vector<int64_t>{1, 1, 2, 2, 3, 4});
+  recipe.batch = recipe.microbatches * (recipe.wholeNumbers ? c.of<int64_t>({2, 3, 4, 4, 8}) : c.whole(2, 7));
+  recipe.optimizer = recipe.wholeNumbers ? c.of<std::string>({"sgd", "momentum"})
+                                         : c.of<std::string>({"sgd", "momentum", "nesterov", "adam", "adamw"});
+  recipe.lr = recipe.optimizer.starts_with("adam") ? 0.01 : recipe.wholeNumbers ? 0.5 : 0.25;
+  if (!recipe.wholeNumbers && c.one(0.25))
+    recipe.clipNorm = 0.5;
+  if (!recipe.wholeNumbers && c.one(0.2))
+    recipe.weightDecay = 0.125;
+  if (!recipe.wholeNumbers && c.one(0.12)) {
+    recipe.precision = c.one(0.6) ? "bf16" : "fp16";
+    recipe.optLevel = c.of<std::string>({"O1", "O2", "O2", "O3"});
+    if (c.one(0.3))
+      recipe.reduceDtype = recipe.precision;
+  }
+  if (c.one(0.2))
+    recipe.layout = "nhwc";
+}
+
+/// The values that nobody used come back at the end, so that all of the model matters.
+int gatherLooseEnds(Drawing &d, int y) {
+  for (int value = d.cls().body.inputs; value < d.count(); ++value)
+    if (value != y && d.at(value) && !d.used(value) && d.at(value).dtype() == DType::F32 && d.chance.one(0.8)) {
+      const int scalar = d.at(value).rank() == 0 ? value : d.add(d.whole() ? "sum" : "mean", {value}, {0});
+      const int next = d.add("add", {y, scalar});
+      y = next < 0 ? y : next;
+    }
+  return y;
+}
+
+/// A prediction whose rows are the samples'.
+void drawHead(Drawing &d) {
+  const auto fits = [&](Tensor t) { return t.rank() >= 1 && t.size(0) == d.rows(); };
+  int y = d.pick([&](Tensor t) { return fits(t) && t.rank() >= 2; });
+  if (y < 0)
+    y = d.pick(fits);
+  if (y < 0) { // whole numbers alone, so far
+    const int ids = d.pickInteger([](Tensor) { return true; });
+    y = ids >= 0 ? d.add("castFloat", {ids}) : d.add("full", {}, {d.rows(), 3}, {1});
+  }
+  const auto then = [&](int next) { y = next < 0 ? y : next; }; // what became too large is left out
+  if (d.at(y).rank() == 1)
+    then(d.add("unsqueeze", {y}, {-1}));
+  if (d.at(y).rank() > 2 && d.chance.one(0.6))
+    then(d.add("flatten", {y}, {1, -1}));
+  if (d.chance.one(0.75)) {
+    const int member = d.declare({"Linear", d.newName("out"), {d.shape(y).back(), d.chance.whole(2, 8), d.chance.one(0.7)}});
+    then(d.add("call", {y}, {-1}, {}, member));
+  }
+  d.cls().body.result = gatherLooseEnds(d, y);
+}
+
+void drawLoss(Chance &c, Recipe &recipe, const Shape &prediction) {
+  std::vector<double> weights;
+  for (const LossKind &kind : lossKinds())
+    weights.push_back(recipe.wholeNumbers && !kind.exact ? 0 : kind.weight);
+  const LossKind &kind = lossKinds()[c.weighted(weights)];
+  recipe.loss = kind.name;
+  Field target{"target", kind.labels, {prediction.begin() + 1, prediction.end()}};
+  if (kind.labels) {
+    target.classes = target.shape.back();
+    target.shape.pop_back();
+  }
+  recipe.fields.push_back(target);
+}
+
+/// Another output, compared with a target of its own: several losses with weights.
+void drawSecond(Drawing &d) {
+  Body &body = d.cls().body;
+  const int y = d.pick([&](Tensor t) { return t.rank() >= 1 && t.size(0) == d.rows(); });
+  if (y < body.inputs || y == body.result || !d.chance.one(0.15))
+    return;
+  body.second = y;
+  const Shape shape = d.shape(y);
+  d.recipe.fields.push_back({"second", false, {shape.begin() + 1, shape.end()}});
+}
+
+void drawModel(Chance &c, Recipe &recipe) {
+  GraphModule graph;
+  mlir::Builder b(&graph.context());
+  auto function = mlir::func::FuncOp::create(b.getUnknownLoc(), "drawing", b.getFunctionType({}, {}));
+  graph.module().push_back(function);
+  mlir::Block *body = new mlir::Block;
+  function.getBody().push_back(body);
+  Trace trace(body, Trace::Mode::Train);
+  TraceScope scope(trace);
+  std::vector<Tensor> inputs;
+  for (const Field &field : recipe.fields) {
+    Shape shape = field.shape;
+    shape.insert(shape.begin(), recipe.rows());
+    inputs.push_back(tensorOf(body->addArgument(
+        trace.type(shape, field.integer ? mlir::Type(b.getI32Type()) : b.getF32Type()), b.getUnknownLoc())));
+  }
+  recipe.classes.push_back({"Net", {}, {}});
+  Instance root(recipe, 0, true);
+  Drawing d(c, recipe, 0, root, trace, inputs, 0);
+  if (d.pick() < 0) { // ids alone
+    const int member = d.declare({"Embedding", d.newName("embed"), {c.whole(ids, 9), c.whole(2, 8)}});
+    d.add("call", {0}, {-1}, {}, member);
+  }
+  d.calls(c.whole(2, 14));
+  drawHead(d);
+  drawLoss(c, recipe, d.shape(d.cls().body.result));
+  drawSecond(d);
+}
+
+// ---- the split --------------------------------------------------------------------------------------------------------
+
+void drawMesh(Chance &c, Recipe &recipe) {
+  static const std::vector<std::string> meshes{
+      "dp=1",           "dp=2",      "dp=2",      "dp=3",           "dp=4",      "tp=2",           "tp=2",
+      "tp=2",           "tp=3",      "tp=4",      "pp=2",           "pp=2",      "pp=3",           "pp=4",
+      "dp=2,tp=2",      "dp=2,tp=2", "dp=3,tp=2", "dp=2,tp=3",      "dp=2,pp=2", "tp=2,pp=2",      "tp=2,pp=2",
+      "dp=2,tp=2,pp=2", "tp=2,pp=3", "dp=2,pp=3", "dp=2,tp=2,pp=2", "tp=4,pp=2", "dp=4,tp=2"};
+  const auto layers = layersOfModel(recipe);
+  const auto most = std::count_if(layers.begin(), layers.end(), [](const ModelLayer &l) { return l.parameters; });
+  do // rarely more stages, or fewer rows, than there can be: that is refused
+    recipe.mesh = c.of(meshes);
+  while ((partitioner::parseMesh(recipe.mesh).size("pp") > most || partitioner::parseMesh(recipe.mesh).size("dp") > recipe.rows()) &&
+         c.one(0.97));
+  recipe.schedule = c.one(0.5) ? "gpipe" : "1f1b";
+}
+
+/// Mesh axes for each dimension: what splits it, legal by construction.
+std::vector<std::string> drawAxes(Chance &c, const Mesh &mesh, const Shape &shape) {
+  std::vector<std::string> dims(shape.size());
+  for (std::string axis : {"tp", "dp"}) {
+    const auto d = static_cast<size_t>(c.whole(0, static_cast<int64_t>(shape.size())));
+    if (mesh.size(axis) == 1 || d >= shape.size())
+      continue;
+    if (dims[d].empty() && shape[d] >= mesh.size(axis))
+      dims[d] = axis;
+    else if (!dims[d].empty() && shape[d] >= mesh.size(axis) * mesh.size(dims[d]) && c.one(0.7))
+      dims[d] += "+" + axis;
+  }
+  return dims;
+}
+
+/// A dimension as factors of which one is split: "0:3x4.1".
+std::string drawFactors(Chance &c, int64_t size, size_t dim, int64_t parts) {
+  for (int64_t k = 2; k < size; ++k)
+    if (size % k == 0 && (k >= parts || size / k >= parts) && c.one(0.5))
+      return fmt::format("\"{}:{}x{}.{}\"", dim, k, size / k, k >= parts ? 0 : 1);
+  return fmt::format("\"{}\"", dim);
+}
+
+void drawShards(Chance &c, Recipe &recipe, const Mesh &mesh) {
+  if (!c.one(0.35) || mesh.size("dp") * mesh.size("tp") == 1)
+    return;
+  const Instance root(recipe, 0, true);
+  std::string text;
+  for (const Parameter *parameter : root.parameters()) {
+    if (!c.one(0.4) || parameter->shape().empty())
+      continue;
+    const std::vector<std::string> dims = drawAxes(c, mesh, parameter->shape());
+    std::vector<std::string> entries;
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (!dims[d].empty()) {
+        const bool one = dims[d] == "tp" || dims[d] == "dp";
+        entries.push_back(fmt::format("{} = \"{}\"",
+                                      one && c.one(0.15)
+                                          ? drawFactors(c, parameter->shape()[d], d, mesh.size(dims[d]))
+                                          : fmt::format("\"{}\"", d),
+                                      dims[d]));
+      }
+    if (!entries.empty())
+      text += fmt::format("\"{}\" = {{ {} }}\n", parameter->path(), fmt::join(entries, ", "));
+  }
+  if (!text.empty())
+    recipe.stagesAndShards += "[shard]\n" + text;
+}
+
+void drawMarks(Chance &c, Recipe &recipe, const Mesh &mesh) {
+  if (!c.one(0.3) || mesh.size("dp") * mesh.size("tp") == 1)
+    return;
+  // A mark is put behind a node of the root whose shape is known from a trace.
+  const std::vector<Shape> shapes = shapesOfRoot(recipe);
+  Body &body = recipe.classes[0].body;
+  std::vector<std::pair<int, std::vector<std::string>>> marks;
+  for (int value = 0; value < static_cast<int>(shapes.size()); ++value)
+    if (!shapes[static_cast<size_t>(value)].empty() && c.one(0.15)) {
+      std::vector<std::string> dims = drawAxes(c, mesh, shapes[static_cast<size_t>(value)]);
+      for (std::string &entry : dims)
+        if (entry.empty() && c.one(0.5))
+          entry = "whole";
+      marks.push_back({value, dims});
+    }
+  for (auto it = marks.rbegin(); it != marks.rend(); ++it)
+    insertMark(body, it->first, it->second);
+}
+
+/// Marks of the stages in the root, at places that divide its calls evenly or by chance.
+void drawStageMarks(Chance &c, Recipe &recipe, int64_t pp) {
+  Body &body = recipe.classes[0].body;
+  const auto nodes = static_cast<int64_t>(body.nodes.size());
+  std::vector<int64_t> places;
+  for (int64_t k = 1; k < pp; ++k)
+    places.push_back(c.whole(1, std::max<int64_t>(1, nodes - 1)));
+  std::sort(places.begin(), places.end());
+  for (int64_t k = pp - 1; k >= 1; --k)
+    insertStage(body, places[static_cast<size_t>(k - 1)], k);
+}
+
+/// Stages of a strategy file: the layers in the order in which they come, cut by chance.
+void drawStageFile(Chance &c, Recipe &recipe, int64_t pp) {
+  std::vector<std::string> layers;
+  for (const ModelLayer &layer : layersOfModel(recipe))
+    if (!layer.path.empty() && std::find(layers.begin(), layers.end(), layer.path) == layers.end())
+      layers.push_back(layer.path);
+  if (static_cast<int64_t>(layers.size()) < pp)
+    return;
+  std::vector<size_t> cuts;
+  while (static_cast<int64_t>(cuts.size()) < pp - 1) {
+    const auto cut = static_cast<size_t>(c.whole(1, static_cast<int64_t>(layers.size()) - 1));
+    if (std::find(cuts.begin(), cuts.end(), cut) == cuts.end())
+      cuts.push_back(cut);
+  }
+  cuts.push_back(layers.size());
+  std::sort(cuts.begin(), cuts.end());
+  std::string text = "stages = [";
+  for (size_t from = 0; size_t cut : cuts) {
+    text += "[";
+    for (; from < cut; ++from)
+      text += fmt::format("\"{}\"{}", layers[from], from + 1 < cut ? ", " : "");
+    text += "], ";
+  }
+  recipe.stagesAndShards = text + "]\n" + recipe.stagesAndShards;
+}
+
+} // namespace
+
+Recipe generate(uint64_t seed) {
+  Recipe recipe;
+  recipe.seed = seed;
+  Chance c(seed);
+  drawTraining(c, recipe);
+  drawFields(c, recipe);
+  drawModel(c, recipe);
+  drawMesh(c, recipe);
+  const Mesh mesh = partitioner::parseMesh(recipe.mesh);
+  const int64_t pp = mesh.size("pp");
+  drawMarks(c, recipe, mesh);
+  const size_t how = c.weighted({2, 2, 2});
+  if (pp > 1 && how == 1)
+    drawStageMarks(c, recipe, pp);
+  drawShards(c, recipe, mesh);
+  if (pp > 1 && how == 2)
+    drawStageFile(c, recipe, pp);
+  return recipe;
+}
+
+} // namespace cleave::random_models

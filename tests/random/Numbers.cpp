@@ -1,0 +1,383 @@
+// Data, references and bounds.
+#include "tests/random/Numbers.h"
+#include "ir/graph/Graph.h"
+#include "runtime/data/Shuffle.h"
+#include "tests/random/Chance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <limits>
+
+namespace cleave::random_models {
+
+static double unit(uint64_t bits) { return static_cast<double>(mix(bits) >> 11) * 0x1p-53; }
+
+// ---- data -------------------------------------------------------------------------------------------------------------
+
+HashedData::HashedData(const Recipe &recipe)
+    : seed(recipe.seed), batch(recipe.batch), wholeNumbers(recipe.wholeNumbers) {
+  inputs = recipe.fields.size() - recipe.targets();
+  for (const Field &field : recipe.fields)
+    list.push_back({field.name, field.integer ? FieldType::I32 : FieldType::F32, field.shape, field.classes});
+}
+
+double HashedData::value(Split split, int64_t index, size_t field, int64_t element) const {
+  const uint64_t key = mix(mix(mix(seed ^ hashOf(list[field].name)) + static_cast<uint64_t>(index) * 2 + (split == Split::Eval)) +
+                           static_cast<uint64_t>(element));
+  const bool target = field >= inputs;
+  if (list[field].dtype == FieldType::I32) {
+    const int64_t classes = target ? list[field].classes : 5;
+    if (target && unit(key ^ 1) < 0.12)
+      return -1; // ignored
+    return std::floor(unit(key) * static_cast<double>(classes));
+  }
+  return wholeNumbers ? std::floor(unit(key) * 4) - 1 : static_cast<float>(2 * unit(key) - 1);
+}
+
+void HashedData::read(Split split, int64_t index, size_t field, std::byte *dst) const {
+  for (int64_t i = 0; i < list[field].elements(); ++i) {
+    const double v = value(split, index, field, i);
+    const auto real = static_cast<float>(v);
+    const auto whole = static_cast<int32_t>(v);
+    std::memcpy(dst + 4 * i, list[field].dtype == FieldType::I32 ? static_cast<const void *>(&whole) : &real, 4);
+  }
+}
+
+// ---- slots ------------------------------------------------------------------------------------------------------------
+
+static ir::DType elementType(mlir::Type type) {
+  return type.isF32()            ? ir::DType::F32
+         : type.isF16()          ? ir::DType::F16
+         : type.isBF16()         ? ir::DType::BF16
+         : type.isInteger(1)     ? ir::DType::I1
+         : type.isInteger(32)    ? ir::DType::I32
+                                 : ir::DType::I64;
+}
+
+static NamedSlot slotOf(mlir::DictionaryAttr attributes, mlir::Type type) {
+  const auto text = [&](llvm::StringRef key) {
+    auto value = attributes ? attributes.getAs<mlir::StringAttr>(key) : nullptr;
+    return value ? value.str() : std::string();
+  };
+  auto tensor = llvm::cast<mlir::RankedTensorType>(type);
+  NamedSlot slot{text(ir::attr::kind), text(ir::attr::name),
+                 ir::HostTensor(tensor.getShape().vec(), elementType(tensor.getElementType())), {}};
+  if (slot.name.empty())
+    slot.name = slot.kind;
+  if (auto init = attributes ? attributes.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
+    slot.distribution = init.getDistribution().str();
+    slot.a = init.getA();
+    slot.b = init.getB();
+  }
+  return slot;
+}
+
+std::vector<NamedSlot> argumentsOf(mlir::Operation *operation) {
+  auto function = llvm::cast<mlir::func::FuncOp>(operation);
+  std::vector<NamedSlot> list;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    list.push_back(slotOf(function.getArgAttrDict(i), function.getArgumentTypes()[i]));
+  return list;
+}
+std::vector<NamedSlot> resultsOf(mlir::Operation *operation) {
+  auto function = llvm::cast<mlir::func::FuncOp>(operation);
+  std::vector<NamedSlot> list;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    list.push_back(slotOf(function.getResultAttrDict(i), function.getResultTypes()[i]));
+  return list;
+}
+
+// ---- the undivided step -------------------------------------------------------------------------------------------------
+
+Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
+    : recipe(recipe), step(std::move(module)), data(data),
+      rows(shuffledOrder(data.samples(Split::Train), runSeed, 1)) {}
+
+double Whole::begin(const NamedSlot &slot, int64_t element) const {
+  const double u = unit(hashOf(slot.name) + mix(recipe.seed) + static_cast<uint64_t>(element));
+  if (slot.kind != "parameter" || slot.distribution.empty())
+    return slot.a;
+  if (recipe.wholeNumbers)
+    return std::floor(u * 3) - 1;
+  if (slot.distribution == "uniform")
+    return slot.a + (slot.b - slot.a) * u;
+  if (slot.distribution == "normal")
+    return slot.a + slot.b * (2 * u - 1);
+  return slot.a + 0.4 * (u - 0.5); // the weight of a norm: 1 would hide what becomes of it
+}
+
+ir::Slots Whole::beginning() const {
+  ir::Slots slots;
+  for (const char *name : {"train", "update"})
+    for (const NamedSlot &slot : argumentsOf(step.function(name)))
+      if (slot.kind == "parameter" || slot.kind == "buffer" || slot.kind == "state") {
+        ir::HostTensor tensor = slot.type;
+        for (int64_t i = 0; i < tensor.size(); ++i)
+          tensor.values[static_cast<size_t>(i)] = begin(slot, i);
+        ir::RoundingScope scope({});
+        tensor.round();
+        slots[{slot.kind, slot.name}] = std::move(tensor);
+      }
+  return slots;
+}
+
+void Whole::addStep(ir::Slots &slots, int64_t at) const {
+  slots[{"scalar", "lr"}] = ir::HostTensor({}, ir::DType::F32, recipe.lr);
+  slots[{"scalar", "step"}] = ir::HostTensor({}, ir::DType::F32, static_cast<double>(at));
+  addInputs(slots, step.function("train"), [&](int64_t row) {
+    return std::pair(Split::Train, static_cast<int64_t>(rows[static_cast<size_t>((at - 1) * recipe.batch + row)]));
+  });
+}
+
+void Whole::addEvaluation(ir::Slots &slots) const {
+  addInputs(slots, step.function("eval"), [](int64_t row) { return std::pair(Split::Eval, row); });
+}
+
+template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const {
+  for (const NamedSlot &slot : argumentsOf(function)) {
+    if (slot.kind != "input")
+      continue;
+    const size_t field = findField(data, slot.name, slot.type.dtype == ir::DType::I32 ? FieldType::I32 : FieldType::F32,
+                                   {slot.type.shape.begin() + 1, slot.type.shape.end()});
+    const int64_t each = data.fields()[field].elements();
+    for (int64_t m = 0; m < recipe.microbatches; ++m) {
+      ir::HostTensor tensor = slot.type;
+      for (int64_t i = 0; i < tensor.size(); ++i) {
+        const auto [split, sample] = sampleOf(m * slot.type.shape[0] + i / each);
+        tensor.values[static_cast<size_t>(i)] = data.value(split, sample, field, i % each);
+      }
+      slots[{"input", slot.name, m}] = std::move(tensor);
+    }
+  }
+}
+
+Steps Whole::run() const {
+  Steps all;
+  ir::Slots slots = beginning();
+  mlir::Operation *train = step.function("train"), *update = step.function("update");
+  const std::vector<NamedSlot> trainArguments = argumentsOf(train), trainResults = resultsOf(train),
+                               updateArguments = argumentsOf(update), updateResults = resultsOf(update);
+  for (int64_t at = 1; at <= trainingSteps; ++at) {
+    addStep(slots, at);
+    std::erase_if(slots, [](const auto &entry) { return entry.first.kind == "gradient" || entry.first.kind == "metric"; });
+    for (int64_t m = 0; m < recipe.microbatches; ++m) {
+      std::vector<ir::HostTensor> inputs;
+      for (const NamedSlot &slot : trainArguments)
+        inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+      auto results = ir::evaluate(train, inputs, {.seed = runSeed, .trainingStep = at, .microbatch = m});
+      for (size_t i = 0; i < results.size(); ++i) {
+        const std::string &kind = trainResults[i].kind;
+        const bool metric = kind == "loss" || kind == "weight" || kind == "correct";
+        const ir::SlotKey key{metric ? "metric" : kind, trainResults[i].name};
+        const auto before = slots.find(key);
+        if (kind != "buffer" && before != slots.end()) {
+          for (size_t j = 0; j < results[i].values.size(); ++j)
+            results[i].values[j] += before->second.values[j];
+          results[i].round();
+        }
+        slots[key] = std::move(results[i]);
+      }
+    }
+    std::vector<ir::HostTensor> inputs;
+    for (const NamedSlot &slot : updateArguments)
+      inputs.push_back(slots.at({slot.kind, slot.name}));
+    auto results = ir::evaluate(update, inputs, {.seed = runSeed, .trainingStep = at});
+    for (size_t i = 0; i < results.size(); ++i)
+      slots[{updateResults[i].kind, updateResults[i].name}] = std::move(results[i]);
+    ir::Slots &kept = all.emplace_back();
+    for (const auto &[key, tensor] : slots)
+      if (key.kind != "input" && key.kind != "scalar")
+        kept[key] = tensor;
+  }
+  evaluate(slots, all.back());
+  return all;
+}
+
+/// The evaluation's sums, under kind "eval".
+void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
+  mlir::Operation *eval = step.function("eval");
+  const std::vector<NamedSlot> arguments = argumentsOf(eval), results = resultsOf(eval);
+  addEvaluation(slots);
+  for (int64_t m = 0; m < recipe.microbatches; ++m) {
+    std::vector<ir::HostTensor> inputs;
+    for (const NamedSlot &slot : arguments)
+      inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+    const auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 1, .microbatch = m});
+    for (size_t i = 0; i < values.size(); ++i) {
+      auto [sum, first] = sums.try_emplace({"eval", results[i].name}, values[i]);
+      if (!first) {
+        sum->second.values[0] += values[i].values[0];
+        sum->second.round();
+      }
+    }
+  }
+}
+
+// ---- bounds -------------------------------------------------------------------------------------------------------------
+
+void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t seed) {
+  for (int sample = 0; sample < samples; ++sample) {
+    ir::Rounding noise{ir::Rounding::Kind::Noise};
+    noise.ulps = 8;
+    noise.ofDouble = ofDouble;
+    noise.state = mix(seed + static_cast<uint64_t>(sample)) | 1;
+    ir::RoundingScope scope(noise);
+    const Steps noisy = whole.run();
+    for (size_t s = 0; s < exact.size(); ++s)
+      for (auto &[key, tensor] : spread[s]) {
+        const ir::HostTensor &right = exact[s].at(key), &found = noisy[s].at(key);
+        for (size_t i = 0; i < tensor.values.size(); ++i) {
+          const double apart = std::abs(found.values[i] - right.values[i]);
+          const bool same = std::isnan(found.values[i]) && std::isnan(right.values[i]);
+          tensor.values[i] = same ? tensor.values[i] : std::max(tensor.values[i], std::isnan(apart) ? INFINITY : apart);
+        }
+      }
+  }
+}
+
+Reference referenceOf(const Whole &whole, bool ofDouble, int samples) {
+  Reference reference;
+  {
+    ir::RoundingScope scope({ir::Rounding::Kind::None});
+    reference.exact = whole.run();
+  }
+  reference.spread = reference.exact;
+  for (ir::Slots &slots : reference.spread)
+    for (auto &[key, tensor] : slots)
+      std::fill(tensor.values.begin(), tensor.values.end(), 0);
+  reference.widen(whole, samples, ofDouble, 1);
+  return reference;
+}
+
+std::vector<bool> exactSteps(const Whole &whole, const Steps &exact) {
+  ir::Rounding coarse{ir::Rounding::Kind::Digits};
+  coarse.digits = 20;
+  ir::RoundingScope scope(coarse);
+  const Steps rounded = whole.run();
+  std::vector<bool> same;
+  for (size_t s = 0; s < exact.size(); ++s)
+    same.push_back((s == 0 || same.back()) && rounded[s] == exact[s]);
+  return same;
+}
+
+static std::string place(int64_t index, const std::vector<int64_t> &shape) {
+  std::vector<int64_t> at(shape.size());
+  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
+    at[d] = index % shape[d];
+  return fmt::format("[{}]", fmt::join(at, ", "));
+}
+
+std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, const ir::HostTensor *spread,
+                       const std::vector<int64_t> &indices, const std::vector<double> &values, bool equal) {
+  double largest = 0;
+  for (size_t i = 0; spread && i < spread->values.size(); ++i)
+    largest = std::max(largest, spread->values[i]);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto at = static_cast<size_t>(indices[i]);
+    const double want = expected.values[at], got = values[i];
+    if (want == got || (std::isnan(want) && std::isnan(got)))
+      continue;
+    const double bound = equal || !spread ? 0 : 8 * spread->values[at] + 2 * largest + 1e-35;
+    if (!std::isfinite(bound) || (!equal && !(std::abs(want) + bound < 1e30))) // f32 ends at 3e38
+      continue;
+    if (!(std::abs(want - got) <= bound))
+      return fmt::format("{} {} {} is {:.17g}, the graph says {:.17g}, {}", key.kind, key.name,
+                         place(indices[i], expected.shape), got, want,
+                         equal ? "exactly" : fmt::format("within {:.3g}", bound));
+  }
+  return {};
+}
+
+// ---- central differences --------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// The loss summed over the microbatches of the first step, at given parameters.
+class Losses {
+public:
+  Losses(const Recipe &recipe, const GraphModule &traced, const Whole &whole)
+      : recipe(recipe), function(traced.function("forward")), arguments(argumentsOf(function)),
+        results(resultsOf(function)), slots(whole.beginning()) {
+    whole.addStep(slots, 1);
+    at(slots, true);
+  }
+
+  double operator()(const ir::Slots &parameters) { return at(parameters, false); }
+  const ir::Slots &beginning() const { return slots; }
+
+private:
+  /// Buffers are those of the unchanged run: no gradient flows through what they were.
+  double at(const ir::Slots &parameters, bool keepBuffers) {
+    double loss = 0;
+    ir::Slots now = slots;
+    for (int64_t m = 0; m < recipe.microbatches; ++m) {
+      if (keepBuffers)
+        buffers.push_back(now);
+      std::vector<ir::HostTensor> inputs;
+      for (const NamedSlot &slot : arguments)
+        inputs.push_back(slot.kind == "input"    ? slots.at({slot.kind, slot.name, m})
+                         : slot.kind == "buffer" ? buffers[static_cast<size_t>(m)].at({slot.kind, slot.name})
+                                                 : parameters.at({slot.kind, slot.name}));
+      auto values = ir::evaluate(function, inputs, {.seed = runSeed, .trainingStep = 1, .microbatch = m});
+      for (size_t i = 0; i < values.size(); ++i)
+        if (results[i].kind == "loss")
+          loss += values[i].values[0];
+        else if (results[i].kind == "buffer")
+          now[{"buffer", results[i].name}] = values[i];
+    }
+    return loss;
+  }
+
+  const Recipe &recipe;
+  mlir::Operation *function;
+  std::vector<NamedSlot> arguments, results;
+  ir::Slots slots;
+  std::vector<ir::Slots> buffers;
+};
+
+} // namespace
+
+std::string compareWithDifferences(const Recipe &recipe, const GraphModule &traced, const Whole &whole,
+                                   const Steps &exact) {
+  ir::RoundingScope scope({ir::Rounding::Kind::None});
+  Losses loss(recipe, traced, whole);
+  auto count = whole.graph().function("train")->getAttrOfType<mlir::IntegerAttr>("cleave.static_count");
+  for (const auto &[key, gradient] : exact[0]) {
+    if (key.kind != "gradient")
+      continue;
+    const ir::SlotKey parameter{"parameter", key.name};
+    bool agrees = false;
+    std::string text;
+    // Along a direction by chance, ever nearer: a kink between the two sides is passed by sooner or later.
+    for (const double h : {1e-4, 1e-5, 1e-6, 1e-7}) {
+      ir::Slots up = loss.beginning(), down = up;
+      double along = 0, size = 0;
+      for (size_t i = 0; i < gradient.values.size(); ++i) {
+        const double direction = 2 * unit(hashOf(key.name) + i) - 1;
+        up.at(parameter).values[i] += h * direction;
+        down.at(parameter).values[i] -= h * direction;
+        along += gradient.values[i] * direction;
+        size += std::abs(gradient.values[i] * direction);
+      }
+      along *= static_cast<double>(count.getInt());
+      size *= static_cast<double>(count.getInt());
+      const double a = loss(up), b = loss(down), found = (a - b) / (2 * h);
+      // Of third derivatives and of cancellation.
+      const double bound = 1e-5 * (size + 1) + 1e-13 * (std::abs(a) + std::abs(b)) / h;
+      if (!std::isfinite(found) || std::abs(found - along) <= bound)
+        agrees = true;
+      text = fmt::format("gradient {}: along a direction the loss changes by {:.9g}, the gradient says {:.9g}", key.name,
+                         found, along);
+      if (agrees)
+        break;
+    }
+    if (!agrees)
+      return text;
+  }
+  return {};
+}
+
+} // namespace cleave::random_models

@@ -1,0 +1,85 @@
+// A case as plain data: a model (classes of modules with their members and what their forward does), its data and loss,
+// and how it is split and trained. A recipe is drawn from a seed, interpreted into calls of the DSL, printed as C++, and
+// made smaller when it fails.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace cleave::random_models {
+
+/// One call of the DSL. It gives value `inputs + place` of its body (none for marks and for setting a buffer).
+struct Node {
+  std::string op; ///< a name in the table of ops
+  std::vector<int> in;
+  std::vector<int64_t> ints = {};
+  std::vector<double> reals = {};
+  std::vector<std::string> words = {};
+  int member = -1; ///< of the class: what is called or read
+};
+
+/// What a forward does: values 0 ... inputs - 1 are its arguments.
+struct Body {
+  int inputs = 1;
+  std::vector<Node> nodes;
+  int result = 0;
+  int second = -1; ///< of the root: another output, with a target of its own
+};
+
+/// What a class declares: a parameter, a buffer, a layer of the library, a module of another class, or a list of them.
+struct Part {
+  std::string kind; ///< "Parameter", "Buffer", "Module", "List", or a name in the table of layers
+  std::string name;
+  std::vector<int64_t> ints = {};  ///< shape; or the layer's sizes; of a list the number of its modules
+  std::vector<double> reals = {};  ///< bounds of a uniform beginning; or the layer's numbers
+  std::vector<std::string> words = {};
+  int cls = -1;       ///< of "Module" and "List"
+  bool frozen = false;
+};
+
+struct Class {
+  std::string name;
+  std::vector<Part> members;
+  Body body;
+};
+
+/// A field of the data; the last is the target, the last two are where there are two outputs.
+struct Field {
+  std::string name;
+  bool integer = false;
+  std::vector<int64_t> shape; ///< of a sample
+  int64_t classes = 0;        ///< of integers: values lie in [0, classes), targets also -1
+};
+
+struct Recipe {
+  uint64_t seed = 0;
+  // The model.
+  std::deque<Class> classes; ///< the first is the root
+  std::vector<Field> fields;
+  std::string loss; ///< a name in the table of losses
+  bool wholeNumbers = false; ///< data and parameters are small whole numbers
+  // Training.
+  std::string optimizer = "sgd"; ///< sgd, momentum, nesterov, adam, adamw
+  double lr = 0.5, clipNorm = 0, weightDecay = 0;
+  int64_t batch = 4, microbatches = 1;
+  // The split.
+  std::string mesh = "dp=1", schedule = "1f1b";
+  std::string stagesAndShards; ///< TOML: `stages` and [shard]; empty: none
+  std::string precision = "fp32", optLevel, reduceDtype;
+  std::string layout = "nchw";
+
+  int64_t rows() const { return batch / microbatches; }
+  size_t targets() const { return classes[0].body.second >= 0 ? 2 : 1; }
+  /// TOML of the whole strategy.
+  std::string strategy() const;
+};
+
+/// Nodes of all classes.
+int64_t nodeCount(const Recipe &recipe);
+/// The recipe as a C++ program, with the command that shows the fault in its first lines.
+std::string asProgram(const Recipe &recipe);
+/// The options of the command line: "check --mesh ...".
+std::string asCommand(const Recipe &recipe);
+
+} // namespace cleave::random_models

@@ -1,0 +1,136 @@
+// Reasons and their checks.
+#include "tests/random/Refusals.h"
+#include "partitioner/strategy/Strategy.h"
+#include "tests/random/Instance.h"
+#include "tests/random/Run.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace cleave::random_models {
+
+namespace {
+
+int64_t axis(const Recipe &recipe, const char *name) { return partitioner::parseMesh(recipe.mesh).size(name); }
+
+/// Whether a stage that stage(k) marks in the root make holds no call.
+bool emptyMarkedStage(const Recipe &recipe) {
+  int64_t calls = 0;
+  for (const Node &node : recipe.classes[0].body.nodes)
+    if (node.op == "stage") {
+      if (calls == 0)
+        return true;
+      calls = 0;
+    } else
+      calls += node.op != "parameter" && node.op != "memberOf" && node.op != "setBuffer" && node.op != "buffer" &&
+               node.op != "withSharding";
+  return calls == 0;
+}
+
+/// Whether a stage that stage(k) marks in the root make reads no parameter.
+bool markedStageWithoutParameters(const Recipe &recipe) {
+  const Instance root(recipe, 0, true);
+  const Body &body = recipe.classes[0].body;
+  std::vector<bool> parameter(static_cast<size_t>(body.inputs), false);
+  bool reads = false, without = false;
+  for (const Node &node : body.nodes) {
+    if (node.op == "stage") {
+      without |= !reads;
+      reads = false;
+    }
+    if (node.op == "call")
+      reads |= !const_cast<Instance &>(root).module(node.member, node.ints[0]).parameters().empty();
+    for (const int value : node.in)
+      reads |= parameter[static_cast<size_t>(value)];
+    parameter.push_back(node.op == "parameter" || node.op == "memberOf");
+  }
+  return without || !reads;
+}
+
+/// Whether no layer with parameters runs in a stage that the file lists: a layer that runs again stays where the model has
+/// got to.
+bool listedStageWithoutParameters(const Recipe &recipe) {
+  const auto stages = partitioner::Strategy::parse(recipe.strategy(), "strategy.toml").stages;
+  std::vector<bool> reads(stages.size(), false);
+  size_t current = 0;
+  for (const ModelLayer &layer : layersOfModel(recipe)) {
+    for (size_t s = current; s < stages.size(); ++s)
+      if (std::find(stages[s].begin(), stages[s].end(), layer.path) != stages[s].end())
+        current = s;
+    reads[current] = reads[current] || layer.parameters;
+  }
+  return std::find(reads.begin(), reads.end(), false) != reads.end();
+}
+
+bool hasBuffers(const Recipe &recipe) { return !Instance(recipe, 0, true).buffers().empty(); }
+
+/// Whether a mark or a rule splits something over tp.
+bool tensorAxisAsked(const Recipe &recipe) {
+  if (recipe.stagesAndShards.find("tp") != std::string::npos)
+    return true;
+  for (const Class &cls : recipe.classes)
+    for (const Node &node : cls.body.nodes)
+      if (node.op == "withSharding" &&
+          std::any_of(node.words.begin(), node.words.end(),
+                      [](const std::string &word) { return word.find("tp") != std::string::npos; }))
+        return true;
+  return false;
+}
+
+struct Reason {
+  const char *name, *words; ///< words: all parts between stars are in the message, in order
+  std::function<bool(const Recipe &, const std::string &)> holds;
+};
+
+const std::vector<Reason> &reasons() {
+  static const std::vector<Reason> list{
+      {"fewer rows than dp", "a microbatch has *rows, fewer than dp",
+       [](const Recipe &r, const std::string &) { return r.rows() < axis(r, "dp"); }},
+      {"more stages than layers", "asks for more stages than the model's * layers",
+       [](const Recipe &r, const std::string &) {
+         const std::vector<ModelLayer> layers = layersOfModel(r);
+         return axis(r, "pp") >
+                std::count_if(layers.begin(), layers.end(), [](const ModelLayer &layer) { return layer.parameters; });
+       }},
+      {"a stage without parameters", "stages: stage * has no parameters",
+       [](const Recipe &r, const std::string &) {
+         return r.stagesAndShards.find("stages") == std::string::npos ? markedStageWithoutParameters(r)
+                                                                      : listedStageWithoutParameters(r);
+       }},
+      {"a stage without work", "the model's stage marks make * stages",
+       [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
+      {"a stage without work between two", "stage(*) on * follows stage *: stage * has no work",
+       [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
+      {"a buffer in two stages", "buffer * is used in stages",
+       [](const Recipe &r, const std::string &) { return axis(r, "pp") > 1 && hasBuffers(r); }},
+      {"tp that splits nothing", "tp = * splits no tensor of the model",
+       [](const Recipe &r, const std::string &) { return !tensorAxisAsked(r); }},
+      {"factors of an embedding's rows", "the rows of an embedding are split as a whole",
+       [](const Recipe &r, const std::string &) { return r.stagesAndShards.find(":") != std::string::npos; }},
+  };
+  return list;
+}
+
+bool matches(const std::string &text, const std::string &words) {
+  size_t at = 0;
+  for (size_t from = 0; from <= words.size();) {
+    const size_t star = std::min(words.find('*', from), words.size());
+    const size_t found = text.find(words.substr(from, star - from), at);
+    if (found == std::string::npos)
+      return false;
+    at = found + (star - from);
+    from = star + 1;
+  }
+  return true;
+}
+
+} // namespace
+
+std::string trueReason(const Recipe &recipe, const std::string &message) {
+  for (const Reason &reason : reasons())
+    if (matches(message, reason.words) && reason.holds(recipe, message))
+      return reason.name;
+  return {};
+}
+
+} // namespace cleave::random_models

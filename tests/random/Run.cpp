@@ -1,0 +1,548 @@
+// One case through the whole product, and its judgement.
+#include "tests/random/Run.h"
+#include "frontend/program/Job.h"
+#include "frontend/trace/Trace.h"
+#include "frontend/trace/TraceModel.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/apply/Applied.h"
+#include "partitioner/stages/Layers.h"
+#include "passes/export/Export.h"
+#include "passes/pipeline/Phases.h"
+#include "runtime/base/Error.h"
+#include "runtime/comm/LocalWorld.h"
+#include "runtime/plan/Check.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/Slices.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/session/RankJob.h"
+#include "tests/random/Instance.h"
+#include "tests/random/Numbers.h"
+#include "tests/random/Refusals.h"
+#include "tests/random/Tables.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mutex>
+
+namespace cleave::random_models {
+
+namespace {
+
+// ---- making -------------------------------------------------------------------------------------------------------------
+
+Optimizer optimizerOf(const Recipe &r) {
+  if (r.optimizer == "adam")
+    return Adam{.lr = r.lr, .eps = 1e-3, .weightDecay = r.weightDecay};
+  if (r.optimizer == "adamw")
+    return AdamW{.lr = r.lr, .eps = 1e-3, .weightDecay = r.weightDecay};
+  return Sgd{.lr = r.lr,
+             .momentum = r.optimizer == "sgd" ? 0.0 : 0.5,
+             .nesterov = r.optimizer == "nesterov",
+             .weightDecay = r.weightDecay};
+}
+
+LossFunction lossOf(const Recipe &r) {
+  const LossKind &loss = lossKind(r.loss);
+  if (r.targets() == 1)
+    return LossFunction([&loss](Tensor p, Tensor t) { return loss.emit(p, t); });
+  return LossFunction([&loss](std::span<const Tensor> p, std::span<const Tensor> t) {
+    return weightedSum({{loss.emit(p[0], t[0]), 1.0}, {mseLoss(p[1], t[1]), 0.5}});
+  });
+}
+
+TrainConfig configOf(const Recipe &r) {
+  return {.data = std::shared_ptr<Dataset>(std::make_shared<HashedData>(r)),
+          .loss = lossOf(r),
+          .optimizer = optimizerOf(r),
+          .clipNorm = r.clipNorm,
+          .batch = r.batch,
+          .targets = static_cast<int64_t>(r.targets())};
+}
+
+/// The job as the command line's options give it.
+Job jobOf(const Recipe &r, const TrainConfig &config) {
+  RunOptions options;
+  options.mesh = r.mesh;
+  options.schedule = r.schedule;
+  options.microbatches = r.microbatches;
+  options.threads = 1;
+  options.seed = runSeed;
+  options.precision = r.precision == "fp32" ? "" : r.precision;
+  options.optLevel = r.optLevel;
+  options.reduceDtype = r.reduceDtype;
+  options.layout = r.layout;
+  Job job = resolveJob(config, options);
+  if (!r.stagesAndShards.empty()) {
+    job.strategy = partitioner::Strategy::parse(r.strategy(), "strategy.toml");
+    job.strategy.schedule = r.schedule;
+    job.strategy.microbatches = r.microbatches;
+  }
+  return job;
+}
+
+passes::CompileOptions compileOptionsOf(const Job &job, bool code) {
+  passes::CompileOptions compile;
+  compile.strategy = job.strategy;
+  compile.batch = job.batch;
+  compile.seed = job.seed;
+  compile.threads = static_cast<int>(job.threads);
+  compile.code = code;
+  compile.model = "random";
+  compile.data = dataJson(job.config.data);
+  compile.training = trainingJson(job);
+  compile.half = job.precision;
+  compile.level = job.optLevel;
+  compile.lossScale = job.lossScale;
+  compile.reduceDtype = job.reduceDtype;
+  compile.channelsLast = job.channelsLast;
+  return compile;
+}
+
+GraphModule traced(const Recipe &recipe, const TrainConfig &config, bool marks) {
+  Instance root(recipe, 0, marks);
+  Model model{&root, [&](std::span<const Tensor> in) { return root.outputs({in.begin(), in.end()}); }, "random", "{}"};
+  return traceModel(model, config, recipe.rows());
+}
+
+// ---- the distributed interpreter ------------------------------------------------------------------------------------------
+
+ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation = false) {
+  ir::DistributedProgram program{applied.module.get().getOperation(), applied.strategy.mesh, {}, {}};
+  program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
+  program.schedules.resize(program.functions.size());
+  for (const partitioner::RankClass &rankClass : applied.classes)
+    for (const int64_t rank : rankClass.ranks) {
+      program.functions[static_cast<size_t>(rank)] = rankClass.functions;
+      for (const partitioner::ScheduleItem &item :
+           (evaluation ? applied.eval : applied.train)[static_cast<size_t>(rankClass.stage)])
+        program.schedules[static_cast<size_t>(rank)].push_back({item.segment, item.microbatch});
+    }
+  return program;
+}
+
+/// Parameters that are not trained, by path.
+std::set<std::string> frozenOf(const Recipe &recipe) {
+  std::set<std::string> frozen;
+  const Instance root(recipe, 0, false);
+  for (const Parameter *parameter : root.parameters())
+    if (!parameter->requiresGrad())
+      frozen.insert(parameter->path());
+  return frozen;
+}
+
+/// What `found` lacks or has otherwise than the reference; empty: nothing.
+std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found,
+                         const std::set<std::string> &frozen, bool equal) {
+  for (const auto &[key, tensor] : expected) {
+    const auto got = found.find(key);
+    if (got == found.end()) {
+      if (key.kind == "gradient" || frozen.count(key.name))
+        continue; // gone when the update has read it; or nothing reads it
+      return fmt::format("{} {} is nowhere", key.kind, key.name);
+    }
+    if (got->second.shape != tensor.shape)
+      return fmt::format("{} {} has another shape", key.kind, key.name);
+    std::vector<int64_t> all(tensor.values.size());
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = static_cast<int64_t>(i);
+    const std::string text = difference(key, tensor, &spread.at(key), all, got->second.values, equal);
+    if (!text.empty())
+      return text;
+  }
+  return {};
+}
+
+/// Runs the evaluation after the last step; adds its sums as kind "eval".
+void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vector<ir::Slots> &slots, ir::Slots &found) {
+  const ir::DistributedProgram program = programOf(applied, true);
+  ir::Slots given;
+  whole.addEvaluation(given);
+  std::vector<ir::Slots> pieces = ir::scatterSlots(program, given);
+  for (size_t rank = 0; rank < slots.size(); ++rank) {
+    std::erase_if(slots[rank], [](const auto &entry) { return entry.first.kind == "metric"; });
+    for (auto &[key, tensor] : pieces[rank])
+      slots[rank][key] = std::move(tensor);
+  }
+  slots = ir::runDistributed(program, std::move(slots), {.seed = runSeed, .trainingStep = 1});
+  for (const ir::Slots &rank : slots)
+    for (const auto &[key, tensor] : rank)
+      if (key.kind == "metric")
+        found.try_emplace({"eval", key.name}, tensor);
+}
+
+/// Both training steps on threads, in double; the step and what differs.
+std::string runDistributed(const partitioner::Applied &applied, const Whole &whole, Reference &reference,
+                           const std::set<std::string> &frozen, const std::vector<bool> &exact) {
+  const ir::DistributedProgram program = programOf(applied);
+  ir::RoundingScope scope({ir::Rounding::Kind::None});
+  std::vector<ir::Slots> slots;
+  for (int64_t at = 1; at <= trainingSteps; ++at) {
+    ir::Slots given = at == 1 ? whole.beginning() : ir::Slots();
+    whole.addStep(given, at);
+    std::vector<ir::Slots> pieces = ir::scatterSlots(program, given);
+    if (at == 1)
+      slots = std::move(pieces);
+    else
+      for (size_t rank = 0; rank < slots.size(); ++rank)
+        for (auto &[key, tensor] : pieces[rank])
+          slots[rank][key] = std::move(tensor);
+    slots = ir::runDistributed(program, std::move(slots), {.seed = runSeed, .trainingStep = at});
+    ir::Slots found = ir::gatherSlots(program, slots);
+    for (const ir::Slots &rank : slots)
+      for (const auto &[key, tensor] : rank)
+        if (key.kind == "metric")
+          found.try_emplace(key, tensor);
+    if (at == trainingSteps)
+      evaluate(applied, whole, slots, found);
+    const size_t s = static_cast<size_t>(at - 1);
+    std::string text = compareWhole(reference.exact[s], reference.spread[s], found, frozen, exact[s]);
+    if (!text.empty() && !exact[s]) { // more chances for what noise can do
+      reference.widen(whole, 20, true, 77);
+      text = compareWhole(reference.exact[s], reference.spread[s], found, frozen, false);
+    }
+    if (!text.empty())
+      return fmt::format("after step {}: {}", at, text);
+  }
+  return {};
+}
+
+// ---- the executor -----------------------------------------------------------------------------------------------------------
+
+const char *kindName(plan::TensorKind kind) {
+  switch (kind) {
+  case plan::TensorKind::Parameter:
+    return "parameter";
+  case plan::TensorKind::Buffer:
+    return "buffer";
+  case plan::TensorKind::State:
+    return "state";
+  case plan::TensorKind::Gradient:
+    return "gradient";
+  default:
+    return "";
+  }
+}
+
+/// Calls fn(key, slot, global indices, local indices) for each persistent slot that holds a piece of a global tensor.
+template <class F> void forEachPiece(const plan::Plan &plan, Executor &executor, F fn) {
+  const plan::Program &program = executor.program();
+  const std::vector<uint32_t> sizes = meshSizes(plan);
+  const std::vector<uint32_t> coords(executor.rankInfo().coords()->begin(), executor.rankInfo().coords()->end());
+  for (unsigned s = 0; s < program.slots()->size(); ++s) {
+    const plan::Slot &slot = *program.slots()->Get(s);
+    if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
+      continue;
+    const plan::Tensor &tensor = *plan.tensors()->Get(static_cast<unsigned>(slot.tensor()));
+    const std::string kind = kindName(tensor.kind());
+    if (kind.empty())
+      continue;
+    const std::vector<int64_t> global = tensor.shape()
+                                            ? std::vector<int64_t>(tensor.shape()->begin(), tensor.shape()->end())
+                                            : std::vector<int64_t>();
+    std::vector<int64_t> globals, locals;
+    for (const Piece &piece : localPieces(slot.sharding(), global, sizes, coords, int64_t(1) << 40))
+      for (int64_t i = 0; i < piece.count; ++i) {
+        globals.push_back(piece.global + i);
+        locals.push_back(piece.local + i);
+      }
+    fn(ir::SlotKey{kind, tensor.name()->str()}, s, slot, globals, locals);
+  }
+}
+
+struct HeldPiece {
+  unsigned rank;
+  std::vector<int64_t> indices;
+  std::vector<double> values;
+};
+using Pieces = std::map<ir::SlotKey, std::vector<HeldPiece>>;
+
+/// `evaluated`: after the last step.
+std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces, const LossSums &sums,
+                          const LossSums &evaluated, const std::set<std::string> &frozen, bool equal) {
+  for (const auto &[key, tensor] : expected) {
+    if (key.kind == "eval") {
+      const double got = key.name == "loss" ? evaluated.loss : key.name == "weight" ? evaluated.weight : evaluated.correct;
+      if (std::string text = difference(key, tensor, &spread.at(key), {0}, {got}, equal); !text.empty())
+        return text;
+      continue;
+    }
+    if (key.kind == "metric") {
+      const double got = key.name == "loss" ? sums.loss : key.name == "weight" ? sums.weight : sums.correct;
+      if (key.name == "loss" || key.name == "weight" || key.name == "correct")
+        if (std::string text = difference(key, tensor, &spread.at(key), {0}, {got}, equal); !text.empty())
+          return text;
+      continue;
+    }
+    const auto found = pieces.find(key);
+    if (found == pieces.end()) {
+      if (key.kind == "gradient" || frozen.count(key.name))
+        continue;
+      return fmt::format("{} {} is on no rank", key.kind, key.name);
+    }
+    std::vector<bool> held(tensor.values.size());
+    for (const HeldPiece &piece : found->second) {
+      for (const int64_t index : piece.indices)
+        held[static_cast<size_t>(index)] = true;
+      if (std::string text = difference(key, tensor, &spread.at(key), piece.indices, piece.values, equal); !text.empty())
+        return fmt::format("rank {}: {}", piece.rank, text);
+    }
+    if (std::find(held.begin(), held.end(), false) != held.end())
+      return fmt::format("no rank holds all of {} {}", key.kind, key.name);
+  }
+  return {};
+}
+
+/// Whether f16, which ends at 65504, is left in a step, or the loss scale moves: then there is nothing to compare with.
+bool overflows(const Whole &whole, const Steps &exact, size_t step) {
+  const Steps typed = whole.run();
+  for (size_t s = 0; s <= step; ++s)
+    for (const auto &[key, tensor] : typed[s])
+      for (size_t i = 0; i < tensor.values.size(); ++i)
+        if (!std::isfinite(tensor.values[i]) ||
+            (key.name.find("loss_scale") != std::string::npos && tensor.values[i] != exact[s].at(key).values[i]))
+          return true;
+  return false;
+}
+
+std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &recipe, const HashedData &data,
+                    const Whole &whole, Reference &reference, const std::vector<bool> &exact) {
+  const plan::Plan &plan = file->plan();
+  LocalWorld world(plan.ranks()->size());
+  SampleOrder order(data.samples(Split::Train), runSeed);
+  const ir::Slots beginning = whole.beginning();
+  const std::set<std::string> frozen = frozenOf(recipe);
+  std::string difference;
+  Pieces pieces;
+  std::mutex mutex;
+  ExecutorOptions options;
+  options.threads = 1;
+  options.timeoutSeconds = 20;
+  const auto compare = [&](int64_t step, const LossSums &sums, const LossSums &evaluated) {
+    const auto s = static_cast<size_t>(step - 1);
+    if (recipe.precision == "fp16" && overflows(whole, reference.exact, s))
+      return pieces.clear();
+    std::string text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, frozen, exact[s]);
+    if (!text.empty() && !exact[s]) {
+      reference.widen(whole, 20, false, 99);
+      text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, frozen, false);
+    }
+    if (!text.empty())
+      difference = fmt::format("after step {}: {}", step, text);
+    pieces.clear();
+  };
+  runRanks(world, [&](unsigned rank) {
+    RankJob job(file, rank, world[rank], data, order, options);
+    Executor &executor = job.executor();
+    forEachPiece(plan, executor, [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals,
+                                     const auto &locals) {
+      const auto given = beginning.find(key);
+      if (given == beginning.end())
+        return;
+      const std::span<std::byte> memory = executor.persistent(s);
+      for (size_t i = 0; i < globals.size(); ++i)
+        storeElement(memory.data(), locals[i], slot.dtype(), given->second.values[static_cast<size_t>(globals[i])]);
+    });
+    executor.writeBack();
+    DataPosition at;
+    for (int64_t step = 1; step <= trainingSteps; ++step) {
+      const LossSums sums = job.metrics(job.train(step, static_cast<float>(recipe.lr), at, std::nullopt));
+      forEachPiece(plan, executor, [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals,
+                                       const auto &locals) {
+        HeldPiece piece{rank, globals, {}};
+        const std::span<std::byte> memory = executor.persistent(s);
+        for (const int64_t local : locals)
+          piece.values.push_back(loadElement(memory.data(), local, slot.dtype()));
+        std::lock_guard lock(mutex);
+        pieces[key].push_back(std::move(piece));
+      });
+      const LossSums evaluated = step == trainingSteps ? job.evaluate() : LossSums();
+      world[rank].barrier();
+      if (rank == 0)
+        compare(step, sums, evaluated);
+      world[rank].barrier();
+      if (!difference.empty())
+        break;
+      at.sample += recipe.batch;
+    }
+  });
+  return difference;
+}
+
+// ---- judging ------------------------------------------------------------------------------------------------------------
+
+/// What equal failures have in common: numbers, names in quotes and places left out.
+std::string kindOf(const std::string &text) {
+  std::string out;
+  bool quoted = false;
+  for (const char c : text.substr(0, text.find('\n'))) {
+    quoted ^= c == '"';
+    if (quoted && c != '"')
+      continue;
+    if (std::isdigit(static_cast<unsigned char>(c))) {
+      if (out.empty() || out.back() != '#')
+        out += '#';
+    } else
+      out += c;
+  }
+  return out.substr(0, 90);
+}
+
+Result verdict(Verdict verdict, const std::string &kind, const std::string &text) {
+  Result result;
+  result.verdict = verdict, result.kind = kind, result.text = text;
+  return result;
+}
+Result failed(const std::string &kind, const std::string &text) { return verdict(Verdict::Failed, kind, text); }
+
+Result refusedOrFailed(const Recipe &recipe, const Error &error) {
+  const std::string text = error.what();
+  if (error.status != Status::User)
+    return failed("internal error: " + kindOf(text), text);
+  const std::string reason = trueReason(recipe, text);
+  if (reason.empty())
+    return failed("refused for no reason: " + kindOf(text), text);
+  return verdict(Verdict::Refused, reason, text);
+}
+
+Result judge(const Recipe &recipe, const RunSettings &settings) {
+  const TrainConfig config = configOf(recipe);
+  const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
+  std::optional<GraphModule> model; // its context outlives what is made from it
+  std::optional<partitioner::Applied> applied;
+  passes::CompileOptions options;
+  try {
+    const Job job = jobOf(recipe, config);
+    options = compileOptionsOf(job, settings.execute);
+    model.emplace(traced(recipe, config, true));
+    applied.emplace(passes::applyStrategy(*model, options));
+  } catch (const Error &error) {
+    return refusedOrFailed(recipe, error);
+  }
+  GraphModule plain = traced(recipe, config, false);
+  passes::CompileOptions undivided = options;
+  undivided.strategy = {};
+  undivided.strategy.mesh = partitioner::parseMesh("dp=1");
+  undivided.strategy.microbatches = recipe.microbatches;
+  undivided.channelsLast = false;
+  const Whole whole(recipe, passes::step(plain.clone(), undivided), data);
+  Reference inDouble = referenceOf(whole, true, 3);
+  bool exactOps = lossKind(recipe.loss).exact && recipe.precision == "fp32" &&
+                  (recipe.optimizer == "sgd" || recipe.optimizer == "momentum") && recipe.clipNorm == 0;
+  for (const Class &cls : recipe.classes) {
+    for (const Node &node : cls.body.nodes)
+      exactOps &= opKind(node.op).exact;
+    for (const Part &member : cls.members)
+      exactOps &= !layerKind(member.kind) || layerKind(member.kind)->exact;
+  }
+  std::vector<bool> exact(trainingSteps, false);
+  if (exactOps)
+    exact = exactSteps(whole, inDouble.exact);
+  Result result;
+  result.exact = exact[0];
+  if (settings.differences && recipe.precision == "fp32" && !recipe.wholeNumbers)
+    if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble.exact); !text.empty())
+      return failed("gradient of the interpreter differs from central differences", text);
+  try {
+    if (const std::string text = runDistributed(*applied, whole, inDouble, frozenOf(recipe), exact); !text.empty())
+      return failed("interpreted ranks differ from the graph", text);
+  } catch (const Error &error) {
+    return failed("interpreted ranks: " + kindOf(error.what()), error.what());
+  }
+  std::shared_ptr<const PlanFile> file;
+  try {
+    file = PlanFile::fromBytes(passes::exportPlan(*applied, options), "the plan");
+  } catch (const Error &error) {
+    return failed("export: " + kindOf(error.what()), error.what());
+  }
+  if (const std::vector<std::string> errors = checkPlan(file->plan()); !errors.empty())
+    return failed("the checker refuses the plan: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
+  if (!settings.execute)
+    return result;
+  result.executed = true;
+  Reference inTypes{inDouble.exact, inDouble.spread};
+  for (ir::Slots &slots : inTypes.spread)
+    for (auto &[key, tensor] : slots)
+      std::fill(tensor.values.begin(), tensor.values.end(), 0);
+  inTypes.widen(whole, 4, false, 5);
+  try {
+    if (const std::string text = execute(file, recipe, data, whole, inTypes, exact); !text.empty())
+      return failed("the executed plan differs from the graph", text);
+  } catch (const Error &error) {
+    return failed("execution: " + kindOf(error.what()), error.what());
+  }
+  return result;
+}
+
+} // namespace
+
+Result run(const Recipe &recipe, const RunSettings &settings) {
+  try {
+    return judge(recipe, settings);
+  } catch (const Error &error) {
+    if (error.status == Status::User)
+      return refusedOrFailed(recipe, error);
+    return failed("error: " + kindOf(error.what()), error.what());
+  } catch (const std::exception &error) {
+    return failed("exception: " + kindOf(error.what()), error.what());
+  }
+}
+
+// ---- what the generator asks ------------------------------------------------------------------------------------------------
+
+std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
+  const TrainConfig config = configOf(recipe);
+  Instance root(recipe, 0, false);
+  std::vector<Shape> shapes;
+  Model model{&root,
+              [&](std::span<const Tensor> in) {
+                std::vector<Tensor> values(in.begin(), in.end());
+                for (const Node &node : recipe.classes[0].body.nodes)
+                  values.push_back(root.emit(node, values));
+                shapes.clear();
+                for (const Tensor value : values)
+                  shapes.push_back(value && value.dtype() == DType::F32 ? value.shape() : Shape());
+                return root.outputsOf(values);
+              },
+              "random", "{}"};
+  traceModel(model, config, recipe.rows());
+  return shapes;
+}
+
+std::vector<ModelLayer> layersOfModel(const Recipe &recipe) {
+  const GraphModule graph = traced(recipe, configOf(recipe), false);
+  auto forward = llvm::cast<mlir::func::FuncOp>(graph.function("forward"));
+  std::vector<ModelLayer> layers;
+  for (const partitioner::Layer &layer : partitioner::layersOf(forward, partitioner::layerNames(forward)))
+    layers.push_back({layer.path, layer.parameters});
+  return layers;
+}
+
+/// Values from `from` on are one further.
+static void shift(Body &body, int from) {
+  for (Node &node : body.nodes)
+    for (int &value : node.in)
+      value += value >= from;
+  body.result += body.result >= from;
+  body.second += body.second >= from;
+}
+
+void insertMark(Body &body, int value, const std::vector<std::string> &words) {
+  const int place = std::max(0, value - body.inputs + 1), made = body.inputs + place;
+  shift(body, made);
+  for (size_t n = static_cast<size_t>(place); n < body.nodes.size(); ++n)
+    for (int &in : body.nodes[n].in)
+      in = in == value ? made : in;
+  if (body.result == value)
+    body.result = made;
+  if (body.second == value)
+    body.second = made;
+  body.nodes.insert(body.nodes.begin() + place, {"withSharding", {value}, {}, {}, words});
+}
+
+void insertStage(Body &body, int64_t place, int64_t k) {
+  shift(body, body.inputs + static_cast<int>(place));
+  body.nodes.insert(body.nodes.begin() + place, {"stage", {}, {k}});
+}
+
+} // namespace cleave::random_models

@@ -1,0 +1,46 @@
+// Runs a case: the product's way, through strategy, plan and executor, and the interpreter's, on the undivided graph.
+#pragma once
+#include "tests/random/Recipe.h"
+
+#include "cleave/cleave.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cleave::random_models {
+
+/// Shapes of the root's values, empty where there is none or it is no float.
+std::vector<Shape> shapesOfRoot(const Recipe &recipe);
+/// What stages are cut from, in the order in which it runs; a module that runs again is there again.
+struct ModelLayer {
+  std::string path;
+  bool parameters;
+};
+std::vector<ModelLayer> layersOfModel(const Recipe &recipe);
+
+/// Adds a node behind the one that makes `value`, and lets it take the value's place for later ones.
+void insertMark(Body &body, int value, const std::vector<std::string> &words);
+/// Adds stage(k) before node `place`.
+void insertStage(Body &body, int64_t place, int64_t k);
+
+enum class Verdict : uint8_t { Agrees, Refused, Failed };
+
+struct Result {
+  Verdict verdict = Verdict::Agrees;
+  std::string kind; ///< of the refusal or the failure, a few words: what equal ones have in common
+  std::string text; ///< the whole message
+  bool exact = false;     ///< was compared bit for bit
+  bool executed = false;  ///< ran with generated code, not in the interpreter alone
+  bool unbounded = false; ///< numbers too large to compare
+  std::string covered;    ///< words: ops, layers and features of the case
+};
+
+struct RunSettings {
+  bool execute = true;      ///< generate code and run the plan
+  bool differences = false; ///< compare the interpreter's gradients with central differences
+};
+Result run(const Recipe &recipe, const RunSettings &settings);
+
+} // namespace cleave::random_models

@@ -1,0 +1,159 @@
+// A checkpoint's model as a function of new inputs, and the files that predictions are written to.
+#include "frontend/program/Npy.h"
+#include "tests/unit/frontend/Support.h"
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// Two inputs, x [2] and scale [1], and a target that predictions must not read.
+struct Pairs : Dataset {
+  std::vector<DataField> list{{"x", FieldType::F32, {2}}, {"scale", FieldType::F32, {1}}, {"y", FieldType::F32, {1}}};
+  bool broken = false;
+  const std::vector<DataField> &fields() const override { return list; }
+  int64_t samples(Split split) const override { return split == Split::Train ? 64 : 11; }
+  void read(Split, int64_t index, size_t field, std::byte *to) const override {
+    if (broken)
+      throw std::runtime_error("a disk that fails");
+    const auto i = static_cast<float>(index);
+    const float x[2] = {i / 8, 1 - i / 16}, scale = 1 + i, y = x[0] * scale;
+    field == 0 ? std::memcpy(to, x, sizeof x) : std::memcpy(to, field == 1 ? &scale : &y, sizeof y);
+  }
+};
+
+struct Scaled : Module {
+  Linear fc{*this, "fc", 2, 3};
+  Tensor forward(Tensor x, Tensor scale) override { return dropout(fc(x), 0.5) * scale; }
+};
+
+Loss firstOf(Tensor prediction, Tensor target) { return mseLoss(slice(prediction, 1, 0, 1), target); }
+
+TrainConfig config() {
+  return {.data = std::make_shared<Pairs>(), .loss = firstOf, .optimizer = Sgd{.lr = 0.001}, .batch = 8};
+}
+
+/// A checkpoint of one step.
+struct Checkpoint {
+  std::string path = std::filesystem::temp_directory_path() / ("cleave-predictor-" + std::to_string(getpid()));
+  Checkpoint() {
+    Scaled model;
+    Trainer(model, config()).train({.steps = 1, .checkpoint = path, .quiet = true});
+  }
+  ~Checkpoint() { std::filesystem::remove_all(path); }
+};
+
+void checkClose(const std::vector<float> &one, const std::vector<float> &two) {
+  REQUIRE(one.size() == two.size());
+  for (size_t i = 0; i < one.size(); ++i)
+    CHECK(one[i] == Approx(two[i]).epsilon(1e-5).margin(1e-6));
+}
+
+} // namespace
+
+TEST_CASE("a predictor computes new inputs, any number of them, as often as asked") {
+  const Checkpoint checkpoint;
+  Scaled model;
+  Trainer trainer(model, config());
+  Predictor predictor = trainer.predictor({.checkpoint = checkpoint.path});
+  CHECK(predictor.batch() == 8);
+  CHECK(predictor.outputs() == 1);
+  CHECK(predictor.outputShape() == Shape{3});
+  REQUIRE(predictor.inputs().size() == 2); // not the target
+  CHECK(predictor.inputs()[1].name == "scale");
+
+  const std::vector<float> x{1, 2, 3, 4}, ones{1, 1}, twos{2, 2};
+  const std::vector<float> plain = predictor.run({x, ones})[0], doubled = predictor.run({x, twos})[0];
+  REQUIRE(plain.size() == 6); // two samples in a batch of eight
+  for (size_t i = 0; i < plain.size(); ++i)
+    CHECK(doubled[i] == 2 * plain[i]);
+  CHECK(predictor.run({x, ones})[0] == plain); // no dropout
+  CHECK(predictor.run({std::vector<float>{}, std::vector<float>{}})[0].empty());
+
+  const std::vector<float> split = predictor(Pairs{}); // eleven samples: a whole batch and a part of one
+  CHECK(split.size() == 33);
+  std::vector<float> third;
+  std::thread([&] { third = predictor.run({std::vector<float>{0.25f, 0.875f}, std::vector<float>{3}})[0]; }).join();
+  checkClose(third, {split.begin() + 6, split.begin() + 9});
+  checkClose(trainer.predictor({.mesh = "dp=2", .batch = 3, .checkpoint = checkpoint.path})(Pairs{}), split);
+  checkClose(trainer.predictor({.mesh = "tp=3", .batch = 1, .checkpoint = checkpoint.path})(Pairs{}), split);
+}
+
+TEST_CASE("a predictor gives every output of a model") {
+  struct Two : ModuleOf<std::pair<Tensor, Tensor>> {
+    Linear fc{*this, "fc", 2, 3}, out{*this, "out", 3, 2};
+    std::pair<Tensor, Tensor> forward(Tensor x, Tensor scale) {
+      Tensor y = fc(x);
+      stage(1);
+      return {y, out(y) * scale};
+    }
+  };
+  Two model;
+  TrainConfig two = config();
+  two.loss = LossFunction(
+      [](std::span<const Tensor> outputs, std::span<const Tensor> targets) { return firstOf(outputs[0], targets[0]); });
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("cleave-predictor-two-" + std::to_string(getpid()));
+  Trainer trainer(model, two);
+  trainer.train({.steps = 1, .checkpoint = path, .quiet = true});
+  const std::vector<float> x{1, 2, 3, 4}, scale{10, 100};
+  std::vector<std::vector<float>> whole;
+  for (const char *mesh : {"dp=1", "pp=2", "dp=2,pp=2"}) { // on pp=2 each stage holds one
+    Predictor predictor = trainer.predictor({.mesh = mesh, .batch = 4, .checkpoint = path});
+    REQUIRE(predictor.outputs() == 2);
+    CHECK(predictor.outputShape(1) == Shape{2});
+    const auto values = predictor.run({x, scale});
+    if (whole.empty())
+      whole = values;
+    CHECK(values[0].size() == 6);
+    checkClose(values[0], whole[0]);
+    checkClose(values[1], whole[1]);
+  }
+  std::filesystem::remove_all(path);
+}
+
+TEST_CASE("a predictor says what does not fit") {
+  const Checkpoint checkpoint;
+  Scaled model;
+  Trainer trainer(model, config());
+  Predictor predictor = trainer.predictor({.checkpoint = checkpoint.path});
+  const std::vector<float> two{1, 2};
+  const std::vector<int32_t> whole{1, 2};
+  CHECK(mistake([&] { predictor(two); }) == "predictor: the model reads 2 fields, found 1");
+  CHECK(mistake([&] { predictor.run({whole, two}); }) == "predictor: field x is f32, found i32");
+  CHECK(has(mistake([&] { predictor.run({std::vector<float>{1, 2, 3}, two}); }), "2 values a sample"));
+  CHECK(has(mistake([&] { predictor.run({two, two}); }), "field scale has 2 samples, field x has 1"));
+  CHECK(has(mistake([&] { trainer.predictor({}); }), "--checkpoint: a prediction needs"));
+  CHECK(has(mistake([&] { trainer.predictor({.checkpoint = "/none"}); }), "/none"));
+  CHECK(predictor.run({two, std::vector<float>{1}})[0].size() == 3); // none of that did it harm
+
+  Pairs broken;
+  broken.broken = true;
+  CHECK_THROWS_WITH(predictor(broken), Catch::Contains("a disk that fails"));
+  CHECK_THROWS_WITH(predictor(Pairs{}), Catch::Contains("a disk that fails")); // it has ended, and says why
+}
+
+TEST_CASE("what has no row for each sample is no prediction") {
+  struct Sum : Module {
+    Linear fc{*this, "fc", 2, 1};
+    Tensor forward(Tensor x, Tensor scale) override { return sum(fc(x) * scale, {0}); }
+  } model;
+  CHECK(has(mistake([&] { tracePrediction(makeModel(model), config(), 4); }), "first dimension is the batch"));
+}
+
+TEST_CASE("the header of a .npy file") {
+  for (const Shape &shape : {Shape{}, Shape{5}, Shape{2000, 10}, Shape{7, 64, 128, 3, 1000000}}) {
+    const std::string header = npyHeader(shape);
+    CHECK(header.size() % 64 == 0);
+    CHECK(header.substr(0, 8) == std::string("\x93NUMPY\x01\x00", 8));
+    CHECK(static_cast<unsigned char>(header[8]) + 256u * static_cast<unsigned char>(header[9]) + 10 == header.size());
+    CHECK(header.back() == '\n');
+  }
+  CHECK(has(npyHeader({5}), "'shape': (5,), }"));
+  CHECK(has(npyHeader({2000, 10}), "{'descr': '<f4', 'fortran_order': False, 'shape': (2000, 10), }"));
+}

@@ -1,0 +1,217 @@
+// Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes what the graph says.
+#include "runtime/session/Report.h"
+#include "tests/unit/frontend/Support.h"
+
+#include <map>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// What the models are made of; each body uses some of it.
+struct Parts : Module {
+  using Body = std::function<Tensor(Parts &, Tensor)>;
+  Linear in{*this, "in", 784, 32}, a{*this, "a", 32, 32}, b{*this, "b", 32, 32}, part{*this, "part", 196, 32},
+      out{*this, "out", 32, 10};
+  LayerNorm norm{*this, "norm", 32};
+  Parameter scale{*this, "scale", {32}, init::ones()}, frozen{*this, "frozen", {32}, init::ones()};
+  Body body;
+  explicit Parts(Body body) : body(std::move(body)) { frozen.requiresGrad(false); }
+
+  Tensor forward(Tensor image) { return out(body(*this, image)); }
+  Tensor start(Tensor image) { return relu(in(flatten(image, 1))); }
+  /// The gradients of the two biases are one value.
+  Tensor twice(Tensor x) { return cleave::tanh(a(x) + b(x)); }
+  Tensor quarter(Tensor image, int64_t i) { return part(select(reshape(image, {image.size(0), 4, 196}), 1, i)); }
+};
+
+struct Case {
+  const char *name;
+  std::vector<const char *> meshes;
+  Parts::Body body;
+};
+
+TrainConfig config() { return {.data = Mnist{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.1}, .batch = 12}; }
+
+std::string differenceOf(const Parts::Body &body, const std::string &mesh) {
+  Parts model(body);
+  RunOptions options{.mesh = mesh, .microbatches = 2, .threads = 1, .steps = 2, .data = "synthetic"};
+  return Trainer(model, config()).check(options).difference;
+}
+
+void check(const std::vector<Case> &cases) {
+  for (const Case &one : cases)
+    for (const char *mesh : one.meshes) {
+      INFO(one.name << " on " << mesh);
+      CHECK(differenceOf(one.body, mesh) == "");
+    }
+}
+
+} // namespace
+
+TEST_CASE("parameters that several stages use") {
+  check({{"two layers whose biases have one gradient",
+          {"pp=2", "dp=2,tp=2,pp=2"},
+          [](Parts &m, Tensor image) {
+            Tensor x = m.twice(m.start(image));
+            stage(1);
+            return m.twice(x);
+          }},
+         {"a norm in three stages",
+          {"pp=3"},
+          [](Parts &m, Tensor image) {
+            Tensor x = m.twice(m.start(image));
+            stage(1);
+            x = m.twice(m.norm(x));
+            stage(2);
+            return m.twice(m.norm(x));
+          }},
+         {"a marked view of a parameter, read behind a cut",
+          {"pp=2", "tp=2,pp=2"},
+          [](Parts &m, Tensor image) {
+            Tensor x = m.start(image), row = withSharding(reshape(m.scale.tensor(), {1, 32}), {"", ""});
+            stage(1);
+            return m.a(x) + row;
+          }},
+         {"a vector added as it is, its broadcast made in the first stage",
+          {"pp=2", "tp=2,pp=2"},
+          [](Parts &m, Tensor image) {
+            Tensor x = m.start(image), wide = x * 0 + m.scale;
+            stage(1);
+            return relu(m.a(x)) * wide + m.scale + m.frozen;
+          }}});
+}
+
+TEST_CASE("vectors used where their dimension is split and where it is whole") {
+  check({{"added before and behind a product", {"tp=2", "tp=4"}, [](Parts &m, Tensor image) {
+            return relu(m.a(m.start(image) + m.scale)) + m.scale;
+          }},
+         {"multiplied", {"tp=2"}, [](Parts &m, Tensor image) { return relu(m.a(m.start(image) * m.scale)) * m.scale; }},
+         {"a norm", {"tp=2", "dp=2,tp=2"}, [](Parts &m, Tensor image) {
+            return m.norm(relu(m.a(m.norm(m.start(image)))));
+          }}});
+}
+
+TEST_CASE("reshapes that regroup dimensions") {
+  check({{"24 elements as 6 x 4 and as 4 x 6", {"dp=1", "dp=2", "tp=2"}, [](Parts &m, Tensor image) {
+            Tensor x = m.start(image);
+            const int64_t n = x.size(0);
+            Tensor y = reshape(reshape(slice(x, 1, 0, 24), {n, 6, 4}), {n, 4, 6});
+            return x + sum(mean(y, {1}), {1}, true);
+          }},
+         {"a picture in pieces", {"dp=1", "tp=2", "pp=2"}, [](Parts &m, Tensor image) {
+            const int64_t n = image.size(0);
+            Tensor y = reshape(reshape(reshape(image, {n, 4, 196}), {n, 14, 56}), {n, 49, 16});
+            return m.start(image) + mean(mean(y, {1}), {1}, true);
+          }},
+         {"reshape and transpose in turn", {"dp=1", "tp=2", "pp=2"}, [](Parts &m, Tensor image) {
+            const int64_t n = image.size(0);
+            Tensor pieces = m.part(reshape(image, {n, 4, 196}));
+            Tensor turned = transpose(reshape(pieces, {n, 2, 2, 32}), 1, 2);
+            return m.start(image) + mean(transpose(reshape(turned, {n, 4, 32}), 1, 2), {2});
+          }}});
+}
+
+TEST_CASE("values used late, and ops outside any module behind a mark") {
+  check({{"the input in the last stage",
+          {"pp=2", "dp=2,pp=2"},
+          [](Parts &m, Tensor image) {
+            Tensor x = m.start(image);
+            stage(1);
+            return m.a(x) + m.quarter(image, 1);
+          }},
+         {"a module again and again",
+          {"pp=2", "dp=2,tp=2,pp=2"},
+          [](Parts &m, Tensor image) {
+            Tensor x = relu(m.b(m.quarter(image, 0)));
+            stage(1);
+            for (int i = 1; i < 4; ++i)
+              x = relu(m.b(x + m.quarter(image, i)));
+            return x;
+          }},
+         {"ops between the mark and the first layer", {"pp=2", "tp=2,pp=2"}, [](Parts &m, Tensor image) {
+            Tensor x = m.start(image), y = x * 2;
+            stage(1);
+            return m.a(exp(-x) + y);
+          }}});
+}
+
+TEST_CASE("a value and its gradient cross a cut once each") {
+  // x is used twice in the next stage, as it is and as a view, and once passed on unchanged to the last one.
+  Parts model([](Parts &m, Tensor image) {
+    Tensor x = m.start(image);
+    stage(1);
+    Tensor y = m.a(x) + x + m.norm(reshape(reshape(x, {x.size(0), 4, 8}), x.shape()));
+    stage(2);
+    return m.b(y) + y;
+  });
+  const PlanReport report = reportPlan(*PlanFile::fromBytes(
+      Trainer(model, config()).plan({.mesh = "pp=3", .data = "synthetic", .code = false}), "plan"));
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> bytes;
+  for (const PlanReport::Message &message : report.messages)
+    bytes[{message.from, message.to}] += message.bytes;
+  const uint64_t once = 12 * 32 * 4;
+  CHECK(bytes == std::map<std::pair<uint32_t, uint32_t>, uint64_t>{
+                     {{0, 1}, once}, {{1, 0}, once}, {{1, 2}, once}, {{2, 1}, once}});
+}
+
+namespace {
+
+/// Attention whose heads lie behind a fused product or grouped queries, and rotations between.
+struct Heads : Module {
+  bool fused;
+  Embedding embed{*this, "embed", 8, 48};
+  Linear qkv{*this, "qkv", 48, 144}, q{*this, "q", 48, 64}, k{*this, "k", 48, 32}, v{*this, "v", 48, 32},
+      proj{*this, "proj", 48, 48}, projGrouped{*this, "projGrouped", 64, 48}, out{*this, "out", 48, 10};
+  explicit Heads(bool fused) : fused(fused) {}
+
+  static Tensor rotated(Tensor x) {
+    const int64_t d = x.size(3);
+    return x * 0.5 + concat({-slice(x, 3, d / 2, d), slice(x, 3, 0, d / 2)}, 3);
+  }
+  static Tensor heads(Tensor x, int64_t count) {
+    return transpose(reshape(x, {x.size(0), x.size(1), count, x.size(2) / count}), 1, 2);
+  }
+  static Tensor joined(Tensor x) {
+    return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
+  }
+  Tensor forward(Tensor image) {
+    const int64_t n = image.size(0);
+    Tensor x = embed(cast(mean(reshape(image, {n, 28, 28}), {2}) * 4.0, DType::I32));
+    if (fused) {
+      Tensor y = permute(reshape(qkv(x), {n, 28, 3, 3, 16}), {2, 0, 3, 1, 4});
+      x = x + proj(joined(scaledDotProductAttention(rotated(select(y, 0, 0)), rotated(select(y, 0, 1)), select(y, 0, 2))));
+    } else {
+      x = x + projGrouped(joined(scaledDotProductAttention(rotated(heads(q(x), 4)), rotated(heads(k(x), 2)),
+                                                           heads(v(x), 2))));
+    }
+    return out(mean(x, {1}));
+  }
+};
+
+} // namespace
+
+TEST_CASE("heads are seen through rotations, fused products and grouped queries") {
+  for (bool fused : {true, false}) {
+    Heads model(fused);
+    Trainer trainer(model, config());
+    const PlanReport report = reportPlan(
+        *PlanFile::fromBytes(trainer.plan({.mesh = "tp=2", .data = "synthetic", .code = false}), "plan"));
+    for (const PlanReport::Collective &collective : report.collectives)
+      CHECK(collective.kind == "all-reduce");
+    for (const PlanReport::Tensor &tensor : report.tensors)
+      if (tensor.name == (fused ? "qkv.weight" : "k.weight"))
+        CHECK(tensor.sharding == (fused ? "[3*3/tp*16, 48]" : "[32/tp, 48]"));
+    CHECK(trainer.check({.mesh = "tp=2", .threads = 1, .data = "synthetic"}).difference == "");
+  }
+}
+
+TEST_CASE("a stage without parameters is refused") {
+  Parts::Body body = [](Parts &m, Tensor image) {
+    Tensor x = flatten(image, 1);
+    stage(1);
+    return m.start(image) + sum(x, {1}, true);
+  };
+  CHECK(has(mistake([&] { differenceOf(body, "pp=2"); }), "stage 0 has no parameters"));
+}
