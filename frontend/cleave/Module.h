@@ -7,6 +7,7 @@
 #include "cleave/Init.h"
 #include "cleave/Tensor.h"
 
+#include <concepts>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -200,6 +201,19 @@ public:
 };
 } // namespace detail
 
+/// A number in brackets behind a list of modules, with the line it stands in.
+struct ListIndex {
+  template <std::integral I> ListIndex(I number, Where where = Where::current()) // NOLINT: implicit
+      : number(static_cast<int64_t>(number)), where(where) {}
+  int64_t number;
+  Where where;
+};
+
+namespace detail {
+/// The index, if the list of `size` modules has it; otherwise it is the user's mistake.
+size_t checkedIndex(const Module &list, ListIndex index, int64_t size);
+} // namespace detail
+
 /// Modules of one kind in a row, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string,
 /// ...).
 template <class T> class ModuleList : public Module {
@@ -251,7 +265,7 @@ public:
     return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
                   std::forward<F>(f), std::forward<G>(g), std::forward<More>(more)...);
   }
-  T &operator[](int64_t i) { return list[static_cast<size_t>(i)]; }
+  T &operator[](ListIndex i) { return list[detail::checkedIndex(*this, i, size())]; }
   int64_t size() const { return static_cast<int64_t>(list.size()); }
   auto begin() { return list.begin(); }
   auto end() { return list.end(); }

@@ -45,7 +45,7 @@ public:
   }
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
   /// Part `i` as a module; null where it is a function.
-  Module *operator[](int64_t i) { return steps[static_cast<size_t>(i)].module.get(); }
+  Module *operator[](ListIndex i) { return steps[detail::checkedIndex(*this, i, size())].module.get(); }
 
   /// One after the other.
   Tensor forward(Tensor x) override;

@@ -49,7 +49,7 @@ static Kernel attention(AttentionOp op) {
           largest = std::max(largest, score[j]);
         }
         for (int64_t j = 0; j < n.seen(i); ++j)
-          total += score[j] = std::exp(score[j] - largest);
+          total += score[j] = inside(type.dtype, std::exp(score[j] - largest));
         for (int64_t j = 0; j < n.seen(i); ++j)
           for (int64_t x = 0; x < n.d; ++x)
             out.values[row * n.d + x] += score[j] / total * in[2]->values[(head * n.s + j) * n.d + x];
@@ -68,6 +68,7 @@ static Kernel attentionGrad(AttentionGradOp op) {
   return [types, scale = op.getScale().convertToDouble(), causal = op.getCausal()](const Operands &in, Environment &) {
     const auto &grad = in[0]->values, &q = in[1]->values, &k = in[2]->values, &v = in[3]->values, &out = in[4]->values;
     Sizes n = sizesOf(*in[1], *in[2], causal);
+    const DType type = in[1]->dtype;
     std::vector<HostTensor> results = types;
     for (HostTensor &result : results)
       result.values.assign(elementCount(result.shape), 0);
@@ -75,11 +76,11 @@ static Kernel attentionGrad(AttentionGradOp op) {
     for (int64_t head = 0; head < n.heads; ++head)
       for (int64_t i = 0; i < n.t; ++i) {
         int64_t row = (head * n.t + i) * n.d;
-        double mean = dot(&grad[row], &out[row], n.d);
+        double mean = inside(type, dot(&grad[row], &out[row], n.d));
         for (int64_t j = 0; j < n.seen(i); ++j) {
           int64_t key = (head * n.s + j) * n.d;
-          double p = std::exp(scale * dot(&q[row], &k[key], n.d) - in[5]->values[head * n.t + i]);
-          double slope = scale * p * (dot(&grad[row], &v[key], n.d) - mean);
+          double p = inside(type, std::exp(scale * dot(&q[row], &k[key], n.d) - in[5]->values[head * n.t + i]));
+          double slope = scale * p * (inside(type, dot(&grad[row], &v[key], n.d)) - mean);
           for (int64_t x = 0; x < n.d; ++x) {
             gradV[key + x] += p * grad[row + x];
             gradQ[row + x] += slope * k[key + x];

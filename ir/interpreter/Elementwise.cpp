@@ -10,24 +10,27 @@ using namespace mlir;
 
 namespace cleave::ir {
 
-template <typename F> static Kernel unary(Operation *op, F f) {
-  return [type = emptyTensor(op->getResult(0).getType()), f](const Operands &in, Environment &) {
+/// `exact`: what is chosen or moved is a number of the type already, and no way of computing it rounds.
+template <typename F> static Kernel unary(Operation *op, F f, bool exact = false) {
+  return [type = emptyTensor(op->getResult(0).getType()), f, exact](const Operands &in, Environment &) {
     HostTensor out = type;
     out.values.resize(in[0]->values.size());
     for (size_t i = 0; i < out.values.size(); ++i)
       out.values[i] = f(in[0]->values[i]);
-    out.round();
+    if (!exact)
+      out.round();
     return std::vector<HostTensor>{std::move(out)};
   };
 }
 
-template <typename F> static Kernel binary(Operation *op, F f) {
-  return [type = emptyTensor(op->getResult(0).getType()), f](const Operands &in, Environment &) {
+template <typename F> static Kernel binary(Operation *op, F f, bool exact = false) {
+  return [type = emptyTensor(op->getResult(0).getType()), f, exact](const Operands &in, Environment &) {
     HostTensor out = type;
     out.values.resize(in[0]->values.size());
     for (size_t i = 0; i < out.values.size(); ++i)
       out.values[i] = f(in[0]->values[i], in[1]->values[i]);
-    out.round();
+    if (!exact)
+      out.round();
     return std::vector<HostTensor>{std::move(out)};
   };
 }
@@ -89,8 +92,8 @@ static Kernel select(Operation *) {
 Kernel elementwiseKernel(Operation *op) {
   using Result = Kernel;
   return llvm::TypeSwitch<Operation *, Result>(op)
-      .Case([](NegOp op) { return unary(op, [](double x) { return -x; }); })
-      .Case([](AbsOp op) { return unary(op, [](double x) { return std::abs(x); }); })
+      .Case([](NegOp op) { return unary(op, [](double x) { return -x; }, true); })
+      .Case([](AbsOp op) { return unary(op, [](double x) { return std::abs(x); }, true); })
       .Case([](ExpOp op) { return unary(op, [](double x) { return std::exp(x); }); })
       .Case([](LogOp op) { return unary(op, [](double x) { return std::log(x); }); })
       .Case([](SqrtOp op) { return unary(op, [](double x) { return std::sqrt(x); }); })
@@ -100,7 +103,7 @@ Kernel elementwiseKernel(Operation *op) {
       .Case([](SinOp op) { return unary(op, [](double x) { return std::sin(x); }); })
       .Case([](CosOp op) { return unary(op, [](double x) { return std::cos(x); }); })
       .Case([](SigmoidOp op) { return unary(op, [](double x) { return sigmoid(x); }); })
-      .Case([](ReluOp op) { return unary(op, [](double x) { return x < 0 ? 0 : x; }); })
+      .Case([](ReluOp op) { return unary(op, [](double x) { return x < 0 ? 0 : x; }, true); })
       .Case([](SiluOp op) { return unary(op, [](double x) { return x * sigmoid(x); }); })
       .Case([](GeluOp op) { return unary(op, [t = op.getTanh()](double x) { return gelu(x, t); }); })
       .Case([](GeluGradOp op) {
@@ -110,16 +113,16 @@ Kernel elementwiseKernel(Operation *op) {
       .Case([](SubOp op) { return binary(op, [](double x, double y) { return x - y; }); })
       .Case([](MulOp op) { return binary(op, [](double x, double y) { return x * y; }); })
       .Case([](DivOp op) { return divide(op); })
-      .Case([](MaxOp op) { return binary(op, [](double x, double y) { return x > y || std::isnan(x) ? x : y; }); })
-      .Case([](MinOp op) { return binary(op, [](double x, double y) { return x < y || std::isnan(x) ? x : y; }); })
+      .Case([](MaxOp op) { return binary(op, [](double x, double y) { return x > y || std::isnan(x) ? x : y; }, true); })
+      .Case([](MinOp op) { return binary(op, [](double x, double y) { return x < y || std::isnan(x) ? x : y; }, true); })
       .Case([](PowOp op) { return binary(op, [](double x, double y) { return std::pow(x, y); }); })
       .Case([](CompareOp op) {
         return binary(op, [p = op.getPredicate()](double x, double y) { return double(compare(p, x, y)); });
       })
       .Case([](SelectOp op) { return select(op); })
       .Case([](CastOp op) { return unary(op, [](double x) { return x; }); })
-      .Case([](DetachOp op) { return unary(op, [](double x) { return x; }); })
-      .Case([](ShardHintOp op) { return unary(op, [](double x) { return x; }); })
+      .Case([](DetachOp op) { return unary(op, [](double x) { return x; }, true); })
+      .Case([](ShardHintOp op) { return unary(op, [](double x) { return x; }, true); })
       .Default([](Operation *) { return Kernel(); });
 }
 

@@ -74,6 +74,12 @@ static double roundOther(DType dtype, double value) {
   return value;
 }
 
+double inside(DType dtype, double value) {
+  return rounding.kind == Rounding::Kind::Noise ? roundOther(dtype, value) : value;
+}
+
+double addend(double value) { return inside(rounding.addends, value); }
+
 double roundTo(DType dtype, double value) {
   if (rounding.kind != Rounding::Kind::ToType && isFloat(dtype))
     return roundOther(dtype, value);

@@ -28,6 +28,7 @@ struct Rounding {
   int digits = 53;
   double ulps = 0;
   bool ofDouble = false;
+  DType addends = DType::F32; ///< Noise: the type in which sums may be added up, for addend()
   uint64_t state = 1; ///< of the chance
 };
 /// Makes `rounding` the thread's during its life.
@@ -41,6 +42,10 @@ private:
   Rounding before;
 };
 const Rounding &currentRounding();
+/// A number inside an op (an addend, a product, a statistic) that kernels round and the interpreter does not: changed by
+/// Kind::Noise alone, so that a sum that cancels shows how large its addends are.
+double inside(DType dtype, double value);
+double addend(double value);
 
 /// Row-major. `values` has the product of `shape` elements, each a value of `dtype`.
 struct HostTensor {

@@ -104,7 +104,7 @@ static Kernel scatterAdd(ScatterAddOp op) {
     around(in[0]->shape, dim, [&](int64_t o, int64_t, int64_t k, int64_t i) {
       int64_t j = in[1]->values[i];
       if (j >= 0 && j < extent)
-        out.values[(o * extent + j) * inner + k] += in[0]->values[i];
+        out.values[(o * extent + j) * inner + k] += addend(in[0]->values[i]);
     });
     out.round();
     return one(std::move(out));
@@ -135,7 +135,7 @@ static Kernel embeddingGrad(EmbeddingGradOp op) {
       if (row < 0 || row >= rows)
         continue;
       for (int64_t k = 0; k < width; ++k)
-        out.values[row * width + k] += in[0]->values[i * width + k];
+        out.values[row * width + k] += addend(in[0]->values[i * width + k]);
     }
     out.round();
     return one(std::move(out));

@@ -20,13 +20,14 @@ static std::vector<HostTensor> one(HostTensor tensor) {
 
 /// out[m, n] += a[m, k] * b[k, n], all row-major; sums run over k in order.
 static void multiply(const double *a, const double *b, double *out, int64_t m, int64_t k, int64_t n) {
+  const bool noise = currentRounding().kind == Rounding::Kind::Noise;
   for (int64_t i = 0; i < m; ++i)
     for (int64_t x = 0; x < k; ++x) {
       double factor = a[i * k + x];
       const double *row = b + x * n;
       double *to = out + i * n;
       for (int64_t j = 0; j < n; ++j)
-        to[j] += factor * row[j];
+        to[j] += noise ? addend(factor * row[j]) : factor * row[j];
     }
 }
 

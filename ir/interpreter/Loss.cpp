@@ -30,7 +30,7 @@ static Kernel softmax(Operation *op, int64_t dim, bool log) {
     int64_t stride = stridesOf(out.shape)[dim], count = out.shape[dim], rows = out.size() / count;
     for (int64_t row = 0; row < rows; ++row) {
       int64_t start = row / stride * stride * count + row % stride;
-      double lse = logSumExp(&in[0]->values[start], count, stride);
+      double lse = inside(DType::F32, logSumExp(&in[0]->values[start], count, stride));
       for (int64_t i = start; i < start + count * stride; i += stride)
         out.values[i] = log ? in[0]->values[i] - lse : std::exp(in[0]->values[i] - lse);
     }
@@ -75,7 +75,7 @@ static Kernel crossEntropyGrad(CrossEntropyGradOp op) {
     for (int64_t row = 0; row < in[2]->size(); ++row) {
       int64_t label = labelOf(*in[2], row, classes);
       for (int64_t i = 0; label >= 0 && i < classes; ++i) {
-        double p = std::exp(in[1]->values[row * classes + i] - in[3]->values[row]);
+        double p = inside(DType::F32, std::exp(in[1]->values[row * classes + i] - in[3]->values[row]));
         out.values[row * classes + i] = in[0]->values[0] * (p - (i == label));
       }
     }

@@ -70,7 +70,7 @@ static std::vector<HostTensor> normalise(const Layout &layout, const Operands &i
   const auto &x = in[0]->values, &weight = in[1]->values, &bias = in[2]->values;
   auto &out = results[0].values, &mean = results[1].values, &variance = results[2].values;
   for (size_t i = 0; i < x.size(); ++i)
-    mean[layout.groupOf(i)] += x[i] / layout.members;
+    mean[layout.groupOf(i)] += inside(DType::F32, x[i]) / layout.members;
   for (size_t i = 0; i < x.size(); ++i) {
     double centred = x[i] - mean[layout.groupOf(i)];
     variance[layout.groupOf(i)] += centred * centred / layout.members;
@@ -96,11 +96,11 @@ static std::vector<HostTensor> normaliseGrad(const Layout &layout, const Operand
   std::vector<double> first(layout.groups, 0), second(layout.groups, 0);
   for (size_t i = 0; i < x.size(); ++i) {
     int64_t group = layout.groupOf(i), w = layout.weightOf(i);
-    double y = (x[i] - mean[group]) * scale[group], g = grad[i] * weight[w];
+    double y = (x[i] - mean[group]) * scale[group], g = inside(DType::F32, grad[i] * weight[w]);
     first[group] += g / layout.members;
-    second[group] += g * y / layout.members;
-    gradWeight[w] += grad[i] * y;
-    gradBias[w] += grad[i];
+    second[group] += g * inside(DType::F32, y) / layout.members;
+    gradWeight[w] += addend(grad[i] * y);
+    gradBias[w] += addend(grad[i]);
   }
   for (size_t i = 0; i < x.size(); ++i) {
     int64_t group = layout.groupOf(i), w = layout.weightOf(i);

@@ -90,11 +90,12 @@ static Kernel reduce(ReduceOp op) {
     walk(in[0]->shape, strides, 0, [&](int64_t i, int64_t at) {
       double value = in[0]->values[i], &result = out.values[at];
       if (kind == ReduceKind::Sum)
-        result += value;
+        result += addend(value);
       else if (kind == ReduceKind::Max ? value > result || value != value : value < result || value != value)
         result = value;
     });
-    out.round();
+    if (kind == ReduceKind::Sum) // others choose
+      out.round();
     return one(std::move(out));
   };
 }

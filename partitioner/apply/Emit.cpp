@@ -223,6 +223,14 @@ void collectReaders(Value argument, std::set<int64_t> &stages) {
     }
 }
 
+/// The stages that make a buffer's new value.
+void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &stages) {
+  for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
+    if (Operation *def = result.get().getDefiningOp();
+        def && resultText(func, result.getOperandNumber(), ir::attr::kind) == "buffer")
+      stages[resultText(func, result.getOperandNumber(), ir::attr::name)].insert(stageOf(def));
+}
+
 /// A stage owns what its ops read, in training or in evaluation (an op may be in another stage there: it is a step of
 /// the layer after it where the one before it, a dropout, is gone).
 void findOwners(StepInfo &info) {
@@ -239,6 +247,7 @@ void findOwners(StepInfo &info) {
       if (kind == "buffer")
         buffers.insert(name);
     }
+    collectMakers(func, readers);
   }
   for (auto &[name, stages] : readers) {
     if (stages.empty())

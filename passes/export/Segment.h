@@ -36,6 +36,8 @@ private:
   void assignArguments();
   void findTargets();
   void assignResult(mlir::OpResult result);
+  /// A slot of its own for a value that no name is known of.
+  uint32_t newActivation(const std::string &name, mlir::OpResult result);
   void finish();
 
   std::optional<uint32_t> intoSlot(mlir::OpResult result);

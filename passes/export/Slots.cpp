@@ -125,13 +125,16 @@ void SlotAssignment::assignResult(OpResult result) {
     if (auto slot = (this->*choose)(result))
       return bind(result, *slot);
   auto path = result.getOwner()->getAttrOfType<StringAttr>(ir::attr::path);
-  std::string name = path ? path.getValue().str() : result.getOwner()->getName().stripDialect().str();
+  bind(result, newActivation(path ? path.getValue().str() : result.getOwner()->getName().stripDialect().str(), result));
+}
+
+uint32_t SlotAssignment::newActivation(const std::string &name, OpResult result) {
   Label label = labelOf(result);
   uint32_t slot = program.newSlot(name, result.getType(), label, plan::Space::Placed);
   if (label.known)
     program.slot(slot).tensor = static_cast<int32_t>(
         program.tables.tensor(name, plan::TensorKind::Activation, dtypeOf(result.getType()), label.global));
-  bind(result, slot);
+  return slot;
 }
 
 std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
@@ -218,8 +221,13 @@ void SlotAssignment::finish() {
       continue;
     }
     if (program.slot(slot).space == plan::Space::Persistent) { // it may change before it is read
-      uint32_t copy = program.newSlot(name, operand.get().getType(), program.labels[slot], plan::Space::Placed);
-      program.slot(copy).tensor = program.slot(slot).tensor;
+      uint32_t copy;
+      if (auto view = dyn_cast<OpResult>(operand.get())) // of another shape than what it looks at
+        copy = newActivation(name, view);
+      else {
+        copy = program.newSlot(name, operand.get().getType(), program.labels[slot], plan::Space::Placed);
+        program.slot(copy).tensor = program.slot(slot).tensor;
+      }
       remaining.push_back({operand.get(), copy});
       slot = copy;
     }

@@ -62,6 +62,12 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
     words.insert("split:joined-axes");
   if (text.find(":") != std::string::npos)
     words.insert("split:factors");
+  if (text.find("heads") != std::string::npos)
+    words.insert("split:heads");
+  for (size_t i = 1; i < recipe.classes.size(); ++i)
+    for (const Node &node : recipe.classes[i].body.nodes)
+      if (node.op == "withSharding")
+        words.insert("split:marks-inside-modules");
 }
 
 } // namespace
@@ -89,7 +95,7 @@ std::map<std::string, uint64_t> completed(std::map<std::string, uint64_t> counts
   for (const LossKind &kind : lossKinds())
     counts.try_emplace("loss:" + kind.name, 0);
   for (const char *word : {"split:stages-by-file", "split:rules", "split:rules-over-dp", "split:joined-axes",
-                           "split:factors", "split:uneven-rows", "model:frozen", "model:two-outputs", "model:parameter-used-again",
+                           "split:factors", "split:heads", "split:marks-inside-modules", "split:uneven-rows", "model:frozen", "model:two-outputs", "model:parameter-used-again",
                            "model:module-used-again", "member:List", "member:Module", "judged:bit-for-bit"})
     counts.try_emplace(word, 0);
   return counts;

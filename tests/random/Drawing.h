@@ -49,6 +49,8 @@ public:
   /// A parameter of this shape as a value: a new one or one that is there already.
   int parameter(Shape shape, double bound = 0.5);
   std::string newName(const std::string &prefix);
+  /// Ends the body: this value is its result.
+  void finish(int result);
   /// Calls a new module (or a list of them) on `x`; -1: it came to nothing.
   int newModule(int x, int y, bool list);
   Instance &self() { return instance; }

@@ -89,7 +89,7 @@ void drawHead(Drawing &d) {
     const int member = d.declare({"Linear", d.newName("out"), {d.shape(y).back(), d.chance.whole(2, 8), d.chance.one(0.7)}});
     then(d.add("call", {y}, {-1}, {}, member));
   }
-  d.cls().body.result = gatherLooseEnds(d, y);
+  d.finish(gatherLooseEnds(d, y));
 }
 
 void drawLoss(Chance &c, Recipe &recipe, const Shape &prediction) {
@@ -186,6 +186,26 @@ std::string drawFactors(Chance &c, int64_t size, size_t dim, int64_t parts) {
   return fmt::format("\"{}\"", dim);
 }
 
+/// The fewest heads of the attention layers of this name; 0: none is one.
+int64_t headsOf(const Recipe &recipe, const std::string &member) {
+  int64_t fewest = 0;
+  for (const Class &cls : recipe.classes)
+    for (const Part &part : cls.members)
+      if (part.kind == "MultiheadAttention" && part.name == member && (fewest == 0 || part.ints[1] < fewest))
+        fewest = part.ints[1];
+  return fewest;
+}
+
+/// A rule for the heads of an attention layer's projection; empty: it has none.
+std::string headsRule(const Recipe &recipe, const std::string &path, int64_t tp) {
+  const size_t dot = path.rfind('.');
+  const std::string layer = dot == std::string::npos ? "" : path.substr(0, dot);
+  const bool projection = path.substr(dot + 1) == "in_proj_weight" || path.substr(dot + 1) == "in_proj_bias";
+  if (!projection || tp == 1 || headsOf(recipe, layer.substr(layer.rfind('.') + 1)) < tp)
+    return {};
+  return fmt::format("\"{}\" = {{ heads = \"tp\" }}\n", path);
+}
+
 void drawShards(Chance &c, Recipe &recipe, const Mesh &mesh) {
   if (!c.one(0.35) || mesh.size("dp") * mesh.size("tp") == 1)
     return;
@@ -194,6 +214,11 @@ void drawShards(Chance &c, Recipe &recipe, const Mesh &mesh) {
   for (const Parameter *parameter : root.parameters()) {
     if (!c.one(0.4) || parameter->shape().empty())
       continue;
+    const std::string heads = headsRule(recipe, parameter->path(), mesh.size("tp"));
+    if (!heads.empty() && c.one(0.6)) {
+      text += heads;
+      continue;
+    }
     const std::vector<std::string> dims = drawAxes(c, mesh, parameter->shape());
     std::vector<std::string> entries;
     for (size_t d = 0; d < dims.size(); ++d)
@@ -212,23 +237,24 @@ void drawShards(Chance &c, Recipe &recipe, const Mesh &mesh) {
     recipe.stagesAndShards += "[shard]\n" + text;
 }
 
+/// Marks behind some nodes of a class, rarely inside modules.
 void drawMarks(Chance &c, Recipe &recipe, const Mesh &mesh) {
   if (!c.one(0.3) || mesh.size("dp") * mesh.size("tp") == 1)
     return;
-  // A mark is put behind a node of the root whose shape is known from a trace.
-  const std::vector<Shape> shapes = shapesOfRoot(recipe);
-  Body &body = recipe.classes[0].body;
-  std::vector<std::pair<int, std::vector<std::string>>> marks;
-  for (int value = 0; value < static_cast<int>(shapes.size()); ++value)
-    if (!shapes[static_cast<size_t>(value)].empty() && c.one(0.15)) {
-      std::vector<std::string> dims = drawAxes(c, mesh, shapes[static_cast<size_t>(value)]);
-      for (std::string &entry : dims)
-        if (entry.empty() && c.one(0.5))
-          entry = "whole";
-      marks.push_back({value, dims});
-    }
-  for (auto it = marks.rbegin(); it != marks.rend(); ++it)
-    insertMark(body, it->first, it->second);
+  for (Class &cls : recipe.classes) {
+    const std::vector<Shape> &shapes = cls.body.shapes;
+    std::vector<std::pair<int, std::vector<std::string>>> marks;
+    for (int value = 0; value < static_cast<int>(shapes.size()); ++value)
+      if (!shapes[static_cast<size_t>(value)].empty() && c.one(&cls == &recipe.classes[0] ? 0.15 : 0.08)) {
+        std::vector<std::string> dims = drawAxes(c, mesh, shapes[static_cast<size_t>(value)]);
+        for (std::string &entry : dims)
+          if (entry.empty() && c.one(0.5))
+            entry = "whole";
+        marks.push_back({value, dims});
+      }
+    for (auto it = marks.rbegin(); it != marks.rend(); ++it)
+      insertMark(cls.body, it->first, it->second);
+  }
 }
 
 /// Marks of the stages in the root, at places that divide its calls evenly or by chance.
@@ -241,6 +267,25 @@ void drawStageMarks(Chance &c, Recipe &recipe, int64_t pp) {
   std::sort(places.begin(), places.end());
   for (int64_t k = pp - 1; k >= 1; --k)
     insertStage(body, places[static_cast<size_t>(k - 1)], k);
+}
+
+/// Layers of one stage, sometimes under the name of the module that has them all.
+std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stage, const std::vector<std::string> &all) {
+  std::vector<std::string> names = stage;
+  for (const std::string &layer : stage) {
+    const size_t dot = layer.find('.');
+    if (dot == std::string::npos || !c.one(0.3))
+      continue;
+    const std::string prefix = layer.substr(0, dot + 1);
+    const auto inside = [&](const std::string &name) { return name.starts_with(prefix); };
+    if (std::count_if(all.begin(), all.end(), inside) != std::count_if(stage.begin(), stage.end(), inside) ||
+        std::none_of(names.begin(), names.end(), inside) ||
+        std::find(all.begin(), all.end(), layer.substr(0, dot)) != all.end())
+      continue;
+    *std::find_if(names.begin(), names.end(), inside) = layer.substr(0, dot);
+    std::erase_if(names, inside);
+  }
+  return names;
 }
 
 /// Stages of a strategy file: the layers in the order in which they come, cut by chance.
@@ -261,10 +306,12 @@ void drawStageFile(Chance &c, Recipe &recipe, int64_t pp) {
   std::sort(cuts.begin(), cuts.end());
   std::string text = "stages = [";
   for (size_t from = 0; size_t cut : cuts) {
-    text += "[";
-    for (; from < cut; ++from)
-      text += fmt::format("\"{}\"{}", layers[from], from + 1 < cut ? ", " : "");
+    const std::vector<std::string> stage(layers.begin() + static_cast<long>(from), layers.begin() + static_cast<long>(cut));
+    const std::vector<std::string> names = coarser(c, stage, layers);
+    for (size_t i = 0; i < names.size(); ++i)
+      text += fmt::format("{}\"{}\"", i ? ", " : "[", names[i]);
     text += "], ";
+    from = cut;
   }
   recipe.stagesAndShards = text + "]\n" + recipe.stagesAndShards;
 }

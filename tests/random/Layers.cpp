@@ -34,6 +34,41 @@ std::vector<LayerKind> makeLayers() {
                            d.chance.whole(0, 1), groups,                        d.chance.one(0.6)};
                  return true;
                }});
+  k.push_back({"Conv1d", 1, true, "$i0, $i1, {.kernel = $i2, .stride = $i3, .padding = $i4, .bias = bool($i5)}",
+               [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
+                 return std::make_unique<Conv1d>(
+                     parent, m.name, m.ints[0], m.ints[1],
+                     Conv1dLayerOptions{
+                         .kernel = m.ints[2], .stride = m.ints[3], .padding = m.ints[4], .bias = m.ints[5] != 0});
+               },
+               [](Drawing &d, Tensor x, Part &m) {
+                 m.ints = {x.size(1), d.chance.whole(1, 4), d.chance.whole(1, 3), d.chance.one(0.3) ? 2 : 1,
+                           d.chance.whole(0, 1), d.chance.one(0.6)};
+                 return x.rank() == 3;
+               }});
+  k.push_back({"ConvTranspose2d", 1, true, "$i0, $i1, {.kernel = $i2, .stride = $i3, .padding = $i4, .bias = bool($i5)}",
+               [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
+                 return std::make_unique<ConvTranspose2d>(
+                     parent, m.name, m.ints[0], m.ints[1],
+                     ConvTranspose2dOptions{
+                         .kernel = m.ints[2], .stride = m.ints[3], .padding = m.ints[4], .bias = m.ints[5] != 0});
+               },
+               [](Drawing &d, Tensor x, Part &m) {
+                 m.ints = {x.rank() == 4 ? x.size(1) : 0, d.chance.whole(1, 4), d.chance.whole(1, 3),
+                           d.chance.one(0.5) ? 2 : 1,     d.chance.whole(0, 1), d.chance.one(0.6)};
+                 return x.rank() == 4;
+               }});
+  k.push_back({"Sequential", 2, true,
+               "layer<Linear>($i0, $i1), [](Tensor x) { return relu(x); }, layer<Dropout>(0.5), layer<Linear>($i1, $i2)",
+               [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
+                 return std::make_unique<Sequential>(
+                     parent, m.name, layer<Linear>(m.ints[0], m.ints[1]), [](Tensor x) { return relu(x); },
+                     layer<Dropout>(0.5), layer<Linear>(m.ints[1], m.ints[2]));
+               },
+               [](Drawing &d, Tensor x, Part &m) {
+                 m.ints = {x.size(-1), d.chance.whole(1, 8), d.chance.one(0.5) ? x.size(-1) : d.chance.whole(1, 8)};
+                 return true;
+               }});
   k.push_back({"BatchNorm2d", 2, false, "$i0, {.momentum = 0.25, .group = $i1}",
                [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
                  return std::make_unique<BatchNorm2d>(parent, m.name, m.ints[0],
@@ -160,6 +195,30 @@ std::vector<LossKind> makeLosses() {
                  return Loss{sum(w * p * p), sum(w), {}, p.elements()};
                },
                false});
+  k.push_back({"crossEntropyOptions", 1.5, false,
+               "[](Tensor p, Tensor t) {\n"
+               "    std::vector<float> weights;\n"
+               "    for (int64_t i = 0; i < p.size(-1); ++i)\n"
+               "      weights.push_back(0.25f * float(i % 4 + 1));\n"
+               "    return crossEntropy(p, t, {.labelSmoothing = 0.1, .classWeights = weights, .ignoreIndex = 1});\n"
+               "  }",
+               [](Tensor p, Tensor t) {
+                 std::vector<float> weights;
+                 for (int64_t i = 0; i < p.size(-1); ++i)
+                   weights.push_back(0.25F * static_cast<float>(i % 4 + 1));
+                 return crossEntropy(p, t, {.labelSmoothing = 0.1, .classWeights = weights, .ignoreIndex = 1});
+               },
+               true});
+  k.push_back({"nllLoss", 0.7, false, "[](Tensor p, Tensor t) { return nllLoss(logSoftmax(p), t); }",
+               [](Tensor p, Tensor t) { return nllLoss(logSoftmax(p), t); }, true});
+  k.push_back({"l1Loss", 0.7, true, "[](Tensor p, Tensor t) { return l1Loss(p, t); }",
+               [](Tensor p, Tensor t) { return l1Loss(p, t); }, false});
+  k.push_back({"huberLoss", 0.7, false, "[](Tensor p, Tensor t) { return huberLoss(p, t, 0.4); }",
+               [](Tensor p, Tensor t) { return huberLoss(p, t, 0.4); }, false});
+  k.push_back({"bceWithLogits", 0.7, false, "[](Tensor p, Tensor t) { return bceWithLogits(p, abs(t), 1.5); }",
+               [](Tensor p, Tensor t) { return bceWithLogits(p, abs(t), 1.5); }, false});
+  k.push_back({"klDivLoss", 0.7, false, "[](Tensor p, Tensor t) { return klDivLoss(logSoftmax(p), softmax(t)); }",
+               [](Tensor p, Tensor t) { return klDivLoss(logSoftmax(p), softmax(t)); }, false});
   return k;
 }
 

@@ -131,7 +131,7 @@ void reduceFirst(const Options &options, const Summary &summary) {
     fmt::print("\n==== seed {} made smaller: {}\n", seeds[0], kind);
     std::fflush(stdout);
     const Recipe smaller = reduced(generate(seeds[0]), settings, kind, options.limits);
-    fmt::print("{}\n", asProgram(smaller));
+    fmt::print("{}\n{}\n", runInChild(smaller, settings, options.limits).text, asProgram(smaller));
     std::fflush(stdout);
   }
 }

@@ -96,6 +96,10 @@ Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
     : recipe(recipe), step(std::move(module)), data(data),
       rows(shuffledOrder(data.samples(Split::Train), runSeed, 1)) {}
 
+ir::DType Whole::sums() const {
+  return recipe.reduceDtype == "fp16" ? ir::DType::F16 : recipe.reduceDtype == "bf16" ? ir::DType::BF16 : ir::DType::F32;
+}
+
 double Whole::begin(const NamedSlot &slot, int64_t element) const {
   const double u = unit(hashOf(slot.name) + mix(recipe.seed) + static_cast<uint64_t>(element));
   if (slot.kind != "parameter" || slot.distribution.empty())
@@ -205,7 +209,7 @@ void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
       inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
-    const auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 1, .microbatch = m});
+    const auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 0, .microbatch = m});
     for (size_t i = 0; i < values.size(); ++i) {
       auto [sum, first] = sums.try_emplace({"eval", results[i].name}, values[i]);
       if (!first) {
@@ -223,6 +227,7 @@ void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t s
     ir::Rounding noise{ir::Rounding::Kind::Noise};
     noise.ulps = 8;
     noise.ofDouble = ofDouble;
+    noise.addends = whole.sums();
     noise.state = mix(seed + static_cast<uint64_t>(sample)) | 1;
     ir::RoundingScope scope(noise);
     const Steps noisy = whole.run();

@@ -1,14 +1,14 @@
-// The table of ops.
-#include "tests/random/Tables.h"
+// The table of ops: those of Functional.h, members, modules and marks.
+#include "tests/random/Draws.h"
 
 #include <algorithm>
 #include <stdexcept>
 
 namespace cleave::random_models {
 
-namespace {
-
 using cleave::exp, cleave::log, cleave::pow, cleave::sqrt, cleave::abs, cleave::tanh, cleave::erf;
+
+// ---- what the tables share ------------------------------------------------------------------------------------------
 
 int64_t elementsOf(const Shape &shape) {
   int64_t count = 1;
@@ -23,18 +23,67 @@ Drawing::Test rankAtLeast(int64_t rank) {
 Drawing::Test rankIs(int64_t rank) {
   return [rank](Tensor x) { return x.rank() == rank; };
 }
-/// A dimension of x, sometimes counted from the end.
 int64_t dimOf(Drawing &d, int x) {
   const int64_t rank = d.at(x).rank(), dim = d.chance.whole(0, rank - 1);
   return d.chance.one(0.3) ? dim - rank : dim;
 }
 
-// ---- elementwise --------------------------------------------------------------------------------------------------
-
 bool drawUnary(Drawing &d, const OpKind &self) {
   const int x = d.pick();
   return x >= 0 && d.add(self.name, {x}) >= 0;
 }
+
+bool drawReduce(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const int64_t rank = d.at(x).rank();
+  std::vector<int64_t> ints{d.chance.one(0.5)};
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (d.chance.one(dim == 0 ? 0.15 : 0.45))
+      ints.push_back(d.chance.one(0.3) ? dim - rank : dim);
+  if (ints.size() == 1 && !d.chance.one(0.15)) // empty: all
+    ints.push_back(rank - 1);
+  return d.add(self.name, {x}, ints) >= 0;
+}
+std::vector<int64_t> tail(const Call &c) { return {c.node.ints.begin() + 1, c.node.ints.end()}; }
+
+bool drawAlong(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  return x >= 0 && d.add(self.name, {x}, {dimOf(d, x)}) >= 0;
+}
+
+bool canBroadcast(const Shape &a, const Shape &b) {
+  for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i)
+    if (a[a.size() - i] != b[b.size() - i] && a[a.size() - i] != 1 && b[b.size() - i] != 1)
+      return false;
+  return true;
+}
+
+int secondOperand(Drawing &d, int x) {
+  const Shape shape = d.shape(x);
+  const size_t choice = d.chance.weighted({4, 3, 1});
+  if (choice == 0) {
+    const int y = d.pick([&](Tensor t) {
+      return canBroadcast(shape, t.shape()) && std::max(t.elements(), elementsOf(shape)) <= mostElements;
+    });
+    return y;
+  }
+  if (choice == 1 && !shape.empty()) {
+    const int64_t dim = d.chance.whole(d.chance.one(0.9) && shape.size() > 1 ? 1 : 0, static_cast<int64_t>(shape.size()) - 1);
+    const int p = d.parameter({shape[static_cast<size_t>(dim)]});
+    Shape seen(shape.size() - static_cast<size_t>(dim), 1);
+    seen[0] = shape[static_cast<size_t>(dim)];
+    return seen.size() == 1 ? p : d.add("reshape", {p}, seen);
+  }
+  if (shape.empty())
+    return -1;
+  return d.add(d.whole() ? "sum" : "mean", {x}, {1, dimOf(d, x)});
+}
+
+namespace {
+
+// ---- elementwise --------------------------------------------------------------------------------------------------
 
 /// f(|x| + c): where f is defined for positive numbers alone.
 bool drawOnPositive(Drawing &d, const OpKind &self) {
@@ -57,35 +106,6 @@ bool drawPow(Drawing &d, const OpKind &self) {
     return false;
   const int a = d.add("abs", {x}), b = d.add("addNumber", {a}, {}, {0.5});
   return d.add(self.name, {b}, {}, {d.chance.of<double>({0.5, 1.5, -1, 2})}) >= 0;
-}
-
-bool canBroadcast(const Shape &a, const Shape &b) {
-  for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i)
-    if (a[a.size() - i] != b[b.size() - i] && a[a.size() - i] != 1 && b[b.size() - i] != 1)
-      return false;
-  return true;
-}
-
-/// A second operand for x: another value, a parameter along some dimension, or x's own mean over one.
-int secondOperand(Drawing &d, int x) {
-  const Shape shape = d.shape(x);
-  const size_t choice = d.chance.weighted({4, 3, 1});
-  if (choice == 0) {
-    const int y = d.pick([&](Tensor t) {
-      return canBroadcast(shape, t.shape()) && std::max(t.elements(), elementsOf(shape)) <= mostElements;
-    });
-    return y;
-  }
-  if (choice == 1 && !shape.empty()) {
-    const int64_t dim = d.chance.whole(d.chance.one(0.9) && shape.size() > 1 ? 1 : 0, static_cast<int64_t>(shape.size()) - 1);
-    const int p = d.parameter({shape[static_cast<size_t>(dim)]});
-    Shape seen(shape.size() - static_cast<size_t>(dim), 1);
-    seen[0] = shape[static_cast<size_t>(dim)];
-    return seen.size() == 1 ? p : d.add("reshape", {p}, seen);
-  }
-  if (shape.empty())
-    return -1;
-  return d.add(d.whole() ? "sum" : "mean", {x}, {1, dimOf(d, x)});
 }
 
 bool drawBinary(Drawing &d, const OpKind &self) {
@@ -117,33 +137,12 @@ bool drawNumber(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}, {}, {number}) >= 0;
 }
 
-bool drawAlong(Drawing &d, const OpKind &self) {
-  const int x = d.pick(rankAtLeast(1));
-  return x >= 0 && d.add(self.name, {x}, {dimOf(d, x)}) >= 0;
-}
-
 bool drawDropout(Drawing &d, const OpKind &self) {
   const int x = d.pick();
   return x >= 0 && d.add(self.name, {x}, {}, {d.whole() ? 0.5 : d.chance.of<double>({0.1, 0.25, 0.5})}) >= 0;
 }
 
 // ---- reductions and shapes ---------------------------------------------------------------------------------------------
-
-/// ints: keepDim, then dims.
-bool drawReduce(Drawing &d, const OpKind &self) {
-  const int x = d.pick(rankAtLeast(1));
-  if (x < 0)
-    return false;
-  const int64_t rank = d.at(x).rank();
-  std::vector<int64_t> ints{d.chance.one(0.5)};
-  for (int64_t dim = 0; dim < rank; ++dim)
-    if (d.chance.one(dim == 0 ? 0.15 : 0.45))
-      ints.push_back(d.chance.one(0.3) ? dim - rank : dim);
-  if (ints.size() == 1 && !d.chance.one(0.15)) // empty: all
-    ints.push_back(rank - 1);
-  return d.add(self.name, {x}, ints) >= 0;
-}
-std::vector<int64_t> tail(const Call &c) { return {c.node.ints.begin() + 1, c.node.ints.end()}; }
 
 /// The same elements under another shape: dimensions joined, cut, swapped in size, regrouped.
 bool drawReshape(Drawing &d, const OpKind &self) {
@@ -741,6 +740,8 @@ std::vector<OpKind> makeKinds() {
         const int x = d.pick([](Tensor t) { return t.rank() >= 3 && t.elements() / t.size(0) / t.size(1) >= 3; });
         return x >= 0 && d.add(self.name, {x}) >= 0;
       }});
+  for (OpKind &kind : functionKinds())
+    op(std::move(kind));
   // Members.
   op({"parameter", 2, true, "$m.tensor()", [](const Call &c) { return c.self.parameter(c.node.member).tensor(); },
       drawParameter});

@@ -61,10 +61,19 @@ std::string filled(const std::string &form, const std::vector<std::string> &oper
       out += fmt::format("{}", ints.at(digit()));
     else if (what == 'r')
       out += numberText(reals.at(digit()));
+    else if (what == 'R') {
+      out += "{";
+      for (size_t r = 0; r < reals.size(); ++r)
+        out += (r ? ", " : "") + numberText(reals[r]);
+      out += "}";
+    } else if (what == 'w')
+      out += fmt::format("\"{}\"", words.at(digit()));
     else if (what == 'I')
       out += listOf(ints);
     else if (what == 'J')
       out += listOf(ints, 1);
+    else if (what == 'K')
+      out += listOf(ints, 2);
     else if (what == 'W') {
       out += "{";
       for (size_t w = 0; w < words.size(); ++w)

@@ -25,6 +25,7 @@ struct Body {
   std::vector<Node> nodes;
   int result = 0;
   int second = -1; ///< of the root: another output, with a target of its own
+  std::vector<std::vector<int64_t>> shapes = {}; ///< of the values as they were drawn, before marks; none: no float
 };
 
 /// What a class declares: a parameter, a buffer, a layer of the library, a module of another class, or a list of them.

@@ -55,7 +55,9 @@ bool listedStageWithoutParameters(const Recipe &recipe) {
   size_t current = 0;
   for (const ModelLayer &layer : layersOfModel(recipe)) {
     for (size_t s = current; s < stages.size(); ++s)
-      if (std::find(stages[s].begin(), stages[s].end(), layer.path) != stages[s].end())
+      if (std::any_of(stages[s].begin(), stages[s].end(), [&](const std::string &name) {
+            return layer.path == name || layer.path.starts_with(name + ".");
+          }))
         current = s;
     reads[current] = reads[current] || layer.parameters;
   }

@@ -16,7 +16,8 @@ struct Call {
 };
 
 /// `print`: C++ of the call, where $0 ... $9 stand for operands, $* for all of them, $i0 for a whole number, $I for all as
-/// {1, 2}, $J for all but the first, $r0 for a number, $W for all words as {"a", "b"}, $m for the member.
+/// {1, 2}, $J for all but the first, $K for all but two, $r0 for a number, $R for all as {0.5, 1.0}, $w0 for a word in quotes, $W for all as
+/// {"a", "b"}, $m for the member.
 struct OpKind {
   std::string name;
   double weight; ///< how often it is drawn; 0: only as a part of others

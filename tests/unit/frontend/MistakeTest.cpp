@@ -175,6 +175,27 @@ TEST_CASE("ops of a list's modules stand where the list was called") {
   CHECK(has(mistake([&] { traced(model); }), "MistakeTest.cpp:" + std::to_string(line) + ":43: error: linear"));
 }
 
+TEST_CASE("an index that a list of modules does not have is told with its line") {
+  struct Net : Module {
+    ModuleList<Linear> layers{*this, "layers", 2, 784, 10};
+    Sequential steps{*this, "steps", layer<Linear>(4, 4)};
+    int64_t at = 2;
+    Tensor forward(Tensor image) {
+      Module *step = steps[0];
+      step = at < 0 ? steps[at] : step;
+      return layers[at](flatten(image, 1));
+    }
+  } model;
+  const unsigned line = __LINE__ - 3;
+  std::string message = mistake([&] { traced(model); });
+  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line) + ":"));
+  CHECK(has(message, "layers has 2 modules, counted from 0: there is no [2]"));
+  model.at = -1;
+  message = mistake([&] { traced(model); });
+  CHECK(has(message, "MistakeTest.cpp:" + std::to_string(line - 1) + ":"));
+  CHECK(has(message, "steps has 1 modules, counted from 0: there is no [-1]"));
+}
+
 TEST_CASE("a model that takes no tensors is told where it is run") {
   struct Silent : Module {
     Tensor forward() { return full({4, 10}, 0); }

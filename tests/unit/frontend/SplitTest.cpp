@@ -207,6 +207,36 @@ TEST_CASE("heads are seen through rotations, fused products and grouped queries"
   }
 }
 
+TEST_CASE("a view of a parameter that is kept for the backward pass") {
+  check({{"the smaller of a view and an activation", {"tp=2", "pp=2"}, [](Parts &m, Tensor image) {
+            return minimum(withSharding(reshape(m.scale.tensor(), {1, 32}), {"", ""}), m.start(image));
+          }}});
+}
+
+TEST_CASE("a buffer that another stage changes is refused") {
+  struct Count : Module {
+    Linear fc{*this, "fc", 16, 16};
+    Buffer sum{*this, "sum", {16}, init::zeros()};
+    Count(Module &parent, std::string name) : Module(parent, std::move(name)) {}
+    Tensor forward(Tensor x) override {
+      sum.set(sum.tensor() + mean(x, {0}));
+      return fc(x);
+    }
+  };
+  struct Net : Module {
+    Linear in{*this, "in", 784, 16}, out{*this, "out", 16, 10};
+    Count count{*this, "count"};
+    Tensor forward(Tensor image) {
+      Tensor x = count(in(flatten(image, 1)));
+      stage(1);
+      return out(count(x));
+    }
+  } model;
+  RunOptions options{.mesh = "pp=2", .threads = 1, .data = "synthetic"};
+  CHECK_THROWS_WITH(Trainer(model, config()).check(options),
+                    Catch::Contains("buffer \"count.sum\" is used in stages 0 and 1"));
+}
+
 TEST_CASE("a stage without parameters is refused") {
   Parts::Body body = [](Parts &m, Tensor image) {
     Tensor x = flatten(image, 1);
