@@ -120,7 +120,10 @@ Kernel elementwiseKernel(Operation *op) {
         return binary(op, [p = op.getPredicate()](double x, double y) { return double(compare(p, x, y)); });
       })
       .Case([](SelectOp op) { return select(op); })
-      .Case([](CastOp op) { return unary(op, [](double x) { return x; }); })
+      .Case([](CastOp op) {
+        const DType type = emptyTensor(op.getType()).dtype;
+        return unary(op, [type](double x) { return castTo(type, x); }, true);
+      })
       .Case([](DetachOp op) { return unary(op, [](double x) { return x; }, true); })
       .Case([](ShardHintOp op) { return unary(op, [](double x) { return x; }, true); })
       .Default([](Operation *) { return Kernel(); });

@@ -2,6 +2,7 @@
 #include "ir/interpreter/HostTensor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -60,36 +61,64 @@ static double chance(uint64_t &state) {
   return static_cast<double>(static_cast<int64_t>(state * 0x2545F4914F6CDD1Dull)) * 0x1p-63;
 }
 
+/// The nearest f16 or bf16.
+static double toHalf(DType dtype, double value) {
+  return dtype == DType::F16 ? roundBinary(value, 11, -14, 15) : roundBinary(value, 8, -126, 127);
+}
+
+/// The nearest number of so many significant bits; of a 16-bit type also in its range.
+static double toGrid(DType dtype, double value, int digits) {
+  return digits < 24 ? toHalf(dtype, value) : roundBinary(value, digits, -1022, 1023);
+}
+static bool onGrid(DType dtype, double value, int digits) { return toGrid(dtype, value, digits) == value; }
+
 /// A float under another rounding than to its type.
-static double roundOther(DType dtype, double value) {
+static double roundOther(DType dtype, double value, uint64_t &state) {
   if (rounding.kind == Rounding::Kind::Digits)
     return roundBinary(value, rounding.digits, -1022, 1023);
   if (rounding.kind == Rounding::Kind::Noise) {
-    const double unit = rounding.ofDouble        ? 0x1p-53
-                        : dtype == DType::F32 ? 0x1p-24
-                        : dtype == DType::F16 ? 0x1p-11
-                                              : 0x1p-8;
-    return value * (1 + rounding.ulps * unit * chance(rounding.state));
+    const int digits = rounding.ofDouble ? 49 : dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
+    if (onGrid(dtype, value, digits)) // a product with 1, a sum of whole numbers: nothing was rounded
+      return value;
+    const double unit = rounding.ofDouble ? 0x1p-53 : std::ldexp(1, -digits);
+    return toGrid(dtype, value * (1 + rounding.ulps * unit * chance(state)), digits);
   }
   return value;
 }
 
 double inside(DType dtype, double value) {
-  return rounding.kind == Rounding::Kind::Noise ? roundOther(dtype, value) : value;
+  return rounding.kind == Rounding::Kind::Noise ? roundOther(dtype, value, rounding.state) : value;
 }
 
-double addend(double value) { return inside(rounding.addends, value); }
+double castTo(DType dtype, double value) {
+  if (rounding.kind != Rounding::Kind::Noise || !isFloat(dtype))
+    return roundTo(dtype, value);
+  if (rounding.ofDouble || dtype == DType::F32) // nothing is lost
+    return value;
+  uint64_t state = (std::bit_cast<uint64_t>(value) ^ rounding.sample) * 0x9E3779B97F4A7C15ull | 1;
+  return roundOther(dtype, value, state);
+}
+
+double addend(double value) {
+  if (rounding.kind != Rounding::Kind::Noise || roundBinary(value, 12, -1022, 1023) == value)
+    return value;
+  // Partial sums are rounded, whatever is added: as if every addend were.
+  const double unit = rounding.ofDouble                   ? 0x1p-53
+                      : rounding.addends == DType::F32 ? 0x1p-24
+                      : rounding.addends == DType::F16 ? 0x1p-11
+                                                       : 0x1p-8;
+  return value * (1 + rounding.ulps * unit * chance(rounding.state));
+}
 
 double roundTo(DType dtype, double value) {
   if (rounding.kind != Rounding::Kind::ToType && isFloat(dtype))
-    return roundOther(dtype, value);
+    return roundOther(dtype, value, rounding.state);
   switch (dtype) {
   case DType::F32:
     return static_cast<float>(value);
   case DType::F16:
-    return roundBinary(value, 11, -14, 15);
   case DType::BF16:
-    return roundBinary(value, 8, -126, 127);
+    return toHalf(dtype, value);
   case DType::I32:
     return static_cast<int32_t>(static_cast<uint32_t>(truncated(value)));
   case DType::I64:

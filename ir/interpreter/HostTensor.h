@@ -22,14 +22,16 @@ struct Rounding {
     ToType, ///< to the element type, as the graph says
     None,   ///< not at all: every float is a double
     Digits, ///< to `digits` significant bits, whatever the type
-    Noise,  ///< not at all, but times 1 + r, |r| <= `ulps` units of the type (or, if `ofDouble`, of a double), by chance
+    Noise,  ///< to the type (or, if `ofDouble`, to 49 bits); what is not exact first times 1 + r, |r| <= `ulps` units of
+            ///< the type (or of a double), by chance
   };
   Kind kind = Kind::ToType;
   int digits = 53;
   double ulps = 0;
   bool ofDouble = false;
   DType addends = DType::F32; ///< Noise: the type in which sums may be added up, for addend()
-  uint64_t state = 1; ///< of the chance
+  uint64_t state = 1;          ///< of the chance
+  uint64_t sample = 1;         ///< of the chance of casts, where equal values have equal results
 };
 /// Makes `rounding` the thread's during its life.
 class RoundingScope {
@@ -43,9 +45,13 @@ private:
 };
 const Rounding &currentRounding();
 /// A number inside an op (an addend, a product, a statistic) that kernels round and the interpreter does not: changed by
-/// Kind::Noise alone, so that a sum that cancels shows how large its addends are.
+/// Kind::Noise alone, so that a sum that cancels shows how large its addends are. Addends of at most 12 bits are left
+/// alone: sums of small whole numbers are exact in any order.
 double inside(DType dtype, double value);
 double addend(double value);
+/// roundTo, but under noise equal values have equal results, and what the type holds already is left alone: a cast that
+/// is made twice, or there and back, gives one result.
+double castTo(DType dtype, double value);
 
 /// Row-major. `values` has the product of `shape` elements, each a value of `dtype`.
 struct HostTensor {

@@ -11,7 +11,7 @@ namespace cleave::random_models {
 Drawing::Drawing(Chance &chance, Recipe &recipe, int cls, Instance &instance, Trace &trace, std::vector<Tensor> inputs,
                  int depth)
     : chance(chance), recipe(recipe), depth(depth), number(cls), instance(instance), trace(trace),
-      values(std::move(inputs)), uses(values.size(), 0) {
+      values(std::move(inputs)), uses(values.size(), 0), constants(values.size(), false) {
   this->cls().body.inputs = static_cast<int>(values.size());
 }
 
@@ -29,7 +29,7 @@ int Drawing::choose(const std::vector<int> &candidates) {
 int Drawing::pick(const Test &test) {
   std::vector<int> candidates;
   for (int value = 0; value < count(); ++value)
-    if (isFloat(at(value)) && (!test || test(at(value))))
+    if (isFloat(at(value)) && (whole() || !constants[static_cast<size_t>(value)]) && (!test || test(at(value))))
       candidates.push_back(value);
   return choose(candidates);
 }
@@ -40,6 +40,10 @@ int Drawing::pickInteger(const Test &test) {
     if (at(value) && at(value).dtype() == DType::I32 && test(at(value)))
       candidates.push_back(value);
   return choose(candidates);
+}
+
+static bool isConstant(const std::string &op) {
+  return op == "full" || op == "constant" || op == "arange" || op == "arangeSteps";
 }
 
 int Drawing::add(const std::string &op, std::vector<int> in, std::vector<int64_t> ints, std::vector<double> reals,
@@ -59,6 +63,11 @@ int Drawing::add(const std::string &op, std::vector<int> in, std::vector<int64_t
     return -1;
   for (int value : node.in)
     ++uses[static_cast<size_t>(value)];
+  // What is folded is rounded, so that a mean of constants is another number where it is folded and where it is not.
+  constants.push_back(node.in.empty() ? isConstant(op)
+                                      : node.member < 0 && std::all_of(node.in.begin(), node.in.end(), [&](int value) {
+                                          return constants[static_cast<size_t>(value)];
+                                        }));
   cls().body.nodes.push_back(std::move(node));
   values.push_back(made);
   uses.push_back(0);

@@ -35,6 +35,7 @@ public:
   Tensor at(int value) const { return values[static_cast<size_t>(value)]; }
   Shape shape(int value) const { return at(value).shape(); }
   int count() const { return static_cast<int>(values.size()); }
+  bool constant(int value) const { return constants[static_cast<size_t>(value)]; }
   bool used(int value) const { return uses[static_cast<size_t>(value)] > 0; }
 
   using Test = std::function<bool(Tensor)>;
@@ -64,6 +65,7 @@ private:
   Trace &trace;
   std::vector<Tensor> values;
   std::vector<int> uses;
+  std::vector<bool> constants; ///< made of constants alone
 };
 
 constexpr int64_t mostElements = 1536;

@@ -62,7 +62,7 @@ void drawTraining(Chance &c, Recipe &recipe) {
 /// The values that nobody used come back at the end, so that all of the model matters.
 int gatherLooseEnds(Drawing &d, int y) {
   for (int value = d.cls().body.inputs; value < d.count(); ++value)
-    if (value != y && d.at(value) && !d.used(value) && d.at(value).dtype() == DType::F32 && d.chance.one(0.8)) {
+    if (value != y && d.at(value) && !d.used(value) && (d.whole() || !d.constant(value)) && d.at(value).dtype() == DType::F32 && d.chance.one(0.8)) {
       const int scalar = d.at(value).rank() == 0 ? value : d.add(d.whole() ? "sum" : "mean", {value}, {0});
       const int next = d.add("add", {y, scalar});
       y = next < 0 ? y : next;

@@ -228,7 +228,7 @@ void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t s
     noise.ulps = 8;
     noise.ofDouble = ofDouble;
     noise.addends = whole.sums();
-    noise.state = mix(seed + static_cast<uint64_t>(sample)) | 1;
+    noise.state = noise.sample = mix(seed + static_cast<uint64_t>(sample)) | 1;
     ir::RoundingScope scope(noise);
     const Steps noisy = whole.run();
     for (size_t s = 0; s < exact.size(); ++s)

@@ -54,11 +54,13 @@ bool listedStageWithoutParameters(const Recipe &recipe) {
   std::vector<bool> reads(stages.size(), false);
   size_t current = 0;
   for (const ModelLayer &layer : layersOfModel(recipe)) {
+    size_t longest = 0; // of the names that say where the layer belongs
     for (size_t s = current; s < stages.size(); ++s)
-      if (std::any_of(stages[s].begin(), stages[s].end(), [&](const std::string &name) {
-            return layer.path == name || layer.path.starts_with(name + ".");
-          }))
-        current = s;
+      for (const std::string &name : stages[s])
+        if ((layer.path == name || layer.path.starts_with(name + ".")) && name.size() > longest) {
+          longest = name.size();
+          current = s;
+        }
     reads[current] = reads[current] || layer.parameters;
   }
   return std::find(reads.begin(), reads.end(), false) != reads.end();
@@ -66,16 +68,33 @@ bool listedStageWithoutParameters(const Recipe &recipe) {
 
 bool hasBuffers(const Recipe &recipe) { return !Instance(recipe, 0, true).buffers().empty(); }
 
+/// Which values of a body its results or its buffers come from.
+std::vector<bool> liveValues(const Body &body) {
+  std::vector<bool> live(static_cast<size_t>(body.inputs) + body.nodes.size(), false);
+  live[static_cast<size_t>(body.result)] = true;
+  if (body.second >= 0)
+    live[static_cast<size_t>(body.second)] = true;
+  for (size_t n = body.nodes.size(); n-- > 0;)
+    if (live[static_cast<size_t>(body.inputs) + n] || body.nodes[n].op == "setBuffer")
+      for (const int value : body.nodes[n].in)
+        live[static_cast<size_t>(value)] = true;
+  return live;
+}
+
 /// Whether a mark or a rule splits something over tp.
 bool tensorAxisAsked(const Recipe &recipe) {
   if (recipe.stagesAndShards.find("tp") != std::string::npos)
     return true;
-  for (const Class &cls : recipe.classes)
-    for (const Node &node : cls.body.nodes)
-      if (node.op == "withSharding" &&
+  for (const Class &cls : recipe.classes) {
+    const std::vector<bool> live = liveValues(cls.body);
+    for (size_t n = 0; n < cls.body.nodes.size(); ++n) {
+      const Node &node = cls.body.nodes[n];
+      if (node.op == "withSharding" && live[static_cast<size_t>(cls.body.inputs) + n] &&
           std::any_of(node.words.begin(), node.words.end(),
                       [](const std::string &word) { return word.find("tp") != std::string::npos; }))
         return true;
+    }
+  }
   return false;
 }
 
@@ -105,6 +124,13 @@ const std::vector<Reason> &reasons() {
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
       {"a buffer in two stages", "buffer * is used in stages",
        [](const Recipe &r, const std::string &) { return axis(r, "pp") > 1 && hasBuffers(r); }},
+      {"a mark in a module that is called with another rank", "withSharding: * entries for rank *",
+       [](const Recipe &r, const std::string &) {
+         return std::any_of(r.classes.begin() + 1, r.classes.end(), [](const Class &cls) {
+           return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
+                              [](const Node &node) { return node.op == "withSharding"; });
+         });
+       }},
       {"tp that splits nothing", "tp = * splits no tensor of the model",
        [](const Recipe &r, const std::string &) { return !tensorAxisAsked(r); }},
       {"factors of an embedding's rows", "the rows of an embedding are split as a whole",
