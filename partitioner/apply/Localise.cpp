@@ -191,6 +191,15 @@ Value Localiser::iota(Operation *op) {
   return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
 }
 
+// Where a window of a dimension begins, or how much there is around it, in what this rank holds: whole runs of the
+// dimension lie before it (see window in Rules.cpp), and this rank holds as much of each.
+static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> global, ArrayRef<int64_t> local) {
+  SmallVector<int64_t> result;
+  for (auto [count, whole, here] : llvm::zip(counts, global, local))
+    result.push_back(count * here / whole);
+  return result;
+}
+
 // Attributes that tell where a local value comes from; the sharding only where the local value is that value's piece.
 static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
   for (NamedAttribute attribute : from->getDiscardableAttrs())
@@ -233,8 +242,14 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
     }
     OperationState state(op->getLoc(), op->getName(), all, types, op->getAttrs());
     Operation *local = builder.create(state);
-    if (auto slice = dyn_cast<ir::SliceOp>(local))
+    if (auto slice = dyn_cast<ir::SliceOp>(local)) {
+      slice.setStarts(localOf(slice.getStarts(), typeOf(op->getOperand(0)).getShape(), typeOf(operands[0]).getShape()));
       slice.setSizes(cast<RankedTensorType>(types[0]).getShape());
+    } else if (auto pad = dyn_cast<ir::PadOp>(local)) {
+      ArrayRef<int64_t> whole = typeOf(op->getResult(0)).getShape(), here = cast<RankedTensorType>(types[0]).getShape();
+      pad.setLow(localOf(pad.getLow(), whole, here));
+      pad.setHigh(localOf(pad.getHigh(), whole, here));
+    }
     results.assign(local->result_begin(), local->result_end());
   }
   auto it = before ? std::next(before->getIterator()) : block->begin();

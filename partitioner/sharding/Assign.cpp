@@ -356,6 +356,24 @@ private:
     return false;
   }
 
+  // How each of a dimension's runs is split; nothing where the split is not the same in all of them.
+  static std::optional<DimSharding> oneRun(const DimSharding &dim, int64_t runs) {
+    const Factor &first = dim.factors.front();
+    if (runs == 1)
+      return dim;
+    if (!first.axes.empty() || first.size % runs != 0)
+      return std::nullopt;
+    DimSharding run = dim;
+    run.factors.front().size /= runs;
+    return run;
+  }
+
+  static DimSharding inRuns(DimSharding run, int64_t runs) {
+    if (runs > 1)
+      run.factors.insert(run.factors.begin(), Factor{runs, {}});
+    return run;
+  }
+
   // Takes a candidate for a factor unless the factor is split already or an axis is in use.
   static void propose(Choice &choice, int factor, const DimSharding &candidate,
                       const std::vector<std::string> &passed) {
@@ -381,9 +399,10 @@ private:
     }
     auto take = [&](unsigned i, auto wanted) {
       const Sharding &sharding = shardings[op->getOperand(i)];
-      for (auto [d, factor] : llvm::enumerate(rule.operands[i]))
-        if (rule.factors[factor] != FactorKind::Whole && wanted(sharding.dims[d]))
-          propose(choice, factor, sharding.dims[d], passed);
+      for (auto [d, dim] : llvm::enumerate(rule.operands[i]))
+        if (auto run = oneRun(sharding.dims[d], dim.runs);
+            run && rule.factors[dim.factor] != FactorKind::Whole && wanted(*run))
+          propose(choice, dim.factor, *run, passed);
     };
     auto any = [](const DimSharding &) { return true; };
     auto overRows = [](const DimSharding &dim) {
@@ -407,7 +426,7 @@ private:
     chooseDefault(op, rule, choice, passed);
     if (auto grad = dyn_cast<ir::EmbeddingGradOp>(op))
       if (const Sharding *parameter = gradientTarget(grad.getResult()))
-        propose(choice, rule.results[0][0], parameter->dims[0], passed);
+        propose(choice, rule.results[0][0].factor, parameter->dims[0], passed);
     return choice;
   }
 
@@ -417,16 +436,13 @@ private:
     int64_t tp = mesh.size("tp");
     if (tp == 1 || rule.defaultFactor < 0 || !isOpen(op->getOperand(rule.parameterOperand)) || usesAxis(choice, "tp"))
       return;
-    auto &dims = rule.operands[rule.parameterOperand];
-    int64_t d = llvm::find(dims, rule.defaultFactor) - dims.begin();
+    const size_t d = dimOf(rule.operands[rule.parameterOperand], rule.defaultFactor);
     int64_t size = shapeOf(op->getOperand(rule.parameterOperand))[d];
     if (size < tp)
       return;
     DimSharding split{{{size, {"tp"}}}};
-    if (rule.factors[rule.defaultFactor] == FactorKind::Parallel) {
-      int64_t out = llvm::find(rule.results[0], rule.defaultFactor) - rule.results[0].begin();
-      split = splitByHeads(op->getResult(0), out, size, "tp", tp);
-    }
+    if (rule.factors[rule.defaultFactor] == FactorKind::Parallel)
+      split = defaultSplit(op->getResult(0), dimOf(rule.results[0], rule.defaultFactor), "tp", tp);
     propose(choice, rule.defaultFactor, split, passed);
   }
 
@@ -437,13 +453,14 @@ private:
     Sharding marked = Sharding::replicated(shape);
     for (auto [d, entry] : llvm::enumerate(entries))
       if (!entry.empty() && entry != ir::wholeDimension)
-        choice[rule.results[0][d]] = marked.dims[d] = parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
+        choice[rule.results[0][d].factor] = marked.dims[d] =
+            parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
     refuseRepeatedAxes(marked, "withSharding");
     if (isOpen(hint.getInput()))
       return;
     for (auto [d, entry] : llvm::enumerate(entries))
       if (entry.empty())
-        propose(choice, rule.results[0][d], shardings[hint.getInput()].dims[d], {});
+        propose(choice, rule.results[0][d].factor, shardings[hint.getInput()].dims[d], {});
   }
 
   // The parameter whose gradient a value becomes, through additions.
@@ -462,12 +479,12 @@ private:
     return nullptr;
   }
 
-  Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<int> &dims,
+  Sharding fromChoice(const Choice &choice, const OpRule &rule, const std::vector<RuleDim> &dims,
                       const std::vector<int64_t> &shape) {
     Sharding sharding = Sharding::replicated(shape);
-    for (auto [d, factor] : llvm::enumerate(dims))
-      if (rule.factors[factor] != FactorKind::Whole && choice[factor].split())
-        sharding.dims[d] = choice[factor];
+    for (auto [d, dim] : llvm::enumerate(dims))
+      if (rule.factors[dim.factor] != FactorKind::Whole && choice[dim.factor].split())
+        sharding.dims[d] = inRuns(choice[dim.factor], dim.runs);
     sharding.normalise(mesh);
     return sharding;
   }
@@ -487,8 +504,9 @@ private:
     for (auto [r, result] : llvm::enumerate(op->getResults())) {
       Sharding sharding = fromChoice(choice, rule, rule.results[r], shapeOf(result));
       sharding.partialAxes = passed;
+      const std::vector<RuleDim> &dims = rule.results[r];
       for (auto [f, kind] : llvm::enumerate(rule.factors))
-        if (kind != FactorKind::Parallel && kind != FactorKind::Whole && !llvm::is_contained(rule.results[r], (int)f))
+        if (kind != FactorKind::Parallel && kind != FactorKind::Whole && dimOf(dims, f) == dims.size())
           for (const Factor &part : choice[f].factors)
             for (const std::string &axis : part.axes) {
               sharding.partialAxes.push_back(axis);

@@ -1,4 +1,5 @@
-// Follows one dimension through whatever moves it along by its sharding rule, and through reshapes.
+// Follows one dimension through whatever moves it along by its sharding rule, through reshapes, and through slices that
+// take a run of it.
 #include "partitioner/sharding/Heads.h"
 
 #include "ir/dist/Dist.h"
@@ -7,6 +8,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
+
+#include <numeric>
 
 using namespace mlir;
 
@@ -62,11 +65,12 @@ int64_t follow(OpOperand &use, int64_t dim) {
   if (isa<dist::ReshardOp>(user)) // put there by the walk that asks
     return dim;
   auto rule = shardingRule(user);
-  if (!rule || rule->factors[rule->operands[use.getOperandNumber()][dim]] != FactorKind::Parallel)
+  if (!rule)
     return -1;
-  const std::vector<int> &results = rule->results[0];
-  auto found = llvm::find(results, rule->operands[use.getOperandNumber()][dim]);
-  return found == results.end() ? -1 : found - results.begin();
+  const RuleDim at = rule->operands[use.getOperandNumber()][dim];
+  const size_t found = dimOf(rule->results[0], at.factor);
+  const bool moves = rule->factors[at.factor] == FactorKind::Parallel && found < rule->results[0].size();
+  return moves && at.runs == 1 && rule->results[0][found].runs == 1 ? static_cast<int64_t>(found) : -1;
 }
 
 // The value's dimension becomes the heads of an attention. `seen`: values looked at.
@@ -88,31 +92,78 @@ bool reachesBatch(Value value, int64_t dim) {
   return reachesBatch(value, dim, seen);
 }
 
+// A dimension as outer x size x inner, of which `size` may be split.
+struct Cut {
+  int64_t outer, size, inner;
+  bool heads = true; // false: all of it, as its slices have the heads in different places
+  bool operator==(const Cut &) const = default;
+};
+
+// What of the sliced dimension becomes heads, where `cut` of the slice's does: in every run, or not at all.
+std::optional<Cut> beforeSlice(ir::SliceOp slice, int64_t dim, const Cut &cut) {
+  const OpRule rule = *shardingRule(slice);
+  const RuleDim before = rule.operands[0][dim], after = rule.results[0][dim];
+  if (!cut.heads || cut.outer % after.runs != 0)
+    return std::nullopt;
+  return Cut{cut.outer / after.runs * before.runs, cut.size, cut.inner};
+}
+
+// The factor, of at least `parts`, of the value's dimension that becomes the heads of an attention. Where slices would
+// have it differently (fewer heads for keys than for queries), all of it: one gather serves all slices.
+std::optional<Cut> headsIn(Value value, int64_t dim, int64_t parts, int depth = 4) {
+  Value next;
+  std::optional<Cut> sliced;
+  for (Operation *user : value.getUsers()) {
+    if (auto reshape = dyn_cast<ir::ReshapeOp>(user)) {
+      auto [first, last] = reshapedTo(reshape, dim);
+      ArrayRef<int64_t> out = shapeOf(reshape.getResult());
+      int64_t outer = 1;
+      for (int64_t d = first; d < last; ++d) {
+        if (out[d] >= parts && last - first > 1 && reachesBatch(reshape.getResult(), d))
+          return Cut{outer, out[d], shapeOf(value)[dim] / outer / out[d]};
+        outer *= out[d];
+      }
+    } else if (auto slice = dyn_cast<ir::SliceOp>(user)) {
+      auto cut = depth ? headsIn(slice.getResult(), dim, parts, depth - 1) : std::nullopt;
+      if (!cut)
+        continue;
+      const Cut whole{1, shapeOf(value)[dim], 1, false}, before = beforeSlice(slice, dim, *cut).value_or(whole);
+      sliced = !sliced || *sliced == before ? before : whole;
+    } else if (user->hasTrait<OpTrait::Elementwise>() && !next) {
+      next = user->getResult(0);
+    }
+  }
+  if (sliced)
+    return sliced;
+  return next && depth ? headsIn(next, dim, parts, depth - 1) : std::nullopt;
+}
+
+// The size at whose multiples slices cut the value's dimension, and at which concatenations continue it; the
+// dimension's where none does. (Not what reshapes make of it: split alike, gates of recurrent layers cost more messages.)
+int64_t runIn(Value value, int64_t dim, int depth = 4) {
+  const int64_t size = shapeOf(value)[dim];
+  int64_t run = size;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<ir::SliceOp, ir::ConcatOp>(user))
+      run = std::gcd(run, size / shardingRule(user)->operands[use.getOperandNumber()][dim].runs);
+    else if (user->hasTrait<OpTrait::Elementwise>() && depth)
+      run = std::gcd(run, runIn(user->getResult(0), dim, depth - 1));
+  }
+  return run;
+}
+
 } // namespace
 
-DimSharding splitByHeads(Value value, int64_t dim, int64_t size, const std::string &axis, int64_t parts) {
-  DimSharding whole{{{size, {axis}}}};
-  for (int depth = 0; depth < 4; ++depth) {
-    Value next;
-    for (Operation *user : value.getUsers()) {
-      if (auto reshape = dyn_cast<ir::ReshapeOp>(user)) {
-        auto [first, last] = reshapedTo(reshape, dim);
-        ArrayRef<int64_t> out = shapeOf(reshape.getResult());
-        int64_t outer = 1;
-        for (int64_t d = first; d < last; ++d) {
-          if (out[d] >= parts && last - first > 1 && reachesBatch(reshape.getResult(), d))
-            return {{{outer, {}}, {out[d], {axis}}, {size / outer / out[d], {}}}};
-          outer *= out[d];
-        }
-      } else if (user->hasTrait<OpTrait::Elementwise>() && !next) {
-        next = user->getResult(0);
-      }
-    }
-    if (!next)
-      break;
-    value = next;
-  }
-  return whole;
+DimSharding defaultSplit(Value value, int64_t dim, const std::string &axis, int64_t parts) {
+  const int64_t size = shapeOf(value)[dim];
+  const auto fused = [&] {
+    const int64_t run = runIn(value, dim);
+    return run < parts ? Cut{1, size, 1} : Cut{size / run, run, 1};
+  };
+  const auto heads = headsIn(value, dim, parts);
+  const Cut cut = heads ? *heads : fused();
+  return {{{cut.outer, {}}, {cut.size, {axis}}, {cut.inner, {}}}};
 }
 
 std::optional<HeadsPlace> headsOf(Value parameter) {
@@ -126,21 +177,13 @@ std::optional<HeadsPlace> headsOf(Value parameter) {
     auto rule = user->getNumResults() == 1 ? shardingRule(user) : std::nullopt;
     if (!rule)
       continue;
-    const std::vector<int> &dims = rule->operands[use.getOperandNumber()], &results = rule->results[0];
+    const std::vector<RuleDim> &dims = rule->operands[use.getOperandNumber()], &results = rule->results[0];
     for (size_t d = 0; d < dims.size(); ++d) {
-      auto out = llvm::find(results, dims[d]);
-      if (rule->factors[dims[d]] != FactorKind::Parallel || out == results.end())
+      const size_t out = dimOf(results, dims[d].factor);
+      if (rule->factors[dims[d].factor] != FactorKind::Parallel || dims[d].runs > 1 || out == results.size())
         continue;
-      DimSharding split = splitByHeads(user->getResult(0), out - results.begin(), shapeOf(parameter)[d], "heads", 1);
-      if (split.factors.size() == 1)
-        continue;
-      HeadsPlace place{d, 0, {}};
-      for (const Factor &factor : split.factors) {
-        if (!factor.axes.empty())
-          place.factor = place.sizes.size();
-        place.sizes.push_back(factor.size);
-      }
-      return place;
+      if (auto cut = headsIn(user->getResult(0), out, 1); cut && cut->heads)
+        return HeadsPlace{d, 1, {cut->outer, cut->size, cut->inner}};
     }
   }
   return std::nullopt;

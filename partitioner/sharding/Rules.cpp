@@ -6,7 +6,9 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 
 using namespace mlir;
 
@@ -21,9 +23,9 @@ struct RuleBuilder {
   OpRule rule;
   explicit RuleBuilder(Operation *op) {
     for (Value operand : op->getOperands())
-      rule.operands.emplace_back(rankOf(operand), -1);
+      rule.operands.emplace_back(rankOf(operand));
     for (Value result : op->getResults())
-      rule.results.emplace_back(rankOf(result), -1);
+      rule.results.emplace_back(rankOf(result));
   }
   int factor(FactorKind kind) {
     rule.factors.push_back(kind);
@@ -34,18 +36,18 @@ struct RuleBuilder {
           std::initializer_list<std::pair<int, int>> results) {
     int f = factor(kind);
     for (auto [i, d] : operands)
-      rule.operands[i][d] = f;
+      rule.operands[i][d].factor = f;
     for (auto [i, d] : results)
-      rule.results[i][d] = f;
+      rule.results[i][d].factor = f;
     return f;
   }
   // Every dimension not named yet may not be split.
   OpRule finish() {
     for (auto *side : {&rule.operands, &rule.results})
       for (auto &dims : *side)
-        for (int &f : dims)
-          if (f < 0)
-            f = factor(FactorKind::Whole);
+        for (RuleDim &dim : dims)
+          if (dim.factor < 0)
+            dim.factor = factor(FactorKind::Whole);
     return rule;
   }
 };
@@ -55,9 +57,9 @@ OpRule elementwise(Operation *op) {
   for (int64_t d = 0, rank = rankOf(op->getResult(0)); d < rank; ++d) {
     int f = b.factor(FactorKind::Parallel);
     for (auto &dims : b.rule.operands)
-      dims[d] = f;
+      dims[d].factor = f;
     for (auto &dims : b.rule.results)
-      dims[d] = f;
+      dims[d].factor = f;
   }
   b.rule.linear = isa<ir::AddOp, ir::SubOp, ir::NegOp, ir::ShardHintOp>(op);
   return b.finish();
@@ -67,9 +69,9 @@ OpRule broadcast(ir::BroadcastOp op) {
   RuleBuilder b(op);
   for (auto [d, to] : llvm::enumerate(op.getDims()))
     b.tie(FactorKind::Parallel, {{0, (int)d}}, {{0, (int)to}});
-  for (int &f : b.rule.results[0])
-    if (f < 0)
-      f = b.factor(FactorKind::Parallel); // a new dimension: made under any split
+  for (RuleDim &dim : b.rule.results[0])
+    if (dim.factor < 0)
+      dim.factor = b.factor(FactorKind::Parallel); // a new dimension: made under any split
   return b.finish();
 }
 
@@ -96,27 +98,49 @@ OpRule transpose(ir::TransposeOp op) {
   return b.finish();
 }
 
-// slice and pad: a dimension that keeps its size moves along, others stay whole.
-OpRule window(Operation *op) {
+// slice and pad: a dimension that keeps its size moves along. Another one moves in runs of the largest size at whose
+// multiples the window begins and ends, and stays whole where that is one element.
+OpRule window(Operation *op, ArrayRef<int64_t> before) {
   RuleBuilder b(op);
   ArrayRef<int64_t> in = shapeOf(op->getOperand(0)), out = shapeOf(op->getResult(0));
-  for (size_t d = 0; d < in.size(); ++d)
-    if (in[d] == out[d])
+  for (size_t d = 0; d < in.size(); ++d) {
+    const int64_t inside = std::min(in[d], out[d]), outside = std::max(in[d], out[d]);
+    const int64_t run = std::gcd(std::gcd(before[d], inside), outside - before[d] - inside);
+    if (run > 1 || inside == outside)
       b.tie(FactorKind::Parallel, {{0, (int)d}}, {{0, (int)d}});
+    b.rule.operands[0][d].runs = in[d] / run;
+    b.rule.results[0][d].runs = out[d] / run;
+  }
   b.rule.linear = true;
   return b.finish();
 }
 
-// concat, gather, scatter_add: everything but dimension `dim` moves together.
+// gather, scatter_add: everything but dimension `dim` moves together.
 OpRule along(Operation *op, int64_t dim) {
   RuleBuilder b(op);
   for (int64_t d = 0; d < rankOf(op->getResult(0)); ++d) {
     int f = b.factor(d == dim ? FactorKind::Whole : FactorKind::Parallel);
     for (auto &dims : b.rule.operands)
-      dims[d] = f;
-    b.rule.results[0][d] = f;
+      dims[d].factor = f;
+    b.rule.results[0][d].factor = f;
   }
   return b.finish();
+}
+
+// Everything moves together; `dim` in runs of the largest size of which every operand has a multiple.
+OpRule concat(ir::ConcatOp op) {
+  OpRule rule = along(op, op.getDim());
+  const size_t dim = op.getDim();
+  int64_t run = 0;
+  for (Value input : op.getInputs())
+    run = std::gcd(run, shapeOf(input)[dim]);
+  if (run == 1)
+    return rule;
+  rule.factors[rule.results[0][dim].factor] = FactorKind::Parallel;
+  for (auto [input, dims] : llvm::zip(op.getInputs(), rule.operands))
+    dims[dim].runs = shapeOf(input)[dim] / run;
+  rule.results[0][dim].runs = shapeOf(op.getResult())[dim] / run;
+  return rule;
 }
 
 OpRule embedding(ir::EmbeddingOp op) {
@@ -204,12 +228,16 @@ OpRule samplesAnd(int other, Operation *op) {
     int f = b.factor(FactorKind::Parallel);
     for (auto *side : {&b.rule.operands, &b.rule.results})
       for (auto &dims : *side)
-        dims[d] = f;
+        dims[d].factor = f;
   }
   return b.finish();
 }
 
 } // namespace
+
+size_t dimOf(const std::vector<RuleDim> &dims, int factor) {
+  return llvm::find_if(dims, [&](const RuleDim &dim) { return dim.factor == factor; }) - dims.begin();
+}
 
 bool isFree(Operation *op) { return isa<ir::ConstantOp, ir::IotaOp, ir::RandomUniformOp>(op); }
 
@@ -222,8 +250,10 @@ std::optional<OpRule> shardingRule(Operation *op) {
       .Case([](ir::BroadcastOp o) { return broadcast(o); })
       .Case([](ir::ReduceOp o) { return reduce(o); })
       .Case([](ir::TransposeOp o) { return transpose(o); })
-      .Case<ir::SliceOp, ir::PadOp>([](auto o) { return window(o); })
-      .Case<ir::ConcatOp, ir::GatherOp, ir::ScatterAddOp>([](auto o) { return along(o, o.getDim()); })
+      .Case([](ir::SliceOp o) { return window(o, o.getStarts()); })
+      .Case([](ir::PadOp o) { return window(o, o.getLow()); })
+      .Case([](ir::ConcatOp o) { return concat(o); })
+      .Case<ir::GatherOp, ir::ScatterAddOp>([](auto o) { return along(o, o.getDim()); })
       .Case([](ir::EmbeddingOp o) { return embedding(o); })
       .Case([](ir::EmbeddingGradOp o) { return embeddingGrad(o); })
       .Case([](ir::MatmulOp o) { return matmul(o); })

@@ -164,15 +164,17 @@ private:
         return report.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
                           op->b()->slot());
     }
-    // A fused kernel may have unrelated outputs; one at least must carry what is partial.
-    bool carried = false, said = false;
-    for (uint32_t slot : facts.writes) {
-      said = said || known(slot);
-      carried = carried || !known(slot) || !(read & ~declared[slot]);
-    }
-    if (said && !carried)
-      report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole",
-                 place(segment, step), first, names(plan, read), facts.writes[0]);
+    // A fused kernel may have unrelated outputs; for each partial slot that it reads, one at least must carry what is
+    // partial.
+    const auto carries = [&](Axes partial) {
+      return std::any_of(facts.writes.begin(), facts.writes.end(),
+                         [&](uint32_t slot) { return !known(slot) || !(partial & ~declared[slot]); });
+    };
+    const bool said = std::any_of(facts.writes.begin(), facts.writes.end(), [&](uint32_t slot) { return known(slot); });
+    for (uint32_t slot : facts.reads)
+      if (said && !carries(current[slot]))
+        return report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole",
+                          place(segment, step), slot, names(plan, current[slot]), facts.writes[0]);
   }
 
   const plan::Plan &plan;

@@ -2,7 +2,11 @@
 #include "runtime/session/Report.h"
 #include "tests/unit/frontend/Support.h"
 
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
 #include <map>
+#include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::test;
@@ -235,6 +239,102 @@ TEST_CASE("a buffer that another stage changes is refused") {
   RunOptions options{.mesh = "pp=2", .threads = 1, .data = "synthetic"};
   CHECK_THROWS_WITH(Trainer(model, config()).check(options),
                     Catch::Contains("buffer \"count.sum\" is used in stages 0 and 1"));
+}
+
+namespace {
+
+/// One layer of a GPT with fused products: attention's is taken apart by slices, or by reshape and select.
+struct Fused : Module {
+  bool slices;
+  int64_t heads, keys;
+  Embedding embed{*this, "embed", 8, 48};
+  Linear qkv, proj{*this, "proj", 48, 48}, fc{*this, "fc", 48, 60}, down{*this, "down", 30, 48},
+      out{*this, "out", 48, 10};
+  explicit Fused(bool slices, int64_t heads = 3, int64_t keys = 3)
+      : slices(slices), heads(heads), keys(keys), qkv(*this, "qkv", 48, 48 + 2 * keys * (48 / heads)) {}
+
+  Tensor forward(Tensor image) {
+    const int64_t n = image.size(0), d = 48 / heads;
+    Tensor x = embed(cast(mean(reshape(image, {n, 28, 28}), {2}) * 4.0, DType::I32));
+    Tensor y = qkv(x), gates = fc(x);
+    std::vector<Tensor> parts, halves = chunk(gates, 2, -1);
+    if (slices) {
+      parts = split(y, {48, keys * d, keys * d}, 2);
+      for (Tensor &part : parts)
+        part = Heads::heads(part, part.size(2) / d);
+    } else {
+      y = permute(reshape(y, {n, 28, 3, heads, d}), {2, 0, 3, 1, 4});
+      parts = {select(y, 0, 0), select(y, 0, 1), select(y, 0, 2)};
+    }
+    x = x + proj(Heads::joined(scaledDotProductAttention(parts[0], parts[1], parts[2])));
+    return out(mean(x + down(silu(halves[0]) * halves[1]), {1}));
+  }
+};
+
+/// A strategy file, for as long as it is wanted.
+struct StrategyFile {
+  const std::filesystem::path path;
+  explicit StrategyFile(const std::string &text)
+      : path(std::filesystem::temp_directory_path() / fmt::format("cleave-split-{}.toml", getpid())) {
+    std::ofstream(path) << text;
+  }
+  ~StrategyFile() { std::filesystem::remove(path); }
+};
+
+/// How often a kind of collective occurs, and how tensors are split, by name.
+struct Plan {
+  std::map<std::string, int64_t> collectives;
+  std::map<std::string, std::string> tensors;
+  Plan(Module &model, const std::string &mesh, const std::string &strategy = "") {
+    const RunOptions options{.mesh = mesh, .strategy = strategy, .data = "synthetic", .code = false};
+    const PlanReport report = reportPlan(*PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan"));
+    for (const PlanReport::Collective &collective : report.collectives)
+      collectives[collective.kind] += collective.count;
+    for (const PlanReport::Tensor &tensor : report.tensors)
+      tensors[tensor.name] = tensor.sharding;
+  }
+};
+
+} // namespace
+
+TEST_CASE("slices of a fused product keep its split, as reshape and select do") {
+  Fused sliced(true), selected(false);
+  const Plan a(sliced, "tp=2"), b(selected, "tp=2");
+  CHECK(a.collectives == b.collectives);
+  CHECK(a.collectives.count("all-gather") == 0);
+  for (const Plan *plan : {&a, &b}) {
+    CHECK(plan->tensors.at("qkv.weight") == "[3*3/tp*16, 48]");
+    CHECK(plan->tensors.at("qkv.bias") == "[3*3/tp*16]");
+    CHECK(plan->tensors.at("fc.weight") == "[2*30/tp, 48]");
+    CHECK(plan->tensors.at("down.weight") == "[48, 30/tp]");
+  }
+  for (const char *mesh : {"tp=2", "tp=3", "dp=2,tp=2"}) {
+    INFO(mesh);
+    CHECK(Trainer(sliced, config()).check({.mesh = mesh, .threads = 1, .data = "synthetic"}).difference == "");
+  }
+}
+
+TEST_CASE("fewer keys than queries in one product: no split suits all slices, so it is gathered once") {
+  Fused model(true, 6, 2);
+  CHECK(Plan(model, "tp=2").tensors.at("qkv.weight") == "[80/tp, 48]");
+  const StrategyFile byHeads("mesh = { tp = 2 }\n[shard]\n\"qkv.weight\" = { heads = \"tp\" }\n");
+  const std::string said = mistake([&] { Plan(model, "", byHeads.path.string()); });
+  CHECK(has(said, "no dimension of this tensor becomes the heads"));
+  CHECK(Trainer(model, config()).check({.mesh = "tp=2", .threads = 1, .data = "synthetic"}).difference == "");
+}
+
+TEST_CASE("products put together keep their split") {
+  struct Joined : Module {
+    Linear a{*this, "a", 784, 12}, b{*this, "b", 784, 24}, out{*this, "out", 36, 10};
+    Tensor forward(Tensor image) {
+      Tensor x = flatten(image, 1);
+      return out(relu(concat({a(x), b(x)}, 1)));
+    }
+  } model;
+  const Plan plan(model, "tp=2");
+  CHECK(plan.collectives.count("all-gather") == 0);
+  CHECK(plan.tensors.at("out.weight") == "[10, 3*12/tp]");
+  CHECK(Trainer(model, config()).check({.mesh = "tp=2", .threads = 1, .data = "synthetic"}).difference == "");
 }
 
 TEST_CASE("a stage without parameters is refused") {

@@ -631,6 +631,29 @@ TEST_CASE("checker: partial values") {
     p.step(0, 1, 1).op.Set(std::move(kernel));
     CHECK_FOUND(p.plan, "(Kernel)", "writes slot 4 as if it were whole");
   }
+  SECTION("through a kernel of two sums over different axes") {
+    Pipeline p;
+    auto &slots = p.program(0).slots;
+    const auto other = static_cast<uint32_t>(slots.size());
+    slots.push_back(std::make_unique<SlotT>(*slots[p.w]));
+    slots[other]->sharding = std::make_unique<ShardingT>(*slots[p.g]->sharding);
+    slots[other]->sharding->partial_axes = {2};
+    slots[other]->offset = p.program(0).arena_bytes;
+    p.program(0).arena_bytes += 64;
+    p.plan.kernels.push_back(std::make_unique<KernelInfoT>());
+    p.plan.kernels[0]->symbol = "f";
+    KernelT kernel;
+    for (const uint32_t slot : {p.g, other, p.g, other})
+      kernel.args.push_back(ProgramWriter::view(slot, {1}));
+    kernel.outputs = 2;
+    kernel.extent = 12;
+    p.step(0, 1, 1).op.Set(KernelT(kernel));
+    INFO(text(defects(p.plan)));
+    CHECK(text(defects(p.plan)).find("as if it were whole") == std::string::npos);
+    kernel.args[3] = ProgramWriter::view(p.gSum, {1});
+    p.step(0, 1, 1).op.Set(std::move(kernel));
+    CHECK_FOUND(p.plan, "(Kernel)", fmt::format("reads slot {}, still partial over pp", other));
+  }
 }
 
 TEST_CASE("checker: communication") {
