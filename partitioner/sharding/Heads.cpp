@@ -139,7 +139,7 @@ std::optional<Cut> headsIn(Value value, int64_t dim, int64_t parts, int depth = 
 }
 
 // The size at whose multiples slices cut the value's dimension, and at which concatenations continue it; the
-// dimension's where none does. (Not what reshapes make of it: split alike, gates of recurrent layers cost more messages.)
+// dimension's where none does. (Not what reshapes make of it: so split, gates of recurrent layers cost more messages.)
 int64_t runIn(Value value, int64_t dim, int depth = 4) {
   const int64_t size = shapeOf(value)[dim];
   int64_t run = size;

@@ -44,10 +44,18 @@ Stages stagesByMarks(const Layers &layers, int64_t pp) {
   return stages;
 }
 
+LayerUse useOf(const std::string &entry) {
+  auto use = LayerUse::parse(entry);
+  if (!use)
+    throw userError(fmt::format("stages: \"{}\" is no module path", entry));
+  return *use;
+}
+
 std::set<std::string> pathsOf(const Strategy &strategy) {
   std::set<std::string> paths;
   for (const std::vector<std::string> &stage : strategy.stages)
-    paths.insert(stage.begin(), stage.end());
+    for (const std::string &entry : stage)
+      paths.insert(useOf(entry).path);
   return paths;
 }
 
@@ -69,39 +77,48 @@ bool hasParameters(func::FuncOp forward, const std::string &path) {
   return false;
 }
 
-std::map<std::string, int64_t> stagesOfPaths(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
-  std::map<std::string, int64_t> wanted;
+using StagesByUse = std::map<LayerUse, int64_t>;
+
+StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+  StagesByUse wanted;
   for (size_t s = 0; s < strategy.stages.size(); ++s)
-    for (const std::string &path : strategy.stages[s])
-      if (!wanted.try_emplace(path, s).second)
-        throw userError(fmt::format("stages: layer \"{}\" is named twice", path));
-  for (auto &[path, stage] : wanted)
-    if (std::none_of(layers.begin(), layers.end(), [&](const Layer &l) { return l.path == path; }) &&
-        !hasParameters(forward, path)) // or all that it does is of no use
+    for (const std::string &entry : strategy.stages[s])
+      if (!wanted.try_emplace(useOf(entry), s).second)
+        throw userError(fmt::format("stages: layer \"{}\" is named twice", entry));
+  for (auto &[entry, stage] : wanted) {
+    const std::string &path = entry.path;
+    const int64_t uses =
+        std::count_if(layers.begin(), layers.end(), [&](const Layer &layer) { return layer.path == path; });
+    if (!uses && !hasParameters(forward, path)) // or all that it does is of no use
       throw userError(fmt::format("stages: the model has no layer \"{}\"; it has {}", path, listOf(layers)));
+    if (entry.use > std::max<int64_t>(uses, 1))
+      throw userError(fmt::format("stages: \"{}\", but the model uses layer \"{}\" {} time{}", entry.str(), path, uses,
+                                  uses == 1 ? "" : "s"));
+  }
   return wanted;
 }
 
 Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
-  const std::map<std::string, int64_t> wanted = stagesOfPaths(forward, layers, strategy);
+  const StagesByUse wanted = stagesByUse(forward, layers, strategy);
   const int64_t count = static_cast<int64_t>(strategy.stages.size());
   Stages stages;
-  std::set<std::string> seen;
+  std::map<std::string, int64_t> uses;
   int64_t current = 0;
   for (const Layer &layer : layers) {
-    auto found = wanted.find(layer.path);
     if (layer.path.empty()) { // no file can name it
       current = std::max(current, std::min(layer.mark, count - 1));
       stages.push_back(current);
       continue;
     }
-    if (found == wanted.end())
+    const LayerUse use{layer.path, ++uses[layer.path]};
+    auto found = wanted.find(use);
+    if (found == wanted.end() && use.use == 1)
       throw userError(fmt::format("stages: layer \"{}\" of the model is in no stage", layer.path));
-    // A shared layer that comes back later (a tied head) stays where the model has got to.
-    if (seen.insert(layer.path).second && found->second < current)
+    if (found != wanted.end() && found->second < current)
       throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}",
-                                  layer.path, found->second, current));
-    current = std::max(current, found->second);
+                                  use.str(), found->second, current));
+    if (found != wanted.end()) // else it comes back (a tied head), and stays where the model has got to
+      current = found->second;
     stages.push_back(current);
   }
   for (int64_t s = 0; s < count; ++s)
@@ -181,8 +198,10 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   for (size_t i = 0; i < layers.size(); ++i) {
     setStage(layers[i], stages[i]);
     int occurrence = seen[layers[i].path]++;
-    if (occurrence == 0 && !layers[i].path.empty())
-      strategy.stages[stages[i]].push_back(layers[i].path);
+    // A later use stays where the model has got to, unless it begins a stage.
+    const bool begins = stages[i] > (i ? stages[i - 1] : 0);
+    if ((occurrence == 0 || begins) && !layers[i].path.empty())
+      strategy.stages[stages[i]].push_back(LayerUse{layers[i].path, occurrence + 1}.str());
     stageOf[{layers[i].path, occurrence}] = stages[i];
   }
   if (pp > 1)

@@ -92,6 +92,23 @@ Mesh meshFor(int64_t devices, const std::string &kind) {
   throw userError(fmt::format("strategy \"{}\" is neither data, model, pipeline, hybrid nor a file", kind));
 }
 
+static constexpr std::string_view useWord = " use ";
+
+std::string LayerUse::str() const { return use == 1 ? path : fmt::format("{}{}{}", path, useWord, use); }
+
+std::optional<LayerUse> LayerUse::parse(const std::string &text) {
+  const size_t space = text.find(' ');
+  LayerUse entry{text.substr(0, space)};
+  if (space != std::string::npos) {
+    const size_t number = space + useWord.size();
+    const char *last = text.data() + text.size();
+    if (text.compare(space, useWord.size(), useWord) != 0 ||
+        std::from_chars(text.data() + number, last, entry.use).ptr != last || entry.use < 2)
+      return std::nullopt;
+  }
+  return entry.path.empty() || entry.str() != text ? std::nullopt : std::optional(entry);
+}
+
 namespace {
 
 std::string at(const std::string &file, const toml::node &node) {
@@ -131,11 +148,15 @@ void readStages(const std::string &file, const toml::node &node, Strategy &strat
     throw userError(fmt::format("{}: stages must be an array with an array of module paths per stage", at(file, node)));
   for (const toml::node &stage : *stages) {
     const toml::array *paths = stage.as_array();
-    if (!paths || paths->empty())
-      throw userError(fmt::format("{}: a stage must be an array with at least one module path", at(file, stage)));
+    if (!paths)
+      throw userError(fmt::format("{}: a stage must be an array of module paths", at(file, stage)));
     strategy.stages.emplace_back();
     for (const toml::node &path : *paths) {
       std::string name = stringAt(file, "a module path", path);
+      if (!LayerUse::parse(name))
+        throw userError(
+            fmt::format("{}: stages: \"{}\" is no module path; a later use of a layer reads \"embed use 2\"",
+                        at(file, path), name));
       for (const std::vector<std::string> &before : strategy.stages)
         if (std::find(before.begin(), before.end(), name) != before.end())
           throw userError(fmt::format("{}: stages lists \"{}\" twice", at(file, path), name));

@@ -2,7 +2,9 @@
 #pragma once
 #include "ir/dist/Sharding.h"
 
+#include <compare>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +20,23 @@ struct ShardRule {
   Origin origin = "file";
 };
 
+/// An entry of `stages`: a layer, or one of its later uses, which reads "embed use 2". A use is a run of the layer's
+/// ops, between those of other layers or stage marks in the code.
+struct LayerUse {
+  std::string path;
+  int64_t use = 1;
+  std::string str() const;
+  /// Nothing where the text is neither a module path (which has no spaces) nor a later use.
+  static std::optional<LayerUse> parse(const std::string &text);
+  auto operator<=>(const LayerUse &) const = default;
+};
+
 struct Strategy {
   Mesh mesh;                     // axes dp, tp, pp, always in this order
   std::string schedule = "1f1b"; // gpipe | 1f1b
   int64_t microbatches = 1;
-  /// Module paths of every stage, in order; empty: cut by estimated FLOPs.
+  /// Every stage's layers and later uses of layers (see LayerUse), in order; empty: cut by estimated FLOPs. A stage's
+  /// list is empty where it has only ops outside any module.
   std::vector<std::vector<std::string>> stages;
   Origin stagesOrigin = "default";
   std::vector<ShardRule> shard;

@@ -20,6 +20,7 @@
 #include "tests/random/Refusals.h"
 #include "tests/random/Tables.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -407,6 +408,25 @@ std::string lacking(const std::string &text) {
   return text.find(" is nowhere") != std::string::npos || text.find(" is on no rank") != std::string::npos ? ": a tensor is missing" : "";
 }
 
+/// What becomes of the stages where the strategy that a plan writes is given back; empty: they are the same.
+std::string differenceGivenBack(const partitioner::Applied &applied, const Recipe &recipe, const TrainConfig &config,
+                                passes::CompileOptions options) {
+  const std::string strategy = applied.strategy.toToml();
+  try {
+    options.strategy = partitioner::Strategy::parse(strategy, "written.toml");
+    GraphModule model = traced(recipe, config, true);
+    const partitioner::Applied again = passes::applyStrategy(model, options);
+    const auto sameStage = [](const partitioner::StageInfo &a, const partitioner::StageInfo &b) {
+      return a.layers == b.layers && a.parameters == b.parameters && a.flops == b.flops;
+    };
+    if (std::ranges::equal(applied.stages, again.stages, sameStage))
+      return {};
+    return fmt::format("{}\nbecomes\n{}", strategy, again.strategy.toToml());
+  } catch (const Error &error) {
+    return fmt::format("{}\n{}", strategy, error.what());
+  }
+}
+
 Result refusedOrFailed(const Recipe &recipe, const Error &error) {
   const std::string text = error.what();
   if (error.status != Status::User)
@@ -438,6 +458,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   } catch (const Error &error) {
     return refusedOrFailed(recipe, error);
   }
+  if (const std::string text = differenceGivenBack(*applied, recipe, config, options); !text.empty())
+    return failed("the plan's strategy, given back, has other stages", text);
   GraphModule plain = traced(recipe, config, false);
   passes::CompileOptions undivided = options;
   undivided.strategy = {};

@@ -1,9 +1,11 @@
 // Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes what the graph says.
+#include "runtime/plan/plan_generated.h"
 #include "runtime/session/Report.h"
 #include "tests/unit/frontend/Support.h"
 
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <map>
 #include <unistd.h>
@@ -335,6 +337,88 @@ TEST_CASE("products put together keep their split") {
   CHECK(plan.collectives.count("all-gather") == 0);
   CHECK(plan.tensors.at("out.weight") == "[10, 3*12/tp]");
   CHECK(Trainer(model, config()).check({.mesh = "tp=2", .threads = 1, .data = "synthetic"}).difference == "");
+}
+
+namespace {
+
+/// Plans a model, then once more by the strategy that the plan writes; gives the stages' lists of the first.
+std::string stagesGivenBack(Module &model, const std::string &mesh) {
+  const auto plan = [&](const RunOptions &options) {
+    return PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan");
+  };
+  const auto first = plan({.mesh = mesh, .data = "synthetic", .code = false});
+  const StrategyFile written(first->plan().strategy()->str());
+  const auto again = plan({.strategy = written.path.string(), .data = "synthetic", .code = false});
+  const PlanReport a = reportPlan(*first), b = reportPlan(*again);
+  std::string text;
+  REQUIRE(a.stages.size() == b.stages.size());
+  for (size_t s = 0; s < a.stages.size(); ++s) {
+    CHECK(a.stages[s].layers == b.stages[s].layers);
+    CHECK(a.stages[s].flops == b.stages[s].flops);
+    CHECK(a.stages[s].parameters == b.stages[s].parameters);
+    text += fmt::format("{}{}", s ? " | " : "", fmt::join(a.stages[s].layers, ", "));
+  }
+  CHECK(first->plan().programs()->size() == again->plan().programs()->size());
+  return text;
+}
+
+Parts again(int marked) {
+  return Parts([marked](Parts &m, Tensor image) {
+    Tensor x = m.start(image);
+    for (int i = 0; i < 6; ++i) {
+      if (i == marked)
+        stage(1);
+      x = relu(i % 2 ? m.b(x) : m.a(x));
+    }
+    return x;
+  });
+}
+
+} // namespace
+
+TEST_CASE("a strategy that a plan writes, given back, cuts at the same places") {
+  for (auto [marked, stages] : {std::pair{2, "in, a, b | a use 2, out"}, {5, "in, a, b | b use 3, out"}}) {
+    Parts model = again(marked);
+    CHECK(stagesGivenBack(model, "pp=2") == stages);
+  }
+  // Between two uses without a mark the cut is before the second layer or behind it.
+  Parts unmarked = again(-1);
+  CHECK(has(stagesGivenBack(unmarked, "pp=4"), " use "));
+  // A mark inside a module, and one before ops outside any.
+  struct Inside : Module {
+    struct Pair : Module {
+      Linear one{*this, "one", 784, 32}, two{*this, "two", 32, 10};
+      using Module::Module;
+      Tensor forward(Tensor x) {
+        Tensor y = one(x);
+        stage(1);
+        return two(y);
+      }
+    };
+    Pair pair{*this, "pair"};
+    Linear last{*this, "last", 10, 10};
+    Parameter scale{*this, "scale", {10}, init::ones()};
+    Tensor forward(Tensor image) {
+      Tensor x = last(pair(flatten(image, 1)));
+      stage(2);
+      return x * scale;
+    }
+  } inside;
+  CHECK(stagesGivenBack(inside, "pp=3") == "pair | pair use 2, last | ");
+}
+
+TEST_CASE("wrong uses of a layer in a strategy file") {
+  const auto said = [](const std::string &stages) {
+    Parts model = again(-1);
+    const StrategyFile file("mesh = { pp = 2 }\nstages = " + stages + "\n");
+    return mistake([&] { Trainer(model, config()).plan({.strategy = file.path.string(), .data = "synthetic"}); });
+  };
+  CHECK(has(said(R"([["in", "a"], ["b", "a use 4", "out"]])"), "\"a use 4\", but the model uses layer \"a\" 3 times"));
+  CHECK(has(said(R"([["in", "a", "b", "a use 3"], ["a use 2", "out"]])"),
+            "layer \"a use 3\" is in stage 0, but layers that run before it are in stage 1"));
+  CHECK(has(said(R"([["in", "a use 2", "b"], ["out"]])"), "layer \"a\" of the model is in no stage"));
+  CHECK(has(said(R"([["in", "a", "b"], ["a use two", "out"]])"), "a later use of a layer reads \"embed use 2\""));
+  CHECK(has(said(R"([["in", "a", "b", "out"], []])"), "stage 1 is empty in the order in which the model runs"));
 }
 
 TEST_CASE("a stage without parameters is refused") {

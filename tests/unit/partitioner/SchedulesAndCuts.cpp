@@ -154,7 +154,22 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"),
                     Catch::Contains("f.toml:1") && Catch::Contains("xp"));
   CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
+  CHECK(Strategy::parse("stages = [[\"a\", \"a use 2\"]]", "f.toml").stages[0][1] == "a use 2");
+  CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a\",\n\"a use\"]]", "f.toml"),
+                    Catch::Contains("f.toml:2:1: stages: \"a use\" is no module path"));
+  CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a use 2\", \"a use 2\"]]", "f.toml"), Catch::Contains("twice"));
   CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
+}
+
+TEST_CASE("later uses of a layer have one form") {
+  CHECK(LayerUse::parse("blocks.0.fc") == LayerUse{"blocks.0.fc", 1});
+  CHECK(LayerUse::parse("blocks.0.fc use 12") == LayerUse{"blocks.0.fc", 12});
+  CHECK(LayerUse{"a", 3}.str() == "a use 3");
+  for (const char *text : {"", " use 2", "a use", "a use 1", "a use 02", "a use +2", "a use 2 ", "a  use 2", "a again 2",
+                           "a use 99999999999999999999", "a use -3", "a use 2.5"}) {
+    INFO(text);
+    CHECK_FALSE(LayerUse::parse(text));
+  }
 }
 
 TEST_CASE("equal rules of equal layers are written as one, unless it would match more") {
