@@ -1,5 +1,5 @@
 // LSTM and GRU, step by step. One product makes the input's part of all steps of a layer; each step adds the product of
-// its state.
+// its state. Backwards the steps are the same in the other order.
 #include "cleave/Recurrent.h"
 #include "cleave/Functional.h"
 #include "frontend/trace/Diagnose.h"
@@ -15,18 +15,20 @@ static Init byHidden(int64_t hidden) {
   return init::uniform(-bound, bound);
 }
 
-Recurrent::Layer::Layer(Module &owner, int64_t index, int64_t in, int64_t hidden, int64_t gates, bool bias, Where where)
-    : weightIh(owner, fmt::format("weight_ih_l{}", index), {gates * hidden, in}, byHidden(hidden), where),
-      weightHh(owner, fmt::format("weight_hh_l{}", index), {gates * hidden, hidden}, byHidden(hidden), where) {
+Recurrent::Layer::Layer(Module &owner, const std::string &suffix, int64_t in, int64_t hidden, int64_t gates, bool bias,
+                        Where where)
+    : weightIh(owner, "weight_ih_" + suffix, {gates * hidden, in}, byHidden(hidden), where),
+      weightHh(owner, "weight_hh_" + suffix, {gates * hidden, hidden}, byHidden(hidden), where) {
   if (!bias)
     return;
-  biasIh.emplace(owner, fmt::format("bias_ih_l{}", index), Shape{gates * hidden}, byHidden(hidden), where);
-  biasHh.emplace(owner, fmt::format("bias_hh_l{}", index), Shape{gates * hidden}, byHidden(hidden), where);
+  biasIh.emplace(owner, "bias_ih_" + suffix, Shape{gates * hidden}, byHidden(hidden), where);
+  biasHh.emplace(owner, "bias_hh_" + suffix, Shape{gates * hidden}, byHidden(hidden), where);
 }
 
 Recurrent::Recurrent(Module &parent, std::string name, int64_t in, int64_t hidden, int64_t gates, RecurrentOptions o,
                      Where where)
-    : Module(parent, name, where), in(in), hidden(hidden), gates(gates), dropoutOf(o.dropout) {
+    : Module(parent, name, where), in(in), hidden(hidden), gates(gates), directions(o.bidirectional ? 2 : 1),
+      dropoutOf(o.dropout) {
   if (in < 1 || hidden < 1 || o.layers < 1 || !(o.dropout >= 0 && o.dropout < 1))
     failRule(
         gates == 4 ? "lstm" : "gru", 3,
@@ -34,7 +36,10 @@ Recurrent::Recurrent(Module &parent, std::string name, int64_t in, int64_t hidde
                     name, in, hidden, o.layers, o.dropout),
         {}, where);
   for (int64_t i = 0; i < o.layers; ++i)
-    layers.emplace_back(*this, i, i ? hidden : in, hidden, gates, o.bias, where);
+    for (const char *direction : {"", "_reverse"})
+      if (o.bidirectional || !*direction)
+        layers.emplace_back(*this, fmt::format("l{}{}", i, direction), i ? directions * hidden : in, hidden, gates,
+                            o.bias, where);
 }
 
 void Recurrent::check(const char *op, Tensor x, std::initializer_list<Tensor> states, Where where) const {
@@ -49,24 +54,36 @@ void Recurrent::check(const char *op, Tensor x, std::initializer_list<Tensor> st
 
 static Tensor given(const std::optional<Parameter> &p, Where where) { return p ? p->tensor(where) : Tensor(); }
 
+Tensor Recurrent::runLayer(Layer &layer, Tensor x, bool backwards, std::vector<Tensor> &now, Where where,
+                           const std::function<void(Layer &, Tensor, std::vector<Tensor> &)> &cell) {
+  const Tensor inputs = linear(x, layer.weightIh.tensor(where), given(layer.biasIh, where), where);
+  const int64_t steps = x.size(1);
+  std::vector<Tensor> sequence(static_cast<size_t>(steps));
+  for (int64_t step = 0; step < steps; ++step) {
+    const int64_t t = backwards ? steps - 1 - step : step;
+    cell(layer, select(inputs, 1, t, where), now);
+    sequence[static_cast<size_t>(t)] = unsqueeze(now[0], 1, where);
+  }
+  return concat(sequence, 1, where);
+}
+
 Tensor Recurrent::run(Tensor x, std::vector<Tensor> &states, Where where,
                       const std::function<void(Layer &, Tensor, std::vector<Tensor> &)> &cell) {
   std::vector<std::vector<Tensor>> last(states.size()); // [state][layer]
-  for (size_t l = 0; l < layers.size(); ++l) {
-    Layer &layer = layers[l];
+  for (size_t l = 0; l < layers.size(); l += static_cast<size_t>(directions)) {
     if (l > 0)
       x = dropout(x, dropoutOf, where);
-    const Tensor inputs = linear(x, layer.weightIh.tensor(where), given(layer.biasIh, where), where);
-    std::vector<Tensor> now, sequence;
-    for (Tensor state : states)
-      now.push_back(state ? select(state, 0, static_cast<int64_t>(l), where) : Tensor());
-    for (int64_t t = 0; t < x.size(1); ++t) {
-      cell(layer, select(inputs, 1, t, where), now);
-      sequence.push_back(unsqueeze(now[0], 1, where));
+    std::vector<Tensor> sequences; // of the directions
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const size_t at = l + static_cast<size_t>(direction);
+      std::vector<Tensor> now;
+      for (Tensor state : states)
+        now.push_back(state ? select(state, 0, static_cast<int64_t>(at), where) : Tensor());
+      sequences.push_back(runLayer(layers[at], x, direction == 1, now, where, cell));
+      for (size_t s = 0; s < states.size(); ++s)
+        last[s].push_back(unsqueeze(now[s], 0, where));
     }
-    x = concat(sequence, 1, where);
-    for (size_t s = 0; s < states.size(); ++s)
-      last[s].push_back(unsqueeze(now[s], 0, where));
+    x = directions == 2 ? concat(sequences, 2, where) : sequences[0];
   }
   for (size_t s = 0; s < states.size(); ++s)
     states[s] = concat(last[s], 0, where);

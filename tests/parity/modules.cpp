@@ -101,20 +101,23 @@ Body attentionCase(const std::string &name, Root &r) {
 }
 
 Body sequenceCase(const std::string &name, Root &r) {
-  if (name == "lstm")
-    return [&, &lstm = r.make<LSTM>("lstm", 3, 4, RecurrentOptions{.layers = 2})] {
+  const bool both = name.find("_bidirectional") != std::string::npos;
+  if (name == "lstm" || name == "lstm_bidirectional")
+    return [&, &lstm = r.make<LSTM>("lstm", 3, 4, RecurrentOptions{.layers = 2, .bidirectional = both})] {
       auto [y, state] = lstm(r["x"], {r["h"], r["c0"]});
       return flat({y, state.h, state.c});
     };
   if (name == "lstm_plain")
     return [&, &lstm = r.make<LSTM>("lstm", 3, 4, RecurrentOptions{.bias = false})] { return Tensor(lstm(r["x"])); };
-  if (name == "gru")
-    return [&, &gru = r.make<GRU>("gru", 3, 4, RecurrentOptions{.layers = 2})] {
+  if (name == "gru" || name == "gru_bidirectional")
+    return [&, &gru = r.make<GRU>("gru", 3, 4, RecurrentOptions{.layers = 2, .bidirectional = both})] {
       auto [y, h] = gru(r["x"], r["h"]);
       return flat({y, h});
     };
-  if (name == "gru_plain")
-    return [&, &gru = r.make<GRU>("gru", 3, 4)] { return Tensor(gru(r["x"])); };
+  if (name == "gru_plain" || name == "gru_bidirectional_plain")
+    return [&, &gru = r.make<GRU>("gru", 3, 4, RecurrentOptions{.bias = !both, .bidirectional = both})] {
+      return Tensor(gru(r["x"]));
+    };
   if (name == "sequential")
     return [&, &row = r.make<Sequential>(
                    "row", layer<Linear>(3, 4), [](Tensor x) { return cleave::tanh(x); }, layer<Linear>(4, 2))] {

@@ -125,6 +125,13 @@ def modules():
     module_case("gru", "gru", torch.nn.GRU(3, 4, 2, batch_first=True), {"x": [2, 5, 3], "h": [2, 2, 4]},
                 lambda run, t: flat(*run(t["x"], t["h"])))
     module_case("gru_plain", "gru", torch.nn.GRU(3, 4, batch_first=True), {"x": [2, 3, 3]}, lambda run, t: run(t["x"])[0])
+    both = [4, 2, 4]  # two layers, two directions
+    module_case("lstm_bidirectional", "lstm", torch.nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True),
+                {"x": [2, 5, 3], "h": both, "c0": both}, lstm)
+    module_case("gru_bidirectional", "gru", torch.nn.GRU(3, 4, 2, batch_first=True, bidirectional=True),
+                {"x": [2, 5, 3], "h": both}, lambda run, t: flat(*run(t["x"], t["h"])))
+    module_case("gru_bidirectional_plain", "gru", torch.nn.GRU(3, 4, bias=False, batch_first=True, bidirectional=True),
+                {"x": [2, 3, 3]}, lambda run, t: run(t["x"])[0])
     row = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
     module_case("sequential", "row", row, {"x": [2, 3]}, lambda run, t: run(t["x"]))
 

@@ -5,6 +5,10 @@ namespace cleave::random_models {
 
 namespace {
 
+RecurrentOptions recurrentOptions(const Part &m) {
+  return {.layers = m.ints[2], .bias = m.ints[3] != 0, .bidirectional = m.ints[4] != 0};
+}
+
 /// Whole numbers begin as such; see Values.cpp.
 std::vector<LayerKind> makeLayers() {
   std::vector<LayerKind> k;
@@ -127,19 +131,17 @@ std::vector<LayerKind> makeLayers() {
                  return true;
                }});
   const auto recurrent = [](Drawing &d, Tensor x, Part &m) {
-    m.ints = {x.size(-1), d.chance.whole(1, 4), d.chance.one(0.3) ? 2 : 1, d.chance.one(0.8)};
+    m.ints = {x.size(-1), d.chance.whole(1, 4), d.chance.one(0.3) ? 2 : 1, d.chance.one(0.8), d.chance.one(0.3)};
     return x.rank() == 3 && x.size(1) <= 6;
   };
-  k.push_back({"LSTM", 1, false, "$i0, $i1, {.layers = $i2, .bias = bool($i3)}",
+  k.push_back({"LSTM", 1, false, "$i0, $i1, {.layers = $i2, .bias = bool($i3), .bidirectional = bool($i4)}",
                [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
-                 return std::make_unique<LSTM>(parent, m.name, m.ints[0], m.ints[1],
-                                               RecurrentOptions{.layers = m.ints[2], .bias = m.ints[3] != 0});
+                 return std::make_unique<LSTM>(parent, m.name, m.ints[0], m.ints[1], recurrentOptions(m));
                },
                recurrent});
-  k.push_back({"GRU", 1, false, "$i0, $i1, {.layers = $i2, .bias = bool($i3)}",
+  k.push_back({"GRU", 1, false, "$i0, $i1, {.layers = $i2, .bias = bool($i3), .bidirectional = bool($i4)}",
                [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
-                 return std::make_unique<GRU>(parent, m.name, m.ints[0], m.ints[1],
-                                              RecurrentOptions{.layers = m.ints[2], .bias = m.ints[3] != 0});
+                 return std::make_unique<GRU>(parent, m.name, m.ints[0], m.ints[1], recurrentOptions(m));
                },
                recurrent});
   k.push_back({"Embedding", 1.5, true, "$i0, $i1",

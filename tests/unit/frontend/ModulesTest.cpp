@@ -79,6 +79,7 @@ TEST_CASE("modules have PyTorch's parameters") {
     MultiheadAttention attention{*this, "attention", 8, 2};
     LSTM lstm{*this, "lstm", 3, 4, {.layers = 2}};
     GRU gru{*this, "gru", 3, 4, {.bias = false}};
+    GRU both{*this, "both", 3, 4, {.layers = 2, .bias = false, .bidirectional = true}};
     Sequential row{*this, "row", layer<Linear>(4, 8), relu, layer<RmsNorm>(8)};
     GroupNorm group{*this, "group", 2, 4};
     InstanceNorm2d instance{*this, "instance", 4};
@@ -87,8 +88,13 @@ TEST_CASE("modules have PyTorch's parameters") {
         std::vector<std::string>{"attention.in_proj_weight", "attention.out_proj.weight", "attention.out_proj.bias",
                                  "attention.in_proj_bias", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
                                  "lstm.bias_hh_l0", "lstm.weight_ih_l1", "lstm.weight_hh_l1", "lstm.bias_ih_l1",
-                                 "lstm.bias_hh_l1", "gru.weight_ih_l0", "gru.weight_hh_l0", "row.0.weight",
-                                 "row.0.bias", "row.2.weight", "group.weight", "group.bias"});
+                                 "lstm.bias_hh_l1", "gru.weight_ih_l0", "gru.weight_hh_l0", "both.weight_ih_l0",
+                                 "both.weight_hh_l0", "both.weight_ih_l0_reverse", "both.weight_hh_l0_reverse",
+                                 "both.weight_ih_l1", "both.weight_hh_l1", "both.weight_ih_l1_reverse",
+                                 "both.weight_hh_l1_reverse", "row.0.weight", "row.0.bias", "row.2.weight",
+                                 "group.weight", "group.bias"});
+  CHECK(all.both.layers[1].weightIh.shape() == Shape{12, 3});
+  CHECK(all.both.layers[2].weightIh.shape() == Shape{12, 8});
   CHECK(all.lstm.layers[0].weightIh.shape() == Shape{16, 3});
   CHECK(all.lstm.layers[1].weightIh.shape() == Shape{16, 4});
   CHECK(all.lstm.layers[0].biasHh->initial().b == Approx(0.5));
@@ -170,13 +176,14 @@ TEST_CASE("modules are the same function under every split") {
     MultiheadAttention attention{*this, "attention", 16, 4, {.dropout = 0.25, .causal = true}};
     RmsNorm norm{*this, "norm", 16};
     GRU gru{*this, "gru", 16, 6, {.layers = 2, .dropout = 0.25}};
+    LSTM both{*this, "both", 6, 3, {.bidirectional = true}};
     Sequential head{*this, "head", layer<Linear>(6, 12), relu, layer<Dropout>(0.5), layer<Linear>(12, 10)};
     Tensor forward(Tensor image) {
       Tensor x = flatten(instance(relu(group(conv(image)))), 2); // [b, 4, 16]
       Tensor far = full({4, 4}, -0.5) * unsqueeze(cast(arange(4), DType::F32), 1);
       x = x + attention(norm(x), norm(x), norm(x), far);
       auto [y, state] = gru(x);
-      return head(select(y, 1, -1) + select(state, 0, 0));
+      return head(select(both(y).output, 1, -1) + select(state, 0, 0));
     }
   } model;
   Trainer trainer(model, {.optimizer = Adam{.lr = 0.01}, .batch = 8});
