@@ -39,11 +39,8 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
     for (const ShardRule &given : strategy.shard)
       if (matches(given.pattern, name))
         rule.origin = given.origin;
-    for (size_t d = 0; d < sharding.dims.size(); ++d) {
-      auto [key, axes] = splitText(sharding.dims[d], d);
-      if (!axes.empty())
-        rule.dims[key] = axes;
-    }
+    for (size_t d = 0; d < sharding.dims.size(); ++d)
+      rule.dims.merge(splitTexts(sharding.dims[d], d));
     if (!rule.dims.empty() || rule.origin != "default")
       rules.push_back(rule);
     names.push_back(name);

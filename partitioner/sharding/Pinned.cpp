@@ -68,16 +68,24 @@ static int64_t number(const std::string &text, const std::string &where) {
   return value;
 }
 
-// "0" or "0:3x4x16.1".
+// Whether two splits see the dimension as the same factors.
+static bool sameFactors(const DimSharding &a, const DimSharding &b) {
+  return std::equal(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(),
+                    [](const Factor &x, const Factor &y) { return x.size == y.size; });
+}
+
+// "0" or "0:3x4x16.1"; several of the latter for one dimension split several of the same factors.
 static void applyEntry(Sharding &sharding, const std::string &key, const std::string &axes,
                        const std::vector<int64_t> &shape, const Mesh &mesh, const std::string &where) {
   size_t colon = key.find(':');
   int64_t dim = number(key.substr(0, colon), where);
   if (dim >= (int64_t)shape.size())
     throw userError(fmt::format("{}: dimension {} does not exist, the tensor has {}", where, dim, shape.size()));
-  if (sharding.dims[dim].split())
-    throw userError(fmt::format("{}: dimension {} is split twice", where, dim));
+  const auto refuse = [&] { throw userError(fmt::format("{}: dimension {} is split twice", where, dim)); };
+  const bool again = sharding.dims[dim].split();
   if (colon == std::string::npos) {
+    if (again)
+      refuse();
     sharding.dims[dim] = parseAxesSplit(axes, shape[dim], mesh, where);
     return;
   }
@@ -97,20 +105,24 @@ static void applyEntry(Sharding &sharding, const std::string &key, const std::st
     throw userError(
         fmt::format("{}: the factors of \"{}\" do not multiply to dimension {} = {}, or the chosen one does not exist",
                     where, key, dim, shape[dim]));
-  sharding.dims[dim] = split;
+  if (again && (!sameFactors(sharding.dims[dim], split) || !sharding.dims[dim].factors[which].axes.empty()))
+    refuse();
+  if (again)
+    sharding.dims[dim].factors[which] = split.factors[which];
+  else
+    sharding.dims[dim] = split;
 }
 
-std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t number) {
-  std::string key = std::to_string(number), sizes, axes;
-  for (size_t f = 0; f < dim.factors.size(); ++f) {
-    const Factor &factor = dim.factors[f];
-    sizes += (f ? "x" : "") + std::to_string(factor.size);
-    if (!factor.axes.empty() && axes.empty()) {
-      axes = fmt::format("{}", fmt::join(factor.axes, "+"));
-      key = std::to_string(f);
-    }
-  }
-  return {dim.factors.size() == 1 ? std::to_string(number) : fmt::format("{}:{}.{}", number, sizes, key), axes};
+std::map<std::string, std::string> splitTexts(const DimSharding &dim, size_t number) {
+  std::string sizes;
+  for (const Factor &factor : dim.factors)
+    sizes += (sizes.empty() ? "" : "x") + std::to_string(factor.size);
+  std::map<std::string, std::string> texts;
+  for (size_t f = 0; f < dim.factors.size(); ++f)
+    if (!dim.factors[f].axes.empty())
+      texts[dim.factors.size() == 1 ? std::to_string(number) : fmt::format("{}:{}.{}", number, sizes, f)] =
+          fmt::format("{}", fmt::join(dim.factors[f].axes, "+"));
+  return texts;
 }
 
 static void splitHeads(Sharding &sharding, const std::optional<HeadsPlace> &heads, const std::string &axes,

@@ -4,6 +4,7 @@
 #include "partitioner/strategy/Strategy.h"
 
 #include <functional>
+#include <map>
 #include <optional>
 
 namespace cleave::partitioner {
@@ -28,9 +29,9 @@ std::optional<Sharding> pinnedSharding(const std::string &name, const std::vecto
                                        const Strategy &strategy,
                                        const std::function<std::optional<HeadsPlace>()> &headsOf);
 
-/// A dimension's split as key and axes of a rule; no axes where it is not split. The reverse of what pinnedSharding
-/// reads.
-std::pair<std::string, std::string> splitText(const DimSharding &dim, size_t number);
+/// A dimension's split as keys and axes of a rule, one for each factor that is split. The reverse of what
+/// pinnedSharding reads.
+std::map<std::string, std::string> splitTexts(const DimSharding &dim, size_t number);
 
 /// `*` stands for any run of characters without a dot.
 bool matches(const std::string &pattern, const std::string &name);

@@ -159,6 +159,8 @@ class Splits(Case):
         mlp = ["--strategy", strategy, "--data", "synthetic", "--hidden", "32,32", "--batch", 8]
         write('"layers.*.weight" = { 1 = "tp", 0 = "dp" }', '"layers.*.bias" = { 0 = "dp+tp" }')
         self.ok("mlp", "check", *mlp)
+        write('"layers.0.weight" = { "0:2x16.0" = "tp", "0:2x16.1" = "dp" }')
+        self.ok("mlp", "check", *mlp)
         write('"blocks.*.attention.qkv.weight" = { heads = "tp" }', '"blocks.*.mlp.up.weight" = { 1 = "dp" }',
               '"embed.weight" = { 1 = "tp" }', '"positions.weight" = { 0 = "dp" }')
         self.ok("gpt", "check", *gpt)
@@ -172,7 +174,7 @@ class Splits(Case):
         shown = self.ok("cleave", "show", self.path("p.plan"), "--strategy")
         self.assertIn('"layers.0.weight" = { "1" = "tp"', shown)
         for rule, word in (('{ 0 = "tp", 1 = "tp" }', "twice"), ('{ 0 = "tp+tp" }', "twice"), ('{ 0 = 2 }', "mesh axes"),
-                           ('{ heads = "tp" }', "heads"), ('{ "0:2x16.0" = "tp", "0:2x16.1" = "dp" }', "twice")):
+                           ('{ heads = "tp" }', "heads"), ('{ "0:2x16.0" = "tp", "0:4x8.1" = "dp" }', "twice")):
             write(f'"layers.0.weight" = {rule}')
             self.refused("mlp", "check", *mlp, word=word)
         write('"embed.weight" = { "0:2x64.1" = "tp" }')

@@ -408,7 +408,8 @@ std::string lacking(const std::string &text) {
   return text.find(" is nowhere") != std::string::npos || text.find(" is on no rank") != std::string::npos ? ": a tensor is missing" : "";
 }
 
-/// What becomes of the stages where the strategy that a plan writes is given back; empty: they are the same.
+/// What becomes of stages and parameters' shardings where the strategy that a plan writes is given back; empty: they are the
+/// same.
 std::string differenceGivenBack(const partitioner::Applied &applied, const Recipe &recipe, const TrainConfig &config,
                                 passes::CompileOptions options) {
   const std::string strategy = applied.strategy.toToml();
@@ -419,7 +420,11 @@ std::string differenceGivenBack(const partitioner::Applied &applied, const Recip
     const auto sameStage = [](const partitioner::StageInfo &a, const partitioner::StageInfo &b) {
       return a.layers == b.layers && a.parameters == b.parameters && a.flops == b.flops;
     };
-    if (std::ranges::equal(applied.stages, again.stages, sameStage))
+    const auto sameRule = [](const partitioner::ShardRule &a, const partitioner::ShardRule &b) {
+      return a.pattern == b.pattern && a.dims == b.dims;
+    };
+    if (std::ranges::equal(applied.stages, again.stages, sameStage) &&
+        std::ranges::equal(applied.strategy.shard, again.strategy.shard, sameRule))
       return {};
     return fmt::format("{}\nbecomes\n{}", strategy, again.strategy.toToml());
   } catch (const Error &error) {
@@ -459,7 +464,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     return refusedOrFailed(recipe, error);
   }
   if (const std::string text = differenceGivenBack(*applied, recipe, config, options); !text.empty())
-    return failed("the plan's strategy, given back, has other stages", text);
+    return failed("the plan's strategy, given back, is another", text);
   GraphModule plain = traced(recipe, config, false);
   passes::CompileOptions undivided = options;
   undivided.strategy = {};
