@@ -30,10 +30,13 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   }
 }
 
-// Every split tensor has a rule, so that the strategy in a plan says everything and reads back.
+// Every tensor has a rule as soon as one is split (`{}`: it is whole, where it could follow another), so that the strategy
+// in a plan says everything and reads back.
 static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
   std::vector<ShardRule> rules;
   std::vector<std::string> names;
+  const bool anySplit =
+      llvm::any_of(named, [](auto &entry) { return llvm::any_of(entry.second.dims, [](auto &dim) { return dim.split(); }); });
   for (auto &[name, sharding] : named) {
     ShardRule rule{name, {}, "default"};
     for (const ShardRule &given : strategy.shard)
@@ -41,7 +44,7 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
         rule.origin = given.origin;
     for (size_t d = 0; d < sharding.dims.size(); ++d)
       rule.dims.merge(splitTexts(sharding.dims[d], d));
-    if (!rule.dims.empty() || rule.origin != "default")
+    if (anySplit || rule.origin != "default")
       rules.push_back(rule);
     names.push_back(name);
   }

@@ -14,8 +14,7 @@ llvm::Function *emitKernel(const Program &program, llvm::Module &module, const s
 Emitter::Emitter(const Program &program, llvm::Module &module, MathUnit unit)
     : p(program), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
   llvm::FastMathFlags flags;
-  flags.setAllowContract(true);
-  flags.setNoSignedZeros(true);
+  flags.setNoSignedZeros(true); // never contracted: what is computed again must be the same number (Machine.h)
   b.setFastMathFlags(flags);
   for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
     if (l != p.vectorLoop)

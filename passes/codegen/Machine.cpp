@@ -19,7 +19,7 @@ std::unique_ptr<llvm::TargetMachine> makeMachine(llvm::StringRef tripleName, llv
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
   assert(target && "the target is missing");
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return std::unique_ptr<llvm::TargetMachine>(
       target->createTargetMachine(triple, cpu, features, options, relocation, std::nullopt, level));
 }

@@ -15,7 +15,9 @@ class PassBuilder;
 
 namespace cleave::passes::kernel {
 
-/// A machine for a target that the caller has initialised; products and sums are contracted.
+/// A machine for a target that the caller has initialised. Products and sums are not contracted to one rounding: a value
+/// that two kernels compute, or one kernel at two places, is the same number everywhere, so that comparisons of it (sort,
+/// argmax, the gradient of max) hold.
 std::unique_ptr<llvm::TargetMachine> makeMachine(llvm::StringRef triple, llvm::StringRef cpu, llvm::StringRef features,
                                                  std::optional<llvm::Reloc::Model> relocation,
                                                  llvm::CodeGenOptLevel level);

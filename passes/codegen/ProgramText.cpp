@@ -2,6 +2,7 @@
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Program.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace cleave::passes::kernel {
@@ -79,6 +80,10 @@ std::string Program::str() const {
   if (width == 1)
     out += fmt::format("; {} threads, {} a group, {} x {} elements{}", threads.block, threads.group, threads.passes,
                        threads.chunk, threads.held ? " held" : "");
+  for (int i = 0; i < inputs; ++i) // an argument all the same
+    if (std::none_of(values.begin(), values.end(),
+                     [&](const ProgramValue &v) { return v.kind == ValueKind::Load && v.buffer == i; }))
+      out += fmt::format("; {} unread", bufferName(i, *this));
   out += "\n";
   for (size_t i = 0; i < values.size(); ++i) {
     const Placement &at = placements[i];

@@ -103,9 +103,7 @@ void emitCopies(SegmentBuilder &s, func::FuncOp function) {
     }
     uint32_t source = s.slot(copy.from);
     if (destinations.count(source)) {
-      uint32_t saved = s.program.newSlot("saved " + s.program.slot(source).name, copy.from.getType(),
-                                         s.program.labels[source], plan::Space::Placed);
-      s.program.slot(saved).tensor = s.program.slot(source).tensor;
+      const uint32_t saved = s.slots.newCopy("saved " + s.program.slot(source).name, copy.from, source);
       s.copySlot(end, source, saved);
       source = saved;
     }

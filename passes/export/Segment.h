@@ -29,6 +29,8 @@ public:
     uint32_t to;
   };
   const std::vector<Copy> &copies() const { return remaining; }
+  /// A slot for a copy of a value that lies in `slot`, a named one: it means what the value means.
+  uint32_t newCopy(const std::string &name, mlir::Value value, uint32_t slot) const;
 
 private:
   mlir::Value root(mlir::Value value) const;
@@ -37,7 +39,7 @@ private:
   void findTargets();
   void assignResult(mlir::OpResult result);
   /// A slot of its own for a value that no name is known of.
-  uint32_t newActivation(const std::string &name, mlir::OpResult result);
+  uint32_t newActivation(const std::string &name, mlir::OpResult result) const;
   void finish();
 
   std::optional<uint32_t> intoSlot(mlir::OpResult result);

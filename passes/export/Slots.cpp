@@ -128,7 +128,15 @@ void SlotAssignment::assignResult(OpResult result) {
   bind(result, newActivation(path ? path.getValue().str() : result.getOwner()->getName().stripDialect().str(), result));
 }
 
-uint32_t SlotAssignment::newActivation(const std::string &name, OpResult result) {
+uint32_t SlotAssignment::newCopy(const std::string &name, Value value, uint32_t slot) const {
+  if (auto view = dyn_cast<OpResult>(value); view && root(view) != value) // of another shape than what it looks at
+    return newActivation(name, view);
+  uint32_t copy = program.newSlot(name, value.getType(), program.labels[slot], plan::Space::Placed);
+  program.slot(copy).tensor = program.slot(slot).tensor;
+  return copy;
+}
+
+uint32_t SlotAssignment::newActivation(const std::string &name, OpResult result) const {
   Label label = labelOf(result);
   uint32_t slot = program.newSlot(name, result.getType(), label, plan::Space::Placed);
   if (label.known)
@@ -221,13 +229,7 @@ void SlotAssignment::finish() {
       continue;
     }
     if (program.slot(slot).space == plan::Space::Persistent) { // it may change before it is read
-      uint32_t copy;
-      if (auto view = dyn_cast<OpResult>(operand.get())) // of another shape than what it looks at
-        copy = newActivation(name, view);
-      else {
-        copy = program.newSlot(name, operand.get().getType(), program.labels[slot], plan::Space::Placed);
-        program.slot(copy).tensor = program.slot(slot).tensor;
-      }
+      const uint32_t copy = newCopy(name, operand.get(), slot);
       remaining.push_back({operand.get(), copy});
       slot = copy;
     }

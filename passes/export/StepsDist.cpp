@@ -98,9 +98,7 @@ void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
 void emitSend(SegmentBuilder &s, dist::SendOp op) {
   uint32_t slot = s.slot(op.getInput());
   if (s.program.slot(slot).space == plan::Space::Persistent) {
-    uint32_t copy = s.program.newSlot("sent " + s.program.slot(slot).name, op.getInput().getType(),
-                                      s.program.labels[slot], plan::Space::Placed);
-    s.program.slot(copy).tensor = s.program.slot(slot).tensor;
+    const uint32_t copy = s.slots.newCopy("sent " + s.program.slot(slot).name, op.getInput(), slot);
     s.copySlot(op, slot, copy);
     slot = copy;
   }

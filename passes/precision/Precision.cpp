@@ -137,7 +137,8 @@ private:
   /// Arithmetic that only delicate ops read, such as the squares of a norm: a half type would round, and fp16 overflow
   /// at 256 squared, what is summed in f32 anyway.
   bool onlySummed(Operation *op) {
-    return isa<ir::AddOp, ir::SubOp, ir::MulOp, ir::DivOp>(op) && isFloat(op->getResult(0)) && !op->use_empty() &&
+    return isa<ir::AddOp, ir::SubOp, ir::MulOp, ir::DivOp, ir::ShardHintOp>(op) && isFloat(op->getResult(0)) &&
+           !op->use_empty() &&
            llvm::all_of(op->getUsers(), [&](Operation *user) { return isDelicate(user) || summed.contains(user); });
   }
   static bool isNorm(Operation *op) { return isa<ir::LayerNormOp, ir::BatchNormOp>(op); }
@@ -164,6 +165,8 @@ private:
           claims[result] = activation ? Claim::Activation : Claim::Strong;
       return;
     }
+    if (isa<ir::ShardHintOp>(op)) // says where elements lie, not what they are
+      return results(op, elementOf(op->getOperand(0)), claimOf(op->getOperand(0)));
     if (isa<ir::EmbeddingOp>(op)) // looked up as stored, then used as the activation it is
       return results(op, elementOf(op->getOperand(0)), level > 1 ? Claim::Activation : Claim::Strong);
     if (isProduct(op) && !op->hasAttr(ir::attr::single))

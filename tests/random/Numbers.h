@@ -89,8 +89,9 @@ std::vector<bool> exactSteps(const Whole &whole, const Steps &exact);
 std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, const ir::HostTensor *spread,
                        const std::vector<int64_t> &indices, const std::vector<double> &values, bool equal);
 
-/// The interpreter's gradients against central differences of the loss in double. Empty: they agree.
+/// The interpreter's gradients against central differences of the loss in double, within the bounds of rounding that the
+/// reference knows. Empty: they agree.
 std::string compareWithDifferences(const Recipe &recipe, const GraphModule &traced, const Whole &whole,
-                                   const Steps &exact);
+                                   const Reference &reference);
 
 } // namespace cleave::random_models

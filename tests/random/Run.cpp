@@ -487,7 +487,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   Result result;
   result.exact = exact[0];
   if (settings.differences && recipe.precision == "fp32" && !recipe.wholeNumbers && !stopsGradients(recipe))
-    if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble.exact); !text.empty())
+    if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
       return failed("gradient of the interpreter differs from central differences", text);
   try {
     if (const std::string text = runDistributed(*applied, whole, inDouble, unchangedOf(recipe, whole, inDouble.exact), exact); !text.empty())

@@ -216,6 +216,11 @@ TEST_CASE("heads are seen through rotations, fused products and grouped queries"
 TEST_CASE("a view of a parameter that is kept for the backward pass") {
   check({{"the smaller of a view and an activation", {"tp=2", "pp=2"}, [](Parts &m, Tensor image) {
             return minimum(withSharding(reshape(m.scale.tensor(), {1, 32}), {"", ""}), m.start(image));
+          }},
+         {"a view that is sent", {"pp=2"}, [](Parts &m, Tensor image) {
+            Tensor x = m.start(image), row = reshape(m.scale.tensor(), {1, 32}) + constant({1}, {0.0});
+            stage(1);
+            return m.a(x) + row;
           }}});
 }
 
