@@ -80,7 +80,7 @@ static double roundOther(DType dtype, double value, uint64_t &state) {
     const int digits = rounding.ofDouble ? 49 : dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
     if (onGrid(dtype, value, digits)) // a product with 1, a sum of whole numbers: nothing was rounded
       return value;
-    const double unit = rounding.ofDouble ? 0x1p-53 : std::ldexp(1, -digits);
+    const double unit = std::ldexp(1, -digits);
     return toGrid(dtype, value * (1 + rounding.ulps * unit * chance(state)), digits);
   }
   return value;
@@ -103,7 +103,7 @@ double addend(double value) {
   if (rounding.kind != Rounding::Kind::Noise || roundBinary(value, 12, -1022, 1023) == value)
     return value;
   // Partial sums are rounded, whatever is added: as if every addend were.
-  const double unit = rounding.ofDouble                   ? 0x1p-53
+  const double unit = rounding.ofDouble                   ? 0x1p-49
                       : rounding.addends == DType::F32 ? 0x1p-24
                       : rounding.addends == DType::F16 ? 0x1p-11
                                                        : 0x1p-8;

@@ -23,15 +23,15 @@ struct Rounding {
     None,   ///< not at all: every float is a double
     Digits, ///< to `digits` significant bits, whatever the type
     Noise,  ///< to the type (or, if `ofDouble`, to 49 bits); what is not exact first times 1 + r, |r| <= `ulps` units of
-            ///< the type (or of a double), by chance
+          ///< the last bit, by chance
   };
   Kind kind = Kind::ToType;
   int digits = 53;
   double ulps = 0;
   bool ofDouble = false;
   DType addends = DType::F32; ///< Noise: the type in which sums may be added up, for addend()
-  uint64_t state = 1;          ///< of the chance
-  uint64_t sample = 1;         ///< of the chance of casts, where equal values have equal results
+  uint64_t state = 1;         ///< of the chance
+  uint64_t sample = 1;        ///< of the chance of casts, where equal values have equal results
 };
 /// Makes `rounding` the thread's during its life.
 class RoundingScope {

@@ -80,7 +80,7 @@ std::vector<Layer> layersOf(func::FuncOp func, const LayerNames &names) {
   std::vector<Layer> layers;
   std::vector<Operation *> waiting; // ops outside any module, for the next layer
   auto open = [&](const std::string &path, int64_t mark) {
-    layers.push_back({path, mark});
+    layers.push_back({path, mark, 0, false, {}});
     for (Operation *op : waiting)
       addOp(layers.back(), op);
     waiting.clear();

@@ -1,4 +1,5 @@
 // The table of ops: functions of Pointwise.h, Create.h, Reduce.h, Rearrange.h, Convolution.h and Recurrent.h.
+#include "runtime/base/Error.h"
 #include "tests/random/Draws.h"
 
 #include <algorithm>
@@ -213,6 +214,13 @@ bool drawSplit(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, {size, dim, d.chance.whole(0, (n - 1) / size)}) >= 0;
 }
 
+/// A piece that a value of another shape, where a module is called again, may not have: that call is dropped.
+Tensor pieceOf(const std::vector<Tensor> &pieces, int64_t i) {
+  if (i >= static_cast<int64_t>(pieces.size()))
+    throw userError("there is no such piece");
+  return pieces[static_cast<size_t>(i)];
+}
+
 bool drawSplitSizes(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() >= 1 && t.size(-1) >= 3; });
   if (x < 0)
@@ -353,7 +361,9 @@ bool drawStates(Drawing &d, const OpKind &self) {
     return false;
   const Shape s = d.shape(x);
   const int y = d.pick([&](Tensor t) { return t.rank() == 3 && t.size(1) <= 4 && t.size(0) == s[0] && t.size(2) == s[2]; });
-  const int member = d.declare({cells ? "LSTM" : "GRU", d.newName("state"), {s[2], d.chance.whole(1, 4), d.chance.one(0.3) ? 2 : 1, 1}});
+  const int member = d.declare({cells ? "LSTM" : "GRU",
+                                d.newName("state"),
+                                {s[2], d.chance.whole(1, 4), d.chance.one(0.3) ? 2 : 1, 1, d.chance.one(0.3)}});
   const int h = d.add(cells ? "lstmH" : "gruH", {x}, {}, {}, member);
   if (!cells)
     return d.add("gruFrom", {y, h}, {}, {}, member) >= 0;
@@ -443,7 +453,7 @@ std::vector<OpKind> functionKinds() {
   op({"repeat", 1, true, "repeat($0, $I)", [](const Call &c) { return repeat(c.in[0], c.node.ints); }, drawRepeat});
   op({"stack", 1, true, "stack({$*}, $i0)", [](const Call &c) { return stack(c.in, c.i(0)); }, drawStack});
   op({"split", 1, true, "split($0, $i0, $i1)[$i2]",
-      [](const Call &c) { return split(c.in[0], c.i(0), c.i(1))[static_cast<size_t>(c.i(2))]; }, drawSplit});
+      [](const Call &c) { return pieceOf(split(c.in[0], c.i(0), c.i(1)), c.i(2)); }, drawSplit});
   op({"splitSizes", 0.7, true, "split($0, std::vector<int64_t>$K, $i0)[$i1]",
       [](const Call &c) {
         return split(c.in[0], std::vector<int64_t>(c.node.ints.begin() + 2, c.node.ints.end()),
@@ -451,7 +461,7 @@ std::vector<OpKind> functionKinds() {
       },
       drawSplitSizes});
   op({"chunk", 1, true, "chunk($0, $i0, $i1)[$i2]",
-      [](const Call &c) { return chunk(c.in[0], c.i(0), c.i(1))[static_cast<size_t>(c.i(2))]; }, drawChunk});
+      [](const Call &c) { return pieceOf(chunk(c.in[0], c.i(0), c.i(1)), c.i(2)); }, drawChunk});
   op({"fusedProduct", 1.5, true, "", nullptr, drawFusedProduct});
   op({"pad", 1.5, true, "pad($0, $I, $r0)", [](const Call &c) { return pad(c.in[0], c.node.ints, c.r(0)); }, drawPad});
   op({"flip", 1, true, "flip($0, $I)", [](const Call &c) { return flip(c.in[0], c.node.ints); }, drawFlip});

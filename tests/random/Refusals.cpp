@@ -85,11 +85,19 @@ std::vector<bool> liveValues(const Body &body) {
 bool tensorAxisAsked(const Recipe &recipe) {
   if (recipe.stagesAndShards.find("tp") != std::string::npos)
     return true;
-  for (const Class &cls : recipe.classes) {
+  std::vector<bool> called(recipe.classes.size(), false); // classes come after those that call them
+  called[0] = true;
+  for (size_t c = 0; c < recipe.classes.size(); ++c) {
+    const Class &cls = recipe.classes[c];
     const std::vector<bool> live = liveValues(cls.body);
-    for (size_t n = 0; n < cls.body.nodes.size(); ++n) {
+    for (size_t n = 0; called[c] && n < cls.body.nodes.size(); ++n) {
       const Node &node = cls.body.nodes[n];
-      if (node.op == "withSharding" && live[static_cast<size_t>(cls.body.inputs) + n] &&
+      const bool sets = node.op == "setBuffer";
+      if (!live[static_cast<size_t>(cls.body.inputs) + n] && !sets)
+        continue;
+      if (node.op == "call" && cls.members[static_cast<size_t>(node.member)].cls >= 0)
+        called[static_cast<size_t>(cls.members[static_cast<size_t>(node.member)].cls)] = true;
+      if (node.op == "withSharding" &&
           std::any_of(node.words.begin(), node.words.end(),
                       [](const std::string &word) { return word.find("tp") != std::string::npos; }))
         return true;
@@ -130,6 +138,11 @@ const std::vector<Reason> &reasons() {
            return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
                               [](const Node &node) { return node.op == "withSharding"; });
          });
+       }},
+      {"heads of an attention that does not matter", "sharding of * (rule *no dimension of this tensor becomes the heads",
+       [](const Recipe &r, const std::string &message) {
+         const size_t from = message.find("sharding of ") + 12;
+         return !parametersThatMatter(r).count(message.substr(from, message.find(' ', from) - from));
        }},
       {"tp that splits nothing", "tp = * splits no tensor of the model",
        [](const Recipe &r, const std::string &) { return !tensorAxisAsked(r); }},

@@ -19,6 +19,8 @@ struct ModelLayer {
   bool parameters;
 };
 std::vector<ModelLayer> layersOfModel(const Recipe &recipe);
+/// What the model's results come from, by path.
+std::set<std::string> parametersThatMatter(const Recipe &recipe);
 
 /// Adds a node behind the one that makes `value`, and lets it take the value's place for later ones.
 void insertMark(Body &body, int value, const std::vector<std::string> &words);
