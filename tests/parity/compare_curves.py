@@ -3,7 +3,10 @@
 
     tests/parity/compare_curves.py --build build [--mesh dp=2,pp=2 ...]
 
-Python's standard library only. Exit status 1 where a loss differs by more than 1e-5.
+Python's standard library only. Exit status 1 where a loss differs by more than 1e-5. Where ReLU and max-pooling decide
+by a last digit, and Adam makes much of little, one decision that falls otherwise is 2e-4 of the loss 17 steps later: seen
+where products were contracted and where they were not. There the first two losses, which the first gradient makes, must
+agree within 1e-6, the others within 1e-3.
 """
 import argparse
 import json
@@ -14,6 +17,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
+DECIDING = {"convnet": [1e-6, 1e-6]}  # the first losses' tolerances
+DECIDED = 1e-3
 
 
 def losses(build, curve, data, mesh):
@@ -40,9 +45,11 @@ def main():
             for mesh in options.mesh:
                 found = losses(options.build.resolve(), curve, data, mesh)
                 same = len(found) == len(curve["losses"])
-                worst = max(abs(a - b) / abs(b) for a, b in zip(found, curve["losses"])) if same else float("inf")
-                print(f"{name} {mesh}: worst relative difference {worst:.1e} in {len(found)} steps")
-                failed += not worst <= TOLERANCE
+                apart = [abs(a - b) / abs(b) for a, b in zip(found, curve["losses"])] if same else [float("inf")]
+                print(f"{name} {mesh}: worst relative difference {max(apart):.1e} in {len(found)} steps")
+                first = DECIDING.get(name, [])
+                allowed = first + [DECIDED if first else TOLERANCE] * (len(apart) - len(first))
+                failed += not all(a <= b for a, b in zip(apart, allowed))
     return int(failed > 0)
 
 
