@@ -237,7 +237,8 @@ void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t s
         for (size_t i = 0; i < tensor.values.size(); ++i) {
           const double apart = std::abs(found.values[i] - right.values[i]);
           const bool same = std::isnan(found.values[i]) && std::isnan(right.values[i]);
-          const double last = std::abs(right.values[i]) * (ofDouble ? 0x1p-52 : 0x1p-24); // of the result itself
+          // Of the result itself; and of a probability near 1, whose distance from 1 is a gradient.
+          const double last = ofDouble ? std::max(std::abs(right.values[i]) * 0x1p-52, 1e-16) : std::abs(right.values[i]) * 0x1p-24;
           tensor.values[i] = same ? tensor.values[i] : std::max({tensor.values[i], std::isnan(apart) ? INFINITY : apart, last});
         }
       }

@@ -68,42 +68,11 @@ bool listedStageWithoutParameters(const Recipe &recipe) {
 
 bool hasBuffers(const Recipe &recipe) { return !Instance(recipe, 0, true).buffers().empty(); }
 
-/// Which values of a body its results or its buffers come from.
-std::vector<bool> liveValues(const Body &body) {
-  std::vector<bool> live(static_cast<size_t>(body.inputs) + body.nodes.size(), false);
-  live[static_cast<size_t>(body.result)] = true;
-  if (body.second >= 0)
-    live[static_cast<size_t>(body.second)] = true;
-  for (size_t n = body.nodes.size(); n-- > 0;)
-    if (live[static_cast<size_t>(body.inputs) + n] || body.nodes[n].op == "setBuffer")
-      for (const int value : body.nodes[n].in)
-        live[static_cast<size_t>(value)] = true;
-  return live;
-}
-
 /// Whether a mark or a rule splits something over tp.
 bool tensorAxisAsked(const Recipe &recipe) {
   if (recipe.stagesAndShards.find("tp") != std::string::npos)
     return true;
-  std::vector<bool> called(recipe.classes.size(), false); // classes come after those that call them
-  called[0] = true;
-  for (size_t c = 0; c < recipe.classes.size(); ++c) {
-    const Class &cls = recipe.classes[c];
-    const std::vector<bool> live = liveValues(cls.body);
-    for (size_t n = 0; called[c] && n < cls.body.nodes.size(); ++n) {
-      const Node &node = cls.body.nodes[n];
-      const bool sets = node.op == "setBuffer";
-      if (!live[static_cast<size_t>(cls.body.inputs) + n] && !sets)
-        continue;
-      if (node.op == "call" && cls.members[static_cast<size_t>(node.member)].cls >= 0)
-        called[static_cast<size_t>(cls.members[static_cast<size_t>(node.member)].cls)] = true;
-      if (node.op == "withSharding" &&
-          std::any_of(node.words.begin(), node.words.end(),
-                      [](const std::string &word) { return word.find("tp") != std::string::npos; }))
-        return true;
-    }
-  }
-  return false;
+  return marksThatMatterSplit(recipe, "tp");
 }
 
 struct Reason {

@@ -558,23 +558,43 @@ std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
   return shapes;
 }
 
-std::set<std::string> parametersThatMatter(const Recipe &recipe) {
-  const GraphModule graph = traced(recipe, configOf(recipe), false);
-  auto forward = llvm::cast<mlir::func::FuncOp>(graph.function("forward"));
-  std::set<std::string> names;
+/// Calls fn(value) for everything that the model's results and buffers come from.
+template <class F> static void forEachThatMatters(mlir::func::FuncOp forward, F fn) {
   llvm::SmallVector<mlir::Value> work(forward.front().getTerminator()->getOperands());
   llvm::DenseSet<mlir::Value> seen;
   while (!work.empty()) {
     mlir::Value value = work.pop_back_val();
     if (!seen.insert(value).second)
       continue;
+    fn(value);
     if (mlir::Operation *def = value.getDefiningOp())
       work.append(def->operand_begin(), def->operand_end());
-    else if (auto name = forward.getArgAttrOfType<mlir::StringAttr>(
-                 llvm::cast<mlir::BlockArgument>(value).getArgNumber(), ir::attr::name))
-      names.insert(name.str());
   }
+}
+
+std::set<std::string> parametersThatMatter(const Recipe &recipe) {
+  const GraphModule graph = traced(recipe, configOf(recipe), false);
+  auto forward = llvm::cast<mlir::func::FuncOp>(graph.function("forward"));
+  std::set<std::string> names;
+  forEachThatMatters(forward, [&](mlir::Value value) {
+    if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(value))
+      if (auto name = forward.getArgAttrOfType<mlir::StringAttr>(argument.getArgNumber(), ir::attr::name))
+        names.insert(name.str());
+  });
   return names;
+}
+
+bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
+  const GraphModule graph = traced(recipe, configOf(recipe), true);
+  bool found = false;
+  forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), [&](mlir::Value value) {
+    if (auto hint = value.getDefiningOp<ir::ShardHintOp>()) {
+      std::string text;
+      llvm::raw_string_ostream(text) << *hint;
+      found |= text.find(axis) != std::string::npos;
+    }
+  });
+  return found;
 }
 
 std::vector<ModelLayer> layersOfModel(const Recipe &recipe) {

@@ -21,6 +21,8 @@ struct ModelLayer {
 std::vector<ModelLayer> layersOfModel(const Recipe &recipe);
 /// What the model's results come from, by path.
 std::set<std::string> parametersThatMatter(const Recipe &recipe);
+/// Whether a mark on something that they come from splits over the axis.
+bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis);
 
 /// Adds a node behind the one that makes `value`, and lets it take the value's place for later ones.
 void insertMark(Body &body, int value, const std::vector<std::string> &words);
