@@ -61,6 +61,16 @@ static double chance(uint64_t &state) {
   return static_cast<double>(static_cast<int64_t>(state * 0x2545F4914F6CDD1Dull)) * 0x1p-63;
 }
 
+/// The significant bits of numbers under noise.
+static int noiseDigits(DType dtype) {
+  return rounding.ofDouble ? 49 : dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
+}
+
+/// `value` with a relative error of at most `ulps` units of its last bit, by chance.
+static double perturbed(double value, int digits, uint64_t &state) {
+  return value * (1 + rounding.ulps * std::ldexp(1, -digits) * chance(state));
+}
+
 /// The nearest f16 or bf16.
 static double toHalf(DType dtype, double value) {
   return dtype == DType::F16 ? roundBinary(value, 11, -14, 15) : roundBinary(value, 8, -126, 127);
@@ -70,18 +80,16 @@ static double toHalf(DType dtype, double value) {
 static double toGrid(DType dtype, double value, int digits) {
   return digits < 24 ? toHalf(dtype, value) : roundBinary(value, digits, -1022, 1023);
 }
-static bool onGrid(DType dtype, double value, int digits) { return toGrid(dtype, value, digits) == value; }
 
 /// A float under another rounding than to its type.
 static double roundOther(DType dtype, double value, uint64_t &state) {
   if (rounding.kind == Rounding::Kind::Digits)
     return roundBinary(value, rounding.digits, -1022, 1023);
   if (rounding.kind == Rounding::Kind::Noise) {
-    const int digits = rounding.ofDouble ? 49 : dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
-    if (onGrid(dtype, value, digits)) // a product with 1, a sum of whole numbers: nothing was rounded
+    const int digits = noiseDigits(dtype);
+    if (toGrid(dtype, value, digits) == value) // a product with 1, a sum of whole numbers: nothing was rounded
       return value;
-    const double unit = std::ldexp(1, -digits);
-    return toGrid(dtype, value * (1 + rounding.ulps * unit * chance(state)), digits);
+    return toGrid(dtype, perturbed(value, digits, state), digits);
   }
   return value;
 }
@@ -103,11 +111,7 @@ double addend(double value) {
   if (rounding.kind != Rounding::Kind::Noise || roundBinary(value, 12, -1022, 1023) == value)
     return value;
   // Partial sums are rounded, whatever is added: as if every addend were.
-  const double unit = rounding.ofDouble                   ? 0x1p-49
-                      : rounding.addends == DType::F32 ? 0x1p-24
-                      : rounding.addends == DType::F16 ? 0x1p-11
-                                                       : 0x1p-8;
-  return value * (1 + rounding.ulps * unit * chance(rounding.state));
+  return perturbed(value, noiseDigits(rounding.addends), rounding.state);
 }
 
 double roundTo(DType dtype, double value) {
