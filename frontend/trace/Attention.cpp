@@ -1,5 +1,6 @@
 // Attention: one op where it is plain or causal, a composition of products and softmax where it has a mask or drops
 // probabilities; rotary position embedding.
+#include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
 
@@ -98,7 +99,7 @@ void checkAttention(Tensor q, Tensor k, Tensor v, const AttentionOptions &o, Whe
              where);
   if (k.shape() != v.shape() || q.size(0) != k.size(0) || q.size(3) != k.size(3))
     failRule(attention, 2, "batch and head size must agree, and k's shape be v's", facts, where);
-  if (!isFloatTensor(q) || q.dtype() != k.dtype() || q.dtype() != v.dtype())
+  if (!isFloat(q) || q.dtype() != k.dtype() || q.dtype() != v.dtype())
     failRule(attention, 6, "element types must be one float type", facts, where);
   if (q.size(1) % k.size(1))
     failRule(attention, 2, fmt::format("{} heads cannot share {} heads of k and v", q.size(1), k.size(1)), facts,
@@ -162,7 +163,7 @@ Tensor rotaryEmbedding(Tensor x, RotaryOptions o, Where where) {
   const Facts facts = {fact(x, "input")};
   if (x.rank() < 2)
     failRule(name, 1, fmt::format("the rank must be at least 2, found {}", x.rank()), facts, where);
-  if (!isFloatTensor(x))
+  if (!isFloat(x))
     failRule(name, 4, "the input's elements must be of a float type", facts, where);
   if (x.size(-1) % 2)
     failRule(name, 2, fmt::format("the last dimension must be even, found {}", x.size(-1)), facts, where);

@@ -1,4 +1,5 @@
 // Norms that are compositions: RMS norm, group norm, instance norm.
+#include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
 #include "ir/graph/Marks.h"
@@ -42,7 +43,7 @@ static Tensor byRootMeanSquare(Tensor x, double eps, Where where) {
 
 Tensor rmsNorm(Tensor x, Tensor weight, double eps, Where where) {
   Trace::current("rmsNorm", where);
-  if (x.rank() < 1 || weight.shape() != Shape{x.size(-1)} || weight.dtype() != x.dtype() || !isFloatTensor(x))
+  if (x.rank() < 1 || weight.shape() != Shape{x.size(-1)} || weight.dtype() != x.dtype() || !isFloat(x))
     failRule(
         "rmsNorm", 1,
         fmt::format("the input's last dimension is {}, the weight has shape {}, and both must be of one float type",
@@ -68,7 +69,7 @@ static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight,
       failRule(name, 3,
                fmt::format("the input has {} channels, the {} shape {}", x.size(1), role, shapeText(tensor.shape())),
                {fact(x, "input"), fact(tensor, role)}, where);
-  if (!isFloatTensor(x))
+  if (!isFloat(x))
     failRule(name, 5, "the input's elements must be of a float type", facts, where);
   if (x.elements() / (x.size(0) * groups) < 2)
     failRule(name, 4, "one value a group has no variance", facts, where);

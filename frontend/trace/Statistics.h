@@ -5,8 +5,6 @@
 
 namespace cleave {
 
-inline bool isFloatTensor(Tensor x) { return llvm::isa<mlir::FloatType>(typeOf(x).getElementType()); }
-
 /// x, whatever type it gets, in f32 from here on.
 Tensor inSingle(Tensor x, Where where);
 
