@@ -8,6 +8,10 @@ using mlir::Value;
 
 Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
 
+/// sum / count. The gradients are derived for exact means: times a rounded 1 / count they would be off by what it is, and
+/// x - mean, which is multiplied by up to 1 / sqrt(eps), would not be 0 for equal elements.
+Value average(Emitter &e, Value sum, double count) { return e.div(sum, e.constantLike(sum, count)); }
+
 struct Moments {
   Value centred;        // x - mean
   Value mean, variance; // without `dims`
@@ -18,9 +22,9 @@ Moments moments(Emitter &e, Value x, Dims dims) {
   double count = 1;
   for (int64_t dim : dims)
     count *= shapeOf(x)[dim];
-  Value mean = e.scale(e.sum(x, dims), 1 / count);
+  Value mean = average(e, e.sum(x, dims), count);
   Value centred = e.sub(x, e.broadcastBack(mean, shapeOf(x), dims));
-  return {centred, mean, e.scale(e.sum(e.mul(centred, centred), dims), 1 / count)};
+  return {centred, mean, average(e, e.sum(e.mul(centred, centred), dims), count)};
 }
 
 /// Batch normalisation's view of its tensors: theirs, or with n as [n/group, group] where statistics are by group.
@@ -75,8 +79,8 @@ Values decomposeLayerNormGrad(ir::LayerNormGradOp op, Emitter &e) {
   Value rstd = spread(e.toF32(op.getRstd()));
   Value normal = e.mul(e.sub(x, spread(e.toF32(op.getMean()))), rstd);
   Value weighted = e.mul(grad, e.broadcast(e.toF32(op.getWeight()), shape, {last}));
-  Value mean = e.scale(e.sum(weighted, {last}), 1 / count);
-  Value slope = e.scale(e.sum(e.mul(weighted, normal), {last}), 1 / count);
+  Value mean = average(e, e.sum(weighted, {last}), count);
+  Value slope = average(e, e.sum(e.mul(weighted, normal), {last}), count);
   Value gradInput = e.mul(rstd, e.sub(e.sub(weighted, spread(mean)), e.mul(normal, spread(slope))));
   auto leading = dimsExcept(shape.size(), {last});
   Value gradWeight = e.sum(e.mul(grad, normal), leading), gradBias = e.sum(grad, leading);
@@ -104,7 +108,7 @@ Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e) {
   Value normal = e.mul(e.sub(x, view.spread(e, e.toF32(op.getMean()))), view.spread(e, rstd));
   // Sums of each group; the weight is the same for all of a channel, so it can be multiplied in last.
   Value sumGrad = e.sum(grad, view.reduced), sumSlope = e.sum(e.mul(grad, normal), view.reduced);
-  Value mean = e.scale(sumGrad, 1 / view.count), slope = e.scale(sumSlope, 1 / view.count);
+  Value mean = average(e, sumGrad, view.count), slope = average(e, sumSlope, view.count);
   Value centred = e.sub(e.sub(grad, view.spread(e, mean)), e.mul(normal, view.spread(e, slope)));
   Value weight = e.broadcastBack(e.toF32(op.getWeight()), shapeOf(rstd), view.groups);
   Value gradInput = e.reshape(e.mul(centred, view.spread(e, e.mul(rstd, weight))), shapeOf(op.getInput()));

@@ -17,19 +17,22 @@ struct Variance {
   mlir::Value x, mean;
 };
 
-/// Whether `value` is the mean of `x` over `dims`.
+/// Whether `value` is the mean of `x` over `dims`: their sum by a constant n, or times 1 / n.
 bool isMean(mlir::Value value, mlir::Value x, llvm::ArrayRef<int64_t> dims) {
-  auto scale = value.getDefiningOp<ir::MulOp>();
-  if (!scale)
-    return false;
   const double count = static_cast<double>(product(shapeOf(x))) / static_cast<double>(product(shapeOf(value)));
-  for (bool swapped : {false, true}) {
-    auto sum = (swapped ? scale.getRhs() : scale.getLhs()).getDefiningOp<ir::ReduceOp>();
-    if (!sum || sum.getKind() != ir::ReduceKind::Sum || sum.getInput() != x || sum.getDims() != dims)
-      continue;
-    auto factor = ir::splatOf(swapped ? scale.getLhs() : scale.getRhs());
-    return factor && std::abs(*factor * count - 1) < 1e-6;
-  }
+  auto isSum = [&](mlir::Value operand) {
+    auto sum = operand.getDefiningOp<ir::ReduceOp>();
+    return sum && sum.getKind() == ir::ReduceKind::Sum && sum.getInput() == x && sum.getDims() == dims;
+  };
+  auto isSplat = [](mlir::Value operand, double number) {
+    auto splat = ir::splatOf(operand);
+    return splat && std::abs(*splat / number - 1) < 1e-6;
+  };
+  if (auto div = value.getDefiningOp<ir::DivOp>())
+    return isSum(div.getLhs()) && isSplat(div.getRhs(), count);
+  if (auto mul = value.getDefiningOp<ir::MulOp>())
+    return (isSum(mul.getLhs()) && isSplat(mul.getRhs(), 1 / count)) ||
+           (isSum(mul.getRhs()) && isSplat(mul.getLhs(), 1 / count));
   return false;
 }
 

@@ -373,7 +373,7 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
         down.at(parameter).values[i] -= h * direction;
         along += gradient.values[i] * direction;
         size += std::abs(gradient.values[i] * direction);
-        rounding += 8 * spread.values[i] * 0x1p25; // constants such as 1 / n are f32, whatever else is not rounded
+        rounding += 8 * spread.values[i];
       }
       along *= static_cast<double>(count.getInt());
       size *= static_cast<double>(count.getInt());
