@@ -13,18 +13,13 @@ namespace {
 
 int64_t axis(const Recipe &recipe, const char *name) { return partitioner::parseMesh(recipe.mesh).size(name); }
 
-/// Whether a stage that stage(k) marks in the root make holds no call.
+/// Whether nothing is left to do in a stage that stage(k) marks in the root make.
 bool emptyMarkedStage(const Recipe &recipe) {
-  int64_t calls = 0;
-  for (const Node &node : recipe.classes[0].body.nodes)
-    if (node.op == "stage") {
-      if (calls == 0)
-        return true;
-      calls = 0;
-    } else
-      calls += node.op != "parameter" && node.op != "memberOf" && node.op != "setBuffer" && node.op != "buffer" &&
-               node.op != "withSharding";
-  return calls == 0;
+  const std::set<int64_t> marked = stagesOfMarks(recipe);
+  for (int64_t stage = 0, pp = axis(recipe, "pp"); stage < pp; ++stage)
+    if (!marked.count(stage))
+      return true;
+  return false;
 }
 
 /// Whether a stage that stage(k) marks in the root make reads no parameter.

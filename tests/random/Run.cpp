@@ -597,6 +597,16 @@ bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
   return found;
 }
 
+std::set<int64_t> stagesOfMarks(const Recipe &recipe) {
+  const GraphModule graph = traced(recipe, configOf(recipe), true);
+  std::set<int64_t> stages;
+  for (mlir::Operation &op : llvm::cast<mlir::func::FuncOp>(graph.function("forward")).front()) {
+    auto mark = op.getAttrOfType<mlir::IntegerAttr>(ir::attr::stage);
+    stages.insert(mark ? mark.getInt() : 0);
+  }
+  return stages;
+}
+
 std::vector<ModelLayer> layersOfModel(const Recipe &recipe) {
   const GraphModule graph = traced(recipe, configOf(recipe), false);
   auto forward = llvm::cast<mlir::func::FuncOp>(graph.function("forward"));

@@ -23,6 +23,8 @@ std::vector<ModelLayer> layersOfModel(const Recipe &recipe);
 std::set<std::string> parametersThatMatter(const Recipe &recipe);
 /// Whether a mark on something that they come from splits over the axis.
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis);
+/// The stages that marks in the code give to ops; a call such as transpose(x, 0, 0) makes none.
+std::set<int64_t> stagesOfMarks(const Recipe &recipe);
 
 /// Adds a node behind the one that makes `value`, and lets it take the value's place for later ones.
 void insertMark(Body &body, int value, const std::vector<std::string> &words);
