@@ -451,11 +451,13 @@ private:
     std::vector<int64_t> shape = shapeOf(hint.getResult());
     auto entries = llvm::to_vector(hint.getSharding().getAsValueRange<StringAttr>());
     Sharding marked = Sharding::replicated(shape);
+    std::string where = "withSharding";
+    if (auto line = dyn_cast<FileLineColLoc>(hint.getLoc()))
+      where = fmt::format("{}:{}: withSharding", line.getFilename().str(), line.getLine());
     for (auto [d, entry] : llvm::enumerate(entries))
       if (!entry.empty() && entry != ir::wholeDimension)
-        choice[rule.results[0][d].factor] = marked.dims[d] =
-            parseAxesSplit(entry.str(), shape[d], mesh, "withSharding");
-    refuseRepeatedAxes(marked, "withSharding");
+        choice[rule.results[0][d].factor] = marked.dims[d] = parseAxesSplit(entry.str(), shape[d], mesh, where);
+    refuseRepeatedAxes(marked, where);
     if (isOpen(hint.getInput()))
       return;
     for (auto [d, entry] : llvm::enumerate(entries))

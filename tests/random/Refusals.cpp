@@ -70,6 +70,14 @@ bool tensorAxisAsked(const Recipe &recipe) {
   return marksThatMatterSplit(recipe, "tp");
 }
 
+/// Whether a module that is not the root, so may be called with several shapes, has a mark.
+bool marksInModules(const Recipe &recipe, const std::string &) {
+  return std::any_of(recipe.classes.begin() + 1, recipe.classes.end(), [](const Class &cls) {
+    return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
+                       [](const Node &node) { return node.op == "withSharding"; });
+  });
+}
+
 struct Reason {
   const char *name, *words; ///< words: all parts between stars are in the message, in order
   std::function<bool(const Recipe &, const std::string &)> holds;
@@ -96,13 +104,8 @@ const std::vector<Reason> &reasons() {
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
       {"a buffer in two stages", "buffer * is used in stages",
        [](const Recipe &r, const std::string &) { return axis(r, "pp") > 1 && hasBuffers(r); }},
-      {"a mark in a module that is called with another rank", "withSharding: * entries for rank *",
-       [](const Recipe &r, const std::string &) {
-         return std::any_of(r.classes.begin() + 1, r.classes.end(), [](const Class &cls) {
-           return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
-                              [](const Node &node) { return node.op == "withSharding"; });
-         });
-       }},
+      {"a mark in a module that is called with another rank", "withSharding: * entries for rank *", marksInModules},
+      {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *", marksInModules},
       {"heads of an attention that does not matter", "sharding of * (rule *no dimension of this tensor becomes the heads",
        [](const Recipe &r, const std::string &message) {
          const size_t from = message.find("sharding of ") + 12;
