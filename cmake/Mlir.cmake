@@ -24,6 +24,8 @@ add_library(cleave_mlir_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
 target_include_directories(cleave_mlir_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 set(pchOptions "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 target_compile_options(cleave_mlir_pch PRIVATE ${pchOptions})
+# It holds absolute paths, so a cached one of a clone elsewhere cannot be used; what is compiled with it can.
+set_target_properties(cleave_mlir_pch PROPERTIES CXX_COMPILER_LAUNCHER "")
 target_precompile_headers(cleave_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h)
 # What ccache takes for the precompiled header's contents, which name the folder of this clone: all that decides them.
 file(SHA256 ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h pchSum)
