@@ -49,6 +49,7 @@ static thread_local Rounding rounding;
 
 RoundingScope::RoundingScope(const Rounding &wanted) : before(rounding) { rounding = wanted; }
 RoundingScope::~RoundingScope() { rounding = before; }
+const Rounding &RoundingScope::now() { return rounding; }
 const Rounding &currentRounding() { return rounding; }
 
 static bool isFloat(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
@@ -91,6 +92,8 @@ static double roundOther(DType dtype, double value, uint64_t &state) {
       return value;
     return toGrid(dtype, perturbed(value, digits, state), digits);
   }
+  if (std::isfinite(value))
+    rounding.largest = std::max(rounding.largest, std::abs(value));
   return value;
 }
 

@@ -32,6 +32,7 @@ struct Rounding {
   DType addends = DType::F32; ///< Noise: the type in which sums may be added up, for addend()
   uint64_t state = 1;         ///< of the chance
   uint64_t sample = 1;        ///< of the chance of casts, where equal values have equal results
+  double largest = 0;         ///< None: magnitude of what there was so far
 };
 /// Makes `rounding` the thread's during its life.
 class RoundingScope {
@@ -39,6 +40,8 @@ public:
   explicit RoundingScope(const Rounding &rounding);
   ~RoundingScope();
   RoundingScope(const RoundingScope &) = delete;
+  /// The thread's rounding as it is now.
+  static const Rounding &now();
 
 private:
   Rounding before;

@@ -84,7 +84,7 @@ RunSettings settingsOf(const Options &options, uint64_t seed) {
 }
 
 struct Summary {
-  uint64_t accepted = 0, refused = 0, failed = 0, exact = 0, executed = 0;
+  uint64_t accepted = 0, refused = 0, failed = 0, exact = 0, executed = 0, unbounded = 0;
   std::map<std::string, uint64_t> refusals;
   std::map<std::string, std::vector<uint64_t>> failures; ///< seeds by kind
   std::map<std::string, uint64_t> covered;
@@ -94,6 +94,7 @@ void count(Summary &summary, uint64_t seed, const Result &result) {
   summary.accepted += result.verdict == Verdict::Agrees;
   summary.exact += result.exact;
   summary.executed += result.executed;
+  summary.unbounded += result.executed && result.unbounded;
   if (result.verdict == Verdict::Refused)
     ++summary.refused, ++summary.refusals[result.kind];
   if (result.verdict == Verdict::Failed) {
@@ -118,8 +119,9 @@ void print(const Summary &summary, double seconds, bool coverage) {
     fmt::print("{:>8}  refused: {}\n", times, reason);
   for (const auto &[kind, seeds] : summary.failures)
     fmt::print("{:>8}  failed: {} (seed {})\n", seeds.size(), kind, seeds[0]);
-  fmt::print("random models: {} accepted ({} compared bit for bit, {} executed), {} refused, {} failed, {:.1f} s\n",
-             summary.accepted, summary.exact, summary.executed, summary.refused, summary.failed, seconds);
+  fmt::print("random models: {} accepted ({} compared bit for bit, {} executed, {} with numbers too large to compare after "
+             "execution), {} refused, {} failed, {:.1f} s\n",
+             summary.accepted, summary.exact, summary.executed, summary.unbounded, summary.refused, summary.failed, seconds);
 }
 
 void reduceFirst(const Options &options, const Summary &summary) {

@@ -250,6 +250,7 @@ Reference referenceOf(const Whole &whole, bool ofDouble, int samples) {
   {
     ir::RoundingScope scope({ir::Rounding::Kind::None});
     reference.exact = whole.run();
+    reference.largest = ir::RoundingScope::now().largest;
   }
   reference.spread = reference.exact;
   for (ir::Slots &slots : reference.spread)

@@ -77,6 +77,7 @@ private:
 struct Reference {
   Steps exact;
   Steps spread; ///< NaN or infinite where noise knows no bound
+  double largest = 0; ///< magnitude of anything computed on the way: beside it, what is 1 / 2^digits of it is lost
   /// Adds `samples` more runs under noise of a few units of the types (or of a double).
   void widen(const Whole &whole, int samples, bool ofDouble, uint64_t seed);
 };

@@ -299,13 +299,16 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
 }
 
 /// Whether the range of a type is left in a step (f16 ends at 65504, f32 at 3e38), or the loss scale moves: then there is
-/// nothing to compare with.
-bool overflows(const Whole &whole, const Steps &exact, size_t step) {
+/// nothing to compare with. Ranks sum gradients in the type that --reduce-dtype names, and their parts may be larger than
+/// the whole.
+bool overflows(const Recipe &recipe, const Whole &whole, const Steps &exact, size_t step) {
+  const bool halfSums = recipe.reduceDtype == "fp16";
   const Steps typed = whole.run();
   for (size_t s = 0; s <= step; ++s)
     for (const auto &[key, tensor] : typed[s])
       for (size_t i = 0; i < tensor.values.size(); ++i)
         if (!std::isfinite(tensor.values[i]) ||
+            (halfSums && key.kind == "gradient" && std::abs(tensor.values[i]) > 65504. / 8) ||
             (key.name.find("loss_scale") != std::string::npos && tensor.values[i] != exact[s].at(key).values[i]))
           return true;
   return false;
@@ -326,14 +329,14 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
   options.timeoutSeconds = 20;
   const auto compare = [&](int64_t step, const LossSums &sums, const LossSums &evaluated) {
     const auto s = static_cast<size_t>(step - 1);
-    if (recipe.precision == "fp16" && overflows(whole, reference.exact, s))
+    if (recipe.precision == "fp16" && overflows(recipe, whole, reference.exact, s))
       return pieces.clear();
     std::string text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, exact[s]);
     if (!text.empty() && !exact[s]) {
       reference.widen(whole, 20, false, 99);
       text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, false);
     }
-    if (!text.empty() && overflows(whole, reference.exact, s))
+    if (!text.empty() && overflows(recipe, whole, reference.exact, s))
       text.clear();
     if (!text.empty())
       difference = fmt::format("after step {}: {}", step, text);
@@ -486,7 +489,10 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     exact = exactSteps(whole, inDouble.exact);
   Result result;
   result.exact = exact[0];
-  if (settings.differences && recipe.precision == "fp32" && !recipe.wholeNumbers && !stopsGradients(recipe))
+  // Beside numbers that are too large, what is added is lost, in one order of additions and not in another.
+  result.unbounded = inDouble.largest > (recipe.precision == "fp32" ? 0x1p24 : 0x1p16);
+  if (settings.differences && recipe.precision == "fp32" && !recipe.wholeNumbers && !stopsGradients(recipe) &&
+      inDouble.largest < 0x1p30)
     if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
       return failed("gradient of the interpreter differs from central differences", text);
   try {
@@ -515,7 +521,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
         value *= 0x1p25;
   inTypes.widen(whole, 4, false, 5);
   try {
-    if (const std::string text = execute(file, recipe, data, whole, inTypes, exact); !text.empty())
+    if (const std::string text = execute(file, recipe, data, whole, inTypes, exact); !text.empty() && !result.unbounded)
       return failed("the executed plan differs from the graph" + lacking(text), text);
   } catch (const Error &error) {
     return failed("execution: " + kindOf(error.what()), error.what());
