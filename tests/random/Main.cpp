@@ -94,7 +94,7 @@ void count(Summary &summary, uint64_t seed, const Result &result) {
   summary.accepted += result.verdict == Verdict::Agrees;
   summary.exact += result.exact;
   summary.executed += result.executed;
-  summary.unbounded += result.executed && result.unbounded;
+  summary.unbounded += result.unbounded;
   if (result.verdict == Verdict::Refused)
     ++summary.refused, ++summary.refusals[result.kind];
   if (result.verdict == Verdict::Failed) {
@@ -119,8 +119,8 @@ void print(const Summary &summary, double seconds, bool coverage) {
     fmt::print("{:>8}  refused: {}\n", times, reason);
   for (const auto &[kind, seeds] : summary.failures)
     fmt::print("{:>8}  failed: {} (seed {})\n", seeds.size(), kind, seeds[0]);
-  fmt::print("random models: {} accepted ({} compared bit for bit, {} executed, {} with numbers too large to compare after "
-             "execution), {} refused, {} failed, {:.1f} s\n",
+  fmt::print("random models: {} accepted ({} compared bit for bit, {} executed, {} with numbers too large to "
+             "compare), {} refused, {} failed, {:.1f} s\n",
              summary.accepted, summary.exact, summary.executed, summary.unbounded, summary.refused, summary.failed, seconds);
 }
 

@@ -489,8 +489,6 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     exact = exactSteps(whole, inDouble.exact);
   Result result;
   result.exact = exact[0];
-  // Beside numbers that are too large, what is added is lost, in one order of additions and not in another.
-  result.unbounded = inDouble.largest > (recipe.precision == "fp32" ? 0x1p24 : 0x1p16);
   if (settings.differences && recipe.precision == "fp32" && !recipe.wholeNumbers && !stopsGradients(recipe) &&
       inDouble.largest < 0x1p30)
     if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
@@ -521,7 +519,10 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
         value *= 0x1p25;
   inTypes.widen(whole, 4, false, 5);
   try {
-    if (const std::string text = execute(file, recipe, data, whole, inTypes, exact); !text.empty() && !result.unbounded)
+    const std::string text = execute(file, recipe, data, whole, inTypes, exact);
+    // Beside numbers that are too large, what is added is lost, in one order of additions and not in another.
+    result.unbounded = !text.empty() && inDouble.largest > 0x1p24;
+    if (!text.empty() && !result.unbounded)
       return failed("the executed plan differs from the graph" + lacking(text), text);
   } catch (const Error &error) {
     return failed("execution: " + kindOf(error.what()), error.what());
