@@ -7,14 +7,16 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <sstream>
+#include <string_view>
 
 namespace cleave::partitioner {
 
 DimSharding parseAxesSplit(const std::string &axes, int64_t size, const Mesh &mesh, const std::string &where) {
   Factor factor{size, {}};
-  std::stringstream parts(axes);
-  std::string axis;
-  while (std::getline(parts, axis, '+')) {
+  for (size_t begin = 0; !axes.empty() && begin <= axes.size();) {
+    const size_t end = std::min(axes.find('+', begin), axes.size());
+    const std::string axis = axes.substr(begin, end - begin);
+    begin = end + 1;
     auto known = [&](const MeshAxis &a) { return a.name == axis; };
     if (std::none_of(mesh.axes.begin(), mesh.axes.end(), known) || axis == "pp")
       throw userError(fmt::format("{}: axis \"{}\" is unknown; a tensor is split over dp or tp", where, axis));
@@ -40,22 +42,36 @@ void refuseRepeatedAxes(const Sharding &sharding, const std::string &where) {
       }
 }
 
-bool matches(const std::string &pattern, const std::string &name) {
-  size_t p = 0, n = 0;
-  while (p < pattern.size()) {
-    if (pattern[p] == '*') {
-      for (size_t end = n;; ++end) {
-        if (matches(pattern.substr(p + 1), name.substr(end)))
-          return true;
-        if (end == name.size() || name[end] == '.')
-          return false;
-      }
-    }
-    if (n == name.size() || pattern[p] != name[n])
+/// One part of a path against one of a pattern, both without dots. When a letter differs, the last star takes one more;
+/// earlier stars never have to.
+static bool partMatches(std::string_view pattern, std::string_view name) {
+  size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && pattern[p] == name[n])
+      ++p, ++n;
+    else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++taken;
+    } else
       return false;
-    ++p, ++n;
   }
-  return n == name.size();
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+bool matches(const std::string &pattern, const std::string &name) {
+  std::string_view patterns = pattern, names = name;
+  for (;;) {
+    const size_t p = patterns.find('.'), n = names.find('.');
+    if (!partMatches(patterns.substr(0, p), names.substr(0, n)))
+      return false;
+    if (p == std::string_view::npos || n == std::string_view::npos)
+      return p == n;
+    patterns.remove_prefix(p + 1);
+    names.remove_prefix(n + 1);
+  }
 }
 
 static int64_t number(const std::string &text, const std::string &where) {
@@ -99,7 +115,8 @@ static void applyEntry(Sharding &sharding, const std::string &key, const std::st
     int64_t size = number(part, where);
     bool chosen = (int64_t)split.factors.size() == which;
     split.factors.push_back(chosen ? parseAxesSplit(axes, size, mesh, where).factors[0] : Factor{size, {}});
-    product *= size;
+    if (__builtin_mul_overflow(product, size, &product))
+      product = -1;
   }
   if (product != shape[dim] || which < 0 || which >= (int64_t)split.factors.size())
     throw userError(

@@ -3,13 +3,11 @@
 
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #define TOML_HEADER_ONLY 1
@@ -197,7 +195,27 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
 
 } // namespace
 
+/// toml++ recurses into a key a.b.c..., whatever its length. Dots inside quotes are no such.
+static void refuseDeepKeys(const std::string &text, const std::string &file) {
+  constexpr int most = 64;
+  int line = 1, dots = 0;
+  char quote = 0;
+  for (const char c : text) {
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      quote = 0; // of a string that ends here, or goes on and holds no key
+    } else if (quote)
+      quote = c == quote ? 0 : quote;
+    else if (c == '"' || c == '\'')
+      quote = c;
+    else if (c == '.' && ++dots > most)
+      throw userError(fmt::format("{}:{}: a key must have at most {} parts", file, line, most));
+  }
+}
+
 Strategy Strategy::parse(const std::string &text, const std::string &file) {
+  refuseDeepKeys(text, file);
   toml::table root;
   try {
     root = toml::parse(text, file);
@@ -245,11 +263,7 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
 }
 
 Strategy Strategy::load(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file || std::filesystem::is_directory(path))
-    throw userError(fmt::format("strategy file {} cannot be read", path));
-  return parse(text, path);
+  return parse(readTextFile(path, Status::User, 16 << 20), path);
 }
 
 std::string Strategy::toToml() const {

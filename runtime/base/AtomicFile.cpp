@@ -6,21 +6,38 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
+#include <random>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace cleave {
+namespace fs = std::filesystem;
 
-AtomicFile::AtomicFile(std::string name) : path(std::move(name)) {
+uint64_t randomBits() {
+  std::random_device source;
+  return uint64_t(source()) << 32 | source();
+}
+
+AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::move(name)) {
   struct stat there {};
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
     throw userError(fmt::format("{}: exists and is not a regular file", path));
-  temporary = fmt::format("{}.tmp{}", path, getpid());
-  fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0)
+  const size_t begin = path.rfind('/') + 1; // npos + 1 is 0
+  for (int attempt = 0; fd < 0 && attempt < 8; ++attempt) {
+    temporary = fmt::format("{}.{}{}{}.tmp-{:016x}", path.substr(0, begin), path.substr(begin), owner.empty() ? "" : "-",
+                            owner, randomBits());
+    fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0 && errno != EEXIST)
+      break;
+  }
+  if (fd < 0) {
+    temporary.clear(); // not ours
     fail(errno);
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -49,8 +66,14 @@ void AtomicFile::write(const void *data, size_t bytes) {
   }
 }
 
+void AtomicFile::finish() {
+  if (fd >= 0 && (fsync(fd) != 0 || close(std::exchange(fd, -1)) != 0))
+    fail(errno);
+}
+
 void AtomicFile::commit() {
-  if (fsync(fd) != 0 || close(std::exchange(fd, -1)) != 0 || rename(temporary.c_str(), path.c_str()) != 0)
+  finish();
+  if (rename(temporary.c_str(), path.c_str()) != 0)
     fail(errno);
   temporary.clear();
 }
@@ -61,6 +84,23 @@ void syncFolder(const std::string &folder) {
     return;
   fsync(fd);
   close(fd);
+}
+
+void makeFolders(const std::string &folder, const std::string &what) {
+  std::error_code error;
+  std::vector<fs::path> parents; // of folders that are new
+  for (fs::path path = fs::absolute(folder, error).lexically_normal(); !error && !fs::exists(path, error);
+       path = path.parent_path()) {
+    parents.push_back(path.parent_path());
+    if (path == path.parent_path())
+      break;
+  }
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder))
+    throw userError(
+        fmt::format("{} {}: cannot be made: {}", what, folder, error ? error.message() : "it exists and is no folder"));
+  for (const fs::path &parent : parents)
+    syncFolder(parent.string());
 }
 
 } // namespace cleave

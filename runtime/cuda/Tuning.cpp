@@ -3,14 +3,13 @@
 
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 namespace cleave::cuda {
@@ -36,10 +35,10 @@ std::optional<Choices> parse(const std::string &text) {
 
 /// None where the file is not there.
 std::optional<Choices> readRecord(const std::string &file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream)
+  std::error_code error;
+  if (!std::filesystem::exists(file, error))
     return std::nullopt;
-  auto found = parse(std::string(std::istreambuf_iterator<char>(stream), {}));
+  auto found = parse(readTextFile(file, Status::Environment, 64 << 20));
   if (!found)
     throw environmentError(fmt::format("{}: is not a tuning record; remove it to measure anew", file));
   return found;

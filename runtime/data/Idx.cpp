@@ -1,12 +1,15 @@
 // Reading IDX files. Every size is checked against the bytes that are there before anything is allocated for it.
 #include "runtime/data/Idx.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <unistd.h>
 #include <zlib.h>
 
 namespace cleave {
@@ -15,28 +18,39 @@ static uint32_t bigEndian(const uint8_t *p) {
   return uint32_t(p[0]) << 24 | uint32_t(p[1]) << 16 | uint32_t(p[2]) << 8 | uint32_t(p[3]);
 }
 
-IdxArray parseIdx(std::span<const uint8_t> bytes, unsigned rank, const std::string &name) {
-  const size_t header = 4 + 4 * size_t(rank);
-  if (bytes.size() < header)
+static size_t headerBytes(unsigned rank) { return 4 + 4 * size_t(rank); }
+
+/// Dimensions of an array; `total`: the product of them.
+static std::vector<int64_t> parseHeader(std::span<const uint8_t> bytes, unsigned rank, const std::string &name,
+                                        uint64_t &total) {
+  if (bytes.size() < headerBytes(rank))
     throw userError(fmt::format("{}: an IDX file of {} dimensions has a header of {} bytes, found {} bytes", name, rank,
-                                header, bytes.size()));
+                                headerBytes(rank), bytes.size()));
   const uint32_t magic = bigEndian(bytes.data()), want = 0x800u | rank;
   if (magic != want)
     throw userError(fmt::format("{}: the IDX magic number must be {:#010x}, found {:#010x}", name, want, magic));
-
-  IdxArray array;
-  const uint64_t there = bytes.size() - header;
-  uint64_t total = 1;
+  std::vector<int64_t> dims;
+  total = 1;
   for (unsigned d = 0; d < rank; ++d) {
     const uint32_t size = bigEndian(bytes.data() + 4 + 4 * size_t(d));
-    array.dims.push_back(size);
+    dims.push_back(size);
     if (size != 0 && total > uint64_t(INT64_MAX) / size)
       throw userError(fmt::format("{}: the IDX sizes overflow at dimension {} ({})", name, d, size));
     total *= size;
   }
-  if (total != there)
-    throw userError(fmt::format("{}: the IDX header promises {} bytes of data, the file holds {}", name, total, there));
-  array.data.assign(bytes.begin() + header, bytes.end());
+  return dims;
+}
+
+[[noreturn]] static void failSize(const std::string &name, uint64_t promised, const std::string &there) {
+  throw userError(fmt::format("{}: the IDX header promises {} bytes of data, the file holds {}", name, promised, there));
+}
+
+IdxArray parseIdx(std::span<const uint8_t> bytes, unsigned rank, const std::string &name) {
+  uint64_t total = 0;
+  IdxArray array{parseHeader(bytes, rank, name, total), {}};
+  if (total != bytes.size() - headerBytes(rank))
+    failSize(name, total, fmt::format("{}", bytes.size() - headerBytes(rank)));
+  array.data.assign(bytes.begin() + static_cast<std::ptrdiff_t>(headerBytes(rank)), bytes.end());
   return array;
 }
 
@@ -49,35 +63,85 @@ std::vector<uint8_t> encodeIdx(const IdxArray &array) {
   return out;
 }
 
-std::vector<uint8_t> readMaybeGzip(const std::string &path) {
-  // zlib's gzread passes plain files through unchanged.
-  std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file)
-    throw userError(fmt::format("{}: cannot be opened: {}", path, errno ? std::strerror(errno) : "out of memory"));
-  gzbuffer(file.get(), 1 << 18);
-  std::vector<uint8_t> out;
-  std::vector<uint8_t> chunk(1 << 20);
-  for (;;) {
-    const int got = gzread(file.get(), chunk.data(), unsigned(chunk.size()));
-    if (got > 0)
-      out.insert(out.end(), chunk.begin(), chunk.begin() + got);
-    int code = Z_OK;
-    const char *text = gzerror(file.get(), &code);
-    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // a torn gzip stream shows as Z_BUF_ERROR at its end
-      throw userError(fmt::format("{}: a torn or damaged file: {}", path,
-                                  code == Z_ERRNO ? std::strerror(errno)
-                                  : text && *text ? text
-                                                  : "unexpected end"));
-    if (got == 0)
-      return out;
+namespace {
+
+/// A file's bytes, inflated where it is gzip's.
+class MaybeGzip {
+public:
+  explicit MaybeGzip(const std::string &path) : path(path) {
+    InputFile plain(path, Status::User);
+    bytes = plain.size();
+    const int fd = plain.release();
+    file.reset(gzdopen(fd, "rb")); // zlib passes plain files through unchanged
+    if (!file) {
+      close(fd);
+      throw environmentError(fmt::format("{}: cannot be opened: out of memory", path));
+    }
+    gzbuffer(file.get(), 1 << 18);
   }
+
+  /// The next bytes, at most `count`; fewer at the end.
+  size_t read(uint8_t *to, size_t count) {
+    size_t done = 0;
+    while (done < count) {
+      const int got = gzread(file.get(), to + done, static_cast<unsigned>(std::min<size_t>(count - done, 1 << 20)));
+      int code = Z_OK;
+      const char *text = gzerror(file.get(), &code);
+      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // a torn gzip stream shows as Z_BUF_ERROR at its end
+        throw userError(fmt::format("{}: a torn or damaged file: {}", path,
+                                    code == Z_ERRNO ? std::strerror(errno)
+                                    : text && *text ? text
+                                                    : "unexpected end"));
+      if (got == 0)
+        break;
+      done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+  /// No file of this size inflates to more (zlib's technical details: 1032 to 1).
+  uint64_t most() const { return bytes * 1032 + 1032; }
+
+private:
+  std::string path;
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> file{nullptr, gzclose};
+  uint64_t bytes;
+};
+
+} // namespace
+
+std::vector<uint8_t> readMaybeGzip(const std::string &path, uint64_t most) {
+  MaybeGzip file(path);
+  std::vector<uint8_t> out, chunk(1 << 20);
+  while (const size_t got = file.read(chunk.data(), chunk.size())) {
+    if (out.size() + got > most)
+      throw userError(fmt::format("{}: at most {} bytes expected, found more", path, most));
+    out.insert(out.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(got));
+  }
+  return out;
+}
+
+static IdxArray readIdxFile(const std::string &path, unsigned rank) {
+  MaybeGzip file(path);
+  std::vector<uint8_t> header(headerBytes(rank));
+  header.resize(file.read(header.data(), header.size()));
+  uint64_t total = 0;
+  IdxArray array{parseHeader(header, rank, path, total), {}};
+  if (total > file.most())
+    failSize(path, total, fmt::format("at most {}", file.most()));
+  array.data.resize(total);
+  if (const size_t got = file.read(array.data.data(), total); got != total)
+    failSize(path, total, fmt::format("{}", got));
+  if (uint8_t next; file.read(&next, 1) != 0)
+    failSize(path, total, "more");
+  return array;
 }
 
 IdxArray readIdx(const std::string &path, unsigned rank) {
   std::error_code ignored;
   for (const std::string &name : {path, path + ".gz"})
     if (std::filesystem::is_regular_file(name, ignored))
-      return parseIdx(readMaybeGzip(name), rank, name);
+      return readIdxFile(name, rank);
   throw userError(fmt::format("{}: no such file, and no {}.gz", path, std::filesystem::path(path).filename().string()));
 }
 

@@ -22,7 +22,8 @@ std::vector<uint8_t> encodeIdx(const IdxArray &array);
 /// Reads `path` or, when that does not exist, `path`.gz. Throws userError naming the file.
 IdxArray readIdx(const std::string &path, unsigned rank);
 
-/// A whole file, decompressed when it begins with gzip's magic. Throws userError naming the file.
-std::vector<uint8_t> readMaybeGzip(const std::string &path);
+/// A whole file, decompressed when it begins with gzip's magic. Throws userError naming the file, also where it has more
+/// than `most` bytes.
+std::vector<uint8_t> readMaybeGzip(const std::string &path, uint64_t most);
 
 } // namespace cleave

@@ -33,7 +33,7 @@ static std::string textFile(const std::string &path) {
 }
 
 static std::string readText(const std::string &file) {
-  const std::vector<uint8_t> bytes = readMaybeGzip(file);
+  const std::vector<uint8_t> bytes = readMaybeGzip(file, uint64_t{4} << 30);
   return {bytes.begin(), bytes.end()};
 }
 

@@ -7,18 +7,15 @@
 
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <string_view>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace cleave {
 
@@ -96,17 +93,6 @@ bool wellAligned(const plan::Plan &plan) {
   return good;
 }
 
-/// A file descriptor that is closed at the end.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0)
-      ::close(value);
-  }
-};
-
-std::string systemText(int error) { return std::strerror(error); }
-
 } // namespace
 
 std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
@@ -126,27 +112,9 @@ std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
 }
 
 std::shared_ptr<const PlanFile> PlanFile::load(const std::string &path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.value < 0)
-    throw userError(fmt::format("cannot open plan '{}': {}", path, systemText(errno)));
-  struct stat info {};
-  if (::fstat(file.value, &info) != 0)
-    throw userError(fmt::format("cannot read plan '{}': {}", path, systemText(errno)));
-  if (S_ISDIR(info.st_mode))
-    throw userError(fmt::format("cannot read plan '{}': {}", path, systemText(EISDIR)));
-  std::vector<uint8_t> bytes;
-  bytes.reserve(static_cast<size_t>(info.st_size));
-  uint8_t block[1 << 16];
-  for (;;) {
-    ssize_t got = ::read(file.value, block, sizeof block);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      throw userError(fmt::format("cannot read plan '{}': {}", path, systemText(errno)));
-    if (got == 0)
-      break;
-    bytes.insert(bytes.end(), block, block + got);
-  }
+  const InputFile file(path, Status::User);
+  std::vector<uint8_t> bytes(file.size());
+  file.read(bytes.data(), bytes.size(), 0);
   return fromBytes(std::move(bytes), path);
 }
 

@@ -159,6 +159,13 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
                     Catch::Contains("f.toml:2:1: stages: \"a use\" is no module path"));
   CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a use 2\", \"a use 2\"]]", "f.toml"), Catch::Contains("twice"));
   CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
+  std::string deep = "a";
+  for (int i = 0; i < 100000; ++i)
+    deep += ".a";
+  CHECK_THROWS_WITH(Strategy::parse("\n" + deep + " = 1", "f.toml"), Catch::Contains("f.toml:2: a key must have at most 64"));
+  CHECK_THROWS_WITH(Strategy::parse("x = " + std::string(100000, '['), "f.toml"), Catch::Contains("f.toml:1"));
+  CHECK_THROWS_WITH(Strategy::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
+  CHECK_THROWS_WITH(Strategy::load("/"), Catch::Contains("a folder"));
 }
 
 TEST_CASE("later uses of a layer have one form") {

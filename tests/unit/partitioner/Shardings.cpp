@@ -102,6 +102,15 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   CHECK(matches("blocks.*.fc.weight", "blocks.12.fc.weight"));
   CHECK_FALSE(matches("blocks.*.weight", "blocks.1.fc.weight"));
   CHECK(matches("*", "fc1"));
+  CHECK_FALSE(matches("*", "a.b"));
+  CHECK(matches("a*c*.b", "abcdcx.b"));
+  CHECK_FALSE(matches("a*c*d.b", "abcdcx.b"));
+  CHECK(matches("a**", "a"));
+  CHECK_FALSE(matches("a.*", "a"));
+  std::string stars; // in time that does not double with every star
+  for (int i = 0; i < 2000; ++i)
+    stars += "*a";
+  CHECK_FALSE(matches(stars, std::string(5000, 'a') + "b"));
   Strategy strategy;
   strategy.mesh = meshOf(1, 2, 1);
   strategy.shard = {{"a.*", {{"0", "tp"}}, "file"}, {"a.qkv", {{"0:3x4x16.1", "tp"}}, "file"}};
@@ -126,6 +135,12 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   strategy.mesh = meshOf(1, 2, 1);
   strategy.shard = {{"a", {{"0", "xp"}}, "file"}};
   CHECK_THROWS_WITH(pinned("a", {4}), Catch::Contains("xp"));
+  for (const char *axes : {"tp+", "+tp", "+", "tp++dp"}) {
+    strategy.shard = {{"a", {{"0", axes}}, "file"}};
+    CHECK_THROWS_WITH(pinned("a", {4}), Catch::Contains("axis \"\" is unknown"));
+  }
+  strategy.shard = {{"a", {{"0:4611686018427387904x4x1.2", "tp"}}, "file"}};
+  CHECK_THROWS_WITH(pinned("a", {4}), Catch::Contains("do not multiply"));
   strategy.shard = {{"a", {{"heads", "tp"}}, "file"}};
   CHECK(pinned("a", {4, 192}, HeadsPlace{1, 1, {3, 4, 16}})->str() == "_, (3 x 4:tp x 16)");
   CHECK_THROWS_WITH(pinned("a", {4, 3}, HeadsPlace{1, 1, {3, 1, 1}}), Catch::Contains("1 elements"));

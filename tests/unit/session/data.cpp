@@ -65,6 +65,19 @@ TEST_CASE("idx files round-trip and refuse what is torn", "[data]") {
   CHECK_THROWS_WITH(parseIdx(hugeOfNone, 3, "x"), Contains("overflow at dimension 1"));
 }
 
+TEST_CASE("a compressed file is inflated no further than its header says", "[data]") {
+  test::TemporaryFolder folder;
+  std::vector<uint8_t> bomb = encodeIdx({{2}, {1, 2}});
+  bomb.resize(size_t{64} << 20);
+  writeGzip(folder.path("x.gz"), bomb);
+  CHECK_THROWS_WITH(readIdx(folder.path("x"), 1), Contains("promises 2") && Contains("holds more"));
+  const std::vector<uint8_t> huge{0, 0, 8, 2, 255, 255, 255, 255, 0, 255, 255, 255};
+  writeGzip(folder.path("y.gz"), huge);
+  CHECK_THROWS_WITH(readIdx(folder.path("y"), 2), Contains("promises") && Contains("at most"));
+  CHECK_THROWS_WITH(readMaybeGzip(folder.path("x.gz"), 1000), Contains("at most 1000 bytes"));
+  CHECK_THROWS_WITH(readMaybeGzip("/dev/zero", 1000), Contains("a device"));
+}
+
 TEST_CASE("mnist reads plain and gzipped folders", "[data]") {
   test::TemporaryFolder folder;
   writeMnist(folder.path(), "train", 7, true);

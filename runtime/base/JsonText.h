@@ -1,0 +1,28 @@
+// JSON from outside: parsed with a limit to its depth, since printing, copying and destroying values recurse.
+#pragma once
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace cleave {
+
+/// Deepest nesting of arrays and objects.
+constexpr int mostJsonDepth = 64;
+
+/// Throws environmentError "NAME: torn or not the JSON expected: ..." for what is no JSON or is nested too deep.
+template <class Json = nlohmann::json> Json parseJson(std::string_view text, const std::string &name) {
+  try {
+    return Json::parse(text, [&](int depth, typename Json::parse_event_t, Json &) {
+      if (depth > mostJsonDepth)
+        throw environmentError(
+            fmt::format("{}: JSON must not be nested deeper than {} levels, found {}", name, mostJsonDepth, depth));
+      return true;
+    });
+  } catch (const nlohmann::json::exception &e) {
+    throw environmentError(fmt::format("{}: torn or not the JSON expected: {}", name, e.what()));
+  }
+}
+
+} // namespace cleave
