@@ -1,7 +1,7 @@
 // Loading checkpoints into any mesh.
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/Files.h"
+#include "runtime/checkpoint/CopyBox.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/plan/plan_generated.h"
@@ -50,7 +50,7 @@ void subtract(const Region &a, const Region &inner, std::vector<Region> &rest) {
 
 class Reader {
 public:
-  explicit Reader(std::string folder) : folder(std::move(folder)) {}
+  Reader(std::string folder, const Manifest &manifest) : folder(std::move(folder)), manifest(manifest) {}
 
   /// Copies `region` of the tensor from a piece to the local array (shape `local`) that holds `box`.
   void copy(const ManifestTensor &tensor, const ManifestPiece &piece, const Region &region, const Box &box,
@@ -85,10 +85,19 @@ public:
 
 private:
   const SafetensorsFile &open(const std::string &name) {
-    const auto it = files.find(name);
-    return it != files.end() ? it->second : files.emplace(name, SafetensorsFile(folder + "/" + name)).first->second;
+    if (const auto it = files.find(name); it != files.end())
+      return it->second;
+    SafetensorsFile file(folder + "/" + name);
+    const ManifestFile *listed = manifest.file(name);
+    if (listed && (file.size() != listed->bytes || file.crc32() != listed->crc32))
+      throw environmentError(fmt::format("{}: is not the file that rank {} wrote: it has {} bytes and CRC-32 {:08x}, the "
+                                         "manifest says {} and {:08x}",
+                                         file.name(), listed->rank, file.size(), file.crc32().value_or(0),
+                                         listed->bytes, listed->crc32));
+    return files.emplace(name, std::move(file)).first->second;
   }
   std::string folder;
+  const Manifest &manifest;
   std::map<std::string, SafetensorsFile> files;
   std::vector<std::byte> buffer;
 };
@@ -152,7 +161,7 @@ void loadCheckpoint(const std::string &folder, const Manifest &manifest, const p
   std::map<std::string, const ManifestTensor *> byName;
   for (const ManifestTensor &tensor : manifest.tensors)
     byName.emplace(tensor.name, &tensor);
-  Reader reader(folder);
+  Reader reader(folder, manifest);
   for (uint32_t slot : savedSlots(plan, rank)) {
     const plan::Tensor &tensor = *plan.tensors()->Get(uint32_t(programOf(plan, rank).slots()->Get(slot)->tensor()));
     if (tensor.kind() == plan::TensorKind::State && what != LoadWhat::Everything)

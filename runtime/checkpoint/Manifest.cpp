@@ -1,20 +1,22 @@
 // The manifest as JSON.
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/base/Error.h"
-#include "runtime/checkpoint/Files.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
+#include "runtime/base/Sha256.h"
 #include "runtime/checkpoint/Safetensors.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace cleave {
 using Json = nlohmann::ordered_json;
 
 static constexpr const char *formatName = "cleave-checkpoint";
+static constexpr int formatVersion = 2;
 
 const ManifestTensor *Manifest::find(const std::string &name) const {
   for (const ManifestTensor &tensor : tensors)
@@ -23,10 +25,33 @@ const ManifestTensor *Manifest::find(const std::string &name) const {
   return nullptr;
 }
 
+const ManifestFile *Manifest::file(const std::string &name) const {
+  for (const ManifestFile &each : files)
+    if (each.name == name)
+      return &each;
+  return nullptr;
+}
+
+std::string Manifest::ownFile() const {
+  return fmt::format("step-{:08}-{}-{}.manifest.json", info.step, run, generation);
+}
+
+/// A name in the checkpoint's folder, of what checkpoints are made of.
+static bool isOwnName(const std::string &name, const char *ending) {
+  return name.starts_with("step-") && name.ends_with(ending) && name.find('/') == std::string::npos;
+}
+
+static int64_t count(const Json &json, const char *key, int64_t least, const std::string &name) {
+  const auto &value = json.at(key);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() >= uint64_t(mostSteps)) ||
+      value.get<int64_t>() < least || value.get<int64_t>() >= mostSteps)
+    throw environmentError(
+        fmt::format("{}: {} must be a whole number from {} to below 2^53, found {}", name, key, least, value.dump()));
+  return value.get<int64_t>();
+}
+
 static void checkPiece(const ManifestPiece &piece, const ManifestTensor &tensor, const std::string &name) {
   const std::string where = fmt::format("{}: tensor {}", name, tensor.name);
-  if (piece.file.empty() || piece.file.find('/') != std::string::npos || piece.file.starts_with('.'))
-    throw environmentError(fmt::format("{}: a piece's file is a plain name, found \"{}\"", where, piece.file));
   if (piece.start.size() != tensor.shape.size() || piece.size.size() != tensor.shape.size())
     throw environmentError(
         fmt::format("{}: a piece of a tensor [{}] has as many dimensions, found start [{}], size [{}]", where,
@@ -65,8 +90,11 @@ static ManifestTensor parseTensor(const std::string &key, const Json &json, cons
 static Json embed(const std::string &text) {
   if (text.empty())
     return nullptr;
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_discarded() ? Json(text) : json;
+  try {
+    return parseJson<Json>(text, "");
+  } catch (const Error &) {
+    return text;
+  }
 }
 static std::string unembed(const Json &json, const char *key) {
   if (!json.contains(key) || json.at(key).is_null())
@@ -76,56 +104,122 @@ static std::string unembed(const Json &json, const char *key) {
 
 static CheckpointInfo parseInfo(const Json &json, const std::string &name) {
   CheckpointInfo info;
-  info.step = json.at("step").get<int64_t>();
-  info.epoch = json.at("epoch").get<int64_t>();
-  info.position = json.at("position").get<int64_t>();
+  info.step = count(json, "step", 0, name);
+  info.epoch = count(json, "epoch", 1, name);
+  info.position = count(json, "position", 0, name);
   info.seed = json.at("seed").get<uint64_t>();
-  info.batch = json.at("batch").get<int64_t>();
-  info.microbatches = json.at("microbatches").get<int64_t>();
+  info.batch = count(json, "batch", 1, name);
+  info.microbatches = count(json, "microbatches", 1, name);
   info.model = json.at("model").get<std::string>();
   info.options = unembed(json, "options");
   info.training = unembed(json, "training");
   info.data = unembed(json, "data");
   info.planHash = json.value("plan_hash", "");
-  if (info.batch < 1 || info.microbatches < 1)
-    throw environmentError(fmt::format("{}: batch and microbatches must be positive, found {} and {}", name, info.batch,
-                                       info.microbatches));
-  if (info.step < 0 || info.epoch < 1 || info.position < 0)
-    throw environmentError(fmt::format("{}: step and position must not be negative, epoch be positive, found step {}, "
-                                       "position {}, epoch {}",
-                                       name, info.step, info.position, info.epoch));
   return info;
 }
 
+static std::vector<ManifestFile> parseFiles(const Json &json, const std::string &name) {
+  std::vector<ManifestFile> files;
+  if (!json.is_object())
+    throw environmentError(fmt::format("{}: files must be an object", name));
+  for (const auto &[key, value] : json.items()) {
+    if (!isOwnName(key, ".safetensors"))
+      throw environmentError(
+          fmt::format("{}: a file of tensors is called step-....safetensors, found \"{}\"", name, key));
+    files.push_back({key, uint64_t(count(value, "bytes", 8, name)), uint32_t(count(value, "crc32", 0, name)),
+                     uint32_t(count(value, "rank", 0, name))});
+  }
+  return files;
+}
+
+static std::vector<KeptCheckpoint> parseEarlier(const Json &json, const std::string &name) {
+  std::vector<KeptCheckpoint> earlier;
+  for (const Json &item : json) {
+    earlier.push_back({item.at("manifest").get<std::string>(), count(item, "step", 0, name)});
+    if (!isOwnName(earlier.back().manifest, ".manifest.json"))
+      throw environmentError(fmt::format("{}: an earlier manifest is called step-....manifest.json, found \"{}\"", name,
+                                         earlier.back().manifest));
+  }
+  return earlier;
+}
+
+/// The SHA-256 of all that a manifest says but the checksum.
+static std::string checksumOf(const Json &json) {
+  Json rest = json;
+  rest.erase("checksum");
+  const std::string text = rest.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Sha256 hash;
+  hash.update({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+  return "sha256:" + toHex(hash.finish());
+}
+
 Manifest parseManifest(const std::string &text, const std::string &name) {
+  const Json json = parseJson<Json>(text, name);
   Manifest manifest;
   try {
-    const Json json = Json::parse(text);
-    if (json.value("format", "") != formatName || json.value("version", 0) != 1)
-      throw environmentError(fmt::format("{}: not a {} of version 1", name, formatName));
-    manifest.generation = json.at("generation").get<int64_t>();
+    if (!json.is_object() || json.value("format", "") != formatName)
+      throw environmentError(fmt::format("{}: is not a {}", name, formatName));
+    if (const auto version = json.at("version"); version != formatVersion)
+      throw environmentError(
+          fmt::format("{}: version {} expected, found {}", name, formatVersion, version.dump()));
+    if (const auto found = json.at("checksum"), due = Json(checksumOf(json)); found != due)
+      throw environmentError(fmt::format("{}: was altered or is torn: it says checksum {}, its text has {}", name,
+                                         found.dump().substr(0, 24), due.dump().substr(0, 24)));
+    manifest.generation = count(json, "generation", 1, name);
+    manifest.run = json.at("run").get<std::string>();
     manifest.info = parseInfo(json, name);
+    manifest.files = parseFiles(json.at("files"), name);
+    manifest.earlier = parseEarlier(json.at("earlier"), name);
     if (!json.at("tensors").is_object())
       throw environmentError(fmt::format("{}: tensors must be an object", name));
-    for (const auto &[key, value] : json.at("tensors").items())
+    std::set<std::string> files;
+    for (const ManifestFile &file : manifest.files)
+      files.insert(file.name);
+    for (const auto &[key, value] : json.at("tensors").items()) {
       manifest.tensors.push_back(parseTensor(key, value, name));
+      for (const ManifestPiece &piece : manifest.tensors.back().pieces)
+        if (!files.contains(piece.file))
+          throw environmentError(
+              fmt::format("{}: tensor {}: a piece's file must be listed, found \"{}\"", name, key, piece.file));
+    }
   } catch (const nlohmann::json::exception &e) {
     throw environmentError(fmt::format("{}: torn or not the JSON expected: {}", name, e.what()));
   }
   return manifest;
 }
 
+std::string sealManifest(const std::string &text) {
+  Json json = parseJson<Json>(text, "manifest");
+  if (!json.is_object())
+    throw environmentError("manifest: a JSON object expected");
+  json["checksum"] = checksumOf(json);
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string printManifest(const Manifest &manifest) {
   const CheckpointInfo &info = manifest.info;
-  Json json{{"format", formatName}, {"version", 1},        {"generation", manifest.generation},
-            {"step", info.step},    {"epoch", info.epoch}, {"position", info.position},
-            {"seed", info.seed},    {"batch", info.batch}, {"microbatches", info.microbatches},
+  Json json{{"format", formatName},
+            {"version", formatVersion},
+            {"generation", manifest.generation},
+            {"run", manifest.run},
+            {"step", info.step},
+            {"epoch", info.epoch},
+            {"position", info.position},
+            {"seed", info.seed},
+            {"batch", info.batch},
+            {"microbatches", info.microbatches},
             {"model", info.model}};
   json["options"] = embed(info.options);
   json["training"] = embed(info.training);
   json["data"] = embed(info.data);
   json["plan_hash"] = info.planHash;
-  Json tensors = Json::object();
+  Json earlier = Json::array(), files = Json::object(), tensors = Json::object();
+  for (const KeptCheckpoint &kept : manifest.earlier)
+    earlier.push_back(Json{{"manifest", kept.manifest}, {"step", kept.step}});
+  json["earlier"] = std::move(earlier);
+  for (const ManifestFile &file : manifest.files)
+    files[file.name] = Json{{"bytes", file.bytes}, {"crc32", file.crc32}, {"rank", file.rank}};
+  json["files"] = std::move(files);
   for (const ManifestTensor &tensor : manifest.tensors) {
     Json pieces = Json::array();
     for (const ManifestPiece &piece : tensor.pieces)
@@ -134,19 +228,44 @@ std::string printManifest(const Manifest &manifest) {
         Json{{"kind", tensor.kind}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
   }
   json["tensors"] = std::move(tensors);
+  json["checksum"] = checksumOf(json);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Manifest readManifest(const std::string &folder) {
+static Manifest readLast(const std::string &folder) {
   std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
+  const auto status = std::filesystem::status(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw userError(fmt::format("checkpoint {}: cannot be looked at: {}", folder, error.message()));
+  if (!std::filesystem::is_directory(status))
     throw userError(fmt::format("checkpoint {}: no such folder", folder));
   const std::string file = folder + "/manifest.json";
-  if (!std::filesystem::exists(file, error))
+  const auto found = std::filesystem::symlink_status(file, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw userError(fmt::format("checkpoint {}: cannot be read: {}", folder, error.message()));
+  if (found.type() == std::filesystem::file_type::not_found)
     throw userError(fmt::format("checkpoint {}: has no manifest.json", folder));
   return parseManifest(readTextFile(file), file);
 }
 
-CheckpointInfo readCheckpointInfo(const std::string &folder) { return readManifest(folder).info; }
+Manifest readManifest(const std::string &folder, std::optional<int64_t> step) {
+  Manifest last = readLast(folder);
+  if (!step || *step == last.info.step)
+    return last;
+  std::vector<int64_t> steps{last.info.step};
+  for (const KeptCheckpoint &kept : last.earlier) {
+    if (kept.step == *step) {
+      const std::string file = folder + "/" + kept.manifest;
+      return parseManifest(readTextFile(file), file);
+    }
+    steps.push_back(kept.step);
+  }
+  throw userError(fmt::format("checkpoint {}: keeps the checkpoints of steps {}, not of {}", folder,
+                              fmt::join(steps, ", "), *step));
+}
+
+CheckpointInfo readCheckpointInfo(const std::string &folder, std::optional<int64_t> step) {
+  return readManifest(folder, step).info;
+}
 
 } // namespace cleave

@@ -1,7 +1,8 @@
-// The manifest of a checkpoint: which file holds which part of which tensor, and where training stood. Its rename is
-// the commit: files that the manifest in place does not name are leftovers.
+// The manifest of a checkpoint: which file holds which part of which tensor, and where training stood; and which earlier
+// checkpoints the folder keeps. Its rename is the commit. A SHA-256 covers all that it says.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,21 +36,49 @@ struct ManifestTensor {
   std::vector<ManifestPiece> pieces;
 };
 
-struct Manifest {
-  int64_t generation = 1; ///< counts the checkpoints written to this folder
-  CheckpointInfo info;
-  std::vector<ManifestTensor> tensors;
-
-  const ManifestTensor *find(const std::string &name) const;
+/// A file of tensors, as the rank that wrote it left it.
+struct ManifestFile {
+  std::string name;
+  uint64_t bytes = 0;
+  uint32_t crc32 = 0; ///< of the whole file
+  uint32_t rank = 0;
 };
 
-/// Throws environmentError naming the tensor, rule and value: boxes inside their shapes, plain file names.
+/// A checkpoint that was written before and is kept.
+struct KeptCheckpoint {
+  std::string manifest; ///< its file
+  int64_t step = 0;
+};
+
+struct Manifest {
+  int64_t generation = 1; ///< counts the checkpoints written to this folder
+  std::string run;        ///< who wrote it (FolderLock.h)
+  CheckpointInfo info;
+  std::vector<ManifestFile> files;
+  std::vector<ManifestTensor> tensors;
+  std::vector<KeptCheckpoint> earlier; ///< newest first
+
+  const ManifestTensor *find(const std::string &name) const;
+  const ManifestFile *file(const std::string &name) const;
+  /// The file that keeps this manifest once a newer one is "manifest.json".
+  std::string ownFile() const;
+};
+
+/// Steps, epochs and positions stay below this, so that JSON's numbers and sums of them are exact.
+constexpr int64_t mostSteps = int64_t{1} << 53;
+
+/// Throws environmentError naming the tensor, rule and value: the checksum, boxes inside their shapes, plain file names,
+/// every file listed.
 Manifest parseManifest(const std::string &text, const std::string &name);
 std::string printManifest(const Manifest &manifest);
+/// A manifest's JSON with the checksum that belongs to it, whatever it says; for tests. Throws environmentError where it
+/// is no JSON object.
+std::string sealManifest(const std::string &text);
 
-/// Reads FOLDER/manifest.json. A folder or manifest that is not there is the user's error and named.
-Manifest readManifest(const std::string &folder);
+/// Reads the manifest of a folder's last checkpoint, or of the one after `step`. A folder, manifest or step that is not
+/// there is the user's error and named.
+Manifest readManifest(const std::string &folder, std::optional<int64_t> step = std::nullopt);
 /// Only what a program needs to rebuild the model: the manifest's info.
-CheckpointInfo readCheckpointInfo(const std::string &folder);
+CheckpointInfo readCheckpointInfo(const std::string &folder, std::optional<int64_t> step = std::nullopt);
 
 } // namespace cleave

@@ -1,12 +1,12 @@
 // Reading and laying out safetensors files.
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <zlib.h>
 
 namespace cleave {
@@ -52,7 +52,7 @@ SafetensorsHeader parseSafetensors(std::span<const char> text, uint64_t fileSize
     throw environmentError(
         fmt::format("{}: a header of {} bytes is longer than the file of {}", name, text.size(), fileSize));
   try {
-    const auto json = nlohmann::json::parse(text.begin(), text.end());
+    const auto json = parseJson({text.data(), text.size()}, name);
     if (!json.is_object())
       throw environmentError(fmt::format("{}: the header must be a JSON object", name));
     if (json.contains("__metadata__") && json["__metadata__"].contains("crc32")) {
@@ -83,6 +83,10 @@ uint32_t crc32Of(uint32_t before, const void *data, size_t bytes) {
   return static_cast<uint32_t>(::crc32_z(before, static_cast<const Bytef *>(data), bytes));
 }
 
+uint32_t joinedCrc32(uint32_t first, uint32_t second, uint64_t bytes) {
+  return static_cast<uint32_t>(::crc32_combine64(first, second, static_cast<z_off64_t>(bytes)));
+}
+
 void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries) {
   uint64_t at = 0;
   for (auto &[key, entry] : entries) {
@@ -107,7 +111,8 @@ std::string layOutSafetensors(const std::vector<std::pair<std::string, Safetenso
   return out + text;
 }
 
-static SafetensorsHeader readHeader(const InputFile &file) {
+/// The first bytes of a file: length and header.
+static std::vector<char> readHead(const InputFile &file) {
   unsigned char first[8];
   if (file.size() < 8)
     throw environmentError(
@@ -119,12 +124,14 @@ static SafetensorsHeader readHeader(const InputFile &file) {
   if (length > file.size() - 8 || length > uint64_t{100} << 20)
     throw environmentError(fmt::format("{}: the header must fit the file of {} bytes and 100 MiB, found {} bytes",
                                        file.name(), file.size(), length));
-  std::vector<char> text(static_cast<size_t>(length));
-  file.read(text.data(), text.size(), 8);
-  return parseSafetensors(text, file.size(), file.name());
+  std::vector<char> head(static_cast<size_t>(8 + length));
+  file.read(head.data(), head.size(), 0);
+  return head;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string &path) : file(path), header(readHeader(file)) {
+SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
+  const std::vector<char> head = readHead(file);
+  header = parseSafetensors(std::span(head).subspan(8), file.size(), file.name());
   if (!header.crc32)
     return;
   std::vector<char> block(size_t{1} << 20);
@@ -139,6 +146,7 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path), header(r
     throw environmentError(
         fmt::format("{}: its data was altered or is torn: it has CRC-32 {:08x}, the header says {:08x}", path, found,
                     *header.crc32));
+  whole = joinedCrc32(crc32Of(0, head.data(), head.size()), found, file.size() - header.dataStart);
 }
 
 const SafetensorsEntry &SafetensorsFile::entry(const std::string &key) const {

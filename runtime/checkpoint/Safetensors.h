@@ -1,10 +1,11 @@
 // Safetensors files: 8 bytes little-endian length of a JSON header, the header, raw little-endian data.
 #pragma once
-#include "runtime/checkpoint/Files.h"
+#include "runtime/base/InputFile.h"
 
 #include <map>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace cleave {
 
@@ -27,6 +28,8 @@ struct SafetensorsHeader {
 
 /// Goes on with the CRC-32 (that of gzip) of what came before; begins at 0.
 uint32_t crc32Of(uint32_t before, const void *data, size_t bytes);
+/// Of two texts that follow each other, the second of `bytes` bytes.
+uint32_t joinedCrc32(uint32_t first, uint32_t second, uint64_t bytes);
 
 /// Decodes a header; `fileSize` is the size of the whole file. Throws environmentError naming the rule and the value:
 /// every range lies in the file, fits its shape and type, and none overlaps another.
@@ -50,10 +53,14 @@ public:
     file.read(to, bytes, header.dataStart + entry.begin + offset);
   }
   const std::string &name() const { return file.name(); }
+  uint64_t size() const { return file.size(); }
+  /// The CRC-32 of the whole file, where its metadata has one of the data.
+  std::optional<uint32_t> crc32() const { return whole; }
 
 private:
   InputFile file;
   SafetensorsHeader header;
+  std::optional<uint32_t> whole;
 };
 
 } // namespace cleave

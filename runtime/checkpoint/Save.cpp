@@ -2,18 +2,22 @@
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/Files.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/checkpoint/CopyBox.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <set>
+#include <sstream>
+#include <thread>
 #include <unistd.h>
 
 namespace cleave {
@@ -43,19 +47,107 @@ static std::string pieceKey(const plan::Tensor &tensor, const Box &box) {
   return whole ? tensor.name()->str() : fmt::format("{}[{}]", tensor.name()->str(), ranges);
 }
 
-static std::string pieceFile(int64_t generation, int64_t step, unsigned rank) {
-  return fmt::format("step-{:08}-{}.rank-{:04}.safetensors", step, generation, rank);
-}
-
 static const char *kindName(plan::TensorKind kind) {
   return kind == plan::TensorKind::Parameter ? "parameter" : kind == plan::TensorKind::Buffer ? "buffer" : "state";
 }
 
-CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigned rank)
-    : plan(std::move(file)), rank(rank), homes(pieceHomes(plan->plan())) {}
+/// The manifest in place; none where there is none.
+static std::optional<Manifest> lastManifest(const CheckpointFolder &folder) {
+  std::error_code error;
+  if (fs::symlink_status(folder.path + "/manifest.json", error).type() == fs::file_type::not_found)
+    return std::nullopt;
+  try {
+    return readManifest(folder.path);
+  } catch (const Error &) {
+    if (folder.overwrite) // nobody can read it
+      return std::nullopt;
+    throw;
+  }
+}
 
-Manifest CheckpointWriter::manifest(const CheckpointInfo &info, int64_t generation) const {
-  Manifest manifest{generation, info, {}};
+void checkMayWrite(const CheckpointFolder &folder) {
+  if (folder.resumed || folder.overwrite)
+    return;
+  std::optional<Manifest> last;
+  try {
+    last = lastManifest(folder);
+  } catch (const Error &error) {
+    throw Error(error.status, fmt::format("{}; --overwrite trains anew and replaces it", error.what()));
+  }
+  if (last)
+    throw userError(fmt::format("--checkpoint {}: holds a checkpoint of {} after step {}: --resume goes on from it, "
+                                "--overwrite trains anew and replaces it",
+                                folder.path, last->info.model, last->info.step));
+}
+
+/// Names of all that a manifest and the checkpoints it keeps stand for.
+struct Needed {
+  std::set<std::string> names;
+  bool known = true; ///< false: a manifest that is kept cannot be read
+};
+
+static Needed neededBy(const std::string &folder, const Manifest &manifest) {
+  Needed needed;
+  const auto add = [&](const Manifest &each) {
+    for (const ManifestFile &file : each.files)
+      needed.names.insert(file.name);
+  };
+  needed.names.insert(manifest.ownFile());
+  add(manifest);
+  for (const KeptCheckpoint &kept : manifest.earlier) {
+    needed.names.insert(kept.manifest);
+    const std::string path = folder + "/" + kept.manifest;
+    try {
+      add(parseManifest(readTextFile(path), path));
+    } catch (const Error &) {
+      needed.known = false;
+    }
+  }
+  return needed;
+}
+
+CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                   CheckpointFolder where)
+    : plan(std::move(file)), rank(rank), world(world), folder(std::move(where)), homes(pieceHomes(plan->plan())) {
+  makeFolders(folder.path, "--checkpoint");
+  std::vector<uint8_t> said;
+  if (rank == 0) {
+    run = newRunName();
+    std::optional<Needed> needed;
+    lock = std::make_unique<FolderLock>(folder.path, run, [&](const std::string &name) {
+      if (!needed) {
+        const auto last = lastManifest(folder);
+        needed = last ? neededBy(folder.path, *last) : Needed{};
+      }
+      return !needed->known || needed->names.contains(name);
+    });
+    checkMayWrite(folder);
+    const auto last = lastManifest(folder);
+    generation = last ? last->generation : 0;
+    const std::string text = fmt::format("{} {}", run, generation);
+    said.assign(text.begin(), text.end());
+  }
+  world.broadcast(said);
+  const std::string text(said.begin(), said.end());
+  run = text.substr(0, text.find(' '));
+  generation = std::stoll(text.substr(text.find(' ')));
+  // A network's file system may show a new file a moment later.
+  for (int attempt = 0; lockedBy(folder.path) != run; ++attempt) {
+    if (attempt == 50)
+      throw environmentError(fmt::format("rank {}: --checkpoint {}: is not the folder that rank 0 writes to; all ranks "
+                                         "must see one folder, on a file system that they share",
+                                         rank, folder.path));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  world.barrier();
+}
+
+std::string CheckpointWriter::pieceFile(int64_t step, unsigned of) const {
+  return fmt::format("step-{:08}-{}-{}.rank-{:04}.safetensors", step, run, generation, of);
+}
+
+Manifest CheckpointWriter::manifest(const CheckpointInfo &info, std::vector<ManifestFile> files) const {
+  Manifest manifest{generation, run, info, std::move(files), {}, {}};
   std::map<uint32_t, size_t> place;
   std::set<std::string> names;
   for (const PieceHome &home : homes) {
@@ -69,12 +161,13 @@ Manifest CheckpointWriter::manifest(const CheckpointInfo &info, int64_t generati
           {tensor.name()->str(), kindName(tensor.kind()), safetensorsName(tensor.dtype()), tensorShape(tensor), {}});
     }
     manifest.tensors[it->second].pieces.push_back(
-        {pieceFile(generation, info.step, home.rank), pieceKey(tensor, home.box), home.box.globalStart, home.box.size});
+        {pieceFile(info.step, home.rank), pieceKey(tensor, home.box), home.box.globalStart, home.box.size});
   }
   return manifest;
 }
 
-void CheckpointWriter::writePieces(const std::string &path, const SlotMemory &memory) const {
+/// Writes this rank's pieces, durably. Without any there is no file, and no name in what it returns.
+ManifestFile CheckpointWriter::writePieces(const std::string &name, const SlotMemory &memory) const {
   std::vector<std::pair<std::string, SafetensorsEntry>> entries;
   std::vector<const PieceHome *> mine;
   for (const PieceHome &home : homes)
@@ -84,7 +177,7 @@ void CheckpointWriter::writePieces(const std::string &path, const SlotMemory &me
       mine.push_back(&home);
     }
   if (mine.empty())
-    return;
+    return {};
   placeSafetensors(entries);
   std::vector<std::byte> packed;
   const auto eachPiece = [&](auto use) {
@@ -107,66 +200,129 @@ void CheckpointWriter::writePieces(const std::string &path, const SlotMemory &me
   uint32_t crc32 = 0;
   eachPiece([&](const std::byte *data, size_t bytes) { crc32 = crc32Of(crc32, data, bytes); });
   const std::string head = layOutSafetensors(entries, crc32);
-  AtomicFile file(path);
+  AtomicFile file(folder.path + "/" + name, run);
   file.write(head.data(), head.size());
   eachPiece([&](const std::byte *data, size_t bytes) { file.write(data, bytes); });
   file.commit();
+  syncFolder(folder.path);
+  const uint64_t data = entries.back().second.end;
+  return {name, head.size() + data, joinedCrc32(crc32Of(0, head.data(), head.size()), crc32, data), rank};
 }
 
-/// One more than the generation of the manifest in place; 1 where there is none or it is torn.
-static int64_t nextGeneration(const std::string &folder) {
+/// What every rank wrote, known to all.
+std::vector<ManifestFile> CheckpointWriter::agreeOnFiles(const ManifestFile &mine) const {
+  const std::string text = fmt::format("{} {} {}", mine.bytes, mine.crc32, mine.name);
+  std::vector<uint8_t> all;
+  for (const std::vector<uint8_t> &each : world.gather({reinterpret_cast<const uint8_t *>(text.data()), text.size()})) {
+    all.insert(all.end(), each.begin(), each.end());
+    all.push_back('\n');
+  }
+  world.broadcast(all);
+  std::vector<ManifestFile> files;
+  std::istringstream lines(std::string(all.begin(), all.end()));
+  std::string line;
+  for (uint32_t from = 0; std::getline(lines, line); ++from) {
+    ManifestFile file;
+    std::istringstream(line) >> file.bytes >> file.crc32 >> file.name;
+    file.rank = from;
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+/// Throws environmentError where this rank does not find a file as it was written.
+void CheckpointWriter::verify(const ManifestFile &file, bool contents) const {
+  if (file.name.empty())
+    return;
+  const std::string path = folder.path + "/" + file.name;
   try {
-    return readManifest(folder).generation + 1;
-  } catch (const Error &) {
-    return 1;
+    const InputFile there(path);
+    if (there.size() != file.bytes)
+      throw environmentError(fmt::format("{}: {} bytes expected, found {}", path, file.bytes, there.size()));
+    if (contents)
+      if (const auto found = SafetensorsFile(path).crc32(); found != file.crc32)
+        throw environmentError(
+            fmt::format("{}: CRC-32 {:08x} expected, found {:08x}", path, file.crc32, found.value_or(0)));
+  } catch (const Error &error) {
+    throw environmentError(fmt::format("checkpoint: rank {} does not find what rank {} wrote: {}; all ranks must see one "
+                                       "folder, on a file system that they share",
+                                       rank, file.rank, error.what()));
   }
 }
 
-/// Removes files of ours that the manifest does not name: an older checkpoint's, or leftovers of a failed one.
-static void removeOld(const std::string &folder, const Manifest &manifest) {
-  std::set<std::string> keep;
-  for (const ManifestTensor &tensor : manifest.tensors)
-    for (const ManifestPiece &piece : tensor.pieces)
-      keep.insert(piece.file);
+/// Removes what a checkpoint that is no longer kept lists, and its manifest.
+static void removeKept(const std::string &folder, const KeptCheckpoint &kept, const std::set<std::string> &needed) {
   std::error_code error;
-  std::vector<fs::path> old;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.starts_with("step-") && name.find(".safetensors") != std::string::npos && !keep.contains(name))
-      old.push_back(it->path());
+  const std::string path = folder + "/" + kept.manifest;
+  try {
+    for (const ManifestFile &file : parseManifest(readTextFile(path), path).files)
+      if (!needed.contains(file.name))
+        fs::remove(folder + "/" + file.name, error);
+    if (!needed.contains(kept.manifest))
+      fs::remove(path, error);
+  } catch (const Error &) { // cannot be read: its files are nobody's to remove
   }
-  for (const fs::path &path : old)
-    fs::remove(path, error);
 }
 
-void CheckpointWriter::save(const std::string &folder, const CheckpointInfo &info, World &world,
-                            const SlotMemory &memory) const {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder))
-    throw userError(
-        fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
-  const int64_t generation = nextGeneration(folder);
-  world.barrier(); // everybody has read the old manifest before a new one can be committed
-  const std::string mine = folder + "/" + pieceFile(generation, info.step, rank);
+/// Rank 0: all files are there; makes their manifest the folder's. Returns the checkpoints that are no longer kept.
+std::vector<KeptCheckpoint> CheckpointWriter::commit(Manifest &made) const {
+  std::vector<KeptCheckpoint> old;
+  if (const auto last = lastManifest(folder)) {
+    old.push_back({last->ownFile(), last->info.step});
+    old.insert(old.end(), last->earlier.begin(), last->earlier.end());
+  }
+  const auto kept = old.begin() + static_cast<std::ptrdiff_t>(std::min(old.size(), size_t(folder.keep - 1)));
+  made.earlier.assign(old.begin(), kept);
+  old.erase(old.begin(), kept);
+  const std::string text = printManifest(made);
+  AtomicFile own(folder.path + "/" + made.ownFile(), run), last(folder.path + "/manifest.json", run);
+  for (AtomicFile *file : {&own, &last}) {
+    file->write(text.data(), text.size());
+    file->finish();
+  }
+  lock->whileOwned([&] {
+    own.commit();
+    last.commit();
+  });
+  return old;
+}
+
+void CheckpointWriter::save(const CheckpointInfo &info, const SlotMemory &memory) {
+  ++generation;
+  const std::string mine = folder.path + "/" + pieceFile(info.step, rank);
+  Manifest made;
+  std::vector<KeptCheckpoint> old;
   try {
-    writePieces(mine, memory);
-    world.barrier(); // every file is in place
-    if (rank == 0) {
-      syncFolder(folder);
-      const Manifest manifest = this->manifest(info, generation);
-      const std::string text = printManifest(manifest);
-      AtomicFile file(folder + "/manifest.json");
-      file.write(text.data(), text.size());
-      file.commit();
-      syncFolder(folder);
-      removeOld(folder, manifest);
-    }
-  } catch (...) {
-    unlink(mine.c_str()); // not committed: nobody refers to it
+    made = manifest(info, agreeOnFiles(writePieces(pieceFile(info.step, rank), memory)));
+    verify(made.files[(rank + 1) % made.files.size()], true); // each file's contents are read by one other rank
+    if (rank == 0)
+      for (const ManifestFile &file : made.files)
+        verify(file, false);
+  } catch (...) { // rank 0 waits for this rank, so no manifest lists its file
+    unlink(mine.c_str());
     throw;
   }
   world.barrier();
+  if (rank == 0) {
+    try {
+      std::erase_if(made.files, [](const ManifestFile &file) { return file.name.empty(); });
+      old = commit(made);
+    } catch (...) {
+      unlink(mine.c_str());
+      throw;
+    }
+    syncFolder(folder.path);
+    const Needed needed = neededBy(folder.path, made);
+    for (const KeptCheckpoint &kept : old)
+      removeKept(folder.path, kept, needed.names);
+  }
+  world.barrier();
+}
+
+void CheckpointWriter::close() {
+  if (lock)
+    lock->release();
+  lock.reset();
 }
 
 } // namespace cleave

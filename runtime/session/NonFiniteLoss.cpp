@@ -1,6 +1,7 @@
 // What ends training because of a NaN.
 #include "runtime/session/NonFiniteLoss.h"
 #include "runtime/base/Error.h"
+#include "runtime/checkpoint/Plan.h"
 #include "runtime/executor/NonFinite.h"
 #include "runtime/plan/DTypes.h"
 
@@ -19,7 +20,7 @@ NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank
     : file(std::move(plan)), program(*file->plan().programs()->Get(file->plan().ranks()->Get(rank)->program())),
       rank(rank), world(world), options(options) {
   const bool asks = options.findNan || !options.checkpointDir.empty();
-  if (options.keepGoing || !asks)
+  if (!asks)
     return;
   std::vector<uint32_t> ranks(world.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -60,7 +61,7 @@ std::string NonFiniteLoss::advice(int64_t saved) const {
 
 void NonFiniteLoss::agree(const Executor &executor, int64_t saved) {
   std::string origin;
-  if (all && options.findNan) {
+  if (all && options.findNan && !options.keepGoing) {
     int64_t mine = !reason.empty(), any = 0;
     all->allReduce(&mine, &any, 1, plan::DType::I64, plan::ReduceKind::Max);
     if (any)
@@ -134,24 +135,23 @@ bool NonFiniteLoss::finite(unsigned index, const SlotMemory &memory) const {
   return true;
 }
 
-void NonFiniteLoss::checkParameters(int64_t step, int64_t saved, const SlotMemory &memory) {
+std::string NonFiniteLoss::checkSaved(int64_t step, int64_t saved, const SlotMemory &memory) {
   if (!all)
-    return;
+    return "";
   int64_t mine = -1, any = -1; // a tensor that is not finite
-  for (unsigned s = 0; s < program.slots()->size() && mine < 0; ++s) {
-    const plan::Slot &slot = *program.slots()->Get(s);
-    if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
-      continue;
-    const plan::TensorKind kind = file->plan().tensors()->Get(static_cast<unsigned>(slot.tensor()))->kind();
-    if ((kind == plan::TensorKind::Parameter || kind == plan::TensorKind::Buffer) && !finite(s, memory))
-      mine = slot.tensor();
-  }
+  for (uint32_t slot : savedSlots(file->plan(), rank))
+    if (!finite(slot, memory)) {
+      mine = program.slots()->Get(slot)->tensor();
+      break;
+    }
   all->allReduce(&mine, &any, 1, plan::DType::I64, plan::ReduceKind::Max);
   if (any < 0)
-    return;
+    return "";
   const auto *name = file->plan().tensors()->Get(static_cast<unsigned>(any))->name();
-  throw environmentError(
-      fmt::format("step {}: {} is not finite after it ({})", step, name ? name->str() : "a tensor", advice(saved)));
+  const std::string what = fmt::format("step {}: {} is not finite after it", step, name ? name->str() : "a tensor");
+  if (options.keepGoing)
+    return what + "; no checkpoint is written";
+  throw environmentError(fmt::format("{} ({})", what, advice(saved)));
 }
 
 } // namespace cleave

@@ -24,8 +24,9 @@ public:
   /// All ranks, after rank 0 saw losses: ends training with an environmentError where that must be. `saved`: steps in
   /// the last checkpoint; -1: none. (Ranks that search for an origin ask each other here.)
   void agree(const Executor &executor, int64_t saved);
-  /// All ranks, before a checkpoint is written: an environmentError where a parameter or buffer is not finite.
-  void checkParameters(int64_t step, int64_t saved, const SlotMemory &memory);
+  /// All ranks, before a checkpoint is written: an environmentError where one of its values is not finite. Under
+  /// --keep-going what to warn of instead: no such checkpoint is written. Empty: all are finite.
+  std::string checkSaved(int64_t step, int64_t saved, const SlotMemory &memory);
 
 private:
   bool finite(unsigned slot, const SlotMemory &memory) const;

@@ -100,7 +100,7 @@ Shared::Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &given
     : file(std::move(plan)), options(given), feed(file->plan()) {
   const plan::Plan &p = file->plan();
   if (!options.checkpointDir.empty())
-    manifest = readManifest(options.checkpointDir);
+    manifest = readManifest(options.checkpointDir, options.atStep);
   for (;;) {
     const std::string name = outputs.empty() ? "output" : fmt::format("output.{}", outputs.size());
     unsigned owner = 0;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct PredictOptions {
   std::string checkpointDir; ///< empty: the initial parameters
   unsigned threads = 0;      ///< per rank; 0: the plan's, else cores / ranks on the host
   std::string deviceName = {}, tuning = {};
-  double timeoutSeconds = 600;
+  std::optional<int64_t> atStep = {}; ///< of the checkpoint; none: the last
+  double timeoutSeconds = 60;
 };
 
 /// One of a model's results, f32.

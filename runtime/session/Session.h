@@ -17,6 +17,9 @@ struct TrainOptions {
   std::string metricsFile;       ///< JSON lines; empty: none
   std::string checkpointDir;     ///< written after every epoch and at the end; empty: none
   bool resume = false;           ///< continue from checkpointDir
+  std::optional<int64_t> atStep = {}; ///< of the checkpoint to continue from; none: the last
+  bool overwrite = false;        ///< train anew where checkpointDir holds a checkpoint
+  int64_t keep = 2;              ///< checkpoints that checkpointDir keeps
   unsigned threads = 0;          ///< per rank; 0: the plan's, else cores / ranks on the host
   std::string deviceName = {};   ///< "cpu", "reference", "cuda"; empty: the plan's backend
   bool graph = true;             ///< cuda: iterations as captured graphs; off: step by step
@@ -30,7 +33,7 @@ struct TrainOptions {
   bool profile = false;        ///< a table of the costliest steps of rank 0 on standard error
   std::string traceFile = {};  ///< the last iterations of rank 0 as a trace (Trace.h); empty: none
   double compileSeconds = 0;   ///< for the metrics file
-  double timeoutSeconds = 600; ///< how long a rank waits for another
+  double timeoutSeconds = 60;  ///< how long a rank waits for another
 };
 
 struct EvalResult {
@@ -62,7 +65,8 @@ struct EvalOptions {
   bool json = false;
   bool profile = false;       ///< as TrainOptions
   std::string traceFile = {}; ///< as TrainOptions
-  double timeoutSeconds = 600;
+  double timeoutSeconds = 60;
+  std::optional<int64_t> atStep = {}; ///< as TrainOptions
 };
 
 /// Evaluates the parameters of a checkpoint (without one: the initial ones) on the whole evaluation split.

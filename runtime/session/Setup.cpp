@@ -1,5 +1,6 @@
 // Before the ranks start.
 #include "runtime/session/Setup.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
@@ -57,16 +58,18 @@ void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::
                                 info.seed, plan.seed()));
 }
 
-void prepareCheckpointFolder(const std::string &folder) {
+CheckpointFolder checkpointFolder(const TrainOptions &options) {
+  return {options.checkpointDir, options.keep, options.overwrite, options.resume};
+}
+
+void prepareCheckpointFolder(const TrainOptions &options) {
+  const std::string &folder = options.checkpointDir;
   if (folder.empty())
     return;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error || !std::filesystem::is_directory(folder))
-    throw userError(
-        fmt::format("--checkpoint {}: cannot be made: {}", folder, error ? error.message() : "not a folder"));
+  makeFolders(folder, "--checkpoint");
   if (access(folder.c_str(), W_OK) != 0)
     throw userError(fmt::format("--checkpoint {}: cannot be written", folder));
+  checkMayWrite(checkpointFolder(options));
 }
 
 RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {

@@ -1,7 +1,7 @@
 // What a job needs before its ranks start: its data set, executor options, and checks that what was asked fits the
 // plan.
 #pragma once
-#include "runtime/checkpoint/Manifest.h"
+#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Session.h"
@@ -28,8 +28,12 @@ void requireTraining(const plan::Plan &plan, const std::string &name);
 /// A run continues only the run that was saved: throws userError naming both values where model or seed differ.
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder);
 
-/// Makes the checkpoint's folder before hours of training; throws userError naming it where that cannot be done.
-void prepareCheckpointFolder(const std::string &folder);
+/// The checkpoint's folder as the options say; an empty path: none.
+CheckpointFolder checkpointFolder(const TrainOptions &options);
+
+/// Makes the checkpoint's folder before hours of training; throws userError naming it where that cannot be done, or where
+/// it holds a checkpoint that this training must not replace.
+void prepareCheckpointFolder(const TrainOptions &options);
 
 /// The first record of the metrics file.
 RunRecord describeRun(const PlanFile &plan, const TrainOptions &options);

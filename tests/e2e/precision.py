@@ -6,7 +6,7 @@ less than logits are rounded by, so that a gradient made of other logits than th
 
 precision.py --build BUILD [unittest arguments]
 """
-import argparse, array, gzip, json, math, os, shutil, struct, sys, unittest
+import argparse, array, gzip, hashlib, json, math, os, shutil, struct, sys, unittest, zlib
 
 import e2e
 from e2e import DIGITS, Case
@@ -53,10 +53,16 @@ class Checkpoint:
                 dtype = self.manifest["tensors"][name]["dtype"] = "F32"
             header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(old)]}
             data += old
+        header["__metadata__"] = {"crc32": f"{zlib.crc32(data):08x}"}
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
+        raw = struct.pack("<Q", len(text)) + text + data
         with open(self.file, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text + data)
+            file.write(raw)
+        self.manifest["files"][os.path.basename(self.file)].update(bytes=len(raw), crc32=zlib.crc32(raw))
+        del self.manifest["checksum"]
+        said = json.dumps(self.manifest, separators=(",", ":"), ensure_ascii=False).encode()
+        self.manifest["checksum"] = "sha256:" + hashlib.sha256(said).hexdigest()
         with open(os.path.join(self.folder, "manifest.json"), "w") as file:
             json.dump(self.manifest, file)
 

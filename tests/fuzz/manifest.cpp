@@ -1,4 +1,5 @@
-// Manifests: any text is refused with an Error, or prints and reads back as it was.
+// Manifests: any text is refused with an Error, or prints and reads back as it was. The checksum is put right first, so
+// that what comes after it is reached.
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/base/Error.h"
 
@@ -6,7 +7,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   try {
-    const auto manifest = cleave::parseManifest({reinterpret_cast<const char *>(data), size}, "fuzz");
+    const auto manifest = cleave::parseManifest(cleave::sealManifest({reinterpret_cast<const char *>(data), size}), "fuzz");
     const std::string text = cleave::printManifest(manifest);
     if (cleave::printManifest(cleave::parseManifest(text, "again")) != text)
       std::abort();
