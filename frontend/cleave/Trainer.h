@@ -52,6 +52,10 @@ struct RunOptions {
   bool profile = false;   ///< list the costliest steps of rank 0 on standard error
   std::string trace = {}; ///< file for rank 0's last iterations, as ui.perfetto.dev reads them
   bool resume = false, json = false, quiet = false, code = true;
+  bool overwrite = false;              ///< train anew where the folder holds a checkpoint
+  std::optional<int64_t> keep = {};    ///< checkpoints that stay in the folder (default: 2)
+  std::optional<int64_t> atStep = {};  ///< of the checkpoint to read (default: the last)
+  std::optional<double> timeout = {};  ///< seconds a rank waits for another (default: 60)
   bool keepGoing = false; ///< also where the loss is NaN or infinite; otherwise that ends training
   bool findNan = false;   ///< name the op that made the first NaN; slow
   std::vector<std::string> printAfter = {};

@@ -25,6 +25,18 @@ CLI::Validator notEmpty() {
       [](std::string &text) { return text.empty() ? std::string("must not be empty") : std::string(); }, "");
 }
 
+CLI::Validator positive() {
+  return CLI::Validator(
+      [](std::string &text) {
+        double value = 0;
+        auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc() && end == text.data() + text.size() && value > 0 && value < 1e9
+                   ? std::string()
+                   : text + " is no positive number";
+      },
+      "");
+}
+
 /// How the model is split and what each step is.
 void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->type_name("AXES");
@@ -86,6 +98,19 @@ void addTimes(CLI::App &command, RunOptions &run) {
       ->type_name("FILE.json");
 }
 
+void addTimeout(CLI::App &command, RunOptions &run) {
+  command.add_option("--timeout", run.timeout, "seconds a rank waits for another (default: 60)")
+      ->check(positive())
+      ->type_name("S");
+}
+
+/// Which of the checkpoints that a folder keeps.
+void addAtStep(CLI::App &command, RunOptions &run) {
+  command.add_option("--at-step", run.atStep, "the checkpoint after this step (default: the last; older ones are kept)")
+      ->check(whole<int64_t>())
+      ->type_name("S");
+}
+
 void addTrain(CLI::App &app, RunOptions &run) {
   CLI::App &train = *app.add_subcommand("train", "trains the model");
   addChoices(train, run);
@@ -98,7 +123,14 @@ void addTrain(CLI::App &app, RunOptions &run) {
       ->type_name("S");
   train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->type_name("FILE.jsonl");
   train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
-  train.add_flag("--resume", run.resume, "continue from the checkpoint");
+  CLI::Option *resume = train.add_flag("--resume", run.resume, "continue from the checkpoint");
+  train.add_flag("--overwrite", run.overwrite, "train anew where the folder holds a checkpoint, and replace it")
+      ->excludes(resume);
+  addAtStep(train, run);
+  train.add_option("--keep", run.keep, "checkpoints that stay in the folder (default: 2)")
+      ->check(whole<int64_t>())
+      ->type_name("N");
+  addTimeout(train, run);
   train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
   addTimes(train, run);
   train.add_flag("--json", run.json, "print the result as one JSON object");
@@ -122,6 +154,8 @@ void addEval(CLI::App &app, RunOptions &run) {
   eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
+  addAtStep(eval, run);
+  addTimeout(eval, run);
   addTimes(eval, run);
   eval.add_flag("--json", run.json, "print loss, accuracy and samples as one JSON object");
 }
@@ -130,6 +164,8 @@ void addEval(CLI::App &app, RunOptions &run) {
 
 void addPrediction(CLI::App &command, RunOptions &run) {
   command.add_option("--checkpoint", run.checkpoint, "folder of the checkpoint")->type_name("DIR")->required();
+  addAtStep(command, run);
+  addTimeout(command, run);
   command.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->type_name("AXES");
   command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
   command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")

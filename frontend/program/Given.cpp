@@ -5,6 +5,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -177,6 +178,47 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
     options.seed = info.seed;
   takeTraining(info.training, options);
   takePrecision(info.training, options);
+}
+
+GivenValues givenValues(const Model &model, const RunOptions &o) {
+  const auto flag = [](bool set) { return std::string(set ? "given" : "not given"); };
+  const auto number = [](const auto &value) { return value ? fmt::format("{}", *value) : std::string("not given"); };
+  const auto word = [](const std::string &text) { return text.empty() ? std::string("not given") : text; };
+  std::error_code error;
+  const bool file = std::filesystem::is_regular_file(o.strategy, error);
+  return {{"model", model.name},
+          {"option of the model", model.options},
+          {"--plan", digestOfFile(o.plan)},
+          {"--mesh", word(o.mesh)},
+          {"--devices", fmt::format("{}", o.devices)},
+          {"--strategy", file ? digestOfFile(o.strategy) : word(o.strategy)},
+          {"--schedule", word(o.schedule)},
+          {"--microbatches", number(o.microbatches)},
+          {"--batch", number(o.batch)},
+          {"--seed", number(o.seed)},
+          {"--epochs", number(o.epochs)},
+          {"--steps", number(o.steps)},
+          {"--backend", word(o.backend)},
+          {"--optimizer", word(o.optimizer)},
+          {"--lr", number(o.lr)},
+          {"--momentum", number(o.momentum)},
+          {"--weight-decay", number(o.weightDecay)},
+          {"--recompute", word(o.recompute)},
+          {"--zero", number(o.zero)},
+          {"--target", word(o.target)},
+          {"--precision", word(o.precision)},
+          {"--opt-level", word(o.optLevel)},
+          {"--loss-scale", word(o.lossScale)},
+          {"--reduce-dtype", word(o.reduceDtype)},
+          {"--layout", word(o.layout)},
+          {"--data", o.data == "synthetic" ? o.data : flag(!o.data.empty())},
+          {"--checkpoint", flag(!o.checkpoint.empty())},
+          {"--resume", flag(o.resume)},
+          {"--at-step", number(o.atStep)},
+          {"--overwrite", flag(o.overwrite)},
+          {"--keep", number(o.keep)},
+          {"--keep-going", flag(o.keepGoing)},
+          {"--find-nan", flag(o.findNan)}};
 }
 
 } // namespace cleave

@@ -3,6 +3,7 @@
 #include "cleave/Trainer.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/session/Agreement.h"
 
 namespace cleave {
 
@@ -25,5 +26,9 @@ void takePrecision(const std::string &training, RunOptions &options);
 /// Fills the options that were not given as the training that is resumed had them: batch, microbatches, seed,
 /// optimizer.
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options);
+
+/// What all ranks of a job must have been given: the program's options and the model's. Paths may differ from host to
+/// host; what they lead to may not.
+GivenValues givenValues(const Model &model, const RunOptions &options);
 
 } // namespace cleave

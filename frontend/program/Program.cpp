@@ -67,7 +67,15 @@ void Program::Impl::loadStored() {
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (const auto folder = find("--checkpoint"); folder && (args[0] != "train" || has("--resume"))) {
-    const CheckpointInfo info = readCheckpointInfo(*folder);
+    std::optional<int64_t> step;
+    if (const auto text = find("--at-step")) {
+      int64_t value = 0;
+      const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+      if (error != std::errc() || end != text->data() + text->size())
+        return; // said by the command line
+      step = value;
+    }
+    const CheckpointInfo info = readCheckpointInfo(*folder, step);
     if (info.model != name)
       return;
     options = info.options;

@@ -78,16 +78,21 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       auto file = PlanFile::load(options.plan);
       checkAgainstPlan(*file, model, config, options);
       return file;
-    });
+    }, givenValues(model, options), options.timeout.value_or(meetingSeconds));
   } else {
     const Job job = resolveJob(config, options);
     if (job.backend == "cpu" && !ranksAreProcesses()) // then all ranks are in this machine
       checkParametersFit(*model.root);
     // Every process traces, so that a mistake in the model ends them all; rank 0 alone compiles.
     GraphModule graph = trace(job);
-    plan = planForAllRanks([&] {
-      return PlanFile::fromBytes(passes::compile(std::move(graph), compileOptions(job, options)), "the compiled plan");
-    });
+    GivenValues given = givenValues(model, options);
+    if (ranksAreProcesses())
+      given.emplace_back("model (its traced graph)", digestOf(graph.str()));
+    plan = planForAllRanks(
+        [&] {
+          return PlanFile::fromBytes(passes::compile(std::move(graph), compileOptions(job, options)), "the compiled plan");
+        },
+        given, options.timeout.value_or(meetingSeconds));
   }
   *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return plan;
@@ -104,7 +109,7 @@ void Trainer::train(const RunOptions &given) {
   if (options.resume && options.checkpoint.empty())
     throw userError("--resume: needs --checkpoint DIR to continue from");
   if (options.resume && options.plan.empty())
-    takeFromCheckpoint(readCheckpointInfo(options.checkpoint), options);
+    takeFromCheckpoint(readCheckpointInfo(options.checkpoint, options.atStep), options);
   TrainOptions train;
   train.dataDir = dataPlace(impl->config.data, options);
   train.epochs = options.epochs.value_or(0);
@@ -112,6 +117,10 @@ void Trainer::train(const RunOptions &given) {
   train.metricsFile = options.metrics;
   train.checkpointDir = options.checkpoint;
   train.resume = options.resume;
+  train.overwrite = options.overwrite;
+  train.keep = options.keep.value_or(train.keep);
+  train.atStep = options.atStep;
+  train.timeoutSeconds = options.timeout.value_or(train.timeoutSeconds);
   train.threads = static_cast<unsigned>(options.threads.value_or(0));
   train.json = options.json;
   train.quiet = options.quiet;
@@ -126,7 +135,7 @@ void Trainer::train(const RunOptions &given) {
 CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char *what) const {
   if (options.checkpoint.empty())
     throw userError(fmt::format("--checkpoint: {} needs the folder of a checkpoint", what));
-  CheckpointInfo info = readCheckpointInfo(options.checkpoint);
+  CheckpointInfo info = readCheckpointInfo(options.checkpoint, options.atStep);
   if (info.model != model.name)
     throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", options.checkpoint,
                                 info.model, model.name));
@@ -139,6 +148,8 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   EvalOptions eval;
   eval.dataDir = dataPlace(impl->config.data, options);
   eval.checkpointDir = options.checkpoint;
+  eval.atStep = options.atStep;
+  eval.timeoutSeconds = options.timeout.value_or(eval.timeoutSeconds);
   eval.threads = static_cast<unsigned>(options.threads.value_or(0));
   eval.json = options.json;
   eval.profile = options.profile;
@@ -169,9 +180,11 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   const auto plan = planForAllRanks([&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), compileOptions(job, options)),
                                "the compiled prediction");
-  });
+  }, givenValues(model, given), given.timeout.value_or(meetingSeconds));
   PredictOptions predict;
   predict.checkpointDir = options.checkpoint;
+  predict.atStep = options.atStep;
+  predict.timeoutSeconds = options.timeout.value_or(predict.timeoutSeconds);
   predict.threads = static_cast<unsigned>(options.threads.value_or(0));
   return std::make_unique<Predictor::Impl>(plan, predict);
 }

@@ -74,9 +74,11 @@ public:
   virtual void detach() = 0;
   /// Tells all ranks that this one fails; their waits end with an error that names it.
   virtual void abort(const std::string &message) = 0;
-  /// Throws the failure of another rank that this one knows of, for who waits for something that is not of this world
-  /// (a collective that runs on a GPU). Does not wait.
+  /// Throws the failure of another rank that this one knows of, to be called while
+  /// waiting for work outside of this world (a collective that runs on a GPU). Does not wait.
   virtual void checkPeers() = 0;
+  /// Whether rank 0 says within this time that it ends by the same failure, so that one rank prints it.
+  virtual bool rankZeroSays(const std::string &, double) const { return false; }
 
   // Set-up and results; these may allocate.
   virtual void barrier() = 0;

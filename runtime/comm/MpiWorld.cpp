@@ -1,11 +1,15 @@
 // Ranks as MPI processes: the one file that knows mpi.h.
 //
 // The algorithms of the collectives are Exchange.h's. Waits poll, so that a deadline and another rank's failure end
-// them.
+// them. Failures travel over connections of their own (PeerWatch.h), as between ranks without MPI; where a call of MPI's
+// does not return, a thread ends the process.
 #include "runtime/comm/MpiWorld.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/Exchange.h"
+#include "runtime/comm/PeerWatch.h"
+#include "runtime/comm/Rendezvous.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -13,9 +17,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
+#include <poll.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
 
@@ -24,7 +32,6 @@ namespace cleave {
 namespace {
 
 constexpr size_t pieceBytes = size_t{1} << 30; // of a message
-constexpr int failureTag = 1;
 constexpr int spinsBeforeYield = 200;
 
 std::atomic<bool> anyFailure{false};
@@ -53,11 +60,62 @@ void finalise() {
   MPI_Finalize();
 }
 
-void initialise() {
+/// Ends the process where a call of MPI's has not returned when it should: at a deadline, or a while after another rank
+/// has failed. MPI has no call that could be ended otherwise.
+class Watchdog {
+public:
+  /// `alarm`: a descriptor that is readable then (-1: none); `seconds` are counted from then, or from now. `say` gives the
+  /// message.
+  Watchdog(int alarm, double seconds, std::function<std::string()> say)
+      : alarm(alarm), seconds(seconds), say(std::move(say)), ends(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        thread(startThread("the watchdog", [this] { watch(); })) {}
+  ~Watchdog() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(ends.fd(), &one, sizeof one);
+    thread.join();
+  }
+  Watchdog(const Watchdog &) = delete;
+
+private:
+  bool endsBefore(Clock::time_point deadline) const {
+    pollfd end{ends.fd(), POLLIN, 0};
+    while (Clock::now() < deadline)
+      if (::poll(&end, 1, millisecondsUntil(deadline)) > 0)
+        return true;
+    return false;
+  }
+  void watch() {
+    if (alarm >= 0) {
+      pollfd both[2] = {{ends.fd(), POLLIN, 0}, {alarm, POLLIN, 0}};
+      while (::poll(both, 2, -1) <= 0) {
+      }
+      if (both[0].revents)
+        return;
+    }
+    if (endsBefore(deadlineIn(seconds)))
+      return;
+    std::fputs(fmt::format("error: {}\n", say()).c_str(), stderr);
+    std::fflush(stderr);
+    ::_exit(static_cast<int>(Status::Environment));
+  }
+
+  int alarm;
+  double seconds;
+  std::function<std::string()> say;
+  Socket ends;
+  std::thread thread;
+};
+
+void initialise(double seconds) {
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (initialised)
     return;
+  const Watchdog dog(-1, seconds, [=] {
+    return fmt::format("mpi: not all processes of the job have called MPI_Init within {} s; one may have ended before, "
+                       "whose own message then says why",
+                       seconds);
+  });
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw environmentError("mpi: it does not start");
@@ -68,12 +126,15 @@ class MpiCommunicator;
 
 class MpiWorld final : public World {
 public:
-  explicit MpiWorld(unsigned expected);
+  MpiWorld(unsigned expected, double seconds);
   ~MpiWorld() override;
   unsigned rank() const override { return me; }
   unsigned size() const override { return ranks; }
   Communicator &group(std::span<const uint32_t> list) override;
-  void setTimeout(double value) override { seconds = value; }
+  void setTimeout(double value) override {
+    seconds = value;
+    watch->setSilence(value);
+  }
   void setThreads(unsigned) override {}
   void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void waitSend(uint32_t tag, int32_t microbatch) override;
@@ -83,7 +144,10 @@ public:
   void checkMessage(uint32_t tag, int32_t microbatch) const override;
   void detach() override;
   void abort(const std::string &message) override;
-  void checkPeers() override { lookForFailure(); }
+  void checkPeers() override;
+  bool rankZeroSays(const std::string &message, double limit) const override {
+    return watch->rankZeroSays(message, limit);
+  }
   void barrier() override;
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
@@ -98,16 +162,17 @@ private:
     int32_t microbatch;
     MPI_Request request;
   };
-  void lookForFailure();
+  [[noreturn]] void fail(const std::string &text);
   template <typename Describe> void poll(MPI_Request &request, MPI_Status *status, Describe describe);
 
-  MPI_Comm messages = MPI_COMM_NULL, control = MPI_COMM_NULL;
+  MPI_Comm messages = MPI_COMM_NULL;
   unsigned me = 0, ranks = 0;
   int largestTag = 32767;
-  double seconds = 600;
+  double seconds = 60;
+  std::unique_ptr<PeerWatch> watch;
+  std::unique_ptr<Watchdog> dog;
   std::vector<Sending> sending;
   std::map<std::vector<uint32_t>, std::unique_ptr<MpiCommunicator>> communicators;
-  std::string failureText; ///< what was sent by abort; lives until the messages are gone
 };
 
 class MpiCommunicator final : public ExchangeCommunicator {
@@ -173,8 +238,8 @@ void MpiCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
   }
 }
 
-MpiWorld::MpiWorld(unsigned expected) {
-  initialise();
+MpiWorld::MpiWorld(unsigned expected, double limit) {
+  initialise(limit);
   int value = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &value);
   ranks = static_cast<unsigned>(value);
@@ -184,7 +249,22 @@ MpiWorld::MpiWorld(unsigned expected) {
     throw userError(fmt::format("the plan is for {} ranks, mpi started {} processes", expected, ranks));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check(MPI_Comm_dup(MPI_COMM_WORLD, &messages), "communicator");
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &control), "communicator");
+  const auto share = [](std::vector<uint8_t> &bytes) {
+    uint64_t count = bytes.size();
+    check(MPI_Bcast(&count, sizeof count, MPI_BYTE, 0, MPI_COMM_WORLD), "broadcast");
+    bytes.resize(count);
+    check(MPI_Bcast(bytes.data(), static_cast<int>(count), MPI_BYTE, 0, MPI_COMM_WORLD), "broadcast");
+  };
+  watch = std::make_unique<PeerWatch>(me, connectHeartbeats(me, ranks, share, limit));
+  constexpr double patience = 3; // with a thread that may be about to look
+  dog = std::make_unique<Watchdog>(watch->alarm(), patience, [this] {
+    try {
+      watch->check();
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string("another rank has failed");
+  });
   int *bound = nullptr, found = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   if (found)
@@ -197,7 +277,6 @@ MpiWorld::~MpiWorld() {
   communicators.clear();
   if (!anyFailure.load()) {
     MPI_Comm_free(&messages);
-    MPI_Comm_free(&control);
   }
 }
 
@@ -214,16 +293,18 @@ Communicator &MpiWorld::group(std::span<const uint32_t> list) {
   return *communicator;
 }
 
-void MpiWorld::lookForFailure() {
-  int found = 0;
-  MPI_Status status;
-  MPI_Iprobe(MPI_ANY_SOURCE, failureTag, control, &found, &status);
-  if (!found)
+void MpiWorld::checkPeers() {
+  if (!watch->failed())
     return;
   anyFailure.store(true);
-  char text[1024] = {};
-  MPI_Recv(text, sizeof text - 1, MPI_BYTE, status.MPI_SOURCE, failureTag, control, MPI_STATUS_IGNORE);
-  throw environmentError(fmt::format("rank {} failed: {}", status.MPI_SOURCE, text));
+  dog.reset(); // this thread knows
+  watch->check();
+}
+
+void MpiWorld::fail(const std::string &text) {
+  checkPeers(); // the first failure counts
+  abort(text);
+  throw environmentError(fmt::format("rank {}: {}", me, text));
 }
 
 template <typename Describe> void MpiWorld::poll(MPI_Request &request, MPI_Status *status, Describe describe) {
@@ -241,12 +322,9 @@ template <typename Describe> void MpiWorld::poll(MPI_Request &request, MPI_Statu
       return;
     if (i % 256 != 0)
       continue;
-    lookForFailure();
-    if (std::chrono::steady_clock::now() > deadline) {
-      std::string text = fmt::format("no answer within {} s while waiting for {}", seconds, describe());
-      abort(text);
-      throw environmentError(fmt::format("rank {}: {}", me, text));
-    }
+    checkPeers();
+    if (std::chrono::steady_clock::now() > deadline)
+      fail(fmt::format("no answer within {} s while waiting for {}", seconds, describe()));
   }
 }
 
@@ -326,37 +404,25 @@ void MpiWorld::detach() {
 }
 
 void MpiWorld::abort(const std::string &message) {
-  if (anyFailure.exchange(true))
-    return;
-  failureText = message.substr(0, 1000);
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    if (rank == me)
-      continue;
-    MPI_Request request;
-    MPI_Isend(failureText.data(), static_cast<int>(failureText.size()), MPI_BYTE, static_cast<int>(rank), failureTag,
-              control, &request);
-    int done = 0;
-    for (int i = 0; i < 1000 && !done; ++i)
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (!done)
-      MPI_Request_free(&request);
-  }
+  anyFailure.store(true);
+  dog.reset(); // this thread knows
+  watch->abort(message);
 }
 
 void MpiWorld::barrier() {
   MPI_Request request;
-  check(MPI_Ibarrier(control, &request), "barrier");
+  check(MPI_Ibarrier(messages, &request), "barrier");
   wait(request, "all ranks");
 }
 
 void MpiWorld::broadcast(std::vector<uint8_t> &bytes) {
   uint64_t size = bytes.size();
   MPI_Request request;
-  check(MPI_Ibcast(&size, sizeof size, MPI_BYTE, 0, control, &request), "broadcast");
+  check(MPI_Ibcast(&size, sizeof size, MPI_BYTE, 0, messages, &request), "broadcast");
   wait(request, "rank 0");
   bytes.resize(size);
   for (size_t begin = 0; begin < size; begin += pieceBytes) {
-    check(MPI_Ibcast(bytes.data() + begin, static_cast<int>(std::min(pieceBytes, size - begin)), MPI_BYTE, 0, control,
+    check(MPI_Ibcast(bytes.data() + begin, static_cast<int>(std::min(pieceBytes, size - begin)), MPI_BYTE, 0, messages,
                      &request),
           "broadcast");
     wait(request, "rank 0");
@@ -393,7 +459,9 @@ bool startedByMpi() {
   return false;
 }
 
-std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks) { return std::make_unique<MpiWorld>(expectedRanks); }
+std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks, double seconds) {
+  return std::make_unique<MpiWorld>(expectedRanks, seconds);
+}
 
 bool mpiIsRunning() {
   int begun = 0, ended = 0;

@@ -10,8 +10,9 @@ namespace cleave {
 /// Whether this process was started by mpirun, srun or another launcher that MPI knows.
 bool startedByMpi();
 
-/// The world of all processes. Throws a user error, naming both, when `expectedRanks` > 0 is not its size.
-std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks);
+/// The world of all processes, which meet within `seconds`, or this process ends with a message. Throws a user error,
+/// naming both, when `expectedRanks` > 0 is not its size.
+std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks, double seconds = 300);
 
 /// Whether MPI has been initialised and not yet finalised: abortMpi then reaches the other processes.
 bool mpiIsRunning();

@@ -1,34 +1,81 @@
 // Rank 0's reception, the others' way to it, and the connections between all.
 #include "runtime/comm/Rendezvous.h"
 
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/Sha256.h"
 #include "runtime/comm/AgentStore.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <functional>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <optional>
 #include <poll.h>
-#include <random>
 #include <span>
+#include <sstream>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 namespace cleave {
 
 namespace {
 
 constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; another byte order gives another number
-constexpr uint32_t protocol = 1;
+constexpr uint32_t protocol = 2;
+
+using Proof = std::array<uint8_t, 16>;
 
 /// What a rank says first, to rank 0 and to every rank that it connects to. Bytes in the host's order.
 struct Hello {
   uint64_t word = magic;
   uint32_t version = protocol, size = 0, rank = 0, port = 0;
   uint64_t job = 0; ///< 0 while it is not known
+  Proof proof{};    ///< that the sender knows the job's secret, where there is one
 };
+
+/// The job's secret: CLEAVE_SECRET, or the text of the file CLEAVE_SECRET_FILE; empty where none is given.
+std::string jobSecret() {
+  if (const char *text = std::getenv("CLEAVE_SECRET"))
+    return text;
+  const char *file = std::getenv("CLEAVE_SECRET_FILE");
+  return file && *file ? readTextFile(file, Status::User, 1 << 16) : "";
+}
+
+/// HMAC-SHA-256 (RFC 2104), its first half, of all that a hello says.
+Proof proofOf(Hello hello, const std::string &secret) {
+  if (secret.empty())
+    return {};
+  hello.proof = {};
+  std::array<uint8_t, 64> key{};
+  if (secret.size() > key.size()) {
+    const auto hash = sha256({reinterpret_cast<const uint8_t *>(secret.data()), secret.size()});
+    std::copy(hash.begin(), hash.end(), key.begin());
+  } else
+    std::copy(secret.begin(), secret.end(), key.begin());
+  const auto padded = [&](uint8_t pad, std::span<const uint8_t> text) {
+    std::array<uint8_t, 64> block;
+    for (size_t i = 0; i < block.size(); ++i)
+      block[i] = key[i] ^ pad;
+    Sha256 hash;
+    hash.update(block);
+    hash.update(text);
+    return hash.finish();
+  };
+  const auto inner = padded(0x36, {reinterpret_cast<const uint8_t *>(&hello), sizeof hello});
+  const auto outer = padded(0x5c, inner);
+  Proof proof;
+  std::copy_n(outer.begin(), proof.size(), proof.begin());
+  return proof;
+}
 
 /// Rank 0's answer. Then follow `bytes`: the table of addresses, or why it is refused.
 struct Answer {
@@ -51,10 +98,12 @@ struct Guest {
   bool known() const { return got == sizeof hello && hello.word == magic; }
 };
 
-/// Takes connections as they come; one that says nothing keeps nobody waiting.
+/// Takes connections as they come; one that says nothing keeps nobody waiting, and many that say nothing make room for
+/// those that come later.
 class Reception {
 public:
-  Reception(const Socket &listener, int alarm) : listener(listener), alarm(alarm) {}
+  /// `guests`: how many are expected.
+  Reception(const Socket &listener, int alarm, size_t guests) : listener(listener), alarm(alarm), most(guests + 32) {}
   /// The next one that has spoken; none at the deadline or the alarm.
   std::optional<Guest> next(Clock::time_point deadline);
 
@@ -62,6 +111,7 @@ private:
   bool listen(Guest &guest);
   const Socket &listener;
   int alarm;
+  size_t most; ///< that wait at once
   std::vector<Guest> waiting;
 };
 
@@ -106,8 +156,13 @@ std::optional<Guest> Reception::next(Clock::time_point deadline) {
       Guest &guest = waiting.emplace_back();
       guest.from = Endpoint::ofPeer(socket);
       guest.socket = std::move(socket);
+      if (waiting.size() > most) // the one that has been silent for longest
+        waiting.erase(waiting.begin());
     }
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+    const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    if (full && !waiting.empty())
+      waiting.erase(waiting.begin());
+    else if (full)
       throw environmentError(fmt::format("a rank's connection cannot be taken: {}", std::strerror(errno)));
   }
 }
@@ -121,17 +176,38 @@ void refuse(const Socket &socket, const Error &error) {
   sendAll(socket, text.data(), text.size(), deadline, -1);
 }
 
+/// Those who are no ranks of this job: they are turned away and counted.
+class Strangers {
+public:
+  /// Whether a guest is one.
+  bool has(const Guest &guest, const std::string &secret) {
+    std::string why;
+    if (!guest.known()) {
+      why = "its first bytes are";
+      for (size_t i = 0; i < std::min<size_t>(guest.got, 8); ++i)
+        why += fmt::format(" {:02x}", reinterpret_cast<const uint8_t *>(&guest.hello)[i]);
+    } else if (guest.hello.version == protocol && guest.hello.proof != proofOf(guest.hello, secret))
+      why = secret.empty() ? "it has a secret (CLEAVE_SECRET), rank 0 has none" : "it does not know the job's secret";
+    if (why.empty())
+      return false;
+    if (count++ == 0)
+      first = fmt::format("{}: {}", guest.from.text(), why);
+    return true;
+  }
+  /// For the message of a meeting that failed.
+  std::string text() const {
+    return count == 0 ? "" : fmt::format("; {} connections were of strangers, the first from {}", count, first);
+  }
+
+private:
+  size_t count = 0;
+  std::string first;
+};
+
 /// Why a guest cannot be the rank that it says it is.
 std::optional<Error> misfit(const Guest &guest, const TorchEnvironment &who, const std::vector<Socket> &links) {
   const Hello &hello = guest.hello;
   const std::string from = guest.from.text();
-  if (!guest.known()) {
-    std::string bytes;
-    for (size_t i = 0; i < std::min<size_t>(guest.got, 8); ++i)
-      bytes += fmt::format(" {:02x}", reinterpret_cast<const uint8_t *>(&hello)[i]);
-    return environmentError(
-        fmt::format("MASTER_PORT={}: {} is no rank of this program: its first bytes are{}", who.port, from, bytes));
-  }
   if (hello.version != protocol)
     return environmentError(fmt::format("rank 0 speaks protocol {}, {} speaks {}: all ranks must run the same program",
                                         protocol, from, hello.version));
@@ -185,7 +261,9 @@ void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point de
   std::vector<Place> table(who.size);
   table[0].port = Endpoint::ofSelf(meeting.listener).port();
   meeting.links.resize(who.size);
-  Reception reception(master, -1);
+  Reception reception(master, -1, who.size);
+  Strangers strangers;
+  const std::string secret = jobSecret();
   const auto fail = [&](const Error &error, const Socket *guest) {
     if (guest)
       refuse(*guest, error);
@@ -194,16 +272,20 @@ void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point de
         refuse(link, error);
     throw error;
   };
-  for (unsigned left = who.size - 1; left > 0; --left) {
+  for (unsigned left = who.size - 1; left > 0;) {
     std::optional<Guest> guest = reception.next(deadline);
     if (!guest)
-      fail(environmentError(fmt::format("no word from rank {} within {} s (WORLD_SIZE={}, MASTER_PORT={})",
-                                        fmt::join(missing(meeting.links), ", "), seconds, who.size, who.port)),
+      fail(environmentError(fmt::format("no word from rank {} within {} s (WORLD_SIZE={}, MASTER_PORT={}){}",
+                                        fmt::join(missing(meeting.links), ", "), seconds, who.size, who.port,
+                                        strangers.text())),
            nullptr);
+    if (strangers.has(*guest, secret))
+      continue;
     if (const auto error = misfit(*guest, who, meeting.links))
       fail(*error, &guest->socket);
     table[guest->hello.rank] = {guest->from.address(), static_cast<uint16_t>(guest->hello.port)};
     meeting.links[guest->hello.rank] = std::move(guest->socket);
+    --left;
   }
   const Answer answer{magic, 0, static_cast<uint32_t>(table.size() * sizeof(Place)), meeting.job};
   for (unsigned rank = 1; rank < who.size; ++rank)
@@ -254,7 +336,8 @@ void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point dea
   Socket link = connectToMaster(who, deadline, seconds);
   meeting.listener = listenAnywhere(who.rank); // not before: any free port could be the one that rank 0 is to have
   const Endpoint master = Endpoint::ofPeer(link);
-  const Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0};
+  Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0, {}};
+  hello.proof = proofOf(hello, jobSecret());
   Answer answer;
   size_t got = 0;
   Transfer done = sendAll(link, &hello, sizeof hello, deadline, -1);
@@ -310,16 +393,95 @@ Meeting meet(const TorchEnvironment &who, double seconds) {
     arrive(meeting, who, deadline, seconds);
     return meeting;
   }
-  std::random_device random;
-  meeting.job = (uint64_t{random()} << 32 | random()) | 1;
+  meeting.job = randomBits() | 1;
   receive(meeting, who, deadline, seconds);
   return meeting;
+}
+
+namespace {
+
+/// Where rank 0 waits for heartbeats: this host's name and addresses.
+std::vector<std::string> ownAddresses() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  std::vector<std::string> texts{name};
+  ifaddrs *list = nullptr;
+  if (::getifaddrs(&list) != 0)
+    return texts;
+  for (const ifaddrs *each = list; each; each = each->ifa_next) {
+    char text[NI_MAXHOST];
+    const sockaddr *address = each->ifa_addr;
+    if (!address || !(each->ifa_flags & IFF_UP) || (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+      continue;
+    const socklen_t bytes = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (::getnameinfo(address, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      texts.push_back(text);
+  }
+  ::freeifaddrs(list);
+  return texts;
+}
+
+/// Rank 0: one connection of every other rank; strangers are dropped.
+std::vector<Socket> receiveHeartbeats(const Socket &listener, unsigned size, uint64_t job, double seconds) {
+  std::vector<Socket> links(size);
+  const auto deadline = deadlineIn(seconds);
+  Reception reception(listener, -1, size);
+  for (unsigned left = size - 1; left > 0;) {
+    std::optional<Guest> guest = reception.next(deadline);
+    if (!guest)
+      throw environmentError(fmt::format("no connection for heartbeats from rank {} within {} s",
+                                         fmt::join(missing(links), ", "), seconds));
+    const Hello &said = guest->hello;
+    if (!guest->known() || said.job != job || said.rank == 0 || said.rank >= size || links[said.rank])
+      continue;
+    links[said.rank] = std::move(guest->socket);
+    --left;
+  }
+  return links;
+}
+
+} // namespace
+
+std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size,
+                                      const std::function<void(std::vector<uint8_t> &)> &share, double seconds) {
+  if (size == 1)
+    return {};
+  raiseDescriptorLimit(size);
+  Socket listener;
+  std::string said;
+  if (rank == 0) {
+    listener = listenAnywhere(0);
+    said = fmt::format("{} {} {}", randomBits() | 1, Endpoint::ofSelf(listener).port(), fmt::join(ownAddresses(), " "));
+  }
+  std::vector<uint8_t> bytes(said.begin(), said.end());
+  share(bytes);
+  std::istringstream words(std::string(bytes.begin(), bytes.end()));
+  Hello hello{magic, protocol, size, rank, 0, 0, {}};
+  uint16_t port = 0;
+  words >> hello.job >> port;
+  if (rank == 0)
+    return receiveHeartbeats(listener, size, hello.job, seconds);
+  std::vector<Endpoint> places;
+  std::string problem;
+  for (std::string name; words >> name;)
+    for (const Endpoint &place : resolve(name, port, problem))
+      if (std::find(places.begin(), places.end(), place) == places.end())
+        places.push_back(place);
+  const auto deadline = deadlineIn(seconds);
+  std::vector<Socket> links;
+  links.push_back(connectPatiently(places, deadline, -1, problem));
+  if (!links[0] || sendAll(links[0], &hello, sizeof hello, deadline, -1) != Transfer::Done)
+    throw environmentError(fmt::format("rank {}: no connection for heartbeats to rank 0 at port {} within {} s: {}", rank,
+                                       port, seconds, problem));
+  return links;
 }
 
 std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm) {
   const auto deadline = deadlineIn(seconds);
   std::vector<Socket> all(who.size);
-  const Hello hello{magic, protocol, who.size, who.rank, 0, meeting.job};
+  Hello hello{magic, protocol, who.size, who.rank, 0, meeting.job, {}};
+  const std::string secret = jobSecret();
+  hello.proof = proofOf(hello, secret);
   for (unsigned rank = 0; rank < who.rank; ++rank) {
     std::string problem;
     all[rank] = connectPatiently({&meeting.places[rank], 1}, deadline, alarm, problem);
@@ -329,7 +491,7 @@ std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &w
       throw environmentError(fmt::format("no connection to rank {} at {} within {} s: {}", rank,
                                          meeting.places[rank].text(), seconds, problem));
   }
-  Reception reception(meeting.listener, alarm);
+  Reception reception(meeting.listener, alarm, who.size);
   for (unsigned left = who.size - 1 - who.rank; left > 0;) {
     std::optional<Guest> guest = reception.next(deadline);
     if (!guest && Clock::now() < deadline)
@@ -342,7 +504,8 @@ std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &w
       throw environmentError(fmt::format("no connection from rank {} within {} s", fmt::join(absent, ", "), seconds));
     }
     const Hello &said = guest->hello;
-    if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank])
+    if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank] ||
+        said.proof != proofOf(said, secret))
       continue; // a stranger
     all[said.rank] = std::move(guest->socket);
     --left;

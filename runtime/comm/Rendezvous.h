@@ -1,10 +1,13 @@
 // How ranks that are processes find each other. Rank 0 listens at MASTER_PORT; the others connect to it, say who they
 // are and where they listen themselves; when all have come, rank 0 hands the table of addresses round, and every pair
-// of ranks makes a connection. What does not fit (another WORLD_SIZE, a RANK that two have, a stranger on the port) is
-// one error that names the values, on every rank that has come.
+// of ranks makes a connection. What does not fit (another WORLD_SIZE, a RANK that two have) is one error that names the
+// values, on every rank that has come. Strangers on the port are turned away: whoever does not speak as ranks do, and,
+// where the job has a secret (CLEAVE_SECRET or CLEAVE_SECRET_FILE), whoever does not know it.
 #pragma once
 #include "runtime/comm/Socket.h"
 #include "runtime/comm/TorchEnvironment.h"
+
+#include <functional>
 
 namespace cleave {
 
@@ -18,6 +21,11 @@ struct Meeting {
 
 /// Waits for all ranks, at most `seconds`. Throws user and environment errors.
 Meeting meet(const TorchEnvironment &who, double seconds);
+
+/// Connections for heartbeats between processes that can talk already: rank 0's to every other rank by rank, the others'
+/// to rank 0, as PeerWatch takes them. `share` sends rank 0's bytes to all. Throws environmentError naming the rank.
+std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size,
+                                      const std::function<void(std::vector<uint8_t> &)> &share, double seconds);
 
 /// A connection to every other rank, by rank. `alarm`: PeerWatch's; where it ends the wait the result is empty.
 std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm);

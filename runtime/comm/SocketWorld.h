@@ -42,8 +42,9 @@ public:
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
 
-  /// Whether rank 0 says within this time that it ends by the same failure, so that one rank prints it.
-  bool rankZeroSays(const std::string &message, double seconds) const { return watch->rankZeroSays(message, seconds); }
+  bool rankZeroSays(const std::string &message, double limit) const override {
+    return watch->rankZeroSays(message, limit);
+  }
 
 private:
   friend class SocketCommunicator;
@@ -59,7 +60,7 @@ private:
   [[noreturn]] void expire(const std::string &what);
 
   unsigned me, ranks;
-  double seconds = 600;
+  double seconds = 60;
   ExchangeScratch scratch;
   EarlyBuffers buffers;
   std::unique_ptr<PeerWatch> watch;

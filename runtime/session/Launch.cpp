@@ -45,7 +45,7 @@ namespace {
 class ProcessWorld {
 public:
   ~ProcessWorld() {
-    if (!sockets()) // MPI may have ended before; it frees what is its own
+    if (!dynamic_cast<SocketWorld *>(world.get())) // MPI may have ended before; it frees what is its own
       (void)world.release();
   }
   World &get(double seconds) {
@@ -54,19 +54,11 @@ public:
     if (const auto torch = torchRank())
       world = std::make_unique<SocketWorld>(*torch, seconds);
     else
-      world = makeMpiWorld(0);
+      world = makeMpiWorld(0, seconds);
     return *world;
   }
-  /// Null where there is none, or where it is MPI's.
-  SocketWorld *sockets() const { return dynamic_cast<SocketWorld *>(world.get()); }
-  /// Something was thrown: the others learn it. MPI's world cannot be taken down without the others, and its process is
-  /// about to end (guardedMain).
-  void failed(const std::string &message) {
-    if (SocketWorld *reached = sockets())
-      reached->abort(message);
-    else
-      (void)world.release();
-  }
+  /// Null while the ranks have not met.
+  World *met() const { return world.get(); }
 
 private:
   std::unique_ptr<World> world;
@@ -85,10 +77,10 @@ template <typename Fn> static void withProcessWorld(double seconds, Fn fn) {
   try {
     fn(world);
   } catch (const std::exception &error) {
-    processWorld().failed(error.what());
+    world.abort(error.what());
     throw;
   } catch (...) {
-    processWorld().failed("unknown exception");
+    world.abort("unknown exception");
     throw;
   }
 }
@@ -127,11 +119,13 @@ unsigned defaultThreads(unsigned ranks) {
 }
 
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
-                                                double seconds) {
+                                                const GivenValues &given, double seconds) {
   if (!ranksAreProcesses())
     return make();
   std::shared_ptr<const PlanFile> plan;
   withProcessWorld(seconds, [&](World &world) {
+    world.setTimeout(seconds);
+    compareAmongRanks(world, given);
     world.setTimeout(24 * 3600); // rank 0 may compile for long
     std::vector<uint8_t> bytes;
     if (world.rank() == 0) {
@@ -154,7 +148,7 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &
   withProcessWorld(meetingSeconds, [&](World &world) {
     if (world.size() != ranks)
       throw userError(fmt::format("the plan is for {} ranks, {} started {} processes", ranks,
-                                  processWorld().sockets() ? "the launcher (WORLD_SIZE)" : "mpi", world.size()));
+                                  startedByMpi() ? "mpi" : "the launcher (WORLD_SIZE)", world.size()));
     fn(world.rank(), world);
     world.barrier(); // nobody leaves while another may still fail
   });
@@ -171,44 +165,39 @@ static void printError(unsigned rank, const std::string &message) {
 // get to it. Before the ranks have met that takes the launcher a while.
 static constexpr auto soon = std::chrono::milliseconds(500), late = std::chrono::milliseconds(4000);
 
-/// Prints the message and ends all processes through MPI_Abort, where they may be waiting for this one.
-static int failAmongMpi(Status status, const std::string &message) {
-  const bool mpi = mpiIsRunning();
-  if (launchedRank() != 0)
-    std::this_thread::sleep_for(mpi ? soon : late);
-  printError(launchedRank(), message);
-  if (mpi)
-    abortMpi(int(status));
-  return int(status);
-}
-
-static int failAmongSockets(Status status, const std::string &message) {
+/// Prints the message, unless rank 0 prints the same, and tells the others. MPI's processes are ended by MPI_Abort, where
+/// they may be waiting for this one.
+static int failAmongRanks(Status status, const std::string &message) {
   static volatile std::sig_atomic_t quiet;
   quiet = int(status);
   const unsigned rank = launchedRank();
   if (rank != 0) // the launcher may end this process while it waits to learn whether it must say anything
     std::signal(SIGTERM, [](int) { _exit(quiet); });
-  if (SocketWorld *world = processWorld().sockets()) {
+  bool said = false;
+  if (World *world = processWorld().met()) {
     world->abort(message);
-    if (rank != 0 && world->rankZeroSays(message, std::chrono::duration<double>(soon).count()))
-      return int(status);
+    said = rank != 0 && world->rankZeroSays(message, std::chrono::duration<double>(soon).count());
   } else if (rank != 0)
     std::this_thread::sleep_for(late);
-  printError(rank, message);
+  if (!said)
+    printError(rank, message);
+  if (mpiIsRunning()) {
+    if (said) // rank 0 ends them all
+      std::this_thread::sleep_for(late);
+    abortMpi(int(status));
+  }
   return int(status);
 }
 
 /// Prints the message and tells other processes, which may be waiting for this one.
 static int fail(Status status, const std::string &message) {
-  if (startedByMpi())
-    return failAmongMpi(status, message);
-  bool sockets = false;
+  bool ranks = false;
   try {
-    sockets = ranksAreProcesses();
+    ranks = ranksAreProcesses();
   } catch (const Error &) { // the message says it
   }
-  if (sockets)
-    return failAmongSockets(status, message);
+  if (ranks)
+    return failAmongRanks(status, message);
   printError(0, message);
   return int(status);
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/session/Agreement.h"
 
 #include <functional>
 #include <memory>
@@ -24,9 +25,9 @@ unsigned defaultThreads(unsigned ranks);
 
 /// The plan that all ranks run: `make` is called on rank 0 alone and its bytes are sent to the other processes. They
 /// find each other here and keep their connections until they end; `seconds`: how long one waits for the others to
-/// start.
+/// start. `given`: what all of them must have been given alike; it is compared before the plan is made.
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
-                                                double seconds = meetingSeconds);
+                                                const GivenValues &given, double seconds = meetingSeconds);
 
 /// Runs `fn` for every rank that lives in this process (all of them, or one under a launcher) and returns when they
 /// have ended. Throws the first failure; userError naming both numbers when a launcher started another number of ranks.

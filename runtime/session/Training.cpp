@@ -44,6 +44,8 @@ struct Training {
 
   Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source);
   int64_t lastOfEpochs() const;
+  /// Throws environmentError where the checkpoint that this run goes on from is no longer the folder's.
+  void checkUnchanged() const;
   bool evaluates() const {
     return options.evalEachEpoch && canEvaluate(file->plan()) && source.samples(Split::Eval) > 0;
   }
@@ -57,7 +59,7 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
   if (batch > samples)
     throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
   if (options.resume) {
-    resumed = readManifest(options.checkpointDir);
+    resumed = readManifest(options.checkpointDir, options.atStep);
     checkResume(resumed->info, file->plan(), options.checkpointDir);
     begin = {resumed->info.epoch, resumed->info.position};
     firstStep = resumed->info.step + 1;
@@ -75,14 +77,27 @@ int64_t Training::lastOfEpochs() const {
   const int64_t epochs = options.epochs > 0 ? options.epochs : 1, perEpoch = samples / batch;
   if (begin.epoch > epochs)
     return firstStep - 1;
-  return firstStep - 1 + (samples - begin.sample) / batch + (epochs - begin.epoch) * perEpoch;
+  int64_t whole = 0;
+  if (__builtin_mul_overflow(epochs - begin.epoch, perEpoch, &whole) || whole >= mostSteps)
+    throw userError(fmt::format("--epochs {}: of {} steps each: there must be fewer than 2^53 steps", epochs, perEpoch));
+  return firstStep - 1 + (samples - begin.sample) / batch + whole;
+}
+
+void Training::checkUnchanged() const {
+  if (!resumed)
+    return;
+  const Manifest now = readManifest(options.checkpointDir, options.atStep);
+  if (now.run != resumed->run || now.generation != resumed->generation)
+    throw environmentError(fmt::format("--resume {}: another training wrote the checkpoint of step {} while this one "
+                                       "began",
+                                       options.checkpointDir, now.info.step));
 }
 
 /// One rank's loop.
 class RankLoop {
 public:
   RankLoop(Training &shared, unsigned rank, World &world)
-      : shared(shared), world(world), rank(rank), writer(shared.file, rank),
+      : shared(shared), world(world), rank(rank),
         job(shared.file, rank, world, shared.source, shared.order,
             executorOptions(shared.file->plan(), shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options) {}
@@ -101,7 +116,7 @@ private:
   Training &shared;
   World &world;
   unsigned rank;
-  CheckpointWriter writer;
+  std::optional<CheckpointWriter> writer;
   RankJob job;
   Progress progress;
   MetricsFile metrics;
@@ -113,6 +128,11 @@ private:
 };
 
 void RankLoop::begin() {
+  if (!shared.options.checkpointDir.empty()) {
+    writer.emplace(shared.file, rank, world, checkpointFolder(shared.options));
+    if (rank == 0)
+      shared.checkUnchanged();
+  }
   const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
   if (shared.resumed)
     loadCheckpoint(shared.options.checkpointDir, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything,
@@ -219,11 +239,14 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
 }
 
 void RankLoop::save(int64_t steps, const DataPosition &next) {
-  if (shared.options.checkpointDir.empty() || steps == saved)
+  if (!writer || steps == saved)
     return;
   const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
-  guard.checkParameters(steps, saved, memory);
-  writer.save(shared.options.checkpointDir, describe(steps, next), world, memory);
+  if (const std::string warning = guard.checkSaved(steps, saved, memory); !warning.empty()) {
+    progress.line("warning: " + warning);
+    return;
+  }
+  writer->save(describe(steps, next), memory);
   saved = steps;
   last = Clock::now();
 }
@@ -252,6 +275,8 @@ void RankLoop::run() {
   report(true);
   save(done, at);
   job.executor().wait(); // also where nobody asked for metrics
+  if (writer)
+    writer->close();
   if (rank != 0)
     return;
   metrics.flush();
@@ -273,6 +298,23 @@ void checkOptions(const TrainOptions &options) {
     throw userError(fmt::format("--steps {} and --epochs {}: give one of them", options.steps, options.epochs));
   if (options.resume && options.checkpointDir.empty())
     throw userError("--resume needs --checkpoint DIR");
+  if (options.resume && options.overwrite)
+    throw userError("--resume goes on from a checkpoint, --overwrite trains anew: give one of them");
+  if (options.atStep && !options.resume)
+    throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
+  if (options.keep < 1)
+    throw userError(fmt::format("--keep {}: at least one checkpoint is kept", options.keep));
+  if (options.steps >= mostSteps)
+    throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", options.steps));
+}
+
+/// Processes see to it that they run the same program on the same data.
+void compareJobs(World &world, const DataSource &data, DataNeeds needs) {
+  world.setTimeout(meetingSeconds); // one may have read its data sooner than another
+  GivenValues values = describeProgram();
+  for (auto &value : describeData(data, needs))
+    values.push_back(std::move(value));
+  compareAmongRanks(world, values);
 }
 
 } // namespace
@@ -283,13 +325,14 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
   requireTraining(plan->plan(), plan->name());
   const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);
   Training training(plan, options, *data.source);
-  prepareCheckpointFolder(options.checkpointDir);
+  prepareCheckpointFolder(options);
   const unsigned ranks = plan->plan().ranks()->size();
   if (ranksAreProcesses()) {
     runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before they have met ends a process
       const InterruptGuard guard;
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);
+      compareJobs(world, *data.source, {});
       training.stop.among(world.group(all));
       RankLoop(training, rank, world).run();
     });
@@ -344,11 +387,13 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &opti
     throw userError(fmt::format("{}: the plan has no eval program", plan->name()));
   std::optional<Manifest> manifest;
   if (!options.checkpointDir.empty())
-    manifest = readManifest(options.checkpointDir);
+    manifest = readManifest(options.checkpointDir, options.atStep);
   const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom, {.train = false});
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
+    if (ranksAreProcesses())
+      compareJobs(world, *data.source, {.train = false});
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
   const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};

@@ -262,22 +262,45 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
     for (const std::string &text : thrown)
       CHECK(has(text, "two processes have RANK=1"));
   }
-  SECTION("a stranger who talks") {
+  const auto stranger = [&](std::string_view text) {
+    std::string problem;
+    Socket socket;
+    while (!socket)
+      socket = connectTo(resolve("127.0.0.1", port, problem).at(0), deadlineIn(5), -1);
+    sendAll(socket, text.data(), text.size(), deadlineIn(5), -1);
+    return socket;
+  };
+  SECTION("strangers who talk are turned away") {
+    CHECK(eachRank(2, [&](unsigned rank) {
+            if (rank == 1)
+              for (const char *text : {"GET / HTTP/1.0\r\n\r\n", "\r", "\rCLEAVE\nwho knows what comes now, nobody does"})
+                stranger(text);
+            SocketWorld world(rankOf(rank, 2, port), 10);
+            world.barrier();
+          }) == none(2));
+  }
+  SECTION("strangers are named where ranks are missing") {
     const auto thrown = eachRank(2, [&](unsigned rank) {
-      if (rank == 0) {
-        SocketWorld world(rankOf(0, 2, port), 10);
-        return;
+      if (rank == 0)
+        SocketWorld world(rankOf(0, 2, port), 1);
+      else {
+        const Socket kept = stranger("GET / HTTP/1.0\r\n\r\n");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1200));
       }
-      std::string problem;
-      Socket socket;
-      while (!socket)
-        socket = connectTo(resolve("127.0.0.1", port, problem).at(0), deadlineIn(5), -1);
-      sendAll(socket, "GET / HTTP/1.0\r\n\r\n", 18, deadlineIn(5), -1);
-      char byte;
-      while (receiveAll(socket, &byte, 1, deadlineIn(5), -1) == Transfer::Done)
-        ;
     });
-    CHECK(has(thrown[0], "is no rank of this program: its first bytes are 47 45 54 20"));
+    CHECK(has(thrown[0], "no word from rank 1"));
+    CHECK(has(thrown[0], "1 connections were of strangers"));
+    CHECK(has(thrown[0], "47 45 54 20"));
+  }
+  SECTION("very many who say nothing make room") {
+    std::vector<Socket> silent;
+    CHECK(eachRank(2, [&](unsigned rank) {
+            if (rank == 1)
+              for (int i = 0; i < 100; ++i)
+                silent.push_back(stranger(""));
+            SocketWorld world(rankOf(rank, 2, port), 10);
+            world.barrier();
+          }) == none(2));
   }
   SECTION("one who says nothing keeps nobody waiting") {
     Socket silent, gone;

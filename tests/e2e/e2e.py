@@ -25,14 +25,16 @@ def free_port():
         return chosen.getsockname()[1]
 
 
-def start_ranks(program, *args, ranks, port=None):
-    """Processes with the environment that torchrun gives them."""
+def start_ranks(program, *args, ranks, port=None, first=(), last=(), environment=lambda rank: {}):
+    """Processes with the environment that torchrun gives them. The last one has more arguments, `last`; the others `first`."""
     port = port or free_port()
     started = []
     for rank in range(ranks):
         said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port}
-        started.append(subprocess.Popen([os.path.join(BIN, program), *map(str, args)], stdout=subprocess.PIPE,
+        said.update(environment(rank))
+        more = map(str, last if rank == ranks - 1 else first)
+        started.append(subprocess.Popen([os.path.join(BIN, program), *map(str, args), *more], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, errors="replace",
                                         env={**os.environ, **{name: str(value) for name, value in said.items()}}))
     return started
@@ -330,6 +332,66 @@ class Splits(Case):
                 self.assertIn(word, ended[0][1])
 
 
+class Ranks(Case):
+    """Ranks that were given other things, or that stop."""
+
+    common = ["train", "--data", DIGITS, "--mesh", "dp=2", "--threads", 1, "--quiet", "--timeout", 10]
+
+    def test_other_options(self):
+        other = self.path("data")
+        shutil.copytree(DIGITS, other)
+        images = next(f for f in os.listdir(other) if f.startswith("t10k-images"))
+        shutil.copy(os.path.join(other, images), os.path.join(other, images.replace("t10k", "train")))
+        labels = next(f for f in os.listdir(other) if f.startswith("t10k-labels"))
+        shutil.copy(os.path.join(other, labels), os.path.join(other, labels.replace("t10k", "train")))
+        for last in (["--seed", 2], ["--steps", 7], ["--lr", 0.25], ["--batch", 20], ["--hidden", 30], ["--data", other],
+                     ["--checkpoint", self.path("ck")], ["--precision", "bf16"]):
+            steps = [] if last[0] == "--steps" else ["--steps", 2]
+            common = [word for word in self.common if last[0] != "--data" or word not in ("--data", DIGITS)]
+            first = ["--data", DIGITS] if last[0] == "--data" else []
+            ends = end_ranks(start_ranks("mlp", *common, *steps, ranks=2, first=first, last=last))
+            text = "".join(err for _, err in ends)
+            word = "hidden" if last[0] == "--hidden" else last[0]
+            self.assertTrue(all(status in (2, 3) for status, _ in ends), (last, ends))
+            self.assertIn("rank 1 was given another", text, last)
+            self.assertIn(word, text)
+
+    def test_a_secret(self):
+        started = start_ranks("mlp", *self.common, "--steps", 2, ranks=2, environment=lambda rank: {"CLEAVE_SECRET": "ours"})
+        self.assertEqual([status for status, _ in end_ranks(started)], [0, 0])
+        started = start_ranks("mlp", *self.common[:-1], 3, "--steps", 2, ranks=2,
+                              environment=lambda rank: {"CLEAVE_SECRET": f"mine {rank}"})
+        ends = end_ranks(started)
+        self.assertEqual([status for status, _ in ends], [3, 3])
+        self.assertIn("does not know the job's secret", ends[0][1])
+
+    def test_a_process_of_mpi_that_stops(self):
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", os.path.join(BIN, "mlp"), *map(str, self.common)]
+        job = subprocess.Popen([*command[:-1], "5", "--epochs", "100000", "--metrics", self.path("m")], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, errors="replace")
+        stopped = None
+        try:
+            while stopped is None or not os.path.exists(self.path("m")):
+                self.assertIsNone(job.poll())
+                time.sleep(0.2)
+                for pid in filter(str.isdigit, os.listdir("/proc")):
+                    try:
+                        with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/environ") as environment:
+                            if int(stat.read().rsplit(")", 1)[1].split()[1]) == job.pid and "OMPI_COMM_WORLD_RANK=1\0" in environment.read():
+                                stopped = int(pid)
+                    except OSError:
+                        pass
+            began = time.time()
+            os.kill(stopped, signal.SIGSTOP)
+            _, err = job.communicate(timeout=60)
+        finally:
+            job.kill()
+            if stopped and os.path.exists(f"/proc/{stopped}"):
+                os.kill(stopped, signal.SIGKILL)
+        self.assertLess(time.time() - began, 30)
+        self.assertIn("rank 1 failed: no sign of life", err)
+
+
 class Files(Case):
     """Plans, checkpoints and graphs."""
 
@@ -367,6 +429,20 @@ class Files(Case):
             self.losses(program, *options, "--steps", 3, "--checkpoint", checkpoint)
             rest, _ = self.losses(program, *data, "--steps", 6, "--checkpoint", checkpoint, "--resume")
             self.assertEqual(whole, rest) # metrics were appended
+
+    def test_a_checkpoint_is_not_replaced_unasked(self):
+        checkpoint = self.path("ck")
+        train = ["train", "--hidden", "16", "--data", DIGITS, "--checkpoint", checkpoint, "--quiet"]
+        self.ok("mlp", *train, "--steps", 4)
+        err = self.refused("mlp", *train, "--steps", 2, word="--overwrite")
+        self.assertIn("--resume", err)
+        self.ok("mlp", *train[:1], *train[3:], "--steps", 6, "--resume")
+        self.ok("mlp", "eval", "--data", DIGITS, "--checkpoint", checkpoint, "--at-step", 4)
+        self.refused("mlp", "eval", "--data", DIGITS, "--checkpoint", checkpoint, "--at-step", 5, word="steps 6, 4, not of 5")
+        self.ok("mlp", *train, "--steps", 2, "--overwrite", "--keep", 1)
+        with open(os.path.join(checkpoint, "manifest.json")) as manifest:
+            self.assertEqual(json.load(manifest)["step"], 2)
+        self.assertEqual(len(os.listdir(checkpoint)), 3)
 
     def test_altered_checkpoint(self):
         checkpoint = self.path("ck")

@@ -3,7 +3,28 @@
 #include "runtime/session/Session.h"
 #include "tools/Cli.h"
 
+#include <fmt/format.h>
+
 using namespace cleave;
+
+/// What all ranks of a job must have been given.
+static GivenValues givenValues(const std::string &plan, const TrainOptions &options, bool evaluate) {
+  const auto flag = [](bool set) { return set ? "given" : "not given"; };
+  return {{"plan", digestOfFile(plan)},
+          {"--eval", flag(evaluate)},
+          {"--steps", fmt::format("{}", options.steps)},
+          {"--epochs", fmt::format("{}", options.epochs)},
+          {"--checkpoint", flag(!options.checkpointDir.empty())},
+          {"--resume", flag(options.resume)},
+          {"--at-step", fmt::format("{}", options.atStep.value_or(-1))},
+          {"--overwrite", flag(options.overwrite)},
+          {"--keep", fmt::format("{}", options.keep)},
+          {"--device", options.deviceName},
+          {"--no-graph", flag(!options.graph)},
+          {"--no-deterministic", flag(!options.deterministic)},
+          {"--keep-going", flag(options.keepGoing)},
+          {"--find-nan", flag(options.findNan)}};
+}
 
 static int run(int argc, char **argv) {
   CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun or torchrun.", "cleave-run"};
@@ -18,7 +39,12 @@ static int run(int argc, char **argv) {
   app.add_option("--metrics", options.metricsFile, "write metrics as JSON lines")->type_name("FILE.jsonl");
   app.add_option("--checkpoint", options.checkpointDir, "write checkpoints here, read them with --resume and --eval")
       ->type_name("DIR");
-  app.add_flag("--resume", options.resume, "continue from the checkpoint");
+  CLI::Option *resume = app.add_flag("--resume", options.resume, "continue from the checkpoint");
+  app.add_flag("--overwrite", options.overwrite, "train anew where the folder holds a checkpoint, and replace it")
+      ->excludes(resume);
+  app.add_option("--at-step", options.atStep, "the checkpoint after this step (default: the last; older ones are kept)")
+      ->type_name("S");
+  app.add_option("--keep", options.keep, "checkpoints that stay in the folder (default: 2)")->check(checkPositive);
   app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
       ->check(checkPositive)
       ->check(CLI::Range(1, 256));
@@ -47,7 +73,8 @@ static int run(int argc, char **argv) {
     throw userError("--eval: needs --checkpoint DIR, what it evaluates");
   if (evaluate && (options.steps > 0 || options.epochs > 0))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are of training");
-  const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, options.timeoutSeconds);
+  const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, givenValues(file, options, evaluate),
+                                    app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
   if (!evaluate) {
     runTraining(plan, options);
     return 0;
@@ -55,6 +82,7 @@ static int run(int argc, char **argv) {
   EvalOptions eval;
   eval.dataDir = options.dataDir;
   eval.checkpointDir = options.checkpointDir;
+  eval.atStep = options.atStep;
   eval.threads = options.threads;
   eval.deviceName = options.deviceName;
   eval.tuning = options.tuning;

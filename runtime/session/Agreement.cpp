@@ -1,0 +1,114 @@
+// Comparing what ranks were given.
+#include "runtime/session/Agreement.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/Sha256.h"
+#include "runtime/device/CpuDevice.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <string_view>
+
+namespace cleave {
+
+static std::vector<uint8_t> pack(const GivenValues &values) {
+  std::vector<uint8_t> bytes;
+  for (const auto &[name, value] : values)
+    for (const std::string &text : {name, value}) {
+      bytes.insert(bytes.end(), text.begin(), text.end());
+      bytes.push_back(0);
+    }
+  return bytes;
+}
+
+static std::map<std::string, std::string> unpack(const std::vector<uint8_t> &bytes) {
+  std::vector<std::string> texts(1);
+  for (const uint8_t byte : bytes)
+    if (byte == 0)
+      texts.emplace_back();
+    else
+      texts.back().push_back(static_cast<char>(byte));
+  std::map<std::string, std::string> values;
+  for (size_t i = 0; i + 1 < texts.size(); i += 2)
+    values[texts[i]] = texts[i + 1];
+  return values;
+}
+
+void compareAmongRanks(World &world, const GivenValues &mine) {
+  const auto all = world.gather(pack(mine));
+  for (unsigned rank = 1; rank < all.size(); ++rank) {
+    const auto theirs = unpack(all[rank]);
+    for (const auto &[name, value] : mine) {
+      const auto found = theirs.find(name);
+      if (found == theirs.end())
+        throw userError(fmt::format("rank {} runs another program than rank 0: it says nothing of {}", rank, name));
+      if (found->second != value)
+        throw userError(fmt::format("rank {} was given another {} than rank 0: {}, rank 0 has {}; all ranks must be given "
+                                    "the same",
+                                    rank, name, found->second, value));
+    }
+    if (theirs.size() != mine.size())
+      throw userError(fmt::format("rank {} runs another program than rank 0: it compares {} values, rank 0 {}", rank,
+                                  theirs.size(), mine.size()));
+  }
+  world.barrier();
+}
+
+std::string digestOf(const std::string &text) {
+  const auto hash = sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+  return "sha256:" + toHex(hash).substr(0, 12);
+}
+
+std::string digestOfFile(const std::string &path) {
+  if (path.empty())
+    return "none";
+  try {
+    return digestOf(readTextFile(path));
+  } catch (const Error &) { // whoever reads it says so
+    return "none";
+  }
+}
+
+static const char *nameOf(FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; }
+
+/// The contents of samples that lie evenly over a split.
+static std::string digestOfSamples(const DataSource &data, Split split, bool labels) {
+  constexpr int64_t most = 8;
+  const int64_t samples = data.samples(split), count = std::min(samples, most);
+  const size_t fields = data.fields().size() - (labels ? 0 : 1);
+  Sha256 hash;
+  std::vector<std::byte> values;
+  for (int64_t i = 0; i < count; ++i)
+    for (size_t field = 0; field < fields; ++field) {
+      values.assign(static_cast<size_t>(data.fields()[field].elements()) * 4, std::byte{0});
+      data.read(split, count == 1 ? 0 : i * (samples - 1) / (count - 1), field, values.data());
+      hash.update({reinterpret_cast<const uint8_t *>(values.data()), values.size()});
+    }
+  return "sha256:" + toHex(hash.finish()).substr(0, 12);
+}
+
+GivenValues describeData(const DataSource &data, DataNeeds needs) {
+  GivenValues values;
+  std::string fields;
+  for (const DataField &field : data.fields())
+    fields += fmt::format("{}{} {} [{}]", fields.empty() ? "" : ", ", field.name, nameOf(field.dtype),
+                          fmt::join(field.shape, ", "));
+  values.emplace_back("--data (its fields)", fields);
+  for (const Split split : {Split::Train, Split::Eval}) {
+    if (!(split == Split::Train ? needs.train : needs.eval))
+      continue;
+    const std::string name = split == Split::Train ? "training" : "evaluation";
+    values.emplace_back(fmt::format("--data (its {} samples)", name), fmt::format("{}", data.samples(split)));
+    values.emplace_back(fmt::format("--data (the contents of {} samples)", name),
+                        digestOfSamples(data, split, needs.labels));
+  }
+  return values;
+}
+
+GivenValues describeProgram() {
+  return {{"version of Cleave", CLEAVE_VERSION}, {"version of oneDNN", cpuLibraryVersion()}};
+}
+
+} // namespace cleave
