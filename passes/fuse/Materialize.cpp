@@ -140,7 +140,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
 
 void materialize(mlir::Block &block, Groups &groups) {
   peelSharedSlices(groups);
-  for (int id : std::vector<int>(groups.order()))
+  for (int id : groups.order())
     if (groups[id].fusible)
       peelReshapes(groups, id);
   std::vector<mlir::Operation *> order, replaced;
