@@ -28,10 +28,9 @@ void Module::takeName(const std::string &name, const char *rule, Where where) {
     failAt(
         fmt::format("{}: a name must not be empty nor contain dots, stars, quotes or spaces, found \"{}\"", rule, name),
         {}, where);
-  if (std::find(names.begin(), names.end(), name) != names.end())
+  if (!names.insert(name).second)
     failAt(fmt::format("{}: the name \"{}\" is already taken in {}", rule, name, path().empty() ? "the model" : path()),
            {}, where);
-  names.push_back(name);
 }
 
 Module::Module(Where where) : place(where) { noteModulePlace(place); }
