@@ -15,6 +15,7 @@
 #include "passes/fuse/KernelCosts.h"
 #include "passes/fuse/Steps.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <algorithm>
@@ -275,8 +276,8 @@ private:
 
   int width; // lanes of a vector that costs are compared for
   KernelCosts costs;
-  std::set<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
-  std::set<std::pair<std::pair<int, int>, void *>> triedValues;
+  llvm::DenseSet<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
+  llvm::DenseSet<std::pair<std::pair<int, int>, void *>> triedValues;
 };
 
 } // namespace

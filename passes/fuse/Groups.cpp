@@ -4,6 +4,7 @@
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 #include <algorithm>
 
@@ -96,11 +97,11 @@ void Groups::rebuildEdges(const std::vector<int> &ids) {
   }
 }
 
+using Inside = llvm::SmallPtrSet<mlir::Operation *, 16>;
+
 std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &ops) const {
-  llvm::DenseMap<mlir::Operation *, bool> inside;
-  for (mlir::Operation *op : ops)
-    inside[op] = true;
-  llvm::SetVector<mlir::Value> values;
+  const Inside inside(ops.begin(), ops.end());
+  llvm::SmallSetVector<mlir::Value, 8> values;
   for (mlir::Operation *op : ops)
     for (mlir::Value operand : op->getOperands())
       if (mlir::Operation *from = operand.getDefiningOp(); !from || !inside.count(from))
@@ -109,9 +110,7 @@ std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &op
 }
 
 std::vector<mlir::Value> Groups::outputs(const std::vector<mlir::Operation *> &ops) const {
-  llvm::DenseMap<mlir::Operation *, bool> inside;
-  for (mlir::Operation *op : ops)
-    inside[op] = true;
+  const Inside inside(ops.begin(), ops.end());
   std::vector<mlir::Value> values;
   for (mlir::Operation *op : ops)
     if (llvm::any_of(op->getUsers(), [&](mlir::Operation *user) { return !inside.count(user); }))

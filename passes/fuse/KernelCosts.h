@@ -1,10 +1,7 @@
-// Costs of kernels by what they compute, each asked of the planner once: layers repeat. Private to fuse.
+// Costs of kernels by what they compute, each asked of the planner once. Private to fuse.
 #pragma once
+#include "passes/codegen/Signature.h"
 #include "passes/fuse/Groups.h"
-
-#include <map>
-#include <tuple>
-#include <vector>
 
 namespace cleave::passes {
 
@@ -19,17 +16,12 @@ public:
   void forget(mlir::Operation *op) { kinds.erase(op); }
 
 private:
-  using Problem = std::vector<uintptr_t>;
   uintptr_t kindOf(mlir::Operation *op);
-  Problem problemOf(const std::vector<mlir::Value> &inputs, const std::vector<mlir::Operation *> &ops,
-                    const std::vector<mlir::Value> &outputs);
-  double ask(const std::vector<mlir::Value> &inputs, const std::vector<mlir::Operation *> &ops,
-             const std::vector<mlir::Value> &outputs) const;
 
   int width;
-  std::map<std::tuple<const void *, const void *, const void *>, uintptr_t> kindNumbers; // name, type, properties
+  kernel::OpKinds kindNumbers;
   llvm::DenseMap<mlir::Operation *, uintptr_t> kinds;
-  std::map<Problem, double> known;
+  std::unordered_map<kernel::Signature, double, kernel::SignatureHash> known;
 };
 
 } // namespace cleave::passes
