@@ -240,8 +240,10 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
       if (Value start = offset(op, shardingOf(op->getResult(0)).dims[0]))
         all.push_back(start);
     }
-    OperationState state(op->getLoc(), op->getName(), all, types, op->getAttrs());
-    Operation *local = builder.create(state);
+    Operation *local = builder.insert(op->cloneWithoutRegions());
+    local->setOperands(all);
+    for (auto [result, type] : llvm::zip_equal(local->getResults(), types))
+      result.setType(type);
     if (auto slice = dyn_cast<ir::SliceOp>(local)) {
       slice.setStarts(localOf(slice.getStarts(), typeOf(op->getOperand(0)).getShape(), typeOf(operands[0]).getShape()));
       slice.setSizes(cast<RankedTensorType>(types[0]).getShape());

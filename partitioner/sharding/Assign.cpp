@@ -47,6 +47,7 @@ public:
     std::vector<Operation *> ops;
     for (Operation &op : func.getBody().front().without_terminator())
       ops.push_back(&op);
+    shardings.reserve(2 * ops.size());
     for (Operation *op : ops)
       visit(op);
     visitReturn();
