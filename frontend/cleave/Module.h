@@ -127,6 +127,7 @@ private:
   Module *parent = nullptr;
   std::string ownName;
   std::set<std::string> names;
+  int64_t parts = 0; ///< of a root: modules, parameters and buffers in it
   std::vector<Module *> childList;
   /// Parameters, buffers and children in the order of definition (exactly one pointer of each is set).
   struct Member {

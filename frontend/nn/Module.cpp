@@ -24,6 +24,13 @@ static void checkShape(const char *op, const std::string &name, const Shape &sha
 // ---- modules ------------------------------------------------------------------------------------------------------
 
 void Module::takeName(const std::string &name, const char *rule, Where where) {
+  Module *root = this;
+  while (root->parent)
+    root = root->parent;
+  if (++root->parts > mostParts)
+    failAt(fmt::format("a model has at most {} modules, parameters and buffers; {} would be one more", mostParts,
+                       joined(path(), name)),
+           {}, where);
   if (name.empty() || name.find_first_of(".* \t\n\"") != std::string::npos)
     failAt(
         fmt::format("{}: a name must not be empty nor contain dots, stars, quotes or spaces, found \"{}\"", rule, name),

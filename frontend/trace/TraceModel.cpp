@@ -298,9 +298,26 @@ void detail::wrongInputs(size_t given) {
          {}, Where());
 }
 
+void requireParametersWithin(const Module &root, double most, const std::string &holder) {
+  double bytes = 0;
+  const Parameter *largest = nullptr;
+  for (const Parameter *parameter : root.parameters()) {
+    bytes += 4.0 * static_cast<double>(parameter->elements());
+    if (!largest || parameter->elements() > largest->elements())
+      largest = parameter;
+  }
+  if (bytes <= most)
+    return;
+  const double gib = 1 << 30;
+  failAt(fmt::format("the parameters take {:.1f} GiB, and {} has {:.1f} GiB of memory; the largest is {}", bytes / gib,
+                     holder, most / gib, largest->path()),
+         {{largest->path(), shapeText(largest->shape())}}, largest->place());
+}
+
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows) {
   if (!config.loss)
     throw userError("loss: none was given");
+  requireParametersWithin(*model.root, static_cast<double>(mostParameterBytes), "the largest machine");
   checkGroups(model, config);
   GraphModule graph;
   Builder builder(model, config, rows, graph);
