@@ -52,7 +52,7 @@ struct Equal {
 } // namespace
 
 bool shareEqualOps(func::FuncOp function) {
-  std::unordered_set<Operation *, Hash, Equal> seen;
+  std::unordered_set<Operation *, Hash, Equal> seen(function.front().getOperations().size());
   bool changed = false;
   for (Operation &op : llvm::make_early_inc_range(function.front().without_terminator())) {
     if (op.getNumRegions() != 0 || !isMemoryEffectFree(&op))
