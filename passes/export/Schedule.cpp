@@ -197,10 +197,11 @@ void refuseHugeArena(const ProgramBuilder &builder) {
     return;
   const auto &largest = **std::max_element(program.slots.begin(), program.slots.end(),
                                            [](const auto &a, const auto &b) { return a->bytes < b->bytes; });
-  throw userError(fmt::format("a rank of stage {} would take {:.1f} TiB, and no machine has more than {} TiB of memory; "
-                              "the largest of its tensors is {} of \"{}\"",
-                              program.stage, static_cast<double>(program.peak_bytes) / (uint64_t(1) << 40),
-                              mostBytes >> 40, fmt::join(largest.shape, "x"), largest.name));
+  throw userError(
+      fmt::format("a rank of stage {} would take {:.1f} TiB, and no machine has more than {} TiB of memory; "
+                  "the largest of its tensors is {} of \"{}\"",
+                  program.stage, static_cast<double>(program.peak_bytes) / (uint64_t(1) << 40), mostBytes >> 40,
+                  fmt::join(largest.shape, "x"), largest.name));
 }
 
 } // namespace

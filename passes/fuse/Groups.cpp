@@ -11,7 +11,7 @@
 namespace cleave::passes {
 
 constexpr int64_t room = int64_t{1} << 24; ///< between the labels of neighbours at first
-constexpr int64_t least = 1 << 8;         ///< after labels had to make room
+constexpr int64_t least = 1 << 8;          ///< after labels had to make room
 
 Groups::Groups(mlir::Block &block) {
   int effect = -1;
@@ -130,8 +130,7 @@ bool Groups::reachable(int from, int to, std::vector<int> &between) {
       int next = find(raw);
       if (next == to)
         found |= id != from;
-      if (next == to || next == id || positionOf(next) > positionOf(to) ||
-          seen[static_cast<size_t>(next)] == searches)
+      if (next == to || next == id || positionOf(next) > positionOf(to) || seen[static_cast<size_t>(next)] == searches)
         continue;
       seen[static_cast<size_t>(next)] = searches;
       between.push_back(next);

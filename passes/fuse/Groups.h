@@ -2,8 +2,8 @@
 //
 // Every op of the block (but its terminator) begins as a group of its own. The groups stand in an order in which
 // operands come before users; merging two groups is legal where no path leads from one to the other through a third.
-// The order is a linked list whose entries carry growing labels with room between them (Dietz and Sleator 1987), so that
-// a merge costs what lies between the two groups and depends on the first, not what the function has.
+// The order is a linked list whose entries carry growing labels with room between them (Dietz and Sleator 1987), so
+// that a merge costs what lies between the two groups and depends on the first, not what the function has.
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -28,7 +28,7 @@ class Groups {
 public:
   explicit Groups(mlir::Block &block);
 
-  int find(int id) const; // the group that `id` has become
+  int find(int id) const;                 // the group that `id` has become
   int groupOf(mlir::Operation *op) const; // -1: the terminator or an op elsewhere
   Group &operator[](int id) { return groups[static_cast<size_t>(id)]; }
   std::vector<int> order() const;
