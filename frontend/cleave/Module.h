@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -125,7 +126,8 @@ private:
 
   Module *parent = nullptr;
   std::string ownName;
-  std::vector<std::string> names;
+  std::set<std::string> names;
+  int64_t parts = 0; ///< of a root: modules, parameters and buffers in it
   std::vector<Module *> childList;
   /// Parameters, buffers and children in the order of definition (exactly one pointer of each is set).
   struct Member {

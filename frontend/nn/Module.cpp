@@ -24,14 +24,20 @@ static void checkShape(const char *op, const std::string &name, const Shape &sha
 // ---- modules ------------------------------------------------------------------------------------------------------
 
 void Module::takeName(const std::string &name, const char *rule, Where where) {
+  Module *root = this;
+  while (root->parent)
+    root = root->parent;
+  if (++root->parts > mostParts)
+    failAt(fmt::format("a model has at most {} modules, parameters and buffers; {} would be one more", mostParts,
+                       joined(path(), name)),
+           {}, where);
   if (name.empty() || name.find_first_of(".* \t\n\"") != std::string::npos)
     failAt(
         fmt::format("{}: a name must not be empty nor contain dots, stars, quotes or spaces, found \"{}\"", rule, name),
         {}, where);
-  if (std::find(names.begin(), names.end(), name) != names.end())
+  if (!names.insert(name).second)
     failAt(fmt::format("{}: the name \"{}\" is already taken in {}", rule, name, path().empty() ? "the model" : path()),
            {}, where);
-  names.push_back(name);
 }
 
 Module::Module(Where where) : place(where) { noteModulePlace(place); }

@@ -1,6 +1,6 @@
 // Looks at a traced graph and at the parameters.
 #include "frontend/program/Advice.h"
-#include "frontend/trace/Diagnose.h"
+#include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -73,19 +73,7 @@ std::vector<std::string> warningsOf(GraphModule &graph) {
 
 void checkParametersFit(const Module &root) {
   const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  double bytes = 0;
-  const Parameter *largest = nullptr;
-  for (const Parameter *parameter : root.parameters()) {
-    bytes += 4.0 * static_cast<double>(parameter->elements());
-    if (!largest || parameter->elements() > largest->elements())
-      largest = parameter;
-  }
-  if (bytes <= memory)
-    return;
-  const double gib = 1 << 30;
-  failAt(fmt::format("the parameters take {:.1f} GiB, and this machine has {:.1f} GiB of memory; the largest is {}",
-                     bytes / gib, memory / gib, largest->path()),
-         {{largest->path(), shapeText(largest->shape())}}, largest->place());
+  requireParametersWithin(root, memory, "this machine");
 }
 
 } // namespace cleave

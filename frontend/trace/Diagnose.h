@@ -14,8 +14,12 @@ struct ModelError : Error {
   explicit ModelError(const std::string &message) : Error(Status::User, message) {}
 };
 
-/// More than any memory holds.
+/// More than any memory holds: elements of a tensor, and bytes of all parameters in f32.
 constexpr int64_t mostElements = int64_t(1) << 40;
+constexpr int64_t mostParameterBytes = int64_t(1) << 46;
+/// More than compiles in the memory of a machine: ops of a pass over the model; modules, parameters and buffers.
+constexpr int64_t mostOps = int64_t(1) << 20;
+constexpr int64_t mostParts = int64_t(1) << 20;
 
 /// Whether a place lies in the user's program: not in the standard library, where default arguments are evaluated when
 /// it makes an object (std::optional::emplace, std::make_unique), nor in Cleave.

@@ -52,6 +52,12 @@ void Trace::checkSize(mlir::Operation *op, Where where) {
   }
 }
 
+void Trace::tooManyOps(Where where) {
+  failAt(
+      fmt::format("{}: a pass over the model has at most {} ops, and this would be one more", lastCall.what, mostOps),
+      {}, where);
+}
+
 std::string Trace::path() const { return frames.empty() ? "" : frames.back().path; }
 void Trace::enter(std::string path, Where where) { frames.push_back({std::move(path), where}); }
 void Trace::leave() { frames.pop_back(); }

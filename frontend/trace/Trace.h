@@ -4,6 +4,7 @@
 #pragma once
 #include "cleave/Functional.h"
 #include "cleave/Module.h"
+#include "frontend/trace/Diagnose.h"
 #include "ir/graph/Graph.h"
 #include "mlir/IR/Builders.h"
 
@@ -44,6 +45,8 @@ public:
     Op op = Op::create(builder, location(where), std::forward<Args>(args)...);
     mark(op);
     checkSize(op, where);
+    if (++ops > mostOps)
+      tooManyOps(where);
     return op;
   }
 
@@ -80,12 +83,14 @@ private:
   void mark(mlir::Operation *op);
   /// Sizes that no memory can hold are refused before anything computes with them.
   void checkSize(mlir::Operation *op, Where where);
+  [[noreturn]] static void tooManyOps(Where where);
   struct Frame {
     std::string path;
     Where where;
   };
   std::vector<Frame> frames;
   std::map<std::string, int64_t> counts;
+  int64_t ops = 0;
   Mode mode;
 };
 

@@ -155,13 +155,18 @@ void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const
   mlir::func::ReturnOp::create(trace.builder, b.getUnknownLoc(), results);
   mlir::Block &body = function.getBody().front();
   function.setType(b.getFunctionType(body.getArgumentTypes(), mlir::TypeRange(mlir::ValueRange(results))));
-  for (size_t i = 0; i < argAttrs.size(); ++i)
-    function.setArgAttrs(static_cast<unsigned>(i), argAttrs[i]);
-  for (size_t i = 0; i < marks.size(); ++i) {
-    function.setResultAttr(static_cast<unsigned>(i), attr::kind, b.getStringAttr(marks[i].first));
-    if (!marks[i].second.empty())
-      function.setResultAttr(static_cast<unsigned>(i), attr::name, b.getStringAttr(marks[i].second));
+  llvm::SmallVector<mlir::DictionaryAttr> ofArguments, ofResults; // all at once: MLIR keeps every list that ever was
+  for (const mlir::NamedAttrList &attributes : argAttrs)
+    ofArguments.push_back(attributes.getDictionary(b.getContext()));
+  for (const auto &[kind, name] : marks) {
+    mlir::NamedAttrList attributes;
+    attributes.set(attr::kind, b.getStringAttr(kind));
+    if (!name.empty())
+      attributes.set(attr::name, b.getStringAttr(name));
+    ofResults.push_back(attributes.getDictionary(b.getContext()));
   }
+  function.setAllArgAttrs(ofArguments);
+  function.setAllResultAttrs(ofResults);
 }
 
 void Builder::function(const char *name, Trace::Mode mode) {
@@ -293,9 +298,26 @@ void detail::wrongInputs(size_t given) {
          {}, Where());
 }
 
+void requireParametersWithin(const Module &root, double most, const std::string &holder) {
+  double bytes = 0;
+  const Parameter *largest = nullptr;
+  for (const Parameter *parameter : root.parameters()) {
+    bytes += 4.0 * static_cast<double>(parameter->elements());
+    if (!largest || parameter->elements() > largest->elements())
+      largest = parameter;
+  }
+  if (bytes <= most)
+    return;
+  const double gib = 1 << 30;
+  failAt(fmt::format("the parameters take {:.1f} GiB, and {} has {:.1f} GiB of memory; the largest is {}", bytes / gib,
+                     holder, most / gib, largest->path()),
+         {{largest->path(), shapeText(largest->shape())}}, largest->place());
+}
+
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows) {
   if (!config.loss)
     throw userError("loss: none was given");
+  requireParametersWithin(*model.root, static_cast<double>(mostParameterBytes), "the largest machine");
   checkGroups(model, config);
   GraphModule graph;
   Builder builder(model, config, rows, graph);

@@ -17,6 +17,10 @@ GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t ro
 /// are f32, of kind "output", named "output", "output.1", ...; their first dimension is `rows`.
 GraphModule tracePrediction(const Model &model, const TrainConfig &config, int64_t rows);
 
+/// Throws a user error at the largest parameter where all of them together take more than `most` bytes in f32;
+/// `holder`: what has no more.
+void requireParametersWithin(const Module &root, double most, const std::string &holder);
+
 /// "sgd", "adam" or "adamw".
 std::string optimizerName(const Optimizer &optimizer);
 double learningRate(const Optimizer &optimizer);

@@ -75,10 +75,18 @@ private:
       values[global] = piece;
   }
 
+  std::vector<const Crossing *> crossingsOf(Value value) {
+    std::vector<const Crossing *> list;
+    if (auto found = cut.crossingsOf.find(value.getAsOpaquePointer()); found != cut.crossingsOf.end())
+      for (size_t place : found->second)
+        list.push_back(&cut.crossings[place]);
+    return list;
+  }
+
   const Crossing *crossingTo(Value value) {
-    for (const Crossing &crossing : cut.crossings)
-      if (crossing.value == value && crossing.to == key.stage)
-        return &crossing;
+    for (const Crossing *crossing : crossingsOf(value))
+      if (crossing->to == key.stage)
+        return crossing;
     return nullptr;
   }
 
@@ -120,9 +128,9 @@ private:
   }
 
   void send(Value value) {
-    for (const Crossing &crossing : cut.crossings)
-      if (crossing.value == value && crossing.from == key.stage)
-        send(crossing);
+    for (const Crossing *crossing : crossingsOf(value))
+      if (crossing->from == key.stage)
+        send(*crossing);
   }
 
   void send(const Crossing &crossing) {
@@ -189,6 +197,7 @@ private:
 
 std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
   std::vector<Total> totals;
+  std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
     std::string kind = resultText(func, i, ir::attr::kind), name = resultText(func, i, ir::attr::name);
@@ -198,13 +207,14 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
     int64_t stage = value.getDefiningOp() ? stageOf(value.getDefiningOp()) : marked ? marked.getInt() : 0;
     std::string key = gradients ? name : kind;
-    auto known = std::find_if(totals.begin(), totals.end(), [&](const Total &t) { return t.name == key; });
-    if (known == totals.end())
-      known = totals.insert(totals.end(), {key, cast<RankedTensorType>(value.getType()), value, {}, {}, {}});
+    auto [place, added] = places.try_emplace(key, totals.size());
+    if (added)
+      totals.push_back({key, cast<RankedTensorType>(value.getType()), value, {}, {}, {}});
+    Total &total = totals[place->second];
     for (const std::string &axis : shardingOf(value).partialAxes)
-      if (!llvm::is_contained(known->partialAxes, axis))
-        known->partialAxes.push_back(axis);
-    known->makers.push_back(stage);
+      if (!llvm::is_contained(total.partialAxes, axis))
+        total.partialAxes.push_back(axis);
+    total.makers.push_back(stage);
   }
   return totals;
 }

@@ -51,7 +51,8 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
 void emitReduce(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
                 bool eval);
 
-/// Builds one local function: arguments and results are named slots, added on demand.
+/// Builds one local function: arguments and results are named slots, added on demand. Their attributes and types are
+/// the function's once it is finished: MLIR keeps every list of them that ever was.
 class LocalFunction {
 public:
   LocalFunction(mlir::ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh,
@@ -72,6 +73,7 @@ public:
 private:
   std::string segment;
   std::map<std::pair<std::string, std::string>, mlir::Value> arguments;
+  llvm::SmallVector<mlir::NamedAttrList> argumentAttributes;
   std::vector<std::tuple<std::string, std::string, mlir::Value>> results;
 };
 

@@ -18,6 +18,7 @@ public:
       : info(info), rankClass(rankClass), local(local), update(info.update) {}
 
   void run() {
+    findSums();
     // A sum over all parameters is one over all stages: a stage that updates nothing takes part.
     for (Operation &op : update.getBody().front().without_terminator())
       if (op.getNumResults() == 1 && isWholeSum(op.getResult(0)))
@@ -39,6 +40,8 @@ private:
   LocalFunction &local;
   func::FuncOp update;
   DenseMap<Value, Value> values;
+  DenseMap<Value, bool> addsParameters; // see addsParametersOnly
+  DenseSet<Value> sums;                 // over parameters, finished or not
 
   static std::string text(DictionaryAttr dict, StringRef name) {
     auto found = dict ? dict.getAs<StringAttr>(name) : StringAttr();
@@ -59,40 +62,58 @@ private:
     return name ? name.str() : "";
   }
 
-  // The terms of a sum over parameters: an addition of scalars that belongs to no parameter.
-  static void collectTerms(Value value, SmallVector<Value> &terms) {
-    Operation *def = value.getDefiningOp();
-    if (auto reshard = dyn_cast_if_present<dist::ReshardOp>(def))
-      return collectTerms(reshard.getInput(), terms);
-    if (auto add = dyn_cast_if_present<ir::AddOp>(def); add && parameterOf(def).empty()) {
-      collectTerms(add.getLhs(), terms);
-      collectTerms(add.getRhs(), terms);
-    } else {
-      terms.push_back(value);
+  static bool ofNoParameter(Operation *op) { return !op->hasAttr(parameterAttr); }
+
+  // The terms of a sum over parameters: an addition of scalars that belongs to no parameter. As many additions as there
+  // are parameters may follow each other, so nothing here calls itself.
+  static SmallVector<Value> termsOf(Value sum) {
+    SmallVector<Value> terms, open{sum};
+    while (!open.empty()) {
+      Value value = open.pop_back_val();
+      Operation *def = value.getDefiningOp();
+      if (auto reshard = dyn_cast_if_present<dist::ReshardOp>(def)) {
+        open.push_back(reshard.getInput());
+      } else if (auto add = dyn_cast_if_present<ir::AddOp>(def); add && ofNoParameter(add)) {
+        open.push_back(add.getRhs());
+        open.push_back(add.getLhs());
+      } else {
+        terms.push_back(value);
+      }
     }
+    return terms;
   }
 
-  // A sum over parameters, finished or not.
-  static bool isSumOverParameters(Value value, SmallVector<Value> &terms) {
-    Operation *def = value.getDefiningOp();
-    if (isa_and_nonnull<dist::ReshardOp>(def) && parameterOf(def).empty())
-      return isSumOverParameters(def->getOperand(0), terms);
-    bool scalar = cast<RankedTensorType>(value.getType()).getRank() == 0;
+  // Whether every term of what would be a sum belongs to a parameter; known of the operands of what is asked for.
+  bool addsParametersOnly(Operation *op) {
+    if (auto reshard = dyn_cast<dist::ReshardOp>(op))
+      return addsParameters.lookup(reshard.getInput());
+    if (auto add = dyn_cast<ir::AddOp>(op); add && ofNoParameter(add))
+      return addsParameters.lookup(add.getLhs()) && addsParameters.lookup(add.getRhs());
+    return !ofNoParameter(op);
+  }
+
+  void findSums() {
+    for (Operation &op : update.getBody().front().without_terminator())
+      if (op.getNumResults() == 1) {
+        addsParameters[op.getResult(0)] = addsParametersOnly(&op);
+        if (isSum(&op))
+          sums.insert(op.getResult(0));
+      }
+  }
+
+  bool isSum(Operation *op) {
+    if (isa<dist::ReshardOp>(op) && ofNoParameter(op))
+      return sums.contains(op->getOperand(0));
+    const bool scalar = cast<RankedTensorType>(op->getResult(0).getType()).getRank() == 0;
     // A model with one parameter has a sum of one term: the term itself, read by ops of no parameter.
-    bool single = def && scalar && !parameterOf(def).empty() && isa<ir::ReduceOp, dist::ReshardOp>(def);
-    if (!def || !scalar || !(single || (isa<ir::AddOp>(def) && parameterOf(def).empty())))
-      return false;
-    collectTerms(value, terms);
-    return llvm::all_of(terms,
-                        [](Value term) { return term.getDefiningOp() && !parameterOf(term.getDefiningOp()).empty(); });
+    const bool single = !ofNoParameter(op) && isa<ir::ReduceOp, dist::ReshardOp>(op);
+    return scalar && (single || (isa<ir::AddOp>(op) && ofNoParameter(op))) && addsParameters.lookup(op->getResult(0));
   }
 
   // A sum over parameters that is no part of a larger one.
-  static bool isWholeSum(Value value) {
-    SmallVector<Value> terms;
-    return isSumOverParameters(value, terms) && llvm::any_of(value.getUsers(), [](Operation *user) {
-             SmallVector<Value> larger;
-             return user->getNumResults() != 1 || !isSumOverParameters(user->getResult(0), larger);
+  bool isWholeSum(Value value) {
+    return sums.contains(value) && llvm::any_of(value.getUsers(), [&](Operation *user) {
+             return user->getNumResults() != 1 || !sums.contains(user->getResult(0));
            });
   }
 
@@ -133,9 +154,8 @@ private:
       DictionaryAttr dict = update.getArgAttrDict(argument.getArgNumber());
       return values[value] = local.slot(text(dict, ir::attr::kind), text(dict, ir::attr::name), value);
     }
-    SmallVector<Value> terms;
-    if (isSumOverParameters(value, terms))
-      return values[value] = sumOverParameters(terms);
+    if (sums.contains(value))
+      return values[value] = sumOverParameters(termsOf(value));
     return emit(value);
   }
 

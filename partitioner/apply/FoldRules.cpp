@@ -28,17 +28,22 @@ std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std:
     const bool equal = std::all_of(group.begin(), group.end(), [&](const ShardRule *rule) {
       return std::tie(rule->dims, rule->origin) == std::tie(group[0]->dims, group[0]->origin);
     });
+    if (group.size() == 1 || !equal)
+      return false;
     const auto matched =
         std::count_if(names.begin(), names.end(), [&](const std::string &name) { return matches(pattern, name); });
-    return group.size() > 1 && equal && matched == static_cast<int64_t>(group.size());
+    return matched == static_cast<int64_t>(group.size());
   };
+  std::map<std::string, bool> folds;
+  for (const auto &[pattern, group] : groups)
+    folds[pattern] = foldable(pattern, group);
   std::vector<ShardRule> folded;
   for (const ShardRule &rule : rules) {
     const std::string pattern = patternOf(rule.pattern);
     const auto group = groups.find(pattern);
     if (group == groups.end()) // said already
       continue;
-    if (!foldable(pattern, group->second)) {
+    if (!folds.at(pattern)) {
       folded.push_back(rule);
       continue;
     }

@@ -33,11 +33,10 @@ LocalFunction::LocalFunction(ModuleOp module, const RankClass &rankClass, const 
 Value LocalFunction::slot(const std::string &kind, const std::string &name, RankedTensorType type) {
   auto [entry, added] = arguments.try_emplace({kind, name});
   if (added) {
-    unsigned index = func.getNumArguments();
-    auto attributes = builder.getDictionaryAttr({builder.getNamedAttr(ir::attr::kind, builder.getStringAttr(kind)),
-                                                 builder.getNamedAttr(ir::attr::name, builder.getStringAttr(name))});
-    (void)func.insertArgument(index, type, attributes, func.getLoc());
-    entry->second = func.getArgument(index);
+    NamedAttrList &attributes = argumentAttributes.emplace_back();
+    attributes.set(ir::attr::kind, builder.getStringAttr(kind));
+    attributes.set(ir::attr::name, builder.getStringAttr(name));
+    entry->second = func.getBody().front().addArgument(type, func.getLoc());
   }
   return entry->second;
 }
@@ -47,16 +46,16 @@ Value LocalFunction::slot(const std::string &kind, const std::string &name, Valu
   Value value = slot(kind, name, localiser.localType(global));
   if (known)
     return value;
-  unsigned index = cast<BlockArgument>(value).getArgNumber();
-  func.setArgAttr(index, dist::attr::sharding, dist::ShardingAttr::get(func.getContext(), shardingOf(global).str()));
-  func.setArgAttr(index, dist::attr::global, TypeAttr::get(global.getType()));
+  NamedAttrList &attributes = argumentAttributes[cast<BlockArgument>(value).getArgNumber()];
+  attributes.set(dist::attr::sharding, dist::ShardingAttr::get(func.getContext(), shardingOf(global).str()));
+  attributes.set(dist::attr::global, TypeAttr::get(global.getType()));
   // What a parameter is (its initialiser, whether it trains) goes along.
   if (auto argument = dyn_cast<BlockArgument>(global))
     if (auto source = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
-      if (DictionaryAttr attributes = source.getArgAttrDict(argument.getArgNumber()))
-        for (NamedAttribute attribute : attributes)
-          if (!func.getArgAttr(index, attribute.getName()))
-            func.setArgAttr(index, attribute.getName(), attribute.getValue());
+      if (DictionaryAttr known = source.getArgAttrDict(argument.getArgNumber()))
+        for (NamedAttribute attribute : known)
+          if (!attributes.get(attribute.getName()))
+            attributes.set(attribute.getName(), attribute.getValue());
   return value;
 }
 
@@ -72,11 +71,15 @@ bool LocalFunction::finish(RankClass &rankClass) {
     types.push_back(value.getType());
   }
   func::ReturnOp::create(builder, func.getLoc(), values);
-  func.setFunctionType(builder.getFunctionType(func.getArgumentTypes(), types));
-  for (auto [i, result] : llvm::enumerate(results)) {
-    func.setResultAttr(i, ir::attr::kind, builder.getStringAttr(std::get<0>(result)));
-    func.setResultAttr(i, ir::attr::name, builder.getStringAttr(std::get<1>(result)));
-  }
+  func.setFunctionType(builder.getFunctionType(func.getBody().front().getArgumentTypes(), types));
+  SmallVector<DictionaryAttr> ofArguments, ofResults;
+  for (NamedAttrList &attributes : argumentAttributes)
+    ofArguments.push_back(attributes.getDictionary(func.getContext()));
+  for (auto &[kind, name, value] : results)
+    ofResults.push_back(builder.getDictionaryAttr({builder.getNamedAttr(ir::attr::kind, builder.getStringAttr(kind)),
+                                                   builder.getNamedAttr(ir::attr::name, builder.getStringAttr(name))}));
+  func.setAllArgAttrs(ofArguments);
+  func.setAllResultAttrs(ofResults);
   if (func.getBody().front().without_terminator().empty() && results.empty()) {
     func.erase();
     return false;

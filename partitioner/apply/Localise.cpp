@@ -202,16 +202,18 @@ static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> 
 
 // Attributes that tell where a local value comes from; the sharding only where the local value is that value's piece.
 static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
+  NamedAttrList attributes(to->getDiscardableAttrDictionary());
   for (NamedAttribute attribute : from->getDiscardableAttrs())
     if (attribute.getName() != dist::attr::shardings)
-      to->setDiscardableAttr(attribute.getName(), attribute.getValue());
-  if (to->getResultTypes() != TypeRange(pieces))
-    return;
-  SmallVector<Attribute> globals;
-  for (Value result : from->getResults())
-    globals.push_back(TypeAttr::get(result.getType()));
-  to->setAttr(dist::attr::globals, ArrayAttr::get(from->getContext(), globals));
-  to->setAttr(dist::attr::shardings, from->getAttr(dist::attr::shardings));
+      attributes.set(attribute.getName(), attribute.getValue());
+  if (to->getResultTypes() == TypeRange(pieces)) {
+    SmallVector<Attribute> globals;
+    for (Value result : from->getResults())
+      globals.push_back(TypeAttr::get(result.getType()));
+    attributes.set(dist::attr::globals, ArrayAttr::get(from->getContext(), globals));
+    attributes.set(dist::attr::shardings, from->getAttr(dist::attr::shardings));
+  }
+  to->setDiscardableAttrs(attributes.getDictionary(from->getContext()));
 }
 
 SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
@@ -240,8 +242,10 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
       if (Value start = offset(op, shardingOf(op->getResult(0)).dims[0]))
         all.push_back(start);
     }
-    OperationState state(op->getLoc(), op->getName(), all, types, op->getAttrs());
-    Operation *local = builder.create(state);
+    Operation *local = builder.insert(op->cloneWithoutRegions());
+    local->setOperands(all);
+    for (auto [result, type] : llvm::zip_equal(local->getResults(), types))
+      result.setType(type);
     if (auto slice = dyn_cast<ir::SliceOp>(local)) {
       slice.setStarts(localOf(slice.getStarts(), typeOf(op->getOperand(0)).getShape(), typeOf(operands[0]).getShape()));
       slice.setSizes(cast<RankedTensorType>(types[0]).getShape());

@@ -126,8 +126,10 @@ private:
         byStage[stage].push_back(segment);
       for (auto &[stage, segments] : byStage) {
         bool kept = stage == made.stage || segments.size() > 1;
-        if (stage != made.stage)
+        if (stage != made.stage) {
+          cut.crossingsOf[value.getAsOpaquePointer()].push_back(cut.crossings.size());
           cut.crossings.push_back({value, made.stage, stage, tag++, segments.front()});
+        }
         if (kept)
           cut.stashes[{value.getAsOpaquePointer(), stage}] = stashName(value, stash++);
       }

@@ -31,6 +31,7 @@ struct Segmentation {
   std::map<mlir::Operation *, SegmentKey> place;
   std::map<SegmentKey, std::vector<mlir::Operation *>> ops; // program order
   std::vector<Crossing> crossings;
+  std::map<void *, std::vector<size_t>> crossingsOf; // by value, places in `crossings`
   /// Values that live from one segment to later ones of the same stage, with a name; (value, stage) -> name.
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };

@@ -68,9 +68,7 @@ void splitTiedGradients(func::FuncOp train) {
   SmallVector<Value> old(terminator.getOperands());
   terminator->setOperands(results);
   train.setFunctionType(FunctionType::get(train.getContext(), train.getArgumentTypes(), types));
-  train->removeAttr(train.getResAttrsAttrName());
-  for (auto [i, dict] : llvm::enumerate(attributes))
-    train.setResultAttrs(i, dict);
+  train.setAllResultAttrs(attributes);
   // The sums across stages are dead now, last first.
   SmallVector<Operation *> adds;
   train.walk([&](ir::AddOp op) { adds.push_back(op); });

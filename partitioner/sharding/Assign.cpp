@@ -47,6 +47,7 @@ public:
     std::vector<Operation *> ops;
     for (Operation &op : func.getBody().front().without_terminator())
       ops.push_back(&op);
+    shardings.reserve(2 * ops.size());
     for (Operation *op : ops)
       visit(op);
     visitReturn();
@@ -64,6 +65,7 @@ private:
   DenseMap<Value, std::string> open; // undecided arguments and their names
   DenseSet<Value> waiting;           // what arguments were cast or transposed to: they lie as those do once decided
   std::map<std::pair<void *, std::string>, Value> resharded;
+  std::map<std::string, std::vector<unsigned>> gradientResults; // by parameter
 
   std::string argumentString(unsigned index, StringRef attribute) {
     auto text = func.getArgAttrOfType<StringAttr>(index, attribute);
@@ -519,15 +521,19 @@ private:
     }
   }
 
+  std::string resultString(unsigned index, StringRef attribute) {
+    auto text = func.getResultAttrOfType<StringAttr>(index, attribute);
+    return text ? text.str() : "";
+  }
+
   void visitReturn() {
     Operation *terminator = func.getBody().front().getTerminator();
+    for (unsigned i = 0; i < terminator->getNumOperands(); ++i)
+      if (resultString(i, ir::attr::kind) == "gradient")
+        gradientResults[resultString(i, ir::attr::name)].push_back(i);
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
-      auto text = [&](StringRef attribute) {
-        auto found = func.getResultAttrOfType<StringAttr>(i, attribute);
-        return found ? found.str() : std::string();
-      };
-      std::string kind = text(ir::attr::kind), name = text(ir::attr::name);
+      std::string kind = resultString(i, ir::attr::kind), name = resultString(i, ir::attr::name);
       Sharding required = Sharding::replicated(shapeOf(value));
       if (kind == "gradient" || kind == "parameter" || kind == "state")
         required = ofParameter(name, kind == "state", shapeOf(value));
@@ -548,8 +554,8 @@ private:
           v.getDefiningOp()->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
       terminator->setOperand(i, taken);
     }
-    while (!open.empty())
-      close(open.begin()->first, shardings[open.begin()->first]);
+    for (Value value : llvm::to_vector(llvm::make_first_range(open)))
+      close(value, shardings[value]);
     for (Value value : llvm::to_vector(waiting))
       isOpen(value);
   }
@@ -590,16 +596,11 @@ private:
 
   // Axes over which every term of a parameter's gradient is partial (a tied parameter has a term in each of its
   // stages).
-  std::vector<std::string> partialInAllStages(StringRef name) {
+  std::vector<std::string> partialInAllStages(const std::string &name) {
     std::optional<std::vector<std::string>> common;
-    for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands()) {
-      auto text = [&](StringRef attribute) {
-        return func.getResultAttrOfType<StringAttr>(result.getOperandNumber(), attribute);
-      };
-      auto kind = text(ir::attr::kind), other = text(ir::attr::name);
-      if (!kind || kind.getValue() != "gradient" || !other || other.getValue() != name)
-        continue;
-      const std::vector<std::string> &axes = shardings[result.get()].partialAxes;
+    for (unsigned result : gradientResults[name]) {
+      const std::vector<std::string> &axes =
+          shardings[func.getBody().front().getTerminator()->getOperand(result)].partialAxes;
       if (common)
         llvm::erase_if(*common, [&](const std::string &axis) { return !llvm::is_contained(axes, axis); });
       else
@@ -613,9 +614,13 @@ private:
 
   void annotate() {
     auto *context = func.getContext();
-    for (BlockArgument argument : func.getArguments())
-      func.setArgAttr(argument.getArgNumber(), dist::attr::sharding,
-                      dist::ShardingAttr::get(context, shardings[argument].str()));
+    SmallVector<DictionaryAttr> ofArguments;
+    for (BlockArgument argument : func.getArguments()) {
+      NamedAttrList attributes(function_interface_impl::getArgAttrs(func, argument.getArgNumber()));
+      attributes.set(dist::attr::sharding, dist::ShardingAttr::get(context, shardings[argument].str()));
+      ofArguments.push_back(attributes.getDictionary(context));
+    }
+    func.setAllArgAttrs(ofArguments);
     func.walk([&](Operation *op) {
       if (op->getNumResults() == 0 || op == func.getOperation())
         return;

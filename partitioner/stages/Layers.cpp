@@ -3,6 +3,7 @@
 
 #include "ir/graph/Graph.h"
 
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <algorithm>
@@ -114,14 +115,19 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
   std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(n + 1, 0));
   best[0][0] = 0;
   for (size_t p = 1; p <= parts; ++p)
-    for (size_t i = p; i <= n; ++i)
-      for (size_t j = p - 1; j < i; ++j) {
-        double worst = std::max(best[p - 1][j], sum[i] - sum[j]);
-        if (worst < best[p][i]) {
-          best[p][i] = worst;
-          from[p][i] = j;
-        }
-      }
+    for (size_t i = p; i <= n; ++i) {
+      // The further the last run begins, the more is before it and the less in it: the best is where they meet.
+      auto last = [&](size_t j) { return sum[i] - sum[j]; };
+      auto firstWhere = [&](size_t end, auto holds) {
+        auto range = llvm::seq(p - 1, end);
+        return *std::partition_point(range.begin(), range.end(), [&](size_t j) { return !holds(j); });
+      };
+      const size_t meet = firstWhere(i - 1, [&](size_t j) { return best[p - 1][j] >= last(j); });
+      best[p][i] = std::max(best[p - 1][meet], last(meet));
+      if (meet > p - 1)
+        best[p][i] = std::min(best[p][i], last(meet - 1));
+      from[p][i] = firstWhere(meet, [&](size_t j) { return last(j) <= best[p][i]; }); // the first of the best
+    }
   std::vector<size_t> begins(parts);
   for (size_t p = parts, i = n; p > 0; --p)
     i = begins[p - 1] = from[p][i];

@@ -4,6 +4,7 @@
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Object.h"
 #include "passes/codegen/Ptx.h"
+#include "passes/codegen/Signature.h"
 #include "runtime/base/Error.h"
 
 #include "llvm/Support/ErrorHandling.h"
@@ -50,6 +51,8 @@ struct KernelBuilder::Impl {
   bool gpu = false;
   int width = 1; // lanes of a vector
   std::map<std::string, unsigned> bySource;
+  std::unordered_map<kernel::Signature, KernelCall, kernel::SignatureHash> calls; // of fusions that were added
+  kernel::OpKinds kinds;
   std::vector<std::shared_ptr<const kernel::Program>> programs; // of each of `infos`
   std::vector<Info> infos;
   std::string ptx;
@@ -85,9 +88,29 @@ std::string opNames(const kernel::KernelGraph &graph) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
+kernel::Signature signatureOfFusion(mlir::Operation *fusion, kernel::OpKinds &kinds) {
+  mlir::Block &body = fusion->getRegion(0).front();
+  const llvm::SmallVector<mlir::Value> inputs(body.getArguments().begin(), body.getArguments().end()),
+      outputs(body.getTerminator()->getOperands());
+  llvm::SmallVector<mlir::Operation *> ops;
+  for (mlir::Operation &op : body.without_terminator())
+    ops.push_back(&op);
+  llvm::SmallVector<bool> scalar;
+  for (mlir::Value operand : fusion->getOperands())
+    scalar.push_back(kernel::isShardOffset(operand));
+  return kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kinds.of(op); });
+}
+
 } // namespace
 
 KernelCall KernelBuilder::add(mlir::Operation *fusion) {
+  auto [known, fresh] = impl->calls.try_emplace(signatureOfFusion(fusion, impl->kinds));
+  if (fresh)
+    known->second = plan(fusion);
+  return known->second;
+}
+
+KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
   kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
   std::string why;
   std::optional<kernel::Program> program = kernel::schedule(graph, &why, impl->width);
@@ -144,6 +167,7 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
   impl->infos = std::move(infos);
   impl->programs = std::move(programs);
   impl->bySource.clear();
+  impl->calls.clear();
 }
 
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {

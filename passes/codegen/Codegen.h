@@ -74,6 +74,7 @@ public:
   const std::vector<Info> &kernels() const;
 
 private:
+  KernelCall plan(mlir::Operation *fusion);
   struct Impl;
   std::unique_ptr<Impl> impl;
 };

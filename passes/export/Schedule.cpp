@@ -2,8 +2,11 @@
 #include "passes/export/Schedule.h"
 
 #include "passes/export/Timeline.h"
+#include "runtime/base/Error.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::passes {
 
@@ -186,6 +189,21 @@ private:
   std::map<std::vector<uint64_t>, uint32_t> known;
 };
 
+constexpr uint64_t mostBytes = uint64_t(1) << 46; // no machine has more memory, now or for long
+
+void refuseHugeArena(const ProgramBuilder &builder) {
+  const plan::ProgramT &program = *builder.program;
+  if (program.peak_bytes <= mostBytes)
+    return;
+  const auto &largest = **std::max_element(program.slots.begin(), program.slots.end(),
+                                           [](const auto &a, const auto &b) { return a->bytes < b->bytes; });
+  throw userError(
+      fmt::format("a rank of stage {} would take {:.1f} TiB, and no machine has more than {} TiB of memory; "
+                  "the largest of its tensors is {} of \"{}\"",
+                  program.stage, static_cast<double>(program.peak_bytes) / (uint64_t(1) << 40), mostBytes >> 40,
+                  fmt::join(largest.shape, "x"), largest.name));
+}
+
 } // namespace
 
 void scheduleProgram(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
@@ -207,6 +225,7 @@ void scheduleProgram(ProgramBuilder &builder, const std::vector<partitioner::Sch
   program.lower_bound_bytes =
       persistent + std::max(training.timeline->placement().lowerBound, evaluation.timeline->placement().lowerBound) +
       2 * program.input_bytes;
+  refuseHugeArena(builder);
 }
 
 } // namespace cleave::passes

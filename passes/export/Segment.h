@@ -51,12 +51,12 @@ private:
 
   ProgramBuilder &program;
   mlir::func::FuncOp function;
-  const std::set<std::string> &readLater;
   std::map<mlir::Operation *, int64_t> positions;
   std::map<mlir::Operation *, KernelCall> kernels;
   llvm::DenseMap<mlir::Value, int64_t> lastUse;                       // of roots
   llvm::DenseMap<mlir::Value, uint32_t> slots;                        // of roots
-  std::map<uint32_t, std::vector<mlir::Value>> holding;               // roots in a slot
+  std::map<uint32_t, int64_t> busyUntil;                              // slot -> last use of what it holds
+  std::set<uint32_t> keptSlots;                                       // which messages leave or later segments read
   llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot it is returned as
   llvm::DenseSet<mlir::Value> sent;                                   // roots
   llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands

@@ -5,6 +5,8 @@
 #include "passes/export/Select.h"
 #include "runtime/base/Error.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace cleave::passes {
@@ -25,7 +27,10 @@ bool isNoOp(Operation *op, const Mesh &mesh) {
 }
 
 SlotAssignment::SlotAssignment(ProgramBuilder &program, func::FuncOp function, const std::set<std::string> &readLater)
-    : program(program), function(function), readLater(readLater) {
+    : program(program), function(function), keptSlots(program.sentSlots) {
+  for (const auto &[name, slot] : program.stash)
+    if (readLater.count(name))
+      keptSlots.insert(slot);
   findUses();
   assignArguments();
   findTargets();
@@ -64,7 +69,11 @@ void SlotAssignment::findUses() {
 
 void SlotAssignment::bind(Value value, uint32_t slot) {
   slots[value] = slot;
-  holding[slot].push_back(value);
+  auto last = lastUse.find(value);
+  int64_t &until = busyUntil.try_emplace(slot, -1).first->second;
+  until = std::max(until, last == lastUse.end() ? -1 : last->second);
+  if (sent.contains(value))
+    keptSlots.insert(slot);
 }
 
 void SlotAssignment::assignArguments() {
@@ -156,15 +165,11 @@ std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
 /// kernel allows (or reduces it in place).
 bool SlotAssignment::mayReplace(OpResult result, uint32_t slot) {
   Operation *op = result.getOwner();
-  int64_t position = positions.at(op);
-  auto held = holding.find(slot);
-  if (held == holding.end())
+  auto busy = busyUntil.find(slot);
+  if (busy == busyUntil.end())
     return true;
-  for (Value value : held->second) {
-    auto last = lastUse.find(value);
-    if (last != lastUse.end() && last->second > position)
-      return false;
-  }
+  if (busy->second > positions.at(op))
+    return false;
   int64_t reading = -1;
   for (OpOperand &operand : op->getOpOperands()) {
     if (!hasSlot(operand.get()) || slotOf(operand.get()) != slot)
@@ -204,11 +209,7 @@ std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
     if (program.slot(slot).space != plan::Space::Placed || program.slot(slot).bytes != bytesOf(result.getType()) ||
         program.slot(slot).dtype != dtypeOf(result.getType()) || !(program.labels[slot] == labelOf(result)))
       continue;
-    bool kept =
-        program.sentSlots.count(slot) ||
-        llvm::any_of(holding[slot], [&](Value value) { return sent.contains(value); }) ||
-        llvm::any_of(program.stash, [&](auto &entry) { return entry.second == slot && readLater.count(entry.first); });
-    if (!kept && mayReplace(result, slot))
+    if (!keptSlots.count(slot) && mayReplace(result, slot))
       return slot;
   }
   return std::nullopt;

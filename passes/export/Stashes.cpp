@@ -38,42 +38,61 @@ ir::TransposeOp stashedInstead(Value value) {
   return view && (heads ? fitHeads(*view) : fitMatrix(*view)) ? transpose : ir::TransposeOp();
 }
 
-/// The argument that reads a stash; null where none does.
-BlockArgument stashArgument(func::FuncOp function, StringRef name) {
-  for (BlockArgument argument : function.getArguments())
-    if (argumentText(function, argument.getArgNumber(), ir::attr::kind) == "stash" &&
-        argumentText(function, argument.getArgNumber(), ir::attr::name) == name)
-      return argument;
-  return {};
-}
+/// A function whose arguments change. Attributes and type are written once, at the end: MLIR keeps every list of them
+/// that ever was.
+class Arguments {
+public:
+  explicit Arguments(func::FuncOp function) : function(function) {
+    for (BlockArgument argument : function.getArguments()) {
+      const unsigned index = argument.getArgNumber();
+      attributes.emplace_back(function_interface_impl::getArgAttrs(function, index));
+      if (argumentText(function, index, ir::attr::kind) == "stash")
+        stashes[argumentText(function, index, ir::attr::name)] = index;
+    }
+  }
 
-void refreshType(func::FuncOp function) {
-  Block &body = function.front();
-  function.setFunctionType(
-      FunctionType::get(function.getContext(), body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
-}
+  /// The argument that reads a stash; null where none does.
+  BlockArgument stash(StringRef name) {
+    auto found = stashes.find(name);
+    return found == stashes.end() ? BlockArgument() : function.getArgument(found->second);
+  }
+
+  NamedAttrList &of(BlockArgument argument) { return attributes[argument.getArgNumber()]; }
+
+  void write() {
+    Block &body = function.front();
+    function.setFunctionType(
+        FunctionType::get(function.getContext(), body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
+    SmallVector<DictionaryAttr> dictionaries;
+    for (NamedAttrList &list : attributes)
+      dictionaries.push_back(list.getDictionary(function.getContext()));
+    function.setAllArgAttrs(dictionaries);
+  }
+
+private:
+  func::FuncOp function;
+  SmallVector<NamedAttrList> attributes;
+  llvm::StringMap<unsigned> stashes; // by name
+};
 
 /// The argument now holds what `stashed` made of what it held.
-void readTransposed(BlockArgument argument, ir::TransposeOp stashed) {
-  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+void readTransposed(BlockArgument argument, NamedAttrList &attributes, ir::TransposeOp stashed) {
   const ArrayRef<int64_t> permutation = stashed.getPermutation();
   SmallVector<int64_t> inverse(permutation.size());
   for (auto [to, from] : llvm::enumerate(permutation))
     inverse[static_cast<size_t>(from)] = static_cast<int64_t>(to);
   const SmallVector<Operation *> users(argument.getUsers());
   argument.setType(stashed.getType());
-  OpBuilder b(&function.front(), function.front().begin());
+  OpBuilder b = OpBuilder::atBlockBegin(argument.getOwner());
   auto asBefore = ir::TransposeOp::create(b, stashed.getLoc(), argument, inverse);
   if (Attribute path = stashed->getAttr(ir::attr::path))
     asBefore->setAttr(ir::attr::path, path);
-  const unsigned index = argument.getArgNumber();
   for (auto [of, ofOp] : {std::pair<StringRef, StringRef>(dist::attr::sharding, dist::attr::shardings),
                           std::pair<StringRef, StringRef>(dist::attr::global, dist::attr::globals)}) {
-    if (Attribute attribute = function.getArgAttr(index, of))
+    if (Attribute attribute = attributes.erase(of))
       asBefore->setAttr(ofOp, b.getArrayAttr({attribute}));
-    function.removeArgAttr(index, of);
     if (auto list = stashed->getAttrOfType<ArrayAttr>(ofOp))
-      function.setArgAttr(index, of, list[0]);
+      attributes.set(of, list[0]);
   }
   for (Operation *user : users) {
     auto transpose = dyn_cast<ir::TransposeOp>(user);
@@ -84,12 +103,12 @@ void readTransposed(BlockArgument argument, ir::TransposeOp stashed) {
       user->replaceUsesOfWith(argument, asBefore.getResult());
     }
   }
-  refreshType(function);
 }
 
 } // namespace
 
 void layOutStashes(ArrayRef<func::FuncOp> functions) {
+  std::vector<Arguments> arguments(functions.begin(), functions.end());
   for (size_t i = 0; i < functions.size(); ++i) {
     func::FuncOp function = functions[i];
     for (OpOperand &returned : function.front().getTerminator()->getOpOperands()) {
@@ -100,12 +119,13 @@ void layOutStashes(ArrayRef<func::FuncOp> functions) {
       if (!transpose)
         continue;
       returned.set(transpose.getResult());
-      refreshType(function);
-      for (func::FuncOp later : functions.drop_front(i + 1))
-        if (BlockArgument argument = stashArgument(later, resultText(function, index, ir::attr::name)))
-          readTransposed(argument, transpose);
+      for (size_t later = i + 1; later < functions.size(); ++later)
+        if (BlockArgument argument = arguments[later].stash(resultText(function, index, ir::attr::name)))
+          readTransposed(argument, arguments[later].of(argument), transpose);
     }
   }
+  for (Arguments &list : arguments)
+    list.write();
 }
 
 } // namespace cleave::passes

@@ -2,6 +2,8 @@
 #include "ir/graph/Graph.h"
 #include "passes/export/Select.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <algorithm>
 
 using namespace mlir;
@@ -25,6 +27,16 @@ void removeUnused(func::FuncOp function) {
 }
 
 namespace {
+
+/// The sums of nothing but pads: the others, a chain of additions over all parameters say, need no further look.
+llvm::DenseSet<Value> sumsOfPads(ArrayRef<ir::AddOp> adds) {
+  llvm::DenseSet<Value> found;
+  auto padded = [&](Value value) { return value.getDefiningOp<ir::PadOp>() || found.contains(value); };
+  for (ir::AddOp add : adds)
+    if (padded(add.getLhs()) && padded(add.getRhs()))
+      found.insert(add.getResult());
+  return found;
+}
 
 /// Leaves of a tree of additions whose inner sums have no other use.
 void addends(Value value, bool top, SmallVectorImpl<Value> &leaves) {
@@ -74,7 +86,10 @@ SmallVector<ir::PadOp> tiling(ArrayRef<Value> leaves, int64_t &dim) {
 void joinPads(func::FuncOp function) {
   SmallVector<ir::AddOp> adds;
   function.walk([&](ir::AddOp add) { adds.push_back(add); });
+  const llvm::DenseSet<Value> padded = sumsOfPads(adds);
   for (ir::AddOp add : llvm::reverse(adds)) { // the top of a tree comes first
+    if (!padded.contains(add.getResult()))
+      continue;
     SmallVector<Value> leaves;
     addends(add.getResult(), true, leaves);
     int64_t dim = -1;

@@ -12,8 +12,10 @@
 #include "ir/graph/Graph.h"
 #include "passes/codegen/FromFusion.h"
 #include "passes/fuse/Groups.h"
+#include "passes/fuse/KernelCosts.h"
 #include "passes/fuse/Steps.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <algorithm>
@@ -30,7 +32,7 @@ constexpr size_t largestGroup = 160;
 
 class Fuser {
 public:
-  Fuser(mlir::Block &block, FuseOptions options) : groups(block), width(options.gpu ? 1 : 16) {}
+  Fuser(mlir::Block &block, FuseOptions options) : groups(block), width(options.gpu ? 1 : 16), costs(width) {}
   void run() {
     absorbFree();
     for (int round = 0; round < 4; ++round) {
@@ -47,14 +49,7 @@ private:
   double costOf(const std::vector<mlir::Operation *> &ops) {
     if (ops.size() > largestGroup)
       return impossible;
-    std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
-    if (outputs.empty())
-      return 0;
-    llvm::SmallVector<bool> scalar;
-    for (mlir::Value input : inputs)
-      scalar.push_back(kernel::isShardOffset(input));
-    auto program = kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
-    return program ? kernel::cost(*program) : impossible;
+    return costs.of(groups, ops);
   }
   double costOf(int id) {
     if (groups[id].cost < 0)
@@ -92,7 +87,7 @@ private:
 
   bool mergeProducers() {
     bool changed = false;
-    for (int raw : std::vector<int>(groups.order())) {
+    for (int raw : groups.order()) {
       if (groups.find(raw) != raw || !groups[raw].fusible)
         continue;
       for (bool again = true; again;) { // merged groups bring new producers
@@ -217,25 +212,34 @@ private:
     for (const auto &ops : changed)
       after += costOf(ops);
     if (after + 0.05 < before) {
+      std::vector<int> producers{id}; // whose readers change
+      for (mlir::Value input : groups.inputs(rest))
+        if (int producer = groups.groupOf(input.getDefiningOp()); producer >= 0)
+          producers.push_back(producer);
       for (size_t i = 0; i < readers.size(); ++i)
         groups.setOps(readers[i], changed[i]);
       std::vector<mlir::Operation *> alive = withoutDead(rest);
       for (size_t i = rest.size(); i-- > 0;)
         if (std::find(alive.begin(), alive.end(), rest[i]) == alive.end())
-          rest[i]->erase();
+          erase(rest[i]);
       groups.setOps(id, alive);
       if (alive.empty())
         groups.erase(id);
-      groups.rebuildEdges();
+      groups.rebuildEdges(producers);
       return true;
     }
     for (size_t i = 0; i < readers.size(); ++i) { // undo
       for (mlir::Operation *user : original[i])
         user->replaceUsesOfWith(changed[i][needed.size() - 1]->getResult(0), value);
       for (size_t k = needed.size(); k-- > 0;)
-        changed[i][k]->erase();
+        erase(changed[i][k]);
     }
     return false;
+  }
+
+  void erase(mlir::Operation *op) {
+    costs.forget(op);
+    op->erase();
   }
 
   static std::vector<mlir::Operation *> withoutDead(const std::vector<mlir::Operation *> &ops) {
@@ -252,7 +256,7 @@ private:
 
   bool recompute() {
     bool changed = false;
-    for (int id : std::vector<int>(groups.order())) {
+    for (int id : groups.order()) {
       if (groups.find(id) != id || !groups[id].fusible)
         continue;
       for (bool again = true; again && !groups[id].ops.empty();) {
@@ -271,8 +275,9 @@ private:
   }
 
   int width; // lanes of a vector that costs are compared for
-  std::set<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
-  std::set<std::pair<std::pair<int, int>, void *>> triedValues;
+  KernelCosts costs;
+  llvm::DenseSet<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
+  llvm::DenseSet<std::pair<std::pair<int, int>, void *>> triedValues;
 };
 
 } // namespace

@@ -4,29 +4,77 @@
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 #include <algorithm>
 
 namespace cleave::passes {
 
+constexpr int64_t room = int64_t{1} << 24; ///< between the labels of neighbours at first
+constexpr int64_t least = 1 << 8;          ///< after labels had to make room
+
 Groups::Groups(mlir::Block &block) {
+  int effect = -1;
   for (mlir::Operation &op : block.without_terminator()) {
-    int id = static_cast<int>(groups.size());
-    Group g;
-    g.ops = {&op};
-    g.fusible = kernel::isFusible(&op);
-    groups.push_back(std::move(g));
-    parent.push_back(id);
-    sequence.push_back(id);
-    position.push_back(id);
-    unit[&op] = id;
+    append(&op);
+    linkAfter(static_cast<int>(groups.size()) - 1, last);
+    groups.back().fusible = kernel::isFusible(&op);
+    if (mlir::isMemoryEffectFree(&op))
+      continue;
+    if (effect >= 0)
+      nextEffect[effect] = last;
+    effect = last;
   }
-  rebuildEdges();
+  rebuildEdges(order());
+}
+
+void Groups::append(mlir::Operation *op) {
+  const int id = static_cast<int>(groups.size());
+  groups.emplace_back().ops = {op};
+  parent.push_back(id);
+  places.emplace_back();
+  seen.push_back(0);
+  unit[op] = id;
+}
+
+std::vector<int> Groups::order() const {
+  std::vector<int> ids;
+  for (int id = first; id >= 0; id = places[static_cast<size_t>(id)].after)
+    ids.push_back(id);
+  return ids;
+}
+
+void Groups::unlink(int id) {
+  const Place at = place(id);
+  (at.before < 0 ? first : place(at.before).after) = at.after;
+  (at.after < 0 ? last : place(at.after).before) = at.before;
+}
+
+void Groups::linkAfter(int id, int at) {
+  const int next = at < 0 ? first : place(at).after;
+  place(id) = {0, at, next};
+  (at < 0 ? first : place(at).after) = id;
+  (next < 0 ? last : place(next).before) = id;
+  labelAfter(id);
+}
+
+/// Labels `id` between its neighbours. Where there is no room the next ones move up, as far as it takes.
+void Groups::labelAfter(int id) {
+  const int before = place(id).before, next = place(id).after;
+  const int64_t begin = before >= 0 ? place(before).label : next >= 0 ? place(next).label - 2 * room : 0;
+  const int64_t gap = next >= 0 ? place(next).label - begin : 2 * room;
+  place(id).label = begin + std::max<int64_t>(gap / 2, 1);
+  int64_t label = place(id).label;
+  for (int up = next; up >= 0 && place(up).label <= label; up = place(up).after)
+    place(up).label = label += least;
 }
 
 int Groups::find(int id) const {
-  while (parent[static_cast<size_t>(id)] != id)
-    id = parent[static_cast<size_t>(id)];
+  while (parent[static_cast<size_t>(id)] != id) {
+    int &up = parent[static_cast<size_t>(id)];
+    up = parent[static_cast<size_t>(up)];
+    id = up;
+  }
   return id;
 }
 
@@ -35,29 +83,25 @@ int Groups::groupOf(mlir::Operation *op) const {
   return it == unit.end() ? -1 : find(it->second);
 }
 
-void Groups::rebuildEdges() {
-  int last = -1; // ops with side effects stay in order
-  for (int id : sequence) {
+void Groups::rebuildEdges(const std::vector<int> &ids) {
+  for (int id : ids) {
     Group &g = groups[static_cast<size_t>(id)];
     llvm::SetVector<int> next;
     for (mlir::Operation *op : g.ops)
       for (mlir::Operation *user : op->getUsers())
         if (int other = groupOf(user); other >= 0 && other != id)
           next.insert(other);
+    if (auto effect = nextEffect.find(id); effect != nextEffect.end())
+      next.insert(effect->second);
     g.successors.assign(next.begin(), next.end());
-    if (g.ops.size() == 1 && !mlir::isMemoryEffectFree(g.ops[0])) {
-      if (last >= 0)
-        groups[static_cast<size_t>(last)].successors.push_back(id);
-      last = id;
-    }
   }
 }
 
+using Inside = llvm::SmallPtrSet<mlir::Operation *, 16>;
+
 std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &ops) const {
-  llvm::DenseMap<mlir::Operation *, bool> inside;
-  for (mlir::Operation *op : ops)
-    inside[op] = true;
-  llvm::SetVector<mlir::Value> values;
+  const Inside inside(ops.begin(), ops.end());
+  llvm::SmallSetVector<mlir::Value, 8> values;
   for (mlir::Operation *op : ops)
     for (mlir::Value operand : op->getOperands())
       if (mlir::Operation *from = operand.getDefiningOp(); !from || !inside.count(from))
@@ -66,9 +110,7 @@ std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &op
 }
 
 std::vector<mlir::Value> Groups::outputs(const std::vector<mlir::Operation *> &ops) const {
-  llvm::DenseMap<mlir::Operation *, bool> inside;
-  for (mlir::Operation *op : ops)
-    inside[op] = true;
+  const Inside inside(ops.begin(), ops.end());
   std::vector<mlir::Value> values;
   for (mlir::Operation *op : ops)
     if (llvm::any_of(op->getUsers(), [&](mlir::Operation *user) { return !inside.count(user); }))
@@ -78,7 +120,7 @@ std::vector<mlir::Value> Groups::outputs(const std::vector<mlir::Operation *> &o
 
 /// Whether a path of two steps or more leads from one group to the other; `between`: what `from` reaches before `to`.
 bool Groups::reachable(int from, int to, std::vector<int> &between) {
-  seen.assign(groups.size(), false);
+  ++searches;
   std::vector<int> open{from};
   bool found = false;
   while (!open.empty()) {
@@ -88,9 +130,9 @@ bool Groups::reachable(int from, int to, std::vector<int> &between) {
       int next = find(raw);
       if (next == to)
         found |= id != from;
-      if (next == to || next == id || positionOf(next) > positionOf(to) || seen[static_cast<size_t>(next)])
+      if (next == to || next == id || positionOf(next) > positionOf(to) || seen[static_cast<size_t>(next)] == searches)
         continue;
-      seen[static_cast<size_t>(next)] = true;
+      seen[static_cast<size_t>(next)] = searches;
       between.push_back(next);
       open.push_back(next);
     }
@@ -100,11 +142,6 @@ bool Groups::reachable(int from, int to, std::vector<int> &between) {
   return false;
 }
 
-void Groups::renumber(size_t first, size_t last) {
-  for (size_t i = first; i < last; ++i)
-    position[static_cast<size_t>(sequence[i])] = static_cast<int64_t>(i);
-}
-
 bool Groups::merge(int &a, int &b) {
   if (positionOf(a) > positionOf(b))
     std::swap(a, b);
@@ -112,18 +149,13 @@ bool Groups::merge(int &a, int &b) {
   if (reachable(a, b, later))
     return false;
   // What depends on a moves behind the merged group; everything else between stays before it.
-  auto first = static_cast<size_t>(positionOf(a)), last = static_cast<size_t>(positionOf(b));
-  std::vector<int> before, behind;
-  for (size_t i = first + 1; i < last; ++i)
-    (seen[static_cast<size_t>(sequence[i])] ? behind : before).push_back(sequence[i]);
-  size_t at = first;
-  for (int id : before)
-    sequence[at++] = id;
-  sequence[at++] = b;
-  for (int id : behind)
-    sequence[at++] = id;
-  sequence.erase(sequence.begin() + static_cast<long>(at));
-  renumber(first, sequence.size());
+  std::sort(later.begin(), later.end(), [&](int x, int y) { return positionOf(x) < positionOf(y); });
+  unlink(a);
+  for (int at = b; int id : later) {
+    unlink(id);
+    linkAfter(id, at);
+    at = id;
+  }
 
   Group &from = groups[static_cast<size_t>(a)], &to = groups[static_cast<size_t>(b)];
   to.ops.insert(to.ops.begin(), from.ops.begin(), from.ops.end());
@@ -141,23 +173,14 @@ bool Groups::merge(int &a, int &b) {
 }
 
 int Groups::insert(mlir::Operation *op, int at, bool after) {
-  int id = static_cast<int>(groups.size());
-  Group g;
-  g.ops = {op};
-  groups.push_back(std::move(g));
-  parent.push_back(id);
-  position.push_back(0);
-  unit[op] = id;
-  size_t where = static_cast<size_t>(positionOf(at)) + (after ? 1 : 0);
-  sequence.insert(sequence.begin() + static_cast<long>(where), id);
-  renumber(where, sequence.size());
+  append(op);
+  const int id = static_cast<int>(groups.size()) - 1;
+  linkAfter(id, after ? at : place(at).before);
   return id;
 }
 
 void Groups::erase(int id) {
-  auto where = static_cast<size_t>(positionOf(id));
-  sequence.erase(sequence.begin() + static_cast<long>(where));
-  renumber(where, sequence.size());
+  unlink(id);
   groups[static_cast<size_t>(id)] = {};
 }
 

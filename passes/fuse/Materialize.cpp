@@ -110,8 +110,10 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   b.setInsertionPointToEnd(&body);
   for (mlir::Operation *op : ops) {
     mlir::Operation *copy = b.clone(*op, map);
+    mlir::NamedAttrList attributes(copy->getDiscardableAttrDictionary());
     for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
-      copy->removeDiscardableAttr(name);
+      attributes.erase(name);
+    copy->setDiscardableAttrs(attributes.getDictionary(context));
   }
   llvm::SmallVector<mlir::Value> yielded;
   for (mlir::Value output : outputs)
@@ -140,7 +142,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
 
 void materialize(mlir::Block &block, Groups &groups) {
   peelSharedSlices(groups);
-  for (int id : std::vector<int>(groups.order()))
+  for (int id : groups.order())
     if (groups[id].fusible)
       peelReshapes(groups, id);
   std::vector<mlir::Operation *> order, replaced;

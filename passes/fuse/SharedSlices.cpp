@@ -76,11 +76,11 @@ void peel(Groups &groups, int id, const std::vector<bool> &taken) {
 void peelSharedSlices(Groups &groups) {
   std::map<Signature, std::vector<std::pair<int, Starts>>> alike;
   for (int id : groups.order()) {
-    if (!groups[id].fusible)
+    const auto &ops = groups[id].ops;
+    if (!groups[id].fusible || llvm::none_of(ops, [&](mlir::Operation *op) { return isBorderSlice(op, ops); }))
       continue;
-    auto [signature, starts] = signatureOf(groups[id].ops);
-    if (!starts.empty())
-      alike[std::move(signature)].emplace_back(id, std::move(starts));
+    auto [signature, starts] = signatureOf(ops);
+    alike[std::move(signature)].emplace_back(id, std::move(starts));
   }
   for (auto &[signature, members] : alike) {
     std::set<Starts> distinct;

@@ -34,6 +34,8 @@ struct Hash {
                                               llvm::hash_combine_range(op->result_type_begin(), op->result_type_end()));
     for (Value operand : operands)
       hash = llvm::hash_combine(hash, operand.getAsOpaquePointer());
+    for (NamedAttribute attribute : placing(op)) // or the equal constants of all layers would fall into one bucket
+      hash = llvm::hash_combine(hash, hash_value(attribute));
     return hash;
   }
 };
@@ -50,7 +52,7 @@ struct Equal {
 } // namespace
 
 bool shareEqualOps(func::FuncOp function) {
-  std::unordered_set<Operation *, Hash, Equal> seen;
+  std::unordered_set<Operation *, Hash, Equal> seen(function.front().getOperations().size());
   bool changed = false;
   for (Operation &op : llvm::make_early_inc_range(function.front().without_terminator())) {
     if (op.getNumRegions() != 0 || !isMemoryEffectFree(&op))

@@ -549,6 +549,13 @@ class Mistakes(Case):
                                     ("cleave-run", ["x", "--quite"], "did you mean --quiet?")):
             self.refused(program, *args, word=word)
 
+    def test_sizes_that_no_machine_holds(self):
+        for args, word in ((["--layers", 1000000], "--layers 1000000: must be a whole number from 1 to 10000"),
+                           (["--batch", 2147483647], "gpt.cpp:77:"), (["--batch", 2147483647], "result: 2147483647x64x128"),
+                           (["--context", 1000000000], "result: 16x1000000000x128"),
+                           (["--batch", 30000000, "--layers", 40], "a rank of stage 0 would take")):
+            self.refused("gpt", "plan", *args, "--no-code", "-o", self.path("large.plan"), word=word)
+
     def test_a_loss_that_is_not_finite(self):
         checkpoint = self.path("ck")
         common = ["--data", DIGITS, "--batch", 24, "--quiet"]

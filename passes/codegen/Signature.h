@@ -1,0 +1,35 @@
+// What a kernel graph is made of as numbers, without the graph: equal signatures are equal graphs, so what was found of
+// one holds for the other. Layers repeat, and comparing is cheaper than planning.
+#pragma once
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+namespace cleave::passes::kernel {
+
+using Signature = std::vector<uintptr_t>;
+
+struct SignatureHash {
+  size_t operator()(const Signature &signature) const;
+};
+
+/// Numbers of ops: equal for equal names, result types and properties.
+class OpKinds {
+public:
+  uintptr_t of(mlir::Operation *op);
+
+private:
+  std::map<std::tuple<const void *, const void *, const void *>, uintptr_t> numbers;
+};
+
+/// Of the graph that graphOf (FromFusion.h) makes of the same; `kindOf`: see OpKinds.
+Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
+                      llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar,
+                      llvm::function_ref<uintptr_t(mlir::Operation *)> kindOf);
+
+} // namespace cleave::passes::kernel

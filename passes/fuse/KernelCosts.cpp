@@ -1,0 +1,32 @@
+// What the planner and the cost model said of a kernel.
+#include "passes/fuse/KernelCosts.h"
+#include "passes/codegen/FromFusion.h"
+
+#include <limits>
+
+namespace cleave::passes {
+
+double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
+  const std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+  if (outputs.empty())
+    return 0;
+  llvm::SmallVector<bool> scalar;
+  for (mlir::Value input : inputs)
+    scalar.push_back(kernel::isShardOffset(input));
+  auto [found, fresh] = known.try_emplace(
+      kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kindOf(op); }), 0);
+  if (fresh) {
+    auto program = kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
+    found->second = program ? kernel::cost(*program) : std::numeric_limits<double>::infinity();
+  }
+  return found->second;
+}
+
+uintptr_t KernelCosts::kindOf(mlir::Operation *op) {
+  auto [found, fresh] = kinds.try_emplace(op, 0);
+  if (fresh)
+    found->second = kindNumbers.of(op);
+  return found->second;
+}
+
+} // namespace cleave::passes
