@@ -104,6 +104,12 @@ plan::DType dtypeOf(kernel::Element element) {
   llvm_unreachable("an element type that no kernel has");
 }
 
+/// By which equal kernels are found: their text and, where they are for one extent, what they reach.
+std::string keyOf(const kernel::Program &program) {
+  return program.anyExtent() ? program.str()
+                             : fmt::format("{}buffers of {}", program.str(), fmt::join(program.bufferSizes, ", "));
+}
+
 /// Says in `info` what the program's code touches.
 void declare(const kernel::Program &program, KernelBuilder::Info &info) {
   const std::vector<kernel::Program::Reach> reaches = program.reaches();
@@ -138,11 +144,11 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
     call.mayAlias.push_back({static_cast<unsigned>(result), operandOf[static_cast<size_t>(buffer)]});
 
   static const char *const shapes[] = {"map", "rows", "columns"};
-  auto [it, added] = impl->bySource.emplace(program->str(), static_cast<unsigned>(impl->infos.size()));
+  auto [it, added] = impl->bySource.emplace(keyOf(*program), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info;
     info.symbol = fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]);
-    info.source = it->first;
+    info.source = program->str();
     info.ops = opNames(graph);
     info.threads = launch ? launch->threads : 0;
     declare(*program, info);
@@ -156,7 +162,7 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
 unsigned KernelBuilder::batched(unsigned kernel) {
   assert(impl->gpu && !impl->infos[kernel].batch && "a GPU's kernel in its usual form");
   auto [it, added] =
-      impl->bySource.emplace("batch of " + impl->infos[kernel].source, static_cast<unsigned>(impl->infos.size()));
+      impl->bySource.emplace(fmt::format("batch of {}", kernel), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info = impl->infos[kernel];
     info.symbol += "_batch";

@@ -78,6 +78,7 @@ public:
     messages.clear();
     lost.clear();
     readRuns.clear();
+    added.clear();
     placePersistent();
     for (uint32_t i = 0; i < length(actions) && !report.full(); ++i)
       follow(*actions->Get(i));
@@ -105,6 +106,15 @@ private:
         report.add("program {}: nobody writes metric '{}', slot {}", index, program.metrics()->Get(i)->name()->str(),
                    describe(slot));
     }
+    const auto summed = [&](uint32_t slot) { return kindOf(slot) == plan::TensorKind::Metric && added.count(slot); };
+    bool some = false;
+    for (uint32_t i = 0; i < length(program.metrics()); ++i)
+      some = some || summed(program.metrics()->Get(i)->slot());
+    for (uint32_t i = 0; some && i < length(program.metrics()); ++i)
+      if (const uint32_t slot = program.metrics()->Get(i)->slot();
+          kindOf(slot) == plan::TensorKind::Metric && !summed(slot))
+        report.add("program {}: nobody adds to metric '{}', slot {}, where others are added to", index,
+                   program.metrics()->Get(i)->name()->str(), describe(slot));
     for (const auto &[address, owner] : owners)
       if (program.slots()->Get(owner.slot)->space() == plan::Space::Placed ||
           kindOf(owner.slot) == plan::TensorKind::Gradient)
@@ -117,19 +127,25 @@ private:
       lost.push_back({unread, owner.slot});
   }
 
-  /// Whether a step may leave what nobody reads: a collective is joined for the others' sake, and of a kernel's values without
-  /// a name the compiler does not always see that nobody needs them.
-  bool mayBeUnread(const Unread &unread, uint32_t slot) const {
-    const plan::StepOp kind = program.segments()->Get(unread.segment)->steps()->Get(unread.step)->op_type();
-    const bool kernel = kind == plan::StepOp::Kernel || kind == plan::StepOp::KernelBatch;
-    return kind == plan::StepOp::Collective || (kernel && (!program.slots()->Get(slot)->name() || program.slots()->Get(slot)->name()->size() == 0));
+  /// Whether a step may leave what nobody reads: a collective is joined and a message taken for the others' sake, and of
+  /// kernels the compiler does not always see that nobody needs a value.
+  bool mayBeUnread(const Unread &unread) const {
+    switch (program.segments()->Get(unread.segment)->steps()->Get(unread.step)->op_type()) {
+    case plan::StepOp::Collective:
+    case plan::StepOp::Recv:
+    case plan::StepOp::Kernel:
+    case plan::StepOp::KernelBatch:
+      return true;
+    default:
+      return false;
+    }
   }
 
   /// A step of several results may have made one that nobody needs.
   void reportLost() {
     Rule rule(report, "M5");
     for (const auto &[unread, slot] : lost)
-      if (!readRuns.count(unread.run) && !report.full() && !mayBeUnread(unread, slot))
+      if (!readRuns.count(unread.run) && !report.full() && !mayBeUnread(unread))
         report.add("{}: nobody reads what it writes into slot {}", placeOf(index, program, unread.segment, unread.step),
                    describe(slot));
   }
@@ -268,7 +284,10 @@ private:
       });
     if (program.slots()->Get(access.slot)->space() == plan::Space::Placed || beginsAnew(access.slot))
       owner.unread.push_back({access.begin, end, action.segment(), step, run});
-    const auto *fill = program.segments()->Get(action.segment())->steps()->Get(step)->op_as_Fill();
+    const plan::Step &writer = *program.segments()->Get(action.segment())->steps()->Get(step);
+    const auto *fill = writer.op_as_Fill();
+    if (!fill && !writer.op_as_Collective())
+      added.insert(access.slot);
     owner.filled = fill ? std::optional(fill->value()) : std::nullopt;
     if (fill && fill->value() != 0 && beginsAnew(access.slot)) {
       Rule rule(report, "M4");
@@ -359,6 +378,7 @@ private:
   std::vector<uint64_t> valueBytes;              ///< of each slot's shape
   std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts seen by checkApart
   uint64_t run = 0;                              ///< of steps, counted
+  std::set<uint32_t> added;                      ///< slots that steps other than fills and collectives wrote
   std::set<uint64_t> readRuns;                   ///< some result of which was read
   std::vector<std::pair<Unread, uint32_t>> lost; ///< what nobody read, and its slot
   std::map<uint64_t, Owner> owners;              ///< by first byte

@@ -40,9 +40,9 @@ void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const
                  plan.microbatches());
 }
 
-/// What makes two steps do the same: kind, kernel, and all that they touch.
+/// What makes two steps the same: where they come from, kind, kernel, and all that they touch.
 std::string contentOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
-  std::string text = fmt::format("{}", static_cast<int>(step.op_type()));
+  std::string text = fmt::format("{} {} {}", static_cast<int>(step.op_type()), step.path(), step.location());
   const auto call = [&](const plan::Kernel &op) {
     text += fmt::format(" kernel {}", op.kernel());
     for (uint32_t i = 0; i < length(op.scalars()); ++i)
@@ -80,17 +80,17 @@ public:
 private:
   void visit(const plan::Step &step, uint32_t i) {
     std::set<uint32_t> reads, writes, changed;
-    bool adds = false;
+    bool adds = false, product = false; // what is used twice may add the same product twice
     forEachAccess(step, program, [&](const Access &access) {
       (access.kind == Access::Write ? writes : reads).insert(access.slot);
-      adds = adds || access.accumulated;
+      product = product || access.accumulated;
     });
     for (uint32_t slot : writes)
       if (reads.count(slot)) {
         changed.insert(slot);
         adds = adds || program.slots()->Get(slot)->space() == plan::Space::Persistent;
       }
-    if (!changed.empty()) {
+    if (!changed.empty() && !product) {
       auto [found, fresh] = done.try_emplace(contentOf(plan, program, step), i);
       if (!fresh && (adds || found->second + 1 == i) && sameOperands(reads, changed, found->second))
         report.add("{}: does what step {} has done, to what it left", placeOf(p, program, s, i), found->second);
