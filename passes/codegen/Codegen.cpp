@@ -6,6 +6,7 @@
 #include "passes/codegen/Ptx.h"
 #include "passes/codegen/Signature.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/plan_generated.h"
 
 #include "llvm/Support/ErrorHandling.h"
 
@@ -101,6 +102,41 @@ kernel::Signature signatureOfFusion(mlir::Operation *fusion, kernel::OpKinds &ki
   return kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kinds.of(op); });
 }
 
+plan::DType dtypeOf(kernel::Element element) {
+  switch (element) {
+  case kernel::Element::F32:
+    return plan::DType::F32;
+  case kernel::Element::F16:
+    return plan::DType::F16;
+  case kernel::Element::BF16:
+    return plan::DType::BF16;
+  case kernel::Element::I32:
+    return plan::DType::I32;
+  case kernel::Element::I64:
+    return plan::DType::I64;
+  case kernel::Element::I1:
+    return plan::DType::I1;
+  }
+  llvm_unreachable("an element type that no kernel has");
+}
+
+/// By which equal kernels are found: their text and, where they are for one extent, what they reach.
+std::string keyOf(const kernel::Program &program) {
+  return program.anyExtent() ? program.str()
+                             : fmt::format("{}buffers of {}", program.str(), fmt::join(program.bufferSizes, ", "));
+}
+
+/// Says in `info` what the program's code touches.
+void declare(const kernel::Program &program, KernelBuilder::Info &info) {
+  const std::vector<kernel::Program::Reach> reaches = program.reaches();
+  for (size_t b = 0; b < reaches.size(); ++b)
+    info.arguments.push_back({dtypeOf(program.buffers[b]), reaches[b].base, reaches[b].perExtent,
+                              b >= static_cast<size_t>(program.inputs)});
+  info.scalars = static_cast<unsigned>(program.scalarInputs.size());
+  info.extent = program.anyExtent() ? -1 : program.extent;
+  info.grain = program.grain;
+}
+
 } // namespace
 
 KernelCall KernelBuilder::add(mlir::Operation *fusion) {
@@ -131,10 +167,15 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
     call.mayAlias.push_back({static_cast<unsigned>(result), operandOf[static_cast<size_t>(buffer)]});
 
   static const char *const shapes[] = {"map", "rows", "columns"};
-  auto [it, added] = impl->bySource.emplace(program->str(), static_cast<unsigned>(impl->infos.size()));
+  auto [it, added] = impl->bySource.emplace(keyOf(*program), static_cast<unsigned>(impl->infos.size()));
   if (added) {
-    impl->infos.push_back({fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]),
-                           it->first, opNames(graph), launch ? launch->threads : 0});
+    Info info;
+    info.symbol = fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]);
+    info.source = program->str();
+    info.ops = opNames(graph);
+    info.threads = launch ? launch->threads : 0;
+    declare(*program, info);
+    impl->infos.push_back(std::move(info));
     impl->programs.push_back(std::make_shared<const kernel::Program>(std::move(*program)));
   }
   call.kernel = it->second;
@@ -144,7 +185,7 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
 unsigned KernelBuilder::batched(unsigned kernel) {
   assert(impl->gpu && !impl->infos[kernel].batch && "a GPU's kernel in its usual form");
   auto [it, added] =
-      impl->bySource.emplace("batch of " + impl->infos[kernel].source, static_cast<unsigned>(impl->infos.size()));
+      impl->bySource.emplace(fmt::format("batch of {}", kernel), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info = impl->infos[kernel];
     info.symbol += "_batch";

@@ -7,6 +7,8 @@
 // results do not depend on how the extent is cut. Kernels allocate nothing, keep no state and may run on many threads
 // at once.
 #pragma once
+#include "runtime/plan/PlanTypes.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -69,6 +71,15 @@ public:
     std::string ops;                                    // the fused ops, for people
     int threads = 0;                                    // of a block, on a GPU
     bool batch = false;                                 // in batch form, on a GPU
+    /// What the code touches, as plan::KernelArgument says it: `extent` -1 where it is for any.
+    struct Argument {
+      plan::DType dtype;
+      int64_t base, perExtent;
+      bool written;
+    };
+    std::vector<Argument> arguments;
+    unsigned scalars = 0;
+    int64_t extent = -1, grain = 1;
     int registers = 0, sharedBytes = 0, spillBytes = 0; // on a GPU, once linked
   };
   const std::vector<Info> &kernels() const;

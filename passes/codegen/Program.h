@@ -107,7 +107,7 @@ struct Program {
   int width = 16;                // lanes of a vector
   int unroll = 1;                // vectors at a time
   int64_t extent = 1, grain = 1; // of the parallel range
-  bool flat = false;             // Map with one loop: code does not depend on its extent
+  bool flat = false;             // Map with one loop: code does not depend on its extent, but for conditions and tables
   ThreadPlan threads;            // of width 1
 
   /// Iterations of the reduced loops (1 without).
@@ -115,6 +115,15 @@ struct Program {
   int64_t keptCount() const;
   /// (output, buffer of input): storing the output over that input is safe.
   std::vector<std::pair<int, int>> mayAlias() const;
+  /// Elements of a buffer, from its first one, that the code touches: base + perExtent * extent.
+  struct Reach {
+    int64_t base = 0, perExtent = 0;
+    bool operator==(const Reach &) const = default;
+  };
+  /// Whether the same code is for every extent: flat, and what each buffer's addresses reach grows evenly with it.
+  bool anyExtent() const;
+  /// Of each buffer; where the code is for one extent, all of it.
+  std::vector<Reach> reaches() const;
   /// The program as text; programs with equal text have equal code.
   std::string str() const;
 };

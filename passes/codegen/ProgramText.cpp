@@ -74,7 +74,7 @@ std::string Program::str() const {
   std::string out = fmt::format("{} {} x {}", shapes[static_cast<int>(shape)], width, unroll);
   for (size_t l = 0; l < loops.size(); ++l)
     out += fmt::format("{} i{}{} < {}", l ? "," : "", l, loops[l].reduced ? " reduced" : "",
-                       flat ? std::string("n") : std::to_string(loops[l].extent));
+                       anyExtent() ? std::string("n") : std::to_string(loops[l].extent));
   if (vectorLoop >= 0)
     out += fmt::format("; vector i{}", vectorLoop);
   if (width == 1)

@@ -332,6 +332,50 @@ std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int 
   return p;
 }
 
+namespace {
+
+/// What the addresses of each buffer reach in one loop; nothing where conditions, a table or two addresses decide.
+std::optional<std::vector<Program::Reach>> evenReaches(const Program &p) {
+  std::vector<std::optional<Program::Reach>> found(p.buffers.size());
+  bool even = p.flat;
+  const auto visit = [&](int buffer, const Expr &e) {
+    const int64_t step = e.coef[0];
+    const Program::Reach reach{e.constant + 1 - step, step};
+    even = even && buffer >= 0 && step >= 0;
+    if (!even)
+      return;
+    auto &mine = found[static_cast<size_t>(buffer)];
+    even = !mine || *mine == reach;
+    mine = reach;
+  };
+  for (const ProgramValue &v : p.values) {
+    even = even && v.conditions.empty();
+    if (v.kind == ValueKind::Load)
+      visit(v.buffer, v.expr);
+  }
+  for (const Store &s : p.stores)
+    visit(s.buffer, s.expr);
+  if (!even)
+    return std::nullopt;
+  std::vector<Program::Reach> reaches;
+  for (const auto &reach : found)
+    reaches.push_back(reach.value_or(Program::Reach{}));
+  return reaches;
+}
+
+} // namespace
+
+bool Program::anyExtent() const { return evenReaches(*this).has_value(); }
+
+std::vector<Program::Reach> Program::reaches() const {
+  if (auto even = evenReaches(*this))
+    return *even;
+  std::vector<Reach> whole;
+  for (int64_t size : bufferSizes)
+    whole.push_back({size, 0});
+  return whole;
+}
+
 std::vector<std::pair<int, int>> Program::mayAlias() const {
   std::vector<std::pair<int, int>> pairs;
   uint32_t reduced = reducedMask(*this);

@@ -9,6 +9,7 @@
 #include "passes/export/Streams.h"
 #include "passes/fuse/Fuse.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/SymbolTable.h"
@@ -143,26 +144,36 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   }
 }
 
+template <typename Fn> void forEachCall(plan::PlanT &plan, Fn visit) {
+  for (auto &program : plan.programs)
+    for (auto &segment : program->segments)
+      for (auto &step : segment->steps) {
+        if (plan::KernelT *kernel = step->op.AsKernel())
+          visit(*kernel);
+        if (plan::KernelBatchT *batch = step->op.AsKernelBatch())
+          for (auto &call : batch->calls)
+            visit(*call);
+      }
+}
+
 /// Kernels that only batches call are not needed in their usual form.
 void dropUnusedKernels(plan::PlanT &plan, KernelBuilder &kernels) {
-  auto each = [&](auto visit) {
-    for (auto &program : plan.programs)
-      for (auto &segment : program->segments)
-        for (auto &step : segment->steps) {
-          if (plan::KernelT *kernel = step->op.AsKernel())
-            visit(kernel->kernel);
-          if (plan::KernelBatchT *batch = step->op.AsKernelBatch())
-            for (auto &call : batch->calls)
-              visit(call->kernel);
-        }
-  };
   std::vector<bool> used(kernels.kernels().size(), false);
-  each([&](uint32_t kernel) { used[kernel] = true; });
+  forEachCall(plan, [&](plan::KernelT &call) { used[call.kernel] = true; });
   std::vector<uint32_t> place(used.size());
   for (uint32_t k = 0, kept = 0; k < used.size(); ++k)
     place[k] = used[k] ? kept++ : 0;
-  each([&](uint32_t &kernel) { kernel = place[kernel]; });
+  forEachCall(plan, [&](plan::KernelT &call) { call.kernel = place[call.kernel]; });
   kernels.keep(used);
+}
+
+/// Binds the code to the declarations of the kernels, and the calls to those.
+void bindKernels(plan::PlanT &plan) {
+  plan.code_hash = codeHash(plan.code, plan.ptx);
+  std::vector<uint64_t> signatures;
+  for (const auto &kernel : plan.kernels)
+    signatures.push_back(kernelSignature(*kernel));
+  forEachCall(plan, [&](plan::KernelT &call) { call.signature = signatures[call.kernel]; });
 }
 
 void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
@@ -180,7 +191,18 @@ void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
     made->shared_bytes = static_cast<uint32_t>(info.sharedBytes);
     made->spill_bytes = static_cast<uint32_t>(info.spillBytes);
     made->batch = info.batch;
+    for (const KernelBuilder::Info::Argument &argument : info.arguments) {
+      auto &declared = made->arguments.emplace_back(std::make_unique<plan::KernelArgumentT>());
+      declared->dtype = argument.dtype;
+      declared->base = argument.base;
+      declared->per_extent = argument.perExtent;
+      declared->written = argument.written;
+    }
+    made->scalars = info.scalars;
+    made->extent = info.extent;
+    made->grain = info.grain;
   }
+  bindKernels(plan);
 }
 
 } // namespace

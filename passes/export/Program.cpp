@@ -140,6 +140,13 @@ uint32_t ProgramBuilder::peerIndex(int64_t stage) { return indexIn(peers, stage)
 std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const std::vector<int64_t> &at) {
   const Mesh &mesh = tables.mesh;
   auto made = std::make_unique<plan::RankT>();
+  if (program->starts.empty())
+    for (const ScalarSource &source : scalars) {
+      auto &start = program->starts.emplace_back(std::make_unique<plan::ShardStartT>());
+      start->size = source.size;
+      start->scale = source.scale;
+      start->axes = tables.axisIndices(source.axes);
+    }
   made->program = programIndex;
   made->coords.assign(at.begin(), at.end());
   for (const ScalarSource &source : scalars)

@@ -55,6 +55,8 @@ public:
   Label label(mlir::Type local, mlir::Attribute sharding, mlir::Attribute global,
               const std::vector<int64_t> &coords) const;
   std::unique_ptr<plan::ShardingT> sharding(const Label &label) const;
+  /// Axes of the mesh by name, as indices of Plan.mesh.
+  std::vector<uint8_t> axisIndices(const std::vector<std::string> &axes) const;
 
   /// The group to which the rank at `coords` belongs, ranks in member order: index of Plan.groups.
   uint32_t group(const GroupAxes &group, const std::vector<int64_t> &coords);
@@ -63,7 +65,6 @@ public:
   const Mesh &mesh;
 
 private:
-  std::vector<uint8_t> axisIndices(const std::vector<std::string> &axes) const;
   std::map<std::string, uint32_t> strings;
   std::map<std::string, uint32_t> tensors;
   std::map<std::pair<std::string, std::vector<uint32_t>>, uint32_t> groups;

@@ -6,16 +6,45 @@
 
 namespace cleave {
 
-std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options) {
-  check::Report report(options.maxErrors);
+namespace {
+
+void checkStructureOf(const plan::Plan &plan, check::Report &report) {
+  check::checkTexts(plan, report);
   check::checkTables(plan, report);
   if (report.count() == 0)
     check::checkStructure(plan, report);
   if (report.count() == 0)
     check::checkRanks(plan, report);
+}
+
+void throwIfAny(const std::vector<std::string> &errors, const std::string &name) {
+  if (errors.empty())
+    return;
+  std::string text = fmt::format("plan '{}' is not sound: {}", name, errors[0]);
+  for (size_t i = 1; i < errors.size(); ++i)
+    text += "\n  " + errors[i];
+  throw environmentError(text);
+}
+
+} // namespace
+
+std::vector<std::string> checkPlanStructure(const plan::Plan &plan, const CheckOptions &options) {
+  check::Report report(options.maxErrors);
+  checkStructureOf(plan, report);
+  return report.take();
+}
+
+void checkPlanStructureOrThrow(const plan::Plan &plan, const std::string &name) {
+  throwIfAny(checkPlanStructure(plan), name);
+}
+
+std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options) {
+  check::Report report(options.maxErrors);
+  checkStructureOf(plan, report);
   if (report.count() == 0) {
     check::checkMemory(plan, options, report);
     check::checkPartials(plan, report);
+    check::checkTraining(plan, report);
     check::checkCommunication(plan, report);
     check::checkStreams(plan, report);
   }
@@ -23,13 +52,7 @@ std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &o
 }
 
 void checkPlanOrThrow(const plan::Plan &plan, const std::string &name, const CheckOptions &options) {
-  auto errors = checkPlan(plan, options);
-  if (errors.empty())
-    return;
-  std::string text = fmt::format("plan '{}' is not sound: {}", name, errors[0]);
-  for (size_t i = 1; i < errors.size(); ++i)
-    text += "\n  " + errors[i];
-  throw environmentError(text);
+  throwIfAny(checkPlan(plan, options), name);
 }
 
 } // namespace cleave

@@ -26,6 +26,11 @@ struct CheckOptions {
 
 /// Everything found wrong, each one line: the place, the rule, the value. Empty: the plan is good.
 std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options = {});
+/// The part that makes it safe to look at a plan: tables, structure, and what ranks share. Fast. Every tool that shows a
+/// plan asks this first; text of a plan that passes has no control characters.
+std::vector<std::string> checkPlanStructure(const plan::Plan &plan, const CheckOptions &options = {});
+/// An environment error with what checkPlanStructure found, `name` first.
+void checkPlanStructureOrThrow(const plan::Plan &plan, const std::string &name);
 /// An environment error with what was found, `name` first.
 void checkPlanOrThrow(const plan::Plan &plan, const std::string &name, const CheckOptions &options = {});
 

@@ -13,6 +13,7 @@ using Fn = std::function<void(const Access &)>;
 struct Accesses {
   const plan::Program &program;
   const Fn &fn;
+  const plan::Plan *plan;
 
   uint64_t slotBytes(uint32_t slot) const {
     return slot < length(program.slots()) ? program.slots()->Get(slot)->bytes() : 0;
@@ -165,7 +166,7 @@ void arguments(const plan::Kernel &op, uint32_t first, uint32_t end, const Acces
     Access::Kind kind = op.outputs() == 0                       ? Access::Unknown
                         : i + op.outputs() >= length(op.args()) ? Access::Write
                                                                 : Access::Read;
-    Access access{kind, view->slot(), view->offset(), rest};
+    Access access{kind, view->slot(), view->offset(), a.plan ? argumentBytes(*a.plan, op, i) : rest};
     access.part = part;
     a.fn(access);
   }
@@ -216,8 +217,8 @@ bool sane(std::initializer_list<int64_t> sizes) {
   return true;
 }
 
-void forEachAccess(const plan::Step &step, const plan::Program &program, const Fn &fn) {
-  Accesses a{program, fn};
+void forEachAccess(const plan::Step &step, const plan::Program &program, const Fn &fn, const plan::Plan *plan) {
+  Accesses a{program, fn, plan};
   if (const auto *op = step.op_as_Matmul())
     return matmul(*op, a);
   if (const auto *op = step.op_as_Conv())

@@ -98,6 +98,10 @@ public:
   }
 
 private:
+  struct Sent {
+    uint64_t bytes;
+    const plan::Slot *slot;
+  };
   using SegmentEvents = std::vector<std::vector<Event>>;
 
   static SegmentEvents eventsOf(const plan::Program &program) {
@@ -113,6 +117,33 @@ private:
       }
     }
     return segments;
+  }
+
+  const plan::Slot &slotOf(uint32_t rank, uint32_t slot) const {
+    return *plan.programs()->Get(rankAt(rank).program())->slots()->Get(slot);
+  }
+
+  /// Whether two slots hold as many elements of one type, of one tensor where both are more than activations, which each
+  /// stage names and shapes in its own way.
+  bool sameValue(const plan::Slot &a, const plan::Slot &b) const {
+    const auto elements = [](const plan::Slot &slot) {
+      uint64_t all = 1;
+      for (uint32_t d = 0; d < length(slot.shape()); ++d)
+        all *= static_cast<uint64_t>(slot.shape()->Get(d));
+      return all;
+    };
+    const auto named = [&](const plan::Slot &slot) {
+      return slot.tensor() >= 0 && plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() !=
+                                       plan::TensorKind::Activation;
+    };
+    return a.dtype() == b.dtype() && elements(a) == elements(b) &&
+           (!named(a) || !named(b) || a.tensor() == b.tensor());
+  }
+
+  std::string describe(const plan::Slot &slot) const {
+    const auto *name = slot.tensor() < 0 ? slot.name() : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->name();
+    return fmt::format("{} [{}] of {}", name ? name->str() : "", slot.shape() ? fmt::format("{}", fmt::join(*slot.shape(), ", ")) : "",
+                       EnumNameDType(slot.dtype()));
   }
 
   const plan::Rank &rankAt(uint32_t rank) const { return *plan.ranks()->Get(rank); }
@@ -152,7 +183,7 @@ private:
       return meet(rank, *event.collective);
     if (event.send) {
       MessageKey key{rank, rankAt(rank).peers()->Get(event.send->peer()), event.send->tag(), action.microbatch()};
-      messages[key].push_back(event.send->bytes());
+      messages[key].push_back({event.send->bytes(), &slotOf(rank, event.send->slot())});
       ++started[{rank, rank, key.tag, key.microbatch}];
       ready.push_back(key.receiver);
       ++cursor.event;
@@ -180,9 +211,15 @@ private:
     auto found = messages.find(key);
     if (found == messages.end() || found->second.empty())
       return false;
-    if (found->second.front() != recv.bytes())
+    const Sent &sent = found->second.front();
+    if (sent.bytes != recv.bytes())
       report.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank,
-                 place(rank), recv.bytes(), recv.tag(), key.sender, found->second.front());
+                 place(rank), recv.bytes(), recv.tag(), key.sender, sent.bytes);
+    else if (const plan::Slot &slot = slotOf(rank, recv.slot()); !sameValue(*sent.slot, slot)) {
+      Rule rule(report, "C3");
+      report.add("{}: rank {}, {}: receives {} as message {} from rank {}, which sends {}", entry(), rank, place(rank),
+                 describe(slot), recv.tag(), key.sender, describe(*sent.slot));
+    }
     found->second.pop_front();
     --started[{key.sender, key.sender, key.tag, key.microbatch}];
     ready.push_back(key.sender);
@@ -204,8 +241,8 @@ private:
       uint32_t first = meeting.arrived[0];
       const plan::Collective &other = *current(first).collective;
       if (!same(op, other)) {
-        report.add("{}: rank {}, {}: starts {}, while rank {}, {}, starts {}", entry(), rank, place(rank), describe(op),
-                   first, place(first), describe(other));
+        report.add("{}: rank {}, {}: starts {}, while rank {}, {}, starts {}", entry(), rank, place(rank), check::describe(op),
+                   first, place(first), check::describe(other));
         broken = true;
         return false;
       }
@@ -246,7 +283,7 @@ private:
       if (std::find(meeting.arrived.begin(), meeting.arrived.end(), member) == meeting.arrived.end())
         absent.push_back(member);
     return fmt::format("{}: for ranks {} to join {}", place(rank), fmt::join(absent, ", "),
-                       describe(*event.collective));
+                       check::describe(*event.collective));
   }
 
   const plan::Plan &plan;
@@ -256,7 +293,7 @@ private:
   std::vector<SegmentEvents> programs;
   std::vector<Cursor> cursors;
   std::deque<uint32_t> ready;
-  std::map<MessageKey, std::deque<uint64_t>> messages; ///< bytes of what is under way
+  std::map<MessageKey, std::deque<Sent>> messages; ///< what is under way
   std::map<MessageKey, int64_t> started;               ///< by (sender, sender, tag, microbatch): not yet received
   std::map<std::vector<uint32_t>, Meeting> meetings;
 };
@@ -264,6 +301,7 @@ private:
 } // namespace
 
 void checkCommunication(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "C1");
   for (bool eval : {false, true})
     Simulation(plan, eval, report).run();
 }

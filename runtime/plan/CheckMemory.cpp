@@ -10,17 +10,27 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace cleave::check {
 
 namespace {
 
+/// What a step wrote and nobody has read so far.
+struct Unread {
+  uint64_t begin, end; ///< of the slot
+  uint32_t segment, step;
+  uint64_t run; ///< which run of the step
+};
+
 struct Owner {
   uint64_t end;
   uint32_t slot;
   int32_t microbatch;
   Coverage written; ///< of the slot, from its first byte
+  std::vector<Unread> unread{};
+  std::optional<double> filled{}; ///< the value with which a fill wrote it last
 };
 
 struct Message {
@@ -57,7 +67,7 @@ public:
         forEachAccess(*segment.steps()->Get(i), program, [&](const Access &access) {
           if (access.bytes && program.slots()->Get(access.slot)->space() != plan::Space::Input)
             list.push_back(access);
-        });
+        }, &plan);
       }
       segments.push_back(std::move(accesses));
     }
@@ -66,17 +76,85 @@ public:
   void follow(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions) {
     owners.clear();
     messages.clear();
+    lost.clear();
+    readRuns.clear();
+    added.clear();
     placePersistent();
     for (uint32_t i = 0; i < length(actions) && !report.full(); ++i)
       follow(*actions->Get(i));
+    if (length(actions) > 0)
+      finish();
   }
 
 private:
+  plan::TensorKind kindOf(uint32_t slot) const {
+    const int32_t tensor = program.slots()->Get(slot)->tensor();
+    return tensor < 0 ? plan::TensorKind::Activation : plan.tensors()->Get(static_cast<uint32_t>(tensor))->kind();
+  }
+  /// Sums of an iteration: what they held before it is nobody's.
+  bool beginsAnew(uint32_t slot) const {
+    return kindOf(slot) == plan::TensorKind::Gradient || kindOf(slot) == plan::TensorKind::Metric;
+  }
+
+  /// The list is at its end: metrics are there, and what was made for this iteration alone has been read.
+  void finish() {
+    Rule rule(report, "M4");
+    for (uint32_t i = 0; i < length(program.metrics()) && !report.full(); ++i) {
+      const uint32_t slot = program.metrics()->Get(i)->slot();
+      const auto found = owners.find(program.slots()->Get(slot)->offset());
+      if (kindOf(slot) == plan::TensorKind::Metric && (found == owners.end() || found->second.slot != slot))
+        report.add("program {}: nobody writes metric '{}', slot {}", index, program.metrics()->Get(i)->name()->str(),
+                   describe(slot));
+    }
+    const auto summed = [&](uint32_t slot) { return kindOf(slot) == plan::TensorKind::Metric && added.count(slot); };
+    bool some = false;
+    for (uint32_t i = 0; i < length(program.metrics()); ++i)
+      some = some || summed(program.metrics()->Get(i)->slot());
+    for (uint32_t i = 0; some && i < length(program.metrics()); ++i)
+      if (const uint32_t slot = program.metrics()->Get(i)->slot();
+          kindOf(slot) == plan::TensorKind::Metric && !summed(slot))
+        report.add("program {}: nobody adds to metric '{}', slot {}, where others are added to", index,
+                   program.metrics()->Get(i)->name()->str(), describe(slot));
+    for (const auto &[address, owner] : owners)
+      if (program.slots()->Get(owner.slot)->space() == plan::Space::Placed ||
+          kindOf(owner.slot) == plan::TensorKind::Gradient)
+        loseAll(owner);
+    reportLost();
+  }
+
+  void loseAll(const Owner &owner) {
+    for (const Unread &unread : owner.unread)
+      lost.push_back({unread, owner.slot});
+  }
+
+  /// Whether a step may leave what nobody reads: a collective is joined and a message taken for the others' sake, and of
+  /// kernels the compiler does not always see that nobody needs a value.
+  bool mayBeUnread(const Unread &unread) const {
+    switch (program.segments()->Get(unread.segment)->steps()->Get(unread.step)->op_type()) {
+    case plan::StepOp::Collective:
+    case plan::StepOp::Recv:
+    case plan::StepOp::Kernel:
+    case plan::StepOp::KernelBatch:
+      return true;
+    default:
+      return false;
+    }
+  }
+
+  /// A step of several results may have made one that nobody needs.
+  void reportLost() {
+    Rule rule(report, "M5");
+    for (const auto &[unread, slot] : lost)
+      if (!readRuns.count(unread.run) && !report.full() && !mayBeUnread(unread))
+        report.add("{}: nobody reads what it writes into slot {}", placeOf(index, program, unread.segment, unread.step),
+                   describe(slot));
+  }
+
   /// Persistent slots own their bytes from the start.
   void placePersistent() {
     for (uint32_t i = 0; i < length(program.slots()); ++i) {
       const plan::Slot &slot = *program.slots()->Get(i);
-      if (slot.space() == plan::Space::Persistent && slot.bytes()) {
+      if (slot.space() == plan::Space::Persistent && slot.bytes() && !beginsAnew(i)) {
         Owner &owner = owners[slot.offset()] = {slot.offset() + slot.bytes(), i, -1, {}};
         owner.written.add({Access::Write, i, 0, slot.bytes()});
       }
@@ -93,6 +171,7 @@ private:
     if (apart.insert({action.segment(), action.layout()}).second)
       checkApart(action, accesses);
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
+      ++run;
       for (const Access &access : accesses.steps[s])
         touch(action, s, access, addressOf(action, accesses, access.slot));
       const auto *send = segment.steps()->Get(s)->op_as_Send();
@@ -112,6 +191,7 @@ private:
 
   /// No step writes over what it reads, and no product one of its results over another.
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
+    Rule rule(report, "M2");
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
       if (program.segments()->Get(action.segment())->steps()->Get(s)->op_type() == plan::StepOp::KernelBatch) {
         checkCallsApart(action, s, accesses);
@@ -174,23 +254,68 @@ private:
     if (access.kind == Access::Read)
       return mine ? checkRead(action, step, access, address, found->second) : missing(action, step, access, address);
     for (const Message &message : messages)
-      if (message.begin < address + access.begin + access.bytes && address + access.begin < message.end)
+      if (Rule rule(report, "M2"); message.begin < address + access.begin + access.bytes && address + access.begin < message.end)
         report.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
                    place(action, step), action.microbatch(), describe(access.slot), message.tag, message.microbatch,
                    describe(message.slot));
-    if (!mine)
-      return own(action, step, access, address);
+    if (!mine) {
+      own(action, step, access, address);
+      found = owners.find(address);
+      if (found != owners.end() && found->second.slot == access.slot)
+        noteWrite(action, step, access, found->second);
+      return;
+    }
     Owner &owner = found->second;
     if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
       owner.written = {}; // what remains of the other is nobody's
     owner.microbatch = action.microbatch();
     owner.written.add(access);
+    noteWrite(action, step, access, owner);
+  }
+
+  void noteWrite(const plan::Action &action, uint32_t step, const Access &access, Owner &owner) {
+    const uint64_t end = access.begin + access.bytes;
+    if (access.repeats.empty())
+      std::erase_if(owner.unread, [&](const Unread &unread) {
+        const bool over = unread.run != run && access.begin <= unread.begin && unread.end <= end;
+        if (over)
+          lost.push_back({unread, owner.slot});
+        return over;
+      });
+    if (program.slots()->Get(access.slot)->space() == plan::Space::Placed || beginsAnew(access.slot))
+      owner.unread.push_back({access.begin, end, action.segment(), step, run});
+    const plan::Step &writer = *program.segments()->Get(action.segment())->steps()->Get(step);
+    const auto *fill = writer.op_as_Fill();
+    if (!fill && !writer.op_as_Collective())
+      added.insert(access.slot);
+    owner.filled = fill ? std::optional(fill->value()) : std::nullopt;
+    if (fill && fill->value() != 0 && beginsAnew(access.slot)) {
+      Rule rule(report, "M4");
+      report.add("{}: the sum in slot {} begins at {}, not at 0", place(action, step), describe(access.slot),
+                 fill->value());
+    }
+  }
+
+  void noteRead(const plan::Action &action, uint32_t step, const Access &access, Owner &owner) {
+    const uint64_t end = access.begin + access.bytes;
+    std::erase_if(owner.unread, [&](const Unread &unread) {
+      const bool read = unread.begin < end && access.begin < unread.end;
+      if (read)
+        readRuns.insert(unread.run);
+      return read;
+    });
+    if (access.accumulated && owner.filled.value_or(0) != 0) {
+      Rule rule(report, "M4");
+      report.add("{}: adds to slot {}, which begins at {}, not at 0", place(action, step), describe(access.slot),
+                 *owner.filled);
+    }
   }
 
   void checkRead(const plan::Action &action, uint32_t step, const Access &access, uint64_t address, Owner &owner) {
     if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
       report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step), action.microbatch(),
                  describe(access.slot), owner.microbatch);
+    noteRead(action, step, access, owner);
     uint64_t value = valueBytes[access.slot]; // what follows in the slot is padding
     uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
     if (auto at = owner.written.missing(access, access.begin, bytes)) {
@@ -222,6 +347,7 @@ private:
                    describe(at->second.slot));
         return;
       }
+      loseAll(at->second);
       at = owners.erase(at);
     }
     Owner &owner = owners[address] = {end, access.slot, action.microbatch(), {}};
@@ -251,12 +377,17 @@ private:
   std::vector<SegmentAccesses> segments;
   std::vector<uint64_t> valueBytes;              ///< of each slot's shape
   std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts seen by checkApart
+  uint64_t run = 0;                              ///< of steps, counted
+  std::set<uint32_t> added;                      ///< slots that steps other than fills and collectives wrote
+  std::set<uint64_t> readRuns;                   ///< some result of which was read
+  std::vector<std::pair<Unread, uint32_t>> lost; ///< what nobody read, and its slot
   std::map<uint64_t, Owner> owners;              ///< by first byte
   std::vector<Message> messages;                 ///< started, not waited for
 };
 
 /// Two microbatches' rows may not share bytes of the input buffer.
 void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
+  Rule rule(report, "M6");
   for (bool eval : {false, true})
     try {
       auto parts = inputParts(plan, rank, eval);
@@ -275,8 +406,10 @@ void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
 } // namespace
 
 void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report) {
+  Rule rule(report, "M1");
   for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
     const plan::Program &program = *plan.programs()->Get(p);
+    Rule sizes(report, "M3");
     uint64_t peak = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
     if (program.peak_bytes() != peak)
       report.add("program {}: its peak must be arena + 2 input buffers + workspace = {} bytes, found {}", p, peak,
@@ -286,6 +419,7 @@ void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &re
                  program.peak_bytes());
     if (options.memoryBytes && peak > options.memoryBytes)
       report.add("program {}: it needs {} bytes, a rank has {}", p, peak, options.memoryBytes);
+    Rule values(report, "M1");
     MemoryCheck check(plan, p, report);
     check.follow(program.train());
     check.follow(program.eval());

@@ -71,19 +71,26 @@ public:
       : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), axesOf(axesOf), report(report) {
     for (uint32_t i = 0; i < length(program.slots()); ++i)
       declared.push_back(declaredAxes(plan, *program.slots()->Get(i)));
+    for (uint32_t a = 0; a < length(plan.mesh()); ++a)
+      if (plan.mesh()->Get(a)->name()->string_view() == "pp")
+        stages |= Axes{1} << a;
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       segments.push_back(factsOf(*program.segments()->Get(s)));
   }
 
   void follow(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions) {
-    if (std::none_of(declared.begin(), declared.end(), [](Axes axes) { return axes != 0; }))
-      return;
     current = declared;
+    reduced.assign(declared.size(), 0);
     for (uint32_t a = 0; a < length(actions); ++a) {
       uint32_t segment = actions->Get(a)->segment();
       for (size_t i = 0; i < segments[segment].size() && !report.full(); ++i)
         visit(segment, segments[segment][i]);
     }
+    Rule rule(report, "P3");
+    for (uint32_t i = 0; i < length(program.metrics()) && length(actions) > 0; ++i)
+      if (const uint32_t slot = program.metrics()->Get(i)->slot(); current[slot])
+        report.add("program {}: metric '{}', slot {}, is still partial over {} at the end", index,
+                   program.metrics()->Get(i)->name()->str(), slot, names(plan, current[slot]));
   }
 
 private:
@@ -98,7 +105,7 @@ private:
         StepFacts &facts = list[first + (batch ? static_cast<size_t>(access.part) : 0)];
         (access.kind == Access::Write ? facts.writes : facts.reads).push_back(access.slot);
         facts.unknownWrites = facts.unknownWrites || access.kind == Access::Unknown;
-      });
+      }, &plan);
     }
     return list;
   }
@@ -117,8 +124,10 @@ private:
       for (uint32_t slot : facts.reads)
         partial |= current[slot];
     }
-    for (uint32_t slot : facts.writes)
+    for (uint32_t slot : facts.writes) {
       current[slot] = declared[slot] & partial;
+      reduced[slot] = 0;
+    }
   }
 
   void checkCollective(const plan::Collective &op, uint32_t segment, uint32_t step) {
@@ -130,6 +139,8 @@ private:
       if (reduces && (before & removed) && declaredKind(buffer.in()) != op.reduce())
         report.add("{}: reduces slot {} by {}, which is partial by {}", place(segment, step), buffer.in(),
                    EnumNameReduceKind(op.reduce()), EnumNameReduceKind(declaredKind(buffer.in())));
+      if (reduces)
+        checkOnce(buffer, before, removed, segment, step);
       if (buffer.in() == buffer.out()) {
         current[buffer.out()] = after;
         continue;
@@ -139,6 +150,18 @@ private:
                    place(segment, step), buffer.in(), names(plan, before), names(plan, removed), buffer.out());
       current[buffer.out()] = declared[buffer.out()];
     }
+  }
+
+  /// A sum over an axis is taken once. Stages that add nothing to it hold a zero that is not said to be partial.
+  void checkOnce(const plan::CollectiveBuffer &buffer, Axes before, Axes removed, uint32_t segment, uint32_t step) {
+    Rule rule(report, "P2");
+    if (reduced[buffer.in()] & removed)
+      report.add("{}: sums slot {} over {}, over which it has been summed", place(segment, step), buffer.in(),
+                 names(plan, reduced[buffer.in()] & removed));
+    else if (known(buffer.in()) && !(removed & stages) && (before & removed) != removed)
+      report.add("{}: sums slot {} over {}, which is partial over {}", place(segment, step), buffer.in(),
+                 names(plan, removed), names(plan, before));
+    reduced[buffer.out()] = reduced[buffer.in()] | removed;
   }
 
   plan::ReduceKind declaredKind(uint32_t slot) const { return program.slots()->Get(slot)->sharding()->partial_kind(); }
@@ -184,12 +207,15 @@ private:
   const std::vector<Axes> &axesOf; ///< of each group of the plan
   Report &report;
   std::vector<Axes> declared, current; ///< by slot
+  std::vector<Axes> reduced;           ///< by slot: over what a collective has summed it since it was written
+  Axes stages = 0;                     ///< the axis of pipeline stages
   std::vector<std::vector<StepFacts>> segments;
 };
 
 } // namespace
 
 void checkPartials(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "P1");
   std::set<uint32_t> done;
   const std::vector<Axes> axes = groupAxes(plan);
   for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {

@@ -10,6 +10,9 @@
 
 namespace cleave::check {
 
+/// A text of a plan with every control character as "?", so that it moves no cursor and starts no line.
+std::string printable(std::string text);
+
 /// Collects defects up to a limit.
 class Report {
 public:
@@ -18,7 +21,7 @@ public:
     ++found;
     if (errors.size() >= most)
       return;
-    std::string text = fmt::format(format, std::forward<Args>(args)...);
+    std::string text = printable(fmt::format(format, std::forward<Args>(args)...)) + fmt::format(" (rule {})", rule);
     if (std::find(errors.begin(), errors.end(), text) == errors.end()) // ranks share programs and their defects
       errors.push_back(std::move(text));
   }
@@ -27,8 +30,23 @@ public:
   std::vector<std::string> take() { return std::move(errors); }
 
 private:
+  friend class Rule;
+  const char *rule = "T1";
   size_t most, found = 0;
   std::vector<std::string> errors;
+};
+
+/// The rule of docs/plan.md by which what is found is wrong, as long as this lives.
+class Rule {
+public:
+  Rule(Report &report, const char *number) : report(report), before(report.rule) { report.rule = number; }
+  ~Rule() { report.rule = before; }
+  Rule(const Rule &) = delete;
+  Rule &operator=(const Rule &) = delete;
+
+private:
+  Report &report;
+  const char *before;
 };
 
 constexpr uint64_t largest = uint64_t{1} << 46; // bytes or elements; products of what passes stay in 64 bits
@@ -54,8 +72,10 @@ struct Access {
   int part = -1;            ///< of a collective: its buffer; of a batch of kernels: its call
 };
 
-/// Everything a step reads and writes, reads first. An accumulating output is a read and a write.
-void forEachAccess(const plan::Step &step, const plan::Program &program, const std::function<void(const Access &)> &fn);
+/// Everything a step reads and writes, reads first. An accumulating output is a read and a write. With `plan`, whose
+/// kernels are sound, arguments of kernels end where their declaration says.
+void forEachAccess(const plan::Step &step, const plan::Program &program, const std::function<void(const Access &)> &fn,
+                   const plan::Plan *plan = nullptr);
 
 /// Length of a flatbuffer vector that may be absent.
 template <typename T> uint32_t length(const T *vector) { return vector ? vector->size() : 0; }
@@ -63,8 +83,16 @@ template <typename T> uint32_t length(const T *vector) { return vector ? vector-
 /// "program 0, segment 3 (forward), step 5 (Matmul)"
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);
 
+/// No text has a control character; what is meant for several lines may have their ends and tabs.
+void checkTexts(const plan::Plan &plan, Report &report);
 /// Mesh, tensors, groups and each rank's tables as such. Everything else runs only when this finds nothing.
 void checkTables(const plan::Plan &plan, Report &report);
+/// What kernels declare, and that the code has them. Part of the tables.
+void checkKernels(const plan::Plan &plan, Report &report);
+/// A call against what its kernel declares; "" where it is sound. Slots of the program are known to be there.
+std::string callProblem(const plan::Plan &plan, const plan::Program &program, const plan::Kernel &call);
+/// Bytes that a call touches of its argument `index`, from where the argument begins.
+uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_t index);
 /// What a program relies on that differs between the ranks that run it, against the first of them, whose program
 /// checkStructure follows: lengths of tables, sizes of groups, shares, local shapes.
 void checkRanks(const plan::Plan &plan, Report &report);
@@ -76,6 +104,8 @@ void checkStructure(const plan::Plan &plan, Report &report);
 void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report);
 /// Partial values.
 void checkPartials(const plan::Plan &plan, Report &report);
+/// The schedule as a whole, the sum of every gradient, and its update.
+void checkTraining(const plan::Plan &plan, Report &report);
 /// Plans for GPUs: streams, waits, order of messages, workspace.
 void checkStreams(const plan::Plan &plan, Report &report);
 /// All ranks together: collectives and messages.

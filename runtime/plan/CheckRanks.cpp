@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace cleave::check {
@@ -16,6 +17,7 @@ namespace {
 std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
 uint64_t checkMesh(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T1");
   uint64_t ranks = 1;
   if (length(plan.mesh()) < 1 || length(plan.mesh()) > 16) {
     report.add("a mesh has 1 to 16 axes, found {}", length(plan.mesh()));
@@ -31,7 +33,19 @@ uint64_t checkMesh(const plan::Plan &plan, Report &report) {
   return ranks;
 }
 
+/// Who runs the plan, and for what its code is.
+void checkBackend(const plan::Plan &plan, Report &report) {
+  static const std::set<std::string> cpu{"", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  const std::string backend = text(plan.backend()), target = text(plan.target());
+  const bool cuda = backend == "cuda";
+  if (!cuda && backend != "cpu")
+    report.add("backend '{}': must be cpu or cuda", backend);
+  else if (cuda ? !target.empty() && target != "emulated" && !target.starts_with("sm_") : !cpu.count(target))
+    report.add("target '{}': is no target of the {} backend", target, backend);
+}
+
 void checkTensors(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T2");
   for (uint32_t t = 0; t < length(plan.tensors()); ++t) {
     const plan::Tensor &tensor = *plan.tensors()->Get(t);
     if (tensor.kind() != plan::TensorKind::Activation && text(tensor.name()).empty()) // data and checkpoints go by it
@@ -67,6 +81,7 @@ void checkGroupsOf(const plan::Plan &plan, uint32_t r, Report &report) {
 }
 
 void checkRank(const plan::Plan &plan, uint32_t r, std::set<std::vector<uint32_t>> &seen, Report &report) {
+  Rule rule(report, "T3");
   const plan::Rank &rank = *plan.ranks()->Get(r);
   if (rank.program() >= length(plan.programs()))
     report.add("rank {}: program {} of {}", r, rank.program(), length(plan.programs()));
@@ -87,7 +102,10 @@ void checkRank(const plan::Plan &plan, uint32_t r, std::set<std::vector<uint32_t
       report.add("rank {}: scalar {} is {}", r, s, value);
 }
 
+void checkMembers(const plan::Plan &plan, uint32_t g, Report &report);
+
 void checkGroups(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T4");
   for (uint32_t g = 0; g < length(plan.groups()); ++g) {
     const auto *members = plan.groups()->Get(g)->ranks();
     std::set<uint32_t> distinct;
@@ -96,6 +114,88 @@ void checkGroups(const plan::Plan &plan, Report &report) {
         report.add("group {}: member {} is rank {}", g, i, members->Get(i));
     if (distinct.empty())
       report.add("group {}: it is empty", g);
+  }
+  for (uint32_t g = 0; g < length(plan.groups()) && report.count() == 0; ++g) {
+    checkMembers(plan, g, report);
+  }
+}
+
+/// Mesh axes of a group, in the order in which its members are counted; nothing where its name says none of the mesh.
+std::optional<std::vector<uint32_t>> namedAxes(const plan::Plan &plan, const std::string &name) {
+  std::vector<uint32_t> axes;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('+', begin), name.size());
+    uint32_t a = 0;
+    while (a < length(plan.mesh()) && text(plan.mesh()->Get(a)->name()) != name.substr(begin, end - begin))
+      ++a;
+    if (a == length(plan.mesh()) || std::find(axes.begin(), axes.end(), a) != axes.end())
+      return std::nullopt;
+    axes.push_back(a);
+    begin = end + 1;
+  }
+  return axes;
+}
+
+/// The members of a group differ along its axes alone, stand in the axes' order, and are all that do; of pipeline stages, all
+/// of some.
+void checkMembers(const plan::Plan &plan, uint32_t g, Report &report) {
+  const plan::Group &group = *plan.groups()->Get(g);
+  const auto axes = namedAxes(plan, text(group.axis()));
+  if (!axes)
+    return report.add("group {}: '{}' names no axes of the mesh", g, text(group.axis()));
+  uint64_t all = 1, last = 0;
+  bool stages = false;
+  for (uint32_t a : *axes) {
+    all *= plan.mesh()->Get(a)->size();
+    stages = stages || text(plan.mesh()->Get(a)->name()) == "pp";
+  }
+  const auto *first = plan.ranks()->Get(group.ranks()->Get(0))->coords();
+  for (uint32_t i = 0; i < length(group.ranks()); ++i) {
+    const auto *coords = plan.ranks()->Get(group.ranks()->Get(i))->coords();
+    uint64_t place = 0;
+    for (uint32_t a : *axes)
+      place = place * plan.mesh()->Get(a)->size() + coords->Get(a);
+    for (uint32_t a = 0; a < coords->size(); ++a)
+      if (coords->Get(a) != first->Get(a) && std::find(axes->begin(), axes->end(), a) == axes->end())
+        return report.add("group {}: its member rank {} differs along another axis than {}", g, group.ranks()->Get(i),
+                          text(group.axis()));
+    if (i && place <= last)
+      return report.add("group {}: its member rank {} is not in the order of {}", g, group.ranks()->Get(i),
+                        text(group.axis()));
+    last = place;
+  }
+  if (stages ? length(group.ranks()) > all : length(group.ranks()) != all)
+    report.add("group {}: {} members along {}, the mesh has {}", g, length(group.ranks()), text(group.axis()), all);
+}
+
+/// Each entry of a rank's scalars is where a share begins, which follows from the rank's coordinates.
+void checkStarts(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T7");
+  for (uint32_t r = 0; r < length(plan.ranks()); ++r) {
+    const plan::Rank &rank = *plan.ranks()->Get(r);
+    const auto *starts = plan.programs()->Get(rank.program())->starts();
+    if (length(starts) != length(rank.scalars())) {
+      report.add("rank {}: {} scalars, its program says of {} what they are", r, length(rank.scalars()),
+                 length(starts));
+      continue;
+    }
+    for (uint32_t s = 0; s < length(starts); ++s) {
+      const plan::ShardStart &start = *starts->Get(s);
+      int64_t parts = 1, part = 0;
+      bool sound = sane({start.size(), start.scale()});
+      for (uint32_t a = 0; sound && a < length(start.axes()); ++a) {
+        sound = start.axes()->Get(a) < length(plan.mesh()) && a < mostDims;
+        const int64_t size = sound ? plan.mesh()->Get(start.axes()->Get(a))->size() : 1;
+        parts *= size;
+        part = part * size + (sound ? rank.coords()->Get(start.axes()->Get(a)) : 0);
+        sound = sound && parts <= int64_t{length(plan.ranks())};
+      }
+      if (!sound)
+        return report.add("rank {}: scalar {} is a share of {} times {}", r, s, start.size(), start.scale());
+      if (const int64_t wanted = splitPart(start.size(), parts, part).begin * start.scale();
+          wanted != rank.scalars()->Get(s))
+        report.add("rank {}: scalar {} is {}, its coordinates make it {}", r, s, rank.scalars()->Get(s), wanted);
+    }
   }
 }
 
@@ -248,6 +348,7 @@ std::vector<uint32_t> groupAxes(const plan::Plan &plan) {
 }
 
 void checkTables(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T1");
   uint64_t ranks = checkMesh(plan, report);
   if (report.count())
     return;
@@ -257,17 +358,17 @@ void checkTables(const plan::Plan &plan, Report &report) {
     report.add("a batch has at least 1 row, found {}", plan.batch());
   if (plan.threads() > 4096)
     report.add("{} threads per rank, at most 4096", plan.threads());
+  checkBackend(plan, report);
   checkTensors(plan, report);
   std::set<std::vector<uint32_t>> seen;
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
     checkRank(plan, r, seen, report);
   checkGroups(plan, report);
-  for (uint32_t k = 0; k < length(plan.kernels()); ++k)
-    if (text(plan.kernels()->Get(k)->symbol()).empty())
-      report.add("kernel {}: it has no symbol", k);
+  checkKernels(plan, report);
 }
 
 void checkRanks(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "R1");
   const std::vector<uint32_t> axes = groupAxes(plan);
   std::map<uint32_t, RankCheck> checks;
   for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
@@ -275,6 +376,7 @@ void checkRanks(const plan::Plan &plan, Report &report) {
     if (!fresh)
       check->second.check(r);
   }
+  checkStarts(plan, report);
 }
 
 } // namespace cleave::check

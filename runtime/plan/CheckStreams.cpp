@@ -115,6 +115,7 @@ void checkMessageOrder(const plan::Plan &plan, bool eval, Report &report) {
 void checkStreams(const plan::Plan &plan, Report &report) {
   if (!plan.backend() || plan.backend()->string_view() != "cuda")
     return;
+  Rule rule(report, "X1");
   for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p)
     StreamCheck(plan, p, report).run();
   for (bool eval : {false, true})

@@ -42,6 +42,7 @@ private:
   }
 
   void slots() {
+    Rule rule(report, "S1");
     if (program.arena_bytes() > largest || program.input_bytes() > largest)
       report.add("program {}: arena of {} bytes", index, program.arena_bytes());
     for (uint32_t i = 0; i < length(program.slots()); ++i) {
@@ -96,6 +97,7 @@ private:
   }
 
   void sharding(uint32_t i, const plan::Slot &slot) {
+    Rule rule(report, "S2");
     const plan::Sharding *sharding = slot.sharding();
     if (!sharding)
       return whole(i, slot);
@@ -143,6 +145,7 @@ private:
   }
 
   void persistentApart() {
+    Rule rule(report, "S3");
     std::vector<std::pair<uint64_t, uint32_t>> order;
     for (uint32_t i = 0; i < length(program.slots()); ++i)
       if (slotAt(i)->space() == plan::Space::Persistent && slotAt(i)->bytes())
@@ -155,6 +158,7 @@ private:
   }
 
   void segment(uint32_t s) {
+    Rule rule(report, "S4");
     const plan::Segment &segment = *program.segments()->Get(s);
     std::set<uint32_t> listed;
     for (uint32_t i = 0; i < length(segment.slots()); ++i) {
@@ -166,7 +170,15 @@ private:
         report.add("program {}, segment {}: slot {} is listed twice", index, s, slot);
     }
     for (uint32_t i = 0; i < length(segment.steps()) && !report.full(); ++i) {
-      std::string problem = stepProblem(*segment.steps()->Get(i), listed);
+      const plan::Step &step = *segment.steps()->Get(i);
+      if (step.path() >= std::max(1u, length(plan.strings())) || step.location() >= std::max(1u, length(plan.strings()))) {
+        Rule strings(report, "S12");
+        report.add("{}: path {} and location {} of {} strings", placeOf(index, program, s, i), step.path(),
+                   step.location(), length(plan.strings()));
+        continue;
+      }
+      std::string problem = stepProblem(step, listed);
+      Rule found(report, stepRule);
       if (!problem.empty())
         report.add("{}: {}", placeOf(index, program, s, i), problem);
     }
@@ -209,6 +221,8 @@ private:
     }
     if (!sane({batches, op.m(), op.n()}) || !sane({batches, op.m(), op.k()}) || !sane({batches, op.k(), op.n()}))
       return fmt::format("sizes {} x {} x {}", op.m(), op.n(), op.k());
+    if (op.k() < 1)
+      return fmt::format("a product over {} terms", op.k());
     for (const plan::View *view : {op.a(), op.b(), op.c()}) {
       uint32_t rank = length(op.batch());
       std::string problem = viewProblem(view, rank + 2);
@@ -291,6 +305,12 @@ private:
     return op.lse() < 0 ? "" : typeProblem(plan::DType::F32, {op.lse()});
   }
 
+  /// Whether windows of `window` elements, `stride` apart, on a padded line of `size` elements are `count`.
+  static bool reaches(int64_t size, int64_t low, int64_t high, int64_t window, int64_t stride, int64_t count) {
+    const __int128 all = static_cast<__int128>(size) + low + high - window;
+    return all >= 0 && all / stride + 1 == count;
+  }
+
   std::string convProblem(const plan::Conv &op) {
     if (op.kind() > plan::ConvKind::MAX || op.groups() < 1 || op.ic() % op.groups() || op.oc() % op.groups())
       return fmt::format("{} groups for {} to {} channels", op.groups(), op.ic(), op.oc());
@@ -301,6 +321,9 @@ private:
         !sane({op.dilation_h(), op.kh()}) || !sane({op.dilation_w(), op.kw()}) || !sane({op.pad_top()}) ||
         !sane({op.pad_left()}))
       return "a size, stride, dilation or padding is out of range";
+    if (!reaches(op.ih(), op.pad_top(), op.pad_bottom(), (op.kh() - 1) * op.dilation_h() + 1, op.stride_h(), op.oh()) ||
+        !reaches(op.iw(), op.pad_left(), op.pad_right(), (op.kw() - 1) * op.dilation_w() + 1, op.stride_w(), op.ow()))
+      return fmt::format("{} x {} windows of {} x {}", op.oh(), op.ow(), op.ih(), op.iw());
     const bool forward = op.kind() == plan::ConvKind::Forward;
     if (op.bias() >= 0 && !forward)
       return fmt::format("{} with a bias", EnumNameConvKind(op.kind()));
@@ -320,6 +343,9 @@ private:
         op.stride_h() < 1 || op.stride_w() < 1 || !sane({op.stride_h(), op.oh()}) || !sane({op.stride_w(), op.ow()}) ||
         !sane({op.kh(), op.kw()}) || op.kh() * op.kw() > mostWindow || !sane({op.pad_top()}) || !sane({op.pad_left()}))
       return "a size, stride or padding is out of range";
+    if (!reaches(op.ih(), op.pad_top(), op.pad_bottom(), op.kh(), op.stride_h(), op.oh()) ||
+        !reaches(op.iw(), op.pad_left(), op.pad_right(), op.kw(), op.stride_w(), op.ow()))
+      return fmt::format("{} x {} windows of {} x {}", op.oh(), op.ow(), op.ih(), op.iw());
     bool max = op.kind() == plan::PoolKind::MaxForward || op.kind() == plan::PoolKind::MaxBackward;
     if (max != (op.workspace() >= 0))
       return max ? "max pooling needs a workspace slot" : "average pooling has no workspace slot";
@@ -334,6 +360,8 @@ private:
     if (op.extent() < 0 || op.grain() < 1 || op.outputs() > length(op.args()))
       return fmt::format("extent {}, grain {}, {} outputs of {} arguments", op.extent(), op.grain(), op.outputs(),
                          length(op.args()));
+    if (std::string problem = callProblem(plan, program, op); !problem.empty())
+      return problem;
     for (uint32_t i = 0; i < length(op.args()) && gpu(); ++i) // moves 16 bytes at a time
       if (const plan::View *view = op.args()->Get(i); view && view->offset() % 16)
         return fmt::format("argument {} at byte {} of its slot, no multiple of 16", i, view->offset());
@@ -405,9 +433,39 @@ private:
     return "";
   }
 
+  uint64_t elementsOf(uint32_t slot) const {
+    uint64_t all = 1;
+    for (uint32_t d = 0; d < length(slotAt(slot)->shape()); ++d)
+      all *= static_cast<uint64_t>(slotAt(slot)->shape()->Get(d));
+    return all;
+  }
+
+  /// A collective moves whole values: what it takes and gives are all elements of its slots.
+  std::string wholeProblem(const plan::Collective &op) {
+    stepRule = "S7";
+    if (length(op.buffers()) == 0)
+      return "a collective of no buffers";
+    const bool gather = op.kind() == plan::CollectiveKind::AllGather,
+               scatter = op.kind() == plan::CollectiveKind::ReduceScatter;
+    for (uint32_t i = 0; i < length(op.buffers()); ++i) {
+      const plan::CollectiveBuffer &b = *op.buffers()->Get(i);
+      uint64_t whole = 0;
+      for (uint32_t m = 0; m < length(b.sizes()); ++m)
+        whole += static_cast<uint64_t>(b.sizes()->Get(m) * b.outer() * b.inner());
+      const auto moved = gather || scatter ? whole : static_cast<uint64_t>(b.count());
+      if (!scatter && elementsOf(b.out()) != moved)
+        return fmt::format("gives {} elements to slot {} of {}", moved, b.out(), elementsOf(b.out()));
+      if (!gather && elementsOf(b.in()) != moved)
+        return fmt::format("takes {} elements of slot {} of {}", moved, b.in(), elementsOf(b.in()));
+    }
+    return "";
+  }
+
   /// A member's own share of a gather or scatter must fit its slot.
   std::string shareProblem(const plan::Collective &op) {
     bool gather = op.kind() == plan::CollectiveKind::AllGather;
+    if (std::string problem = wholeProblem(op); !problem.empty())
+      return problem;
     if (!rank || (!gather && op.kind() != plan::CollectiveKind::ReduceScatter))
       return "";
     const auto *ranks = plan.groups()->Get(rank->groups()->Get(op.group()))->ranks();
@@ -416,7 +474,7 @@ private:
       const plan::CollectiveBuffer &b = *op.buffers()->Get(i);
       uint64_t bytes = static_cast<uint64_t>(b.sizes()->Get(me) * b.outer() * b.inner()) * dtypeSize(op.dtype());
       uint32_t slot = gather ? b.in() : b.out();
-      if (bytes > slotAt(slot)->bytes())
+      if (bytes != elementsOf(slot) * dtypeSize(op.dtype()))
         return fmt::format("a share of {} bytes in slot {} of {}", bytes, slot, slotAt(slot)->bytes());
     }
     return "";
@@ -541,12 +599,38 @@ private:
     }
   }
 
+  /// The operations that a product says to take (0: it does not) are those of its sizes, so that no size changes alone.
+  std::string flopsProblem(const plan::Step &step) const {
+    double flops = 2;
+    if (const auto *op = step.op_as_Matmul()) {
+      for (int64_t size : {op->m(), op->n(), op->k()})
+        flops *= static_cast<double>(size);
+      for (uint32_t i = 0; i < length(op->batch()); ++i)
+        flops *= static_cast<double>(op->batch()->Get(i));
+    } else if (const auto *conv = step.op_as_Conv()) {
+      for (int64_t size : {conv->n(), conv->oc(), conv->oh(), conv->ow(), conv->ic() / conv->groups(), conv->kh(),
+                           conv->kw()})
+        flops *= static_cast<double>(size);
+    } else {
+      return "";
+    }
+    return step.flops() == flops || step.flops() == 0 ? "" : fmt::format("{} operations, its sizes take {}", step.flops(), flops);
+  }
+
   std::string stepProblem(const plan::Step &step, const std::set<uint32_t> &listed) {
+    stepRule = "S5";
     if (!step.op())
       return "an empty step";
+    if (step.op_type() == plan::StepOp::Kernel || step.op_type() == plan::StepOp::KernelBatch)
+      stepRule = "S6";
     std::string problem = operandProblem(step);
+    if (problem.empty()) {
+      stepRule = "S13";
+      problem = flopsProblem(step);
+    }
     if (!problem.empty())
       return problem;
+    stepRule = "S8";
     forEachAccess(step, program, [&](const Access &access) {
       const plan::Slot *slot = slotAt(access.slot);
       if (!problem.empty())
@@ -562,7 +646,7 @@ private:
         problem = fmt::format("writes input slot {}", access.slot);
       else if (access.kind == Access::Write && access.twice)
         problem = fmt::format("a view that writes elements of slot {} twice", access.slot);
-    });
+    }, &plan);
     if (problem.empty() && step.op_type() == plan::StepOp::Copy)
       problem = copyStartProblem(*step.op_as_Copy());
     if (problem.empty() && step.op_type() == plan::StepOp::Collective)
@@ -571,6 +655,7 @@ private:
   }
 
   void actions(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *list, const char *entry) {
+    Rule rule(report, "S9");
     std::set<std::pair<uint32_t, uint32_t>> seen; // a (segment, layout) pair is checked once
     for (uint32_t i = 0; i < length(list) && !report.full(); ++i) {
       const plan::Action &action = *list->Get(i);
@@ -597,6 +682,7 @@ private:
   }
 
   void layout(const plan::Action &action, const std::string &place) {
+    Rule rule(report, "S10");
     const plan::Segment &segment = *program.segments()->Get(action.segment());
     const plan::Layout &layout = *program.layouts()->Get(action.layout());
     if (length(layout.offsets()) != length(segment.slots()))
@@ -612,7 +698,23 @@ private:
     }
   }
 
+  const plan::Tensor *tensorOf(const plan::Slot &slot) const {
+    return slot.tensor() < 0 ? nullptr : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
+  }
+
+  /// Every slot of a kind of tensor is in the list by which the host finds it.
+  void listed(plan::TensorKind kind, const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *list,
+              const char *what) {
+    std::set<uint32_t> slots;
+    for (uint32_t i = 0; i < length(list); ++i)
+      slots.insert(list->Get(i)->slot());
+    for (uint32_t i = 0; i < length(program.slots()); ++i)
+      if (const plan::Tensor *tensor = tensorOf(*slotAt(i)); tensor && tensor->kind() == kind && !slots.count(i))
+        report.add("program {}: slot {} ({}) is a {}, and is not listed as one", index, i, nameOf(*tensor), what);
+  }
+
   void names() {
+    Rule rule(report, "S11");
     auto scalar = [&](const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *list, const char *what) {
       for (uint32_t i = 0; i < length(list); ++i) {
         const plan::Slot *slot = slotAt(list->Get(i)->slot());
@@ -621,10 +723,23 @@ private:
         if (!slot || slot->space() != plan::Space::Persistent || slot->dtype() != plan::DType::F32 || slot->bytes() < 4)
           report.add("program {}: {} {} must be a persistent f32 slot, found slot {}", index, what, i,
                      list->Get(i)->slot());
+        else if (const plan::Tensor *tensor = tensorOf(*slot);
+                 tensor && list->Get(i)->name() && nameOf(*tensor) != list->Get(i)->name()->str())
+          report.add("program {}: {} '{}' is slot {}, which is {}", index, what, list->Get(i)->name()->str(),
+                     list->Get(i)->slot(), nameOf(*tensor));
       }
     };
     scalar(program.scalars(), "scalar");
     scalar(program.metrics(), "metric");
+    listed(plan::TensorKind::Scalar, program.scalars(), "scalar, which the host writes");
+    listed(plan::TensorKind::Metric, program.metrics(), "metric, which the host reads");
+    std::set<uint32_t> bound;
+    for (uint32_t i = 0; i < length(program.inputs()); ++i)
+      if (!bound.insert(program.inputs()->Get(i)->slot()).second)
+        report.add("program {}: slot {} is bound to two inputs", index, program.inputs()->Get(i)->slot());
+    for (uint32_t i = 0; i < length(program.slots()); ++i)
+      if (slotAt(i)->space() == plan::Space::Input && !bound.count(i))
+        report.add("program {}: input slot {} is bound to no field of the data", index, i);
     for (uint32_t i = 0; i < length(program.inputs()); ++i) {
       const plan::Slot *slot = slotAt(program.inputs()->Get(i)->slot());
       if (!slot || slot->space() != plan::Space::Input)
@@ -637,6 +752,7 @@ private:
   uint32_t index;
   const plan::Program &program;
   uint32_t rankIndex;
+  const char *stepRule = "S5"; ///< by which the last step was wrong
   const plan::Rank *rank; ///< the first that runs the program; null: none does
   Report &report;
 };

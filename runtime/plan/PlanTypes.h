@@ -7,6 +7,8 @@ namespace cleave::plan {
 enum class DType : uint8_t;
 enum class ReduceKind : uint8_t;
 enum class CollectiveKind : uint8_t;
+struct KernelInfo;
+struct KernelInfoT;
 struct Plan;
 struct Program;
 struct Rank;

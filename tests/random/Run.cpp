@@ -532,6 +532,19 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
 
 } // namespace
 
+std::vector<uint8_t> planOf(const Recipe &recipe) {
+  const TrainConfig config = configOf(recipe);
+  try {
+    const Job job = jobOf(recipe, config);
+    const passes::CompileOptions options = compileOptionsOf(job, true);
+    GraphModule model = traced(recipe, config, true);
+    partitioner::Applied applied = passes::applyStrategy(model, options);
+    return passes::exportPlan(applied, options);
+  } catch (const Error &) {
+    return {};
+  }
+}
+
 Result run(const Recipe &recipe, const RunSettings &settings) {
   try {
     return judge(recipe, settings);

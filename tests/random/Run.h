@@ -48,5 +48,7 @@ struct RunSettings {
   bool differences = false; ///< compare the interpreter's gradients with central differences
 };
 Result run(const Recipe &recipe, const RunSettings &settings);
+/// The case's plan with its code, as bytes; empty where the case is refused.
+std::vector<uint8_t> planOf(const Recipe &recipe);
 
 } // namespace cleave::random_models

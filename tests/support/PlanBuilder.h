@@ -1,6 +1,7 @@
 // Writes small plans by hand: for tests of the runtime that need no compiler.
 #pragma once
 #include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -186,6 +187,11 @@ struct ProgramWriter {
         }
       program.layouts.push_back(std::move(layout));
     }
+    for (uint32_t slot = 0; slot < program.slots.size(); ++slot)
+      if (program.slots[slot]->space == Space::Input) { // a field with the name of its tensor
+        program.inputs.push_back(std::make_unique<InputBindingT>());
+        program.inputs.back()->slot = slot;
+      }
     program.arena_bytes = arena;
     program.input_bytes = input;
     program.peak_bytes = arena + 2 * input;
@@ -254,7 +260,53 @@ inline void addGroup(PlanT &plan, std::vector<uint32_t> ranks, const std::string
   plan.groups.push_back(std::move(group));
 }
 
-inline std::vector<uint8_t> flatbuffer(const PlanT &plan) {
+/// Calls of kernels, with their programs.
+template <typename Fn> void forEachCall(PlanT &plan, Fn fn) {
+  for (auto &program : plan.programs)
+    for (auto &segment : program->segments)
+      for (auto &step : segment->steps) {
+        if (KernelT *call = step->op.AsKernel())
+          fn(*program, *call);
+        if (KernelBatchT *batch = step->op.AsKernelBatch())
+          for (auto &call : batch->calls)
+            fn(*program, *call);
+      }
+}
+
+/// What a kernel touches, from a call of it: of slots as long as the extent that many elements, of others all.
+inline void declareKernel(KernelInfoT &kernel, const ProgramT &program, const KernelT &call) {
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    auto argument = std::make_unique<KernelArgumentT>();
+    const bool there = call.args[i]->slot < program.slots.size();
+    int64_t elements = there ? 1 : 0;
+    for (int64_t size : there ? program.slots[call.args[i]->slot]->shape : std::vector<int64_t>())
+      elements *= size;
+    argument->dtype = there ? program.slots[call.args[i]->slot]->dtype : DType::F32;
+    (elements == call.extent ? argument->per_extent : argument->base) = elements == call.extent ? 1 : elements;
+    argument->written = i + call.outputs >= call.args.size();
+    kernel.arguments.push_back(std::move(argument));
+  }
+  kernel.scalars = static_cast<uint32_t>(call.scalars.size());
+  kernel.grain = call.grain;
+}
+
+/// What the compiler says of kernels and their code, where the test does not.
+inline void bindKernels(PlanT &plan) {
+  forEachCall(plan, [&](const ProgramT &program, KernelT &call) {
+    if (call.kernel < plan.kernels.size() && plan.kernels[call.kernel]->arguments.empty())
+      declareKernel(*plan.kernels[call.kernel], program, call);
+  });
+  forEachCall(plan, [&](const ProgramT &, KernelT &call) {
+    if (call.kernel < plan.kernels.size() && call.signature == 0)
+      call.signature = kernelSignature(*plan.kernels[call.kernel]);
+  });
+  if (plan.code_hash.empty())
+    plan.code_hash = codeHash(plan.code, plan.ptx);
+}
+
+inline std::vector<uint8_t> flatbuffer(const PlanT &given) {
+  PlanT plan(given);
+  bindKernels(plan);
   flatbuffers::FlatBufferBuilder builder;
   FinishPlanBuffer(builder, Plan::Pack(builder, &plan));
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};

@@ -28,6 +28,9 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
 
 static int run(int argc, char **argv) {
   CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun or torchrun.", "cleave-run"};
+  app.footer("A plan holds machine code, which runs with your rights: run plans only from sources that you trust. Checks\n"
+             "before it runs (cleave verify) find mistakes, not malice: of machine code they know what the plan declares.\n"
+             "cleave show, diff and verify never load a plan's code.");
   std::string file;
   TrainOptions options;
   bool evaluate = false;

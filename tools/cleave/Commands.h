@@ -13,6 +13,10 @@ int diff(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);
 
+/// A plan whose structure is sound, so that it may be shown: indices in range, texts without control characters. Its code is
+/// not loaded. An environment error says what is wrong.
+std::shared_ptr<const PlanFile> loadSound(const std::string &file);
+
 /// The page `cleave show` prints.
 std::string showPage(const PlanReport &report);
 /// Every program's segments with their steps, slots and layouts.

@@ -164,7 +164,7 @@ int diff(int argc, char **argv) {
   app.add_flag("--json", json, "as one JSON object");
   if (!parseCommandLine(app, argc, argv))
     return 0;
-  const PlanReport a = reportPlan(*PlanFile::load(first)), b = reportPlan(*PlanFile::load(second));
+  const PlanReport a = reportPlan(*loadSound(first)), b = reportPlan(*loadSound(second));
   const std::vector<Change> changes = compareReports(a, b);
   if (json) {
     printJson(a, b, changes);

@@ -19,7 +19,7 @@ int show(int argc, char **argv) {
   asSteps->excludes(asStrategy);
   if (!parseCommandLine(app, argc, argv))
     return 0;
-  const auto plan = PlanFile::load(file);
+  const auto plan = loadSound(file);
   if (strategy) {
     fmt::print("{}", plan->plan().strategy() ? plan->plan().strategy()->str() : "");
     return 0;

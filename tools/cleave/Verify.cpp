@@ -9,6 +9,12 @@
 
 namespace cleave::tool {
 
+std::shared_ptr<const PlanFile> loadSound(const std::string &file) {
+  auto plan = PlanFile::load(file);
+  checkPlanStructureOrThrow(plan->plan(), file);
+  return plan;
+}
+
 static uint64_t total(const std::vector<PlanReport::Collective> &list) {
   uint64_t count = 0;
   for (const auto &entry : list)
@@ -33,7 +39,9 @@ static void printProof(const PlanReport &report, const std::string &file) {
   fmt::print("  no step reads memory that was never written or that another slot has taken since\n");
   fmt::print("  all members of a group issue the same collectives in the same order\n");
   fmt::print("  every send meets its receive and no rank waits for ever\n");
-  fmt::print("  no partial value is read as a whole\n");
+  fmt::print("  no partial value is read as a whole, and none is summed twice\n");
+  fmt::print("  every kernel is called with what it declares\n");
+  fmt::print("  every sum begins at 0, every parameter is updated whole from its own gradient\n");
   if (peak != report.peakBytes.end())
     fmt::print("  peak memory {} MiB on rank {}\n", mebibytes(double(*peak)), peak - report.peakBytes.begin());
 }

@@ -199,7 +199,14 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
       plan.threads = threads;
       plan.kernels.push_back(std::make_unique<KernelInfoT>());
       plan.kernels[0]->symbol = "scale";
-      plan.ranks[0]->scalars = {5, 3};
+      plan.kernels[0]->scalars = 1;
+      plan.kernels[0]->grain = 16;
+      for (bool written : {false, true}) {
+        auto argument = std::make_unique<KernelArgumentT>();
+        argument->per_extent = 1;
+        argument->written = written;
+        plan.kernels[0]->arguments.push_back(std::move(argument));
+      }
       ProgramWriter w;
       uint32_t x = w.slot("x", DType::F32, {count}, Space::Persistent),
                y = w.slot("y", DType::F32, {count + 1}, Space::Persistent);
@@ -209,7 +216,7 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
       kernel.args.push_back(ProgramWriter::view(x, {1}));
       kernel.args.push_back(ProgramWriter::view(y, {1}, 4));
       kernel.scalars.push_back(std::make_unique<ScalarArgT>());
-      kernel.scalars[0]->rank_scalar = 1;
+      kernel.scalars[0]->value = 3;
       kernel.extent = count;
       kernel.grain = 16;
       kernel.outputs = 1;

@@ -321,10 +321,4 @@ PlanT linearPlan(const LinearSpec &spec) {
   return plan;
 }
 
-std::shared_ptr<const PlanFile> seal(const PlanT &plan) {
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(Plan::Pack(builder, &plan), PlanIdentifier());
-  return PlanFile::fromBytes(sealPlan({builder.GetBufferPointer(), builder.GetSize()}), "test.plan");
-}
-
 } // namespace cleave::test

@@ -3,6 +3,7 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
+#include "tests/support/PlanBuilder.h"
 
 #include <filesystem>
 #include <memory>
@@ -38,7 +39,6 @@ struct LinearSpec {
 /// A plan that trains: y = <image, fc.weight> for images [1, rows, columns]. Loss = sum of y, gradient = sum of images,
 /// fc.weight += lr * gradient, fc.count += 1 per step. Rows are split over tp, the batch over dp (uneven is fine).
 plan::PlanT linearPlan(const LinearSpec &spec);
-std::shared_ptr<const PlanFile> seal(const plan::PlanT &plan);
 
 /// Images whose elements are small integers that depend on sample and place; label = sample index modulo 10.
 class CountingData final : public DataSource {

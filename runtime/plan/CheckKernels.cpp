@@ -1,0 +1,204 @@
+// Generated code as the plan declares it: what each kernel touches of its arguments, that every call is a call of that
+// kernel with such arguments, and that the code holds the kernels. The code itself is never opened or run here.
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/Kernels.h"
+
+#include <cstring>
+#include <elf.h>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace cleave::check {
+
+namespace {
+
+std::string_view text(const flatbuffers::String *value) {
+  return value ? value->string_view() : std::string_view();
+}
+
+bool isCuda(const plan::Plan &plan) { return text(plan.backend()) == "cuda"; }
+
+uint32_t outputsOf(const plan::KernelInfo &kernel) {
+  uint32_t outputs = 0;
+  for (uint32_t i = 0; i < length(kernel.arguments()); ++i)
+    outputs += kernel.arguments()->Get(i)->written();
+  return outputs;
+}
+
+std::string declarationProblem(const plan::KernelInfo &kernel) {
+  if (kernel.extent() < -1 || kernel.extent() > int64_t{largest} || kernel.grain() < 1)
+    return fmt::format("extent {}, grain {}", kernel.extent(), kernel.grain());
+  if (length(kernel.arguments()) == 0 || outputsOf(kernel) == 0)
+    return "it does not declare what it writes";
+  bool written = false;
+  for (uint32_t i = 0; i < length(kernel.arguments()); ++i) {
+    const plan::KernelArgument &a = *kernel.arguments()->Get(i);
+    if (a.dtype() > plan::DType::MAX)
+      return fmt::format("argument {} is of an unknown element type", i);
+    if (written && !a.written())
+      return fmt::format("argument {} is read, after one that is written", i);
+    written = a.written();
+    const int64_t most = kernel.extent() >= 0 ? 0 : int64_t{largest};
+    if (a.per_extent() < 0 || a.per_extent() > most || a.base() < -a.per_extent() || a.base() > int64_t{largest})
+      return fmt::format("argument {} is {} + {} elements for each of the extent", i, a.base(), a.per_extent());
+  }
+  return "";
+}
+
+/// An ELF file's tables, each inside it.
+class Elf {
+public:
+  explicit Elf(std::span<const uint8_t> bytes) : bytes(bytes) {}
+
+  /// Of the code as a whole; "" where its tables and all that they name lie inside.
+  std::string problem(uint16_t machine) {
+    if (bytes.size() < sizeof head || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
+      return "it is no ELF file";
+    std::memcpy(&head, bytes.data(), sizeof head);
+    if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != machine)
+      return fmt::format("it is for machine {}, the plan's target needs {}", head.e_machine, machine);
+    if (!read(head.e_phoff, head.e_phnum, head.e_phentsize, segments) ||
+        !read(head.e_shoff, head.e_shnum, head.e_shentsize, sections))
+      return fmt::format("its tables lie outside its {} bytes", bytes.size());
+    for (const Elf64_Phdr &s : segments)
+      if (!inside(s.p_offset, s.p_filesz) || (s.p_type == PT_LOAD && (s.p_memsz < s.p_filesz || s.p_memsz > largest)))
+        return fmt::format("a segment of bytes {} to {} of {}", s.p_offset, s.p_offset + s.p_filesz, bytes.size());
+    for (const Elf64_Shdr &s : sections)
+      if (s.sh_type != SHT_NOBITS && s.sh_type != SHT_NULL && !inside(s.sh_offset, s.sh_size))
+        return fmt::format("a section of bytes {} to {} of {}", s.sh_offset, s.sh_offset + s.sh_size, bytes.size());
+    return "";
+  }
+
+  /// Functions with a body inside the code, by name.
+  std::set<std::string> functions() const {
+    std::set<std::string> found;
+    for (const Elf64_Shdr &table : sections) {
+      if ((table.sh_type != SHT_DYNSYM && table.sh_type != SHT_SYMTAB) || table.sh_link >= sections.size() ||
+          table.sh_entsize != sizeof(Elf64_Sym))
+        continue;
+      const Elf64_Shdr &names = sections[table.sh_link];
+      for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= table.sh_size; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        std::memcpy(&symbol, bytes.data() + table.sh_offset + at, sizeof symbol);
+        if (auto name = nameOf(names, symbol); name && hasBody(symbol))
+          found.insert(std::move(*name));
+      }
+    }
+    return found;
+  }
+
+private:
+  bool inside(uint64_t offset, uint64_t size) const { return offset <= bytes.size() && size <= bytes.size() - offset; }
+
+  template <typename T> bool read(uint64_t offset, uint64_t count, uint64_t size, std::vector<T> &list) const {
+    if (count && (size != sizeof(T) || !inside(offset, count * sizeof(T))))
+      return false;
+    list.resize(count);
+    if (count)
+      std::memcpy(list.data(), bytes.data() + offset, count * sizeof(T));
+    return true;
+  }
+
+  std::optional<std::string> nameOf(const Elf64_Shdr &names, const Elf64_Sym &symbol) const {
+    if (names.sh_type != SHT_STRTAB || symbol.st_name >= names.sh_size)
+      return std::nullopt;
+    const char *begin = reinterpret_cast<const char *>(bytes.data()) + names.sh_offset + symbol.st_name;
+    return std::string(begin, strnlen(begin, names.sh_size - symbol.st_name));
+  }
+
+  /// A function whose bytes lie in a section with code.
+  bool hasBody(const Elf64_Sym &symbol) const {
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_size == 0 || symbol.st_shndx == SHN_UNDEF ||
+        symbol.st_shndx >= sections.size())
+      return false;
+    const Elf64_Shdr &section = sections[symbol.st_shndx];
+    return (section.sh_flags & SHF_EXECINSTR) && symbol.st_value >= section.sh_addr &&
+           symbol.st_value - section.sh_addr <= section.sh_size &&
+           symbol.st_size <= section.sh_size - (symbol.st_value - section.sh_addr);
+  }
+
+  std::span<const uint8_t> bytes;
+  Elf64_Ehdr head{};
+  std::vector<Elf64_Phdr> segments;
+  std::vector<Elf64_Shdr> sections;
+};
+
+/// Where there is code, it is the code that the kernels were declared with, and it has all of them.
+void checkCode(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T6");
+  const std::span<const uint8_t> code(plan.code() ? plan.code()->data() : nullptr, length(plan.code()));
+  const std::vector<uint8_t> hash = codeHash(code, text(plan.ptx()));
+  if (length(plan.code_hash()) != hash.size() || !std::equal(hash.begin(), hash.end(), plan.code_hash()->begin()))
+    return report.add("code: its {} bytes are not those that the kernels were declared with", code.size());
+  if (code.empty())
+    return;
+  constexpr uint16_t cubin = 190;
+  Elf elf(code);
+  const bool gpu = isCuda(plan) && text(plan.target()) != "emulated";
+  if (std::string problem = elf.problem(gpu ? cubin : uint16_t{EM_X86_64}); !problem.empty())
+    return report.add("code: {}", problem);
+  const std::set<std::string> functions = elf.functions();
+  for (uint32_t k = 0; k < length(plan.kernels()); ++k)
+    if (!functions.count(plan.kernels()->Get(k)->symbol()->str()))
+      report.add("kernel {}: the code has no function '{}'", k, plan.kernels()->Get(k)->symbol()->str());
+}
+
+} // namespace
+
+void checkKernels(const plan::Plan &plan, Report &report) {
+  Rule rule(report, "T5");
+  std::map<std::string_view, uint32_t> symbols;
+  for (uint32_t k = 0; k < length(plan.kernels()); ++k) {
+    const plan::KernelInfo &kernel = *plan.kernels()->Get(k);
+    if (text(kernel.symbol()).empty())
+      report.add("kernel {}: it has no symbol", k);
+    else if (auto [found, fresh] = symbols.emplace(text(kernel.symbol()), k); !fresh)
+      report.add("kernel {}: its symbol '{}' is that of kernel {}", k, kernel.symbol()->str(), found->second);
+    else if (std::string problem = declarationProblem(kernel); !problem.empty())
+      report.add("kernel {}: {}", k, problem);
+  }
+  if (report.count() == 0)
+    checkCode(plan, report);
+}
+
+uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_t index) {
+  const plan::KernelArgument &a = *plan.kernels()->Get(call.kernel())->arguments()->Get(index);
+  if (call.extent() == 0)
+    return 0;
+  const auto elements = static_cast<__int128>(a.base()) + static_cast<__int128>(a.per_extent()) * call.extent();
+  const __int128 bytes = elements * static_cast<__int128>(dtypeSize(a.dtype()));
+  return bytes < 0 ? 0 : static_cast<uint64_t>(std::min<__int128>(bytes, 2 * largest));
+}
+
+std::string callProblem(const plan::Plan &plan, const plan::Program &program, const plan::Kernel &call) {
+  const plan::KernelInfo &kernel = *plan.kernels()->Get(call.kernel());
+  const std::string name(text(kernel.symbol()));
+  if (call.signature() != kernelSignature(kernel))
+    return fmt::format("a call with signature {:016x} of kernel {} ({}), whose is {:016x}", call.signature(),
+                       call.kernel(), name, kernelSignature(kernel));
+  if (length(call.args()) != length(kernel.arguments()) || call.outputs() != outputsOf(kernel) ||
+      length(call.scalars()) != kernel.scalars())
+    return fmt::format("{} arguments, {} outputs and {} scalars, kernel {} takes {}, {} and {}", length(call.args()),
+                       call.outputs(), length(call.scalars()), name, length(kernel.arguments()), outputsOf(kernel),
+                       kernel.scalars());
+  if (call.extent() > int64_t{largest} || (kernel.extent() >= 0 && call.extent() != kernel.extent()))
+    return fmt::format("an extent of {}, kernel {} is for {}", call.extent(), name, kernel.extent());
+  if (call.grain() != kernel.grain())
+    return fmt::format("a grain of {}, kernel {} is cut by {}", call.grain(), name, kernel.grain());
+  if (isCuda(plan) && call.blocks() < 1)
+    return "a call of no blocks";
+  for (uint32_t i = 0; i < length(call.args()); ++i) {
+    const plan::View &view = *call.args()->Get(i);
+    if (view.slot() >= length(program.slots()))
+      return fmt::format("slot {} of {}", view.slot(), length(program.slots()));
+    const plan::Slot &slot = *program.slots()->Get(view.slot());
+    if (slot.dtype() != kernel.arguments()->Get(i)->dtype())
+      return fmt::format("argument {} is slot {} of {}, kernel {} takes {}", i, view.slot(), dtypeName(slot.dtype()),
+                         name, dtypeName(kernel.arguments()->Get(i)->dtype()));
+  }
+  return "";
+}
+
+} // namespace cleave::check

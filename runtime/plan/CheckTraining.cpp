@@ -1,0 +1,230 @@
+// What makes a list of actions a training iteration: every segment runs once for each microbatch, nothing is added
+// twice, and every trained parameter is written whole, from its own gradient. That the gradient is whole by then, and
+// was summed once over every axis of the mesh, is for CheckPartials.cpp; that its sum begins at 0, for CheckMemory.cpp.
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Coverage.h"
+#include "runtime/plan/DTypes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace cleave::check {
+
+namespace {
+
+using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
+
+/// Segments that run for each microbatch; the others run once.
+bool perMicrobatch(plan::SegmentKind kind) {
+  return kind != plan::SegmentKind::Begin && kind != plan::SegmentKind::Reduce && kind != plan::SegmentKind::Update;
+}
+
+void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
+  Rule rule(report, "G1");
+  const plan::Program &program = *plan.programs()->Get(p);
+  std::map<uint32_t, std::set<int32_t>> runs;
+  for (uint32_t a = 0; a < length(actions); ++a) {
+    const plan::Action &action = *actions->Get(a);
+    const plan::Segment &segment = *program.segments()->Get(action.segment());
+    if (length(segment.steps()) == 0)
+      continue; // an action that only waits
+    auto &of = runs[action.segment()];
+    if (!of.insert(action.microbatch()).second || (!perMicrobatch(segment.kind()) && of.size() > 1))
+      report.add("program {}, {} action {}: segment {} runs again for microbatch {}", p, entry, a, action.segment(),
+                 action.microbatch());
+  }
+  for (const auto &[s, of] : runs)
+    if (perMicrobatch(program.segments()->Get(s)->kind()) && of.size() != std::max(1u, plan.microbatches()))
+      report.add("program {}, {}: segment {} runs for {} microbatches of {}", p, entry, s, of.size(),
+                 plan.microbatches());
+}
+
+/// What makes two steps the same: where they come from, kind, kernel, and all that they touch.
+std::string contentOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
+  std::string text = fmt::format("{} {} {}", static_cast<int>(step.op_type()), step.path(), step.location());
+  const auto call = [&](const plan::Kernel &op) {
+    text += fmt::format(" kernel {}", op.kernel());
+    for (uint32_t i = 0; i < length(op.scalars()); ++i)
+      text += fmt::format(" {}:{}", op.scalars()->Get(i)->rank_scalar(), op.scalars()->Get(i)->value());
+  };
+  if (const auto *op = step.op_as_Kernel())
+    call(*op);
+  if (const auto *op = step.op_as_KernelBatch())
+    for (uint32_t i = 0; i < length(op->calls()); ++i)
+      call(*op->calls()->Get(i));
+  forEachAccess(
+      step, program,
+      [&](const Access &access) {
+        text += fmt::format(" {}{}@{}+{}", static_cast<int>(access.kind), access.slot, access.begin, access.bytes);
+        for (const Access::Repeat &repeat : access.repeats)
+          text += fmt::format("x{}/{}", repeat.count, repeat.stride);
+      },
+      &plan);
+  return text;
+}
+
+/// A step that changes what it finds, done again with the same operands, adds the same again.
+class RepeatCheck {
+public:
+  RepeatCheck(const plan::Plan &plan, uint32_t p, uint32_t s, Report &report)
+      : plan(plan), program(*plan.programs()->Get(p)), p(p), s(s), report(report) {}
+
+  void run() {
+    Rule rule(report, "G2");
+    const auto *steps = program.segments()->Get(s)->steps();
+    for (uint32_t i = 0; i < length(steps) && !report.full(); ++i)
+      visit(*steps->Get(i), i);
+  }
+
+private:
+  void visit(const plan::Step &step, uint32_t i) {
+    std::set<uint32_t> reads, writes, changed;
+    bool adds = false, product = false; // what is used twice may add the same product twice
+    forEachAccess(step, program, [&](const Access &access) {
+      (access.kind == Access::Write ? writes : reads).insert(access.slot);
+      product = product || access.accumulated;
+    });
+    for (uint32_t slot : writes)
+      if (reads.count(slot)) {
+        changed.insert(slot);
+        adds = adds || program.slots()->Get(slot)->space() == plan::Space::Persistent;
+      }
+    if (!changed.empty() && !product) {
+      auto [found, fresh] = done.try_emplace(contentOf(plan, program, step), i);
+      if (!fresh && (adds || found->second + 1 == i) && sameOperands(reads, changed, found->second))
+        report.add("{}: does what step {} has done, to what it left", placeOf(p, program, s, i), found->second);
+      found->second = i;
+    }
+    for (uint32_t slot : writes)
+      written[slot] = i;
+  }
+
+  /// Whether nobody wrote what is only read since step `earlier`.
+  bool sameOperands(const std::set<uint32_t> &reads, const std::set<uint32_t> &changed, uint32_t earlier) const {
+    return std::all_of(reads.begin(), reads.end(), [&](uint32_t slot) {
+      const auto last = written.find(slot);
+      return changed.count(slot) || last == written.end() || last->second <= earlier;
+    });
+  }
+
+  const plan::Plan &plan;
+  const plan::Program &program;
+  uint32_t p, s;
+  Report &report;
+  std::map<std::string, uint32_t> done; ///< the last step of some content
+  std::map<uint32_t, uint32_t> written; ///< the last step that wrote a slot
+};
+
+/// Follows gradients to the parameters they move.
+class UpdateCheck {
+public:
+  UpdateCheck(const plan::Plan &plan, uint32_t p, Report &report)
+      : plan(plan), program(*plan.programs()->Get(p)), p(p), report(report), carried(length(program.slots())) {
+    for (uint32_t i = 0; i < length(program.slots()); ++i) {
+      const plan::Tensor *tensor = tensorOf(i);
+      if (tensor && tensor->kind() == plan::TensorKind::Parameter && tensor->trainable() &&
+          program.slots()->Get(i)->space() == plan::Space::Persistent)
+        parameters[i] = {};
+    }
+  }
+
+  void run() {
+    Rule rule(report, "G3");
+    if (parameters.empty() || length(program.train()) == 0)
+      return;
+    for (uint32_t a = 0; a < length(program.train()); ++a) {
+      const plan::Segment &segment = *program.segments()->Get(program.train()->Get(a)->segment());
+      for (uint32_t i = 0; i < length(segment.steps()); ++i)
+        visit(*segment.steps()->Get(i));
+    }
+    for (const auto &[slot, update] : parameters)
+      conclude(slot, update);
+  }
+
+private:
+  struct Update {
+    Coverage written;
+    bool moved = false;   ///< by its own gradient, or a message
+    bool without = false; ///< written from something else
+  };
+
+  const plan::Tensor *tensorOf(uint32_t slot) const {
+    const int32_t tensor = program.slots()->Get(slot)->tensor();
+    return tensor < 0 ? nullptr : plan.tensors()->Get(static_cast<uint32_t>(tensor));
+  }
+
+  uint64_t elementsOf(uint32_t slot) const {
+    const plan::Slot &info = *program.slots()->Get(slot);
+    uint64_t all = 1;
+    for (uint32_t d = 0; d < length(info.shape()); ++d)
+      all *= static_cast<uint64_t>(info.shape()->Get(d));
+    return all;
+  }
+
+  /// Calls of a batch, and buffers of a collective, have nothing to do with each other.
+  void visit(const plan::Step &step) {
+    std::map<int, std::vector<Access>> parts;
+    forEachAccess(step, program, [&](const Access &access) { parts[access.part].push_back(access); }, &plan);
+    const bool kernel = step.op_type() == plan::StepOp::Kernel || step.op_type() == plan::StepOp::KernelBatch;
+    for (const auto &[part, accesses] : parts)
+      carry(accesses, kernel, step.op_type() == plan::StepOp::Recv);
+  }
+
+  void carry(const std::vector<Access> &accesses, bool kernel, bool message) {
+    for (const Access &write : accesses) {
+      if (write.kind != Access::Write)
+        continue;
+      std::set<int32_t> from;
+      for (const Access &read : accesses)
+        if (read.kind == Access::Read && (!kernel || elementsOf(read.slot) <= elementsOf(write.slot) || scalar(read.slot)))
+          from.insert(carried[read.slot].begin(), carried[read.slot].end());
+      const plan::Tensor *tensor = tensorOf(write.slot);
+      if (tensor && tensor->kind() == plan::TensorKind::Gradient && tensor->parameter() >= 0)
+        from.insert(tensor->parameter());
+      if (auto found = parameters.find(write.slot); found != parameters.end()) {
+        found->second.written.add(write);
+        const bool own = message || from.count(program.slots()->Get(write.slot)->tensor());
+        (own ? found->second.moved : found->second.without) = true;
+      }
+      carried[write.slot] = std::move(from);
+    }
+  }
+
+  bool scalar(uint32_t slot) const { return elementsOf(slot) == 1; }
+
+  void conclude(uint32_t slot, const Update &update) {
+    const plan::Slot &info = *program.slots()->Get(slot);
+    const uint64_t bytes = elementsOf(slot) * dtypeSize(info.dtype());
+    const std::string name = tensorOf(slot)->name() ? tensorOf(slot)->name()->str() : "";
+    if (bytes && !update.moved && !update.without)
+      report.add("program {}: nobody updates parameter {}, slot {}", p, name, slot);
+    else if (bytes && update.without)
+      report.add("program {}: parameter {}, slot {}, is written from something that is not its gradient", p, name, slot);
+    else if (bytes && update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes))
+      report.add("program {}: the update of parameter {}, slot {}, leaves byte {}", p, name, slot,
+                 *update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes));
+  }
+
+  const plan::Plan &plan;
+  const plan::Program &program;
+  uint32_t p;
+  Report &report;
+  std::vector<std::set<int32_t>> carried; ///< by slot: parameters whose gradients went into it
+  std::map<uint32_t, Update> parameters;  ///< by slot
+};
+
+} // namespace
+
+void checkTraining(const plan::Plan &plan, Report &report) {
+  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
+    const plan::Program &program = *plan.programs()->Get(p);
+    checkRuns(plan, p, program.train(), "train", report);
+    checkRuns(plan, p, program.eval(), "eval", report);
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      RepeatCheck(plan, p, s, report).run();
+    UpdateCheck(plan, p, report).run();
+  }
+}
+
+} // namespace cleave::check

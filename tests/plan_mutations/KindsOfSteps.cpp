@@ -1,0 +1,286 @@
+// Faults in steps.
+#include "tests/plan_mutations/Steps.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace cleave::plan_mutations {
+
+namespace {
+
+using namespace cleave::plan;
+
+template <typename Op> bool any(Op &, const Place &) { return true; }
+
+bool gradients(CollectiveT &op, const Place &place) {
+  return op.kind == CollectiveKind::AllReduce && place.segment->kind == SegmentKind::Reduce && !op.buffers.empty();
+}
+
+template <typename Change> bool allReduce(Altered &a, Change change) {
+  return alter<CollectiveT>(a, gradients, [&](CollectiveT &op, const Place &place) {
+    change(op, *op.buffers[a.below(op.buffers.size())], place);
+  });
+}
+
+template <typename Op, typename Change> bool each(Altered &a, Change change) {
+  return alter<Op>(a, any<Op>, [&](Op &op, const Place &) { change(op); });
+}
+
+template <typename Change> bool kernel(Altered &a, Change change) {
+  return alter<KernelT>(a, any<KernelT>, [&](KernelT &op, const Place &place) { change(op, place); });
+}
+
+/// Another slot like this one: of its size and type, neither given nor made by the step.
+int64_t like(Altered &a, const ProgramT &program, uint32_t slot, const std::vector<uint32_t> &listed) {
+  std::vector<int64_t> found;
+  for (uint32_t other : listed)
+    if (other != slot && program.slots[other]->bytes == program.slots[slot]->bytes &&
+        program.slots[other]->dtype == program.slots[slot]->dtype)
+      found.push_back(other);
+  return found.empty() ? -1 : found[a.below(found.size())];
+}
+
+StepT copyOf(const StepT &step) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(Step::Pack(builder, &step));
+  StepT copy;
+  flatbuffers::GetRoot<Step>(builder.GetBufferPointer())->UnPackTo(&copy);
+  return copy;
+}
+
+template <typename Accept> bool twice(Altered &a, Accept accept) {
+  const auto found = places(a, accept);
+  if (found.empty())
+    return false;
+  const Place place = found[a.below(found.size())];
+  place.segment->steps.insert(place.segment->steps.begin() + static_cast<long>(place.index),
+                              std::make_unique<StepT>(copyOf(place.step())));
+  return true;
+}
+
+template <typename Accept> bool leaveOut(Altered &a, Accept accept) {
+  const auto found = places(a, accept);
+  if (found.empty())
+    return false;
+  const Place place = found[a.below(found.size())];
+  place.segment->steps.erase(place.segment->steps.begin() + static_cast<long>(place.index));
+  return true;
+}
+
+/// Whether a step adds a product to what it finds: done twice, it is one that a value used twice makes.
+bool adds(StepT &step) {
+  const auto *matmul = as<MatmulT>(step);
+  const auto *conv = as<ConvT>(step);
+  const auto *lookup = as<EmbeddingGradT>(step);
+  return (matmul && matmul->accumulate) || (conv && conv->accumulate) || (lookup && lookup->accumulate);
+}
+
+bool is(const Place &place, StepOp kind) { return place.step().op.type == kind; }
+
+template <typename Change> bool anyStep(Altered &a, Change change) {
+  const auto found = places(a, [](const Place &) { return true; });
+  return !found.empty() && (change(found[a.below(found.size())]), true);
+}
+
+} // namespace
+
+std::vector<Kind> kindsOfSteps() {
+  return {
+      {"an all-reduce of no elements",
+       [](Altered &a) { return allReduce(a, [](auto &, auto &buffer, auto &) { buffer.count = 0; }); }},
+      {"an all-reduce of one element",
+       [](Altered &a) {
+         return alter<CollectiveT>(
+             a, [](auto &op, auto &place) { return gradients(op, place) && op.buffers[0]->count > 1; },
+             [](auto &op, auto &) { op.buffers[0]->count = 1; });
+       }},
+      {"an all-reduce of half the elements",
+       [](Altered &a) {
+         return alter<CollectiveT>(
+             a, [](auto &op, auto &place) { return gradients(op, place) && op.buffers[0]->count > 1; },
+             [](auto &op, auto &) { op.buffers[0]->count /= 2; });
+       }},
+      {"an all-reduce twice",
+       [](Altered &a) {
+         return twice(a, [](const Place &p) { return is(p, StepOp::Collective) && isKind(p, SegmentKind::Reduce); });
+       }},
+      {"an all-reduce left out",
+       [](Altered &a) {
+         return leaveOut(a, [](const Place &p) { return is(p, StepOp::Collective) && isKind(p, SegmentKind::Reduce); });
+       }},
+      {"a buffer of an all-reduce left out",
+       [](Altered &a) { return allReduce(a, [](auto &op, auto &, auto &) { op.buffers.pop_back(); }); }},
+      {"a buffer of an all-reduce twice",
+       [](Altered &a) {
+         return allReduce(a, [](auto &op, auto &buffer, auto &) {
+           op.buffers.push_back(std::make_unique<CollectiveBufferT>(buffer));
+         });
+       }},
+      {"a sum that takes the maximum",
+       [](Altered &a) { return allReduce(a, [](auto &op, auto &, auto &) { op.reduce = ReduceKind::Max; }); }},
+      {"a collective of another kind",
+       [](Altered &a) {
+         return allReduce(a, [](auto &op, auto &, auto &) { op.kind = CollectiveKind::Broadcast; });
+       }},
+      {"a collective into another slot",
+       [](Altered &a) {
+         return alter<CollectiveT>(
+             a,
+             [&](auto &op, auto &place) {
+               std::vector<uint32_t> all;
+               for (uint32_t i = 0; i < place.program->slots.size(); ++i)
+                 if (place.program->slots[i]->space == Space::Persistent)
+                   all.push_back(i);
+               return gradients(op, place) && like(a, *place.program, op.buffers[0]->out, all) >= 0;
+             },
+             [&](auto &op, auto &place) {
+               std::vector<uint32_t> all;
+               for (uint32_t i = 0; i < place.program->slots.size(); ++i)
+                 if (place.program->slots[i]->space == Space::Persistent)
+                   all.push_back(i);
+               op.buffers[0]->out = static_cast<uint32_t>(like(a, *place.program, op.buffers[0]->out, all));
+             });
+       }},
+      {"shares that are not theirs",
+       [](Altered &a) {
+         return alter<CollectiveT>(
+             a, [](auto &op, auto &) { return !op.buffers.empty() && op.buffers[0]->sizes.size() > 1; },
+             [](auto &op, auto &) { ++op.buffers[0]->sizes[0], --op.buffers[0]->sizes[1]; });
+       }},
+      {"a collective over another group",
+       [](Altered &a) {
+         return alter<CollectiveT>(
+             a,
+             [&](auto &, auto &place) {
+               for (auto &rank : a.plan.ranks)
+                 if (a.plan.programs[rank->program].get() == place.program)
+                   return rank->groups.size() > 1;
+               return false;
+             },
+             [&](auto &op, auto &) { op.group = op.group ? op.group - 1 : 1; });
+       }},
+      {"a product over no terms", [](Altered &a) { return each<MatmulT>(a, [](auto &op) { op.k = 0; }); }},
+      {"a product over half the terms",
+       [](Altered &a) {
+         return alter<MatmulT>(a, [](auto &op, auto &) { return op.k > 1; }, [](auto &op, auto &) { op.k /= 2; });
+       }},
+      {"a product of half the rows",
+       [](Altered &a) {
+         return alter<MatmulT>(a, [](auto &op, auto &) { return op.m > 1; }, [](auto &op, auto &) { op.m /= 2; });
+       }},
+      {"a product that overwrites a sum, or adds to nothing",
+       [](Altered &a) { return each<MatmulT>(a, [](auto &op) { op.accumulate = !op.accumulate; }); }},
+      {"a product's operand beyond its slot",
+       [](Altered &a) { return each<MatmulT>(a, [](auto &op) { op.a->offset += 64; }); }},
+      {"a product into another slot",
+       [](Altered &a) {
+         return alter<MatmulT>(
+             a,
+             [&](auto &op, auto &place) { return like(a, *place.program, op.c->slot, place.segment->slots) >= 0; },
+             [&](auto &op, auto &place) {
+               op.c->slot = static_cast<uint32_t>(like(a, *place.program, op.c->slot, place.segment->slots));
+             });
+       }},
+      {"a stride twice as long",
+       [](Altered &a) {
+         return alter<MatmulT>(a, [](auto &op, auto &) { return op.m > 1 && op.k > 1; },
+                               [](auto &op, auto &) { op.a->strides[op.a->strides.size() - 2] *= 2; });
+       }},
+      {"a convolution with another stride",
+       [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.stride_h += op.ih + 1; }); }},
+      {"a convolution with more padding", [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.pad_top += op.stride_h; }); }},
+      {"a convolution in other groups", [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.groups *= 2; }); }},
+      {"a pooling with another window", [](Altered &a) { return each<PoolT>(a, [](auto &op) { op.kh += op.stride_h; }); }},
+      {"a kernel's extent times 16", [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.extent *= 16; }); }},
+      {"a kernel's extent of 2^63 - 1",
+       [](Altered &a) {
+         return kernel(a, [](auto &op, auto &) { op.extent = std::numeric_limits<int64_t>::max(); });
+       }},
+      {"a kernel's extent less one", [](Altered &a) { return kernel(a, [](auto &op, auto &) { --op.extent; }); }},
+      {"another kernel",
+       [](Altered &a) {
+         if (a.plan.kernels.size() < 2)
+           return false;
+         return kernel(a, [&](auto &op, auto &) {
+           op.kernel = static_cast<uint32_t>((op.kernel + 1) % a.plan.kernels.size());
+         });
+       }},
+      {"an argument left out", [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.args.pop_back(); }); }},
+      {"an argument beyond its slot",
+       [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.args[0]->offset += 64; }); }},
+      {"two arguments change places",
+       [](Altered &a) {
+         return alter<KernelT>(
+             a,
+             [](auto &op, auto &place) {
+               return op.args.size() - op.outputs > 1 && op.args[0]->slot != op.args[1]->slot &&
+                      place.program->slots[op.args[0]->slot]->dtype != place.program->slots[op.args[1]->slot]->dtype;
+             },
+             [](auto &op, auto &) { std::swap(op.args[0], op.args[1]); });
+       }},
+      {"a kernel that writes one argument more", [](Altered &a) { return kernel(a, [](auto &op, auto &) { ++op.outputs; }); }},
+      {"a kernel's result in another slot",
+       [](Altered &a) {
+         return alter<KernelT>(
+             a,
+             [&](auto &op, auto &place) {
+               return like(a, *place.program, op.args.back()->slot, place.segment->slots) >= 0;
+             },
+             [&](auto &op, auto &place) {
+               op.args.back()->slot =
+                   static_cast<uint32_t>(like(a, *place.program, op.args.back()->slot, place.segment->slots));
+             });
+       }},
+      {"a fill left out", [](Altered &a) {
+         return leaveOut(a, [](const Place &p) { return is(p, StepOp::Fill) && isKind(p, SegmentKind::Begin); });
+       }},
+      {"a sum that begins at 1",
+       [](Altered &a) {
+         return alter<FillT>(a, [](auto &, auto &place) { return isKind(place, SegmentKind::Begin); },
+                             [](auto &op, auto &) { op.value = 1; });
+       }},
+      {"a fill of another slot",
+       [](Altered &a) {
+         return alter<FillT>(
+             a, [](auto &, auto &place) { return isKind(place, SegmentKind::Begin) && place.index > 0; },
+             [](auto &op, auto &place) { op.dst = as<FillT>(*place.segment->steps[0])
+                                                      ? as<FillT>(*place.segment->steps[0])->dst
+                                                      : op.dst + 1; });
+       }},
+      {"an update left out",
+       [](Altered &a) {
+         return leaveOut(a, [](const Place &p) { return is(p, StepOp::Kernel) && isKind(p, SegmentKind::Update); });
+       }},
+      {"an update twice",
+       [](Altered &a) {
+         return twice(a, [](const Place &p) { return is(p, StepOp::Kernel) && isKind(p, SegmentKind::Update); });
+       }},
+      {"a step left out", [](Altered &a) { return leaveOut(a, [](const Place &) { return true; }); }},
+      {"a step twice (but what adds a product)", [](Altered &a) { return twice(a, [](const Place &p) { return !adds(p.step()); }); }},
+      {"an empty step", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().op.Reset(); }); }},
+      {"a path out of range", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().path = 1u << 30; }); }},
+      {"a location out of range",
+       [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().location = 0xffffffff; }); }},
+      {"a copy of half the elements",
+       [](Altered &a) {
+         return alter<CopyT>(a, [](auto &op, auto &) { return !op.shape.empty() && op.shape[0] > 1; },
+                             [](auto &op, auto &) { op.shape[0] /= 2; });
+       }},
+      {"a copy from beyond its slot", [](Altered &a) { return each<CopyT>(a, [](auto &op) { op.src->offset += 1 << 20; }); }},
+      {"a send left out", [](Altered &a) { return leaveOut(a, [](const Place &p) { return is(p, StepOp::Send); }); }},
+      {"a receive left out", [](Altered &a) { return leaveOut(a, [](const Place &p) { return is(p, StepOp::Recv); }); }},
+      {"a message with another tag", [](Altered &a) { return each<SendT>(a, [](auto &op) { op.tag += 1000; }); }},
+      {"a message to another peer", [](Altered &a) { return each<SendT>(a, [](auto &op) { ++op.peer; }); }},
+      {"a message of half the bytes", [](Altered &a) { return each<SendT>(a, [](auto &op) { op.bytes /= 2; }); }},
+      {"a look-up of more rows", [](Altered &a) { return each<EmbeddingT>(a, [](auto &op) { op.rows *= 2; }); }},
+      {"a look-up of more ids", [](Altered &a) { return each<EmbeddingT>(a, [](auto &op) { op.count *= 2; }); }},
+      {"a gather from a longer dimension", [](Altered &a) { return each<GatherT>(a, [](auto &op) { op.extent *= 2; }); }},
+      {"random numbers into a slot too small",
+       [](Altered &a) {
+         return alter<RandomT>(a, [](auto &op, auto &) { return !op.shape.empty(); },
+                               [](auto &op, auto &) { op.shape[0] *= 4; });
+       }},
+  };
+}
+
+} // namespace cleave::plan_mutations
