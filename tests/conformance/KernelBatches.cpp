@@ -70,7 +70,7 @@ PlanT batchPlan(bool cuda) {
   plan.kernels[0]->symbol = cuda ? "update_batch" : "update";
   plan.kernels[0]->batch = cuda;
   plan.kernels[0]->threads = 64;
-  plan.ranks[0]->scalars = {5, 2};
+  plan.ranks[0]->scalars = {0, 0}; // where the shares of the only rank begin
   ProgramWriter w;
   const uint32_t rate = w.slot("rate", DType::F32, {1}), segment = w.segment("update", SegmentKind::Update);
   w.fill(segment, rate, 3);
@@ -94,6 +94,10 @@ PlanT batchPlan(bool cuda) {
   w.action(segment, -1);
   plan.programs.push_back(w.finish());
   ProgramT &program = *plan.programs[0];
+  for (int i = 0; i < 2; ++i) {
+    program.starts.push_back(std::make_unique<ShardStartT>());
+    program.starts.back()->size = program.starts.back()->scale = 1;
+  }
   program.layouts.push_back(std::make_unique<LayoutT>(*program.layouts[0]));
   program.layouts[1]->offsets = {program.arena_bytes};
   program.train[1]->layout = 1;
@@ -113,7 +117,8 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
   }
   const auto sealed = seal(plan);
   for (const std::string &error : checkPlan(sealed->plan()))
-    FAIL_CHECK(error);
+    if (error.find("(rule G1)") == std::string::npos) // the segment runs twice on purpose, with another layout
+      FAIL_CHECK(error);
   for (const char *device : {"cpu", "reference", "cuda"})
     for (bool graph : {true, false}) {
       if ((std::string(device) == "cuda") != cuda || (std::string(device) == "cpu" && cpuLibraryVersion().empty()))
@@ -133,7 +138,7 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
       for (uint32_t i = 0; i < sizes.size(); ++i) {
         const auto *p = reinterpret_cast<const float *>(executor.persistent(2 + 2 * i).data());
         for (int64_t k = 0; k < sizes[i]; ++k)
-          REQUIRE(p[k] == static_cast<float>(6 * (3 * (k + i) + (i % 2 ? 2 : 4))));
+          REQUIRE(p[k] == static_cast<float>(6 * (3 * (k + i) + (i % 2 ? 0 : 4))));
       }
     }
 }
