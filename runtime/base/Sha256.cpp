@@ -40,6 +40,8 @@ void Sha256::block(const uint8_t *bytes) {
 }
 
 void Sha256::update(std::span<const uint8_t> bytes) {
+  if (bytes.empty())
+    return; // its address may be null
   size_t held = length % 64;
   length += bytes.size();
   if (held) {

@@ -126,17 +126,11 @@ private:
   /// Whether two slots hold as many elements of one type, of one tensor where both are more than activations, which each
   /// stage names and shapes in its own way.
   bool sameValue(const plan::Slot &a, const plan::Slot &b) const {
-    const auto elements = [](const plan::Slot &slot) {
-      uint64_t all = 1;
-      for (uint32_t d = 0; d < length(slot.shape()); ++d)
-        all *= static_cast<uint64_t>(slot.shape()->Get(d));
-      return all;
-    };
     const auto named = [&](const plan::Slot &slot) {
       return slot.tensor() >= 0 && plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() !=
                                        plan::TensorKind::Activation;
     };
-    return a.dtype() == b.dtype() && elements(a) == elements(b) &&
+    return a.dtype() == b.dtype() && elementsOf(a) == elementsOf(b) &&
            (!named(a) || !named(b) || a.tensor() == b.tensor());
   }
 

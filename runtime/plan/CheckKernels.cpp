@@ -128,9 +128,8 @@ private:
 /// Where there is code, it is the code that the kernels were declared with, and it has all of them.
 void checkCode(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T6");
-  const std::span<const uint8_t> code(plan.code() ? plan.code()->data() : nullptr, length(plan.code()));
-  const std::vector<uint8_t> hash = codeHash(code, text(plan.ptx()));
-  if (length(plan.code_hash()) != hash.size() || !std::equal(hash.begin(), hash.end(), plan.code_hash()->begin()))
+  const std::span<const uint8_t> code = bytesOf(plan.code());
+  if (!std::ranges::equal(codeHash(code, text(plan.ptx())), bytesOf(plan.code_hash())))
     return report.add("code: its {} bytes are not those that the kernels were declared with", code.size());
   if (code.empty())
     return;

@@ -52,10 +52,7 @@ public:
       : plan(plan), index(index), program(*plan.programs()->Get(index)), report(report) {
     for (uint32_t i = 0; i < length(program.slots()); ++i) {
       const plan::Slot &slot = *program.slots()->Get(i);
-      uint64_t bytes = dtypeSize(slot.dtype());
-      for (uint32_t d = 0; d < length(slot.shape()); ++d)
-        bytes *= static_cast<uint64_t>(slot.shape()->Get(d));
-      valueBytes.push_back(bytes);
+      valueBytes.push_back(elementsOf(slot) * dtypeSize(slot.dtype()));
     }
     for (uint32_t s = 0; s < length(program.segments()); ++s) {
       const plan::Segment &segment = *program.segments()->Get(s);

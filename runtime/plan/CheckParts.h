@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 namespace cleave::check {
 
@@ -79,6 +80,19 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const s
 
 /// Length of a flatbuffer vector that may be absent.
 template <typename T> uint32_t length(const T *vector) { return vector ? vector->size() : 0; }
+
+/// Bytes of a flatbuffer vector that may be absent.
+inline std::span<const uint8_t> bytesOf(const flatbuffers::Vector<uint8_t> *vector) {
+  return vector ? std::span(vector->data(), vector->size()) : std::span<const uint8_t>();
+}
+
+/// Elements of a slot, whose sizes are sound.
+inline uint64_t elementsOf(const plan::Slot &slot) {
+  uint64_t all = 1;
+  for (uint32_t d = 0; d < length(slot.shape()); ++d)
+    all *= static_cast<uint64_t>(slot.shape()->Get(d));
+  return all;
+}
 
 /// "program 0, segment 3 (forward), step 5 (Matmul)"
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);

@@ -433,12 +433,7 @@ private:
     return "";
   }
 
-  uint64_t elementsOf(uint32_t slot) const {
-    uint64_t all = 1;
-    for (uint32_t d = 0; d < length(slotAt(slot)->shape()); ++d)
-      all *= static_cast<uint64_t>(slotAt(slot)->shape()->Get(d));
-    return all;
-  }
+  uint64_t elementsOf(uint32_t slot) const { return check::elementsOf(*slotAt(slot)); }
 
   /// A collective moves whole values: what it takes and gives are all elements of its slots.
   std::string wholeProblem(const plan::Collective &op) {

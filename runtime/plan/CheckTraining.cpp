@@ -154,13 +154,7 @@ private:
     return tensor < 0 ? nullptr : plan.tensors()->Get(static_cast<uint32_t>(tensor));
   }
 
-  uint64_t elementsOf(uint32_t slot) const {
-    const plan::Slot &info = *program.slots()->Get(slot);
-    uint64_t all = 1;
-    for (uint32_t d = 0; d < length(info.shape()); ++d)
-      all *= static_cast<uint64_t>(info.shape()->Get(d));
-    return all;
-  }
+  uint64_t elementsOf(uint32_t slot) const { return check::elementsOf(*program.slots()->Get(slot)); }
 
   /// Calls of a batch, and buffers of a collective, have nothing to do with each other.
   void visit(const plan::Step &step) {
