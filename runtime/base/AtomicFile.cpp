@@ -1,6 +1,7 @@
 // Files that are whole or absent.
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/RandomBits.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,7 +9,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
-#include <random>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -16,11 +16,6 @@
 
 namespace cleave {
 namespace fs = std::filesystem;
-
-uint64_t randomBits() {
-  std::random_device source;
-  return uint64_t(source()) << 32 | source();
-}
 
 AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::move(name)) {
   struct stat there {};

@@ -1,7 +1,6 @@
 // Files that are whole or absent.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 namespace cleave {
@@ -33,8 +32,5 @@ void syncFolder(const std::string &folder);
 
 /// Makes a folder and those above it, and makes them last. Throws userError: "WHAT FOLDER: cannot be made: ...".
 void makeFolders(const std::string &folder, const std::string &what);
-
-/// 64 random bits of the system's.
-uint64_t randomBits();
 
 } // namespace cleave

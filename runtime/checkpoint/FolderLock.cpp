@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
+#include "runtime/base/RandomBits.h"
 
 #include <cerrno>
 #include <chrono>

@@ -1,9 +1,9 @@
 // Rank 0's reception, the others' way to it, and the connections between all.
 #include "runtime/comm/Rendezvous.h"
 
-#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/RandomBits.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/comm/AgentStore.h"
 
