@@ -43,9 +43,10 @@ struct CheckpointFolder {
   bool resumed = false;   ///< this training goes on from what is there
 };
 
-/// Throws userError where a training that does not go on from a folder's checkpoint may not follow it. (It can be gone by
-/// then, so the writer asks again.)
-void checkMayWrite(const CheckpointFolder &folder);
+/// The checkpoint in the folder, which the next one follows; none where there is none, or none that can be read is to be
+/// overwritten. Throws userError where this training may not follow it. (It can change until the writer has the folder, so
+/// the writer asks again.)
+std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder);
 
 class CheckpointWriter {
 public:

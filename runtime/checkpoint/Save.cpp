@@ -65,19 +65,21 @@ static std::optional<Manifest> lastManifest(const CheckpointFolder &folder) {
   }
 }
 
-void checkMayWrite(const CheckpointFolder &folder) {
-  if (folder.resumed || folder.overwrite)
-    return;
+std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder) {
+  const bool may = folder.resumed || folder.overwrite;
   std::optional<Manifest> last;
   try {
     last = lastManifest(folder);
   } catch (const Error &error) {
+    if (may)
+      throw;
     throw Error(error.status, fmt::format("{}; --overwrite trains anew and replaces it", error.what()));
   }
-  if (last)
+  if (last && !may)
     throw userError(fmt::format("--checkpoint {}: holds a checkpoint of {} after step {}: --resume goes on from it, "
                                 "--overwrite trains anew and replaces it",
                                 folder.path, last->info.model, last->info.step));
+  return last;
 }
 
 /// Names of all that a manifest and the checkpoints it keeps stand for.
@@ -121,8 +123,7 @@ CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigne
       }
       return !needed->known || needed->names.contains(name);
     });
-    checkMayWrite(folder);
-    const auto last = lastManifest(folder);
+    const auto last = checkpointToFollow(folder);
     generation = last ? last->generation : 0;
     const std::string text = fmt::format("{} {}", run, generation);
     said.assign(text.begin(), text.end());

@@ -69,7 +69,7 @@ void prepareCheckpointFolder(const TrainOptions &options) {
   makeFolders(folder, "--checkpoint");
   if (access(folder.c_str(), W_OK) != 0)
     throw userError(fmt::format("--checkpoint {}: cannot be written", folder));
-  checkMayWrite(checkpointFolder(options));
+  checkpointToFollow(checkpointFolder(options));
 }
 
 RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
