@@ -71,28 +71,31 @@ passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOp
 std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
+  const double wait = options.timeout.value_or(meetingSeconds);
   checkNumbers(options);
   checkBackend(options.backend);
   if (!options.plan.empty()) {
-    plan = planForAllRanks([&] {
+    const auto load = [&] {
       auto file = PlanFile::load(options.plan);
       checkAgainstPlan(*file, model, config, options);
       return file;
-    }, givenValues(model, options), options.timeout.value_or(meetingSeconds));
+    };
+    plan = planForAllRanks(load, [&] { return givenValues(model, options); }, wait);
   } else {
     const Job job = resolveJob(config, options);
     if (job.backend == "cpu" && !ranksAreProcesses()) // then all ranks are in this machine
       checkParametersFit(*model.root);
     // Every process traces, so that a mistake in the model ends them all; rank 0 alone compiles.
     GraphModule graph = trace(job);
-    GivenValues given = givenValues(model, options);
-    if (ranksAreProcesses())
-      given.emplace_back("model (its traced graph)", digestOf(graph.str()));
-    plan = planForAllRanks(
-        [&] {
-          return PlanFile::fromBytes(passes::compile(std::move(graph), compileOptions(job, options)), "the compiled plan");
-        },
-        given, options.timeout.value_or(meetingSeconds));
+    const auto given = [&] {
+      GivenValues values = givenValues(model, options);
+      values.emplace_back("model (its traced graph)", digestOf(graph.str()));
+      return values;
+    };
+    const auto compile = [&] {
+      return PlanFile::fromBytes(passes::compile(std::move(graph), compileOptions(job, options)), "the compiled plan");
+    };
+    plan = planForAllRanks(compile, given, wait);
   }
   *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return plan;
@@ -177,10 +180,12 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
     options.batch = info.batch / info.microbatches;
   const Job job = resolveJob(config, options);
   GraphModule graph = tracePrediction(model, job.config, job.batch);
-  const auto plan = planForAllRanks([&] {
+  const auto compile = [&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), compileOptions(job, options)),
                                "the compiled prediction");
-  }, givenValues(model, given), given.timeout.value_or(meetingSeconds));
+  };
+  const auto plan = planForAllRanks(
+      compile, [&] { return givenValues(model, given); }, given.timeout.value_or(meetingSeconds));
   PredictOptions predict;
   predict.checkpointDir = options.checkpoint;
   predict.atStep = options.atStep;

@@ -119,13 +119,13 @@ unsigned defaultThreads(unsigned ranks) {
 }
 
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
-                                                const GivenValues &given, double seconds) {
+                                                const std::function<GivenValues()> &given, double seconds) {
   if (!ranksAreProcesses())
     return make();
   std::shared_ptr<const PlanFile> plan;
   withProcessWorld(seconds, [&](World &world) {
     world.setTimeout(seconds);
-    compareAmongRanks(world, given);
+    compareAmongRanks(world, given());
     world.setTimeout(24 * 3600); // rank 0 may compile for long
     std::vector<uint8_t> bytes;
     if (world.rank() == 0) {

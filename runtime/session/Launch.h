@@ -25,9 +25,10 @@ unsigned defaultThreads(unsigned ranks);
 
 /// The plan that all ranks run: `make` is called on rank 0 alone and its bytes are sent to the other processes. They
 /// find each other here and keep their connections until they end; `seconds`: how long one waits for the others to
-/// start. `given`: what all of them must have been given alike; it is compared before the plan is made.
+/// start. `given`: what all of them must have been given alike; it is compared before the plan is made, and asked
+/// for where there are several processes.
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
-                                                const GivenValues &given, double seconds = meetingSeconds);
+                                                const std::function<GivenValues()> &given, double seconds = meetingSeconds);
 
 /// Runs `fn` for every rank that lives in this process (all of them, or one under a launcher) and returns when they
 /// have ended. Throws the first failure; userError naming both numbers when a launcher started another number of ranks.

@@ -76,7 +76,7 @@ static int run(int argc, char **argv) {
     throw userError("--eval: needs --checkpoint DIR, what it evaluates");
   if (evaluate && (options.steps > 0 || options.epochs > 0))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are of training");
-  const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, givenValues(file, options, evaluate),
+  const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, [&] { return givenValues(file, options, evaluate); },
                                     app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
   if (!evaluate) {
     runTraining(plan, options);
