@@ -48,23 +48,24 @@ StepT copyOf(const StepT &step) {
   return copy;
 }
 
-template <typename Accept> bool twice(Altered &a, Accept accept) {
+/// Calls change(place) for one of the places that `accept` takes; false: there is none.
+template <typename Accept, typename Change> bool atPlace(Altered &a, Accept accept, Change change) {
   const auto found = places(a, accept);
-  if (found.empty())
-    return false;
-  const Place place = found[a.below(found.size())];
-  place.segment->steps.insert(place.segment->steps.begin() + static_cast<long>(place.index),
-                              std::make_unique<StepT>(copyOf(place.step())));
-  return true;
+  return !found.empty() && (change(found[a.below(found.size())]), true);
+}
+
+template <typename Accept> bool twice(Altered &a, Accept accept) {
+  return atPlace(a, accept, [](const Place &place) {
+    auto &steps = place.segment->steps;
+    steps.insert(steps.begin() + static_cast<long>(place.index), std::make_unique<StepT>(copyOf(place.step())));
+  });
 }
 
 template <typename Accept> bool leaveOut(Altered &a, Accept accept) {
-  const auto found = places(a, accept);
-  if (found.empty())
-    return false;
-  const Place place = found[a.below(found.size())];
-  place.segment->steps.erase(place.segment->steps.begin() + static_cast<long>(place.index));
-  return true;
+  return atPlace(a, accept, [](const Place &place) {
+    auto &steps = place.segment->steps;
+    steps.erase(steps.begin() + static_cast<long>(place.index));
+  });
 }
 
 /// Whether a step adds a product to what it finds: done twice, it is one that a value used twice makes.
@@ -78,8 +79,7 @@ bool adds(StepT &step) {
 bool is(const Place &place, StepOp kind) { return place.step().op.type == kind; }
 
 template <typename Change> bool anyStep(Altered &a, Change change) {
-  const auto found = places(a, [](const Place &) { return true; });
-  return !found.empty() && (change(found[a.below(found.size())]), true);
+  return atPlace(a, [](const Place &) { return true; }, change);
 }
 
 } // namespace
