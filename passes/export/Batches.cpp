@@ -173,6 +173,12 @@ void batchKernels(ProgramBuilder &program, SegmentDraft &draft) {
     std::vector<const plan::StepT *> members;
     std::set<uint32_t> slots;
     batch->location = steps[group[0]]->location;
+    for (bool writes : {false, true}) // the order of a batch's accesses
+      for (size_t step : group) {
+        const auto &values = steps[step]->values;
+        const auto results = values.end() - steps[step]->op.AsKernel()->outputs;
+        batch->values.insert(batch->values.end(), writes ? results : values.begin(), writes ? values.end() : results);
+      }
     for (size_t step : group) {
       auto call = std::make_unique<plan::KernelT>(std::move(*steps[step]->op.AsKernel()));
       call->kernel = program.kernels.batched(call->kernel);

@@ -5,6 +5,7 @@
 #include "ir/graph/Graph.h"
 #include "passes/export/Batches.h"
 #include "passes/export/Select.h"
+#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 
 #include <algorithm>
@@ -58,10 +59,50 @@ void SegmentBuilder::append(Operation *from, plan::StepOpUnion op, std::vector<u
   step->path = program.tables.string(path ? path.getValue().str() : "");
   step->location = program.tables.string(locationOf(from->getLoc()));
   step->flops = flops;
+  numberValues(from, *step);
   draft.segment->steps.push_back(std::move(step));
   std::sort(touched.begin(), touched.end());
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   draft.touched.push_back(std::move(touched));
+}
+
+uint32_t SegmentBuilder::held(uint32_t slot) const {
+  const auto found = holds.find(slot);
+  return found == holds.end() ? slot : found->second;
+}
+
+uint32_t SegmentBuilder::valueOf(Value value) const {
+  const auto found = numbers.find(slots.root(value));
+  return found == numbers.end() ? slot(value) : found->second;
+}
+
+/// What is no operand was left by an earlier step of the same op.
+void SegmentBuilder::numberValues(Operation *from, plan::StepT &step) {
+  std::map<uint32_t, uint32_t> operands;
+  for (Value operand : from->getOperands())
+    if (slots.hasSlot(operand))
+      operands.emplace(slot(operand), valueOf(operand));
+  for (const check::Access &access : check::accessesOf(step)) {
+    uint32_t value = check::firstMade + made;
+    if (access.kind == check::Access::Write) {
+      holds[access.slot] = value;
+      ++made;
+    } else {
+      const auto operand = operands.find(access.slot);
+      value = operand == operands.end() ? held(access.slot) : operand->second;
+    }
+    step.values.push_back(value);
+  }
+}
+
+void SegmentBuilder::finishOp(Operation *op) {
+  for (Value result : op->getResults())
+    if (slots.hasSlot(result))
+      numbers[slots.root(result)] = held(slot(result));
+}
+
+uint32_t SegmentBuilder::finalValue(Value returned, uint32_t slot) const {
+  return this->slot(returned) == slot ? valueOf(returned) : held(slot);
 }
 
 void SegmentBuilder::copySlot(Operation *from, uint32_t source, uint32_t destination) {
@@ -113,6 +154,22 @@ void emitCopies(SegmentBuilder &s, func::FuncOp function) {
     s.copySlot(end, source, destination);
 }
 
+/// What the segment returns, and in which slots.
+void listLeaves(SegmentBuilder &s, func::FuncOp function) {
+  std::map<uint32_t, uint32_t> leaves;
+  for (OpOperand &operand : function.front().getTerminator()->getOpOperands()) {
+    const unsigned index = operand.getOperandNumber();
+    const std::string kind = resultText(function, index, ir::attr::kind).str();
+    const std::string name = resultText(function, index, ir::attr::name).str();
+    const uint32_t slot = isPersistentKind(kind)
+                              ? s.program.namedSlot(kind, name, operand.get().getType(), {})
+                              : s.program.stash.at(name);
+    leaves[slot] = s.finalValue(operand.get(), slot);
+  }
+  for (auto [slot, value] : leaves)
+    s.draft.segment->leaves.emplace_back(slot, value);
+}
+
 } // namespace
 
 void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, ArrayRef<func::FuncOp> later) {
@@ -124,9 +181,12 @@ void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, 
   draft.segment->kind = segmentKindOf(name);
   SegmentBuilder builder(*this, draft, slots);
   for (Operation &op : function.front())
-    if (!isNoOp(&op, tables.mesh) && !isa<dist::ShardOffsetOp, func::ReturnOp>(op))
+    if (!isNoOp(&op, tables.mesh) && !isa<dist::ShardOffsetOp, func::ReturnOp>(op)) {
       emitOp(builder, &op);
+      builder.finishOp(&op);
+    }
   emitCopies(builder, function);
+  listLeaves(builder, function);
   // Segments of a microbatch stay as they are: what they compute lies in memory that others use before and after.
   if (batches && (draft.segment->kind == plan::SegmentKind::Begin || draft.segment->kind == plan::SegmentKind::Update))
     batchKernels(*this, draft);

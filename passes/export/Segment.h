@@ -31,9 +31,10 @@ public:
   const std::vector<Copy> &copies() const { return remaining; }
   /// A slot for a copy of a value that lies in `slot`, a named one: it means what the value means.
   uint32_t newCopy(const std::string &name, mlir::Value value, uint32_t slot) const;
+  /// The value whose bytes these are.
+  mlir::Value root(mlir::Value value) const;
 
 private:
-  mlir::Value root(mlir::Value value) const;
   void findUses();
   void assignArguments();
   void findTargets();
@@ -89,7 +90,20 @@ public:
   /// One contiguous copy between slots of equal size.
   void copySlot(mlir::Operation *from, uint32_t source, uint32_t destination);
 
+  /// The steps of an op are there: its results are what these left in their slots.
+  void finishOp(mlir::Operation *op);
+  /// The value (Step.values) that `slot` is to hold at the end, for a value that is returned in it.
+  uint32_t finalValue(mlir::Value returned, uint32_t slot) const;
+
 private:
+  /// What an operand is by the graph, wherever the steps so far left it.
+  uint32_t valueOf(mlir::Value value) const;
+  uint32_t held(uint32_t slot) const;
+  void numberValues(mlir::Operation *from, plan::StepT &step);
+  llvm::DenseMap<mlir::Value, uint32_t> numbers; // of roots
+  std::map<uint32_t, uint32_t> holds;            // by slot: the last value made there
+  uint32_t made = 0;                             // values so far
+
   void append(mlir::Operation *from, plan::StepOpUnion op, std::vector<uint32_t> touched, double flops);
 };
 

@@ -24,6 +24,7 @@ plan::CollectiveT collective(SegmentBuilder &s, plan::CollectiveKind kind, Array
   plan::CollectiveT step;
   step.kind = kind;
   step.group = s.program.groupIndex({axesOf(axes), stages ? stages->vec() : std::vector<int64_t>()});
+  step.axes = s.program.tables.axisIndices(axesOf(axes));
   step.dtype = dtypeOf(type);
   return step;
 }

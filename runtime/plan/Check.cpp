@@ -42,6 +42,7 @@ std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &o
   check::Report report(options.maxErrors);
   checkStructureOf(plan, report);
   if (report.count() == 0) {
+    check::checkValues(plan, report);
     check::checkMemory(plan, options, report);
     check::checkPartials(plan, report);
     check::checkTraining(plan, report);

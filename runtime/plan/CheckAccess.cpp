@@ -273,6 +273,17 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const F
     return fn({Access::Write, op->slot(), 0, op->bytes()});
 }
 
+std::vector<Access> accessesOf(const plan::StepT &step) {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto made = plan::Step::Pack(builder, &step);
+  const auto none = plan::CreateProgram(builder);
+  builder.Finish(made);
+  std::vector<Access> list;
+  forEachAccess(*flatbuffers::GetRoot<plan::Step>(builder.GetBufferPointer()),
+                *flatbuffers::GetTemporaryPointer(builder, none), [&](const Access &access) { list.push_back(access); });
+  return list;
+}
+
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step) {
   const plan::Segment *s = info.segments()->Get(segment);
   std::string name = s->name() ? s->name()->str() : "";

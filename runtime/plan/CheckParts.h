@@ -78,6 +78,12 @@ struct Access {
 void forEachAccess(const plan::Step &step, const plan::Program &program, const std::function<void(const Access &)> &fn,
                    const plan::Plan *plan = nullptr);
 
+/// The same of a step that is being built, but for what is touched of each slot.
+std::vector<Access> accessesOf(const plan::StepT &step);
+
+/// Where values that a segment makes begin (Step.values).
+constexpr uint32_t firstMade = uint32_t{1} << 31;
+
 /// Length of a flatbuffer vector that may be absent.
 template <typename T> uint32_t length(const T *vector) { return vector ? vector->size() : 0; }
 
@@ -114,6 +120,8 @@ void checkRanks(const plan::Plan &plan, Report &report);
 std::vector<uint32_t> groupAxes(const plan::Plan &plan);
 /// Everything that later parts rely on: indices, sizes, names. Later parts run only when this finds nothing.
 void checkStructure(const plan::Plan &plan, Report &report);
+/// Every step reads the values that it names, and every segment leaves those that it names.
+void checkValues(const plan::Plan &plan, Report &report);
 /// Values in memory along each program's actions.
 void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report);
 /// Partial values.

@@ -210,6 +210,21 @@ private:
     return "";
   }
 
+  /// Operands are of one float type; the result is of that type or of f32.
+  std::string productTypeProblem(uint32_t a, uint32_t b, uint32_t result, plan::DType type) const {
+    if (!slotAt(a) || !slotAt(b) || !slotAt(result))
+      return "";
+    const plan::DType operands = slotAt(a)->dtype();
+    if (type > plan::DType::BF16 || operands > plan::DType::BF16)
+      return fmt::format("a product of {} in {}", operands > plan::DType::MAX ? "?" : dtypeName(operands),
+                         type > plan::DType::MAX ? "?" : dtypeName(type));
+    if (type != operands && type != plan::DType::F32)
+      return fmt::format("a result of {} from operands of {}", dtypeName(type), dtypeName(operands));
+    if (std::string problem = typeProblem(operands, {b}); !problem.empty())
+      return problem;
+    return typeProblem(type, {result});
+  }
+
   std::string matmulProblem(const plan::Matmul &op) {
     if (length(op.batch()) > mostDims)
       return "too many batch dimensions";
@@ -223,6 +238,9 @@ private:
       return fmt::format("sizes {} x {} x {}", op.m(), op.n(), op.k());
     if (op.k() < 1)
       return fmt::format("a product over {} terms", op.k());
+    if (std::string problem = productTypeProblem(op.a()->slot(), op.b()->slot(), op.c()->slot(), op.dtype());
+        !problem.empty())
+      return problem;
     for (const plan::View *view : {op.a(), op.b(), op.c()}) {
       uint32_t rank = length(op.batch());
       std::string problem = viewProblem(view, rank + 2);
@@ -324,7 +342,12 @@ private:
     if (!reaches(op.ih(), op.pad_top(), op.pad_bottom(), (op.kh() - 1) * op.dilation_h() + 1, op.stride_h(), op.oh()) ||
         !reaches(op.iw(), op.pad_left(), op.pad_right(), (op.kw() - 1) * op.dilation_w() + 1, op.stride_w(), op.ow()))
       return fmt::format("{} x {} windows of {} x {}", op.oh(), op.ow(), op.ih(), op.iw());
-    const bool forward = op.kind() == plan::ConvKind::Forward;
+    const bool forward = op.kind() == plan::ConvKind::Forward, data = op.kind() == plan::ConvKind::BackwardData;
+    const uint32_t result = forward ? op.dst() : data ? op.src() : op.weights();
+    if (std::string problem = productTypeProblem(data ? op.dst() : op.src(), forward || data ? op.weights() : op.dst(),
+                                                 result, op.dtype());
+        !problem.empty())
+      return problem;
     if (op.bias() >= 0 && !forward)
       return fmt::format("{} with a bias", EnumNameConvKind(op.kind()));
     const plan::Epilogue epilogue = op.epilogue();
@@ -349,7 +372,9 @@ private:
     bool max = op.kind() == plan::PoolKind::MaxForward || op.kind() == plan::PoolKind::MaxBackward;
     if (max != (op.workspace() >= 0))
       return max ? "max pooling needs a workspace slot" : "average pooling has no workspace slot";
-    return typeProblem(op.dtype(), {}, {op.workspace()});
+    if (op.dtype() > plan::DType::BF16)
+      return "pooling of an element type that is no float";
+    return typeProblem(op.dtype(), {op.src(), op.dst()}, {op.workspace()});
   }
 
   std::string kernelProblem(const plan::Kernel &op, bool batch = false) {
@@ -404,11 +429,29 @@ private:
     return scalar >= -1 && (!rank || scalar < static_cast<int64_t>(length(rank->scalars())));
   }
 
+  /// A collective runs over the axes that the graph names, not only over as many ranks.
+  std::string axesProblem(const plan::Collective &op) const {
+    std::string axes;
+    for (uint32_t i = 0; i < length(op.axes()); ++i) {
+      if (op.axes()->Get(i) >= length(plan.mesh()))
+        return fmt::format("axis {} of the mesh's {}", op.axes()->Get(i), length(plan.mesh()));
+      axes += (i ? "+" : "") + plan.mesh()->Get(op.axes()->Get(i))->name()->str();
+    }
+    if (!rank)
+      return "";
+    const auto *along = plan.groups()->Get(rank->groups()->Get(op.group()))->axis();
+    return along && along->string_view() == axes
+               ? ""
+               : fmt::format("over '{}', group {} of the rank is along '{}'", axes, op.group(), along ? along->str() : "");
+  }
+
   std::string collectiveProblem(const plan::Collective &op) {
     if (op.kind() > plan::CollectiveKind::MAX || op.reduce() > plan::ReduceKind::MAX || op.dtype() > plan::DType::MAX)
       return "unknown kind, reduction or element type";
     if (rank && op.group() >= length(rank->groups()))
       return fmt::format("group {} of the rank's {}", op.group(), length(rank->groups()));
+    if (std::string problem = axesProblem(op); !problem.empty())
+      return problem;
     uint32_t members = rank ? length(plan.groups()->Get(rank->groups()->Get(op.group()))->ranks()) : 0;
     bool shares = op.kind() == plan::CollectiveKind::AllGather || op.kind() == plan::CollectiveKind::ReduceScatter;
     for (uint32_t i = 0; i < length(op.buffers()); ++i) {

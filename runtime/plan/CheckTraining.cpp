@@ -1,4 +1,4 @@
-// What makes a list of actions a training iteration: every segment runs once for each microbatch, nothing is added
+// What makes a list of actions a training iteration: every segment runs once for each microbatch, in order, nothing is added
 // twice, and every trained parameter is written whole, from its own gradient. That the gradient is whole by then, and
 // was summed once over every axis of the mesh, is for CheckPartials.cpp; that its sum begins at 0, for CheckMemory.cpp.
 #include "runtime/plan/CheckParts.h"
@@ -18,6 +18,28 @@ using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 /// Segments that run for each microbatch; the others run once.
 bool perMicrobatch(plan::SegmentKind kind) {
   return kind != plan::SegmentKind::Begin && kind != plan::SegmentKind::Reduce && kind != plan::SegmentKind::Update;
+}
+
+/// Sums are added in this order: another one rounds in another way, and moves statistics in another.
+void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
+  Rule rule(report, "G4");
+  const plan::Program &program = *plan.programs()->Get(p);
+  const std::string name = plan.schedule() ? plan.schedule()->str() : "";
+  std::map<uint32_t, int32_t> last;
+  for (uint32_t a = 0; a < length(actions); ++a) {
+    const plan::Action &action = *actions->Get(a);
+    const plan::Segment &segment = *program.segments()->Get(action.segment());
+    if (length(segment.steps()) == 0 || !perMicrobatch(segment.kind()))
+      continue;
+    const bool downwards =
+        name == "gpipe" && segment.kind() != plan::SegmentKind::Forward && segment.kind() != plan::SegmentKind::Eval;
+    const auto [found, fresh] = last.try_emplace(action.segment(), action.microbatch());
+    if (!fresh && (downwards ? action.microbatch() > found->second : action.microbatch() < found->second))
+      report.add("program {}, {} action {}: segment {} runs for microbatch {} after {}; under schedule \"{}\" they run {}", p,
+                 entry, a, action.segment(), action.microbatch(), found->second, name,
+                 downwards ? "downwards" : "upwards");
+    found->second = action.microbatch();
+  }
 }
 
 void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
@@ -215,6 +237,8 @@ void checkTraining(const plan::Plan &plan, Report &report) {
     const plan::Program &program = *plan.programs()->Get(p);
     checkRuns(plan, p, program.train(), "train", report);
     checkRuns(plan, p, program.eval(), "eval", report);
+    checkOrder(plan, p, program.train(), "train", report);
+    checkOrder(plan, p, program.eval(), "eval", report);
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       RepeatCheck(plan, p, s, report).run();
     UpdateCheck(plan, p, report).run();

@@ -22,7 +22,7 @@ namespace cleave {
 namespace {
 
 constexpr char magic[8] = {'C', 'L', 'E', 'A', 'V', 'E', 'P', 'L'};
-constexpr uint32_t formatVersion = 1;
+constexpr uint32_t formatVersion = 2;
 constexpr size_t headerBytes = 64, hashOffset = 32;
 
 struct Header {

@@ -68,14 +68,6 @@ template <typename Accept> bool leaveOut(Altered &a, Accept accept) {
   });
 }
 
-/// Whether a step adds a product to what it finds: done twice, it is one that a value used twice makes.
-bool adds(StepT &step) {
-  const auto *matmul = as<MatmulT>(step);
-  const auto *conv = as<ConvT>(step);
-  const auto *lookup = as<EmbeddingGradT>(step);
-  return (matmul && matmul->accumulate) || (conv && conv->accumulate) || (lookup && lookup->accumulate);
-}
-
 bool is(const Place &place, StepOp kind) { return place.step().op.type == kind; }
 
 template <typename Change> bool anyStep(Altered &a, Change change) {
@@ -218,6 +210,17 @@ std::vector<Kind> kindsOfSteps() {
              },
              [](auto &op, auto &) { std::swap(op.args[0], op.args[1]); });
        }},
+      {"an argument read from another slot",
+       [](Altered &a) {
+         return alter<KernelT>(
+             a,
+             [&](auto &op, auto &place) {
+               return op.outputs < op.args.size() && like(a, *place.program, op.args[0]->slot, place.segment->slots) >= 0;
+             },
+             [&](auto &op, auto &place) {
+               op.args[0]->slot = static_cast<uint32_t>(like(a, *place.program, op.args[0]->slot, place.segment->slots));
+             });
+       }},
       {"a kernel that writes one argument more", [](Altered &a) { return kernel(a, [](auto &op, auto &) { ++op.outputs; }); }},
       {"a kernel's result in another slot",
        [](Altered &a) {
@@ -256,7 +259,49 @@ std::vector<Kind> kindsOfSteps() {
          return twice(a, [](const Place &p) { return is(p, StepOp::Kernel) && isKind(p, SegmentKind::Update); });
        }},
       {"a step left out", [](Altered &a) { return leaveOut(a, [](const Place &) { return true; }); }},
-      {"a step twice (but what adds a product)", [](Altered &a) { return twice(a, [](const Place &p) { return !adds(p.step()); }); }},
+      {"a step twice", [](Altered &a) { return twice(a, [](const Place &) { return true; }); }},
+      {"two steps change places",
+       [](Altered &a) {
+         return atPlace(a, [](const Place &p) { return p.segment->steps.size() > 1; }, [&](const Place &p) {
+           std::swap(p.segment->steps[p.index], p.segment->steps[a.below(p.segment->steps.size())]);
+         });
+       }},
+      {"a step at its segment's end",
+       [](Altered &a) {
+         return atPlace(a, [](const Place &p) { return p.index + 1 < p.segment->steps.size(); }, [](const Place &p) {
+           auto &steps = p.segment->steps;
+           std::rotate(steps.begin() + static_cast<long>(p.index), steps.begin() + static_cast<long>(p.index) + 1, steps.end());
+         });
+       }},
+      {"a step of another segment",
+       [](Altered &a) {
+         return atPlace(a, [](const Place &p) { return p.program->segments.size() > 1; }, [&](const Place &p) {
+           auto &other = p.program->segments[a.below(p.program->segments.size())]->steps;
+           auto &steps = p.segment->steps;
+           auto moved = std::move(steps[p.index]);
+           steps.erase(steps.begin() + static_cast<long>(p.index));
+           other.insert(other.begin() + static_cast<long>(a.below(other.size() + 1)), std::move(moved));
+         });
+       }},
+      {"a step that reads another value",
+       [](Altered &a) {
+         return anyStep(a, [&](const Place &p) { ++p.step().values[a.below(p.step().values.size())]; });
+       }},
+      {"a step that says less of its values", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().values.pop_back(); }); }},
+      {"a segment that leaves another value",
+       [](Altered &a) {
+         return atPlace(a, [](const Place &p) { return !p.segment->leaves.empty(); }, [&](const Place &p) {
+           SlotValue &leaves = p.segment->leaves[a.below(p.segment->leaves.size())];
+           leaves.mutate_value(leaves.value() + 1);
+         });
+       }},
+      {"a segment that says less of what it leaves",
+       [](Altered &a) {
+         return atPlace(a, [](const Place &p) { return !p.segment->leaves.empty(); }, [&](const Place &p) {
+           auto &leaves = p.segment->leaves;
+           leaves.erase(leaves.begin() + static_cast<long>(a.below(leaves.size())));
+         });
+       }},
       {"an empty step", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().op.Reset(); }); }},
       {"a path out of range", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().path = 1u << 30; }); }},
       {"a location out of range",

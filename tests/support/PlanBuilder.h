@@ -1,12 +1,16 @@
 // Writes small plans by hand: for tests of the runtime that need no compiler.
 #pragma once
+#include "runtime/plan/Check.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -304,12 +308,60 @@ inline void bindKernels(PlanT &plan) {
     plan.code_hash = codeHash(plan.code, plan.ptx);
 }
 
-inline std::vector<uint8_t> flatbuffer(const PlanT &given) {
-  PlanT plan(given);
-  bindKernels(plan);
+/// Numbers the values of segments where the test does not: every step reads what the steps before it left.
+inline void numberValues(PlanT &plan) {
+  for (auto &program : plan.programs)
+    for (auto &segment : program->segments) {
+      const auto numbered = [](const auto &step) { return !step->values.empty(); };
+      if (!segment->leaves.empty() || std::any_of(segment->steps.begin(), segment->steps.end(), numbered))
+        continue;
+      std::map<uint32_t, uint32_t> holds;
+      uint32_t made = check::firstMade;
+      for (auto &step : segment->steps)
+        for (const check::Access &access : check::accessesOf(*step)) {
+          uint32_t &held = holds.try_emplace(access.slot, access.slot).first->second;
+          step->values.push_back(access.kind == check::Access::Write ? held = made++ : held);
+        }
+      for (auto [slot, value] : holds)
+        segment->leaves.emplace_back(slot, value);
+    }
+}
+
+inline std::vector<uint8_t> pack(const PlanT &plan) {
   flatbuffers::FlatBufferBuilder builder;
   FinishPlanBuffer(builder, Plan::Pack(builder, &plan));
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+/// Collectives name the axes of their groups where the test does not.
+inline void nameAxes(PlanT &plan) {
+  for (uint32_t p = 0; p < plan.programs.size(); ++p) {
+    const auto rank = std::find_if(plan.ranks.begin(), plan.ranks.end(), [&](const auto &r) { return r->program == p; });
+    for (auto &segment : plan.programs[p]->segments)
+      for (auto &step : segment->steps) {
+        CollectiveT *op = step->op.AsCollective();
+        if (!op || !op->axes.empty() || rank == plan.ranks.end() || op->group >= (*rank)->groups.size() ||
+            (*rank)->groups[op->group] >= plan.groups.size())
+          continue;
+        std::istringstream names(plan.groups[(*rank)->groups[op->group]]->axis);
+        for (std::string name; std::getline(names, name, '+');)
+          for (size_t axis = 0; axis < plan.mesh.size(); ++axis)
+            if (plan.mesh[axis]->name == name)
+              op->axes.push_back(static_cast<uint8_t>(axis));
+      }
+  }
+}
+
+/// With what the compiler adds: of kernels, of axes, and, where the structure is sound, of values.
+inline std::vector<uint8_t> flatbuffer(const PlanT &given) {
+  PlanT plan(given);
+  bindKernels(plan);
+  nameAxes(plan);
+  std::vector<uint8_t> bytes = pack(plan);
+  if (!checkPlanStructure(*GetPlan(bytes.data())).empty())
+    return bytes;
+  numberValues(plan);
+  return pack(plan);
 }
 
 inline std::shared_ptr<const PlanFile> seal(const PlanT &plan) {

@@ -77,8 +77,8 @@ TEST_CASE("checker: batches of kernel calls") {
   }
   SECTION("one of which writes what all read") {
     KernelCalls u;
-    u.batch().calls[0]->args[3]->slot = u.rate;
-    CHECK_FOUND(u.plan, "call 0 writes slot 0 (rate)", "which call 1 reads as slot 0");
+    u.batch().calls[0]->args[1]->slot = u.batch().calls[1]->args[3]->slot = u.g[1];
+    CHECK_FOUND(u.plan, "call 1 writes slot 4 (g)", "which call 0 reads as slot 4");
   }
   SECTION("two of which write the same") {
     KernelCalls u;

@@ -296,7 +296,7 @@ PlanT linearPlan(const LinearSpec &spec) {
   plan.threads = 1;
   plan.model = "linear";
   plan.options = R"({"rows":6})";
-  plan.schedule = "gpipe";
+  plan.schedule = "1f1b";
   plan.microbatches = uint32_t(spec.microbatches);
   plan.batch = uint32_t(spec.batch);
   plan.seed = spec.seed;

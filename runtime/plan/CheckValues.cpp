@@ -1,0 +1,130 @@
+// Follows values by their numbers through each segment: what a step finds in a slot is the value that the compiler's graph
+// gives it, and what a segment leaves is what later ones are to find. The numbers come from the graph, the order of steps
+// and their slots from the plan, so that a step that is missing, done again, in another place or on another slot is found.
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Coverage.h"
+#include "runtime/plan/DTypes.h"
+
+#include <map>
+#include <set>
+
+namespace cleave::check {
+
+namespace {
+
+class SegmentValues {
+public:
+  SegmentValues(const plan::Plan &plan, uint32_t p, uint32_t s, Report &report)
+      : plan(plan), program(*plan.programs()->Get(p)), segment(*program.segments()->Get(s)), p(p), s(s), report(report) {}
+
+  void run(const std::set<uint32_t> &left) {
+    for (uint32_t i = 0; i < length(segment.steps()) && !report.full(); ++i)
+      follow(i, left);
+    checkLeaves();
+    checkCopies();
+  }
+
+private:
+  uint32_t held(uint32_t slot) const {
+    const auto found = holds.find(slot);
+    return found == holds.end() ? slot : found->second;
+  }
+
+  void follow(uint32_t i, const std::set<uint32_t> &left) {
+    Rule rule(report, "V1");
+    const plan::Step &step = *segment.steps()->Get(i);
+    uint32_t at = 0;
+    forEachAccess(
+        step, program,
+        [&](const Access &access) {
+          if (at < length(step.values()))
+            follow(i, access, step.values()->Get(at), left);
+          if (access.kind == Access::Write && access.bytes && step.op_as_Copy())
+            copied.insert(access.slot);
+          if (access.kind == Access::Write)
+            written[access.slot].add(access);
+          ++at;
+        },
+        &plan);
+    if (at != length(step.values()))
+      report.add("{}: it has {} operands and results, found {} values of them", placeOf(p, program, s, i), at,
+                 length(step.values()));
+  }
+
+  void follow(uint32_t i, const Access &access, uint32_t value, const std::set<uint32_t> &left) {
+    if (access.kind == Access::Write) {
+      if (value < firstMade || !made.insert(value).second)
+        report.add("{}: it makes {} in slot {}, which is there already", placeOf(p, program, s, i), name(value),
+                   access.slot);
+      holds[access.slot] = value;
+      return;
+    }
+    if (held(access.slot) != value)
+      report.add("{}: it reads {} in slot {}, which holds {}", placeOf(p, program, s, i), name(value), access.slot,
+                 name(held(access.slot)));
+    else if (value < firstMade && program.slots()->Get(value)->space() == plan::Space::Placed && !left.count(value))
+      report.add("{}: it reads {}, which no segment leaves there", placeOf(p, program, s, i), name(value));
+  }
+
+  void checkLeaves() {
+    Rule rule(report, "V2");
+    std::set<uint32_t> listed;
+    for (uint32_t i = 0; i < length(segment.leaves()); ++i) {
+      const plan::SlotValue &leaves = *segment.leaves()->Get(i);
+      if (leaves.slot() >= length(program.slots()) || !listed.insert(leaves.slot()).second)
+        report.add("{}: it leaves a value in slot {}, which is listed before or not there", place(), leaves.slot());
+      else if (held(leaves.slot()) != leaves.value())
+        report.add("{}: it must leave {} in slot {}, which holds {}", place(), name(leaves.value()), leaves.slot(),
+                   name(held(leaves.slot())));
+    }
+    for (const auto &[slot, value] : holds)
+      if (program.slots()->Get(slot)->space() == plan::Space::Persistent && !listed.count(slot))
+        report.add("{}: it leaves {} in slot {}, which it does not list", place(), name(value), slot);
+  }
+
+  /// What copies write into a tensor that lives on is all of it, together with what other steps write: pieces of a whole.
+  void checkCopies() {
+    Rule rule(report, "V2");
+    for (uint32_t slot : copied) {
+      const plan::Slot &info = *program.slots()->Get(slot);
+      const uint64_t bytes = elementsOf(info) * dtypeSize(info.dtype());
+      if (info.space() != plan::Space::Persistent || bytes == 0)
+        continue;
+      if (const auto missing = written[slot].missing({Access::Read, slot, 0, bytes}, 0, bytes))
+        report.add("{}: of what it copies into slot {} nobody writes byte {}", place(), slot, *missing);
+    }
+  }
+
+  static std::string name(uint32_t value) {
+    return value < firstMade ? fmt::format("what slot {} held before", value)
+                             : fmt::format("value {}", value - firstMade);
+  }
+  std::string place() const {
+    return fmt::format("program {}, segment {} ({})", p, s, segment.name() ? segment.name()->str() : "");
+  }
+
+  const plan::Plan &plan;
+  const plan::Program &program;
+  const plan::Segment &segment;
+  uint32_t p, s;
+  Report &report;
+  std::map<uint32_t, uint32_t> holds; ///< by slot: the value that a step made there
+  std::set<uint32_t> made, copied;     ///< values; slots
+  std::map<uint32_t, Coverage> written; ///< by slot
+};
+
+} // namespace
+
+void checkValues(const plan::Plan &plan, Report &report) {
+  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
+    const plan::Program &program = *plan.programs()->Get(p);
+    std::set<uint32_t> left;
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      for (uint32_t i = 0; i < length(program.segments()->Get(s)->leaves()); ++i)
+        left.insert(program.segments()->Get(s)->leaves()->Get(i)->slot());
+    for (uint32_t s = 0; s < length(program.segments()) && !report.full(); ++s)
+      SegmentValues(plan, p, s, report).run(left);
+  }
+}
+
+} // namespace cleave::check
