@@ -8,7 +8,32 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
 
+#include <cstdio>
+#include <cstring>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/// A word that names a device, which may go on for ever: LLVM would read it until there is no memory left. Null: none does.
+static const char *endlessInput(int argc, char **argv) {
+  struct stat device {}, null {};
+  ::stat("/dev/null", &null);
+  for (int i = 1; i < argc; ++i) {
+    const bool output = !std::strcmp(argv[i - 1], "-o");
+    if (output || ::stat(argv[i], &device) != 0 || !(S_ISCHR(device.st_mode) || S_ISBLK(device.st_mode)))
+      continue;
+    struct stat standard {};
+    const bool input = ::fstat(STDIN_FILENO, &standard) == 0 && standard.st_rdev == device.st_rdev; // "/dev/stdin"
+    if (!input && device.st_rdev != null.st_rdev)
+      return argv[i];
+  }
+  return nullptr;
+}
+
 int main(int argc, char **argv) {
+  if (const char *device = endlessInput(argc, argv)) {
+    std::fprintf(stderr, "error: %s: a regular file expected, found a device\n", device);
+    return static_cast<int>(cleave::Status::User);
+  }
   mlir::DialectRegistry registry;
   registry.insert<cleave::ir::CleaveDialect, cleave::dist::DistDialect, mlir::func::FuncDialect>();
   mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
