@@ -608,6 +608,40 @@ class Mistakes(Case):
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 3)
 
+    def test_streams_that_are_full_or_closed(self):
+        """What was asked for and cannot be written is status 3, after all else is done; lost messages change no status."""
+        def ends(command, streams):
+            words = [os.path.join(BIN, command[0]), *map(str, command[1:])]
+            return subprocess.run(["/bin/sh", "-c", f'exec "$@" {streams}', "sh", *words], capture_output=True, text=True,
+                                  errors="replace", timeout=120)
+
+        plan, metrics, checkpoint = self.path("p.plan"), self.path("m.jsonl"), self.path("ck")
+        train = ["mlp", "train", "--data", DIGITS, "--batch", 24, "--steps", 2]
+        for streams in ("2>/dev/full", "2>&-", "<&- 2>&-"):
+            for status, command in ((3, ["mlp", "plan", "--print-ir-after", "apply", "-o", plan]), (3, [*train, "--profile"]),
+                                    (0, [*train, "--metrics", metrics, "--checkpoint", checkpoint, "--overwrite"]),
+                                    (0, ["mlp", "graph"]), (2, ["mlp", "frob"]), (2, ["cleave-opt", __file__]),
+                                    (3, ["cleave", "verify", __file__])):
+                self.assertEqual(ends(command, streams).returncode, status, f"{command} {streams}")
+            self.ok("cleave", "verify", plan)
+            os.remove(plan)
+            with open(metrics) as lines: # and no message of another stream
+                self.assertEqual(len([json.loads(line) for line in lines]), 3)
+            self.ok("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS)
+        for streams in (">/dev/full", ">&-", "<&- >&-"):
+            for command in (["mlp", "plan", "-o", plan], [*train, "--metrics", metrics], ["mlp", "graph"], ["mlp", "train", "--help"],
+                            ["cleave", "doctor"], ["cleave-opt", "--help"]):
+                done = ends(command, streams)
+                self.assertEqual(done.returncode, 3, f"{command} {streams}")
+                self.assertRegex(done.stderr, "standard output cannot be written|output stream")
+            self.ok("cleave", "verify", plan)
+            with open(metrics) as lines:
+                self.assertEqual(len([json.loads(line) for line in lines]), 3)
+        for command in ("gpt graph --layers 50", "cleave-opt --help", f"mlp plan --print-ir-after apply -o {plan} 2>&1"):
+            done = subprocess.run(["/bin/bash", "-c", f"{BIN}/{command} | head -1 >&2; exit ${{PIPESTATUS[0]}}"], capture_output=True,
+                                  timeout=120)
+            self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
+
     def test_interrupts(self):
         def catches(pid):  # whether the process has its handler: SIGINT is bit 1 of the caught signals
             with open(f"/proc/{pid}/status") as status:
