@@ -206,7 +206,7 @@ int guardedMain(const std::function<int()> &fn) {
   holdStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, not the end of the process
-  endOnInterrupt();
+  endOnInterrupt(launchedRank());
   try {
     const int status = fn();
     finishStandardStreams();

@@ -661,7 +661,7 @@ class Mistakes(Case):
                 started.send_signal(which)
                 err = started.communicate(timeout=60)[1]
                 self.assertEqual(started.returncode, 3, f"{program} {which}: {err[-300:]}")
-                self.assertIn("interrupted", err)
+                self.assertIn("interrupted" if program == "mlp" else f"interrupted by {which.name}", err)
         self.assertFalse(os.path.exists(self.path("r.plan")))
         self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)
 
@@ -709,6 +709,27 @@ class Mistakes(Case):
         err = started.communicate(timeout=60)[1]
         self.assertNotEqual(started.returncode, 0)
         check(folder, err)
+
+    def test_ranks_that_are_ended(self):
+        """While rank 0 compiles: the others say which rank was ended, and by what; where all are ended, each says so itself."""
+        for ended in ([0], [1], [2], [0, 1, 2]):
+            started = start_ranks("resnet", "train", "--depth", 50, "--data", "synthetic", "--mesh", "dp=3", "--batch", 12, ranks=3)
+            deadline = time.monotonic() + 60
+            while any(len(os.listdir(f"/proc/{p.pid}/task")) < 2 for p in started) and time.monotonic() < deadline:
+                time.sleep(0.01) # until its heartbeat's thread lives, it has not met the others
+            time.sleep(0.1)
+            for rank in ended:
+                started[rank].send_signal(signal.SIGTERM)
+            ends = end_ranks(started, timeout=60)
+            self.assertEqual([status for status, _ in ends], [3] * 3, ends)
+            said = [err for _, err in ends]
+            for rank in ended:
+                self.assertIn((f"rank {rank}: " if rank else "error: ") + "interrupted by SIGTERM", said[rank])
+            for err in said:
+                self.assertNotIn("without a goodbye", err)
+                if len(ended) == 1 and err and "interrupted by" not in err:
+                    self.assertIn(f"rank {ended[0]} failed: it was ended by SIGTERM", err)
+            self.assertTrue(said[0], said) # rank 0 always says why
 
     def test_places(self):
         self.refused("mlp", "train", "--data", "/no/such/place", word="/no/such/place")
