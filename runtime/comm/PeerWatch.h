@@ -34,8 +34,8 @@ public:
   int alarm() const { return alarmEvent.fd(); }
   /// Tells all ranks that this one fails.
   void abort(const std::string &message);
-  /// For a signal's handler that is about to end the process: tells the others that this rank is ended by `signal`, a name.
-  /// Does nothing where no watch lives.
+  /// For a signal's handler that is about to end the process: tells the others that this rank is ended by `signal`, a
+  /// name. Does nothing where no watch lives.
   static void endedBy(const char *signal) noexcept;
   /// Whether rank 0 says within this time that it fails, too, by this failure of this rank's.
   bool rankZeroSays(const std::string &message, double seconds) const;

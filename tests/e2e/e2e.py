@@ -3,7 +3,7 @@
 
 e2e.py --build BUILD [unittest arguments]
 """
-import argparse, json, math, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
+import argparse, json, math, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DIGITS = os.path.join(ROOT, "samples", "data", "digits")
@@ -364,6 +364,49 @@ class Ranks(Case):
         ends = end_ranks(started)
         self.assertEqual([status for status, _ in ends], [3, 3])
         self.assertIn("does not know the job's secret", ends[0][1])
+
+    def test_a_secret_through_the_launchers_store(self):
+        """torchrun holds the port for a store of its own: rank 0 leaves its port there, and a secret where none was given."""
+        values, changed = {}, threading.Condition()
+
+        def serve(client):  # torch.distributed.TCPStore's requests, as AgentStore makes them
+            with client, client.makefile("rb") as said:
+                number = lambda: struct.unpack("=Q", said.read(8))[0]
+                text = lambda: said.read(number())
+                while query := said.read(1):
+                    if query == b"\0":
+                        said.read(4)
+                    elif query == b"\1":
+                        key, value = text(), text()
+                        with changed:
+                            values[key] = value
+                            changed.notify_all()
+                    elif query == b"\6":
+                        keys = [text() for _ in range(number())]
+                        with changed:
+                            changed.wait_for(lambda: all(key in values for key in keys), 60)
+                        client.sendall(b"\0")
+                    else:
+                        value = values[text()]
+                        client.sendall(struct.pack("=Q", len(value)) + value)
+
+        def accept(listener):
+            while True:
+                try:
+                    client = listener.accept()[0]
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=[client], daemon=True).start()
+
+        for given, pattern in (({}, rb"\d+ [0-9a-f]{32}"), ({"CLEAVE_SECRET": "ours"}, rb"\d+ ")):
+            values.clear()
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                threading.Thread(target=accept, args=[listener], daemon=True).start()
+                started = start_ranks("mlp", *self.common, "--steps", 2, ranks=2, port=listener.getsockname()[1],
+                                      environment=lambda rank: {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "r", **given})
+                ends = end_ranks(started)
+            self.assertEqual([status for status, _ in ends], [0, 0], ends)
+            self.assertRegex(values[b"cleave/r/"], b"^" + pattern + b"$")
 
     def test_a_process_of_mpi_that_stops(self):
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", os.path.join(BIN, "mlp"), *map(str, self.common)]
