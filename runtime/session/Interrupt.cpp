@@ -29,7 +29,8 @@ static void end(int signal, std::string_view text) {
   PeerWatch::endedBy(name);
   std::array<char, 256> line{};
   size_t length = 0;
-  for (const std::string_view part : {std::string_view(beginning.data()), text, std::string_view(name), std::string_view("\n")})
+  const std::array<std::string_view, 4> parts{beginning.data(), text, name, "\n"};
+  for (const std::string_view part : parts)
     for (const char c : part)
       line[length++] = c;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), length);

@@ -3,7 +3,7 @@
 
 e2e.py --build BUILD [unittest arguments]
 """
-import argparse, json, math, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, unittest
+import argparse, gzip, json, math, os, re, resource, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DIGITS = os.path.join(ROOT, "samples", "data", "digits")
@@ -779,6 +779,33 @@ class Mistakes(Case):
         self.refused("mlp", "train", word="--data")
         self.refused("mlp", "eval", "--checkpoint", "/no/such/ck", "--data", DIGITS, word="/no/such/ck")
         self.refused("mlp", "train", "--plan", "/no/such.plan", "--data", DIGITS, word="/no/such.plan")
+
+    def test_files_beyond_memory(self):
+        """Files that are larger than the memory a process may have, in themselves or when inflated: status 3, by name and size."""
+        most, large = 3 << 30, 4 << 30 # without its data a program takes less than 1 GiB of addresses
+
+        def sparse(name, begin=b""):
+            with open(self.path(name), "wb") as out:
+                out.write(begin)
+                out.truncate(large)
+            return self.path(name)
+
+        for folder in ("images", "zipped"):
+            os.mkdir(self.path(folder))
+        header = struct.pack(">IIII", 0x803, large // 1024 - 1, 32, 32)
+        sparse("images/train-images-idx3-ubyte", header)
+        with open(self.path("zipped/text.txt"), "wb") as out:
+            zeros = b"\0" * (1 << 20) # 4096 members of one MiB each
+            out.write(gzip.compress(zeros, 6) * 4096)
+        for args, file, size in ((["mlp", "train", "--data", DIGITS, "--plan", sparse("p.plan")], "p.plan", large),
+                                 (["cleave", "show", self.path("p.plan")], "p.plan", large),
+                                 (["mlp", "train", "--data", self.path("images")], "train-images-idx3-ubyte", large - 1024),
+                                 (["gpt", "train", "--data", sparse("t.txt")], "t.txt", None),
+                                 (["gpt", "train", "--data", self.path("zipped")], "text.txt", None)):
+            done = subprocess.run([os.path.join(BIN, args[0]), *args[1:]], capture_output=True, text=True, timeout=120,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+            self.assertEqual(done.returncode, 3, f"{args}: {done.stderr[-300:]}")
+            self.assertRegex(done.stderr, f"{file}: out of memory: it has {size if size else '[0-9]+'} bytes or more")
 
     def test_cuda_is_missing(self):
         self.refused("mlp", "train", "--data", DIGITS, "--backend", "cuda", word="CUDA")

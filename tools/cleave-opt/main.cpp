@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/// A word that names a device, which may go on for ever: LLVM would read it until there is no memory left. Null: none does.
+/// A word that names a device, which may go on for ever: LLVM would read it until there is no memory left. Null: none.
 static const char *endlessInput(int argc, char **argv) {
   struct stat device {}, null {};
   ::stat("/dev/null", &null);

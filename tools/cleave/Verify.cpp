@@ -72,8 +72,8 @@ int verify(int argc, char **argv) {
   std::string text;
   for (const std::string &finding : findings)
     text += fmt::format("{}: {}\n", file, finding);
-  printOnStandardError(text +
-                       fmt::format("error: {}: {} finding{}\n", file, findings.size(), findings.size() == 1 ? "" : "s"));
+  text += fmt::format("error: {}: {} finding{}\n", file, findings.size(), findings.size() == 1 ? "" : "s");
+  printOnStandardError(text);
   return int(Status::Environment);
 }
 
