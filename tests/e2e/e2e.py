@@ -818,6 +818,18 @@ class Mistakes(Case):
         self.assertNotEqual(status, 0)
         self.assertTrue("3" in err and "2" in err)
 
+    def test_a_rank_of_mpirun_that_does_not_come(self):
+        """The ranks that wait say which they are."""
+        if not shutil.which("mpirun"):
+            return
+        script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 60; fi; exec "$@"'
+        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", "/bin/sh", "-c", script, "sh",
+                               os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=3", "--timeout", "3"],
+                              capture_output=True, text=True, errors="replace", timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        said = re.findall(r"error: mpi: (rank \d of \d) has waited for 3 s in MPI_Init", done.stderr)
+        self.assertEqual(sorted(said), ["rank 0 of 3", "rank 2 of 3"], done.stderr)
+
     def test_environment_of_torchrun(self):
         right = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         command = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=2"]
