@@ -57,6 +57,10 @@ WRONG = {
     "write file": ["long path", "long name", "folder", "through a file", "pipe", "device", "socket", "empty", "loop", "below nothing"],
     "write folder": ["long path", "long name", "file", "through a file", "pipe", "device", "socket", "empty", "dangling", "loop"],
 }
+# The same for a user who may not.
+FORBIDDEN = {"read file": ["locked", "unreadable"], "read data": ["locked"], "read folder": ["locked", "unlistable"],
+             "write file": ["locked", "below unwritable"], "write folder": ["locked", "below unwritable", "unwritable", "unlistable"]}
+NOBODY = 65534
 # What is right after all. A filter reads and writes pipes as any does; a device takes metrics.
 RIGHT = {("cleave-opt", "pipe"), ("cleave-opt -o", "device"), ("--metrics", "device")}
 # Options that name a path and are not in USES.
@@ -81,7 +85,15 @@ class Paths(unittest.TestCase):
         os.symlink("loop", here + "/loop")
         cls.socket = socket.socket(socket.AF_UNIX)
         cls.socket.bind(here + "/socket")
-        cls.wrong = {"long path": here + "/" + "long/" * 1000 + "x", "long name": here + "/" + "x" * 300, "folder": here + "/folder",
+        os.chmod(here, 0o777) # for nobody
+        for folder, mode in (("closed", 0), ("unwritable", 0o555), ("unlistable", 0)):
+            os.mkdir(f"{here}/{folder}")
+            os.chmod(f"{here}/{folder}", mode)
+        with open(here + "/unreadable", "w"):
+            os.chmod(here + "/unreadable", 0)
+        cls.wrong = {"locked": here + "/closed/x", "unreadable": here + "/unreadable", "unlistable": here + "/unlistable",
+                     "unwritable": here + "/unwritable", "below unwritable": here + "/unwritable/x"}
+        cls.wrong |= {"long path": here + "/" + "long/" * 1000 + "x", "long name": here + "/" + "x" * 300, "folder": here + "/folder",
                      "file": here + "/text", "through a file": here + "/text/x", "pipe": here + "/pipe", "device": "/dev/zero",
                      "socket": here + "/socket", "empty": "", "dangling": here + "/dangling", "loop": here + "/loop",
                      "missing": here + "/missing", "below nothing": here + "/missing/x"}
@@ -91,14 +103,17 @@ class Paths(unittest.TestCase):
         cls.socket.close()
         cls.kept.cleanup()
 
-    def attempt(self, use, kind):
+    def start(self, command, user=None):
+        return subprocess.run([os.path.join(BIN, command[0]), *command[1:]], capture_output=True, text=True, errors="replace",
+                              timeout=30, stdin=subprocess.DEVNULL, user=user, group=user, extra_groups=[] if user else None)
+
+    def attempt(self, use, kind, user=None):
         """One use with one wrong path: what is wrong with how it ends, or nothing."""
         path = self.wrong[kind]
         command = [path if word == "PATH" else word.replace("HERE", self.here) for word in use]
         before = sorted(os.listdir(self.here))
         try:
-            done = subprocess.run([os.path.join(BIN, command[0]), *command[1:]], capture_output=True, text=True, errors="replace",
-                                  timeout=30, stdin=subprocess.DEVNULL)
+            done = self.start(command, user)
         except subprocess.TimeoutExpired:
             return "does not end"
         err = done.stderr
@@ -112,16 +127,29 @@ class Paths(unittest.TestCase):
             return f"leaves {set(os.listdir(self.here)) - set(before)}"
         return None
 
-    def test_wrong_paths(self):
+    def check(self, kinds, user=None):
         faults = []
         for sort, uses in USES.items():
             for use in uses:
                 right = {kind for words, kind in RIGHT if set(words.split()) <= {*use}}
-                for kind in WRONG[sort]:
-                    fault = None if kind in right else self.attempt(use, kind)
+                for kind in kinds[sort]:
+                    fault = None if kind in right else self.attempt(use, kind, user)
                     if fault:
                         faults.append(f"{' '.join(use)}, {kind}: {fault.replace(self.here, 'HERE').replace('x' * 300, 'x...')}")
         self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
+    def test_wrong_paths(self):
+        self.check(WRONG)
+
+    def test_paths_that_a_user_may_not(self):
+        if os.geteuid() != 0:
+            return self.check(FORBIDDEN)
+        try: # root may do anything
+            if self.start(["mlp", "eval", "--checkpoint", self.here + "/ck", "--data", DIGITS], NOBODY).returncode == 0:
+                return self.check(FORBIDDEN, NOBODY)
+        except OSError:
+            pass
+        self.skipTest("no other user may run the programs")
 
     def test_every_option_that_takes_a_path_is_here(self):
         used = {(" ".join(use[:2]) if use[0] in ("mlp", "gpt", "cleave") else use[0], word)
