@@ -105,9 +105,10 @@ bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
 }
 
 void PeerWatch::endedBy(const char *signal) noexcept {
-  const PeerWatch *watch = living;
+  PeerWatch *watch = living;
   if (!watch)
     return;
+  watch->ending = true; // who is told first may leave before the last is told: that is no failure
   char buffer[sizeof(Frame) + 64];
   constexpr std::string_view before = "it was ended by ";
   const size_t name = std::min<size_t>(std::strlen(signal), 64 - before.size());
@@ -147,7 +148,7 @@ void PeerWatch::abort(const std::string &message) {
 
 /// A failure that this rank has seen or was told of.
 void PeerWatch::report(unsigned rank, const std::string &text) {
-  if (failed())
+  if (failed() || ending)
     return;
   failure = fmt::format("rank {} failed: {}", rank, text);
   anyFailure.store(true, std::memory_order_release);

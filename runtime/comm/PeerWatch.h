@@ -69,7 +69,7 @@ private:
 
   const unsigned me;
   Socket alarmEvent, wakeEvent;
-  std::atomic<bool> anyFailure{false};
+  std::atomic<bool> anyFailure{false}, ending{false}; ///< ending: a signal's handler is telling the others
   mutable std::mutex mutex; ///< of what follows
   mutable std::condition_variable changed;
   std::vector<Link> links;
