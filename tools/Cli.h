@@ -16,11 +16,16 @@ inline std::string checkPositive(const std::string &text) {
                                                                     : "must be a whole number from 1, found " + text;
 }
 
+/// An empty text would be taken as not given.
+inline std::string checkNotEmpty(const std::string &text) { return text.empty() ? "must not be empty" : ""; }
+
 /// Parses; true: go on. False: --help or --version was printed. Throws userError with the offending word.
 inline bool parseCommandLine(CLI::App &app, int argc, const char *const *argv) {
   app.set_version_flag("--version", std::string("cleave ") + CLEAVE_VERSION);
   std::vector<std::string> known;
-  for (const CLI::Option *option : app.get_options()) {
+  for (CLI::Option *option : app.get_options({})) {
+    if (option->get_expected_min() > 0) // no flag
+      option->check(checkNotEmpty);
     for (const std::string &name : option->get_lnames())
       known.push_back("--" + name);
     for (const std::string &name : option->get_snames())

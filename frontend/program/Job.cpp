@@ -281,8 +281,9 @@ std::string dataPlace(const Data &data, const RunOptions &options) {
   }
   if (options.data.empty())
     throw userError("--data: needs the folder or file of the data set, or \"synthetic\"");
-  if (!std::filesystem::exists(options.data))
-    throw userError(fmt::format("--data {}: no such file or folder", options.data));
+  std::error_code error;
+  if (!std::filesystem::exists(options.data, error))
+    throw userError(fmt::format("--data {}: {}", options.data, error ? error.message() : "no such file or folder"));
   return options.data;
 }
 

@@ -4,6 +4,7 @@
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/base/StandardStreams.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -88,6 +89,7 @@ void Program::Impl::loadStored() {
 }
 
 Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
+  holdStandardDescriptors();
   impl->name = std::move(name);
   impl->args.assign(argv + std::min(argc, 1), argv + argc);
   if (!impl->args.empty() && !impl->args[0].starts_with("-") && impl->args[0] != "plan" && impl->args[0] != "graph")
@@ -206,8 +208,7 @@ std::string Program::Impl::optionsJson() const {
 
 static void writeText(const std::string &path, const std::string &text) {
   if (path.empty() || path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
-      throw environmentError("standard output cannot be written");
+    std::fwrite(text.data(), 1, text.size(), stdout); // a loss shows at the end
     return;
   }
   AtomicFile file(path);

@@ -14,6 +14,7 @@
 #include "passes/precision/Precision.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/StandardStreams.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -46,9 +47,12 @@ void finish(const char *phase, ModuleOp module, const CompileOptions &options) {
   if (failed(mlir::verify(module)))
     throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase, messages));
   if (std::find(options.printAfter.begin(), options.printAfter.end(), phase) != options.printAfter.end()) {
-    llvm::errs() << "// ---- IR after " << phase << " ----\n";
-    module.print(llvm::errs());
-    llvm::errs() << '\n';
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    out << "// ---- IR after " << phase << " ----\n";
+    module.print(out);
+    out << '\n';
+    printOnStandardError(text);
   }
 }
 

@@ -19,8 +19,11 @@ namespace fs = std::filesystem;
 
 AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::move(name)) {
   struct stat there {};
-  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
-    throw userError(fmt::format("{}: exists and is not a regular file", path));
+  if (::stat(path.c_str(), &there) == 0) {
+    if (!S_ISREG(there.st_mode))
+      throw userError(fmt::format("{}: exists and is not a regular file", path));
+  } else if (errno != ENOENT) // nobody knows what a rename would replace
+    fail(errno);
   const size_t begin = path.rfind('/') + 1; // npos + 1 is 0
   for (int attempt = 0; fd < 0 && attempt < 8; ++attempt) {
     temporary = fmt::format("{}.{}{}{}.tmp-{:016x}", path.substr(0, begin), path.substr(begin), owner.empty() ? "" : "-",
@@ -90,8 +93,10 @@ void makeFolders(const std::string &folder, const std::string &what) {
     if (path == path.parent_path())
       break;
   }
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder))
+  if (!error)
+    fs::create_directories(folder, error);
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored))
     throw userError(
         fmt::format("{} {}: cannot be made: {}", what, folder, error ? error.message() : "it exists and is no folder"));
   for (const fs::path &parent : parents)

@@ -64,9 +64,11 @@ std::string readTextFile(const std::string &path, Status missing, uint64_t most)
   InputFile file(path, missing);
   if (file.size() > most)
     throw Error(missing, fmt::format("{}: at most {} bytes of text expected, found {}", path, most, file.size()));
-  std::string text(size_t(file.size()), '\0');
-  file.read(text.data(), text.size(), 0);
-  return text;
+  return withMemoryFor(path, file.size(), [&] {
+    std::string text(size_t(file.size()), '\0');
+    file.read(text.data(), text.size(), 0);
+    return text;
+  });
 }
 
 } // namespace cleave

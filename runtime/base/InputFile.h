@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <stdexcept>
 #include <string>
 
 namespace cleave {
@@ -29,6 +31,17 @@ private:
   int fd = -1;
   uint64_t bytes = 0;
 };
+
+/// What `fn` gives. Where it finds no memory: an environmentError that names the file and `bytes`, as they are then:
+/// what is to be held of it.
+template <typename Fn> auto withMemoryFor(const std::string &path, const uint64_t &bytes, Fn fn) {
+  try {
+    return fn();
+  } catch (const std::bad_alloc &) {
+  } catch (const std::length_error &) {
+  }
+  throw environmentError(path + ": out of memory: it has " + std::to_string(bytes) + " bytes or more");
+}
 
 /// A whole file's text, at most `most` bytes. Throws an Error naming the file and the value.
 std::string readTextFile(const std::string &path, Status missing = Status::Environment,

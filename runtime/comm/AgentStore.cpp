@@ -4,6 +4,7 @@
 
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -62,15 +63,15 @@ void AgentStore::receive(void *data, size_t bytes) {
                                        who.address, who.port));
 }
 
-void AgentStore::publish(uint16_t port) {
+void AgentStore::publish(const Said &said) {
   std::string request(1, Set);
   appendText(request, who.storeKey);
-  appendText(request, std::to_string(port));
+  appendText(request, fmt::format("{} {}", said.port, said.secret));
   send(request);
   find(); // once it answers it has taken it
 }
 
-uint16_t AgentStore::find() {
+AgentStore::Said AgentStore::find() {
   std::string request(1, Wait);
   append(request, uint64_t{1});
   appendText(request, who.storeKey);
@@ -81,15 +82,18 @@ uint16_t AgentStore::find() {
   appendText(request, who.storeKey);
   send(request);
   uint64_t size = 0;
-  char text[longestValue];
+  char text[longestValue] = {};
   receive(&size, sizeof size);
   if (size <= longestValue)
     receive(text, size);
-  uint16_t port = 0;
-  if (answer != 0 || size > longestValue || std::from_chars(text, text + size, port).ptr != text + size || port == 0)
+  Said said;
+  const char *begin = text, *end = text + std::min(size, longestValue), *space = std::find(begin, end, ' ');
+  if (answer != 0 || size > longestValue || space == end || std::from_chars(text, space, said.port).ptr != space ||
+      said.port == 0)
     throw environmentError(fmt::format("the launcher's store at MASTER_ADDR={}, MASTER_PORT={} holds no port under {}",
                                        who.address, who.port, who.storeKey));
-  return port;
+  said.secret.assign(space + 1, end);
+  return said;
 }
 
 } // namespace cleave

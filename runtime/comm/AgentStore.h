@@ -4,16 +4,24 @@
 #include "runtime/comm/Socket.h"
 #include "runtime/comm/TorchEnvironment.h"
 
+#include <string>
+
 namespace cleave {
 
 class AgentStore {
 public:
   /// Connects. Throws user and environment errors that name MASTER_ADDR and MASTER_PORT.
   AgentStore(const TorchEnvironment &who, Clock::time_point deadline);
-  /// Stores rank 0's port under who.storeKey.
-  void publish(uint16_t port);
+  /// What rank 0 says to those who may ask the store.
+  struct Said {
+    uint16_t port = 0;
+    std::string secret; ///< letters and digits, at most 40; only who knows it may join
+    bool operator==(const Said &) const = default;
+  };
+  /// Stores it under who.storeKey.
+  void publish(const Said &said);
   /// Waits for it.
-  uint16_t find();
+  Said find();
 
 private:
   void send(const std::string &request);

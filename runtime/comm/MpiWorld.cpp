@@ -96,6 +96,8 @@ private:
       return;
     std::fputs(fmt::format("error: {}\n", say()).c_str(), stderr);
     std::fflush(stderr);
+    if (alarm < 0) // the launcher ends the others with the first: let all that wait say so
+      std::this_thread::sleep_for(std::chrono::seconds(1));
     ::_exit(static_cast<int>(Status::Environment));
   }
 
@@ -106,15 +108,28 @@ private:
   std::thread thread;
 };
 
+/// "rank 1 of 4", as far as the launcher says it before MPI does.
+std::string ownName() {
+  const auto first = [](std::initializer_list<const char *> names) {
+    for (const char *name : names)
+      if (const char *text = std::getenv(name); text && *text)
+        return std::string(text);
+    return std::string();
+  };
+  const std::string rank = first({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+  const std::string size = first({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  return rank.empty() ? "this process" : "rank " + rank + (size.empty() ? "" : " of " + size);
+}
+
 void initialise(double seconds) {
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (initialised)
     return;
   const Watchdog dog(-1, seconds, [=] {
-    return fmt::format("mpi: not all processes of the job have called MPI_Init within {} s; one may have ended before, "
-                       "whose own message then says why",
-                       seconds);
+    return fmt::format("mpi: {} has waited for {} s in MPI_Init, which not all ranks of the job have called. Ranks that "
+                       "wait say this, those that are missing do not: their own messages, if there are any, say why",
+                       ownName(), seconds);
   });
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)

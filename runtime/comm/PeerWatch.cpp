@@ -24,6 +24,10 @@ static Clock::duration silenceOf(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 1.0, 60.0)));
 }
 
+/// The one whose rank a signal ends: a process has one, but for tests.
+static std::atomic<PeerWatch *> living{nullptr};
+static_assert(std::atomic<PeerWatch *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
 PeerWatch::PeerWatch(unsigned rank, std::vector<Socket> sockets)
     : me(rank), alarmEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       wakeEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), silence(silenceOf(60)), nextBeat(Clock::now()) {
@@ -37,11 +41,17 @@ PeerWatch::PeerWatch(unsigned rank, std::vector<Socket> sockets)
       link.heard = Clock::now();
       link.out.reserve(sizeof(Frame) + mostText);
     }
+  descriptors = std::vector<std::atomic<int>>(links.size());
+  for (size_t i = 0; i < links.size(); ++i)
+    descriptors[i] = links[i].socket.fd();
+  living = this;
   if (!links.empty())
     thread = startThread("the heartbeat", [this] { watch(); });
 }
 
 PeerWatch::~PeerWatch() {
+  PeerWatch *self = this;
+  living.compare_exchange_strong(self, nullptr);
   if (!thread.joinable())
     return;
   {
@@ -94,6 +104,28 @@ bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
   return message == fmt::format("rank 0 failed: {}", rankZeroSaid);
 }
 
+void PeerWatch::endedBy(const char *signal) noexcept {
+  PeerWatch *watch = living;
+  if (!watch)
+    return;
+  watch->ending = true; // who is told first may leave before the last is told: that is no failure
+  char buffer[sizeof(Frame) + 64];
+  constexpr std::string_view before = "it was ended by ";
+  const size_t name = std::min<size_t>(std::strlen(signal), 64 - before.size());
+  const Frame frame{Failure, watch->me, static_cast<uint32_t>(before.size() + name)};
+  std::memcpy(buffer, &frame, sizeof frame);
+  std::memcpy(buffer + sizeof frame, before.data(), before.size());
+  std::memcpy(buffer + sizeof frame + before.size(), signal, name);
+  for (const std::atomic<int> &descriptor : watch->descriptors)
+    if (const int fd = descriptor; fd >= 0) {
+      ::send(fd, buffer, sizeof frame + frame.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::shutdown(fd, SHUT_WR); // on its way now; a socket that is closed with bytes unread drops what waits
+      char unread[1024];
+      while (::recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0) {
+      }
+    }
+}
+
 void PeerWatch::abort(const std::string &message) {
   std::lock_guard lock(mutex);
   const bool first = !failed();
@@ -116,7 +148,7 @@ void PeerWatch::abort(const std::string &message) {
 
 /// A failure that this rank has seen or was told of.
 void PeerWatch::report(unsigned rank, const std::string &text) {
-  if (failed())
+  if (failed() || ending)
     return;
   failure = fmt::format("rank {} failed: {}", rank, text);
   anyFailure.store(true, std::memory_order_release);
@@ -149,6 +181,7 @@ void PeerWatch::flush(Link &link) {
 }
 
 void PeerWatch::lost(Link &link) {
+  descriptors[static_cast<size_t>(&link - links.data())] = -1;
   link.socket.close();
   if (!link.left && !leaving)
     report(link.rank, "its connection closed without a goodbye (the process has died)");

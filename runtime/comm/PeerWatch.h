@@ -34,6 +34,9 @@ public:
   int alarm() const { return alarmEvent.fd(); }
   /// Tells all ranks that this one fails.
   void abort(const std::string &message);
+  /// For a signal's handler that is about to end the process: tells the others that this rank is ended by `signal`, a
+  /// name. Does nothing where no watch lives.
+  static void endedBy(const char *signal) noexcept;
   /// Whether rank 0 says within this time that it fails, too, by this failure of this rank's.
   bool rankZeroSays(const std::string &message, double seconds) const;
 
@@ -66,10 +69,11 @@ private:
 
   const unsigned me;
   Socket alarmEvent, wakeEvent;
-  std::atomic<bool> anyFailure{false};
+  std::atomic<bool> anyFailure{false}, ending{false}; ///< ending: a signal's handler is telling the others
   mutable std::mutex mutex; ///< of what follows
   mutable std::condition_variable changed;
   std::vector<Link> links;
+  std::vector<std::atomic<int>> descriptors; ///< of the links, for a signal's handler; -1: closed
   std::string failure, rankZeroSaid;
   bool said = false, leaving = false;
   Clock::duration silence;

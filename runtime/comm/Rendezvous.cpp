@@ -30,7 +30,7 @@ namespace cleave {
 namespace {
 
 constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; another byte order gives another number
-constexpr uint32_t protocol = 2;
+constexpr uint32_t protocol = 3;
 
 using Proof = std::array<uint8_t, 16>;
 
@@ -223,24 +223,45 @@ std::optional<Error> misfit(const Guest &guest, const TorchEnvironment &who, con
   return {};
 }
 
-Socket listenAtMaster(const TorchEnvironment &who, Clock::time_point deadline) {
-  Socket listener = listenOn(who.storeKey.empty() ? who.port : 0);
+/// Whether a loopback address of this host can be where all ranks meet.
+bool onOneHost(const TorchEnvironment &who) {
+  const bool named = who.address == "localhost" || who.address.starts_with("127.") || who.address == "::1";
+  return named || who.localSize == who.size;
+}
+
+/// Listens at `place`, or, where that is a loopback address by which other hosts may not mean this one, on all of them.
+Socket listenNear(const Endpoint &place, const TorchEnvironment &who) {
+  return place.isAny() || (place.isLoopback() && !onOneHost(who)) ? listenOn(place.port()) : listenAt(place);
+}
+
+/// Listens at the first address of MASTER_ADDR that is this host's; on all where none is (it is translated on the way).
+Socket listenAtAddress(const TorchEnvironment &who, uint16_t port) {
+  std::string problem;
+  for (const Endpoint &place : resolve(who.address, port, problem)) {
+    Socket made = listenNear(place, who);
+    if (made || (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT))
+      return made;
+  }
+  return listenOn(port);
+}
+
+Socket listenAtMaster(const TorchEnvironment &who) {
+  const uint16_t port = who.storeKey.empty() ? who.port : 0;
+  Socket listener = listenAtAddress(who, port);
   for (int tries = 0; !listener && errno == EADDRINUSE && tries < 20; ++tries) { // whoever had it may just be ending
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    listener = listenOn(who.port);
+    listener = listenAtAddress(who, port);
   }
   if (!listener && errno == EADDRINUSE)
     throw environmentError(fmt::format("MASTER_PORT={}: another process of this host has taken the port", who.port));
   if (!listener)
     throw environmentError(
         fmt::format("MASTER_PORT={}: rank 0 cannot listen there: {}", who.port, std::strerror(errno)));
-  if (!who.storeKey.empty())
-    AgentStore(who, deadline).publish(Endpoint::ofSelf(listener).port());
   return listener;
 }
 
-Socket listenAnywhere(unsigned rank) {
-  Socket listener = listenOn(0);
+/// The socket for the ranks above this one, if there is one.
+Socket listenForRanks(unsigned rank, Socket listener) {
   if (!listener)
     throw environmentError(fmt::format("rank {}: no port to listen at: {}", rank, std::strerror(errno)));
   return listener;
@@ -256,14 +277,19 @@ std::vector<unsigned> missing(const std::vector<Socket> &links) {
 
 /// Rank 0: waits for all, then hands the table round.
 void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
-  const Socket master = listenAtMaster(who, deadline);
-  meeting.listener = listenAnywhere(who.rank);
+  const Socket master = listenAtMaster(who);
+  meeting.listener = listenForRanks(0, listenNear(Endpoint::ofSelf(master).withPort(0), who));
+  if (!who.storeKey.empty()) {
+    const bool given = !meeting.secret.empty(); // which is not for the store
+    if (!given)
+      meeting.secret = fmt::format("{:016x}{:016x}", randomBits(), randomBits());
+    AgentStore(who, deadline).publish({Endpoint::ofSelf(master).port(), given ? "" : meeting.secret});
+  }
   std::vector<Place> table(who.size);
   table[0].port = Endpoint::ofSelf(meeting.listener).port();
   meeting.links.resize(who.size);
   Reception reception(master, -1, who.size);
   Strangers strangers;
-  const std::string secret = jobSecret();
   const auto fail = [&](const Error &error, const Socket *guest) {
     if (guest)
       refuse(*guest, error);
@@ -279,7 +305,7 @@ void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point de
                                         fmt::join(missing(meeting.links), ", "), seconds, who.size, who.port,
                                         strangers.text())),
            nullptr);
-    if (strangers.has(*guest, secret))
+    if (strangers.has(*guest, meeting.secret))
       continue;
     if (const auto error = misfit(*guest, who, meeting.links))
       fail(*error, &guest->socket);
@@ -313,10 +339,14 @@ Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point dead
   }
 }
 
-Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
+/// `secret`: where it is empty, what the launcher's store has.
+Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, double seconds, std::string &secret) {
+  const std::string given = secret;
   for (;;) {
     const bool store = !who.storeKey.empty();
-    const uint16_t port = store ? AgentStore(who, deadline).find() : who.port;
+    const AgentStore::Said said = store ? AgentStore(who, deadline).find() : AgentStore::Said{who.port, ""};
+    const uint16_t port = said.port;
+    secret = given.empty() ? said.secret : given;
     std::string problem;
     const std::vector<Endpoint> places = resolve(who.address, port, problem);
     if (places.empty())
@@ -333,11 +363,12 @@ Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, 
 
 /// The others: say who they are, and wait for the table.
 void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
-  Socket link = connectToMaster(who, deadline, seconds);
-  meeting.listener = listenAnywhere(who.rank); // not before: any free port could be the one that rank 0 is to have
-  const Endpoint master = Endpoint::ofPeer(link);
+  Socket link = connectToMaster(who, deadline, seconds, meeting.secret);
+  const Endpoint master = Endpoint::ofPeer(link), here = master.isLoopback() ? master : Endpoint::ofSelf(link);
+  // Not before: any free port could be the one that rank 0 is to have.
+  meeting.listener = listenForRanks(who.rank, listenNear(here.withPort(0), who));
   Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0, {}};
-  hello.proof = proofOf(hello, jobSecret());
+  hello.proof = proofOf(hello, meeting.secret);
   Answer answer;
   size_t got = 0;
   Transfer done = sendAll(link, &hello, sizeof hello, deadline, -1);
@@ -389,6 +420,7 @@ Meeting meet(const TorchEnvironment &who, double seconds) {
   Meeting meeting;
   if (who.size == 1)
     return meeting;
+  meeting.secret = jobSecret();
   if (who.rank != 0) {
     arrive(meeting, who, deadline, seconds);
     return meeting;
@@ -450,7 +482,7 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size,
   Socket listener;
   std::string said;
   if (rank == 0) {
-    listener = listenAnywhere(0);
+    listener = listenForRanks(0, listenOn(0)); // MPI does not say by which address the others reach it
     said = fmt::format("{} {} {}", randomBits() | 1, Endpoint::ofSelf(listener).port(), fmt::join(ownAddresses(), " "));
   }
   std::vector<uint8_t> bytes(said.begin(), said.end());
@@ -480,8 +512,7 @@ std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &w
   const auto deadline = deadlineIn(seconds);
   std::vector<Socket> all(who.size);
   Hello hello{magic, protocol, who.size, who.rank, 0, meeting.job, {}};
-  const std::string secret = jobSecret();
-  hello.proof = proofOf(hello, secret);
+  hello.proof = proofOf(hello, meeting.secret);
   for (unsigned rank = 0; rank < who.rank; ++rank) {
     std::string problem;
     all[rank] = connectPatiently({&meeting.places[rank], 1}, deadline, alarm, problem);
@@ -505,7 +536,7 @@ std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &w
     }
     const Hello &said = guest->hello;
     if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank] ||
-        said.proof != proofOf(said, secret))
+        said.proof != proofOf(said, meeting.secret))
       continue; // a stranger
     all[said.rank] = std::move(guest->socket);
     --left;

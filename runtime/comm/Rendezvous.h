@@ -2,7 +2,11 @@
 // are and where they listen themselves; when all have come, rank 0 hands the table of addresses round, and every pair
 // of ranks makes a connection. What does not fit (another WORLD_SIZE, a RANK that two have) is one error that names the
 // values, on every rank that has come. Strangers on the port are turned away: whoever does not speak as ranks do, and,
-// where the job has a secret (CLEAVE_SECRET or CLEAVE_SECRET_FILE), whoever does not know it.
+// where the job has a secret (CLEAVE_SECRET or CLEAVE_SECRET_FILE, else what rank 0 leaves in torchrun's store),
+// whoever does not know it. What connects later must carry the number that rank 0 drew and gave to the ranks that met.
+//
+// Ranks listen only where the others come from: rank 0 at MASTER_ADDR where that is an address of its host, another
+// rank at the address by which it reached rank 0.
 #pragma once
 #include "runtime/comm/Socket.h"
 #include "runtime/comm/TorchEnvironment.h"
@@ -16,6 +20,7 @@ struct Meeting {
   std::vector<Socket> links;    ///< to rank 0, kept for heartbeats: as PeerWatch takes them
   Socket listener;              ///< where ranks above this one connect
   std::vector<Endpoint> places; ///< where each rank listens
+  std::string secret;           ///< of the job; empty: it has none
   uint64_t job = 0;             ///< drawn by rank 0: tells this meeting's connections from a stranger's
 };
 

@@ -102,6 +102,12 @@ bool Endpoint::isLoopback() const {
   return address()[12] == 127;
 }
 
+bool Endpoint::isAny() const {
+  if (storage.ss_family == AF_INET6)
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6 *>(&storage)->sin6_addr);
+  return reinterpret_cast<const sockaddr_in *>(&storage)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
 std::string Endpoint::text() const {
   char host[INET6_ADDRSTRLEN] = "?";
   if (storage.ss_family == AF_INET6) {
@@ -118,6 +124,15 @@ static Socket streamSocket(int family) {
     int on = 1; // small messages are sent at once
     ::setsockopt(made.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
+  return made;
+}
+
+Socket listenAt(const Endpoint &place) {
+  Socket made = streamSocket(place.get()->sa_family);
+  int on = 1;
+  if (!made || ::setsockopt(made.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(made.fd(), place.get(), place.bytes()) != 0 || ::listen(made.fd(), SOMAXCONN) != 0)
+    return Socket();
   return made;
 }
 

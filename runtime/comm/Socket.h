@@ -51,6 +51,7 @@ public:
   uint16_t port() const;
   Endpoint withPort(uint16_t port) const;
   bool isLoopback() const;
+  bool isAny() const; ///< every address of a host
   std::string text() const; ///< 10.0.0.1:29500, [::1]:29500
   const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&storage); }
   socklen_t bytes() const { return length; }
@@ -63,6 +64,8 @@ private:
 
 /// Listens on every address of this host; port 0 is any that is free. errno says why where the socket is empty.
 Socket listenOn(uint16_t port);
+/// The same on one address of this host; EADDRNOTAVAIL where it is none of this host's.
+Socket listenAt(const Endpoint &place);
 /// The next connection that waits; empty where none does.
 Socket acceptFrom(const Socket &listener);
 /// Empty, with errno, where there is no answer before the deadline; `alarm` is a descriptor that ends the wait (-1:

@@ -111,21 +111,25 @@ private:
 } // namespace
 
 std::vector<uint8_t> readMaybeGzip(const std::string &path, uint64_t most) {
-  MaybeGzip file(path);
-  std::vector<uint8_t> out, chunk(1 << 20);
-  while (const size_t got = file.read(chunk.data(), chunk.size())) {
-    if (out.size() + got > most)
-      throw userError(fmt::format("{}: at most {} bytes expected, found more", path, most));
-    out.insert(out.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(got));
-  }
-  return out;
+  uint64_t have = 0;
+  return withMemoryFor(path, have, [&] {
+    MaybeGzip file(path);
+    std::vector<uint8_t> out, chunk(1 << 20);
+    while (const size_t got = file.read(chunk.data(), chunk.size())) {
+      have += got;
+      if (have > most)
+        throw userError(fmt::format("{}: at most {} bytes expected, found more", path, most));
+      out.insert(out.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(got));
+    }
+    return out;
+  });
 }
 
-static IdxArray readIdxFile(const std::string &path, unsigned rank) {
+/// `total`: bytes of data, once the header is read.
+static IdxArray readIdxFile(const std::string &path, unsigned rank, uint64_t &total) {
   MaybeGzip file(path);
   std::vector<uint8_t> header(headerBytes(rank));
   header.resize(file.read(header.data(), header.size()));
-  uint64_t total = 0;
   IdxArray array{parseHeader(header, rank, path, total), {}};
   if (total > file.most())
     failSize(path, total, fmt::format("at most {}", file.most()));
@@ -140,8 +144,10 @@ static IdxArray readIdxFile(const std::string &path, unsigned rank) {
 IdxArray readIdx(const std::string &path, unsigned rank) {
   std::error_code ignored;
   for (const std::string &name : {path, path + ".gz"})
-    if (std::filesystem::is_regular_file(name, ignored))
-      return readIdxFile(name, rank);
+    if (std::filesystem::is_regular_file(name, ignored)) {
+      uint64_t total = 0;
+      return withMemoryFor(name, total, [&] { return readIdxFile(name, rank, total); });
+    }
   throw userError(fmt::format("{}: no such file, and no {}.gz", path, std::filesystem::path(path).filename().string()));
 }
 

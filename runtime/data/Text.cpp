@@ -1,7 +1,7 @@
 // Text windows: window i of a split begins at character i * context of that split; its last target is the character
 // that the next window begins with.
 #include "runtime/data/Text.h"
-#include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/data/Idx.h"
 
 #include <cassert>
@@ -34,7 +34,7 @@ static std::string textFile(const std::string &path) {
 
 static std::string readText(const std::string &file) {
   const std::vector<uint8_t> bytes = readMaybeGzip(file, uint64_t{4} << 30);
-  return {bytes.begin(), bytes.end()};
+  return withMemoryFor(file, bytes.size(), [&] { return std::string(bytes.begin(), bytes.end()); });
 }
 
 TextSource::TextSource(const std::string &path, int64_t context, int64_t vocab, DataNeeds needs)

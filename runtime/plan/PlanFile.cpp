@@ -113,9 +113,11 @@ std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
 
 std::shared_ptr<const PlanFile> PlanFile::load(const std::string &path) {
   const InputFile file(path, Status::User);
-  std::vector<uint8_t> bytes(file.size());
-  file.read(bytes.data(), bytes.size(), 0);
-  return fromBytes(std::move(bytes), path);
+  return withMemoryFor(path, file.size(), [&] {
+    std::vector<uint8_t> bytes(file.size());
+    file.read(bytes.data(), bytes.size(), 0);
+    return fromBytes(std::move(bytes), path);
+  });
 }
 
 std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, const std::string &name) {

@@ -1,5 +1,6 @@
 // Interrupts.
 #include "runtime/session/Interrupt.h"
+#include "runtime/comm/PeerWatch.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <ctime>
+#include <fmt/format.h>
 #include <string_view>
 #include <unistd.h>
 
@@ -19,8 +21,19 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_
 constexpr std::array signals{SIGINT, SIGTERM, SIGHUP};
 static std::array<struct sigaction, signals.size()> previous;
 
-static void end(std::string_view text) {
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+static std::array<char, 32> beginning{"error: "}; // of a message; written before there is a handler
+
+/// Ends the process, in a signal's handler.
+static void end(int signal, std::string_view text) {
+  const char *name = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
+  PeerWatch::endedBy(name);
+  std::array<char, 256> line{};
+  size_t length = 0;
+  const std::array<std::string_view, 4> parts{beginning.data(), text, name, "\n"};
+  for (const std::string_view part : parts)
+    for (const char c : part)
+      line[length++] = c;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), length);
   _exit(3);
 }
 
@@ -30,16 +43,18 @@ static int64_t milliseconds() {
   return int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
 }
 
-static void onInterrupt(int) {
+static void onInterrupt(int signal) {
   if (interrupts.fetch_add(1) == 0)
     firstAt = milliseconds();
   else if (milliseconds() - firstAt > oneInterrupt)
-    end("error: interrupted twice: ended at once, nothing more was written\n");
+    end(signal, "interrupted twice: ended at once, nothing more was written; by ");
 }
 
-void endOnInterrupt() {
+void endOnInterrupt(unsigned rank) {
+  if (rank != 0)
+    *fmt::format_to_n(beginning.data(), beginning.size() - 1, "error: rank {}: ", rank).out = '\0';
   struct sigaction action {};
-  action.sa_handler = [](int) { end("error: interrupted\n"); };
+  action.sa_handler = [](int signal) { end(signal, "interrupted by "); };
   sigemptyset(&action.sa_mask);
   for (int signal : signals) {
     struct sigaction now {};

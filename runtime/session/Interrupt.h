@@ -10,9 +10,9 @@
 
 namespace cleave {
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the process with a message and status 3. A signal that is ignored stays
-/// so.
-void endOnInterrupt();
+/// From here on SIGINT, SIGTERM and SIGHUP end the process with status 3 and a message that names the signal and, where
+/// it is not 0, the rank; other processes of the job are told. A signal that is ignored stays so.
+void endOnInterrupt(unsigned rank = 0);
 
 /// While one lives, those signals are only noted; another one, a second later or more, ends the process at once with
 /// status 3.

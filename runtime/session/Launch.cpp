@@ -1,13 +1,13 @@
 // Threads or processes, and how a program ends.
 #include "runtime/session/Launch.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/StandardStreams.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/SocketWorld.h"
 #include "runtime/session/Interrupt.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -203,21 +203,22 @@ static int fail(Status status, const std::string &message) {
 }
 
 int guardedMain(const std::function<int()> &fn) {
+  holdStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, not the end of the process
-  endOnInterrupt();
+  endOnInterrupt(launchedRank());
   try {
     const int status = fn();
-    errno = 0;
-    if (fflush(stdout) != 0 && errno != EPIPE) // a reader that closed the pipe has seen enough
-      return fail(Status::Environment, "standard output cannot be written");
+    finishStandardStreams();
     return status;
   } catch (const Error &e) {
     return fail(e.status, e.what());
   } catch (const std::bad_alloc &) {
     return fail(Status::Environment, "out of memory");
   } catch (const std::system_error &e) { // what fmt::print throws: a full disk, a closed stream
-    return fail(Status::Environment, e.what());
+    if (e.code() == std::errc::broken_pipe && outputReaderLeft())
+      return int(Status::Success);
+    return fail(Status::Environment, std::ferror(stdout) ? outputLost(e.code().message()) : e.what());
   } catch (const std::exception &e) {
     return fail(Status::Internal, fmt::format("internal error: {}", e.what()));
   } catch (...) {
@@ -238,6 +239,7 @@ static const char *ownPath() {
 }
 
 void shortenThreadWaits(int argc, char **argv) {
+  holdStandardDescriptors();
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
     return;
   std::ifstream file("/proc/self/cmdline", std::ios::binary);

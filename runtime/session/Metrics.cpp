@@ -5,12 +5,14 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace cleave {
 
@@ -65,9 +67,20 @@ MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {
     return;
   if (append)
     dropTornLine(path);
-  file.reset(fopen(path.c_str(), append ? "ae" : "we"));
-  if (!file)
-    throw userError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));
+  // A pipe that nobody reads would keep the program waiting.
+  const int how = append ? O_APPEND : O_TRUNC;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how, 0666);
+  if (fd >= 0 && fcntl(fd, F_SETFL, how & O_APPEND) == 0)
+    file.reset(fdopen(fd, append ? "a" : "w"));
+  if (!file) {
+    const int code = errno;
+    if (fd >= 0)
+      close(fd);
+    std::error_code ignored;
+    const bool pipe = code == ENXIO && std::filesystem::is_fifo(path, ignored);
+    throw userError(fmt::format("--metrics {}: cannot be written: {}", path,
+                                pipe ? "nobody reads the pipe" : std::strerror(code)));
+  }
 }
 
 void MetricsFile::write(const std::string &line) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -47,21 +48,25 @@ void Progress::draw(int64_t step, double loss, double rate) {
   const std::string numbers = fmt::format("step {}/{}  loss {:.4f}  {} samples/s", step, total, loss,
                                           grouped(std::isfinite(rate) ? int64_t(rate) : 0));
   if (!terminal) {
-    fmt::print(to, "{}  {} left\n", numbers, clockTime(left));
+    say(fmt::format("{}  {} left\n", numbers, clockTime(left)));
   } else {
     const int width = 30, full = int(double(width) * double(step) / double(std::max<int64_t>(1, total)));
-    fmt::print(to, "\r[{:<{}}] {}  {} left\x1b[K", std::string(size_t(full), '#'), width, numbers, clockTime(left));
+    say(fmt::format("\r[{:<{}}] {}  {} left\x1b[K", std::string(size_t(full), '#'), width, numbers, clockTime(left)));
     open = true;
   }
-  fflush(to);
+}
+
+/// Training does not end because nobody can see how far it is.
+void Progress::say(const std::string &text) {
+  std::fputs(text.c_str(), to);
+  std::fflush(to);
 }
 
 void Progress::line(const std::string &text) {
   if (quiet)
     return;
   finish();
-  fmt::print(to, "{}\n", text);
-  fflush(to);
+  say(text + "\n");
 }
 
 void Progress::finish() {

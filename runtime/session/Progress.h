@@ -23,6 +23,7 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
   void draw(int64_t step, double loss, double rate);
+  void say(const std::string &text);
 
   int64_t total, first = -1;
   bool quiet, terminal, open = false;

@@ -1,5 +1,6 @@
 // Results.
 #include "runtime/session/Results.h"
+#include "runtime/base/StandardStreams.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Progress.h"
@@ -62,14 +63,15 @@ void printResult(const EvalResult &result, bool json) {
 
 void printProfile(std::vector<StepTime> times, double seconds) {
   std::sort(times.begin(), times.end(), [](const StepTime &a, const StepTime &b) { return a.seconds > b.seconds; });
-  fmt::print(stderr, "rank 0, the costliest steps of {:.2f} s\n{:>9} {:>6} {:>8} {:>9}  {:<14} {:<14} {}\n", seconds,
-             "ms", "share", "calls", "GFLOP/s", "kind", "segment", "path");
+  std::string text = fmt::format("rank 0, the costliest steps of {:.2f} s\n{:>9} {:>6} {:>8} {:>9}  {:<14} {:<14} {}\n",
+                                 seconds, "ms", "share", "calls", "GFLOP/s", "kind", "segment", "path");
   for (size_t i = 0; i < std::min<size_t>(25, times.size()); ++i) {
     const StepTime &t = times[i];
-    fmt::print(stderr, "{:>9.2f} {:>5.1f}% {:>8} {:>9.1f}  {:<14} {:<14} {}\n", t.seconds * 1e3,
-               seconds > 0 ? 100 * t.seconds / seconds : 0, t.calls,
-               t.seconds > 0 ? t.flops * double(t.calls) / t.seconds / 1e9 : 0, t.kind, t.segment, t.path);
+    text += fmt::format("{:>9.2f} {:>5.1f}% {:>8} {:>9.1f}  {:<14} {:<14} {}\n", t.seconds * 1e3,
+                        seconds > 0 ? 100 * t.seconds / seconds : 0, t.calls,
+                        t.seconds > 0 ? t.flops * double(t.calls) / t.seconds / 1e9 : 0, t.kind, t.segment, t.path);
   }
+  printOnStandardError(text);
 }
 
 void reportTimes(Executor &executor, const plan::Plan &plan, const TrainOptions &options, double seconds) {

@@ -59,6 +59,19 @@ const std::vector<Case> &cases() {
          reduceForEver(world);
        },
        true},
+      {"terminated", "failed: it was ended by SIGTERM", 60,
+       [](World &world) {
+         std::signal(SIGTERM, [](int) {
+           PeerWatch::endedBy("SIGTERM");
+           ::_exit(3);
+         });
+         std::thread([] {
+           pause(0.3);
+           ::kill(::getpid(), SIGTERM);
+         }).detach();
+         reduceForEver(world);
+       },
+       true},
       {"stopped", "failed: no sign of life for", 1.5, [](World &) { ::raise(SIGSTOP); }, false},
       {"wedged", "no answer within 1.5 s from rank", 1.5,
        [](World &) {

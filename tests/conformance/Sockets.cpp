@@ -1,14 +1,19 @@
 // Communicators over sockets: each thread here is a rank with a world of its own, as a process would have it. What
 // needs processes that die is in SocketProcesses.cpp.
 #include "runtime/base/Error.h"
+#include "runtime/comm/Rendezvous.h"
 #include "runtime/comm/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 using namespace cleave;
@@ -362,6 +367,104 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
       CHECK(has(error.what(), "MASTER_ADDR=no-such-host.invalid"));
     }
   }
+}
+
+namespace {
+
+/// Ports that this process listens at on every address of the host.
+std::vector<unsigned> openToAll() {
+  std::set<std::string> mine; // inodes of sockets
+  for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string link = std::filesystem::read_symlink(entry.path(), ignored).string(); // socket:[123]
+    if (link.starts_with("socket:["))
+      mine.insert(link.substr(8, link.size() - 9));
+  }
+  std::vector<unsigned> ports;
+  for (const char *table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream lines(table);
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      std::istringstream words(line);
+      std::string word[10];
+      for (std::string &each : word)
+        words >> each;
+      const size_t colon = word[1].find(':');
+      if (word[3] == "0A" && mine.contains(word[9]) && word[1].find_first_not_of('0') == colon)
+        ports.push_back(unsigned(std::stoul(word[1].substr(colon + 1), nullptr, 16)));
+    }
+  }
+  return ports;
+}
+
+} // namespace
+
+TEST_CASE("sockets: ranks listen at the address they meet at, and on no other") {
+  {
+    const Socket open = listenOn(0);
+    CHECK(openToAll() == std::vector<unsigned>{Endpoint::ofSelf(open).port()});
+  }
+  for (const char *address : {"127.0.0.1", "127.0.0.3", "localhost"}) {
+    INFO(address);
+    const uint16_t port = freePort();
+    std::atomic<bool> looked{false};
+    const auto thrown = eachRank(3, [&](unsigned rank) {
+      TorchEnvironment who = rankOf(rank, 3, port);
+      who.address = address;
+      if (rank == 2) { // the others wait at their ports: rank 0 at both of its own, rank 1 at its own
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        std::string problem;
+        CHECK(openToAll().empty());
+        CHECK(!connectTo(resolve("127.0.0.2", port, problem).at(0), deadlineIn(5), -1));
+        looked = true;
+      }
+      SocketWorld world(who, 10);
+      world.barrier();
+    });
+    CHECK(thrown == none(3));
+    CHECK(looked);
+  }
+}
+
+TEST_CASE("sockets: one who did not meet the ranks cannot join them later") {
+  const uint16_t port = freePort();
+  std::atomic<uint16_t> mesh{0};
+  const auto thrown = eachRank(3, [&](unsigned rank) {
+    const Meeting meeting = meet(rankOf(rank, 3, port), 10);
+    if (rank == 0)
+      mesh = Endpoint::ofSelf(meeting.listener).port();
+    if (rank == 2) { // says that it is rank 1, before rank 1 does
+      while (mesh == 0)
+        std::this_thread::yield();
+      std::string problem;
+      const Socket forged = connectTo(resolve("127.0.0.1", mesh, problem).at(0), deadlineIn(5), -1);
+      struct {
+        uint64_t word = 0x0a45'5641'454c'430dull;
+        uint32_t version = 3, size = 3, rank = 1, port = 0;
+        uint64_t job = 0, proof[2] = {};
+      } hello;
+      sendAll(forged, &hello, sizeof hello, deadlineIn(5), -1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      char byte = 0; // and is turned away
+      const auto all = connectAll(meeting, rankOf(rank, 3, port), 10, -1);
+      CHECK(receiveAll(forged, &byte, 1, deadlineIn(5), -1) == Transfer::Closed);
+      return;
+    }
+    if (rank == 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto all = connectAll(meeting, rankOf(rank, 3, port), 10, -1);
+    CHECK(all.size() == 3);
+    char byte = 7; // rank 0 has the true rank 1
+    if (rank == 1)
+      sendAll(all[0], &byte, 1, deadlineIn(5), -1);
+    else {
+      byte = 0;
+      CHECK(receiveAll(all[1], &byte, 1, deadlineIn(5), -1) == Transfer::Done);
+      CHECK(byte == 7);
+    }
+  });
+  CHECK(thrown == none(3));
 }
 
 TEST_CASE("sockets: by IPv6 and by name") {

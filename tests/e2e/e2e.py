@@ -3,7 +3,7 @@
 
 e2e.py --build BUILD [unittest arguments]
 """
-import argparse, json, math, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
+import argparse, gzip, json, math, os, re, resource, shutil, signal, socket, struct, subprocess, sys, tempfile, time, unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DIGITS = os.path.join(ROOT, "samples", "data", "digits")
@@ -608,6 +608,40 @@ class Mistakes(Case):
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 3)
 
+    def test_streams_that_are_full_or_closed(self):
+        """What was asked for and cannot be written is status 3, after all else is done; lost messages change no status."""
+        def ends(command, streams):
+            words = [os.path.join(BIN, command[0]), *map(str, command[1:])]
+            return subprocess.run(["/bin/sh", "-c", f'exec "$@" {streams}', "sh", *words], capture_output=True, text=True,
+                                  errors="replace", timeout=120)
+
+        plan, metrics, checkpoint = self.path("p.plan"), self.path("m.jsonl"), self.path("ck")
+        train = ["mlp", "train", "--data", DIGITS, "--batch", 24, "--steps", 2]
+        for streams in ("2>/dev/full", "2>&-", "<&- 2>&-"):
+            for status, command in ((3, ["mlp", "plan", "--print-ir-after", "apply", "-o", plan]), (3, [*train, "--profile"]),
+                                    (0, [*train, "--metrics", metrics, "--checkpoint", checkpoint, "--overwrite"]),
+                                    (0, ["mlp", "graph"]), (2, ["mlp", "frob"]), (2, ["cleave-opt", __file__]),
+                                    (3, ["cleave", "verify", __file__])):
+                self.assertEqual(ends(command, streams).returncode, status, f"{command} {streams}")
+            self.ok("cleave", "verify", plan)
+            os.remove(plan)
+            with open(metrics) as lines: # and no message of another stream
+                self.assertEqual(len([json.loads(line) for line in lines]), 3)
+            self.ok("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS)
+        for streams in (">/dev/full", ">&-", "<&- >&-"):
+            for command in (["mlp", "plan", "-o", plan], [*train, "--metrics", metrics], ["mlp", "graph"], ["mlp", "train", "--help"],
+                            ["cleave", "doctor"], ["cleave-opt", "--help"]):
+                done = ends(command, streams)
+                self.assertEqual(done.returncode, 3, f"{command} {streams}")
+                self.assertRegex(done.stderr, "standard output cannot be written|output stream")
+            self.ok("cleave", "verify", plan)
+            with open(metrics) as lines:
+                self.assertEqual(len([json.loads(line) for line in lines]), 3)
+        for command in ("gpt graph --layers 50", "cleave-opt --help", f"mlp plan --print-ir-after apply -o {plan} 2>&1"):
+            done = subprocess.run(["/bin/bash", "-c", f"{BIN}/{command} | head -1 >&2; exit ${{PIPESTATUS[0]}}"], capture_output=True,
+                                  timeout=120)
+            self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
+
     def test_interrupts(self):
         def catches(pid):  # whether the process has its handler: SIGINT is bit 1 of the caught signals
             with open(f"/proc/{pid}/status") as status:
@@ -627,7 +661,7 @@ class Mistakes(Case):
                 started.send_signal(which)
                 err = started.communicate(timeout=60)[1]
                 self.assertEqual(started.returncode, 3, f"{program} {which}: {err[-300:]}")
-                self.assertIn("interrupted", err)
+                self.assertIn("interrupted" if program == "mlp" else f"interrupted by {which.name}", err)
         self.assertFalse(os.path.exists(self.path("r.plan")))
         self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)
 
@@ -681,6 +715,33 @@ class Mistakes(Case):
         self.refused("mlp", "train", word="--data")
         self.refused("mlp", "eval", "--checkpoint", "/no/such/ck", "--data", DIGITS, word="/no/such/ck")
         self.refused("mlp", "train", "--plan", "/no/such.plan", "--data", DIGITS, word="/no/such.plan")
+
+    def test_files_beyond_memory(self):
+        """Files that are larger than the memory a process may have, in themselves or when inflated: status 3, by name and size."""
+        most, large = 3 << 30, 4 << 30 # without its data a program takes less than 1 GiB of addresses
+
+        def sparse(name, begin=b""):
+            with open(self.path(name), "wb") as out:
+                out.write(begin)
+                out.truncate(large)
+            return self.path(name)
+
+        for folder in ("images", "zipped"):
+            os.mkdir(self.path(folder))
+        header = struct.pack(">IIII", 0x803, large // 1024 - 1, 32, 32)
+        sparse("images/train-images-idx3-ubyte", header)
+        with open(self.path("zipped/text.txt"), "wb") as out:
+            zeros = b"\0" * (1 << 20) # 4096 members of one MiB each
+            out.write(gzip.compress(zeros, 6) * 4096)
+        for args, file, size in ((["mlp", "train", "--data", DIGITS, "--plan", sparse("p.plan")], "p.plan", large),
+                                 (["cleave", "show", self.path("p.plan")], "p.plan", large),
+                                 (["mlp", "train", "--data", self.path("images")], "train-images-idx3-ubyte", large - 1024),
+                                 (["gpt", "train", "--data", sparse("t.txt")], "t.txt", None),
+                                 (["gpt", "train", "--data", self.path("zipped")], "text.txt", None)):
+            done = subprocess.run([os.path.join(BIN, args[0]), *args[1:]], capture_output=True, text=True, timeout=120,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+            self.assertEqual(done.returncode, 3, f"{args}: {done.stderr[-300:]}")
+            self.assertRegex(done.stderr, f"{file}: out of memory: it has {size if size else '[0-9]+'} bytes or more")
 
     def test_cuda_is_missing(self):
         self.refused("mlp", "train", "--data", DIGITS, "--backend", "cuda", word="CUDA")

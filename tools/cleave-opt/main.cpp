@@ -3,16 +3,59 @@
 #include "ir/graph/Graph.h"
 #include "passes/pipeline/Register.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/StandardStreams.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/// A word that names a device, which may go on for ever: LLVM would read it until there is no memory left. Null: none.
+static const char *endlessInput(int argc, char **argv) {
+  struct stat device {}, null {};
+  ::stat("/dev/null", &null);
+  for (int i = 1; i < argc; ++i) {
+    const bool output = !std::strcmp(argv[i - 1], "-o");
+    if (output || ::stat(argv[i], &device) != 0 || !(S_ISCHR(device.st_mode) || S_ISBLK(device.st_mode)))
+      continue;
+    struct stat standard {};
+    const bool input = ::fstat(STDIN_FILENO, &standard) == 0 && standard.st_rdev == device.st_rdev; // "/dev/stdin"
+    if (!input && device.st_rdev != null.st_rdev)
+      return argv[i];
+  }
+  return nullptr;
+}
+
+/// Where LLVM knows no other way than to end the process: output that cannot be written, no memory.
+static void endOn(void *, const char *reason, bool) {
+  if (cleave::outputReaderLeft()) // it has seen enough
+    std::_Exit(static_cast<int>(cleave::Status::Success));
+  std::fprintf(stderr, "error: %s\n", reason);
+  std::_Exit(static_cast<int>(cleave::Status::Environment));
+}
 
 int main(int argc, char **argv) {
+  cleave::holdStandardDescriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+  llvm::install_fatal_error_handler(endOn);
+  llvm::install_bad_alloc_error_handler(endOn);
+  if (const char *device = endlessInput(argc, argv)) {
+    std::fprintf(stderr, "error: %s: a regular file expected, found a device\n", device);
+    return static_cast<int>(cleave::Status::User);
+  }
   mlir::DialectRegistry registry;
   registry.insert<cleave::ir::CleaveDialect, cleave::dist::DistDialect, mlir::func::FuncDialect>();
   mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
   cleave::passes::registerPasses();
   const bool good = succeeded(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));
+  llvm::errs().clear_error(); // messages that are lost are no failure
   return static_cast<int>(good ? cleave::Status::Success : cleave::Status::User);
 }

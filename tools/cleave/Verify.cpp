@@ -1,4 +1,5 @@
 // cleave verify: checks a plan and says what was proven.
+#include "runtime/base/StandardStreams.h"
 #include "runtime/plan/Check.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
@@ -68,9 +69,11 @@ int verify(int argc, char **argv) {
   }
   if (findings.empty())
     return 0;
+  std::string text;
   for (const std::string &finding : findings)
-    fmt::print(stderr, "{}: {}\n", file, finding);
-  fmt::print(stderr, "error: {}: {} finding{}\n", file, findings.size(), findings.size() == 1 ? "" : "s");
+    text += fmt::format("{}: {}\n", file, finding);
+  text += fmt::format("error: {}: {} finding{}\n", file, findings.size(), findings.size() == 1 ? "" : "s");
+  printOnStandardError(text);
   return int(Status::Environment);
 }
 

@@ -159,11 +159,12 @@ TEST_CASE("torchrun's environment: where torchrun holds the port, its store says
     value = store.value;
     validated = store.validated;
   });
-  AgentStore(who, deadlineIn(10)).publish(4321);
-  const uint16_t found = AgentStore(who, deadlineIn(10)).find();
+  const AgentStore::Said given{4321, std::string(32, 'f')};
+  AgentStore(who, deadlineIn(10)).publish(given);
+  const AgentStore::Said found = AgentStore(who, deadlineIn(10)).find();
   server.join();
-  CHECK(found == 4321);
+  CHECK(found == given);
   CHECK(validated);
   CHECK(key == "cleave/job/2");
-  CHECK(value == "4321");
+  CHECK(value == "4321 " + given.secret);
 }

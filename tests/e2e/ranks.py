@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Ranks that a launcher starts as processes: how they meet, and what they say when they end. Standard library only.
+
+ranks.py --build BUILD [unittest arguments]
+"""
+import argparse, os, re, shutil, signal, socket, struct, subprocess, sys, threading, time, unittest
+
+import e2e
+from e2e import DIGITS, ROOT, Case, end_ranks, start_ranks
+
+
+class Launched(Case):
+    def test_a_secret_through_the_launchers_store(self):
+        """torchrun holds the port for a store of its own: rank 0 leaves its port there, and a secret where none was given."""
+        values, changed = {}, threading.Condition()
+
+        def serve(client):  # torch.distributed.TCPStore's requests, as AgentStore makes them
+            with client, client.makefile("rb") as said:
+                number = lambda: struct.unpack("=Q", said.read(8))[0]
+                text = lambda: said.read(number())
+                while query := said.read(1):
+                    if query == b"\0":
+                        said.read(4)
+                    elif query == b"\1":
+                        key, value = text(), text()
+                        with changed:
+                            values[key] = value
+                            changed.notify_all()
+                    elif query == b"\6":
+                        keys = [text() for _ in range(number())]
+                        with changed:
+                            changed.wait_for(lambda: all(key in values for key in keys), 60)
+                        client.sendall(b"\0")
+                    else:
+                        value = values[text()]
+                        client.sendall(struct.pack("=Q", len(value)) + value)
+
+        def accept(listener):
+            while True:
+                try:
+                    client = listener.accept()[0]
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=[client], daemon=True).start()
+
+        for given, pattern in (({}, rb"\d+ [0-9a-f]{32}"), ({"CLEAVE_SECRET": "ours"}, rb"\d+ ")):
+            values.clear()
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                threading.Thread(target=accept, args=[listener], daemon=True).start()
+                started = start_ranks("mlp", *e2e.Ranks.common, "--steps", 2, ranks=2, port=listener.getsockname()[1],
+                                      environment=lambda rank: {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "r", **given})
+                ends = end_ranks(started)
+            self.assertEqual([status for status, _ in ends], [0, 0], ends)
+            self.assertRegex(values[b"cleave/r/"], b"^" + pattern + b"$")
+
+    def test_ranks_that_are_ended(self):
+        """While rank 0 compiles: the others say which rank was ended, and by what; where all are ended, each says so itself."""
+        for ended in ([0], [1], [2], [0, 1, 2]):
+            started = start_ranks("resnet", "train", "--depth", 50, "--data", "synthetic", "--mesh", "dp=3", "--batch", 12, ranks=3)
+            deadline = time.monotonic() + 60
+            while any(len(os.listdir(f"/proc/{p.pid}/task")) < 2 for p in started) and time.monotonic() < deadline:
+                time.sleep(0.01) # until its heartbeat's thread lives, it has not met the others
+            time.sleep(0.1)
+            for rank in ended:
+                started[rank].send_signal(signal.SIGTERM)
+            ends = end_ranks(started, timeout=60)
+            self.assertEqual([status for status, _ in ends], [3] * 3, ends)
+            said = [err for _, err in ends]
+            for rank in ended:
+                self.assertIn((f"rank {rank}: " if rank else "error: ") + "interrupted by SIGTERM", said[rank])
+            for err in said:
+                self.assertNotIn("without a goodbye", err)
+                if len(ended) == 1 and err and "interrupted by" not in err:
+                    self.assertIn(f"rank {ended[0]} failed: it was ended by SIGTERM", err)
+            self.assertTrue(said[0], said) # rank 0 always says why
+
+    def test_a_rank_of_mpirun_that_does_not_come(self):
+        """The ranks that wait say which they are."""
+        if not shutil.which("mpirun"):
+            return
+        script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 60; fi; exec "$@"'
+        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", "/bin/sh", "-c", script, "sh",
+                               os.path.join(e2e.BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=3", "--timeout", "3"],
+                              capture_output=True, text=True, errors="replace", timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        said = re.findall(r"error: mpi: (rank \d of \d) has waited for 3 s in MPI_Init", done.stderr)
+        self.assertEqual(sorted(said), ["rank 0 of 3", "rank 2 of 3"], done.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    known, rest = parser.parse_known_args()
+    e2e.BIN = os.path.join(os.path.abspath(known.build), "bin")
+    unittest.main(argv=[sys.argv[0], *rest])
