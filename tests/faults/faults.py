@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Faults by chance in running programs: ranks that die, stop, never come or were given other things, and checkpoints whose
-writers are killed or stopped. Standard library only.
+"""Faults by chance in running programs: ranks that die, stop, never come or were given other things, and checkpoints
+whose writers are killed or stopped. Standard library only.
 
 faults.py ranks|checkpoints --build BUILD [--seeds FIRST COUNT] [--keep]
 
@@ -41,8 +41,8 @@ class Job:
                           'case $OMPI_COMM_WORLD_RANK in\n' +
                           "".join(f"{rank}) exec {' '.join(args(rank))};;\n" for rank in range(ranks)) + "esac\n")
             with open(os.path.join(folder, "mpirun"), "w") as log:
-                self.mpi = subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), "/bin/sh", script],
-                                            stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                start = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), "/bin/sh", script]
+                self.mpi = subprocess.Popen(start, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             self.logs.append(os.path.join(folder, "mpirun"))
             for rank in range(ranks):
                 said = os.path.join(folder, f"pid{rank}")
@@ -53,11 +53,12 @@ class Job:
         for rank in range(ranks):
             if args(rank) is None:
                 continue
-            said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": port}
+            said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks,
+                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
             with open(self.logs[rank], "w") as log:
-                self.processes[rank] = subprocess.Popen(args(rank), stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL,
-                                                        env={**os.environ, **{name: str(value) for name, value in said.items()}})
+                self.processes[rank] = subprocess.Popen(args(rank), stdout=subprocess.DEVNULL, stderr=log,
+                                                        stdin=subprocess.DEVNULL, env=environment)
             self.pids[rank] = self.processes[rank].pid
 
     def send(self, rank, which):
@@ -118,9 +119,10 @@ def mesh_of(chance, ranks):
     return chance.choice(meshes[ranks])
 
 
-# ---- ranks ----------------------------------------------------------------------------------------------------------------
+# ---- ranks ----------------------------------------------------------------------------------------------
 
-OTHER = [["--seed", "2"], ["--lr", "0.25"], ["--batch", "36"], ["--hidden", "30,30,30"], ["--precision", "bf16"], ["--epochs", "99999"]]
+OTHER = [["--seed", "2"], ["--lr", "0.25"], ["--batch", "36"], ["--hidden", "30,30,30"],
+         ["--precision", "bf16"], ["--epochs", "99999"]]
 
 
 def ranks(seed, folder):
@@ -129,12 +131,13 @@ def ranks(seed, folder):
     count = chance.randint(2, 4)
     victim = chance.randrange(count)
     mpi = chance.random() < 0.3 and shutil.which("mpirun") is not None
-    fault = chance.choice(["kill", "kill", "stop", "stop", "interrupt", "pause", "options"] + ([] if mpi else ["never"]))
+    fault = chance.choice(["kill", "kill", "stop", "stop", "interrupt", "pause", "options"] +
+                          ([] if mpi else ["never"]))
     delay = chance.choice([chance.uniform(0, 0.3), chance.uniform(0, 1.5)])
     other = chance.choice(OTHER)
-    common = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", mesh_of(chance, count), "--hidden", "32,32,32", "--batch",
-              "24", "--microbatches", str(chance.choice([1, 2])), "--threads", "1", "--quiet", "--timeout", str(TIMEOUT),
-              "--epochs", "100000"]
+    common = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", mesh_of(chance, count), "--hidden",
+              "32,32,32", "--batch", "24", "--microbatches", str(chance.choice([1, 2])), "--threads", "1", "--quiet",
+              "--timeout", str(TIMEOUT), "--epochs", "100000"]
 
     def command(rank):
         if rank == victim and fault == "never":
@@ -170,11 +173,10 @@ def ranks(seed, folder):
 def check_end(job, fault, victim, others, what):
     text, statuses = job.text(), job.statuses()
     need("terminate called" not in text and "egmentation" not in text, f"{what}: {text}")
-    documented = {0: "-", 2: "options", 3: "all"}
     for rank in ["mpirun"] if job.mpi else others:
         status = statuses[rank]
         need(status == 3 or (fault == "options" and status == 2) or (job.mpi and status not in (0, None)),
-             f"{what}: rank {rank} ends with {status}, not with one of {sorted(documented)[1:]}: {text}")
+             f"{what}: rank {rank} ends with {status}: {text}")
     named = f"rank {victim}" in text
     if fault == "interrupt":  # before ranks have met it is a rank that does not come
         need(named or "interrupted" in text, f"{what}: nobody says so: {text}")
@@ -195,7 +197,7 @@ def paused(job, victim, count, chance, what):
     return "pause"
 
 
-# ---- checkpoints ------------------------------------------------------------------------------------------------------------
+# ---- checkpoints ----------------------------------------------------------------------------------------
 
 OURS = {"notes.txt": "mine", "step-precious.safetensors": "mine", "step-00000001.rank-0000.safetensors": "mine",
         "step-00000002-0123456789abcdef-1.rank-0000.safetensors": "another's", "sub/step-00000003.manifest.json": "{}"}
@@ -211,7 +213,8 @@ def manifest_of(checkpoint):
     for name, entry in manifest["files"].items():
         with open(os.path.join(checkpoint, name), "rb") as file:
             data = file.read()
-        need(len(data) == entry["bytes"] and zlib.crc32(data) == entry["crc32"], f"{name} is not what the manifest says")
+        need(len(data) == entry["bytes"] and zlib.crc32(data) == entry["crc32"],
+             f"{name} is not what the manifest says")
     return manifest["step"]
 
 
@@ -227,7 +230,7 @@ def in_peace(read, otherwise):
 
 
 def checkpoints(seed, folder):
-    """Jobs that write checkpoints end by a signal, again and again: the folder always goes on from its last checkpoint."""
+    """Jobs that write checkpoints end by a signal, again and again: the folder goes on from its last checkpoint."""
     chance = random.Random(seed)
     checkpoint = os.path.join(folder, "ck")
     os.makedirs(os.path.join(checkpoint, "sub"))
@@ -235,13 +238,14 @@ def checkpoints(seed, folder):
         with open(os.path.join(checkpoint, name), "w") as out:
             out.write(text)
     width, known, stopped, done = chance.choice(["8", "64", "64,64"]), None, [], collections.Counter()
-    base = ["train", "--data", DIGITS, "--threads", "1", "--quiet", "--timeout", str(TIMEOUT), "--checkpoint", checkpoint, "--keep",
-            str(chance.choice([1, 2, 3]))]
+    base = ["train", "--data", DIGITS, "--threads", "1", "--quiet", "--timeout", str(TIMEOUT), "--checkpoint",
+            checkpoint, "--keep", str(chance.choice([1, 2, 3]))]
     try:
         for turn in range(4):
             count = chance.randint(1, 3)
             args = [*base, "--mesh", mesh_of(chance, count), "--epochs", "1000000"]
-            args += ["--resume"] if known is not None else ["--hidden", width, "--batch", str(chance.choice([100, 500]))]
+            batch = str(chance.choice([100, 500]))
+            args += ["--resume"] if known is not None else ["--hidden", width, "--batch", batch]
             place = os.path.join(folder, f"job{turn}")
             os.mkdir(place)
             job = Job(place, count, lambda rank: [os.path.join(BIN, "mlp"), *args])
@@ -260,7 +264,7 @@ def checkpoints(seed, folder):
 
 
 def wake(jobs, checkpoint, done):
-    """Jobs that were stopped wake in a folder that is another's by now, and end. One that had not begun may take the folder."""
+    """Jobs that were stopped wake in a folder that is another's by now, and end. One that had not begun may take it."""
     for job in jobs:
         for rank in job.pids:
             job.send(rank, signal.SIGCONT)
@@ -272,7 +276,8 @@ def wake(jobs, checkpoint, done):
     need(len(left) <= 1, f"{len(left)} jobs that were stopped train on")
     for job in left:
         with open(os.path.join(checkpoint, "lock.json")) as lock:
-            need(json.load(lock)["pid"] in job.pids.values(), "a job that was stopped trains on without the folder's lock")
+            need(json.load(lock)["pid"] in job.pids.values(),
+                 "a job that was stopped trains on without the folder's lock")
         done["a stopped job begins"] += 1
         job.send(0, signal.SIGTERM)
     until(lambda: not any(map(runs, left)), BOUND, "a job that was stopped is not interrupted")
@@ -282,7 +287,9 @@ def disturb(job, count, checkpoint, chance, known, done):
     """Waits for a moment and ends the job, or stops it; the step of a checkpoint that was whole before."""
     manifest = os.path.join(checkpoint, "manifest.json")
     early = chance.random() < 0.2  # before or at the first checkpoint
-    fault, victim = chance.choice(["kill all", "kill one", "stop one", "stop all", "interrupt"]), chance.randrange(count)
+    fault = chance.choice(["kill all", "kill one", "stop one", "stop all", "interrupt"])
+    victim = chance.randrange(count)
+    which = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "interrupt": signal.SIGTERM}[fault.split()[0]]
     if not early:
         before = os.stat(manifest).st_mtime_ns if known is not None else None
         until(lambda: not any(map(job.running, range(count))) or
@@ -296,7 +303,7 @@ def disturb(job, count, checkpoint, chance, known, done):
             pass
     for rank in range(count):
         if fault.endswith("all") or rank == victim:
-            job.send(rank, {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "interrupt": signal.SIGTERM}[fault.split()[0]])
+            job.send(rank, which)
     writing = any("tmp" in name for name in listed(checkpoint))
     if not fault.startswith("stop"):
         until(lambda: not any(map(job.running, range(count))), BOUND, f"{fault}: {job.text()}")
@@ -305,7 +312,7 @@ def disturb(job, count, checkpoint, chance, known, done):
               f"{fault} {victim}: others run on: {job.text()}")
     done[fault] += 1
     done["while a file was written"] += writing
-    found = in_peace(lambda: manifest_of(checkpoint), "the last checkpoint is not whole") if os.path.exists(manifest) else None
+    found = in_peace(lambda: manifest_of(checkpoint), "the last checkpoint is not whole")
     need(known is None or (found is not None and found >= known), f"{fault}: from step {known} back to {found}")
     return found
 
@@ -333,7 +340,7 @@ def usable(checkpoint, base, known, done):
     return known + 1
 
 
-# ---- the run ----------------------------------------------------------------------------------------------------------------
+# ---- the run --------------------------------------------------------------------------------------------
 
 def main():
     global BIN

@@ -1,6 +1,6 @@
-// A good plan with fields and list entries of its objects altered, packed and sealed again: the checker finds a defect, or
-// it runs. The input is a byte that says which plan, and alterations of four bytes: which field or list (two), how, and a
-// value.
+// A good plan with fields and list entries of its objects altered, packed and sealed again: the checker finds a defect,
+// or it runs. The input is a byte that says which plan, and alterations of four bytes: which field or list (two), how,
+// and a value.
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"

@@ -1,4 +1,5 @@
-// Strategy files: any text is refused with the error of a user's mistake, or what is written of it reads back as it was.
+// Strategy files: any text is refused with the error of a user's mistake, or what is written of it reads back as it
+// was.
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 
@@ -12,7 +13,8 @@ static bool same(const Strategy &a, const Strategy &b) {
       a.shard.size() != b.shard.size())
     return false;
   for (size_t i = 0; i < a.shard.size(); ++i)
-    if (a.shard[i].pattern != b.shard[i].pattern || a.shard[i].dims != b.shard[i].dims || a.shard[i].origin != b.shard[i].origin)
+    if (a.shard[i].pattern != b.shard[i].pattern || a.shard[i].dims != b.shard[i].dims ||
+        a.shard[i].origin != b.shard[i].origin)
       return false;
   return true;
 }
@@ -21,7 +23,8 @@ static void roundTrip(const std::string &text) {
   const Strategy strategy = Strategy::parse(text, "fuzz.toml");
   const std::string written = strategy.toToml();
   try {
-    if (const Strategy again = Strategy::parse(written, "again.toml"); same(strategy, again) && again.toToml() == written)
+    if (const Strategy again = Strategy::parse(written, "again.toml");
+        same(strategy, again) && again.toToml() == written)
       return;
     std::fprintf(stderr, "reads back as another:\n%s\n", written.c_str());
   } catch (const cleave::Error &error) {
