@@ -237,7 +237,7 @@ def checkpoints(seed, folder):
     for name, text in OURS.items():
         with open(os.path.join(checkpoint, name), "w") as out:
             out.write(text)
-    width, known, stopped, done = chance.choice(["8", "64", "64,64"]), None, [], collections.Counter()
+    width, known, stopped, done = chance.choice(["8,8", "64,64", "64,64,64"]), None, [], collections.Counter()
     base = ["train", "--data", DIGITS, "--threads", "1", "--quiet", "--timeout", str(TIMEOUT), "--checkpoint",
             checkpoint, "--keep", str(chance.choice([1, 2, 3]))]
     try:
