@@ -5,6 +5,8 @@
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
+#include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -43,28 +45,151 @@ static const char *describe(Phase phase) {
   return "a module without @forward and @train";
 }
 
-/// What of a function's form is missing; empty: nothing.
-static std::string formOf(func::FuncOp function) {
-  if (function.isExternal() || !function.getBody().hasOneBlock())
-    return "has no body of one block";
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    for (StringRef name : {attr::kind, attr::name})
-      if (!function.getArgAttrOfType<StringAttr>(i, name))
-        return fmt::format("has no {} at argument {}", name.str(), i);
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
+namespace {
+
+/// What arguments and results of a function are for.
+struct Kinds {
+  std::set<std::string> arguments, results;
+};
+
+const Kinds &kindsOf(const std::string &function) {
+  static const Kinds model{{"input", "parameter", "buffer", "state", "scalar"},
+                           {"loss", "weight", "correct", "buffer", "output", "gradient"}};
+  static const Kinds update{{"parameter", "gradient", "state", "scalar", "metric"}, {"parameter", "state"}};
+  return function == "update" ? update : model;
+}
+
+std::string text(Attribute attribute) {
+  auto string = dyn_cast_or_null<StringAttr>(attribute);
+  return string ? string.str() : "";
+}
+
+bool isName(const std::string &name) {
+  return !name.empty() && llvm::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+/// Whether a tensor is one that the ops of the graph take.
+bool isTensor(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !tensor.hasStaticShape())
+    return false;
+  Type element = tensor.getElementType();
+  return element.isF32() || element.isF16() || element.isBF16() || element.isSignlessInteger(32) ||
+         element.isSignlessInteger(64) || element.isSignlessInteger(1);
+}
+
+bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
+
+/// What is wrong with a function's form; empty: nothing.
+class FormCheck {
+public:
+  explicit FormCheck(func::FuncOp function) : function(function), name(function.getSymName().str()) {}
+
+  std::string run() {
+    if (function.isExternal() || !function.getBody().hasOneBlock())
+      return "has no body of one block";
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (const std::string problem = argument(i); !problem.empty())
+        return problem;
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (const std::string problem = result(i); !problem.empty())
+        return problem;
+    if (const std::string problem = paths(); !problem.empty())
+      return problem;
+    if (name != "update" && results["output"] == 0)
+      for (const char *kind : {"loss", "weight"})
+        if (results[kind] == 0)
+          return fmt::format("has no result of kind \"{}\"", kind);
+    return "";
+  }
+
+  /// By kind and name; filled by run().
+  std::map<std::pair<std::string, std::string>, Type> arguments;
+
+private:
+  /// Paths come into plans and strategies.
+  std::string paths() {
+    std::string problem;
+    function.walk([&](Operation *op) {
+      if (const std::string path = text(op->getAttr(attr::path)); !path.empty() && !isName(path))
+        problem = fmt::format("has a {} whose {} has control characters", op->getName().getStringRef().str(),
+                              attr::path.str());
+    });
+    return problem;
+  }
+
+  std::string argument(unsigned i) {
+    for (StringRef attribute : {attr::kind, attr::name})
+      if (!function.getArgAttrOfType<StringAttr>(i, attribute))
+        return fmt::format("has no {} at argument {}", attribute.str(), i);
+    const std::string kind = text(function.getArgAttr(i, attr::kind)), is = text(function.getArgAttr(i, attr::name));
+    if (!kindsOf(name).arguments.count(kind))
+      return fmt::format("has an argument {} of kind \"{}\"", i, kind);
+    if (!isName(is))
+      return fmt::format("has an argument {} whose name is empty or has control characters", i);
+    if (!isTensor(function.getArgumentTypes()[i]))
+      return fmt::format("has an argument {} that is no tensor of the graph", i);
+    if (!arguments.try_emplace({kind, is}, function.getArgumentTypes()[i]).second)
+      return fmt::format("has two arguments of kind \"{}\" with name \"{}\"", kind, is);
+    return "";
+  }
+
+  std::string result(unsigned i) {
     if (!function.getResultAttrOfType<StringAttr>(i, attr::kind))
-      return fmt::format("has no {} at result {}", StringRef(attr::kind).str(), i);
+      return fmt::format("has no {} at result {}", attr::kind.str(), i);
+    const std::string kind = text(function.getResultAttr(i, attr::kind)),
+                      is = text(function.getResultAttr(i, attr::name));
+    const Type type = function.getResultTypes()[i];
+    if (!kindsOf(name).results.count(kind))
+      return fmt::format("has a result {} of kind \"{}\"", i, kind);
+    ++results[kind];
+    if (isMetric(kind) && (!isTensor(type) || !cast<RankedTensorType>(type).getElementType().isF32() ||
+                           cast<RankedTensorType>(type).getRank() != 0))
+      return fmt::format("has a {} that is no tensor<f32>", kind);
+    return isMetric(kind) || kind == "output" ? "" : ofArgument(i, kind, is);
+  }
+
+  /// A new value, or a gradient, has the name and the shape of what it is of.
+  std::string ofArgument(unsigned i, const std::string &kind, const std::string &is) {
+    const auto found = arguments.find({kind == "gradient" ? "parameter" : kind, is});
+    if (found == arguments.end())
+      return fmt::format("has a result {}, {} \"{}\", without such an argument", i, kind, is);
+    auto of = cast<RankedTensorType>(found->second);
+    auto type = dyn_cast<RankedTensorType>(function.getResultTypes()[i]);
+    if (!type || type.getShape() != of.getShape() || (kind != "gradient" && type != of))
+      return fmt::format("has a result {}, {} \"{}\", of another type than its argument", i, kind, is);
+    return "";
+  }
+
+  func::FuncOp function;
+  const std::string name;
+  std::map<std::string, int> results;
+};
+
+/// Parameters and buffers of the evaluation are those of the training.
+std::string differenceOf(const FormCheck &eval, const FormCheck &train) {
+  for (const auto &[key, type] : eval.arguments)
+    if (key.first == "parameter" || key.first == "buffer")
+      if (auto found = train.arguments.find(key); found == train.arguments.end() || found->second != type)
+        return fmt::format("has a {} \"{}\" that training lacks, or has of another type", key.first, key.second);
   return "";
 }
+
+} // namespace
 
 void requirePhase(ModuleOp module, const std::string &pass, Phase phase) {
   if (const Phase found = phaseOf(module); found != phase)
     throw userError(fmt::format("{}: needs {}, found {}", pass, describe(phase), describe(found)));
+  std::map<std::string, FormCheck> checks;
   for (func::FuncOp function : module.getOps<func::FuncOp>())
-    for (const char *name : {"forward", "train", "update", "eval"})
-      if (function.getSymName() == name)
-        if (const std::string problem = formOf(function); !problem.empty())
-          throw userError(fmt::format("{}: @{} {}", pass, name, problem));
+    if (const std::string name = function.getSymName().str();
+        name == "forward" || name == "train" || name == "update" || name == "eval")
+      if (const std::string problem = checks.try_emplace(name, function).first->second.run(); !problem.empty())
+        throw userError(fmt::format("{}: @{} {}", pass, name, problem));
+  const auto eval = checks.find("eval"), train = checks.find(checks.count("train") ? "train" : "forward");
+  if (eval != checks.end() && train != checks.end())
+    if (const std::string problem = differenceOf(eval->second, train->second); !problem.empty())
+      throw userError(fmt::format("{}: @eval {}", pass, problem));
 }
 
 } // namespace cleave::ir

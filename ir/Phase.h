@@ -20,7 +20,8 @@ enum class Phase : uint8_t {
 Phase phaseOf(mlir::ModuleOp module);
 
 /// Throws a user error that names pass, phases and the function at fault unless `module` is in `phase` and its
-/// functions have one block, arguments with kind and name, and results with a kind.
+/// functions have the form that GraphBase.td describes: one block; arguments with a kind that is known and a name that
+/// none of the same kind has; metrics that are `tensor<f32>`; and new values and gradients of what is an argument.
 void requirePhase(mlir::ModuleOp module, const std::string &pass, Phase phase);
 
 } // namespace cleave::ir

@@ -100,8 +100,8 @@ private:
 void UpdateBuilder::collectParameters() {
   llvm::StringMap<unsigned> arguments;
   for (unsigned i = 0; i < train.getNumArguments(); ++i)
-    if (auto name = train.getArgAttrOfType<StringAttr>(i, ir::attr::name))
-      arguments[name.getValue()] = i;
+    if (auto kind = train.getArgAttrOfType<StringAttr>(i, ir::attr::kind); kind && kind.getValue() == "parameter")
+      arguments[train.getArgAttrOfType<StringAttr>(i, ir::attr::name).getValue()] = i;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
     auto kind = train.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
     if (!kind || kind.getValue() != "gradient")

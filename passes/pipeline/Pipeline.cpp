@@ -1,6 +1,7 @@
 // The pipeline, in order. The one place that knows every phase.
 #include "passes/pipeline/Pipeline.h"
 
+#include "ir/Phase.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/stages/Layers.h"
@@ -108,6 +109,7 @@ void reachPrimitives(ModuleOp module, const CompileOptions &options) {
 /// From the traced model to the step on global shapes; completes the strategy's stages.
 void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
   finish("trace", module, options);
+  ir::requirePhase(module, "compile", ir::Phase::Traced);
   applyPrecision(module, {options.half, options.level});
   if (options.lossScale < 0)
     LossScale{}.setOn(module);
@@ -126,6 +128,7 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
 /// The forward pass of a prediction on global shapes, where apply looks for a step.
 void buildPrediction(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
   finish("trace", module, options);
+  ir::requirePhase(module, "compile", ir::Phase::Traced);
   applyPrecision(module, {options.half, options.level});
   chooseStagesAndLayout(module, strategy, options);
   module.lookupSymbol<func::FuncOp>("forward").setName("train");

@@ -54,8 +54,10 @@ public:
   /// The group of these ranks, of which this rank is one; order is member order. Made at set-up: all members ask for
   /// their common groups in the same order. Lives as long as the world.
   virtual Communicator &group(std::span<const uint32_t> ranks) = 0;
-  /// Seconds until a wait gives up.
+  /// Seconds until a wait gives up, and of silence after which a process counts as stopped.
   virtual void setTimeout(double seconds) = 0;
+  /// The silence alone: while others may take long, a process that is stopped is still noticed soon.
+  virtual void setSilence(double seconds) {}
   /// Threads that this rank may use to reduce and copy large buffers.
   virtual void setThreads(unsigned threads) = 0;
 

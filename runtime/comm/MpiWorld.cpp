@@ -150,6 +150,7 @@ public:
     seconds = value;
     watch->setSilence(value);
   }
+  void setSilence(double value) override { watch->setSilence(value); }
   void setThreads(unsigned) override {}
   void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void waitSend(uint32_t tag, int32_t microbatch) override;

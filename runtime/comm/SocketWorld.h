@@ -28,6 +28,7 @@ public:
   unsigned size() const override { return ranks; }
   Communicator &group(std::span<const uint32_t> list) override;
   void setTimeout(double value) override;
+  void setSilence(double value) override { watch->setSilence(value); }
   void setThreads(unsigned) override {}
   void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void waitSend(uint32_t tag, int32_t microbatch) override;

@@ -127,6 +127,7 @@ std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_
     world.setTimeout(seconds);
     compareAmongRanks(world, given());
     world.setTimeout(24 * 3600); // rank 0 may compile for long
+    world.setSilence(seconds);
     std::vector<uint8_t> bytes;
     if (world.rank() == 0) {
       plan = make();

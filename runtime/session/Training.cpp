@@ -309,8 +309,9 @@ void checkOptions(const TrainOptions &options) {
 }
 
 /// Processes see to it that they run the same program on the same data.
-void compareJobs(World &world, const DataSource &data, DataNeeds needs) {
+void compareJobs(World &world, const DataSource &data, DataNeeds needs, double silence) {
   world.setTimeout(meetingSeconds); // one may have read its data sooner than another
+  world.setSilence(silence);
   GivenValues values = describeProgram();
   for (auto &value : describeData(data, needs))
     values.push_back(std::move(value));
@@ -332,7 +333,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
       const InterruptGuard guard;
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);
-      compareJobs(world, *data.source, {});
+      compareJobs(world, *data.source, {}, options.timeoutSeconds);
       training.stop.among(world.group(all));
       RankLoop(training, rank, world).run();
     });
@@ -393,7 +394,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &opti
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
     if (ranksAreProcesses())
-      compareJobs(world, *data.source, {.train = false});
+      compareJobs(world, *data.source, {.train = false}, options.timeoutSeconds);
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
   const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};

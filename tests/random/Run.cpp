@@ -545,6 +545,16 @@ std::vector<uint8_t> planOf(const Recipe &recipe) {
   }
 }
 
+std::optional<TracedCase> tracedCase(const Recipe &recipe) {
+  const TrainConfig config = configOf(recipe);
+  try {
+    const Job job = jobOf(recipe, config);
+    return TracedCase{traced(recipe, config, true), compileOptionsOf(job, false)};
+  } catch (const Error &) {
+    return std::nullopt;
+  }
+}
+
 Result run(const Recipe &recipe, const RunSettings &settings) {
   try {
     return judge(recipe, settings);

@@ -3,8 +3,10 @@
 #include "tests/random/Recipe.h"
 
 #include "cleave/cleave.h"
+#include "passes/pipeline/Pipeline.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -50,5 +52,13 @@ struct RunSettings {
 Result run(const Recipe &recipe, const RunSettings &settings);
 /// The case's plan with its code, as bytes; empty where the case is refused.
 std::vector<uint8_t> planOf(const Recipe &recipe);
+
+/// A case before it is compiled.
+struct TracedCase {
+  GraphModule model;
+  passes::CompileOptions options; ///< without code
+};
+/// Nothing where the case is refused so early.
+std::optional<TracedCase> tracedCase(const Recipe &recipe);
 
 } // namespace cleave::random_models

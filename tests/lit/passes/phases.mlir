@@ -14,6 +14,12 @@
 // RUN: cleave-opt %t.step --annotate -o %t.annotated
 // RUN: not cleave-opt %t.annotated --apply 2>&1 | FileCheck %s --check-prefix=ANNOTATED
 // RUN: sed 's/cleave.name = "w"/cleave.label = "w"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=FORM
+// RUN: sed 's/cleave.name = "w"/cleave.name = ""/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NONAME
+// RUN: sed 's/cleave.name="label"/cleave.name="image"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: sed 's/cleave.kind="input", cleave.name="label"/cleave.kind="dp", cleave.name="label"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=KIND
+// RUN: sed 's/cleave.kind="weight"/cleave.kind="loss"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NOWEIGHT
+// RUN: sed 's/cleave.path = "fc"/cleave.path = "\\00"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=PATH
+// RUN: sed 's/cleave.kind = "gradient", cleave.name = "w"/cleave.kind = "gradient", cleave.name = "v"/' %t.train | not cleave-opt --build-optimizer 2>&1 | FileCheck %s --check-prefix=GRADIENT
 // RUN: sed 's/cleave.path = "fc"/cleave.path = "fc", cleave.stage = 3/' %t.step | not cleave-opt --apply 2>&1 | FileCheck %s --check-prefix=CUT
 
 // APPLY: error: apply: needs a step (@train and @update on whole tensors), found a traced model (@forward)
@@ -27,6 +33,12 @@
 // LOCAL: error: apply: needs a step (@train and @update on whole tensors), found local programs (a mesh)
 // ANNOTATED: error: apply: needs a step (@train and @update on whole tensors), found an annotated step (values with shardings)
 // FORM: error: differentiate: @forward has no cleave.name at argument 1
+// NONAME: error: differentiate: @forward has an argument 1 whose name is empty or has control characters
+// TWICE: error: differentiate: @forward has two arguments of kind "input" with name "image"
+// KIND: error: differentiate: @forward has an argument 2 of kind "dp"
+// NOWEIGHT: error: differentiate: @forward has no result of kind "weight"
+// PATH: error: differentiate: @forward has a cleave.matmul whose cleave.path has control characters
+// GRADIENT: error: build-optimizer: @train has a result 2, gradient "v", without such an argument
 // CUT: error: apply: the mesh has pp = 1, the step has a stage 3
 
 module attributes {cleave.optimizer = {name="sgd", lr=0.1:f64, momentum=0.0:f64, clip_norm=0.0:f64}} {

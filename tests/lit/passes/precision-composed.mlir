@@ -24,7 +24,7 @@ module {
 func.func @forward(%x: tensor<6x4xf32> {cleave.kind="input", cleave.name="x"},
    %w: tensor<4x4xf32> {cleave.kind="parameter", cleave.name="fc.weight", cleave.trainable=true},
    %g: tensor<4xf32> {cleave.kind="parameter", cleave.name="norm.weight", cleave.trainable=true})
-  -> (tensor<f32> {cleave.kind="loss"}) attributes {cleave.static_weight = 6 : i64} {
+  -> (tensor<f32> {cleave.kind="loss"}, tensor<f32> {cleave.kind="weight"}) attributes {cleave.static_weight = 6 : i64} {
   %0 = cleave.matmul %x, %w {transB} : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
   %1 = cleave.cast %0 : tensor<6x4xf32> -> tensor<6x4xf32>
   %2 = cleave.mul %1, %1 : tensor<6x4xf32>
@@ -33,6 +33,7 @@ func.func @forward(%x: tensor<6x4xf32> {cleave.kind="input", cleave.name="x"},
   %5 = cleave.cast %4 {cleave.activation} : tensor<6x4xf32> -> tensor<6x4xf32>
   %6 = cleave.relu %5 : tensor<6x4xf32>
   %7 = cleave.reduce sum %6 dims [0, 1] {cleave.path="loss"} : tensor<6x4xf32> -> tensor<f32>
-  return %7 : tensor<f32>
+  %8 = cleave.constant dense<6.0> : tensor<f32> : tensor<f32>
+  return %7, %8 : tensor<f32>, tensor<f32>
 }
 }

@@ -154,6 +154,12 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"),
                     Catch::Contains("f.toml:1") && Catch::Contains("xp"));
   CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
+  const Strategy quoted = Strategy::parse("[shard]\n'a\"\\b' = { \"\\u0007\" = \"tp\" }", "f.toml");
+  CHECK(quoted.shard[0].pattern == "a\"\\b");
+  CHECK(Strategy::parse(quoted.toToml(), "again").toToml() == quoted.toToml());
+  CHECK(Strategy::parse("stages = [[\"\u046b\"]] # \u046b", "f.toml").stages[0][0] == "\u046b");
+  for (const char *text : {"mesh = \"dp=2\"\n\u046b", "x = \"dp=2\"\nl=1\u046b", "\n[.", "\n\u046b = 1"})
+    CHECK_THROWS_WITH(Strategy::parse(text, "f.toml"), Catch::Contains("f.toml:2"));
   CHECK(Strategy::parse("stages = [[\"a\", \"a use 2\"]]", "f.toml").stages[0][1] == "a use 2");
   CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a\",\n\"a use\"]]", "f.toml"),
                     Catch::Contains("f.toml:2:1: stages: \"a use\" is no module path"));

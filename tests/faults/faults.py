@@ -1,0 +1,374 @@
+#!/usr/bin/env python3
+"""Faults by chance in running programs: ranks that die, stop, never come or were given other things, and checkpoints
+whose writers are killed or stopped. Standard library only.
+
+faults.py ranks|checkpoints --build BUILD [--seeds FIRST COUNT] [--keep]
+
+A seed gives the same faults; when they hit is up to the machine. Exit status: 0 what must hold does, 1 it does not.
+"""
+import argparse, collections, json, os, random, shutil, signal, subprocess, sys, tempfile, time, zlib
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from e2e import DIGITS, ROOT, free_port
+
+BIN = ""
+TIMEOUT = 3  # --timeout of every rank
+BOUND = 25   # seconds within which all ranks must have ended after a fault
+
+
+class Broken(Exception):
+    """What must hold does not."""
+
+
+def need(holds, text):
+    if not holds:
+        raise Broken(text)
+
+
+class Job:
+    """A process a rank, with torchrun's environment or by mpirun; what each says goes to a file."""
+
+    def __init__(self, folder, ranks, args, mpi=False):
+        """`args(rank)` is the command of a rank, none: the rank never comes."""
+        self.logs = [os.path.join(folder, f"log{rank}") for rank in range(ranks)]
+        port, self.mpi, self.processes, self.pids = free_port(), None, {}, {}
+        if mpi:
+            # A shell tells the rank's process and log, and becomes the program.
+            script = os.path.join(folder, "rank.sh")
+            with open(script, "w") as out:
+                out.write(f'exec 2> {folder}/log$OMPI_COMM_WORLD_RANK\necho $$ > {folder}/made$OMPI_COMM_WORLD_RANK\n'
+                          f'mv {folder}/made$OMPI_COMM_WORLD_RANK {folder}/pid$OMPI_COMM_WORLD_RANK\n'
+                          'case $OMPI_COMM_WORLD_RANK in\n' +
+                          "".join(f"{rank}) exec {' '.join(args(rank))};;\n" for rank in range(ranks)) + "esac\n")
+            with open(os.path.join(folder, "mpirun"), "w") as log:
+                start = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), "/bin/sh", script]
+                self.mpi = subprocess.Popen(start, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.logs.append(os.path.join(folder, "mpirun"))
+            for rank in range(ranks):
+                said = os.path.join(folder, f"pid{rank}")
+                until(lambda: os.path.exists(said), 30, "mpirun starts no ranks")
+                with open(said) as pid:
+                    self.pids[rank] = int(pid.read())
+            return
+        for rank in range(ranks):
+            if args(rank) is None:
+                continue
+            said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks,
+                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
+            with open(self.logs[rank], "w") as log:
+                self.processes[rank] = subprocess.Popen(args(rank), stdout=subprocess.DEVNULL, stderr=log,
+                                                        stdin=subprocess.DEVNULL, env=environment)
+            self.pids[rank] = self.processes[rank].pid
+
+    def send(self, rank, which):
+        if self.running(rank):
+            os.kill(self.pids[rank], which)
+
+    def running(self, rank):
+        if self.mpi:
+            try:
+                with open(f"/proc/{self.pids[rank]}/stat") as stat:
+                    return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+            except OSError:
+                return False
+        return rank in self.processes and self.processes[rank].poll() is None
+
+    def statuses(self):
+        """Of the ranks; by mpirun, its own."""
+        return {"mpirun": self.mpi.poll()} if self.mpi else {rank: p.poll() for rank, p in self.processes.items()}
+
+    def text(self):
+        out = ""
+        for log in self.logs:
+            if os.path.exists(log):
+                with open(log, errors="replace") as lines:
+                    out += lines.read()
+        return "\n".join(line for line in out.splitlines() if "----" not in line)[-1500:]
+
+    def end(self):
+        for rank in self.pids:
+            self.send(rank, signal.SIGKILL)
+        for process in [*self.processes.values(), *([self.mpi] if self.mpi else [])]:
+            if process is self.mpi and process.poll() is None:
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+            process.wait()
+
+
+def until(ready, seconds, otherwise):
+    end = time.monotonic() + seconds
+    while not ready():
+        need(time.monotonic() < end, otherwise)
+        time.sleep(0.01)
+
+
+def run(*command, timeout=60):
+    """Exit status and standard error."""
+    done = subprocess.run([os.path.join(BIN, command[0]), *map(str, command[1:])], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout)
+    return done.returncode, done.stderr
+
+
+def mesh_of(chance, ranks):
+    """A mesh of so many ranks."""
+    meshes = {1: ["dp=1"], 2: ["dp=2", "tp=2", "pp=2"], 3: ["dp=3", "tp=3", "pp=3"],
+              4: ["dp=4", "dp=2,tp=2", "dp=2,pp=2", "tp=2,pp=2", "pp=4"]}
+    return chance.choice(meshes[ranks])
+
+
+# ---- ranks ----------------------------------------------------------------------------------------------
+
+OTHER = [["--seed", "2"], ["--lr", "0.25"], ["--batch", "36"], ["--hidden", "30,30,30"],
+         ["--precision", "bf16"], ["--epochs", "99999"]]
+
+
+def ranks(seed, folder):
+    """A fault in one rank: every other ends soon, with a documented status, and somebody names the rank."""
+    chance = random.Random(seed)
+    count = chance.randint(2, 4)
+    victim = chance.randrange(count)
+    mpi = chance.random() < 0.3 and shutil.which("mpirun") is not None
+    fault = chance.choice(["kill", "kill", "stop", "stop", "interrupt", "pause", "options"] +
+                          ([] if mpi else ["never"]))
+    delay = chance.choice([chance.uniform(0, 0.3), chance.uniform(0, 1.5)])
+    other = chance.choice(OTHER)
+    common = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", mesh_of(chance, count), "--hidden",
+              "32,32,32", "--batch", "24", "--microbatches", str(chance.choice([1, 2])), "--threads", "1", "--quiet",
+              "--timeout", str(TIMEOUT), "--epochs", "100000"]
+
+    def command(rank):
+        if rank == victim and fault == "never":
+            return None
+        if rank != victim or fault != "options":
+            return common
+        at = common.index(other[0]) if other[0] in common else len(common)
+        return common[:at] + other + common[at + 2:]
+
+    what = f"{fault} rank {victim} of {count} after {delay:.2f} s, {'mpirun' if mpi else 'sockets'}"
+    job = Job(folder, count, command, mpi)
+    try:
+        time.sleep(delay)
+        hit = job.running(victim) or fault in ("never", "options")
+        need(hit, f"{what}: the rank had ended: {job.text()}")
+        job.send(victim, {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "pause": signal.SIGSTOP,
+                          "interrupt": signal.SIGTERM}.get(fault, 0))
+        if fault == "pause":
+            return paused(job, victim, count, chance, what)
+        others = [rank for rank in range(count) if rank != victim]
+        until(lambda: not any(map(job.running, others)), BOUND, f"{what}: others run on: {job.statuses()} {job.text()}")
+        if fault == "stop":  # it wakes into a job that is gone
+            job.send(victim, signal.SIGCONT)
+        until(lambda: not job.running(victim), BOUND, f"{what}: the rank itself runs on: {job.text()}")
+        if job.mpi:
+            until(lambda: job.mpi.poll() is not None, BOUND, f"{what}: mpirun does not end")
+        check_end(job, fault, victim, others, what)
+    finally:
+        job.end()
+    return fault + (" (mpirun)" if mpi else "")
+
+
+def check_end(job, fault, victim, others, what):
+    text, statuses = job.text(), job.statuses()
+    need("terminate called" not in text and "egmentation" not in text, f"{what}: {text}")
+    for rank in ["mpirun"] if job.mpi else others:
+        status = statuses[rank]
+        need(status == 3 or (fault == "options" and status == 2) or (job.mpi and status not in (0, None)),
+             f"{what}: rank {rank} ends with {status}: {text}")
+    named = f"rank {victim}" in text
+    if fault == "interrupt":  # before ranks have met it is a rank that does not come
+        need(named or "interrupted" in text, f"{what}: nobody says so: {text}")
+    elif fault == "options":  # rank 0 has what others are compared with
+        need(named or victim == 0 and "was given another" in text, f"{what}: nobody names the rank: {text}")
+    elif not (job.mpi and "have called MPI_Init" in text):  # MPI does not say which
+        need(named, f"{what}: nobody names the rank: {text}")
+
+
+def paused(job, victim, count, chance, what):
+    """A rank that stops for less than the timeout takes nothing from the job."""
+    time.sleep(chance.uniform(0.1, 1.0))
+    job.send(victim, signal.SIGCONT)
+    time.sleep(TIMEOUT + 1)
+    need(all(map(job.running, range(count))), f"{what}: the job ended: {job.text()}")
+    job.send(chance.randrange(count), signal.SIGTERM)
+    until(lambda: not any(map(job.running, range(count))), BOUND, f"{what}: is not interrupted: {job.text()}")
+    return "pause"
+
+
+# ---- checkpoints ----------------------------------------------------------------------------------------
+
+OURS = {"notes.txt": "mine", "step-precious.safetensors": "mine", "step-00000001.rank-0000.safetensors": "mine",
+        "step-00000002-0123456789abcdef-1.rank-0000.safetensors": "another's", "sub/step-00000003.manifest.json": "{}"}
+
+
+def manifest_of(checkpoint):
+    """The step of the last checkpoint; that its files are whole."""
+    path = os.path.join(checkpoint, "manifest.json")
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        manifest = json.load(file)
+    for name, entry in manifest["files"].items():
+        with open(os.path.join(checkpoint, name), "rb") as file:
+            data = file.read()
+        need(len(data) == entry["bytes"] and zlib.crc32(data) == entry["crc32"],
+             f"{name} is not what the manifest says")
+    return manifest["step"]
+
+
+def in_peace(read, otherwise):
+    """What `read` gives between two checkpoints: files of an earlier one may go while they are read."""
+    for _ in range(50):
+        try:
+            return read()
+        except (OSError, ValueError, Broken) as error:
+            last = error
+            time.sleep(0.01)
+    raise Broken(f"{otherwise}: {last}")
+
+
+def checkpoints(seed, folder):
+    """Jobs that write checkpoints end by a signal, again and again: the folder goes on from its last checkpoint."""
+    chance = random.Random(seed)
+    checkpoint = os.path.join(folder, "ck")
+    os.makedirs(os.path.join(checkpoint, "sub"))
+    for name, text in OURS.items():
+        with open(os.path.join(checkpoint, name), "w") as out:
+            out.write(text)
+    width, known, stopped, done = chance.choice(["8,8", "64,64", "64,64,64"]), None, [], collections.Counter()
+    base = ["train", "--data", DIGITS, "--threads", "1", "--quiet", "--timeout", str(TIMEOUT), "--checkpoint",
+            checkpoint, "--keep", str(chance.choice([1, 2, 3]))]
+    try:
+        for turn in range(4):
+            count = chance.randint(1, 3)
+            args = [*base, "--mesh", mesh_of(chance, count), "--epochs", "1000000"]
+            batch = str(chance.choice([100, 500]))
+            args += ["--resume"] if known is not None else ["--hidden", width, "--batch", batch]
+            place = os.path.join(folder, f"job{turn}")
+            os.mkdir(place)
+            job = Job(place, count, lambda rank: [os.path.join(BIN, "mlp"), *args])
+            stopped.append(job)
+            known = disturb(job, count, checkpoint, chance, known, done)
+            known = usable(checkpoint, base, known, done)
+        wake(stopped, checkpoint, done)
+        if known is not None:
+            found = in_peace(lambda: manifest_of(checkpoint), "the last checkpoint is not whole")
+            need(found >= known, f"after stopped jobs woke: from step {known} back to {found}")
+            usable(checkpoint, base, found, done)
+    finally:
+        for job in stopped:
+            job.end()
+    return done
+
+
+def wake(jobs, checkpoint, done):
+    """Jobs that were stopped wake in a folder that is another's by now, and end. One that had not begun may take it."""
+    for job in jobs:
+        for rank in job.pids:
+            job.send(rank, signal.SIGCONT)
+    runs = lambda job: any(map(job.running, job.pids))
+    end = time.monotonic() + 2 * TIMEOUT + 2
+    while any(map(runs, jobs)) and time.monotonic() < end:
+        time.sleep(0.05)
+    left = [job for job in jobs if runs(job)]
+    need(len(left) <= 1, f"{len(left)} jobs that were stopped train on")
+    for job in left:
+        with open(os.path.join(checkpoint, "lock.json")) as lock:
+            need(json.load(lock)["pid"] in job.pids.values(),
+                 "a job that was stopped trains on without the folder's lock")
+        done["a stopped job begins"] += 1
+        job.send(0, signal.SIGTERM)
+    until(lambda: not any(map(runs, left)), BOUND, "a job that was stopped is not interrupted")
+
+
+def disturb(job, count, checkpoint, chance, known, done):
+    """Waits for a moment and ends the job, or stops it; the step of a checkpoint that was whole before."""
+    manifest = os.path.join(checkpoint, "manifest.json")
+    early = chance.random() < 0.2  # before or at the first checkpoint
+    fault = chance.choice(["kill all", "kill one", "stop one", "stop all", "interrupt"])
+    victim = chance.randrange(count)
+    which = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "interrupt": signal.SIGTERM}[fault.split()[0]]
+    if not early:
+        before = os.stat(manifest).st_mtime_ns if known is not None else None
+        until(lambda: not any(map(job.running, range(count))) or
+              (os.path.exists(manifest) and os.stat(manifest).st_mtime_ns != before), 60, "no checkpoint is written")
+        need(any(map(job.running, range(count))), f"training ended: {job.text()}")
+    time.sleep(chance.uniform(0, 0.4 if early else 0.15))
+    moment = chance.random() < 0.6
+    if moment:  # while a file is written
+        end = time.monotonic() + 2
+        while time.monotonic() < end and not any("tmp" in name for name in listed(checkpoint)):
+            pass
+    for rank in range(count):
+        if fault.endswith("all") or rank == victim:
+            job.send(rank, which)
+    writing = any("tmp" in name for name in listed(checkpoint))
+    if not fault.startswith("stop"):
+        until(lambda: not any(map(job.running, range(count))), BOUND, f"{fault}: {job.text()}")
+    else:
+        until(lambda: not any(job.running(r) for r in range(count) if r != victim and fault == "stop one"), BOUND,
+              f"{fault} {victim}: others run on: {job.text()}")
+    done[fault] += 1
+    done["while a file was written"] += writing
+    found = in_peace(lambda: manifest_of(checkpoint), "the last checkpoint is not whole")
+    need(known is None or (found is not None and found >= known), f"{fault}: from step {known} back to {found}")
+    return found
+
+
+def listed(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def usable(checkpoint, base, known, done):
+    """The folder evaluates and trains on, and has every file that is not ours; its step."""
+    for name, text in OURS.items():
+        with open(os.path.join(checkpoint, name)) as file:
+            need(file.read() == text, f"{name} is changed")
+    if known is None:
+        return None
+    status, err = run("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS)
+    need(status == 0, f"eval ends with {status}: {err[-600:]}")
+    status, err = run("mlp", *base, "--resume", "--steps", known + 1)
+    need(status == 0, f"--resume from step {known} ends with {status}: {err[-600:]}")
+    need(manifest_of(checkpoint) == known + 1, f"--resume from step {known} leaves step {manifest_of(checkpoint)}")
+    done["resumed"] += 1
+    return known + 1
+
+
+# ---- the run --------------------------------------------------------------------------------------------
+
+def main():
+    global BIN
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["ranks", "checkpoints"])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--seeds", nargs=2, type=int, default=[1, 6], metavar=("FIRST", "COUNT"))
+    parser.add_argument("--keep", action="store_true", help="leaves the folder of a case that fails")
+    options = parser.parse_args()
+    BIN = os.path.join(os.path.abspath(options.build), "bin")
+    began, counts, failed = time.monotonic(), collections.Counter(), 0
+    for seed in range(options.seeds[0], sum(options.seeds)):
+        folder = tempfile.mkdtemp(prefix="cleave-faults-")
+        broken = False
+        try:
+            what = {"ranks": ranks, "checkpoints": checkpoints}[options.what](seed, folder)
+            counts.update([what] if isinstance(what, str) else what)
+        except (Broken, subprocess.TimeoutExpired) as error:
+            broken = True
+            failed += 1
+            print(f"seed {seed}: {error}", flush=True)
+        if not (broken and options.keep):
+            shutil.rmtree(folder, ignore_errors=True)
+    for what, times in sorted(counts.items()):
+        print(f"{times:8}  {what}")
+    print(f"faults in {options.what}: {options.seeds[1]} cases, {failed} failed, {time.monotonic() - began:.1f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+// A good plan with fields and list entries of its objects altered, packed and sealed again: the checker finds a defect,
+// or it runs. The input is a byte that says which plan, and alterations of four bytes: which field or list (two), how,
+// and a value.
+#include "runtime/base/Error.h"
+#include "runtime/comm/LocalWorld.h"
+#include "runtime/executor/Executor.h"
+#include "runtime/plan/Check.h"
+#include "tests/unit/runtime/KernelCalls.h"
+#include "tests/unit/runtime/TwoRanks.h"
+
+#include <functional>
+
+using namespace cleave;
+
+namespace {
+
+using Alteration = std::function<void(uint8_t how, uint8_t value)>;
+
+uint64_t otherNumber(uint64_t old, uint8_t how, uint8_t value) {
+  switch (how % 6) {
+  case 0:
+    return value;
+  case 1:
+    return old + value % 16 + 1;
+  case 2:
+    return old - value % 16 - 1;
+  case 3:
+    return old * (value % 7 + 2);
+  case 4:
+    return uint64_t(1) << value % 64;
+  default:
+    return ~uint64_t(0) - value;
+  }
+}
+
+/// Lists every field and every list of a plan's objects, as something that alters it.
+class Fields {
+public:
+  explicit Fields(plan::PlanT &plan) { visit(plan); }
+  std::vector<Alteration> all;
+
+private:
+  template <class T> void number(T &field) {
+    all.push_back([&field](uint8_t how, uint8_t value) {
+      if constexpr (std::is_same_v<T, bool>)
+        field = value & 1;
+      else
+        field = static_cast<T>(otherNumber(static_cast<uint64_t>(field), how, value));
+    });
+  }
+  template <class... T> void numbers(T &...fields) { (number(fields), ...); }
+
+  template <class T> static std::unique_ptr<T> copyOf(const std::unique_ptr<T> &from) {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(T::TableType::Pack(builder, from.get()));
+    return std::unique_ptr<T>(flatbuffers::GetRoot<typename T::TableType>(builder.GetBufferPointer())->UnPack());
+  }
+  template <class T> static T copyOf(const T &from) { return from; }
+
+  /// Drops, repeats or swaps entries. Entries are altered in later turns only, when they have been listed again.
+  template <class T> void list(std::vector<T> &entries) {
+    all.push_back([&entries](uint8_t how, uint8_t value) {
+      if (entries.empty())
+        return;
+      const auto at = entries.begin() + static_cast<long>(value % entries.size());
+      if (how % 3 == 0)
+        entries.erase(at);
+      else if (how % 3 == 1 && entries.size() < 64) {
+        T copy = copyOf(*at);
+        entries.insert(entries.begin() + static_cast<long>(how % (entries.size() + 1)), std::move(copy));
+      } else
+        std::iter_swap(at, entries.begin() + static_cast<long>(how % entries.size()));
+    });
+    for (T &entry : entries)
+      if constexpr (std::is_arithmetic_v<T>)
+        number(entry);
+      else if constexpr (requires { *entry; })
+        visit(*entry);
+  }
+  template <class... T> void lists(std::vector<T> &...entries) { (list(entries), ...); }
+  template <class T> void visitIf(std::unique_ptr<T> &entry) {
+    if (entry)
+      visit(*entry);
+  }
+
+  void visit(plan::PlanT &p) {
+    numbers(p.threads, p.microbatches, p.batch, p.seed);
+    lists(p.mesh, p.tensors, p.kernels, p.groups, p.programs, p.ranks, p.stages, p.strings, p.code_hash);
+  }
+  void visit(plan::MeshAxisT &a) { number(a.size); }
+  void visit(plan::StageT &s) { list(s.ranks); }
+  void visit(std::string &) {}
+  void visit(plan::TensorT &t) {
+    numbers(t.kind, t.dtype, t.trainable, t.parameter);
+    list(t.shape);
+  }
+  void visit(plan::KernelInfoT &k) {
+    numbers(k.batch, k.scalars, k.extent, k.grain);
+    list(k.arguments);
+  }
+  void visit(plan::KernelArgumentT &a) { numbers(a.dtype, a.base, a.per_extent, a.written); }
+  void visit(plan::GroupT &g) { list(g.ranks); }
+  void visit(plan::RankT &r) {
+    number(r.program);
+    lists(r.coords, r.scalars, r.groups, r.peers);
+  }
+  void visit(plan::ProgramT &p) {
+    numbers(p.stage, p.arena_bytes, p.input_bytes, p.workspace_bytes, p.peak_bytes, p.lower_bound_bytes);
+    lists(p.slots, p.segments, p.layouts, p.train, p.eval, p.inputs, p.scalars, p.metrics, p.starts);
+  }
+  void visit(plan::SlotT &s) {
+    numbers(s.dtype, s.bytes, s.tensor, s.space, s.offset);
+    list(s.shape);
+    visitIf(s.sharding);
+  }
+  void visit(plan::ShardingT &s) {
+    number(s.partial_kind);
+    lists(s.dims, s.partial_axes);
+  }
+  void visit(plan::DimT &d) { list(d.factors); }
+  void visit(plan::FactorT &f) {
+    number(f.size);
+    list(f.axes);
+  }
+  void visit(plan::SegmentT &s) {
+    number(s.kind);
+    lists(s.slots, s.steps);
+  }
+  void visit(plan::LayoutT &l) { list(l.offsets); }
+  void visit(plan::ActionT &a) {
+    numbers(a.segment, a.microbatch, a.layout);
+    lists(a.wait_sends, a.waits);
+  }
+  void visit(plan::InputBindingT &i) { number(i.slot); }
+  void visit(plan::NamedSlotT &n) { number(n.slot); }
+  void visit(plan::ShardStartT &s) {
+    numbers(s.size, s.scale);
+    list(s.axes);
+  }
+  void visit(plan::ViewT &v) {
+    numbers(v.slot, v.offset);
+    list(v.strides);
+  }
+  void visit(plan::ScalarArgT &s) { numbers(s.value, s.rank_scalar); }
+  void visit(plan::CollectiveBufferT &b) {
+    numbers(b.in, b.out, b.count, b.outer, b.inner);
+    list(b.sizes);
+  }
+  void visit(plan::KernelT &k) {
+    numbers(k.kernel, k.extent, k.grain, k.outputs, k.blocks, k.signature);
+    lists(k.args, k.scalars);
+  }
+
+  void visit(plan::StepT &s) {
+    numbers(s.path, s.location, s.stream);
+    plan::StepOpUnion &op = s.op;
+    if (auto *m = op.AsMatmul()) {
+      numbers(m->m, m->n, m->k, m->dtype, m->accumulate, m->bias, m->epilogue, m->row_sums);
+      list(m->batch);
+      for (auto *view : {&m->a, &m->b, &m->c, &m->aux})
+        visitIf(*view);
+    } else if (auto *k = op.AsKernel())
+      visit(*k);
+    else if (auto *b = op.AsKernelBatch())
+      list(b->calls);
+    else if (auto *c = op.AsCopy()) {
+      numbers(c->dtype, c->src_offset_scalar);
+      list(c->shape);
+      visitIf(c->src), visitIf(c->dst);
+    } else if (auto *f = op.AsFill())
+      numbers(f->dst, f->dtype);
+    else if (auto *g = op.AsGather())
+      numbers(g->src, g->index, g->out, g->outer, g->extent, g->count, g->inner, g->dtype);
+    else if (auto *c = op.AsCollective()) {
+      numbers(c->kind, c->group, c->reduce, c->dtype);
+      list(c->buffers);
+    } else if (auto *m = op.AsSend())
+      numbers(m->slot, m->bytes, m->peer, m->tag);
+    else if (auto *m = op.AsRecv())
+      numbers(m->slot, m->bytes, m->peer, m->tag);
+  }
+};
+
+bool small(const plan::Plan &plan) {
+  for (const plan::Program *program : *plan.programs())
+    if (program->peak_bytes() > 16 << 20)
+      return false;
+  return true;
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static const std::vector<uint8_t> good[] = {test::flatbuffer(test::twoRanks()),
+                                              test::flatbuffer(test::twoRanksWithEpilogue(plan::Epilogue::Gelu)),
+                                              test::flatbuffer(test::KernelCalls("cpu").plan)}; // without code: refused
+  if (size == 0)
+    return 0;
+  const size_t which = *data % 3, ranks = which < 2 ? 2 : 1;
+  plan::PlanT plan;
+  flatbuffers::GetRoot<plan::Plan>(good[which].data())->UnPackTo(&plan);
+  for (++data, --size; size >= 4; data += 4, size -= 4) {
+    const std::vector<Alteration> all = Fields(plan).all;
+    all[static_cast<size_t>(data[0] | data[1] << 8) % all.size()](data[2], data[3]);
+  }
+  flatbuffers::FlatBufferBuilder builder;
+  plan::FinishPlanBuffer(builder, plan::Plan::Pack(builder, &plan));
+  try {
+    auto file = PlanFile::fromBytes(sealPlan({builder.GetBufferPointer(), builder.GetSize()}), "fuzz");
+    if (!checkPlan(file->plan()).empty() || !small(file->plan()) || file->plan().ranks()->size() != ranks)
+      return 0;
+    LocalWorld world(ranks);
+    runRanks(world, [&](unsigned rank) {
+      Executor executor(file, rank, world[rank], {.device = "reference"});
+      executor.initialise();
+      executor.train(1, 0);
+    });
+  } catch (const Error &) {
+  }
+  return 0;
+}

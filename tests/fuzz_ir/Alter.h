@@ -1,0 +1,15 @@
+// Alterations of IR as text: what a person's editor, or a program that writes IR, may do to it.
+#pragma once
+#include "tests/random/Chance.h"
+
+#include <string>
+#include <vector>
+
+namespace cleave::fuzz_ir {
+
+using random_models::Chance;
+
+/// Alters the text at one to four places. `ops`: names that an op may be given instead of its own.
+std::string altered(std::string text, const std::vector<std::string> &ops, Chance &chance);
+
+} // namespace cleave::fuzz_ir
