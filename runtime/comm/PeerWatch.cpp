@@ -182,7 +182,10 @@ void PeerWatch::flush(Link &link) {
 
 void PeerWatch::lost(Link &link) {
   descriptors[static_cast<size_t>(&link - links.data())] = -1;
-  link.socket.close();
+  if (link.socket) { // a signal's handler may be using the descriptor: its number must not become another file's
+    ::shutdown(link.socket.fd(), SHUT_RDWR);
+    shut.push_back(std::move(link.socket));
+  }
   if (!link.left && !leaving)
     report(link.rank, "its connection closed without a goodbye (the process has died)");
 }

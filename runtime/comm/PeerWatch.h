@@ -73,6 +73,7 @@ private:
   mutable std::mutex mutex; ///< of what follows
   mutable std::condition_variable changed;
   std::vector<Link> links;
+  std::vector<Socket> shut; ///< of lost links
   std::vector<std::atomic<int>> descriptors; ///< of the links, for a signal's handler; -1: closed
   std::string failure, rankZeroSaid;
   bool said = false, leaving = false;

@@ -327,6 +327,15 @@ inline void numberValues(PlanT &plan) {
     }
 }
 
+inline void forgetValues(PlanT &plan) {
+  for (auto &program : plan.programs)
+    for (auto &segment : program->segments) {
+      segment->leaves.clear();
+      for (auto &step : segment->steps)
+        step->values.clear();
+    }
+}
+
 inline std::vector<uint8_t> pack(const PlanT &plan) {
   flatbuffers::FlatBufferBuilder builder;
   FinishPlanBuffer(builder, Plan::Pack(builder, &plan));
