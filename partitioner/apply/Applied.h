@@ -36,6 +36,8 @@ struct Applied {
   std::vector<StageInfo> stages;
   /// Per stage. Train: begin, the schedule of forward / input_gradient / weight_gradient, reduce, update.
   std::vector<std::vector<ScheduleItem>> train, eval;
+  /// Why no plan can hold the metrics, which have one slot for training and evaluation; empty: one can.
+  std::string unequalMetric;
 };
 
 } // namespace cleave::partitioner

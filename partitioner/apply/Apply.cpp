@@ -183,6 +183,7 @@ Applied apply(OwningOpRef<ModuleOp> &step, const Strategy &strategy) {
   for (RankClass &rankClass : applied.classes)
     emitClass(info, *applied.module, rankClass, strategy.mesh.coords(rankClass.ranks.front()));
   applied.stages = stagesOf(strategy, info);
+  applied.unequalMetric = info.unequalMetric;
   for (std::vector<ScheduleItem> &items :
        applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.microbatches)) {
     items.insert(items.begin(), {"begin", 0});

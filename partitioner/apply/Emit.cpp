@@ -271,16 +271,17 @@ void findOwners(StepInfo &info) {
   }
 }
 
-/// Metrics have one slot, in training and in evaluation.
-void requireEqualMetrics(const StepInfo &info) {
+/// The first metric that training and evaluation split in different ways; empty: none.
+std::string unequalMetric(const StepInfo &info) {
   for (const Total &trained : info.metrics)
     for (const Total &evaluated : info.evalMetrics)
       if (trained.name == evaluated.name &&
           std::set<std::string>(trained.partialAxes.begin(), trained.partialAxes.end()) !=
               std::set<std::string>(evaluated.partialAxes.begin(), evaluated.partialAxes.end()))
-        throw userError(fmt::format("apply: {} is summed over {} in @train and over {} in @eval; both must compute it "
-                                    "alike, or be split alike",
-                                    trained.name, trained.partialAxes, evaluated.partialAxes));
+        return fmt::format("{} is summed over {} in @train and over {} in @eval; both must compute it alike, or be split "
+                           "alike",
+                           trained.name, trained.partialAxes, evaluated.partialAxes);
+  return "";
 }
 
 } // namespace
@@ -302,7 +303,7 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   info.gradients = totalsOf(info.train, true);
   if (info.eval)
     info.evalMetrics = totalsOf(info.eval, false);
-  requireEqualMetrics(info);
+  info.unequalMetric = unequalMetric(info);
   for (Total &gradient : info.gradients) {
     std::set<int64_t> stages(gradient.makers.begin(), gradient.makers.end());
     const std::vector<int64_t> &owners = info.owners.at(gradient.name);

@@ -24,6 +24,7 @@ struct StepInfo {
   mlir::func::FuncOp train, update, eval;
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
+  std::string unequalMetric; // why no plan can hold the metrics; empty: one can
   std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> stages that hold it, in order
   mlir::Type reduceType;                              // in which gradients are summed over dp; null: each in its own
   const Strategy *strategy = nullptr;

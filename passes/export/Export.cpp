@@ -208,6 +208,8 @@ void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
 } // namespace
 
 std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOptions &options) {
+  if (!applied.unequalMetric.empty())
+    throw userError("plan: " + applied.unequalMetric);
   plan::PlanT plan;
   const bool cuda = options.backend == "cuda";
   std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();

@@ -116,6 +116,9 @@ uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_
 /// What a program relies on that differs between the ranks that run it, against the first of them, whose program
 /// checkStructure follows: lengths of tables, sizes of groups, shares, local shapes.
 void checkRanks(const plan::Plan &plan, Report &report);
+/// A collective runs over the axes that the graph names, not only over as many ranks: what is wrong with its group among
+/// those of `rank` (null: no rank runs it), whose index is sound.
+std::string axesProblem(const plan::Plan &plan, const plan::Rank *rank, const plan::Collective &op);
 /// Mesh axes along which the members of each group differ, one bit each.
 std::vector<uint32_t> groupAxes(const plan::Plan &plan);
 /// Everything that later parts rely on: indices, sizes, names. Later parts run only when this finds nothing.

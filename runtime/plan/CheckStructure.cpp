@@ -238,15 +238,15 @@ private:
       return fmt::format("sizes {} x {} x {}", op.m(), op.n(), op.k());
     if (op.k() < 1)
       return fmt::format("a product over {} terms", op.k());
-    if (std::string problem = productTypeProblem(op.a()->slot(), op.b()->slot(), op.c()->slot(), op.dtype());
-        !problem.empty())
-      return problem;
     for (const plan::View *view : {op.a(), op.b(), op.c()}) {
       uint32_t rank = length(op.batch());
       std::string problem = viewProblem(view, rank + 2);
       if (!problem.empty())
         return problem;
     }
+    if (std::string problem = productTypeProblem(op.a()->slot(), op.b()->slot(), op.c()->slot(), op.dtype());
+        !problem.empty())
+      return problem;
     uint32_t last = length(op.batch());
     auto unit = [&](const plan::View *view, int64_t rows, int64_t columns) {
       return rows <= 1 || columns <= 1 || view->strides()->Get(last) == 1 || view->strides()->Get(last + 1) == 1;
@@ -429,28 +429,12 @@ private:
     return scalar >= -1 && (!rank || scalar < static_cast<int64_t>(length(rank->scalars())));
   }
 
-  /// A collective runs over the axes that the graph names, not only over as many ranks.
-  std::string axesProblem(const plan::Collective &op) const {
-    std::string axes;
-    for (uint32_t i = 0; i < length(op.axes()); ++i) {
-      if (op.axes()->Get(i) >= length(plan.mesh()))
-        return fmt::format("axis {} of the mesh's {}", op.axes()->Get(i), length(plan.mesh()));
-      axes += (i ? "+" : "") + plan.mesh()->Get(op.axes()->Get(i))->name()->str();
-    }
-    if (!rank)
-      return "";
-    const auto *along = plan.groups()->Get(rank->groups()->Get(op.group()))->axis();
-    return along && along->string_view() == axes
-               ? ""
-               : fmt::format("over '{}', group {} of the rank is along '{}'", axes, op.group(), along ? along->str() : "");
-  }
-
   std::string collectiveProblem(const plan::Collective &op) {
     if (op.kind() > plan::CollectiveKind::MAX || op.reduce() > plan::ReduceKind::MAX || op.dtype() > plan::DType::MAX)
       return "unknown kind, reduction or element type";
     if (rank && op.group() >= length(rank->groups()))
       return fmt::format("group {} of the rank's {}", op.group(), length(rank->groups()));
-    if (std::string problem = axesProblem(op); !problem.empty())
+    if (std::string problem = axesProblem(plan, rank, op); !problem.empty())
       return problem;
     uint32_t members = rank ? length(plan.groups()->Get(rank->groups()->Get(op.group()))->ranks()) : 0;
     bool shares = op.kind() == plan::CollectiveKind::AllGather || op.kind() == plan::CollectiveKind::ReduceScatter;

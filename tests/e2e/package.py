@@ -117,7 +117,7 @@ class Package(Case):
 
     def test_new(self):
         self.ok("cleave", "new", "--help")
-        for name, word in (("", "begins with a letter"), ("3d", "begins with a letter"), ("a/b", "begins with a letter"),
+        for name, word in (("", "empty"), ("3d", "begins with a letter"), ("a/b", "begins with a letter"),
                            ("../up", "begins with a letter"), ("test", "CMake"), ("x" * 65, "64")):
             self.refused("cleave", "new", name, word=word)
         self.refused("cleave", "new", word="name")

@@ -1,7 +1,7 @@
 // The plan checker finds each kind of planted defect, and nothing in a good plan.
 #include "runtime/base/Error.h"
-#include "tests/support/PlanBuilder.h"
 #include "tests/unit/runtime/Defects.h"
+#include "tests/unit/runtime/Pipeline.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,81 +9,6 @@
 
 using namespace cleave;
 using namespace cleave::test;
-
-namespace {
-
-/// Two stages of two data-parallel ranks: stage 0 computes h = x w and sends it, stage 1 receives it, multiplies by its
-/// own weights, and both all-reduce a gradient-like value over their data-parallel group. Two microbatches.
-struct Pipeline {
-  PlanT plan = makePlan(2, 1, 2);
-  uint32_t x, w, h, g, gSum, h1, w1, y, partial, whole;
-
-  Pipeline() {
-    plan.microbatches = 2;
-    int tensorX = addTensor(plan, "x", TensorKind::Input, {8, 4});
-    int tensorH = addTensor(plan, "h", TensorKind::Activation, {8, 3});
-    addGroup(plan, {0, 1});
-    addGroup(plan, {2, 3});
-    plan.ranks[0]->peers = {2};
-    plan.ranks[1]->peers = {3};
-    plan.ranks[2]->peers = {0};
-    plan.ranks[3]->peers = {1};
-    ProgramWriter first;
-    x = first.slot("x", DType::F32, {4, 4}, Space::Input, tensorX);
-    first.shard(x, {{{8, {0}}}, {{4, {}}}});
-    w = first.slot("w", DType::F32, {4, 3}, Space::Persistent);
-    h = first.slot("h", DType::F32, {4, 3}, Space::Placed, tensorH);
-    first.shard(h, {{{8, {0}}}, {{3, {}}}});
-    g = first.slot("g", DType::F32, {4, 3}, Space::Placed);
-    first.shard(g, {}, {0});
-    gSum = first.slot("gSum", DType::F32, {4, 3}, Space::Placed);
-    first.shard(gSum, {});
-    uint32_t forward = first.segment("forward"), update = first.segment("update", SegmentKind::Update);
-    first.matmul(forward, x, w, h, 4, 3, 4);
-    first.send(forward, h, 0, 11);
-    first.copy(update, w, g, 12);
-    first.allReduce(update, g, gSum, 12);
-    first.copy(update, gSum, w, 12);
-    first.action(forward, 0);
-    auto &second = first.action(forward, 1);
-    addWait(second, 11, 0);
-    auto &third = first.action(update, -1);
-    addWait(third, 11, 1);
-    plan.programs.push_back(first.finish());
-    moveInputs(*plan.programs[0], 1, 64);
-
-    ProgramWriter last;
-    h1 = last.slot("h", DType::F32, {4, 3}, Space::Placed, tensorH);
-    last.shard(h1, {{{8, {0}}}, {{3, {}}}});
-    w1 = last.slot("w", DType::F32, {3, 3}, Space::Persistent);
-    y = last.slot("y", DType::F32, {4, 3}, Space::Placed);
-    uint32_t loss = last.slot("loss", DType::F32, {1}, Space::Persistent);
-    uint32_t forward1 = last.segment("forward"), update1 = last.segment("update", SegmentKind::Update);
-    last.recv(forward1, h1, 0, 11);
-    last.matmul(forward1, h1, w1, y, 4, 3, 3);
-    last.copy(forward1, y, loss, 1);
-    last.allReduce(update1, loss, loss, 1);
-    last.action(forward1, 0);
-    last.action(forward1, 1);
-    last.action(update1, -1);
-    last.named(last.program.metrics, "loss", loss);
-    plan.programs.push_back(last.finish());
-    plan.ranks[2]->program = plan.ranks[3]->program = 1;
-  }
-
-  static void addWait(ActionT &action, uint32_t tag, int microbatch) {
-    action.wait_sends.push_back(SendId(tag, microbatch));
-  }
-
-  StepT &step(int program, int segment, int index) {
-    return *plan.programs[static_cast<size_t>(program)]
-                ->segments[static_cast<size_t>(segment)]
-                ->steps[static_cast<size_t>(index)];
-  }
-  ProgramT &program(int index) { return *plan.programs[static_cast<size_t>(index)]; }
-};
-
-} // namespace
 
 TEST_CASE("checker: a good plan has no defects") {
   Pipeline p;
@@ -448,51 +373,6 @@ TEST_CASE("checker: every rank of a program, however many") {
     w.plan.programs[0]->slots[w.mine]->sharding->dims[0]->factors[0]->size = Wide::ranks - 1;
     CHECK_FOUND(w.plan, "rank 128: slot 0 of its program is [1, 3], its coordinates make it [0, 3]");
   }
-}
-
-TEST_CASE("checker: values are those of the graph") {
-  Pipeline p;
-  numberValues(p.plan);
-  CHECK(defects(p.plan).empty());
-  auto &forward = *p.plan.programs[0]->segments[0], &update = *p.plan.programs[0]->segments[1];
-  SECTION("a step left out") {
-    update.steps.erase(update.steps.begin() + 1);
-    CHECK_FOUND(p.plan, "update", "step 1", "it reads value", "which holds what slot", "(rule V1)");
-  }
-  SECTION("two steps change places") {
-    std::swap(update.steps[0], update.steps[2]);
-    CHECK_FOUND(p.plan, "step 0", "it reads value", "(rule V1)");
-  }
-  SECTION("an operand in another slot") {
-    update.steps[2]->op.AsCopy()->src->slot = p.g;
-    CHECK_FOUND(p.plan, "step 2", "it reads value", "(rule V1)");
-  }
-  SECTION("a step done again") {
-    update.steps.push_back(std::make_unique<StepT>(*update.steps[2]));
-    CHECK_FOUND(p.plan, "step 3", "it makes value", "which is there already", "(rule V1)");
-  }
-  SECTION("values left out") {
-    forward.steps[0]->values.pop_back();
-    CHECK_FOUND(p.plan, "it has 3 operands and results, found 2 values", "(rule V1)");
-  }
-  SECTION("the last step left out") {
-    update.steps.pop_back();
-    CHECK_FOUND(p.plan, "update", "it must leave value", "(rule V2)");
-  }
-  SECTION("a result that is not listed") {
-    update.leaves.clear();
-    CHECK_FOUND(p.plan, "update", "which it does not list", "(rule V2)");
-  }
-}
-
-TEST_CASE("checker: microbatches run in order") {
-  Pipeline p;
-  auto &actions = p.plan.programs[1]->train;
-  std::swap(actions[0]->microbatch, actions[1]->microbatch);
-  CHECK_FOUND(p.plan, "program 1", "microbatch 0 after 1", "upwards", "(rule G4)");
-  p.plan.programs[1]->segments[0]->kind = SegmentKind::InputGradient;
-  p.plan.schedule = "gpipe";
-  CHECK_FALSE(found(defects(p.plan), {"(rule G4)"}));
 }
 
 TEST_CASE("checker: memory") {
