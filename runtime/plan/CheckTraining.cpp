@@ -20,16 +20,31 @@ bool perMicrobatch(plan::SegmentKind kind) {
   return kind != plan::SegmentKind::Begin && kind != plan::SegmentKind::Reduce && kind != plan::SegmentKind::Update;
 }
 
+/// Where a segment stands in an iteration: before the microbatches, among them, the sums over ranks, the updates.
+int phaseOf(plan::SegmentKind kind) {
+  return kind == plan::SegmentKind::Begin    ? 0
+         : kind == plan::SegmentKind::Reduce ? 2
+         : kind == plan::SegmentKind::Update ? 3
+                                             : 1;
+}
+
 /// Sums are added in this order: another one rounds in another way, and moves statistics in another.
 void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
   Rule rule(report, "G4");
   const plan::Program &program = *plan.programs()->Get(p);
   const std::string name = plan.schedule() ? plan.schedule()->str() : "";
   std::map<uint32_t, int32_t> last;
+  int phase = 0;
   for (uint32_t a = 0; a < length(actions); ++a) {
     const plan::Action &action = *actions->Get(a);
     const plan::Segment &segment = *program.segments()->Get(action.segment());
-    if (length(segment.steps()) == 0 || !perMicrobatch(segment.kind()))
+    if (length(segment.steps()) == 0)
+      continue;
+    if (phaseOf(segment.kind()) < phase)
+      report.add("program {}, {} action {}: segment {} ({}) runs too late", p, entry, a, action.segment(),
+                 EnumNameSegmentKind(segment.kind()));
+    phase = std::max(phase, phaseOf(segment.kind()));
+    if (!perMicrobatch(segment.kind()))
       continue;
     const bool downwards =
         name == "gpipe" && segment.kind() != plan::SegmentKind::Forward && segment.kind() != plan::SegmentKind::Eval;
