@@ -134,38 +134,31 @@ void emitCopies(SegmentBuilder &s, func::FuncOp function) {
   Operation *end = function.front().getTerminator();
   std::set<uint32_t> destinations;
   for (const auto &copy : s.slots.copies())
-    destinations.insert(copy.to);
+    destinations.insert(copy.slot);
   std::vector<std::pair<uint32_t, uint32_t>> copies;
   for (const auto &copy : s.slots.copies()) {
-    Operation *from = copy.from.getDefiningOp();
+    Operation *from = copy.value.getDefiningOp();
     if (from && isa<ir::ConstantOp>(from)) {
-      emitFill(s, from, copy.to);
+      emitFill(s, from, copy.slot);
       continue;
     }
-    uint32_t source = s.slot(copy.from);
+    uint32_t source = s.slot(copy.value);
     if (destinations.count(source)) {
-      const uint32_t saved = s.slots.newCopy("saved " + s.program.slot(source).name, copy.from, source);
+      const uint32_t saved = s.slots.newCopy("saved " + s.program.slot(source).name, copy.value, source);
       s.copySlot(end, source, saved);
       source = saved;
     }
-    copies.push_back({source, copy.to});
+    copies.push_back({source, copy.slot});
   }
   for (auto [source, destination] : copies)
     s.copySlot(end, source, destination);
 }
 
 /// What the segment returns, and in which slots.
-void listLeaves(SegmentBuilder &s, func::FuncOp function) {
+void listLeaves(SegmentBuilder &s) {
   std::map<uint32_t, uint32_t> leaves;
-  for (OpOperand &operand : function.front().getTerminator()->getOpOperands()) {
-    const unsigned index = operand.getOperandNumber();
-    const std::string kind = resultText(function, index, ir::attr::kind).str();
-    const std::string name = resultText(function, index, ir::attr::name).str();
-    const uint32_t slot = isPersistentKind(kind)
-                              ? s.program.namedSlot(kind, name, operand.get().getType(), {})
-                              : s.program.stash.at(name);
-    leaves[slot] = s.finalValue(operand.get(), slot);
-  }
+  for (auto [value, slot] : s.slots.returned())
+    leaves[slot] = s.finalValue(value, slot);
   for (auto [slot, value] : leaves)
     s.draft.segment->leaves.emplace_back(slot, value);
 }
@@ -186,7 +179,7 @@ void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, 
       builder.finishOp(&op);
     }
   emitCopies(builder, function);
-  listLeaves(builder, function);
+  listLeaves(builder);
   // Segments of a microbatch stay as they are: what they compute lies in memory that others use before and after.
   if (batches && (draft.segment->kind == plan::SegmentKind::Begin || draft.segment->kind == plan::SegmentKind::Update))
     batchKernels(*this, draft);

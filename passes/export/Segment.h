@@ -23,12 +23,14 @@ public:
   uint32_t slotOf(mlir::Value value) const { return slots.at(root(value)); }
   bool hasSlot(mlir::Value value) const { return slots.count(root(value)) != 0; }
   const KernelCall &kernelOf(mlir::Operation *fusion) const { return kernels.at(fusion); }
-  /// Left at the end: value into named slot.
-  struct Copy {
-    mlir::Value from;
-    uint32_t to;
+  struct Target {
+    mlir::Value value;
+    uint32_t slot;
   };
-  const std::vector<Copy> &copies() const { return remaining; }
+  /// Each value that the segment returns, and the slot that later segments find it in.
+  const std::vector<Target> &returned() const { return leaves; }
+  /// Those of them that lie in another slot, and are copied at the end.
+  std::vector<Target> copies() const;
   /// A slot for a copy of a value that lies in `slot`, a named one: it means what the value means.
   uint32_t newCopy(const std::string &name, mlir::Value value, uint32_t slot) const;
   /// The value whose bytes these are.
@@ -61,7 +63,7 @@ private:
   llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot it is returned as
   llvm::DenseSet<mlir::Value> sent;                                   // roots
   llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands
-  std::vector<Copy> remaining;
+  std::vector<Target> leaves;
 };
 
 /// What the ops' step functions use.

@@ -215,6 +215,14 @@ std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
   return std::nullopt;
 }
 
+std::vector<SlotAssignment::Target> SlotAssignment::copies() const {
+  std::vector<Target> apart;
+  for (const Target &target : leaves)
+    if (slotOf(target.value) != target.slot)
+      apart.push_back(target);
+  return apart;
+}
+
 /// Stashed values are known by name; named tensors that could not be written in place are copied.
 void SlotAssignment::finish() {
   Operation *end = function.front().getTerminator();
@@ -224,17 +232,13 @@ void SlotAssignment::finish() {
     std::string name = resultText(function, index, ir::attr::name).str();
     uint32_t slot = slotOf(operand.get());
     if (isPersistentKind(kind)) {
-      uint32_t named = program.namedSlot(kind, name, operand.get().getType(), {});
-      if (slot != named)
-        remaining.push_back({operand.get(), named});
+      leaves.push_back({operand.get(), program.namedSlot(kind, name, operand.get().getType(), {})});
       continue;
     }
-    if (program.slot(slot).space == plan::Space::Persistent) { // it may change before it is read
-      const uint32_t copy = newCopy(name, operand.get(), slot);
-      remaining.push_back({operand.get(), copy});
-      slot = copy;
-    }
+    if (program.slot(slot).space == plan::Space::Persistent) // it may change before it is read
+      slot = newCopy(name, operand.get(), slot);
     program.stash[name] = slot;
+    leaves.push_back({operand.get(), slot});
   }
 }
 

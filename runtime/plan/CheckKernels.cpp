@@ -196,7 +196,7 @@ std::string callProblem(const plan::Plan &plan, const plan::Program &program, co
     if (slot.dtype() != kernel.arguments()->Get(i)->dtype())
       return fmt::format("argument {} is slot {} of {}, kernel {} takes {}", i, view.slot(), dtypeName(slot.dtype()),
                          name, dtypeName(kernel.arguments()->Get(i)->dtype()));
-    const uint64_t written = argumentBytes(plan, call, i), whole = elementsOf(slot) * dtypeSize(slot.dtype());
+    const uint64_t written = argumentBytes(plan, call, i), whole = valueBytes(slot);
     if (kernel.arguments()->Get(i)->written() && (view.offset() != 0 || written < whole))
       return fmt::format("writes bytes {} to {} of slot {}, whose value has {}", view.offset(), view.offset() + written,
                          view.slot(), whole);

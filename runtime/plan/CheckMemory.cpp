@@ -50,10 +50,6 @@ class MemoryCheck {
 public:
   MemoryCheck(const plan::Plan &plan, uint32_t index, Report &report)
       : plan(plan), index(index), program(*plan.programs()->Get(index)), report(report) {
-    for (uint32_t i = 0; i < length(program.slots()); ++i) {
-      const plan::Slot &slot = *program.slots()->Get(i);
-      valueBytes.push_back(elementsOf(slot) * dtypeSize(slot.dtype()));
-    }
     for (uint32_t s = 0; s < length(program.segments()); ++s) {
       const plan::Segment &segment = *program.segments()->Get(s);
       SegmentAccesses accesses;
@@ -313,7 +309,7 @@ private:
       report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step), action.microbatch(),
                  describe(access.slot), owner.microbatch);
     noteRead(action, step, access, owner);
-    uint64_t value = valueBytes[access.slot]; // what follows in the slot is padding
+    const uint64_t value = valueBytes(*program.slots()->Get(access.slot)); // what follows in the slot is padding
     uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
     if (auto at = owner.written.missing(access, access.begin, bytes)) {
       report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which nobody wrote", place(action, step),
@@ -372,7 +368,6 @@ private:
   const plan::Program &program;
   Report &report;
   std::vector<SegmentAccesses> segments;
-  std::vector<uint64_t> valueBytes;              ///< of each slot's shape
   std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts seen by checkApart
   uint64_t run = 0;                              ///< of steps, counted
   std::set<uint32_t> added;                      ///< slots that steps other than fills and collectives wrote

@@ -1,6 +1,7 @@
 // The three parts of the plan checker and what they share. See Check.h for what is checked.
 #pragma once
 #include "runtime/plan/Check.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -99,6 +100,9 @@ inline uint64_t elementsOf(const plan::Slot &slot) {
     all *= static_cast<uint64_t>(slot.shape()->Get(d));
   return all;
 }
+
+/// Bytes of the value in a slot, which may be less than the slot has room for.
+inline uint64_t valueBytes(const plan::Slot &slot) { return elementsOf(slot) * dtypeSize(slot.dtype()); }
 
 /// "program 0, segment 3 (forward), step 5 (Matmul)"
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);

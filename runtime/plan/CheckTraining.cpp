@@ -3,7 +3,6 @@
 // was summed once over every axis of the mesh, is for CheckPartials.cpp; that its sum begins at 0, for CheckMemory.cpp.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
-#include "runtime/plan/DTypes.h"
 
 #include <algorithm>
 #include <map>
@@ -15,11 +14,6 @@ namespace {
 
 using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 
-/// Segments that run for each microbatch; the others run once.
-bool perMicrobatch(plan::SegmentKind kind) {
-  return kind != plan::SegmentKind::Begin && kind != plan::SegmentKind::Reduce && kind != plan::SegmentKind::Update;
-}
-
 /// Where a segment stands in an iteration: before the microbatches, among them, the sums over ranks, the updates.
 int phaseOf(plan::SegmentKind kind) {
   return kind == plan::SegmentKind::Begin    ? 0
@@ -27,6 +21,9 @@ int phaseOf(plan::SegmentKind kind) {
          : kind == plan::SegmentKind::Update ? 3
                                              : 1;
 }
+
+/// Segments that run for each microbatch; the others run once.
+bool perMicrobatch(plan::SegmentKind kind) { return phaseOf(kind) == 1; }
 
 /// Sums are added in this order: another one rounds in another way, and moves statistics in another.
 void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
@@ -231,8 +228,7 @@ private:
   bool scalar(uint32_t slot) const { return elementsOf(slot) == 1; }
 
   void conclude(uint32_t slot, const Update &update) {
-    const plan::Slot &info = *program.slots()->Get(slot);
-    const uint64_t bytes = elementsOf(slot) * dtypeSize(info.dtype());
+    const uint64_t bytes = valueBytes(*program.slots()->Get(slot));
     const std::string name = tensorOf(slot)->name() ? tensorOf(slot)->name()->str() : "";
     if (bytes && !update.moved && !update.without)
       report.add("program {}: nobody updates parameter {}, slot {}", p, name, slot);

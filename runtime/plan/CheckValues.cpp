@@ -3,7 +3,6 @@
 // and their slots from the plan, so that a step that is missing, done again, in another place or on another slot is found.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
-#include "runtime/plan/DTypes.h"
 
 #include <map>
 #include <set>
@@ -39,11 +38,12 @@ private:
         [&](const Access &access) {
           if (at < length(step.values()))
             follow(i, access, step.values()->Get(at), left);
-          if (access.kind == Access::Write && access.bytes && step.op_as_Copy())
-            copied.insert(access.slot);
-          if (access.kind == Access::Write)
-            written[access.slot].add(access);
           ++at;
+          if (access.kind != Access::Write || program.slots()->Get(access.slot)->space() != plan::Space::Persistent)
+            return;
+          written[access.slot].add(access);
+          if (access.bytes && step.op_as_Copy())
+            copied.insert(access.slot);
         },
         &plan);
     if (at != length(step.values()))
@@ -86,10 +86,7 @@ private:
   void checkCopies() {
     Rule rule(report, "V2");
     for (uint32_t slot : copied) {
-      const plan::Slot &info = *program.slots()->Get(slot);
-      const uint64_t bytes = elementsOf(info) * dtypeSize(info.dtype());
-      if (info.space() != plan::Space::Persistent || bytes == 0)
-        continue;
+      const uint64_t bytes = valueBytes(*program.slots()->Get(slot));
       if (const auto missing = written[slot].missing({Access::Read, slot, 0, bytes}, 0, bytes))
         report.add("{}: of what it copies into slot {} nobody writes byte {}", place(), slot, *missing);
     }
@@ -109,8 +106,9 @@ private:
   uint32_t p, s;
   Report &report;
   std::map<uint32_t, uint32_t> holds; ///< by slot: the value that a step made there
-  std::set<uint32_t> made, copied;     ///< values; slots
-  std::map<uint32_t, Coverage> written; ///< by slot
+  std::set<uint32_t> made;             ///< values
+  std::set<uint32_t> copied;           ///< slots that live on and are written by copies
+  std::map<uint32_t, Coverage> written; ///< by slot that lives on
 };
 
 } // namespace

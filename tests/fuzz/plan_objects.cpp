@@ -1,12 +1,7 @@
 // A good plan with fields and list entries of its objects altered, packed and sealed again: the checker finds a defect,
 // or it runs. The input is a byte that says which plan, and alterations of four bytes: which field or list (two), how,
 // and a value.
-#include "runtime/base/Error.h"
-#include "runtime/comm/LocalWorld.h"
-#include "runtime/executor/Executor.h"
-#include "runtime/plan/Check.h"
-#include "tests/unit/runtime/KernelCalls.h"
-#include "tests/unit/runtime/TwoRanks.h"
+#include "tests/fuzz/RunPlan.h"
 
 #include <functional>
 
@@ -76,6 +71,8 @@ private:
         number(entry);
       else if constexpr (requires { *entry; })
         visit(*entry);
+      else
+        visit(entry);
   }
   template <class... T> void lists(std::vector<T> &...entries) { (list(entries), ...); }
   template <class T> void visitIf(std::unique_ptr<T> &entry) {
@@ -124,7 +121,7 @@ private:
   }
   void visit(plan::SegmentT &s) {
     number(s.kind);
-    lists(s.slots, s.steps);
+    lists(s.slots, s.steps, s.leaves);
   }
   void visit(plan::LayoutT &l) { list(l.offsets); }
   void visit(plan::ActionT &a) {
@@ -151,6 +148,16 @@ private:
     lists(k.args, k.scalars);
   }
 
+  void visit(plan::SlotValue &v) {
+    using plan::SlotValue;
+    all.push_back([&v](uint8_t how, uint8_t value) {
+      v = SlotValue(static_cast<uint32_t>(otherNumber(v.slot(), how, value)), v.value());
+    });
+    all.push_back([&v](uint8_t how, uint8_t value) {
+      v = SlotValue(v.slot(), static_cast<uint32_t>(otherNumber(v.value(), how, value)));
+    });
+  }
+
   void visit(plan::StepT &s) {
     numbers(s.path, s.location, s.stream);
     list(s.values);
@@ -174,7 +181,7 @@ private:
       numbers(g->src, g->index, g->out, g->outer, g->extent, g->count, g->inner, g->dtype);
     else if (auto *c = op.AsCollective()) {
       numbers(c->kind, c->group, c->reduce, c->dtype);
-      list(c->buffers);
+      lists(c->buffers, c->axes);
     } else if (auto *m = op.AsSend())
       numbers(m->slot, m->bytes, m->peer, m->tag);
     else if (auto *m = op.AsRecv())
@@ -182,42 +189,21 @@ private:
   }
 };
 
-bool small(const plan::Plan &plan) {
-  for (const plan::Program *program : *plan.programs())
-    if (program->peak_bytes() > 16 << 20)
-      return false;
-  return true;
-}
-
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const std::vector<uint8_t> good[] = {test::flatbuffer(test::twoRanks()),
-                                              test::flatbuffer(test::twoRanksWithEpilogue(plan::Epilogue::Gelu)),
-                                              test::flatbuffer(test::KernelCalls("cpu").plan)}; // without code: refused
   if (size == 0)
     return 0;
-  const size_t which = *data % 3, ranks = which < 2 ? 2 : 1;
+  const fuzz::GoodPlan &good = fuzz::goodPlan(*data);
   const bool renumber = *data / 3 % 2; // so that values fit whatever was altered, and later rules have to find it
   plan::PlanT plan;
-  flatbuffers::GetRoot<plan::Plan>(good[which].data())->UnPackTo(&plan);
+  flatbuffers::GetRoot<plan::Plan>(good.bytes.data())->UnPackTo(&plan);
   for (++data, --size; size >= 4; data += 4, size -= 4) {
     const std::vector<Alteration> all = Fields(plan).all;
     all[static_cast<size_t>(data[0] | data[1] << 8) % all.size()](data[2], data[3]);
   }
   if (renumber)
     test::forgetValues(plan);
-  try {
-    auto file = PlanFile::fromBytes(sealPlan(renumber ? test::flatbuffer(plan) : test::pack(plan)), "fuzz");
-    if (!checkPlan(file->plan()).empty() || !small(file->plan()) || file->plan().ranks()->size() != ranks)
-      return 0;
-    LocalWorld world(ranks);
-    runRanks(world, [&](unsigned rank) {
-      Executor executor(file, rank, world[rank], {.device = "reference"});
-      executor.initialise();
-      executor.train(1, 0);
-    });
-  } catch (const Error &) {
-  }
+  fuzz::checkAndRun(sealPlan(renumber ? test::flatbuffer(plan) : test::pack(plan)), good.ranks);
   return 0;
 }
