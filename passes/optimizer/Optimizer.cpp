@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 using namespace mlir;
 
@@ -29,6 +30,7 @@ struct Parameter {
   double setting(llvm::StringRef attribute, double otherwise) const {
     return numberAttr(attributes.get(attribute)).value_or(otherwise);
   }
+  double lrScale() const { return setting(ir::attr::lrScale, 1); }
 };
 
 /// What all parameters share, as tensor<f32>.
@@ -37,7 +39,9 @@ struct Scalars {
   Value gradientScale;                       // static count / weight, clipping, and the loss scale undone
   Value lossScale, cleanSteps, skippedSteps; // states, where there is a loss scale
   Value finite;                              // i1: whether the step counts
-  Value stepSize, inverseRootBiasCorrection; // Adam: lr / (1 - beta1^step), 1 / sqrt(1 - beta2^step)
+  Value stepSize, inverseRootBiasCorrection; // lr / (1 - beta1^step) (SGD: lr), 1 / sqrt(1 - beta2^step)
+  std::map<double, Value> steps;             // by a parameter's factor of lr: stepSize * factor
+  std::map<double, Value> kept;              // AdamW, by factor * decay: 1 - lr * factor * decay
 };
 
 class UpdateBuilder {
@@ -50,9 +54,10 @@ public:
   void build() {
     collectParameters();
     createFunction();
+    e.shareSplats(module.getLoc());
     prepareScalars();
+    scaleSteps();
     llvm::SmallVector<Value> results;
-    llvm::SmallVector<llvm::SmallVector<Value>> states;
     for (Parameter &parameter : parameters) {
       originOf(parameter);
       results.push_back(update(parameter));
@@ -68,11 +73,13 @@ private:
   void collectParameters();
   void createFunction();
   void prepareScalars();
+  void scaleSteps();
   Value squaredNorm();
   void moveLossScale(llvm::SmallVector<Value> &results);
   Value update(Parameter &parameter);
-  Value sgd(Parameter &parameter, Value gradient, double decay, Value lr);
-  Value adam(Parameter &parameter, Value gradient, double decay, double lrScale);
+  double decayOf(const Parameter &p) const { return p.setting(ir::attr::weightDecay, settings.weightDecay); }
+  Value sgd(Parameter &parameter, Value gradient);
+  Value adam(Parameter &parameter, Value gradient);
   Value biasCorrection(double beta);
 
   void originOf(const Parameter &parameter) {
@@ -228,21 +235,33 @@ void UpdateBuilder::prepareScalars() {
     scale = e.mul(scale, e.min(clip, scalar(1)));
   }
   scalars.gradientScale = scale;
+  scalars.stepSize = scalars.lr;
   if (settings.kind == OptimizerKind::Sgd)
     return;
   scalars.stepSize = e.div(scalars.lr, biasCorrection(settings.beta1));
   scalars.inverseRootBiasCorrection = e.rsqrt(biasCorrection(settings.beta2));
 }
 
+/// What parameters with equal settings share.
+void UpdateBuilder::scaleSteps() {
+  for (const Parameter &p : parameters) {
+    Value &step = scalars.steps[p.lrScale()];
+    if (!step)
+      step = e.scale(scalars.stepSize, p.lrScale());
+    if (settings.kind != OptimizerKind::AdamW || decayOf(p) == 0)
+      continue;
+    Value &kept = scalars.kept[p.lrScale() * decayOf(p)];
+    if (!kept)
+      kept = e.sub(scalar(1), e.scale(scalars.lr, p.lrScale() * decayOf(p)));
+  }
+}
+
 Value UpdateBuilder::update(Parameter &p) {
   Dims shape = p.type.getShape();
   Value gradient = e.mul(e.toF32(p.gradient), e.splat(scalars.gradientScale, shape)), before = p.value;
   llvm::SmallVector<Value> statesBefore = p.states;
-  double decay = p.setting(ir::attr::weightDecay, settings.weightDecay), lrScale = p.setting(ir::attr::lrScale, 1);
   p.value = e.toF32(p.value);
-  Value after = settings.kind == OptimizerKind::Sgd
-                    ? sgd(p, gradient, decay, e.splat(e.scale(scalars.lr, lrScale), shape))
-                    : adam(p, gradient, decay, lrScale);
+  Value after = settings.kind == OptimizerKind::Sgd ? sgd(p, gradient) : adam(p, gradient);
   after = e.cast(after, p.type.getElementType());
   if (!lossScale)
     return after;
@@ -265,31 +284,32 @@ void UpdateBuilder::moveLossScale(llvm::SmallVector<Value> &results) {
 }
 
 /// g += decay p;  buf = momentum buf + g;  g = nesterov ? g + momentum buf : buf;  p -= lr g
-Value UpdateBuilder::sgd(Parameter &p, Value gradient, double decay, Value lr) {
-  if (decay != 0)
+Value UpdateBuilder::sgd(Parameter &p, Value gradient) {
+  if (const double decay = decayOf(p); decay != 0)
     gradient = e.add(gradient, e.scale(p.value, decay));
   if (settings.momentum != 0) {
     Value &buffer = p.states[0];
     buffer = e.add(e.scale(buffer, settings.momentum), gradient);
     gradient = settings.nesterov ? e.add(gradient, e.scale(buffer, settings.momentum)) : buffer;
   }
-  return e.sub(p.value, e.mul(lr, gradient));
+  return e.sub(p.value, e.mul(e.splat(scalars.steps.at(p.lrScale()), p.type.getShape()), gradient));
 }
 
 /// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g;  p -= stepSize m / (sqrt(v) / sqrt(1 - beta2^t) + eps).
 /// Adam adds decay p to g (L2), AdamW first multiplies p by 1 - lr decay (Loshchilov and Hutter 2019).
-Value UpdateBuilder::adam(Parameter &p, Value gradient, double decay, double lrScale) {
-  Dims shape = p.type.getShape();
+Value UpdateBuilder::adam(Parameter &p, Value gradient) {
+  const Dims shape = p.type.getShape();
+  const double decay = decayOf(p);
   Value value = p.value;
   if (decay != 0 && settings.kind == OptimizerKind::Adam)
     gradient = e.add(gradient, e.scale(value, decay));
   if (decay != 0 && settings.kind == OptimizerKind::AdamW)
-    value = e.mul(value, e.splat(e.sub(scalar(1), e.scale(scalars.lr, lrScale * decay)), shape));
+    value = e.mul(value, e.splat(scalars.kept.at(p.lrScale() * decay), shape));
   Value &m = p.states[0], &v = p.states[1];
   m = e.add(e.scale(m, settings.beta1), e.scale(gradient, 1 - settings.beta1));
   v = e.add(e.scale(v, settings.beta2), e.scale(e.mul(gradient, gradient), 1 - settings.beta2));
   Value root = e.mul(e.sqrt(v), e.splat(scalars.inverseRootBiasCorrection, shape));
-  Value step = e.splat(e.scale(scalars.stepSize, lrScale), shape);
+  Value step = e.splat(scalars.steps.at(p.lrScale()), shape);
   return e.sub(value, e.div(e.mul(step, m), e.shift(root, settings.eps)));
 }
 

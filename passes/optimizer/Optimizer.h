@@ -17,7 +17,8 @@
 // Gradients arrive over the static count (see Differentiate.h) and are first multiplied by static count / weight.
 //
 // Ops of one parameter carry `cleave.parameter` (its name) and cleave.path (the name without its last component); ops
-// on scalars that all parameters share have the path "optimizer" and no `cleave.parameter`.
+// on scalars that all parameters share have the path "optimizer" and no `cleave.parameter`. Constants, and scalars
+// repeated to a shape, are made once for all parameters of that shape and carry neither.
 #pragma once
 #include <memory>
 

@@ -69,6 +69,8 @@ void Emitter::setStage(int64_t stage) {
       attribute.setValue(b.getI64IntegerAttr(stage));
 }
 
+void Emitter::shareSplats(Location newLocation) { shared.emplace(newLocation); }
+
 void Emitter::stamp(Operation *op) {
   for (NamedAttribute attribute : attributes)
     op->setDiscardableAttr(attribute.getName(), attribute.getValue());
@@ -104,6 +106,22 @@ Value Emitter::cast(Value x, Type elementType) {
   return op<ir::CastOp>(tensorType(x).clone(elementType), x);
 }
 
+/// An op after `after`, or, where that is null, at the start of the block in the order in which they are made.
+template <class Op, class... Args> Value Emitter::makeShared(Operation *after, Args &&...args) {
+  OpBuilder::InsertionGuard guard(b);
+  const bool atStart = !after;
+  if (atStart)
+    after = shared->last;
+  if (after)
+    b.setInsertionPointAfter(after);
+  else
+    b.setInsertionPointToStart(b.getInsertionBlock());
+  Value made = Op::create(b, shared->location, std::forward<Args>(args)...);
+  if (atStart)
+    shared->last = made.getDefiningOp();
+  return made;
+}
+
 Value Emitter::constant(RankedTensorType type, double value) {
   Type element = type.getElementType();
   Attribute splat;
@@ -111,7 +129,11 @@ Value Emitter::constant(RankedTensorType type, double value) {
     splat = b.getFloatAttr(element, value);
   else
     splat = b.getIntegerAttr(element, static_cast<int64_t>(value));
-  return op<ir::ConstantOp>(type, DenseElementsAttr::get(type, splat));
+  auto elements = DenseElementsAttr::get(type, splat);
+  if (!shared)
+    return op<ir::ConstantOp>(type, elements);
+  Value &made = shared->constants[elements];
+  return made ? made : made = makeShared<ir::ConstantOp>(nullptr, type, elements);
 }
 
 Value Emitter::iota(Dims shape, int64_t dim) {
@@ -122,6 +144,14 @@ Value Emitter::broadcast(Value x, Dims shape, Dims dims) {
   if (shapeOf(x) == shape)
     return x;
   return op<ir::BroadcastOp>(RankedTensorType::get(shape, tensorType(x).getElementType()), x, dims);
+}
+
+Value Emitter::splat(Value scalar, Dims shape) {
+  if (!shared || shape.empty())
+    return broadcast(scalar, shape, {});
+  auto type = RankedTensorType::get(shape, tensorType(scalar).getElementType());
+  Value &made = shared->broadcasts[{scalar, type}];
+  return made ? made : made = makeShared<ir::BroadcastOp>(scalar.getDefiningOp(), type, scalar, Dims());
 }
 
 Value Emitter::broadcastBack(Value x, Dims shape, Dims dropped) {

@@ -7,6 +7,8 @@
 #include "ir/graph/Graph.h"
 #include "mlir/IR/Builders.h"
 
+#include <optional>
+
 namespace cleave::passes {
 
 using Dims = llvm::ArrayRef<int64_t>;
@@ -41,6 +43,9 @@ public:
   /// Replaces the origin's stage, where it has one.
   void setStage(int64_t stage);
   mlir::OpBuilder &builder() { return b; }
+  /// From now on equal constants are one op, and so are repeated splats of one scalar: in the block that is being
+  /// filled, with this location and no attributes. For a block that repeats a few ops for thousands of tensors.
+  void shareSplats(mlir::Location location);
 
   /// Makes any op: e.op<ir::MatmulOp>(a, b, false, true).
   template <class Op, class... Args> Op op(Args &&...args) {
@@ -76,17 +81,27 @@ public:
   /// Undoes the dropping of `dropped` by a reduction of a tensor of `shape`.
   mlir::Value broadcastBack(mlir::Value x, Dims shape, Dims dropped);
   /// A tensor of rank 0 repeated to `shape`.
-  mlir::Value splat(mlir::Value scalar, Dims shape) { return broadcast(scalar, shape, {}); }
+  mlir::Value splat(mlir::Value scalar, Dims shape);
   mlir::Value reduce(ir::ReduceKind kind, mlir::Value x, Dims dims);
   mlir::Value sum(mlir::Value x, Dims dims) { return reduce(ir::ReduceKind::Sum, x, dims); }
   mlir::Value reshape(mlir::Value x, Dims shape);
   mlir::Value matmul(mlir::Value x, mlir::Value y, bool transA, bool transB);
 
 private:
+  struct SharedSplats {
+    explicit SharedSplats(mlir::Location location) : location(location) {}
+    mlir::Location location;
+    mlir::Operation *last = nullptr; ///< of those at the block's start
+    llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
+    llvm::DenseMap<std::pair<mlir::Value, mlir::Type>, mlir::Value> broadcasts;
+  };
+
+  template <class Op, class... Args> mlir::Value makeShared(mlir::Operation *after, Args &&...args);
   void stamp(mlir::Operation *op);
   mlir::OpBuilder b;
   mlir::Location location;
   llvm::SmallVector<mlir::NamedAttribute> attributes;
+  std::optional<SharedSplats> shared;
 };
 
 } // namespace cleave::passes

@@ -9,6 +9,7 @@
 #include "mlir/AsmParser/AsmParser.h"
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 
 using namespace cleave;
 using namespace cleave::testing;
@@ -67,12 +68,23 @@ TEST_CASE("arguments are parameters, gradients, states, scalars, the weight", "[
 TEST_CASE("ops of a parameter name it and its module", "[optimizer]") {
   GraphModule module = withOptimizer(R"({name = "sgd", clip_norm = 1.0})");
   auto update = module.module().lookupSymbol<mlir::func::FuncOp>("update");
+  std::set<std::pair<const void *, const void *>> splats;
   for (mlir::Operation &op : update.front().without_terminator()) {
     auto name = op.getAttrOfType<mlir::StringAttr>("cleave.parameter");
     auto path = op.getAttrOfType<mlir::StringAttr>(ir::attr::path);
-    REQUIRE(path);
+    if (mlir::isa<ir::ConstantOp, ir::BroadcastOp>(op)) { // one for all parameters of a shape
+      auto constant = mlir::dyn_cast<ir::ConstantOp>(op);
+      mlir::Value repeated = constant ? mlir::Value() : op.getOperand(0);
+      CHECK((!name && !path));
+      CHECK(splats.insert({constant ? constant.getValue().getAsOpaquePointer() : repeated.getAsOpaquePointer(),
+                           op.getResult(0).getType().getAsOpaquePointer()})
+                .second);
+      continue;
+    }
+    REQUIRE((path != nullptr));
     CHECK(path.getValue() == (!name ? "optimizer" : name.getValue() == "a.weight" ? "a" : ""));
   }
+  CHECK(splats.size() > 2);
 }
 
 TEST_CASE("one step of plain SGD by hand", "[optimizer]") {
