@@ -1,8 +1,6 @@
 // The distribution dialect: registration and verifiers.
 #include "ir/dist/Dist.h"
 
-#include "ir/dist/Sharding.h"
-
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -36,6 +34,17 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (!cleave::Sharding::parse(text.str(), &why))
     return emitError() << "sharding \"" << text << "\": " << why;
   return success();
+}
+
+const cleave::Sharding *ShardingAttr::forType(Type type) const {
+  auto &dialect = static_cast<DistDialect &>(const_cast<Dialect &>(getDialect()));
+  std::lock_guard lock(dialect.readMutex);
+  auto [entry, fresh] = dialect.read.try_emplace({getAsOpaquePointer(), type.getAsOpaquePointer()});
+  std::optional<cleave::Sharding> &sharding = entry->second;
+  if (fresh && (sharding = cleave::Sharding::parse(getText().str())) &&
+      !sharding->resolve(cast<RankedTensorType>(type).getShape().vec()))
+    sharding.reset();
+  return sharding ? &*sharding : nullptr;
 }
 
 LogicalResult MeshOp::verify() {

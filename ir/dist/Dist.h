@@ -1,5 +1,7 @@
 // The distribution dialect in C++; value structs (Sharding, Mesh) are in ir/dist/Sharding.h and need no MLIR.
 #pragma once
+#include "ir/dist/Sharding.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -9,6 +11,10 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include "ir/dist/DistDialect.h.inc"
 

@@ -35,6 +35,12 @@ def Dist_Dialect : Dialect {
     Constraints are numbered per op (C1, C2, ...).
   }];
   let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{
+  private:
+    friend class ShardingAttr;
+    std::mutex readMutex;
+    std::map<std::pair<const void *, const void *>, std::optional<::cleave::Sharding>> read; // by attribute and type
+  }];
 }
 
 def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
@@ -47,6 +53,11 @@ def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
   let parameters = (ins StringRefParameter<"text form">:$text);
   let assemblyFormat = "`<` $text `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The sharding of a tensor of this (global) type, sizes filled in; null where it does not fit. Read once for each
+    /// type, and kept by the context.
+    const ::cleave::Sharding *forType(::mlir::Type type) const;
+  }];
 }
 
 def Dist_Tensor : AnyTypeOf<[AnyRankedTensor]>;

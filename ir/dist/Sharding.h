@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace cleave {
@@ -74,6 +75,18 @@ struct Sharding {
   /// Shape of this rank's piece.
   std::vector<int64_t> localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const;
   bool operator==(const Sharding &) const = default;
+};
+
+/// Shardings, each kept once: equal ones have one address, for as long as the set lives.
+class ShardingSet {
+public:
+  const Sharding *add(Sharding sharding) { return &*kept.insert(std::move(sharding)).first; }
+
+private:
+  struct Hash {
+    size_t operator()(const Sharding &sharding) const;
+  };
+  std::unordered_set<Sharding, Hash> kept;
 };
 
 /// A factor of a dimension of a sharding.

@@ -42,8 +42,7 @@ private:
     auto made =
         ir::CastOp::create(builder, op.getLoc(), mlir::cast<RankedTensorType>(value.getType()).clone(type), value);
     ir::copyMarks(op, made);
-    made->setAttr(dist::attr::shardings,
-                  builder.getArrayAttr(dist::ShardingAttr::get(builder.getContext(), shardingOf(value).str())));
+    made->setAttr(dist::attr::shardings, builder.getArrayAttr(shardingAttrOf(value)));
     return made.getResult();
   }
 

@@ -47,7 +47,7 @@ Value LocalFunction::slot(const std::string &kind, const std::string &name, Valu
   if (known)
     return value;
   NamedAttrList &attributes = argumentAttributes[cast<BlockArgument>(value).getArgNumber()];
-  attributes.set(dist::attr::sharding, dist::ShardingAttr::get(func.getContext(), shardingOf(global).str()));
+  attributes.set(dist::attr::sharding, shardingAttrOf(global));
   attributes.set(dist::attr::global, TypeAttr::get(global.getType()));
   // What a parameter is (its initialiser, whether it trains) goes along.
   if (auto argument = dyn_cast<BlockArgument>(global))

@@ -19,7 +19,10 @@ int64_t Localiser::share(const Factor &factor) const {
 }
 
 RankedTensorType Localiser::localType(Value global) const {
-  return RankedTensorType::get(shardingOf(global).localShape(mesh, coords), typeOf(global).getElementType());
+  RankedTensorType &type = types[{shardingAttrOf(global), global.getType()}];
+  if (!type)
+    type = RankedTensorType::get(shardingOf(global).localShape(mesh, coords), typeOf(global).getElementType());
+  return type;
 }
 
 SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::vector<std::string> axes,

@@ -18,19 +18,21 @@ namespace cleave::partitioner {
 
 static std::vector<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape().vec(); }
 
-Sharding shardingOf(Value value) {
-  dist::ShardingAttr text;
+dist::ShardingAttr shardingAttrOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    text = func.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), dist::attr::sharding);
-  } else {
-    auto all = value.getDefiningOp()->getAttrOfType<ArrayAttr>(dist::attr::shardings);
-    text = all ? cast<dist::ShardingAttr>(all[cast<OpResult>(value).getResultNumber()]) : nullptr;
+    return func.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), dist::attr::sharding);
   }
-  auto sharding = text ? Sharding::parse(text.getText().str()) : std::nullopt;
-  if (!sharding || !sharding->resolve(shapeOf(value)))
+  auto all = value.getDefiningOp()->getAttrOfType<ArrayAttr>(dist::attr::shardings);
+  return all ? cast<dist::ShardingAttr>(all[cast<OpResult>(value).getResultNumber()]) : nullptr;
+}
+
+const Sharding &shardingOf(Value value) {
+  dist::ShardingAttr attribute = shardingAttrOf(value);
+  const Sharding *sharding = attribute ? attribute.forType(value.getType()) : nullptr;
+  if (!sharding)
     throw Error(Status::Internal, fmt::format("sharding \"{}\" does not fit its tensor of {} dimensions",
-                                              text ? text.getText().str() : "none", shapeOf(value).size()));
+                                              attribute ? attribute.getText().str() : "none", shapeOf(value).size()));
   return *sharding;
 }
 
@@ -61,11 +63,19 @@ private:
   const Mesh &mesh;
   NamedShardings &named;
   OpBuilder builder;
-  DenseMap<Value, Sharding> shardings;
+  ShardingSet kept;
+  DenseMap<Value, const Sharding *> shardings;
   DenseMap<Value, std::string> open; // undecided arguments and their names
   DenseSet<Value> waiting;           // what arguments were cast or transposed to: they lie as those do once decided
   std::map<std::pair<void *, std::string>, Value> resharded;
   std::map<std::string, std::vector<unsigned>> gradientResults; // by parameter
+
+  const Sharding &of(Value value) const {
+    static const Sharding none;
+    const Sharding *found = shardings.lookup(value);
+    return found ? *found : none;
+  }
+  void set(Value value, Sharding sharding) { shardings[value] = kept.add(std::move(sharding)); }
 
   std::string argumentString(unsigned index, StringRef attribute) {
     auto text = func.getArgAttrOfType<StringAttr>(index, attribute);
@@ -95,7 +105,7 @@ private:
       } else
         open[argument] = name;
     }
-    shardings[argument] = sharding;
+    set(argument, std::move(sharding));
   }
 
   // A gradient lies as its parameter; a state "<parameter>.<slot>" as its parameter where shapes agree.
@@ -146,15 +156,16 @@ private:
     Value root = rootOf(value);
     bool undecided = open.contains(root);
     if (!undecided && root != value && waiting.erase(value))
-      shardings[value] = fromRoot(value, shardings[root]);
+      set(value, fromRoot(value, of(root)));
     return undecided;
   }
 
   // Decides an open argument, or what it became.
   void close(Value value, const Sharding &sharding) {
     Value argument = rootOf(value);
-    shardings[value] = sharding;
-    named[open[argument]] = shardings[argument] = toRoot(value, sharding);
+    set(value, sharding);
+    set(argument, toRoot(value, sharding));
+    named[open[argument]] = of(argument);
     waiting.erase(value);
     open.erase(argument);
   }
@@ -181,7 +192,7 @@ private:
   Operation *cloneFree(Operation *op, const Sharding &sharding) {
     builder.setInsertionPointAfter(op);
     Operation *copy = builder.clone(*op);
-    shardings[copy->getResult(0)] = sharding;
+    set(copy->getResult(0), sharding);
     return copy;
   }
 
@@ -196,7 +207,7 @@ private:
       close(value, required);
       return value;
     }
-    Sharding current = shardings[value];
+    const Sharding &current = of(value);
     if (current == required) {
       settle(value, required);
       return value;
@@ -260,12 +271,12 @@ private:
       builder.setInsertionPoint(where);
     auto *context = func.getContext();
     auto op = dist::ReshardOp::create(builder, where->getLoc(), value.getType(), value,
-                                      dist::ShardingAttr::get(context, shardings[value].str()),
+                                      dist::ShardingAttr::get(context, of(value).str()),
                                       dist::ShardingAttr::get(context, to.str()));
     for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase, llvm::StringLiteral("cleave.parameter")})
       if (Attribute attribute = where->getAttr(name))
         op->setAttr(name, attribute);
-    shardings[op.getResult()] = to;
+    set(op.getResult(), to);
     return resharded[key] = op.getResult();
   }
 
@@ -274,13 +285,13 @@ private:
   void visit(Operation *op) {
     if (isa<ir::CastOp, ir::TransposeOp>(op) && isOpen(op->getOperand(0))) {
       waiting.insert(op->getResult(0));
-      shardings[op->getResult(0)] = Sharding::replicated(shapeOf(op->getResult(0)));
+      set(op->getResult(0), Sharding::replicated(shapeOf(op->getResult(0))));
     } else if (isFree(op)) {
-      shardings[op->getResult(0)] = Sharding::replicated(shapeOf(op->getResult(0)));
+      set(op->getResult(0), Sharding::replicated(shapeOf(op->getResult(0))));
     } else if (auto reshape = dyn_cast<ir::ReshapeOp>(op)) {
       visitReshape(reshape);
     } else if (auto broadcast = dyn_cast<ir::BroadcastOp>(op); broadcast && openBroadcast(broadcast)) {
-      shardings[broadcast.getResult()] = Sharding::replicated(shapeOf(broadcast.getResult()));
+      set(broadcast.getResult(), Sharding::replicated(shapeOf(broadcast.getResult())));
     } else {
       visitByRule(op, *shardingRule(op));
     }
@@ -295,12 +306,12 @@ private:
 
   void visitReshape(ir::ReshapeOp op) {
     Value input = op.getInput();
-    Sharding required = shardings[input];
+    Sharding required = of(input);
     if (!required.partialAxes.empty() && !(required.partialKind == "sum" && input.hasOneUse()))
       required.partialAxes.clear();
     Sharding result = reshapeOrGather(required, shapeOf(input), shapeOf(op.getResult()), mesh);
     op->setOperand(0, use(input, required, op));
-    shardings[op.getResult()] = result;
+    set(op.getResult(), std::move(result));
   }
 
   static bool isSplat(Value value) {
@@ -337,7 +348,7 @@ private:
       Value operand = op->getOperand(i);
       if (scale && isSplat(operand) && !(isa<ir::DivOp>(op) && i == 0))
         continue;
-      const Sharding &sharding = shardings[operand];
+      const Sharding &sharding = of(operand);
       if (isOpen(operand) || sharding.partialAxes.empty() || sharding.partialKind != "sum" || !operand.hasOneUse())
         return {};
       if (!axes.empty() && axes != sharding.partialAxes)
@@ -400,7 +411,7 @@ private:
       return choice;
     }
     auto take = [&](unsigned i, auto wanted) {
-      const Sharding &sharding = shardings[op->getOperand(i)];
+      const Sharding &sharding = of(op->getOperand(i));
       for (auto [d, dim] : llvm::enumerate(rule.operands[i]))
         if (auto run = oneRun(sharding.dims[d], dim.runs);
             run && rule.factors[dim.factor] != FactorKind::Whole && wanted(*run))
@@ -464,7 +475,7 @@ private:
       return;
     for (auto [d, entry] : llvm::enumerate(entries))
       if (entry.empty())
-        propose(choice, rule.results[0][d].factor, shardings[hint.getInput()].dims[d], {});
+        propose(choice, rule.results[0][d].factor, of(hint.getInput()).dims[d], {});
   }
 
   // The parameter whose gradient a value becomes, through additions.
@@ -501,7 +512,7 @@ private:
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);
       Sharding required = fromChoice(choice, rule, rule.operands[i], shapeOf(operand));
-      if (!passed.empty() && llvm::includes(shardings[operand].partialAxes, passed))
+      if (!passed.empty() && llvm::includes(of(operand).partialAxes, passed))
         required.partialAxes = passed;
       op->setOperand(i, use(operand, required, op));
     }
@@ -517,7 +528,7 @@ private:
               sharding.partialKind = kind == FactorKind::Max ? "max" : kind == FactorKind::Min ? "min" : "sum";
             }
       llvm::sort(sharding.partialAxes);
-      shardings[result] = sharding;
+      set(result, std::move(sharding));
     }
   }
 
@@ -540,8 +551,8 @@ private:
       else if (kind == "buffer" && named.count(name))
         required = named[name];
       if (kind == "gradient" || kind == "loss" || kind == "weight" || kind == "correct") {
-        required.partialAxes = shardings[value].partialAxes;
-        required.partialKind = shardings[value].partialKind;
+        required.partialAxes = of(value).partialAxes;
+        required.partialKind = of(value).partialKind;
       }
       if (kind == "gradient") // finished once an iteration over what all its stages leave partial and the parameter is
                               // not split by
@@ -555,7 +566,7 @@ private:
       terminator->setOperand(i, taken);
     }
     for (Value value : llvm::to_vector(llvm::make_first_range(open)))
-      close(value, shardings[value]);
+      close(value, of(value));
     for (Value value : llvm::to_vector(waiting))
       isOpen(value);
   }
@@ -569,14 +580,14 @@ private:
     for (dist::ReshardOp sum : sums) {
       if (merged.contains(sum))
         continue;
-      const Sharding &partial = shardings[sum.getInput()];
+      const Sharding &partial = of(sum.getInput());
       if (partial.partialAxes.empty() || sum->use_empty())
         continue;
       const Sharding *wanted = nullptr;
       bool same = llvm::all_of(sum->getUsers(), [&](Operation *user) {
         if (!isa<dist::ReshardOp>(user))
           return false;
-        const Sharding &to = shardings[user->getResult(0)];
+        const Sharding &to = of(user->getResult(0));
         bool fits = !wanted || *wanted == to;
         wanted = &to;
         return fits;
@@ -590,7 +601,7 @@ private:
         user->erase();
       }
       sum.setToAttr(dist::ShardingAttr::get(func.getContext(), to.str()));
-      shardings[sum.getResult()] = to;
+      set(sum.getResult(), to);
     }
   }
 
@@ -600,7 +611,7 @@ private:
     std::optional<std::vector<std::string>> common;
     for (unsigned result : gradientResults[name]) {
       const std::vector<std::string> &axes =
-          shardings[func.getBody().front().getTerminator()->getOperand(result)].partialAxes;
+          of(func.getBody().front().getTerminator()->getOperand(result)).partialAxes;
       if (common)
         llvm::erase_if(*common, [&](const std::string &axis) { return !llvm::is_contained(axes, axis); });
       else
@@ -614,20 +625,23 @@ private:
 
   void annotate() {
     auto *context = func.getContext();
+    DenseMap<const Sharding *, Attribute> texts;
+    auto textOf = [&](Value value) {
+      Attribute &text = texts[shardings.lookup(value)];
+      return text ? text : text = dist::ShardingAttr::get(context, of(value).str());
+    };
     SmallVector<DictionaryAttr> ofArguments;
     for (BlockArgument argument : func.getArguments()) {
       NamedAttrList attributes(function_interface_impl::getArgAttrs(func, argument.getArgNumber()));
-      attributes.set(dist::attr::sharding, dist::ShardingAttr::get(context, shardings[argument].str()));
+      attributes.set(dist::attr::sharding, textOf(argument));
       ofArguments.push_back(attributes.getDictionary(context));
     }
     func.setAllArgAttrs(ofArguments);
     func.walk([&](Operation *op) {
       if (op->getNumResults() == 0 || op == func.getOperation())
         return;
-      SmallVector<Attribute> texts;
-      for (Value result : op->getResults())
-        texts.push_back(dist::ShardingAttr::get(context, shardings[result].str()));
-      op->setAttr(dist::attr::shardings, ArrayAttr::get(context, texts));
+      op->setAttr(dist::attr::shardings,
+                  ArrayAttr::get(context, llvm::to_vector(llvm::map_range(op->getResults(), textOf))));
     });
     terminateReshards();
   }

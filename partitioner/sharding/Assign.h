@@ -1,6 +1,7 @@
 // Gives every tensor of a function its sharding: one deterministic walk in program order that reads the rule table,
 // takes the user's marks and rules as given, and puts a `dist.reshard` wherever an op needs an operand otherwise.
 #pragma once
+#include "ir/dist/Dist.h"
 #include "ir/dist/Sharding.h"
 #include "partitioner/strategy/Strategy.h"
 
@@ -21,7 +22,8 @@ using NamedShardings = std::map<std::string, Sharding>;
 /// Throws userError for a rule that names an unknown dimension or axis.
 void assignShardings(mlir::func::FuncOp func, const Strategy &strategy, NamedShardings &named);
 
-/// The sharding of a value after assignShardings.
-Sharding shardingOf(mlir::Value value);
+/// The sharding of a value after assignShardings, which lives as long as the context; and as an attribute.
+const Sharding &shardingOf(mlir::Value value);
+dist::ShardingAttr shardingAttrOf(mlir::Value value);
 
 } // namespace cleave::partitioner

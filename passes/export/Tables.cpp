@@ -125,12 +125,10 @@ Label Tables::label(mlir::Type local, mlir::Attribute shardingAttr, mlir::Attrib
     label.sharding = Sharding::replicated(label.global);
     return label;
   }
-  auto parsed = Sharding::parse(attribute.getText().str());
-  assert(parsed && "the attribute's verifier has read it");
-  label.sharding = *parsed;
+  const Sharding *fits = attribute.forType(globalType);
+  label.sharding = fits ? *fits : *Sharding::parse(attribute.getText().str()); // which its verifier has read
   std::erase_if(label.sharding.partialAxes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
-  label.known = label.sharding.dims.size() == label.global.size() && label.sharding.resolve(label.global) &&
-                label.sharding.localShape(mesh, coords) == localShape;
+  label.known = fits && label.sharding.localShape(mesh, coords) == localShape;
   if (!label.known) {
     label.global.clear();
     label.sharding.dims.clear();
