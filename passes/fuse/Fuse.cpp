@@ -57,18 +57,26 @@ private:
     return groups[id].cost;
   }
 
+  double costTogether(int a, int b) {
+    std::vector<mlir::Operation *> ops = groups[a].ops;
+    ops.insert(ops.end(), groups[b].ops.begin(), groups[b].ops.end());
+    return costOf(ops);
+  }
+
+  bool merge(int a, int b, double together) {
+    if (!groups.merge(a, b))
+      return false;
+    groups[b].cost = together;
+    return true;
+  }
+
   /// Group a comes before b. Merges them where that saves more than `handicap` microseconds.
   bool tryMerge(int a, int b, double handicap) {
     auto key = std::pair(std::pair(a, groups[a].version), std::pair(b, groups[b].version));
     if (!tried.insert(key).second)
       return false;
-    std::vector<mlir::Operation *> ops = groups[a].ops;
-    ops.insert(ops.end(), groups[b].ops.begin(), groups[b].ops.end());
-    double apart = costOf(a) + costOf(b), together = costOf(ops);
-    if (together + handicap >= apart || !groups.merge(a, b))
-      return false;
-    groups[b].cost = together;
-    return true;
+    const double apart = costOf(a) + costOf(b), together = costTogether(a, b);
+    return together + handicap < apart && merge(a, b, together);
   }
 
   /// Free ops with one user join it.
@@ -80,8 +88,10 @@ private:
       if (!isFree(op) || !op->hasOneUse())
         continue;
       int user = groups.groupOf(*op->user_begin());
-      if (user >= 0 && groups[user].fusible)
-        tryMerge(id, user, -1e30);
+      if (user < 0 || !groups[user].fusible)
+        continue;
+      if (const double together = costTogether(id, user); together < impossible)
+        merge(id, user, together);
     }
   }
 

@@ -97,10 +97,11 @@ void Groups::rebuildEdges(const std::vector<int> &ids) {
   }
 }
 
-using Inside = llvm::SmallPtrSet<mlir::Operation *, 16>;
+namespace {
 
-std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &ops) const {
-  const Inside inside(ops.begin(), ops.end());
+using Inside = llvm::SmallPtrSet<mlir::Operation *, 32>;
+
+std::vector<mlir::Value> fromOutside(const std::vector<mlir::Operation *> &ops, const Inside &inside) {
   llvm::SmallSetVector<mlir::Value, 8> values;
   for (mlir::Operation *op : ops)
     for (mlir::Value operand : op->getOperands())
@@ -109,13 +110,27 @@ std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &op
   return {values.begin(), values.end()};
 }
 
-std::vector<mlir::Value> Groups::outputs(const std::vector<mlir::Operation *> &ops) const {
-  const Inside inside(ops.begin(), ops.end());
+std::vector<mlir::Value> usedOutside(const std::vector<mlir::Operation *> &ops, const Inside &inside) {
   std::vector<mlir::Value> values;
   for (mlir::Operation *op : ops)
     if (llvm::any_of(op->getUsers(), [&](mlir::Operation *user) { return !inside.count(user); }))
       values.push_back(op->getResult(0));
   return values;
+}
+
+} // namespace
+
+std::vector<mlir::Value> Groups::inputs(const std::vector<mlir::Operation *> &ops) const {
+  return fromOutside(ops, Inside(ops.begin(), ops.end()));
+}
+
+std::vector<mlir::Value> Groups::outputs(const std::vector<mlir::Operation *> &ops) const {
+  return usedOutside(ops, Inside(ops.begin(), ops.end()));
+}
+
+Groups::Border Groups::border(const std::vector<mlir::Operation *> &ops) const {
+  const Inside inside(ops.begin(), ops.end());
+  return {fromOutside(ops, inside), usedOutside(ops, inside)};
 }
 
 /// Whether a path of two steps or more leads from one group to the other; `between`: what `from` reaches before `to`.

@@ -36,6 +36,10 @@ public:
   int64_t positionOf(int id) const { return places[static_cast<size_t>(id)].label; }
 
   /// Values from outside, in order of first use, and values used outside, in order of their ops.
+  struct Border {
+    std::vector<mlir::Value> inputs, outputs;
+  };
+  Border border(const std::vector<mlir::Operation *> &ops) const;
   std::vector<mlir::Value> inputs(const std::vector<mlir::Operation *> &ops) const;
   std::vector<mlir::Value> outputs(const std::vector<mlir::Operation *> &ops) const;
 

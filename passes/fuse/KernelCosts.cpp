@@ -7,7 +7,7 @@
 namespace cleave::passes {
 
 double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
-  const std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+  const auto [inputs, outputs] = groups.border(ops);
   if (outputs.empty())
     return 0;
   llvm::SmallVector<bool> scalar;

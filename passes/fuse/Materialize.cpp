@@ -11,7 +11,7 @@
 namespace cleave::passes {
 
 bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
-  std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+  const auto [inputs, outputs] = groups.border(ops);
   llvm::SmallVector<bool> scalar;
   for (mlir::Value input : inputs)
     scalar.push_back(kernel::isShardOffset(input));
@@ -92,7 +92,7 @@ mlir::ArrayAttr gather(mlir::MLIRContext *context, const std::vector<mlir::Value
 
 ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &ops) {
   mlir::MLIRContext *context = ops[0]->getContext();
-  std::vector<mlir::Value> inputs = groups.inputs(ops), outputs = groups.outputs(ops);
+  auto [inputs, outputs] = groups.border(ops);
   mlir::Operation *last = ops.back();
   mlir::OpBuilder b(last->getBlock()->getTerminator());
   llvm::SmallVector<mlir::Type> types;
