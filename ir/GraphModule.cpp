@@ -38,7 +38,7 @@ static void outOfMemory(void *, const char *, bool) {
 static std::shared_ptr<MLIRContext> freshContext() {
   static std::once_flag once;
   std::call_once(once, [] { llvm::install_bad_alloc_error_handler(outOfMemory); });
-  auto context = std::make_shared<MLIRContext>(MLIRContext::Threading::DISABLED);
+  auto context = std::make_shared<MLIRContext>(MLIRContext::Threading::ENABLED);
   context->loadDialect<ir::CleaveDialect, dist::DistDialect, func::FuncDialect>();
   return context;
 }
@@ -98,6 +98,7 @@ std::string GraphModule::verify() const {
 }
 
 MLIRContext &GraphModule::context() const { return *impl->context; }
+ModuleOp GraphModule::release() { return impl->module.release(); }
 ModuleOp GraphModule::module() const { return impl->module.get(); }
 Operation *GraphModule::operation() const { return module(); }
 Operation *GraphModule::function(const std::string &name) const { return module().lookupSymbol(name); }

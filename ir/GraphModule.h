@@ -29,6 +29,8 @@ public:
 
   mlir::MLIRContext &context() const;
   mlir::ModuleOp module() const;
+  /// Hands the module op to the caller, who must erase it before this goes, which keeps its context.
+  mlir::ModuleOp release();
   /// The module op, and a function by name (null if there is none), for callers without MLIR's headers.
   mlir::Operation *operation() const;
   mlir::Operation *function(const std::string &name) const;

@@ -3,11 +3,13 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "passes/export/Library.h"
 #include "passes/export/Schedule.h"
 #include "passes/export/Segment.h"
 #include "passes/export/Select.h"
 #include "passes/export/Streams.h"
 #include "passes/fuse/Fuse.h"
+#include "passes/rewrite/Parallel.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
@@ -57,15 +59,40 @@ bool libraryHas(Type type, const std::string &target) {
   return isGpuTarget(target) || (!type.isF16() && (!type.isBF16() || target == "x86-64-v4"));
 }
 
-void lower(const std::vector<NamedFunction> &list, const std::string &target) {
-  layOutStashes(bare(list));
-  for (NamedFunction entry : list) {
-    widenLibraryOps(entry.function, [&](Type type) { return libraryHas(type, target); });
-    joinPads(entry.function);
-    selectLibraryCalls(entry.function, {.epilogues = isGpuTarget(target), .widen = isGpuTarget(target)});
-    fuse(entry.function, {.gpu = isGpuTarget(target)});
-    removeUnused(entry.function);
+/// What the ranks of a class run.
+struct ClassFunctions {
+  std::vector<NamedFunction> training, evaluation;
+};
+
+/// Items of a stage's schedule; none where it has no such schedule.
+const std::vector<partitioner::ScheduleItem> &
+itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, int64_t stage) {
+  static const std::vector<partitioner::ScheduleItem> none;
+  return static_cast<size_t>(stage) < schedules.size() ? schedules[static_cast<size_t>(stage)] : none;
+}
+
+/// From local ops to library calls and fusions, in every function.
+std::vector<ClassFunctions> lower(const partitioner::Applied &applied, const std::string &target) {
+  std::vector<ClassFunctions> classes;
+  SmallVector<func::FuncOp> all;
+  applied.module.get().getContext()->loadDialect<library::LibraryDialect>(); // threads may not
+  for (const partitioner::RankClass &rankClass : applied.classes) {
+    ClassFunctions &functions = classes.emplace_back();
+    functions.training = functionsOf(applied, rankClass, itemsOf(applied.train, rankClass.stage));
+    functions.evaluation = functionsOf(applied, rankClass, itemsOf(applied.eval, rankClass.stage));
+    for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
+      layOutStashes(bare(*list));
+      llvm::append_range(all, bare(*list));
+    }
   }
+  forEachInParallel(all, [&](func::FuncOp function) {
+    widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
+    joinPads(function);
+    selectLibraryCalls(function, {.epilogues = isGpuTarget(target), .widen = isGpuTarget(target)});
+    fuse(function, {.gpu = isGpuTarget(target)});
+    removeUnused(function);
+  });
+  return classes;
 }
 
 /// Arguments first: they say more of a named tensor than the results that are written to it.
@@ -94,21 +121,14 @@ void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list
     builder.addSegment(list[i].function, list[i].segment, ArrayRef<func::FuncOp>(functions).drop_front(i + 1));
 }
 
-void exportClass(partitioner::Applied &applied, const partitioner::RankClass &rankClass, Tables &tables,
-                 KernelBuilder &kernels, bool batches) {
-  auto stage = static_cast<size_t>(rankClass.stage);
-  const auto &train = applied.train[stage];
-  static const std::vector<partitioner::ScheduleItem> none;
-  const auto &eval = stage < applied.eval.size() ? applied.eval[stage] : none;
-  auto training = functionsOf(applied, rankClass, train), evaluation = functionsOf(applied, rankClass, eval);
-  lower(training, tables.plan.target);
-  lower(evaluation, tables.plan.target);
+void exportClass(const partitioner::Applied &applied, const partitioner::RankClass &rankClass,
+                 const ClassFunctions &functions, Tables &tables, KernelBuilder &kernels, bool batches) {
   ProgramBuilder builder(tables, kernels, rankClass, batches);
-  registerArguments(builder, training);
-  registerArguments(builder, evaluation);
-  addSegments(builder, training);
-  addSegments(builder, evaluation);
-  scheduleProgram(builder, train, eval);
+  registerArguments(builder, functions.training);
+  registerArguments(builder, functions.evaluation);
+  addSegments(builder, functions.training);
+  addSegments(builder, functions.evaluation);
+  scheduleProgram(builder, itemsOf(applied.train, rankClass.stage), itemsOf(applied.eval, rankClass.stage));
   auto index = static_cast<uint32_t>(tables.plan.programs.size());
   for (int64_t rank : rankClass.ranks)
     tables.plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));
@@ -221,8 +241,9 @@ std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOpti
   Tables tables(plan, applied.strategy.mesh);
   tables.string("");
   KernelBuilder kernels(target);
-  for (const partitioner::RankClass &rankClass : applied.classes)
-    exportClass(applied, rankClass, tables, kernels, cuda && options.batchKernels);
+  const std::vector<ClassFunctions> functions = lower(applied, target);
+  for (size_t c = 0; c < functions.size(); ++c)
+    exportClass(applied, applied.classes[c], functions[c], tables, kernels, cuda && options.batchKernels);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
     if (!plan.ranks[rank])
       throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");

@@ -12,7 +12,6 @@ LibraryDialect::LibraryDialect(MLIRContext *context)
 
 CallOp CallOp::create(OpBuilder &b, Location location, TypeRange results, ValueRange operands,
                       ArrayRef<NamedAttribute> attributes) {
-  b.getContext()->getOrLoadDialect<LibraryDialect>();
   OperationState state(location, getOperationName(), operands, results, attributes);
   return cast<CallOp>(b.create(state));
 }

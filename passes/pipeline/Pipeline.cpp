@@ -149,6 +149,15 @@ void forwardAsEval(partitioner::Applied &applied) {
   applied.train.assign(stages, {});
 }
 
+/// Splits a step on global shapes, which is consumed, over the devices.
+partitioner::Applied split(OwningOpRef<ModuleOp> step, const partitioner::Strategy &strategy,
+                           const CompileOptions &options) {
+  partitioner::Applied applied = partitioner::apply(step, strategy);
+  finish("annotate", *step, options);
+  finish("apply", *applied.module, options);
+  return applied;
+}
+
 } // namespace
 
 GraphModule step(GraphModule model, const CompileOptions &options) {
@@ -162,11 +171,7 @@ partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &opt
   checkOptions(options);
   partitioner::Strategy strategy = options.strategy;
   buildStep(model.module(), strategy, options);
-  OwningOpRef<ModuleOp> step(model.module().clone());
-  partitioner::Applied applied = partitioner::apply(step, strategy);
-  finish("annotate", *step, options);
-  finish("apply", *applied.module, options);
-  return applied;
+  return split(model.module().clone(), strategy, options);
 }
 
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
@@ -175,16 +180,16 @@ std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &
     throw Error(Status::Internal, "a prediction is one microbatch");
   partitioner::Strategy strategy = options.strategy;
   buildPrediction(model.module(), strategy, options);
-  OwningOpRef<ModuleOp> step(model.module().clone());
-  partitioner::Applied applied = partitioner::apply(step, strategy);
-  finish("annotate", *step, options);
-  finish("apply", *applied.module, options);
+  partitioner::Applied applied = split(model.release(), strategy, options);
   forwardAsEval(applied);
   return exportPlan(applied, options);
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
-  partitioner::Applied applied = applyStrategy(model, options);
+  checkOptions(options);
+  partitioner::Strategy strategy = options.strategy;
+  buildStep(model.module(), strategy, options);
+  partitioner::Applied applied = split(model.release(), strategy, options);
   return exportPlan(applied, options);
 }
 

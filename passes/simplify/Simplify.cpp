@@ -2,6 +2,7 @@
 #include "passes/simplify/Simplify.h"
 
 #include "ir/graph/Graph.h"
+#include "passes/rewrite/Parallel.h"
 
 #include "mlir/Rewrite/FrozenRewritePatternSet.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -55,9 +56,11 @@ struct SimplifyPass : PassWrapper<SimplifyPass, OperationPass<ModuleOp>> {
 
 void simplify(ModuleOp module) {
   FrozenRewritePatternSet patterns = allPatterns(module.getContext());
+  llvm::SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isDeclaration())
-      simplifyFunction(function, patterns);
+      functions.push_back(function);
+  forEachInParallel(functions, [&](func::FuncOp function) { simplifyFunction(function, patterns); });
 }
 
 std::unique_ptr<Pass> createSimplifyPass() { return std::make_unique<SimplifyPass>(); }

@@ -24,6 +24,7 @@ struct Selected {
   explicit Selected(const std::string &text, SelectOptions options = {}) : graph(GraphModule::parse(text, "test")) {
     function = graph.module().lookupSymbol<mlir::func::FuncOp>("f");
     joinPads(function);
+    graph.context().loadDialect<library::LibraryDialect>();
     selectLibraryCalls(function, options);
   }
   std::vector<library::CallOp> calls(const std::string &callee) {
@@ -197,6 +198,7 @@ TEST_CASE("what is stashed lies as it is read", "[export]") {
   CHECK(backward.front().getTerminator()->getOperand(0) == backward.getArgument(0));
   auto back = backward.front().getTerminator()->getOperand(1).getDefiningOp()->getOperand(0);
   CHECK(sizesOf(back) == Ints{2, 4, 3, 8}); // the other reader sees what it saw
+  turned.context().loadDialect<library::LibraryDialect>();
   selectLibraryCalls(forward);
   CHECK(std::distance(forward.front().begin(), forward.front().end()) == 2);
   // No product writes [b, t, d, h], and what is read in other ways stays.

@@ -1,0 +1,40 @@
+// See Parallel.h.
+#include "passes/rewrite/Parallel.h"
+
+#include "runtime/base/Error.h"
+
+#include "mlir/IR/Threading.h"
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+
+namespace cleave::passes {
+
+void forEachInParallel(llvm::ArrayRef<mlir::func::FuncOp> functions,
+                       llvm::function_ref<void(mlir::func::FuncOp)> change) {
+  if (functions.empty())
+    return;
+  std::vector<size_t> sizes, order(functions.size());
+  for (mlir::func::FuncOp function : functions)
+    sizes.push_back(function.isDeclaration() ? 0 : function.front().getOperations().size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<std::exception_ptr> errors(functions.size());
+  mlir::MLIRContext *context = functions.front()->getContext();
+  const size_t dialects = context->getLoadedDialects().size();
+  mlir::parallelForEach(context, order, [&](size_t i) {
+    try {
+      change(functions[i]);
+    } catch (...) { // LLVM's threads know no exceptions
+      errors[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr &error : errors)
+    if (error)
+      std::rethrow_exception(error);
+  if (context->getLoadedDialects().size() != dialects)
+    throw Error(Status::Internal, "a dialect was loaded while several functions were changed; load it before");
+}
+
+} // namespace cleave::passes
