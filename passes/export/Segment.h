@@ -49,6 +49,7 @@ private:
   std::optional<uint32_t> targetSlot(mlir::OpResult result);
   std::optional<uint32_t> reusedSlot(mlir::OpResult result);
   bool mayReplace(mlir::OpResult result, uint32_t slot);
+  const std::map<uint32_t, llvm::SmallVector<unsigned, 1>> &readersOf(mlir::Operation *op);
   Label labelOf(mlir::OpResult result) const;
   void bind(mlir::Value value, uint32_t slot);
 
@@ -63,6 +64,8 @@ private:
   llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot it is returned as
   llvm::DenseSet<mlir::Value> sent;                                   // roots
   llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands
+  mlir::Operation *operandsOf = nullptr;                              // what operandsBySlot is of
+  std::map<uint32_t, llvm::SmallVector<unsigned, 1>> operandsBySlot;
   std::vector<Target> leaves;
 };
 

@@ -161,6 +161,18 @@ std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
   return slotOf(call.into());
 }
 
+/// Operands of `op` by their slot. An op that sums all gradients has thousands, and asks for each of its results.
+const std::map<uint32_t, SmallVector<unsigned, 1>> &SlotAssignment::readersOf(Operation *op) {
+  if (operandsOf == op)
+    return operandsBySlot;
+  operandsOf = op;
+  operandsBySlot.clear();
+  for (OpOperand &operand : op->getOpOperands())
+    if (hasSlot(operand.get()))
+      operandsBySlot[slotOf(operand.get())].push_back(operand.getOperandNumber());
+  return operandsBySlot;
+}
+
 /// Whether `result` may be written over what `slot` holds: nobody reads that later, and this op reads it only where its
 /// kernel allows (or reduces it in place).
 bool SlotAssignment::mayReplace(OpResult result, uint32_t slot) {
@@ -170,20 +182,16 @@ bool SlotAssignment::mayReplace(OpResult result, uint32_t slot) {
     return true;
   if (busy->second > positions.at(op))
     return false;
-  int64_t reading = -1;
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (!hasSlot(operand.get()) || slotOf(operand.get()) != slot)
-      continue;
-    if (reading >= 0)
-      return false;
-    reading = operand.getOperandNumber();
-  }
-  if (reading < 0)
+  const auto read = readersOf(op).find(slot);
+  if (read == operandsBySlot.end())
     return true;
+  if (read->second.size() > 1)
+    return false;
+  const unsigned reading = read->second.front();
   if (isa<dist::AllReduceOp>(op))
-    return reading == static_cast<int64_t>(result.getResultNumber());
+    return reading == result.getResultNumber();
   auto kernel = kernels.find(op);
-  std::pair<unsigned, unsigned> pair{result.getResultNumber(), static_cast<unsigned>(reading)};
+  std::pair<unsigned, unsigned> pair{result.getResultNumber(), reading};
   return kernel != kernels.end() && llvm::is_contained(kernel->second.mayAlias, pair) &&
          overwritten.insert({op, pair.second}).second;
 }
