@@ -75,6 +75,19 @@ Value cleave::ir::splatConstant(OpBuilder &builder, Location loc, RankedTensorTy
   return ConstantOp::create(builder, loc, type, cast<ElementsAttr>(splatAttr(type, value)));
 }
 
+static StringRef textOf(StringAttr text) { return text ? text.getValue() : StringRef(); }
+
+StringRef cleave::ir::argumentText(func::FuncOp function, unsigned index, StringRef attribute) {
+  return textOf(function.getArgAttrOfType<StringAttr>(index, attribute));
+}
+StringRef cleave::ir::argumentText(BlockArgument argument, StringRef attribute) {
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  return function ? argumentText(function, argument.getArgNumber(), attribute) : StringRef();
+}
+StringRef cleave::ir::resultText(func::FuncOp function, unsigned index, StringRef attribute) {
+  return textOf(function.getResultAttrOfType<StringAttr>(index, attribute));
+}
+
 void cleave::ir::copyMarks(Operation *from, Operation *to) {
   to->setDiscardableAttrs(from->getDiscardableAttrDictionary());
 }

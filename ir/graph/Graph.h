@@ -54,6 +54,11 @@ inline constexpr llvm::StringLiteral wholeDimension = "whole";
 /// The unit attribute of convolutions, pooling and batch normalisation on [n, ..., c] instead of [n, c, ...].
 inline constexpr llvm::StringLiteral channelsLast = "channels_last";
 
+/// A string attribute (kind, name, ...) of a function's argument or result; empty where it has none.
+llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
+llvm::StringRef argumentText(mlir::BlockArgument argument, llvm::StringRef attribute);
+llvm::StringRef resultText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
+
 /// The one value of a splat constant; none for anything else. Integers and i1 read as numbers.
 std::optional<double> splatOf(mlir::Attribute value);
 /// The same of what makes `value`, seen through broadcasts.

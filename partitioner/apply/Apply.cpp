@@ -137,10 +137,8 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
       stages[stageOf(op)].flops += flopsOf(op);
   });
   for (BlockArgument argument : train.getArguments()) {
-    auto kind = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
-    auto name = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::name);
-    if (kind && name && kind.getValue() == "parameter")
-      stages[info.owners.at(name.str()).front()].parameters +=
+    if (ir::argumentText(argument, ir::attr::kind) == "parameter")
+      stages[info.owners.at(ir::argumentText(argument, ir::attr::name).str()).front()].parameters +=
           cast<RankedTensorType>(argument.getType()).getNumElements();
   }
   return stages;

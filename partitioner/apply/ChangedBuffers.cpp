@@ -15,19 +15,17 @@ static bool isReadBackward(Value value) {
 }
 
 static bool isChanged(func::FuncOp train, BlockArgument buffer) {
-  auto text = [](Attribute attribute) { return attribute ? cast<StringAttr>(attribute).getValue() : StringRef(); };
-  StringRef name = text(train.getArgAttr(buffer.getArgNumber(), ir::attr::name));
+  const StringRef name = ir::argumentText(buffer, ir::attr::name);
   for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands())
-    if (text(train.getResultAttr(result.getOperandNumber(), ir::attr::kind)) == "buffer" &&
-        text(train.getResultAttr(result.getOperandNumber(), ir::attr::name)) == name)
+    if (ir::resultText(train, result.getOperandNumber(), ir::attr::kind) == "buffer" &&
+        ir::resultText(train, result.getOperandNumber(), ir::attr::name) == name)
       return result.get() != buffer;
   return false;
 }
 
 void keepChangedBuffers(func::FuncOp train) {
   for (BlockArgument argument : train.getArguments()) {
-    auto kind = train.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
-    if (!kind || kind.getValue() != "buffer" || !isChanged(train, argument) || !isReadBackward(argument))
+    if (ir::argumentText(argument, ir::attr::kind) != "buffer" || !isChanged(train, argument) || !isReadBackward(argument))
       continue;
     Operation *first = nullptr;
     for (Operation *user : argument.getUsers())

@@ -16,21 +16,10 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-std::string argumentText(BlockArgument argument, StringRef name) {
-  auto text = cast<func::FuncOp>(argument.getOwner()->getParentOp())
-                  .getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
-  return text ? text.str() : "";
-}
-
 namespace {
 
 const char *segmentName(int order) {
   return order == Forward ? "forward" : order == InputGradient ? "input_gradient" : "weight_gradient";
-}
-
-std::string resultText(func::FuncOp func, unsigned i, StringRef name) {
-  auto text = func.getResultAttrOfType<StringAttr>(i, name);
-  return text ? text.str() : "";
 }
 
 bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
@@ -111,7 +100,7 @@ private:
       return known->second;
     if (auto argument = dyn_cast<BlockArgument>(value))
       return values[value] =
-                 local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
+                 local.slot(ir::argumentText(argument, ir::attr::kind).str(), ir::argumentText(argument, ir::attr::name).str(), value);
     Operation *def = value.getDefiningOp();
     if (std::string name = workingCopyName(def); !name.empty()) {
       copies.try_emplace(name, def);
@@ -165,7 +154,7 @@ private:
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
       Operation *def = value.getDefiningOp();
-      std::string kind = resultText(source, i, ir::attr::kind), name = resultText(source, i, ir::attr::name);
+      std::string kind = ir::resultText(source, i, ir::attr::kind).str(), name = ir::resultText(source, i, ir::attr::name).str();
       auto stage = source.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
       SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, Forward};
       if (made != key)
@@ -201,7 +190,7 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
   std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-    std::string kind = resultText(func, i, ir::attr::kind), name = resultText(func, i, ir::attr::name);
+    std::string kind = ir::resultText(func, i, ir::attr::kind).str(), name = ir::resultText(func, i, ir::attr::name).str();
     if (gradients ? kind != "gradient" : !isMetric(kind))
       continue;
     Value value = terminator->getOperand(i);
@@ -238,8 +227,8 @@ void collectReaders(Value argument, std::set<int64_t> &stages) {
 void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &stages) {
   for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
     if (Operation *def = result.get().getDefiningOp();
-        def && resultText(func, result.getOperandNumber(), ir::attr::kind) == "buffer")
-      stages[resultText(func, result.getOperandNumber(), ir::attr::name)].insert(stageOf(def));
+        def && ir::resultText(func, result.getOperandNumber(), ir::attr::kind) == "buffer")
+      stages[ir::resultText(func, result.getOperandNumber(), ir::attr::name).str()].insert(stageOf(def));
 }
 
 /// A stage owns what its ops read, in training or in evaluation (an op may be in another stage there: it is a step of
@@ -251,7 +240,7 @@ void findOwners(StepInfo &info) {
     if (!func)
       continue;
     for (BlockArgument argument : func.getArguments()) {
-      const std::string kind = argumentText(argument, ir::attr::kind), name = argumentText(argument, ir::attr::name);
+      const std::string kind = ir::argumentText(argument, ir::attr::kind).str(), name = ir::argumentText(argument, ir::attr::name).str();
       if (kind != "parameter" && kind != "buffer")
         continue;
       collectReaders(argument, readers[name]);

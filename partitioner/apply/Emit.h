@@ -30,8 +30,6 @@ struct StepInfo {
   const Strategy *strategy = nullptr;
 };
 
-/// An argument's text attribute; "" where it has none.
-std::string argumentText(mlir::BlockArgument argument, llvm::StringRef name);
 
 StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
 

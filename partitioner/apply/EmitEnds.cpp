@@ -133,7 +133,7 @@ static Value workingCopy(LocalFunction &local, Value value) {
   if (Operation *def = value.getDefiningOp())
     return local.localiser.emit(def, workingCopy(local, def->getOperand(0)))[0];
   auto argument = cast<BlockArgument>(value);
-  return local.slot(argumentText(argument, ir::attr::kind), argumentText(argument, ir::attr::name), value);
+  return local.slot(ir::argumentText(argument, ir::attr::kind).str(), ir::argumentText(argument, ir::attr::name).str(), value);
 }
 
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,

@@ -48,9 +48,9 @@ unsigned widthOf(Value value) { return cast<RankedTensorType>(value.getType()).g
 /// Of the parameter that `value` is; "" where it is none.
 std::string parameterName(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
-  if (!argument || argumentText(argument, ir::attr::kind) != "parameter")
+  if (!argument || ir::argumentText(argument, ir::attr::kind) != "parameter")
     return {};
-  return argumentText(argument, ir::attr::name);
+  return ir::argumentText(argument, ir::attr::name).str();
 }
 
 /// A parameter in a narrower type.

@@ -77,14 +77,9 @@ private:
   }
   void set(Value value, Sharding sharding) { shardings[value] = kept.add(std::move(sharding)); }
 
-  std::string argumentString(unsigned index, StringRef attribute) {
-    auto text = func.getArgAttrOfType<StringAttr>(index, attribute);
-    return text ? text.str() : "";
-  }
-
   void visitArgument(BlockArgument argument) {
     unsigned index = argument.getArgNumber();
-    std::string kind = argumentString(index, ir::attr::kind), name = argumentString(index, ir::attr::name);
+    std::string kind = ir::argumentText(func, index, ir::attr::kind).str(), name = ir::argumentText(func, index, ir::attr::name).str();
     std::vector<int64_t> shape = shapeOf(argument);
     Sharding sharding = Sharding::replicated(shape);
     if (kind == "input" && mesh.size("dp") > 1 && !shape.empty()) {
@@ -401,7 +396,7 @@ private:
 
   bool isParameter(Value value) {
     auto argument = dyn_cast<BlockArgument>(rootOf(value));
-    return argument && named.count(argumentString(argument.getArgNumber(), ir::attr::name));
+    return argument && named.count(ir::argumentText(argument, ir::attr::name).str());
   }
 
   Choice chooseFactors(Operation *op, const OpRule &rule, const std::vector<std::string> &passed) {
@@ -532,19 +527,14 @@ private:
     }
   }
 
-  std::string resultString(unsigned index, StringRef attribute) {
-    auto text = func.getResultAttrOfType<StringAttr>(index, attribute);
-    return text ? text.str() : "";
-  }
-
   void visitReturn() {
     Operation *terminator = func.getBody().front().getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i)
-      if (resultString(i, ir::attr::kind) == "gradient")
-        gradientResults[resultString(i, ir::attr::name)].push_back(i);
+      if (ir::resultText(func, i, ir::attr::kind) == "gradient")
+        gradientResults[ir::resultText(func, i, ir::attr::name).str()].push_back(i);
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
-      std::string kind = resultString(i, ir::attr::kind), name = resultString(i, ir::attr::name);
+      std::string kind = ir::resultText(func, i, ir::attr::kind).str(), name = ir::resultText(func, i, ir::attr::name).str();
       Sharding required = Sharding::replicated(shapeOf(value));
       if (kind == "gradient" || kind == "parameter" || kind == "state")
         required = ofParameter(name, kind == "state", shapeOf(value));

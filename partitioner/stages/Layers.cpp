@@ -63,9 +63,7 @@ static int64_t markOf(Operation *op) {
 static bool readsParameter(Operation *op) {
   return llvm::any_of(op->getOperands(), [](Value operand) {
     auto argument = dyn_cast<BlockArgument>(operand);
-    auto func = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-    auto kind = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind) : StringAttr();
-    return kind && kind.getValue() == "parameter";
+    return argument && ir::argumentText(argument, ir::attr::kind) == "parameter";
   });
 }
 

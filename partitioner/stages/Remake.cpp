@@ -16,11 +16,7 @@ int64_t stageOf(Operation *op) {
   return stage ? stage.getInt() : 0;
 }
 
-std::string kindOf(BlockArgument argument) {
-  auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto kind = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
-  return kind ? kind.str() : "";
-}
+StringRef kindOf(BlockArgument argument) { return ir::argumentText(argument, ir::attr::kind); }
 
 // An input or a parameter, through whatever is made again.
 bool isOfArgument(Value value) {

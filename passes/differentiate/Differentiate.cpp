@@ -68,10 +68,9 @@ const RuleTable::Rule *RuleTable::find(Operation *op) const {
 namespace {
 
 bool isTrainable(func::FuncOp function, unsigned argument) {
-  auto kind = function.getArgAttrOfType<StringAttr>(argument, ir::attr::kind);
   auto trainable = function.getArgAttr(argument, ir::attr::trainable);
   bool off = trainable && isa<BoolAttr>(trainable) && !cast<BoolAttr>(trainable).getValue();
-  return kind && kind.getValue() == "parameter" && trainable && !off;
+  return ir::argumentText(function, argument, ir::attr::kind) == "parameter" && trainable && !off;
 }
 
 /// Whether a gradient can pass from this result to its op's operands.
@@ -145,9 +144,8 @@ void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCoun
 Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &adjoints) {
   if (Value gradient = adjoints.gradientOf(parameter))
     return gradient;
-  auto name = function.getArgAttrOfType<StringAttr>(parameter.getArgNumber(), ir::attr::name);
   adjoints.e.setOrigin(parameter.getLoc(), {});
-  adjoints.e.setAttribute(ir::attr::path, name ? name.getValue().rsplit('.').first : llvm::StringRef());
+  adjoints.e.setAttribute(ir::attr::path, ir::argumentText(parameter, ir::attr::name).rsplit('.').first);
   adjoints.e.setAttribute(ir::attr::phase, "backward");
   return adjoints.e.constantLike(parameter, 0);
 }

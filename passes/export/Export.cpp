@@ -1,15 +1,11 @@
-// The export pipeline: every class's functions become a program; then tables, code, bytes.
+// Every class's functions become a program; then tables, code, bytes.
 #include "passes/export/Export.h"
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "ir/library/Library.h"
 #include "passes/export/Schedule.h"
 #include "passes/export/Segment.h"
-#include "passes/select/Select.h"
 #include "passes/export/Streams.h"
-#include "passes/fuse/Fuse.h"
-#include "passes/rewrite/Parallel.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
@@ -17,19 +13,12 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 using namespace mlir;
 
 namespace cleave::passes {
 
 namespace {
-
-/// A class's functions in the order of a schedule, each once.
-struct NamedFunction {
-  std::string segment;
-  func::FuncOp function;
-};
 
 std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, const partitioner::RankClass &rankClass,
                                        const std::vector<partitioner::ScheduleItem> &items) {
@@ -47,23 +36,6 @@ std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, cons
   return list;
 }
 
-SmallVector<func::FuncOp> bare(const std::vector<NamedFunction> &list) {
-  SmallVector<func::FuncOp> functions;
-  for (NamedFunction entry : list)
-    functions.push_back(entry.function);
-  return functions;
-}
-
-/// oneDNN 2.6 on x86-64 computes in bf16 from AVX-512 on, never in fp16; NVIDIA's libraries in all.
-bool libraryHas(Type type, const std::string &target) {
-  return isGpuTarget(target) || (!type.isF16() && (!type.isBF16() || target == "x86-64-v4"));
-}
-
-/// What the ranks of a class run.
-struct ClassFunctions {
-  std::vector<NamedFunction> training, evaluation;
-};
-
 /// Items of a stage's schedule; none where it has no such schedule.
 const std::vector<partitioner::ScheduleItem> &
 itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, int64_t stage) {
@@ -71,45 +43,21 @@ itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, in
   return static_cast<size_t>(stage) < schedules.size() ? schedules[static_cast<size_t>(stage)] : none;
 }
 
-/// From local ops to library calls and fusions, in every function.
-std::vector<ClassFunctions> lower(const partitioner::Applied &applied, const std::string &target) {
-  std::vector<ClassFunctions> classes;
-  SmallVector<func::FuncOp> all;
-  applied.module.get().getContext()->loadDialect<library::LibraryDialect>(); // threads may not
-  for (const partitioner::RankClass &rankClass : applied.classes) {
-    ClassFunctions &functions = classes.emplace_back();
-    functions.training = functionsOf(applied, rankClass, itemsOf(applied.train, rankClass.stage));
-    functions.evaluation = functionsOf(applied, rankClass, itemsOf(applied.eval, rankClass.stage));
-    for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
-      layOutStashes(bare(*list));
-      llvm::append_range(all, bare(*list));
-    }
-  }
-  forEachInParallel(all, [&](func::FuncOp function) {
-    widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
-    joinPads(function);
-    selectLibraryCalls(function, {.epilogues = isGpuTarget(target), .widen = isGpuTarget(target)});
-    fuse(function, {.gpu = isGpuTarget(target)});
-    removeUnused(function);
-  });
-  return classes;
-}
-
 /// Arguments first: they say more of a named tensor than the results that are written to it.
 void registerArguments(ProgramBuilder &builder, const std::vector<NamedFunction> &list) {
   for (NamedFunction entry : list)
     for (BlockArgument argument : entry.function.getArguments()) {
       unsigned i = argument.getArgNumber();
-      std::string kind = argumentText(entry.function, i, ir::attr::kind).str();
+      std::string kind = ir::argumentText(entry.function, i, ir::attr::kind).str();
       if (!isPersistentKind(kind) && (kind != "input" || argument.use_empty()))
         continue;
       Label label = builder.tables.label(argument.getType(), entry.function.getArgAttr(i, dist::attr::sharding),
                                          entry.function.getArgAttr(i, dist::attr::global), builder.coords);
       if (!label.known)
         throw Error(Status::Internal, "plan export: the sharding of " + kind + " \"" +
-                                          argumentText(entry.function, i, ir::attr::name).str() + "\" in " +
+                                          ir::argumentText(entry.function, i, ir::attr::name).str() + "\" in " +
                                           entry.function.getName().str() + " does not give its local shape");
-      std::string name = argumentText(entry.function, i, ir::attr::name).str();
+      std::string name = ir::argumentText(entry.function, i, ir::attr::name).str();
       builder.describe(builder.namedSlot(kind, name, argument.getType(), label), entry.function, i);
     }
 }
@@ -119,20 +67,6 @@ void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list
   SmallVector<func::FuncOp> functions = bare(list);
   for (size_t i = 0; i < list.size(); ++i)
     builder.addSegment(list[i].function, list[i].segment, ArrayRef<func::FuncOp>(functions).drop_front(i + 1));
-}
-
-void exportClass(const partitioner::Applied &applied, const partitioner::RankClass &rankClass,
-                 const ClassFunctions &functions, Tables &tables, KernelBuilder &kernels, bool batches) {
-  ProgramBuilder builder(tables, kernels, rankClass, batches);
-  registerArguments(builder, functions.training);
-  registerArguments(builder, functions.evaluation);
-  addSegments(builder, functions.training);
-  addSegments(builder, functions.evaluation);
-  scheduleProgram(builder, itemsOf(applied.train, rankClass.stage), itemsOf(applied.eval, rankClass.stage));
-  auto index = static_cast<uint32_t>(tables.plan.programs.size());
-  for (int64_t rank : rankClass.ranks)
-    tables.plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));
-  tables.plan.programs.push_back(std::move(builder.program));
 }
 
 void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const CompileOptions &options,
@@ -196,8 +130,52 @@ void bindKernels(plan::PlanT &plan) {
   forEachCall(plan, [&](plan::KernelT &call) { call.signature = signatures[call.kernel]; });
 }
 
-void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
-  if (code) {
+} // namespace
+
+SmallVector<func::FuncOp> bare(ArrayRef<NamedFunction> list) {
+  return llvm::to_vector(llvm::map_range(list, [](const NamedFunction &entry) { return entry.function; }));
+}
+
+std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied) {
+  std::vector<ClassFunctions> classes;
+  for (const partitioner::RankClass &rankClass : applied.classes)
+    classes.push_back({functionsOf(applied, rankClass, itemsOf(applied.train, rankClass.stage)),
+                       functionsOf(applied, rankClass, itemsOf(applied.eval, rankClass.stage))});
+  return classes;
+}
+
+PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, const std::string &target)
+    : applied(applied), options(options), tables(plan, applied.strategy.mesh), kernels(target) {
+  describeRun(plan, applied, options, target);
+  plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
+  tables.string("");
+}
+
+void PlanBuilder::addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions) {
+  ProgramBuilder builder(tables, kernels, rankClass, isGpuTarget(plan.target) && options.batchKernels);
+  registerArguments(builder, functions.training);
+  registerArguments(builder, functions.evaluation);
+  addSegments(builder, functions.training);
+  addSegments(builder, functions.evaluation);
+  placeAndSchedule(builder, itemsOf(applied.train, rankClass.stage), itemsOf(applied.eval, rankClass.stage));
+  auto index = static_cast<uint32_t>(plan.programs.size());
+  for (int64_t rank : rankClass.ranks)
+    plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));
+  plan.programs.push_back(std::move(builder.program));
+}
+
+void PlanBuilder::link() {
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
+    if (!plan.ranks[rank])
+      throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
+  tables.linkParameters();
+  dropUnusedKernels(plan, kernels);
+  if (isGpuTarget(plan.target))
+    assignStreams(plan);
+}
+
+void PlanBuilder::addCode() {
+  if (options.code) {
     plan.code = kernels.link(); // first: it finds what the kernels take
     plan.ptx = kernels.ptx();
   }
@@ -225,33 +203,7 @@ void addKernels(plan::PlanT &plan, KernelBuilder &kernels, bool code) {
   bindKernels(plan);
 }
 
-} // namespace
-
-std::vector<uint8_t> exportPlan(partitioner::Applied &applied, const CompileOptions &options) {
-  if (!applied.unequalMetric.empty())
-    throw userError("plan: " + applied.unequalMetric);
-  plan::PlanT plan;
-  const bool cuda = options.backend == "cuda";
-  std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
-  if (cuda != isGpuTarget(target))
-    throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
-                                fmt::join(cuda ? gpuTargets() : cpuTargets(), ", ")));
-  describeRun(plan, applied, options, target);
-  plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
-  Tables tables(plan, applied.strategy.mesh);
-  tables.string("");
-  KernelBuilder kernels(target);
-  const std::vector<ClassFunctions> functions = lower(applied, target);
-  for (size_t c = 0; c < functions.size(); ++c)
-    exportClass(applied, applied.classes[c], functions[c], tables, kernels, cuda && options.batchKernels);
-  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
-    if (!plan.ranks[rank])
-      throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
-  tables.linkParameters();
-  dropUnusedKernels(plan, kernels);
-  if (cuda)
-    assignStreams(plan);
-  addKernels(plan, kernels, options.code);
+std::vector<uint8_t> PlanBuilder::bytes() const {
   flatbuffers::FlatBufferBuilder flat;
   plan::FinishPlanBuffer(flat, plan::Plan::Pack(flat, &plan));
   return sealPlan({flat.GetBufferPointer(), flat.GetSize()});

@@ -206,7 +206,7 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 
 } // namespace
 
-void scheduleProgram(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
+void placeAndSchedule(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
                      const std::vector<partitioner::ScheduleItem> &eval) {
   Pass training(builder, train), evaluation(builder, eval);
   uint64_t persistent = placePersistent(builder);

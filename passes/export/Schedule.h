@@ -9,7 +9,7 @@ namespace cleave::passes {
 /// Waits: a message of "forward" is waited for when the same microbatch comes back ("input_gradient", else
 /// "weight_gradient"), any other two microbatches later, or where the iteration is concluded. Until then its slot
 /// lives. Placement: Timeline.h.
-void scheduleProgram(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
+void placeAndSchedule(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
                      const std::vector<partitioner::ScheduleItem> &eval);
 
 } // namespace cleave::passes

@@ -124,8 +124,8 @@ std::set<std::string> stashRead(ArrayRef<func::FuncOp> later) {
   std::set<std::string> names;
   for (func::FuncOp function : later)
     for (BlockArgument argument : function.getArguments())
-      if (!argument.use_empty() && argumentText(function, argument.getArgNumber(), ir::attr::kind) == "stash")
-        names.insert(argumentText(function, argument.getArgNumber(), ir::attr::name).str());
+      if (!argument.use_empty() && ir::argumentText(function, argument.getArgNumber(), ir::attr::kind) == "stash")
+        names.insert(ir::argumentText(function, argument.getArgNumber(), ir::attr::name).str());
   return names;
 }
 

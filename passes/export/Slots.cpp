@@ -79,8 +79,8 @@ void SlotAssignment::bind(Value value, uint32_t slot) {
 void SlotAssignment::assignArguments() {
   for (BlockArgument argument : function.getArguments()) {
     unsigned index = argument.getArgNumber();
-    std::string kind = argumentText(function, index, ir::attr::kind).str();
-    std::string name = argumentText(function, index, ir::attr::name).str();
+    std::string kind = ir::argumentText(function, index, ir::attr::kind).str();
+    std::string name = ir::argumentText(function, index, ir::attr::name).str();
     if (kind == "stash") {
       if (argument.use_empty())
         continue;
@@ -117,10 +117,10 @@ void SlotAssignment::findTargets() {
   Operation *end = function.front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {
     unsigned index = operand.getOperandNumber();
-    std::string kind = resultText(function, index, ir::attr::kind).str();
+    std::string kind = ir::resultText(function, index, ir::attr::kind).str();
     if (!isPersistentKind(kind))
       continue;
-    std::string name = resultText(function, index, ir::attr::name).str();
+    std::string name = ir::resultText(function, index, ir::attr::name).str();
     Value value = root(operand.get());
     Label label;
     if (auto result = dyn_cast<OpResult>(value))
@@ -236,8 +236,8 @@ void SlotAssignment::finish() {
   Operation *end = function.front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {
     unsigned index = operand.getOperandNumber();
-    std::string kind = resultText(function, index, ir::attr::kind).str();
-    std::string name = resultText(function, index, ir::attr::name).str();
+    std::string kind = ir::resultText(function, index, ir::attr::kind).str();
+    std::string name = ir::resultText(function, index, ir::attr::name).str();
     uint32_t slot = slotOf(operand.get());
     if (isPersistentKind(kind)) {
       leaves.push_back({operand.get(), program.namedSlot(kind, name, operand.get().getType(), {})});

@@ -107,8 +107,8 @@ private:
 void UpdateBuilder::collectParameters() {
   llvm::StringMap<unsigned> arguments;
   for (unsigned i = 0; i < train.getNumArguments(); ++i)
-    if (auto kind = train.getArgAttrOfType<StringAttr>(i, ir::attr::kind); kind && kind.getValue() == "parameter")
-      arguments[train.getArgAttrOfType<StringAttr>(i, ir::attr::name).getValue()] = i;
+    if (ir::argumentText(train, i, ir::attr::kind) == "parameter")
+      arguments[ir::argumentText(train, i, ir::attr::name)] = i;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
     auto kind = train.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
     if (!kind || kind.getValue() != "gradient")

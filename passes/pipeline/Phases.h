@@ -11,4 +11,7 @@ const std::vector<std::string> &phaseNames();
 /// Everything up to the local programs; `model` becomes the step on global shapes.
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options);
 
+/// From local programs, which are rewritten, to the bytes of a plan.
+std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options);
+
 } // namespace cleave::passes

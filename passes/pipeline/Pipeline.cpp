@@ -3,16 +3,20 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
+#include "ir/library/Library.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/stages/Layers.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/export/Export.h"
+#include "passes/fuse/Fuse.h"
 #include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/Phases.h"
 #include "passes/precision/LossScale.h"
 #include "passes/precision/Precision.h"
+#include "passes/rewrite/Parallel.h"
+#include "passes/select/Select.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/StandardStreams.h"
@@ -24,6 +28,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace mlir;
 
@@ -149,6 +154,35 @@ void forwardAsEval(partitioner::Applied &applied) {
   applied.train.assign(stages, {});
 }
 
+/// The code target: what was asked for, or this machine's, or the GPU that plans are made for by default.
+std::string targetOf(const CompileOptions &options) {
+  const bool cuda = options.backend == "cuda";
+  const std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
+  if (cuda != isGpuTarget(target))
+    throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
+                                fmt::join(cuda ? gpuTargets() : cpuTargets(), ", ")));
+  return target;
+}
+
+/// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
+/// reads strides, biases and accumulation off the plain graph, and fusion takes all that it leaves. What a function
+/// stashes is laid out first, because the function that reads it must agree.
+void selectAndFuse(const partitioner::Applied &applied, const std::vector<ClassFunctions> &classes,
+                   const std::string &target) {
+  SmallVector<func::FuncOp> all;
+  for (const ClassFunctions &functions : classes)
+    for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
+      layOutStashes(bare(*list));
+      llvm::append_range(all, bare(*list));
+    }
+  applied.module.get().getContext()->loadDialect<library::LibraryDialect>(); // threads may not
+  forEachInParallel(all, [&](func::FuncOp function) {
+    select(function, target);
+    fuse(function, {.gpu = isGpuTarget(target)});
+    eraseDeadOps(function);
+  });
+}
+
 /// Splits a step on global shapes, which is consumed, over the devices.
 partitioner::Applied split(OwningOpRef<ModuleOp> step, const partitioner::Strategy &strategy,
                            const CompileOptions &options) {
@@ -174,6 +208,20 @@ partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &opt
   return split(model.module().clone(), strategy, options);
 }
 
+std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options) {
+  if (!applied.unequalMetric.empty())
+    throw userError("plan: " + applied.unequalMetric);
+  const std::string target = targetOf(options);
+  std::vector<ClassFunctions> functions = functionsOf(applied);
+  selectAndFuse(applied, functions, target);
+  PlanBuilder plan(applied, options, target); // export
+  for (size_t c = 0; c < functions.size(); ++c)
+    plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration
+  plan.link();
+  plan.addCode(); // codegen, after all programs: they share kernels, and only those that a step calls are compiled
+  return plan.bytes();
+}
+
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
   checkOptions(options);
   if (options.strategy.microbatches != 1)
@@ -182,7 +230,7 @@ std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &
   buildPrediction(model.module(), strategy, options);
   partitioner::Applied applied = split(model.release(), strategy, options);
   forwardAsEval(applied);
-  return exportPlan(applied, options);
+  return lowerToPlan(applied, options);
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
@@ -190,7 +238,7 @@ std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
   partitioner::Strategy strategy = options.strategy;
   buildStep(model.module(), strategy, options);
   partitioner::Applied applied = split(model.release(), strategy, options);
-  return exportPlan(applied, options);
+  return lowerToPlan(applied, options);
 }
 
 } // namespace cleave::passes

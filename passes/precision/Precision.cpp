@@ -59,15 +59,15 @@ private:
   }
 
   void visitArgument(BlockArgument argument) {
-    auto kind = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::attr::kind);
+    const llvm::StringRef kind = ir::argumentText(argument, ir::attr::kind);
     if (!isFloat(argument))
       return;
-    if (kind.getValue() == "parameter") {
+    if (kind == "parameter") {
       claims[argument] = Claim::Neutral;
       if (level == 3)
         argument.setType(tensorType(argument).clone(half));
     } else {
-      claims[argument] = kind.getValue() == "input" && level > 1 ? Claim::Activation : Claim::Strong;
+      claims[argument] = kind == "input" && level > 1 ? Claim::Activation : Claim::Strong;
     }
   }
 

@@ -1,5 +1,7 @@
 // Chooses library calls for convolutions and embedding gradients, puts concatenations together in place.
+#include "passes/codegen/Codegen.h"
 #include "passes/select/Select.h"
+#include "passes/simplify/Simplify.h"
 
 #include "passes/select/Detail.h"
 
@@ -161,9 +163,9 @@ std::pair<Operation *, Value> onlyAccumulation(Value result) {
   if (!gradient || !gradient.hasOneUse() || !isa<func::ReturnOp>(use.getOwner()))
     return {};
   for (StringRef key : {StringRef(ir::attr::kind), StringRef(ir::attr::name)})
-    if (argumentText(function, gradient.getArgNumber(), key) != resultText(function, use.getOperandNumber(), key))
+    if (ir::argumentText(function, gradient.getArgNumber(), key) != ir::resultText(function, use.getOperandNumber(), key))
       return {};
-  if (argumentText(function, gradient.getArgNumber(), ir::attr::kind) != "gradient")
+  if (ir::argumentText(function, gradient.getArgNumber(), ir::attr::kind) != "gradient")
     return {};
   return {add, gradient};
 }
@@ -188,7 +190,18 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
         .Case([&](ir::Conv2dInputGradOp gradient) { selectPlain(gradient); });
   for (auto &[concat, written] : concats)
     finishConcat(cast<ir::ConcatOp>(concat), written);
-  removeUnused(function);
+  eraseDeadOps(function);
+}
+
+/// oneDNN 2.6 on x86-64 computes in bf16 from AVX-512 on, never in fp16; NVIDIA's libraries in all.
+static bool libraryHas(Type type, const std::string &target) {
+  return isGpuTarget(target) || (!type.isF16() && (!type.isBF16() || target == "x86-64-v4"));
+}
+
+void select(func::FuncOp function, const std::string &target) {
+  widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
+  joinPads(function);
+  selectLibraryCalls(function, {.epilogues = isGpuTarget(target), .widen = isGpuTarget(target)});
 }
 
 } // namespace cleave::passes

@@ -28,11 +28,9 @@ struct SelectOptions {
 /// take along; then removes what is no longer used.
 void selectLibraryCalls(mlir::func::FuncOp function, SelectOptions options = {});
 
-/// Removes ops whose results nobody uses.
-void removeUnused(mlir::func::FuncOp function);
+/// Chooses the library calls of one function for a code target (passes/codegen/Codegen.h): widens, tidies, selects.
+/// The library dialect is loaded.
+void select(mlir::func::FuncOp function, const std::string &target);
 
-/// "parameter", "gradient", ... of an argument or result; empty where it has none.
-llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
-llvm::StringRef resultText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
 
 } // namespace cleave::passes

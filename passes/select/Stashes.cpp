@@ -46,8 +46,8 @@ public:
     for (BlockArgument argument : function.getArguments()) {
       const unsigned index = argument.getArgNumber();
       attributes.emplace_back(function_interface_impl::getArgAttrs(function, index));
-      if (argumentText(function, index, ir::attr::kind) == "stash")
-        stashes[argumentText(function, index, ir::attr::name)] = index;
+      if (ir::argumentText(function, index, ir::attr::kind) == "stash")
+        stashes[ir::argumentText(function, index, ir::attr::name)] = index;
     }
   }
 
@@ -113,14 +113,14 @@ void layOutStashes(ArrayRef<func::FuncOp> functions) {
     func::FuncOp function = functions[i];
     for (OpOperand &returned : function.front().getTerminator()->getOpOperands()) {
       const unsigned index = returned.getOperandNumber();
-      if (resultText(function, index, ir::attr::kind) != "stash")
+      if (ir::resultText(function, index, ir::attr::kind) != "stash")
         continue;
       ir::TransposeOp transpose = stashedInstead(returned.get());
       if (!transpose)
         continue;
       returned.set(transpose.getResult());
       for (size_t later = i + 1; later < functions.size(); ++later)
-        if (BlockArgument argument = arguments[later].stash(resultText(function, index, ir::attr::name)))
+        if (BlockArgument argument = arguments[later].stash(ir::resultText(function, index, ir::attr::name)))
           readTransposed(argument, arguments[later].of(argument), transpose);
     }
   }

@@ -1,6 +1,7 @@
 // Tidying before selection: sums of padded pieces (gradients of slices) become concatenations.
 #include "ir/graph/Graph.h"
 #include "passes/select/Select.h"
+#include "passes/simplify/Simplify.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -9,22 +10,6 @@
 using namespace mlir;
 
 namespace cleave::passes {
-
-llvm::StringRef argumentText(func::FuncOp function, unsigned index, llvm::StringRef attribute) {
-  auto text = function.getArgAttrOfType<StringAttr>(index, attribute);
-  return text ? text.getValue() : llvm::StringRef();
-}
-
-llvm::StringRef resultText(func::FuncOp function, unsigned index, llvm::StringRef attribute) {
-  auto text = function.getResultAttrOfType<StringAttr>(index, attribute);
-  return text ? text.getValue() : llvm::StringRef();
-}
-
-void removeUnused(func::FuncOp function) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
-    if (isOpTriviallyDead(&op))
-      op.erase();
-}
 
 namespace {
 
@@ -104,7 +89,7 @@ void joinPads(func::FuncOp function) {
     concat->setDiscardableAttrs(add->getDiscardableAttrDictionary());
     add.getResult().replaceAllUsesWith(concat.getResult());
   }
-  removeUnused(function);
+  eraseDeadOps(function);
 }
 
 } // namespace cleave::passes

@@ -68,7 +68,8 @@ bool shareEqualOps(func::FuncOp function) {
 }
 
 void eraseDeadOps(func::FuncOp function) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front().without_terminator())))
+  // The block itself: a reversed range of its iterators would hold on to the op behind the next, which is erased here.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
     if (isOpTriviallyDead(&op))
       op.erase();
 }

@@ -6,7 +6,6 @@
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Applied.h"
 #include "partitioner/stages/Layers.h"
-#include "passes/export/Export.h"
 #include "passes/pipeline/Phases.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
@@ -501,7 +500,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   }
   std::shared_ptr<const PlanFile> file;
   try {
-    file = PlanFile::fromBytes(passes::exportPlan(*applied, options), "the plan");
+    file = PlanFile::fromBytes(passes::lowerToPlan(*applied, options), "the plan");
   } catch (const Error &error) {
     return failed("export: " + kindOf(error.what()), error.what());
   }
@@ -539,7 +538,7 @@ std::vector<uint8_t> planOf(const Recipe &recipe) {
     const passes::CompileOptions options = compileOptionsOf(job, true);
     GraphModule model = traced(recipe, config, true);
     partitioner::Applied applied = passes::applyStrategy(model, options);
-    return passes::exportPlan(applied, options);
+    return passes::lowerToPlan(applied, options);
   } catch (const Error &) {
     return {};
   }

@@ -1,7 +1,7 @@
 // Plan export end to end: a hand-made distributed step becomes a plan that passes the checker and computes the right
 // numbers on every rank.
 #include "ir/GraphModule.h"
-#include "passes/export/Export.h"
+#include "passes/pipeline/Phases.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Check.h"
@@ -158,7 +158,7 @@ std::shared_ptr<const PlanFile> exported() {
   options.batch = batch;
   options.model = "two";
   options.target = "x86-64-v3";
-  return PlanFile::fromBytes(passes::exportPlan(step, options), "two stages");
+  return PlanFile::fromBytes(passes::lowerToPlan(step, options), "two stages");
 }
 
 float inputAt(int64_t row, int64_t column) { return static_cast<float>(row * 3 + column % 3 - 4); }
@@ -298,7 +298,7 @@ func.func @stage0.class0.update(
   step.eval = {{}};
   passes::CompileOptions options;
   options.batch = 1;
-  auto file = PlanFile::fromBytes(passes::exportPlan(step, options), "swap");
+  auto file = PlanFile::fromBytes(passes::lowerToPlan(step, options), "swap");
   for (const std::string &error : checkPlan(file->plan()))
     FAIL_CHECK(error);
   LocalWorld world(1);
