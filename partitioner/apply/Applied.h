@@ -1,7 +1,7 @@
 // What applying a strategy gives: local programs per class of equal ranks, stages and schedules. Input of plan export.
 #pragma once
 #include "ir/dist/Sharding.h"
-#include "partitioner/apply/ScheduleItem.h"
+#include "partitioner/schedule/ScheduleItem.h"
 #include "partitioner/strategy/Strategy.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -1,6 +1,6 @@
 // Pipeline schedules: in which order a stage runs its segments over the microbatches.
 #pragma once
-#include "partitioner/apply/ScheduleItem.h"
+#include "partitioner/schedule/ScheduleItem.h"
 
 #include <cstdint>
 #include <string>

@@ -3,10 +3,10 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/export/Library.h"
+#include "ir/library/Library.h"
 #include "passes/export/Schedule.h"
 #include "passes/export/Segment.h"
-#include "passes/export/Select.h"
+#include "passes/select/Select.h"
 #include "passes/export/Streams.h"
 #include "passes/fuse/Fuse.h"
 #include "passes/rewrite/Parallel.h"

@@ -5,7 +5,7 @@
 // and Timeline (actions, waits, lifetimes, layouts), Tables (what programs share).
 #pragma once
 #include "partitioner/apply/Applied.h"
-#include "passes/pipeline/Pipeline.h"
+#include "passes/CompileOptions.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 // Actions, waits, frames, lifetimes, layouts.
 #include "passes/export/Schedule.h"
 
-#include "passes/export/Timeline.h"
+#include "passes/place/Timeline.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>

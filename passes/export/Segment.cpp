@@ -4,7 +4,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/export/Batches.h"
-#include "passes/export/Select.h"
+#include "passes/select/Select.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 

@@ -1,8 +1,8 @@
 // Builds one segment: which slot every value lies in (Slots.cpp), then a step or a few for every op (Steps*.cpp).
 #pragma once
-#include "passes/export/Library.h"
+#include "ir/library/Library.h"
 #include "passes/export/Program.h"
-#include "passes/export/Strided.h"
+#include "passes/select/Strided.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

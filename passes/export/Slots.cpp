@@ -2,7 +2,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/export/Segment.h"
-#include "passes/export/Select.h"
+#include "passes/select/Select.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>

@@ -254,6 +254,16 @@ void MpiCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
   }
 }
 
+/// Whether all ranks run on this host.
+static bool onOneHost(unsigned ranks) {
+  MPI_Comm shared;
+  int size = 0;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared), "split by host");
+  MPI_Comm_size(shared, &size);
+  MPI_Comm_free(&shared);
+  return static_cast<unsigned>(size) == ranks;
+}
+
 MpiWorld::MpiWorld(unsigned expected, double limit) {
   initialise(limit);
   int value = 0;
@@ -271,7 +281,7 @@ MpiWorld::MpiWorld(unsigned expected, double limit) {
     bytes.resize(count);
     check(MPI_Bcast(bytes.data(), static_cast<int>(count), MPI_BYTE, 0, MPI_COMM_WORLD), "broadcast");
   };
-  watch = std::make_unique<PeerWatch>(me, connectHeartbeats(me, ranks, share, limit));
+  watch = std::make_unique<PeerWatch>(me, connectHeartbeats(me, ranks, onOneHost(ranks), share, limit));
   constexpr double patience = 3; // with a thread that may be about to look
   dog = std::make_unique<Watchdog>(watch->alarm(), patience, [this] {
     try {

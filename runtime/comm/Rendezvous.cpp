@@ -453,6 +453,19 @@ std::vector<std::string> ownAddresses() {
   return texts;
 }
 
+/// At a loopback address, which is added to `addresses`; at all where the host has none.
+Socket listenAtLoopback(std::vector<std::string> &addresses) {
+  std::string problem;
+  for (const char *name : {"127.0.0.1", "::1"})
+    for (const Endpoint &place : resolve(name, 0, problem))
+      if (Socket made = listenAt(place)) {
+        addresses.push_back(name);
+        return made;
+      }
+  addresses = ownAddresses();
+  return listenOn(0);
+}
+
 /// Rank 0: one connection of every other rank; strangers are dropped.
 std::vector<Socket> receiveHeartbeats(const Socket &listener, unsigned size, uint64_t job, double seconds) {
   std::vector<Socket> links(size);
@@ -474,7 +487,7 @@ std::vector<Socket> receiveHeartbeats(const Socket &listener, unsigned size, uin
 
 } // namespace
 
-std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size,
+std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost,
                                       const std::function<void(std::vector<uint8_t> &)> &share, double seconds) {
   if (size == 1)
     return {};
@@ -482,8 +495,14 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size,
   Socket listener;
   std::string said;
   if (rank == 0) {
-    listener = listenForRanks(0, listenOn(0)); // MPI does not say by which address the others reach it
-    said = fmt::format("{} {} {}", randomBits() | 1, Endpoint::ofSelf(listener).port(), fmt::join(ownAddresses(), " "));
+    std::vector<std::string> addresses;
+    if (oneHost) {
+      listener = listenForRanks(0, listenAtLoopback(addresses));
+    } else { // MPI does not say by which address the others reach it
+      listener = listenForRanks(0, listenOn(0));
+      addresses = ownAddresses();
+    }
+    said = fmt::format("{} {} {}", randomBits() | 1, Endpoint::ofSelf(listener).port(), fmt::join(addresses, " "));
   }
   std::vector<uint8_t> bytes(said.begin(), said.end());
   share(bytes);

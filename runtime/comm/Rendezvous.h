@@ -28,8 +28,9 @@ struct Meeting {
 Meeting meet(const TorchEnvironment &who, double seconds);
 
 /// Connections for heartbeats between processes that can talk already: rank 0's to every other rank by rank, the others'
-/// to rank 0, as PeerWatch takes them. `share` sends rank 0's bytes to all. Throws environmentError naming the rank.
-std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size,
+/// to rank 0, as PeerWatch takes them. `oneHost`: all run on this host, so rank 0 listens at a loopback address. `share`
+/// sends rank 0's bytes to all. Throws environmentError naming the rank.
+std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost,
                                       const std::function<void(std::vector<uint8_t> &)> &share, double seconds);
 
 /// A connection to every other rank, by rank. `alarm`: PeerWatch's; where it ends the wait the result is empty.

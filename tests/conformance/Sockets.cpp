@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -425,6 +426,21 @@ TEST_CASE("sockets: ranks listen at the address they meet at, and on no other") 
     });
     CHECK(thrown == none(3));
     CHECK(looked);
+  }
+}
+
+TEST_CASE("sockets: heartbeats of ranks that MPI started on one host meet at a loopback address") {
+  for (const bool oneHost : {true, false}) {
+    std::promise<std::vector<uint8_t>> told; // as MPI's broadcast
+    auto rank0 = std::async(std::launch::async, [&] {
+      return connectHeartbeats(0, 2, oneHost, [&](std::vector<uint8_t> &bytes) { told.set_value(bytes); }, 10);
+    });
+    const std::vector<uint8_t> said = told.get_future().get();
+    CHECK(openToAll().empty() == oneHost);
+    CHECK((std::string(said.begin(), said.end()).find(" 127.0.0.1") != std::string::npos));
+    const auto links = connectHeartbeats(1, 2, oneHost, [&](std::vector<uint8_t> &bytes) { bytes = said; }, 10);
+    CHECK((links.size() == 1 && links[0]));
+    CHECK(bool(rank0.get().at(1)));
   }
 }
 

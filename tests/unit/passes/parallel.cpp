@@ -2,7 +2,7 @@
 #include "passes/rewrite/Parallel.h"
 
 #include "ir/GraphModule.h"
-#include "passes/export/Library.h"
+#include "ir/library/Library.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/Builders.h"

@@ -1,5 +1,5 @@
 // Operands of library calls as windows onto the memory behind reshapes, transposes, slices and broadcasts.
-#include "passes/export/SelectDetail.h"
+#include "passes/select/Detail.h"
 
 using namespace mlir;
 

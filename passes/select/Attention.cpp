@@ -1,7 +1,7 @@
 // Attention as a library call: queries, keys and values are read where they lie, as heads of one projection; the result
 // is written as what follows it reads it, with the heads of a row side by side; and so are the gradients, into the
 // projection's gradient where together they are all of it.
-#include "passes/export/SelectDetail.h"
+#include "passes/select/Detail.h"
 
 using namespace mlir;
 

@@ -1,7 +1,7 @@
 // Chooses library calls for convolutions and embedding gradients, puts concatenations together in place.
-#include "passes/export/Select.h"
+#include "passes/select/Select.h"
 
-#include "passes/export/SelectDetail.h"
+#include "passes/select/Detail.h"
 
 using namespace mlir;
 

@@ -1,6 +1,6 @@
 // Tidying before selection: sums of padded pieces (gradients of slices) become concatenations.
 #include "ir/graph/Graph.h"
-#include "passes/export/Select.h"
+#include "passes/select/Select.h"
 
 #include "llvm/ADT/DenseSet.h"
 

@@ -1,5 +1,5 @@
 // Stride arithmetic.
-#include "passes/export/Strided.h"
+#include "passes/select/Strided.h"
 
 #include <algorithm>
 #include <cassert>

@@ -2,9 +2,9 @@
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/export/Library.h"
-#include "passes/export/Select.h"
-#include "passes/export/Strided.h"
+#include "ir/library/Library.h"
+#include "passes/select/Select.h"
+#include "passes/select/Strided.h"
 
 #include <map>
 

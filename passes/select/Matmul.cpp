@@ -1,5 +1,5 @@
 // Matrix products: which memory the operands are read from and the result is written to, and with what strides.
-#include "passes/export/SelectDetail.h"
+#include "passes/select/Detail.h"
 #include "passes/rewrite/Emitter.h"
 
 using namespace mlir;

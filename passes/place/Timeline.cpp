@@ -1,5 +1,5 @@
 // Ranges of slots, frames of microbatches, windows of equal actions, placement.
-#include "passes/export/Timeline.h"
+#include "passes/place/Timeline.h"
 
 #include <algorithm>
 #include <numeric>

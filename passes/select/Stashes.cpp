@@ -3,7 +3,7 @@
 // turns it again for the projection's gradient, would both copy; stashed as it was turned, neither does.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/export/SelectDetail.h"
+#include "passes/select/Detail.h"
 
 using namespace mlir;
 

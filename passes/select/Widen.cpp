@@ -3,7 +3,7 @@
 // do that have the type.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/export/Select.h"
+#include "passes/select/Select.h"
 #include "passes/rewrite/Emitter.h"
 
 using namespace mlir;

@@ -1,5 +1,5 @@
 // Lifetimes over a schedule: nothing alive is overlapped, pipelines reach the bound, microbatches share frames.
-#include "passes/export/Timeline.h"
+#include "passes/place/Timeline.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,10 +1,10 @@
 // Stride arithmetic, and selection of library calls: what a matrix product takes along, and that it stays the same
 // product.
 #include "ir/GraphModule.h"
-#include "passes/export/Library.h"
-#include "passes/export/Select.h"
-#include "passes/export/SelectDetail.h"
-#include "passes/export/Strided.h"
+#include "ir/library/Library.h"
+#include "passes/select/Select.h"
+#include "passes/select/Detail.h"
+#include "passes/select/Strided.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"

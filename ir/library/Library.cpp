@@ -1,5 +1,5 @@
 // The library dialect by hand: one op without assembly of its own.
-#include "passes/export/Library.h"
+#include "ir/library/Library.h"
 
 using namespace mlir;
 
