@@ -25,14 +25,14 @@ set(CLEAVE_CUDNN_INCLUDES ${cudnnIncludes} CACHE INTERNAL "their folders")
 
 function(cleave_use_cudnn target)
   set(folder ${PROJECT_SOURCE_DIR}/runtime/cuda)
-  target_sources(${target} PRIVATE ${folder}/CudnnShapes.cpp)
+  target_sources(${target} PRIVATE ${folder}/library/CudnnShapes.cpp)
   if(NOT CLEAVE_CUDNN)
     message(STATUS "cleave: no cuDNN: convolution and attention on GPUs will be errors (scripts/setup --cuda brings headers)")
     target_sources(${target} PRIVATE ${folder}/missing/CudnnMissing.cpp)
     return()
   endif()
-  target_sources(${target} PRIVATE ${folder}/Cudnn.cpp)
+  target_sources(${target} PRIVATE ${folder}/library/Cudnn.cpp)
   list(TRANSFORM CLEAVE_CUDNN_INCLUDES PREPEND -isystem OUTPUT_VARIABLE options) # system: their warnings stay their own
-  set_source_files_properties(${folder}/Cudnn.cpp PROPERTIES
+  set_source_files_properties(${folder}/library/Cudnn.cpp PROPERTIES
     COMPILE_DEFINITIONS NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING COMPILE_OPTIONS "${options}")
 endfunction()

@@ -1,6 +1,6 @@
 // Interrupts.
 #include "runtime/session/Interrupt.h"
-#include "runtime/comm/PeerWatch.h"
+#include "runtime/comm/socket/PeerWatch.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include "runtime/base/StandardStreams.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/MpiWorld.h"
-#include "runtime/comm/SocketWorld.h"
+#include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/session/Interrupt.h"
 
 #include <algorithm>

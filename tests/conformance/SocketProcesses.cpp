@@ -2,7 +2,7 @@
 // and what only processes can show: a rank that is killed, stopped, or wedged. `conformance_sockets RANKS [CASE]`
 // is the launcher of copies of itself; one line per case, status 1 where one is wrong.
 #include "runtime/base/Error.h"
-#include "runtime/comm/SocketWorld.h"
+#include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
 
 #include <csignal>

@@ -1,8 +1,8 @@
 // Communicators over sockets: each thread here is a rank with a world of its own, as a process would have it. What
 // needs processes that die is in SocketProcesses.cpp.
 #include "runtime/base/Error.h"
-#include "runtime/comm/Rendezvous.h"
-#include "runtime/comm/SocketWorld.h"
+#include "runtime/comm/socket/Rendezvous.h"
+#include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
 
 #include <catch2/catch.hpp>

@@ -2,8 +2,8 @@
 // or a library is missing.
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
-#include "runtime/comm/TorchEnvironment.h"
-#include "runtime/cuda/Report.h"
+#include "runtime/comm/socket/TorchEnvironment.h"
+#include "runtime/cuda/driver/Report.h"
 #include "runtime/device/CpuDevice.h"
 #include "runtime/session/Progress.h"
 #include "tools/Cli.h"

@@ -1,5 +1,5 @@
 // Stands in for Cudnn.cpp in a build that found no cuDNN headers or no cudnn-frontend.
-#include "runtime/cuda/Cudnn.h"
+#include "runtime/cuda/library/Cudnn.h"
 
 #include "runtime/base/Error.h"
 

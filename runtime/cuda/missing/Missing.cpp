@@ -1,6 +1,6 @@
 // What a build without CUDA's headers has in place of runtime/cuda.
 #include "runtime/base/Error.h"
-#include "runtime/cuda/Report.h"
+#include "runtime/cuda/driver/Report.h"
 #include "runtime/executor/Runner.h"
 
 namespace cleave {

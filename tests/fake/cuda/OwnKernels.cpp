@@ -7,4 +7,4 @@
 #define CLEAVE_KERNEL(name, arguments, call)                                                                           \
   void name(arguments a) { call(a); }                                                                                  \
   CLEAVE_HOST_KERNEL(name)
-#include "runtime/cuda/Kernels.cu"
+#include "runtime/cuda/kernels/Kernels.cu"

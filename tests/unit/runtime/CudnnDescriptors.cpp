@@ -2,8 +2,8 @@
 // engines that it lists and builds for devices that are described to it. Where cuDNN or its headers are missing the
 // tests that need them say so and pass.
 #include "runtime/base/Error.h"
-#include "runtime/cuda/Cudnn.h"
-#include "runtime/cuda/CudnnShapes.h"
+#include "runtime/cuda/library/Cudnn.h"
+#include "runtime/cuda/library/CudnnShapes.h"
 #include "tests/conformance/Convolutions.h"
 #include "tests/support/CudnnDevices.h"
 

@@ -1,7 +1,7 @@
 // An iteration allocates nothing of ours: operator new is counted. Sanitizers bring an operator new of their own, so
 // this file is left out of their builds.
 #include "runtime/comm/LocalWorld.h"
-#include "runtime/comm/SocketWorld.h"
+#include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/plan_generated.h"
 #include "tests/unit/runtime/TwoRanks.h"

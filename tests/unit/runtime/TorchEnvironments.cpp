@@ -1,7 +1,7 @@
 // What a launcher's environment may say, and where rank 0 listens when the launcher holds the port itself.
 #include "runtime/base/Error.h"
-#include "runtime/comm/AgentStore.h"
-#include "runtime/comm/TorchEnvironment.h"
+#include "runtime/comm/socket/AgentStore.h"
+#include "runtime/comm/socket/TorchEnvironment.h"
 
 #include <catch2/catch.hpp>
 

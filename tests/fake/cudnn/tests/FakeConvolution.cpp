@@ -1,7 +1,7 @@
 // Convolutions through the runtime's cuDNN and the fake library, against plain loops: every direction, type and layout.
 #include "runtime/base/Error.h"
-#include "runtime/cuda/Cudnn.h"
-#include "runtime/cuda/CudnnShapes.h"
+#include "runtime/cuda/library/Cudnn.h"
+#include "runtime/cuda/library/CudnnShapes.h"
 #include "tests/fake/cudnn/tests/Numbers.h"
 #include "tests/fake/cudnn/tests/Place.h"
 #include "tests/support/CudnnDevices.h"

@@ -2,7 +2,7 @@
 #include "tests/fake/cudnn/tests/Place.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/driver/Driver.h"
 
 #include <cstdio>
 #include <vector>

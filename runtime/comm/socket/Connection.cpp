@@ -1,0 +1,236 @@
+// Frames over one socket.
+#include "runtime/comm/socket/Connection.h"
+
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/uio.h>
+
+namespace cleave {
+
+static constexpr size_t stagingBytes = 64 << 10;
+
+EarlyBuffers::Buffer EarlyBuffers::take(size_t bytes) {
+  // The smallest that is large enough, else the largest, grown: there are never more than were needed at once.
+  auto best = idle.end();
+  for (auto at = idle.begin(); at != idle.end(); ++at)
+    if (best == idle.end() || (best->capacity < bytes ? at->capacity > best->capacity
+                                                      : at->capacity >= bytes && at->capacity < best->capacity))
+      best = at;
+  Buffer found;
+  if (best != idle.end()) {
+    found = std::move(*best);
+    *best = std::move(idle.back());
+    idle.pop_back();
+  }
+  if (found.capacity < bytes) {
+    found.memory.reset(new std::byte[bytes]);
+    found.capacity = bytes;
+  }
+  found.used = bytes;
+  held += bytes;
+  return found;
+}
+
+void EarlyBuffers::giveBack(Buffer buffer) {
+  held -= buffer.used;
+  idle.push_back(std::move(buffer));
+}
+
+Connection::Connection(Socket made, unsigned peer, EarlyBuffers &buffers)
+    : socket(std::move(made)), other(peer), buffers(buffers), staging(new std::byte[stagingBytes]) {
+  early.reserve(64);
+}
+
+void Connection::start(Outgoing &frame, const FrameHeader &header, const void *data) {
+  frame.header = header;
+  frame.data = static_cast<const std::byte *>(data);
+  frame.written = 0;
+  frame.done = false;
+  frame.peer = other;
+  frame.next = nullptr;
+  (head ? tail->next : head) = &frame;
+  tail = &frame;
+  if (head == &frame)
+    write();
+}
+
+bool Connection::write() {
+  bool moved = false;
+  while (head && !closed) {
+    const size_t headerBytes = sizeof head->header, whole = headerBytes + head->header.bytes;
+    iovec parts[2];
+    int count = 0;
+    if (head->written < headerBytes)
+      parts[count++] = {reinterpret_cast<std::byte *>(&head->header) + head->written, headerBytes - head->written};
+    const size_t sent = head->written - std::min(head->written, headerBytes);
+    if (head->header.bytes > sent)
+      parts[count++] = {const_cast<std::byte *>(head->data) + sent, head->header.bytes - sent};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<size_t>(count);
+    const ssize_t written = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0) {
+      closed = closed || errno != EAGAIN;
+      return moved;
+    }
+    moved = true;
+    head->written += static_cast<size_t>(written);
+    if (head->written < whole)
+      continue;
+    head->done = true;
+    head = head->next;
+  }
+  return moved;
+}
+
+void Connection::checkSize(const FrameHeader &found) const {
+  if (found.bytes == incoming.header.bytes)
+    return;
+  const std::string what = found.channel ? "a block of a collective" : fmt::format("message {}", found.tag);
+  throw environmentError(
+      fmt::format("{} from rank {} must have {} bytes, found {}", what, other, incoming.header.bytes, found.bytes));
+}
+
+void Connection::expect(const FrameHeader &header, void *data) {
+  assert(!incoming.active && "one frame at a time is expected from a rank");
+  incoming = {header, static_cast<std::byte *>(data), true};
+  auto found = std::find_if(early.begin(), early.end(), [&](const Early &e) { return e.header.sameKey(header); });
+  if (found != early.end()) {
+    checkSize(found->header);
+    if (header.bytes)
+      std::memcpy(data, found->buffer.memory.get(), header.bytes);
+    buffers.giveBack(std::move(found->buffer));
+    early.erase(found);
+    incoming.active = false;
+  }
+}
+
+void Connection::keep(const FrameHeader &header, const void *data) {
+  Early made{header, buffers.take(header.bytes)};
+  if (header.bytes)
+    std::memcpy(made.buffer.memory.get(), data, header.bytes);
+  early.push_back(std::move(made));
+}
+
+/// More bytes into the staging area; false where there are none.
+bool Connection::fill() {
+  if (begin == end)
+    begin = end = 0;
+  if (end == stagingBytes) {
+    std::memmove(staging.get(), staging.get() + begin, end - begin);
+    end -= begin;
+    begin = 0;
+  }
+  for (;;) {
+    const ssize_t found = ::recv(socket.fd(), staging.get() + end, stagingBytes - end, MSG_DONTWAIT);
+    if (found < 0 && errno == EINTR)
+      continue;
+    if (found == 0 || (found < 0 && errno != EAGAIN))
+      closed = true;
+    if (found > 0)
+      end += static_cast<size_t>(found);
+    return found > 0;
+  }
+}
+
+/// Where the current frame's bytes go; false where they must wait. Who asks for something else from this rank must get
+/// past them, whatever that costs; otherwise they may take what the buffers have left.
+bool Connection::place() {
+  direct = incoming.active && incoming.header.sameKey(current);
+  if (direct) {
+    checkSize(current);
+    target = incoming.data;
+  } else if (incoming.active || buffers.hasRoom(current.bytes)) {
+    kept = buffers.take(current.bytes);
+    target = kept.memory.get();
+  } else {
+    parked = true;
+    return false;
+  }
+  parked = false;
+  placed = true;
+  received = 0;
+  return true;
+}
+
+/// Bytes of the current frame; false where there are none.
+bool Connection::receive() {
+  const size_t missing = current.bytes - received;
+  if (begin == end && missing >= stagingBytes) { // large ones past the staging area
+    const ssize_t found = ::recv(socket.fd(), target + received, missing, MSG_DONTWAIT);
+    if (found < 0 && errno == EINTR)
+      return true;
+    if (found == 0 || (found < 0 && errno != EAGAIN))
+      closed = true;
+    if (found > 0)
+      received += static_cast<size_t>(found);
+    return found > 0;
+  }
+  if (begin == end && missing && !fill())
+    return false;
+  if (const size_t bytes = std::min(missing, end - begin)) {
+    std::memcpy(target + received, staging.get() + begin, bytes);
+    begin += bytes;
+    received += bytes;
+  }
+  return true;
+}
+
+void Connection::finish() {
+  inFrame = placed = false;
+  if (direct) {
+    incoming.active = false;
+    return;
+  }
+  if (incoming.active && incoming.header.sameKey(current)) { // asked for while it came
+    checkSize(current);
+    if (current.bytes)
+      std::memcpy(incoming.data, kept.memory.get(), current.bytes);
+    incoming.active = false;
+    buffers.giveBack(std::move(kept));
+    return;
+  }
+  early.push_back({current, std::move(kept)});
+}
+
+bool Connection::read() {
+  const bool awaited = incoming.active;
+  bool moved = false;
+  while (!closed && (!awaited || incoming.active)) {
+    if (!inFrame) {
+      if (end - begin < sizeof current) {
+        if (!fill())
+          break;
+        continue;
+      }
+      std::memcpy(&current, staging.get() + begin, sizeof current);
+      begin += sizeof current;
+      inFrame = true;
+    }
+    if (!placed && !place())
+      break;
+    if (!receive())
+      break;
+    moved = true;
+    if (received == current.bytes)
+      finish();
+  }
+  return moved;
+}
+
+void Connection::forget() {
+  if ((head && head->written > 0) || (incoming.active && placed && direct))
+    closed = true;
+  for (; head; head = head->next)
+    head->done = true;
+  incoming.active = false;
+}
+
+} // namespace cleave

@@ -1,0 +1,283 @@
+// Heartbeats, failures and goodbyes.
+#include "runtime/comm/socket/PeerWatch.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace cleave {
+
+using namespace std::chrono_literals;
+
+static constexpr auto interval = 250ms;     // of heartbeats
+static constexpr auto answerToGoodbye = 2s; // that a rank which leaves waits for
+static constexpr auto lastWords = 300ms;    // that a failure has to reach the others before this process ends
+
+static Clock::duration silenceOf(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 1.0, 60.0)));
+}
+
+/// The one whose rank a signal ends: a process has one, but for tests.
+static std::atomic<PeerWatch *> living{nullptr};
+static_assert(std::atomic<PeerWatch *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+PeerWatch::PeerWatch(unsigned rank, std::vector<Socket> sockets)
+    : me(rank), alarmEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      wakeEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), silence(silenceOf(60)), nextBeat(Clock::now()) {
+  if (!alarmEvent || !wakeEvent)
+    throw environmentError(fmt::format("rank {}: no event descriptor: {}", me, std::strerror(errno)));
+  for (unsigned peer = 0; peer < sockets.size(); ++peer)
+    if (sockets[peer]) {
+      Link &link = links.emplace_back();
+      link.socket = std::move(sockets[peer]);
+      link.rank = peer;
+      link.heard = Clock::now();
+      link.out.reserve(sizeof(Frame) + mostText);
+    }
+  descriptors = std::vector<std::atomic<int>>(links.size());
+  for (size_t i = 0; i < links.size(); ++i)
+    descriptors[i] = links[i].socket.fd();
+  living = this;
+  if (!links.empty())
+    thread = startThread("the heartbeat", [this] { watch(); });
+}
+
+PeerWatch::~PeerWatch() {
+  PeerWatch *self = this;
+  living.compare_exchange_strong(self, nullptr);
+  if (!thread.joinable())
+    return;
+  {
+    std::lock_guard lock(mutex);
+    leaving = true;
+    farewell = Clock::now() + (failed() ? Clock::duration(lastWords) : Clock::duration(answerToGoodbye));
+    for (Link &link : links) {
+      if (!failed())
+        append(link, Goodbye, me, "");
+      flush(link);
+      if (failed() && link.socket)
+        ::shutdown(link.socket.fd(), SHUT_WR);
+    }
+  }
+  wake();
+  thread.join();
+}
+
+void PeerWatch::wake() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wakeEvent.fd(), &one, sizeof one);
+}
+
+void PeerWatch::setSilence(double seconds) {
+  std::lock_guard lock(mutex);
+  silence = silenceOf(seconds);
+}
+
+void PeerWatch::check() const {
+  if (!failed())
+    return;
+  std::lock_guard lock(mutex);
+  throw environmentError(failure);
+}
+
+bool PeerWatch::waitForFailure(double seconds) const {
+  std::unique_lock lock(mutex);
+  return changed.wait_until(lock, deadlineIn(seconds), [&] { return failed(); });
+}
+
+bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
+  std::unique_lock lock(mutex);
+  changed.wait_until(lock, deadlineIn(seconds), [&] { return !rankZeroSaid.empty(); });
+  if (rankZeroSaid.empty())
+    return false;
+  // The same failure by itself, or told by one of the two to the other.
+  for (const std::string &text : {message, fmt::format("rank {} failed: {}", me, message)})
+    if (rankZeroSaid == text.substr(0, mostText))
+      return true;
+  return message == fmt::format("rank 0 failed: {}", rankZeroSaid);
+}
+
+void PeerWatch::endedBy(const char *signal) noexcept {
+  PeerWatch *watch = living;
+  if (!watch)
+    return;
+  watch->ending = true; // who is told first may leave before the last is told: that is no failure
+  char buffer[sizeof(Frame) + 64];
+  constexpr std::string_view before = "it was ended by ";
+  const size_t name = std::min<size_t>(std::strlen(signal), 64 - before.size());
+  const Frame frame{Failure, watch->me, static_cast<uint32_t>(before.size() + name)};
+  std::memcpy(buffer, &frame, sizeof frame);
+  std::memcpy(buffer + sizeof frame, before.data(), before.size());
+  std::memcpy(buffer + sizeof frame + before.size(), signal, name);
+  for (const std::atomic<int> &descriptor : watch->descriptors)
+    if (const int fd = descriptor; fd >= 0) {
+      ::send(fd, buffer, sizeof frame + frame.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::shutdown(fd, SHUT_WR); // on its way now; a socket that is closed with bytes unread drops what waits
+      char unread[1024];
+      while (::recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0) {
+      }
+    }
+}
+
+void PeerWatch::abort(const std::string &message) {
+  std::lock_guard lock(mutex);
+  const bool first = !failed();
+  if (me == 0 && !said) { // also after another rank's failure: the others learn that rank 0 has printed it
+    said = true;
+    for (Link &link : links)
+      append(link, Failure, 0, message);
+  } else if (first && !links.empty())
+    append(links.front(), Failure, me, message);
+  for (Link &link : links)
+    flush(link);
+  if (!first)
+    return;
+  failure = fmt::format("rank {} failed: {}", me, message);
+  anyFailure.store(true, std::memory_order_release);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(alarmEvent.fd(), &one, sizeof one);
+  changed.notify_all();
+}
+
+/// A failure that this rank has seen or was told of.
+void PeerWatch::report(unsigned rank, const std::string &text) {
+  if (failed() || ending)
+    return;
+  failure = fmt::format("rank {} failed: {}", rank, text);
+  anyFailure.store(true, std::memory_order_release);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(alarmEvent.fd(), &one, sizeof one);
+  changed.notify_all();
+  if (me == 0)
+    for (Link &link : links)
+      if (link.rank != rank) {
+        append(link, Failure, rank, text);
+        flush(link);
+      }
+}
+
+void PeerWatch::append(Link &link, Kind kind, unsigned rank, std::string_view text) {
+  if (!link.socket)
+    return;
+  text = text.substr(0, mostText);
+  const Frame frame{kind, rank, static_cast<uint32_t>(text.size())};
+  link.out.append(reinterpret_cast<const char *>(&frame), sizeof frame).append(text);
+}
+
+void PeerWatch::flush(Link &link) {
+  while (link.socket && !link.out.empty()) {
+    const ssize_t sent = ::send(link.socket.fd(), link.out.data(), link.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent <= 0)
+      return; // full: later; closed: the next read says so
+    link.out.erase(0, static_cast<size_t>(sent));
+  }
+}
+
+void PeerWatch::lost(Link &link) {
+  descriptors[static_cast<size_t>(&link - links.data())] = -1;
+  if (link.socket) { // a signal's handler may be using the descriptor: its number must not become another file's
+    ::shutdown(link.socket.fd(), SHUT_RDWR);
+    shut.push_back(std::move(link.socket));
+  }
+  if (!link.left && !leaving)
+    report(link.rank, "its connection closed without a goodbye (the process has died)");
+}
+
+/// What has come in whole.
+void PeerWatch::take(Link &link) {
+  for (;;) {
+    Frame frame;
+    if (link.have < sizeof frame)
+      return;
+    std::memcpy(&frame, link.in.data(), sizeof frame);
+    if (frame.bytes > mostText)
+      return lost(link);
+    const size_t whole = sizeof frame + frame.bytes;
+    if (link.have < whole)
+      return;
+    const std::string text(link.in.data() + sizeof frame, frame.bytes);
+    link.have -= whole;
+    std::memmove(link.in.data(), link.in.data() + whole, link.have);
+    if (frame.kind == Failure) {
+      if (frame.rank == 0 && rankZeroSaid.empty())
+        rankZeroSaid = text;
+      report(frame.rank, text);
+      changed.notify_all();
+    } else if (frame.kind == Goodbye) {
+      link.left = true;
+      if (me == 0) // that is the answer
+        return lost(link);
+    }
+  }
+}
+
+void PeerWatch::read(Link &link, Clock::time_point now) {
+  while (link.socket) {
+    const ssize_t found =
+        ::recv(link.socket.fd(), link.in.data() + link.have, link.in.size() - link.have, MSG_DONTWAIT);
+    if (found < 0 && errno == EINTR)
+      continue;
+    if (found < 0 && errno == EAGAIN)
+      return;
+    if (found <= 0)
+      return lost(link);
+    link.have += static_cast<size_t>(found);
+    link.heard = now;
+    take(link);
+  }
+}
+
+/// `now` was read before anything was looked for: a process that slept since then has no reason to miss the others.
+void PeerWatch::beat(Clock::time_point now) {
+  const bool due = now >= nextBeat;
+  if (due)
+    nextBeat = now + interval;
+  for (Link &link : links) {
+    if (!link.socket)
+      continue;
+    read(link, now);
+    if (due && !leaving && link.out.size() < mostText)
+      append(link, Alive, me, "");
+    flush(link);
+    if (link.socket && !link.left && !leaving && now - link.heard > silence)
+      report(link.rank, fmt::format("no sign of life for {:.0f} s (the process is stopped or its host is gone)",
+                                    std::chrono::duration<double>(now - link.heard).count()));
+  }
+}
+
+bool PeerWatch::ended() const {
+  if (!leaving)
+    return false;
+  return Clock::now() >= farewell || std::none_of(links.begin(), links.end(), [](auto &l) { return bool(l.socket); });
+}
+
+void PeerWatch::watch() {
+  std::vector<pollfd> polls(links.size() + 1);
+  for (;;) {
+    Clock::time_point until;
+    {
+      std::lock_guard lock(mutex);
+      if (ended())
+        return;
+      until = leaving ? std::min(nextBeat, farewell) : nextBeat;
+      polls[0] = {wakeEvent.fd(), POLLIN, 0};
+      for (size_t i = 0; i < links.size(); ++i)
+        polls[i + 1] = {links[i].socket.fd(), static_cast<short>(links[i].out.empty() ? POLLIN : POLLIN | POLLOUT), 0};
+    }
+    ::poll(polls.data(), polls.size(), millisecondsUntil(until));
+    uint64_t ignored;
+    [[maybe_unused]] const ssize_t got = ::read(wakeEvent.fd(), &ignored, sizeof ignored);
+    const auto now = Clock::now();
+    std::lock_guard lock(mutex);
+    beat(now);
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,566 @@
+// Rank 0's reception, the others' way to it, and the connections between all.
+#include "runtime/comm/socket/Rendezvous.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/RandomBits.h"
+#include "runtime/base/Sha256.h"
+#include "runtime/comm/socket/AgentStore.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <optional>
+#include <poll.h>
+#include <span>
+#include <sstream>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+namespace cleave {
+
+namespace {
+
+constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; another byte order gives another number
+constexpr uint32_t protocol = 3;
+
+using Proof = std::array<uint8_t, 16>;
+
+/// What a rank says first, to rank 0 and to every rank that it connects to. Bytes in the host's order.
+struct Hello {
+  uint64_t word = magic;
+  uint32_t version = protocol, size = 0, rank = 0, port = 0;
+  uint64_t job = 0; ///< 0 while it is not known
+  Proof proof{};    ///< that the sender knows the job's secret, where there is one
+};
+
+/// The job's secret: CLEAVE_SECRET, or the text of the file CLEAVE_SECRET_FILE; empty where none is given.
+std::string jobSecret() {
+  if (const char *text = std::getenv("CLEAVE_SECRET"))
+    return text;
+  const char *file = std::getenv("CLEAVE_SECRET_FILE");
+  return file && *file ? readTextFile(file, Status::User, 1 << 16) : "";
+}
+
+/// HMAC-SHA-256 (RFC 2104), its first half, of all that a hello says.
+Proof proofOf(Hello hello, const std::string &secret) {
+  if (secret.empty())
+    return {};
+  hello.proof = {};
+  std::array<uint8_t, 64> key{};
+  if (secret.size() > key.size()) {
+    const auto hash = sha256({reinterpret_cast<const uint8_t *>(secret.data()), secret.size()});
+    std::copy(hash.begin(), hash.end(), key.begin());
+  } else
+    std::copy(secret.begin(), secret.end(), key.begin());
+  const auto padded = [&](uint8_t pad, std::span<const uint8_t> text) {
+    std::array<uint8_t, 64> block;
+    for (size_t i = 0; i < block.size(); ++i)
+      block[i] = key[i] ^ pad;
+    Sha256 hash;
+    hash.update(block);
+    hash.update(text);
+    return hash.finish();
+  };
+  const auto inner = padded(0x36, {reinterpret_cast<const uint8_t *>(&hello), sizeof hello});
+  const auto outer = padded(0x5c, inner);
+  Proof proof;
+  std::copy_n(outer.begin(), proof.size(), proof.begin());
+  return proof;
+}
+
+/// Rank 0's answer. Then follow `bytes`: the table of addresses, or why it is refused.
+struct Answer {
+  uint64_t word = magic;
+  uint32_t status = 0, bytes = 0; ///< 0, or an exit status
+  uint64_t job = 0;
+};
+
+struct Place {
+  std::array<uint8_t, 16> address{};
+  uint16_t port = 0;
+};
+
+/// A connection that came in. `got` < sizeof hello: what it says is no hello.
+struct Guest {
+  Socket socket;
+  Endpoint from;
+  Hello hello;
+  size_t got = 0;
+  bool known() const { return got == sizeof hello && hello.word == magic; }
+};
+
+/// Takes connections as they come; one that says nothing keeps nobody waiting, and many that say nothing make room for
+/// those that come later.
+class Reception {
+public:
+  /// `guests`: how many are expected.
+  Reception(const Socket &listener, int alarm, size_t guests) : listener(listener), alarm(alarm), most(guests + 32) {}
+  /// The next one that has spoken; none at the deadline or the alarm.
+  std::optional<Guest> next(Clock::time_point deadline);
+
+private:
+  bool listen(Guest &guest);
+  const Socket &listener;
+  int alarm;
+  size_t most; ///< that wait at once
+  std::vector<Guest> waiting;
+};
+
+/// Reads on; whether there is something to say about this guest. One that left without a word is forgotten.
+bool Reception::listen(Guest &guest) {
+  const uint64_t expected = magic;
+  while (guest.got < sizeof guest.hello) {
+    auto *at = reinterpret_cast<char *>(&guest.hello) + guest.got;
+    const ssize_t found = ::recv(guest.socket.fd(), at, sizeof guest.hello - guest.got, MSG_DONTWAIT);
+    if (found < 0 && (errno == EAGAIN || errno == EINTR))
+      return false;
+    if (found <= 0) {
+      if (guest.got == 0)
+        guest.socket.close();
+      return guest.got > 0;
+    }
+    guest.got += static_cast<size_t>(found);
+    if (std::memcmp(&guest.hello.word, &expected, std::min(guest.got, sizeof expected)) != 0)
+      return true;
+  }
+  return true;
+}
+
+std::optional<Guest> Reception::next(Clock::time_point deadline) {
+  for (;;) {
+    for (auto guest = waiting.begin(); guest != waiting.end();) {
+      const bool spoke = listen(*guest);
+      if (spoke) {
+        Guest found = std::move(*guest);
+        waiting.erase(guest);
+        return found;
+      }
+      guest = guest->socket ? guest + 1 : waiting.erase(guest);
+    }
+    std::vector<pollfd> polls{{listener.fd(), POLLIN, 0}, {alarm, POLLIN, 0}};
+    for (const Guest &guest : waiting)
+      polls.push_back({guest.socket.fd(), POLLIN, 0});
+    const int ready = ::poll(polls.data(), polls.size(), millisecondsUntil(deadline));
+    if ((ready == 0 && Clock::now() >= deadline) || (ready > 0 && polls[1].revents))
+      return {};
+    while (Socket socket = acceptFrom(listener)) {
+      Guest &guest = waiting.emplace_back();
+      guest.from = Endpoint::ofPeer(socket);
+      guest.socket = std::move(socket);
+      if (waiting.size() > most) // the one that has been silent for longest
+        waiting.erase(waiting.begin());
+    }
+    const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    if (full && !waiting.empty())
+      waiting.erase(waiting.begin());
+    else if (full)
+      throw environmentError(fmt::format("a rank's connection cannot be taken: {}", std::strerror(errno)));
+  }
+}
+
+/// Tells a rank that it cannot come in; whoever is gone does not hear it.
+void refuse(const Socket &socket, const Error &error) {
+  const std::string text = error.what();
+  const Answer answer{magic, static_cast<uint32_t>(error.status), static_cast<uint32_t>(text.size()), 0};
+  const auto deadline = deadlineIn(1);
+  sendAll(socket, &answer, sizeof answer, deadline, -1);
+  sendAll(socket, text.data(), text.size(), deadline, -1);
+}
+
+/// Those who are no ranks of this job: they are turned away and counted.
+class Strangers {
+public:
+  /// Whether a guest is one.
+  bool has(const Guest &guest, const std::string &secret) {
+    std::string why;
+    if (!guest.known()) {
+      why = "its first bytes are";
+      for (size_t i = 0; i < std::min<size_t>(guest.got, 8); ++i)
+        why += fmt::format(" {:02x}", reinterpret_cast<const uint8_t *>(&guest.hello)[i]);
+    } else if (guest.hello.version == protocol && guest.hello.proof != proofOf(guest.hello, secret))
+      why = secret.empty() ? "it has a secret (CLEAVE_SECRET), rank 0 has none" : "it does not know the job's secret";
+    if (why.empty())
+      return false;
+    if (count++ == 0)
+      first = fmt::format("{}: {}", guest.from.text(), why);
+    return true;
+  }
+  /// For the message of a meeting that failed.
+  std::string text() const {
+    return count == 0 ? "" : fmt::format("; {} connections were of strangers, the first from {}", count, first);
+  }
+
+private:
+  size_t count = 0;
+  std::string first;
+};
+
+/// Why a guest cannot be the rank that it says it is.
+std::optional<Error> misfit(const Guest &guest, const TorchEnvironment &who, const std::vector<Socket> &links) {
+  const Hello &hello = guest.hello;
+  const std::string from = guest.from.text();
+  if (hello.version != protocol)
+    return environmentError(fmt::format("rank 0 speaks protocol {}, {} speaks {}: all ranks must run the same program",
+                                        protocol, from, hello.version));
+  if (hello.size != who.size)
+    return userError(fmt::format("WORLD_SIZE={} at rank 0, but WORLD_SIZE={} at rank {} ({}): all ranks must agree",
+                                 who.size, hello.size, hello.rank, from));
+  if (hello.rank == 0 || hello.rank >= who.size)
+    return userError(
+        fmt::format("RANK={} at {}: another rank from 1 to {} is expected", hello.rank, from, who.size - 1));
+  if (links[hello.rank])
+    return userError(fmt::format("two processes have RANK={}: {} and {}", hello.rank,
+                                 Endpoint::ofPeer(links[hello.rank]).text(), from));
+  return {};
+}
+
+/// Whether a loopback address of this host can be where all ranks meet.
+bool onOneHost(const TorchEnvironment &who) {
+  const bool named = who.address == "localhost" || who.address.starts_with("127.") || who.address == "::1";
+  return named || who.localSize == who.size;
+}
+
+/// Listens at `place`, or, where that is a loopback address by which other hosts may not mean this one, on all of them.
+Socket listenNear(const Endpoint &place, const TorchEnvironment &who) {
+  return place.isAny() || (place.isLoopback() && !onOneHost(who)) ? listenOn(place.port()) : listenAt(place);
+}
+
+/// Listens at the first address of MASTER_ADDR that is this host's; on all where none is (it is translated on the way).
+Socket listenAtAddress(const TorchEnvironment &who, uint16_t port) {
+  std::string problem;
+  for (const Endpoint &place : resolve(who.address, port, problem)) {
+    Socket made = listenNear(place, who);
+    if (made || (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT))
+      return made;
+  }
+  return listenOn(port);
+}
+
+Socket listenAtMaster(const TorchEnvironment &who) {
+  const uint16_t port = who.storeKey.empty() ? who.port : 0;
+  Socket listener = listenAtAddress(who, port);
+  for (int tries = 0; !listener && errno == EADDRINUSE && tries < 20; ++tries) { // whoever had it may just be ending
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    listener = listenAtAddress(who, port);
+  }
+  if (!listener && errno == EADDRINUSE)
+    throw environmentError(fmt::format("MASTER_PORT={}: another process of this host has taken the port", who.port));
+  if (!listener)
+    throw environmentError(
+        fmt::format("MASTER_PORT={}: rank 0 cannot listen there: {}", who.port, std::strerror(errno)));
+  return listener;
+}
+
+/// The socket for the ranks above this one, if there is one.
+Socket listenForRanks(unsigned rank, Socket listener) {
+  if (!listener)
+    throw environmentError(fmt::format("rank {}: no port to listen at: {}", rank, std::strerror(errno)));
+  return listener;
+}
+
+std::vector<unsigned> missing(const std::vector<Socket> &links) {
+  std::vector<unsigned> ranks;
+  for (unsigned rank = 1; rank < links.size(); ++rank)
+    if (!links[rank])
+      ranks.push_back(rank);
+  return ranks;
+}
+
+/// Rank 0: waits for all, then hands the table round.
+void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
+  const Socket master = listenAtMaster(who);
+  meeting.listener = listenForRanks(0, listenNear(Endpoint::ofSelf(master).withPort(0), who));
+  if (!who.storeKey.empty()) {
+    const bool given = !meeting.secret.empty(); // which is not for the store
+    if (!given)
+      meeting.secret = fmt::format("{:016x}{:016x}", randomBits(), randomBits());
+    AgentStore(who, deadline).publish({Endpoint::ofSelf(master).port(), given ? "" : meeting.secret});
+  }
+  std::vector<Place> table(who.size);
+  table[0].port = Endpoint::ofSelf(meeting.listener).port();
+  meeting.links.resize(who.size);
+  Reception reception(master, -1, who.size);
+  Strangers strangers;
+  const auto fail = [&](const Error &error, const Socket *guest) {
+    if (guest)
+      refuse(*guest, error);
+    for (const Socket &link : meeting.links)
+      if (link)
+        refuse(link, error);
+    throw error;
+  };
+  for (unsigned left = who.size - 1; left > 0;) {
+    std::optional<Guest> guest = reception.next(deadline);
+    if (!guest)
+      fail(environmentError(fmt::format("no word from rank {} within {} s (WORLD_SIZE={}, MASTER_PORT={}){}",
+                                        fmt::join(missing(meeting.links), ", "), seconds, who.size, who.port,
+                                        strangers.text())),
+           nullptr);
+    if (strangers.has(*guest, meeting.secret))
+      continue;
+    if (const auto error = misfit(*guest, who, meeting.links))
+      fail(*error, &guest->socket);
+    table[guest->hello.rank] = {guest->from.address(), static_cast<uint16_t>(guest->hello.port)};
+    meeting.links[guest->hello.rank] = std::move(guest->socket);
+    --left;
+  }
+  const Answer answer{magic, 0, static_cast<uint32_t>(table.size() * sizeof(Place)), meeting.job};
+  for (unsigned rank = 1; rank < who.size; ++rank)
+    if (sendAll(meeting.links[rank], &answer, sizeof answer, deadline, -1) != Transfer::Done ||
+        sendAll(meeting.links[rank], table.data(), answer.bytes, deadline, -1) != Transfer::Done)
+      fail(environmentError(fmt::format("rank {} closed its connection before all ranks had come", rank)), nullptr);
+  for (const Place &place : table)
+    meeting.places.emplace_back(place.address, place.port);
+}
+
+/// Tries again until there is a listener.
+Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point deadline, int alarm, std::string &problem) {
+  for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
+    for (const Endpoint &place : places) {
+      Socket made = connectTo(place, std::min(deadline, deadlineIn(20)), alarm);
+      if (made || errno == ECANCELED)
+        return made;
+      problem = std::strerror(errno);
+    }
+    if (Clock::now() >= deadline)
+      return Socket();
+    pollfd wait{alarm, POLLIN, 0};
+    if (::poll(&wait, 1, static_cast<int>(std::min<int64_t>(pause.count(), millisecondsUntil(deadline)))) > 0)
+      return Socket();
+  }
+}
+
+/// `secret`: where it is empty, what the launcher's store has.
+Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, double seconds, std::string &secret) {
+  const std::string given = secret;
+  for (;;) {
+    const bool store = !who.storeKey.empty();
+    const AgentStore::Said said = store ? AgentStore(who, deadline).find() : AgentStore::Said{who.port, ""};
+    const uint16_t port = said.port;
+    secret = given.empty() ? said.secret : given;
+    std::string problem;
+    const std::vector<Endpoint> places = resolve(who.address, port, problem);
+    if (places.empty())
+      throw userError(fmt::format("MASTER_ADDR={}: the name does not resolve: {}", who.address, problem));
+    // What the store says may be from before a restart: look again.
+    const auto until = store ? std::min(deadline, deadlineIn(2)) : deadline;
+    if (Socket made = connectPatiently(places, until, -1, problem))
+      return made;
+    if (Clock::now() >= deadline)
+      throw environmentError(fmt::format("no rank 0 answers at MASTER_ADDR={}, {}={} within {} s: {}", who.address,
+                                         store ? "port" : "MASTER_PORT", port, seconds, problem));
+  }
+}
+
+/// The others: say who they are, and wait for the table.
+void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
+  Socket link = connectToMaster(who, deadline, seconds, meeting.secret);
+  const Endpoint master = Endpoint::ofPeer(link), here = master.isLoopback() ? master : Endpoint::ofSelf(link);
+  // Not before: any free port could be the one that rank 0 is to have.
+  meeting.listener = listenForRanks(who.rank, listenNear(here.withPort(0), who));
+  Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0, {}};
+  hello.proof = proofOf(hello, meeting.secret);
+  Answer answer;
+  size_t got = 0;
+  Transfer done = sendAll(link, &hello, sizeof hello, deadline, -1);
+  if (done == Transfer::Done)
+    done = receiveAll(link, &answer, sizeof answer, deadline, -1, &got);
+  if (got > 0 && std::memcmp(&answer.word, &hello.word, std::min(got, sizeof magic)) != 0)
+    throw environmentError(
+        fmt::format("what listens at {} (MASTER_ADDR={}) is no rank 0 of this program", master.text(), who.address));
+  std::string body(done == Transfer::Done ? answer.bytes : 0, '\0');
+  if (done == Transfer::Done)
+    done = receiveAll(link, body.data(), body.size(), deadline, -1);
+  if (done == Transfer::TimedOut)
+    throw environmentError(
+        fmt::format("rank 0 at {} has not met all {} ranks within {} s", master.text(), who.size, seconds));
+  if (done != Transfer::Done)
+    throw environmentError(
+        fmt::format("rank 0 at {} closed the connection before all {} ranks had come", master.text(), who.size));
+  if (answer.status != 0)
+    throw Error(answer.status == uint32_t(Status::User) ? Status::User : Status::Environment, body);
+  std::vector<Place> table(who.size);
+  if (body.size() != table.size() * sizeof(Place))
+    throw environmentError(fmt::format("the table of addresses must have {} bytes, rank 0 sent {}",
+                                       table.size() * sizeof(Place), body.size()));
+  std::memcpy(table.data(), body.data(), body.size());
+  meeting.job = answer.job;
+  // Whom rank 0 knows by an address that only its own host has, and rank 0 itself, are where this rank found rank 0.
+  for (unsigned rank = 0; rank < who.size; ++rank) {
+    const Endpoint place(table[rank].address, table[rank].port);
+    meeting.places.push_back(rank == 0 || place.isLoopback() ? master.withPort(place.port()) : place);
+  }
+  meeting.links.push_back(std::move(link));
+}
+
+} // namespace
+
+/// A descriptor for every other rank, where the system lets a process have that many.
+static void raiseDescriptorLimit(unsigned ranks) {
+  rlimit limit{};
+  const rlim_t needed = rlim_t{2} * ranks + 256; // rank 0 has two a rank
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+    return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Meeting meet(const TorchEnvironment &who, double seconds) {
+  const auto deadline = deadlineIn(seconds);
+  raiseDescriptorLimit(who.size);
+  Meeting meeting;
+  if (who.size == 1)
+    return meeting;
+  meeting.secret = jobSecret();
+  if (who.rank != 0) {
+    arrive(meeting, who, deadline, seconds);
+    return meeting;
+  }
+  meeting.job = randomBits() | 1;
+  receive(meeting, who, deadline, seconds);
+  return meeting;
+}
+
+namespace {
+
+/// Where rank 0 waits for heartbeats: this host's name and addresses.
+std::vector<std::string> ownAddresses() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  std::vector<std::string> texts{name};
+  ifaddrs *list = nullptr;
+  if (::getifaddrs(&list) != 0)
+    return texts;
+  for (const ifaddrs *each = list; each; each = each->ifa_next) {
+    char text[NI_MAXHOST];
+    const sockaddr *address = each->ifa_addr;
+    if (!address || !(each->ifa_flags & IFF_UP) || (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+      continue;
+    const socklen_t bytes = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (::getnameinfo(address, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      texts.push_back(text);
+  }
+  ::freeifaddrs(list);
+  return texts;
+}
+
+/// At a loopback address, which is added to `addresses`; at all where the host has none.
+Socket listenAtLoopback(std::vector<std::string> &addresses) {
+  std::string problem;
+  for (const char *name : {"127.0.0.1", "::1"})
+    for (const Endpoint &place : resolve(name, 0, problem))
+      if (Socket made = listenAt(place)) {
+        addresses.push_back(name);
+        return made;
+      }
+  addresses = ownAddresses();
+  return listenOn(0);
+}
+
+/// Rank 0: one connection of every other rank; strangers are dropped.
+std::vector<Socket> receiveHeartbeats(const Socket &listener, unsigned size, uint64_t job, double seconds) {
+  std::vector<Socket> links(size);
+  const auto deadline = deadlineIn(seconds);
+  Reception reception(listener, -1, size);
+  for (unsigned left = size - 1; left > 0;) {
+    std::optional<Guest> guest = reception.next(deadline);
+    if (!guest)
+      throw environmentError(fmt::format("no connection for heartbeats from rank {} within {} s",
+                                         fmt::join(missing(links), ", "), seconds));
+    const Hello &said = guest->hello;
+    if (!guest->known() || said.job != job || said.rank == 0 || said.rank >= size || links[said.rank])
+      continue;
+    links[said.rank] = std::move(guest->socket);
+    --left;
+  }
+  return links;
+}
+
+} // namespace
+
+std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost,
+                                      const std::function<void(std::vector<uint8_t> &)> &share, double seconds) {
+  if (size == 1)
+    return {};
+  raiseDescriptorLimit(size);
+  Socket listener;
+  std::string said;
+  if (rank == 0) {
+    std::vector<std::string> addresses;
+    if (oneHost) {
+      listener = listenForRanks(0, listenAtLoopback(addresses));
+    } else { // MPI does not say by which address the others reach it
+      listener = listenForRanks(0, listenOn(0));
+      addresses = ownAddresses();
+    }
+    said = fmt::format("{} {} {}", randomBits() | 1, Endpoint::ofSelf(listener).port(), fmt::join(addresses, " "));
+  }
+  std::vector<uint8_t> bytes(said.begin(), said.end());
+  share(bytes);
+  std::istringstream words(std::string(bytes.begin(), bytes.end()));
+  Hello hello{magic, protocol, size, rank, 0, 0, {}};
+  uint16_t port = 0;
+  words >> hello.job >> port;
+  if (rank == 0)
+    return receiveHeartbeats(listener, size, hello.job, seconds);
+  std::vector<Endpoint> places;
+  std::string problem;
+  for (std::string name; words >> name;)
+    for (const Endpoint &place : resolve(name, port, problem))
+      if (std::find(places.begin(), places.end(), place) == places.end())
+        places.push_back(place);
+  const auto deadline = deadlineIn(seconds);
+  std::vector<Socket> links;
+  links.push_back(connectPatiently(places, deadline, -1, problem));
+  if (!links[0] || sendAll(links[0], &hello, sizeof hello, deadline, -1) != Transfer::Done)
+    throw environmentError(fmt::format("rank {}: no connection for heartbeats to rank 0 at port {} within {} s: {}", rank,
+                                       port, seconds, problem));
+  return links;
+}
+
+std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm) {
+  const auto deadline = deadlineIn(seconds);
+  std::vector<Socket> all(who.size);
+  Hello hello{magic, protocol, who.size, who.rank, 0, meeting.job, {}};
+  hello.proof = proofOf(hello, meeting.secret);
+  for (unsigned rank = 0; rank < who.rank; ++rank) {
+    std::string problem;
+    all[rank] = connectPatiently({&meeting.places[rank], 1}, deadline, alarm, problem);
+    if (!all[rank] && Clock::now() < deadline)
+      return {};
+    if (!all[rank] || sendAll(all[rank], &hello, sizeof hello, deadline, alarm) != Transfer::Done)
+      throw environmentError(fmt::format("no connection to rank {} at {} within {} s: {}", rank,
+                                         meeting.places[rank].text(), seconds, problem));
+  }
+  Reception reception(meeting.listener, alarm, who.size);
+  for (unsigned left = who.size - 1 - who.rank; left > 0;) {
+    std::optional<Guest> guest = reception.next(deadline);
+    if (!guest && Clock::now() < deadline)
+      return {};
+    if (!guest) {
+      std::vector<unsigned> absent;
+      for (unsigned rank = who.rank + 1; rank < who.size; ++rank)
+        if (!all[rank])
+          absent.push_back(rank);
+      throw environmentError(fmt::format("no connection from rank {} within {} s", fmt::join(absent, ", "), seconds));
+    }
+    const Hello &said = guest->hello;
+    if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank] ||
+        said.proof != proofOf(said, meeting.secret))
+      continue; // a stranger
+    all[said.rank] = std::move(guest->socket);
+    --left;
+  }
+  return all;
+}
+
+} // namespace cleave

@@ -1,0 +1,350 @@
+// Messages and collectives over the connections of a rank.
+#include "runtime/comm/socket/SocketWorld.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/comm/socket/Rendezvous.h"
+
+#include <cassert>
+#include <cstring>
+#include <fmt/format.h>
+#include <numeric>
+#include <poll.h>
+#include <sched.h>
+#include <thread>
+
+namespace cleave {
+
+static constexpr double verdictSeconds = 2; // that the news of a rank's death may take longer than its connection's end
+static constexpr uint32_t gatherTag = UINT32_MAX; // with microbatch INT32_MIN: no plan uses it
+
+/// One rank's membership of a group: blocks to and from every other member, over the world's connections.
+class SocketCommunicator final : public ExchangeCommunicator {
+public:
+  SocketCommunicator(SocketWorld &world, std::vector<uint32_t> list)
+      : ExchangeCommunicator(static_cast<unsigned>(list.size()), placeInGroup(list, world.rank()), world.scratch),
+        world(world), ranks(std::move(list)), what(fmt::format("ranks {}", fmt::join(ranks, ", "))),
+        frames(ranks.size()) {
+    channel = 14695981039346656037ull; // FNV-1a of the members: two groups of the same members are the same group
+    for (uint32_t rank : ranks)
+      channel = (channel ^ rank) * 1099511628211ull;
+    channel |= 1;
+  }
+  void barrier() override;
+  void broadcastBytes(std::byte *data, size_t bytes) override;
+
+private:
+  void exchange(const std::byte *from, std::byte *to) override;
+  void gatherBytes(const std::byte *from, std::byte *to) override;
+  void expect(unsigned m, void *data, size_t bytes);
+  void start(unsigned m, const void *data, size_t bytes);
+  void finish();
+  /// Calls `visit` with every other member, beginning with the next: not everybody at once with member 0.
+  template <typename Visit> void others(Visit visit) {
+    for (unsigned i = 1; i < size(); ++i)
+      visit((member() + i) % size());
+  }
+
+  SocketWorld &world;
+  std::vector<uint32_t> ranks;
+  std::string what;
+  uint64_t channel;
+  std::vector<Outgoing> frames; ///< to each member
+};
+
+void SocketCommunicator::expect(unsigned m, void *data, size_t bytes) {
+  world.expect(ranks[m], {channel, 0, 0, bytes}, data);
+}
+
+void SocketCommunicator::start(unsigned m, const void *data, size_t bytes) {
+  world.start(frames[m], ranks[m], {channel, 0, 0, bytes}, data);
+}
+
+void SocketCommunicator::finish() {
+  auto done = [&] {
+    for (unsigned m = 0; m < size(); ++m)
+      if (!frames[m].done || world.connections[ranks[m]]->awaits())
+        return false;
+    return true;
+  };
+  world.wait(done, [&] { return what; });
+}
+
+void SocketCommunicator::exchange(const std::byte *from, std::byte *to) {
+  others([&](unsigned m) {
+    if (receives.bytes[m])
+      expect(m, to + receives.places[m], static_cast<size_t>(receives.bytes[m]));
+  });
+  others([&](unsigned m) {
+    if (sends.bytes[m])
+      start(m, from + sends.places[m], static_cast<size_t>(sends.bytes[m]));
+  });
+  if (const int own = sends.bytes[member()])
+    std::memcpy(to + receives.places[member()], from + sends.places[member()], static_cast<size_t>(own));
+  finish();
+}
+
+void SocketCommunicator::gatherBytes(const std::byte *from, std::byte *to) {
+  const int own = receives.bytes[member()];
+  others([&](unsigned m) {
+    if (receives.bytes[m])
+      expect(m, to + receives.places[m], static_cast<size_t>(receives.bytes[m]));
+  });
+  if (own) {
+    others([&](unsigned m) { start(m, from, static_cast<size_t>(own)); });
+    std::memcpy(to + receives.places[member()], from, static_cast<size_t>(own));
+  }
+  finish();
+}
+
+/// Down a binomial tree: member m has it from m without its lowest bit.
+void SocketCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
+  const unsigned me = member();
+  unsigned below = 1; // the lowest bit of `me`, or the first that is not among the members'
+  while (below < size() && !(me & below))
+    below *= 2;
+  if (me != 0) {
+    expect(me - below, data, bytes);
+    finish();
+  }
+  for (unsigned bit = below / 2; bit > 0; bit /= 2)
+    if (me + bit < size())
+      start(me + bit, data, bytes);
+  finish();
+}
+
+/// Dissemination: after k rounds a member knows that 2^k have come. Hensgen, Finkel and Manber, "Two algorithms for
+/// barrier synchronization" (1988).
+void SocketCommunicator::barrier() {
+  for (unsigned step = 1; step < size(); step *= 2) {
+    expect((member() + size() - step) % size(), nullptr, 0);
+    start((member() + step) % size(), nullptr, 0);
+    finish();
+  }
+}
+
+SocketWorld::SocketWorld(const TorchEnvironment &who, double limit) : me(who.rank), ranks(who.size), scratch(who.size) {
+  Meeting meeting = meet(who, limit);
+  watch = std::make_unique<PeerWatch>(me, std::move(meeting.links));
+  std::vector<Socket> sockets;
+  try {
+    sockets = connectAll(meeting, who, limit, watch->alarm());
+  } catch (const Error &error) {
+    fail(error.what());
+  }
+  watch->check();
+  assert(sockets.size() == ranks && "only a failure ends the meeting early");
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    connections.push_back(std::make_unique<Connection>(std::move(sockets[rank]), rank, buffers));
+  polls.resize(ranks + 1);
+  reserveSends(64);
+}
+
+SocketWorld::~SocketWorld() {
+  watch.reset(); // the goodbye comes before the connections end
+}
+
+Communicator &SocketWorld::group(std::span<const uint32_t> list) {
+  std::vector<uint32_t> key(list.begin(), list.end());
+  auto &communicator = communicators[key];
+  if (!communicator)
+    communicator = std::make_unique<SocketCommunicator>(*this, key);
+  return *communicator;
+}
+
+SocketCommunicator &SocketWorld::all() {
+  std::vector<uint32_t> list(ranks);
+  std::iota(list.begin(), list.end(), 0u);
+  return static_cast<SocketCommunicator &>(group(list));
+}
+
+void SocketWorld::setTimeout(double value) {
+  seconds = value;
+  watch->setSilence(value);
+}
+
+void SocketWorld::fail(const std::string &text) {
+  watch->check(); // the first failure counts
+  watch->abort(text);
+  throw environmentError(fmt::format("rank {}: {}", me, text));
+}
+
+void SocketWorld::start(Outgoing &frame, unsigned peer, const FrameHeader &header, const void *data) {
+  connections[peer]->start(frame, header, data);
+}
+
+void SocketWorld::expect(unsigned peer, const FrameHeader &header, void *data) {
+  try {
+    connections[peer]->expect(header, data);
+  } catch (const Error &error) { // another size
+    fail(error.what());
+  }
+}
+
+/// Writes whatever waits and reads what is awaited; whether anything moved.
+bool SocketWorld::move() {
+  bool moved = false;
+  for (auto &connection : connections) {
+    if (connection->sends())
+      moved |= connection->write();
+    if (connection->awaits())
+      moved |= connection->read();
+  }
+  return moved;
+}
+
+/// Until a connection is ready, which then moves, or a rank has failed.
+void SocketWorld::sleep(Clock::time_point deadline) {
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    const Connection &c = *connections[rank];
+    const int events = (c.sends() ? POLLOUT : 0) | (c.reads() ? POLLIN : 0);
+    polls[rank] = {events ? c.fd() : -1, static_cast<short>(events), 0};
+  }
+  polls[ranks] = {watch->alarm(), POLLIN, 0};
+  if (::poll(polls.data(), polls.size(), millisecondsUntil(deadline)) <= 0)
+    return;
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    if (polls[rank].revents) {
+      if (connections[rank]->sends())
+        connections[rank]->write();
+      if (connections[rank]->reads())
+        connections[rank]->read();
+    }
+}
+
+/// A rank that ended although something is to come from it or to go to it.
+void SocketWorld::checkConnections() {
+  for (auto &connection : connections)
+    if (connection->isClosed() && (connection->awaits() || connection->sends())) {
+      watch->waitForFailure(verdictSeconds); // most often it has failed, and the reason is on its way
+      fail(fmt::format("rank {} has closed its connection", connection->peer()));
+    }
+}
+
+void SocketWorld::expire(const std::string &what) {
+  std::vector<unsigned> silent;
+  for (auto &connection : connections)
+    if (connection->awaits() || connection->sends())
+      silent.push_back(connection->peer());
+  fail(fmt::format("no answer within {} s from rank {} while waiting for {}", seconds, fmt::join(silent, ", "), what));
+}
+
+template <typename Done, typename Describe> void SocketWorld::wait(Done done, Describe describe) {
+  constexpr unsigned turns = 20; // before it sleeps
+  watch->check();
+  const auto deadline = deadlineIn(seconds);
+  for (unsigned idleTurns = 0; !done();) {
+    watch->check();
+    bool moved = false;
+    try {
+      moved = move();
+      if (!moved && idleTurns >= turns)
+        sleep(deadline);
+    } catch (const Error &error) { // a frame of another size
+      fail(error.what());
+    }
+    if (moved) {
+      idleTurns = 0;
+      continue;
+    }
+    checkConnections();
+    if (Clock::now() > deadline && !done())
+      expire(describe());
+    if (++idleTurns < turns)
+      ::sched_yield();
+  }
+}
+
+void SocketWorld::reserveSends(size_t count) {
+  idle.reserve(count);
+  sending.reserve(count);
+  while (pool.size() < count) {
+    pool.push_back(std::make_unique<Outgoing>());
+    idle.push_back(pool.back().get());
+  }
+}
+
+void SocketWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
+  const FrameHeader header{0, tag, microbatch, bytes};
+  if (peer == me)
+    return connections[me]->keep(header, data);
+  if (idle.empty())
+    reserveSends(2 * pool.size());
+  Outgoing *frame = idle.back();
+  idle.pop_back();
+  sending.push_back(frame);
+  start(*frame, peer, header, data);
+}
+
+void SocketWorld::waitFor(Outgoing &frame) {
+  wait([&] { return frame.done; },
+       [&] {
+         return fmt::format("message {} of microbatch {} to be received by rank {}", frame.header.tag,
+                            frame.header.microbatch, frame.peer);
+       });
+  idle.push_back(&frame);
+}
+
+void SocketWorld::waitSend(uint32_t tag, int32_t microbatch) {
+  for (size_t i = 0; i < sending.size();) {
+    if (sending[i]->header.tag != tag || sending[i]->header.microbatch != microbatch) {
+      ++i;
+      continue;
+    }
+    waitFor(*sending[i]);
+    sending.erase(sending.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void SocketWorld::waitAllSends() {
+  while (!sending.empty()) {
+    waitFor(*sending.back());
+    sending.pop_back();
+  }
+}
+
+void SocketWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
+  watch->check();
+  Connection &from = *connections[peer];
+  expect(peer, {0, tag, microbatch, bytes}, data);
+  wait([&] { return !from.awaits(); },
+       [&] { return fmt::format("message {} of microbatch {} from rank {}", tag, microbatch, peer); });
+}
+
+void SocketWorld::detach() {
+  if (sending.empty() && !watch->failed())
+    return;
+  for (auto &connection : connections)
+    connection->forget();
+  idle.insert(idle.end(), sending.begin(), sending.end());
+  sending.clear();
+}
+
+void SocketWorld::barrier() { all().barrier(); }
+
+void SocketWorld::broadcast(std::vector<uint8_t> &bytes) {
+  uint64_t size = bytes.size();
+  all().broadcastBytes(reinterpret_cast<std::byte *>(&size), sizeof size);
+  bytes.resize(size);
+  all().broadcastBytes(reinterpret_cast<std::byte *>(bytes.data()), size);
+}
+
+std::vector<std::vector<uint8_t>> SocketWorld::gather(std::span<const uint8_t> bytes) {
+  uint64_t size = bytes.size();
+  std::vector<std::vector<uint8_t>> all;
+  if (me != 0) {
+    send(&size, sizeof size, 0, gatherTag, INT32_MIN);
+    send(bytes.data(), bytes.size(), 0, gatherTag, INT32_MIN);
+    waitSend(gatherTag, INT32_MIN);
+    return all;
+  }
+  all.resize(ranks);
+  all[0].assign(bytes.begin(), bytes.end());
+  for (unsigned rank = 1; rank < ranks; ++rank) {
+    recv(&size, sizeof size, rank, gatherTag, INT32_MIN);
+    all[rank].resize(size);
+    recv(all[rank].data(), size, rank, gatherTag, INT32_MIN);
+  }
+  return all;
+}
+
+} // namespace cleave

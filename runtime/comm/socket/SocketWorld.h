@@ -1,0 +1,75 @@
+// Ranks as processes that a launcher started with torchrun's environment: no MPI, a TCP connection between every two
+// ranks, and one more to rank 0 for heartbeats (PeerWatch.h). Any wait moves the bytes of all connections. A message is
+// sent when the system has taken its bytes; one that nobody awaits yet may lie in a buffer of the receiver's, which
+// grows to the most that ever waited and is used again. Otherwise nothing is allocated after set-up.
+#pragma once
+#include "runtime/comm/Communicator.h"
+#include "runtime/comm/socket/Connection.h"
+#include "runtime/comm/Exchange.h"
+#include "runtime/comm/socket/PeerWatch.h"
+#include "runtime/comm/socket/TorchEnvironment.h"
+
+#include <map>
+
+struct pollfd;
+
+namespace cleave {
+
+class SocketCommunicator;
+
+class SocketWorld final : public World {
+public:
+  /// Meets the other ranks, at most `seconds`. Throws user and environment errors (Rendezvous.h).
+  SocketWorld(const TorchEnvironment &who, double seconds);
+  /// Says goodbye: what this rank was to tell the others has been told (barrier), or it has failed.
+  ~SocketWorld() override;
+
+  unsigned rank() const override { return me; }
+  unsigned size() const override { return ranks; }
+  Communicator &group(std::span<const uint32_t> list) override;
+  void setTimeout(double value) override;
+  void setSilence(double value) override { watch->setSilence(value); }
+  void setThreads(unsigned) override {}
+  void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
+  void waitSend(uint32_t tag, int32_t microbatch) override;
+  void waitAllSends() override;
+  void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
+  void reserveSends(size_t count) override;
+  void checkMessage(uint32_t, int32_t) const override {}
+  void detach() override;
+  void abort(const std::string &message) override { watch->abort(message); }
+  void checkPeers() override { watch->check(); }
+  void barrier() override;
+  void broadcast(std::vector<uint8_t> &bytes) override;
+  std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
+
+  bool rankZeroSays(const std::string &message, double limit) const override {
+    return watch->rankZeroSays(message, limit);
+  }
+
+private:
+  friend class SocketCommunicator;
+  SocketCommunicator &all();
+  void start(Outgoing &frame, unsigned peer, const FrameHeader &header, const void *data);
+  void expect(unsigned peer, const FrameHeader &header, void *data);
+  template <typename Done, typename Describe> void wait(Done done, Describe describe);
+  void waitFor(Outgoing &frame);
+  bool move();
+  void sleep(Clock::time_point deadline);
+  void checkConnections();
+  [[noreturn]] void fail(const std::string &text);
+  [[noreturn]] void expire(const std::string &what);
+
+  unsigned me, ranks;
+  double seconds = 60;
+  ExchangeScratch scratch;
+  EarlyBuffers buffers;
+  std::unique_ptr<PeerWatch> watch;
+  std::vector<std::unique_ptr<Connection>> connections; ///< by rank; its own has no socket
+  std::vector<pollfd> polls;
+  std::map<std::vector<uint32_t>, std::unique_ptr<SocketCommunicator>> communicators;
+  std::vector<std::unique_ptr<Outgoing>> pool;
+  std::vector<Outgoing *> idle, sending;
+};
+
+} // namespace cleave

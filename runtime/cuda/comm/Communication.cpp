@@ -1,0 +1,269 @@
+// Communicators, collectives and messages by NCCL.
+#include "runtime/cuda/comm/Communication.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/cuda/comm/CollectiveOps.h"
+#include "runtime/executor/Resolved.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+namespace cleave::cuda {
+
+namespace {
+
+constexpr double secondsToEnd = 10;
+
+/// Peers of a program (indices into Rank.peers) that it sends to.
+std::set<uint32_t> sendPeers(const plan::Program &program) {
+  std::set<uint32_t> peers;
+  if (program.segments())
+    for (const plan::Segment *segment : *program.segments())
+      for (uint32_t i = 0; segment->steps() && i < segment->steps()->size(); ++i)
+        if (const auto *send = segment->steps()->Get(i)->op_as_Send())
+          peers.insert(send->peer());
+  return peers;
+}
+
+/// Every (sender, receiver) of the plan.
+std::set<std::pair<uint32_t, uint32_t>> directions(const plan::Plan &plan) {
+  std::vector<std::set<uint32_t>> byProgram;
+  for (const plan::Program *program : *plan.programs())
+    byProgram.push_back(sendPeers(*program));
+  std::set<std::pair<uint32_t, uint32_t>> all;
+  for (uint32_t r = 0; r < plan.ranks()->size(); ++r)
+    for (uint32_t peer : byProgram[plan.ranks()->Get(r)->program()])
+      all.insert({r, plan.ranks()->Get(r)->peers()->Get(peer)});
+  return all;
+}
+
+/// Ends the process where what it guards, calls of NCCL that wait for other ranks on the host, does not return in time:
+/// nothing else can.
+class Watchdog {
+public:
+  Watchdog(std::string what, double seconds)
+      : thread([this, what = std::move(what), seconds] { watch(what, seconds); }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex);
+      over = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+private:
+  void watch(const std::string &what, double seconds) {
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return over; }))
+      return;
+    std::fprintf(stderr, "error: %s did not end within %g s\n", what.c_str(), seconds);
+    _exit(static_cast<int>(Status::Environment));
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::thread thread; // the last: it uses the others
+};
+
+/// Streams of a device share its queues; where those are fewer than streams, one that waits for another rank can hold
+/// up what that rank waits for.
+void requireQueues() {
+  constexpr int fewest = 8;
+  const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (text && std::atoi(text) < fewest)
+    throw userError(
+        fmt::format("CUDA_DEVICE_MAX_CONNECTIONS is {}; pipelines on GPUs need {} or more: unset it", text, fewest));
+}
+
+} // namespace
+
+struct Communication::Impl {
+  World &world;
+  std::map<std::vector<uint32_t>, std::unique_ptr<NcclGroup>> groups; ///< a direction is the group {sender, receiver}
+  std::vector<std::string> names;                                     ///< of the operations, by the number they mark
+  PinnedMemory mark;
+  DeviceMemory scratch, numbers; ///< numbers: what the operations copy to the mark
+  CommunicationScratch needs;
+  const int uncaught = std::uncaught_exceptions();
+  std::string failure; ///< the first
+  bool ended = false;
+
+  explicit Impl(World &world) : world(world) {}
+  void makeGroup(const std::vector<uint32_t> &ranks);
+  void connect(const std::set<std::pair<uint32_t, uint32_t>> &all);
+  void end() noexcept;
+  [[noreturn]] void fail(const std::string &what);
+  std::string where() const;
+};
+
+void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
+  if (ranks.size() < 2 || groups.contains(ranks))
+    return;
+  ncclUniqueId id{};
+  Communicator &members = world.group(ranks);
+  if (members.member() == 0)
+    check(nccl().getUniqueId(&id), "unique id");
+  members.broadcast(&id, &id, sizeof id, plan::DType::U8);
+  groups.emplace(ranks, std::make_unique<NcclGroup>(id, ranks, members.member()));
+}
+
+/// After a failure: what waits on the device for other ranks goes on, so that memory can be freed. Each communicator is
+/// ended by a thread of its own: NCCL waits for the work of one, which may be queued behind that of another.
+void Communication::Impl::end() noexcept {
+  if (std::exchange(ended, true) || groups.empty())
+    return;
+  const std::string begin = failure.empty() ? fmt::format("cuda: rank {}: ", world.rank()) : failure + "; ";
+  const Watchdog watchdog(begin + "ending communication", secondsToEnd);
+  std::vector<std::thread> threads;
+  for (auto &[ranks, group] : groups)
+    threads.emplace_back([&group] { group->abort(); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+std::string Communication::Impl::where() const {
+  if (names.empty())
+    return "";
+  const uint32_t last = *reinterpret_cast<const volatile uint32_t *>(mark.data());
+  return last == 0 || last > names.size() ? "; no communication had begun"
+                                          : "; the last communication begun was " + names[last - 1];
+}
+
+/// Nothing is ended yet: captured iterations must go first, as NCCL waits for them. The other ranks are told before
+/// they see what that does to their own calls.
+void Communication::Impl::fail(const std::string &what) {
+  failure = fmt::format("cuda: rank {}: {}{}", world.rank(), what, where());
+  world.abort(failure);
+  throw environmentError(failure);
+}
+
+Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
+                             const std::vector<std::vector<uint32_t>> &groups, double seconds)
+    : impl(std::make_unique<Impl>(world)) {
+  if (world.size() == 1)
+    return;
+  impl->mark = PinnedMemory(64, "the place of the last communication");
+  *reinterpret_cast<uint32_t *>(impl->mark.data()) = 0;
+  // Later than the World's own deadlines, whose messages say more.
+  const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5);
+  for (const std::vector<uint32_t> &ranks : groups)
+    impl->makeGroup(ranks);
+  const auto all = directions(plan);
+  if (!all.empty())
+    requireQueues();
+  for (const auto &[from, to] : all)
+    if (from == world.rank() || to == world.rank())
+      impl->makeGroup({from, to});
+  impl->connect(all);
+}
+
+Communication::~Communication() {
+  // Communicators are destroyed together with those of the other ranks, or, after a failure, ended alone.
+  if (std::uncaught_exceptions() > impl->uncaught)
+    impl->end();
+}
+
+/// The first operation of each communicator connects it, for which NCCL takes memory and waits for the others: in an
+/// order that all ranks share, before anything is allocated that would not fit beside it.
+void Communication::Impl::connect(const std::set<std::pair<uint32_t, uint32_t>> &all) {
+  const DeviceMemory memory(256, "NCCL's start");
+  check(driver().memsetD8Async(devicePointer(memory.data()), 0, memory.size(), nullptr), "cuMemsetD8Async");
+  const Stream stream = Stream::make();
+  const auto on = reinterpret_cast<cudaStream_t>(stream.get());
+  for (auto &[ranks, group] : groups) {
+    const bool direction = ranks.size() == 2 && all.contains({ranks[0], ranks[1]});
+    const std::string what = fmt::format("connecting ranks {}", fmt::join(ranks, ", "));
+    if (!direction)
+      check(nccl().allReduce(memory.data(), memory.data(), 1, ncclFloat32, ncclSum, group->get(), on), what);
+    else if (ranks[0] == world.rank())
+      check(nccl().send(memory.data(), 4, ncclUint8, 1, group->get(), on), what);
+    else
+      check(nccl().recv(memory.data(), 4, ncclUint8, 0, group->get(), on), what);
+    stream.synchronize();
+  }
+}
+
+std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope, const Queue &queue,
+                                        OwnKernels &kernels) {
+  const auto *collective = step.op_as_Collective();
+  const auto *send = step.op_as_Send();
+  const auto *recv = step.op_as_Recv();
+  if (!collective && !send && !recv)
+    return nullptr;
+  std::vector<uint32_t> ranks;
+  if (collective) {
+    const auto *list = scope.plan.groups()->Get(scope.rank.groups()->Get(collective->group()))->ranks();
+    ranks.assign(list->begin(), list->end());
+  } else {
+    const uint32_t peer = scope.rank.peers()->Get(send ? send->peer() : recv->peer());
+    ranks = send ? std::vector{impl->world.rank(), peer} : std::vector{peer, impl->world.rank()};
+  }
+  NcclGroup *group = ranks.size() < 2 ? nullptr : impl->groups.at(ranks).get();
+  impl->names.push_back(fmt::format("{} of '{}' among ranks {}",
+                                    collective ? plan::EnumNameCollectiveKind(collective->kind())
+                                    : send     ? "Send"
+                                               : "Recv",
+                                    pathOf(scope.plan, step), fmt::join(ranks, ", ")));
+  const Mark mark{impl->mark.data(), &impl->numbers, static_cast<uint32_t>(impl->names.size()), impl->names.back()};
+  if (collective)
+    return makeCollectiveOp(*collective, scope, group, queue, kernels, impl->needs, mark);
+  return makeMessageOp(step, scope, *group, queue, mark);
+}
+
+void Communication::abandon() noexcept { impl->end(); }
+
+void Communication::registerMemory(std::byte *arena, size_t bytes) {
+  impl->scratch = DeviceMemory(impl->needs.bytes, "collectives' scratch memory");
+  impl->needs.memory = impl->scratch.data();
+  std::vector<uint32_t> numbers(impl->names.size() + 1);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  impl->numbers = DeviceMemory::of(numbers.data(), 4 * numbers.size(), "the numbers of communications");
+  for (auto &[ranks, group] : impl->groups)
+    group->registerMemory(arena, bytes);
+}
+
+void Communication::lookForFailure() {
+  if (!impl->failure.empty())
+    throw environmentError(impl->failure);
+  for (auto &[ranks, group] : impl->groups)
+    if (const std::string problem = group->problem(); !problem.empty())
+      impl->fail(problem);
+}
+
+void Communication::wait(const Event &event, const char *what, double seconds) {
+  if (impl->world.size() == 1)
+    return event.synchronize();
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  for (int round = 0; !event.done(); ++round) {
+    if (round < 2000) { // some milliseconds at full attention
+      std::this_thread::yield();
+      continue;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (round % 50 != 0)
+      continue;
+    lookForFailure();
+    impl->world.checkPeers();
+    if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds)
+      impl->fail(fmt::format("{} did not end within {} s", what, seconds));
+  }
+}
+
+} // namespace cleave::cuda

@@ -1,0 +1,69 @@
+// Devices and code.
+#include "runtime/cuda/driver/Launch.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/executor/Runner.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+
+namespace cleave {
+
+void requireCuda() { cuda::driver(); }
+
+std::string cudaTarget() {
+  try {
+    const int capability = cuda::Context(0).capability();
+    return capability >= 100 ? "sm_100" : capability >= 90 ? "sm_90" : "sm_80";
+  } catch (const Error &) {
+    return "";
+  }
+}
+
+} // namespace cleave
+
+namespace cleave::cuda {
+
+int deviceOf(const ExecutorOptions &options, unsigned rank) {
+  int local = options.localRank;
+  for (const char *name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char *value = local < 0 ? std::getenv(name) : nullptr; value && *value)
+      local = std::atoi(value);
+  if (local < 0)
+    local = static_cast<int>(rank);
+  int devices = 0;
+  check(driver().deviceGetCount(&devices), "cuDeviceGetCount");
+  // A launcher may show every process its own device alone.
+  if (devices == 1 && std::getenv("SLURM_LOCALID") && std::getenv("CUDA_VISIBLE_DEVICES"))
+    return 0;
+  return local >= devices && std::getenv("NCCL_HOSTID") ? local % devices : local;
+}
+
+Module loadCode(const PlanFile &file, const Context &context) {
+  const plan::Plan &plan = file.plan();
+  if (!plan.code() || !plan.code()->size())
+    return {};
+  const std::string target = plan.target() ? plan.target()->str() : "", what = fmt::format("plan '{}'", file.name());
+  if (!target.starts_with("sm_")) // for a driver that plays a device's threads on a CPU; a real one refuses it
+    return Module(plan.code()->data(), what + ": its code for " + target);
+  const int made = std::atoi(target.c_str() + 3), here = context.capability();
+  if (here / 10 == made / 10 && here >= made)
+    return Module(plan.code()->data(), what + ": its code");
+  if (here > made && plan.ptx() && plan.ptx()->size())
+    return Module(plan.ptx()->c_str(), what + ": its PTX");
+  throw environmentError(
+      fmt::format("{}: its code is for {}, the device '{}' is sm_{}: make the plan with --target sm_{}", what, target,
+                  context.name(), here, here / 10 * 10));
+}
+
+std::string precisionOf(const plan::Plan &plan) {
+  const auto json = nlohmann::json::parse(plan.training() ? plan.training()->str() : "", nullptr, false);
+  if (json.is_object() && json.contains("precision") && json["precision"].is_object())
+    return json["precision"].value("type", "fp32");
+  return "fp32";
+}
+
+} // namespace cleave::cuda

@@ -1,0 +1,12 @@
+// Timing a piece of work on the device.
+#pragma once
+#include "runtime/cuda/driver/Context.h"
+
+#include <functional>
+
+namespace cleave::cuda {
+
+/// Milliseconds that `work` takes on the stream: the median of a few runs after two to warm up. Waits for the device.
+double measure(CUstream stream, const std::function<void()> &work);
+
+} // namespace cleave::cuda

@@ -1,0 +1,538 @@
+// A rank on a GPU. Memory is one arena and two input buffers on the device, each with a pinned copy on the host; the
+// iteration is captured once for each input buffer and then started by one call. The host does not wait for the device:
+// it is at most two iterations ahead, because the pinned copy of an input buffer is written anew only when it has
+// arrived.
+#include "runtime/base/Error.h"
+#include "runtime/cuda/comm/Communication.h"
+#include "runtime/cuda/runner/Lanes.h"
+#include "runtime/cuda/driver/Launch.h"
+#include "runtime/cuda/runner/Steps.h"
+#include "runtime/executor/Initialise.h"
+#include "runtime/executor/Resolved.h"
+#include "runtime/executor/Runner.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cassert>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <set>
+
+namespace cleave {
+
+using namespace cuda;
+
+namespace {
+
+constexpr size_t stepsInGraph = 20000;
+
+using Clock = std::chrono::steady_clock;
+
+/// What the host sends before an iteration: the step for random numbers, then one f32 for each scalar of the program.
+struct ScalarRing {
+  static constexpr size_t entries = 4; ///< more than iterations can be ahead
+  PinnedMemory memory;
+  size_t stride = 0;
+  std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % entries * stride; }
+};
+
+/// What comes back of the last iterations: the program's metrics, those that lie side by side by one copy.
+struct MetricRing {
+  struct Copy {
+    uint64_t offset;  ///< in the arena
+    size_t bytes, at; ///< in an entry
+  };
+  static constexpr uint64_t farthest = 256; ///< bytes between metrics that one copy takes along
+  PinnedMemory memory;
+  size_t stride = 0;
+  std::vector<Copy> copies;
+  std::map<std::string, size_t> places; ///< in an entry
+  std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % Executor::metricsKept * stride; }
+  void make(const plan::Program &program);
+  void fetch(const std::byte *arena, uint64_t iteration, CUstream stream);
+};
+
+void MetricRing::make(const plan::Program &program) {
+  std::map<uint64_t, std::vector<std::string>> byOffset;
+  if (program.metrics())
+    for (const plan::NamedSlot *named : *program.metrics())
+      byOffset[program.slots()->Get(named->slot())->offset()].push_back(named->name()->str());
+  for (const auto &[offset, names] : byOffset) {
+    if (copies.empty() || offset > copies.back().offset + copies.back().bytes + farthest)
+      copies.push_back({offset, 0, stride});
+    Copy &copy = copies.back();
+    copy.bytes = offset + sizeof(float) - copy.offset;
+    stride = copy.at + copy.bytes;
+    for (const std::string &name : names)
+      places[name] = copy.at + offset - copy.offset;
+  }
+  memory = PinnedMemory(Executor::metricsKept * stride, "metrics");
+}
+
+void MetricRing::fetch(const std::byte *arena, uint64_t iteration, CUstream stream) {
+  for (const Copy &copy : copies)
+    check(driver().memcpyDtoHAsync(entry(iteration) + copy.at, devicePointer(arena + copy.offset), copy.bytes, stream),
+          "cuMemcpyDtoHAsync");
+}
+
+struct NamedScalar {
+  std::string name;
+  uint64_t offset; ///< in the arena
+  float value = 0;
+  bool changed = false;
+};
+
+class CudaRunner final : public Runner {
+public:
+  CudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  ~CudaRunner() override;
+
+  void initialise() override;
+  std::byte *inputBuffer(int which) override;
+  bool setScalar(const std::string &name, float value) override;
+  void train(int64_t step, int whichInput) override;
+  void eval(int whichInput) override;
+  uint64_t started() const override { return iterations; }
+  uint64_t ended() override;
+  std::optional<HostTime> hostTime() const override { return timeOfHost; }
+  void wait() override { waitForAll(); }
+  std::optional<float> metric(const std::string &name, uint64_t iteration) override;
+  std::span<std::byte> persistent(unsigned slot) override;
+  void writeBack() override;
+  size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
+
+private:
+  /// The train or the eval list, and its graphs by input buffer once they are captured.
+  struct Mode {
+    std::vector<ResolvedAction> *actions;
+    std::unique_ptr<Lane> lane;
+    std::array<std::vector<Graph>, 2> graphs;
+    RangeName name;
+    bool warm = false; ///< it ran before: libraries have loaded what they load on first use
+  };
+
+  void requireMemory();
+  bool exchangesMessages() const;
+  void startLibraries();
+  void makeOps();
+  void makeOpsInTurn();
+  void makeScalars();
+  void run(Mode &mode, int64_t step, int which);
+  void waitForScalars();
+  void sendScalars(int64_t step);
+  void sendInput(int which);
+  void launch(Mode &mode, int which);
+  void capture(Mode &mode, int which);
+  void runTimed(Mode &mode, int which);
+  void waitFor(const Event &event, const char *what);
+  void waitForAll();
+
+  Context context;
+  Tuning tuning;
+  Queue queue;
+  std::map<uint32_t, Stream> streams; ///< 0 computes
+  Stream copies;
+  std::unique_ptr<Communication> communication;
+  Module code;
+  std::unique_ptr<Steps> steps;
+  std::unique_ptr<Resolved> resolved;
+  DeviceMemory arena, inputs[2], workspace, control;
+  PinnedMemory hostInputs[2];
+  Event arrived[2], consumed[2];
+  Event origin; ///< of the trace, when profiling
+  std::array<Event, Executor::metricsKept> ends;
+  ScalarRing scalarRing;
+  std::vector<NamedScalar> scalars;
+  MetricRing metricRing;
+  Mode training, evaluation;
+  const RangeName captureName = rangeName("capture"), launchName = rangeName("launch");
+  uint64_t iterations = 0, finished = 0;
+  std::optional<HostTime> timeOfHost;
+  bool starting = false; ///< an iteration is being put into the streams, or failed to be
+  const int uncaught = std::uncaught_exceptions();
+  std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
+};
+
+CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+                       const ExecutorOptions &options)
+    : Runner(std::move(planFile), rankIndex, world, options), context(deviceOf(options, rankIndex)),
+      tuning(options.tuning.empty() ? Tuning::defaultFile() : options.tuning) {
+  requireMemory();
+  streams.emplace(0, Stream::make());
+  copies = Stream::make();
+  queue.stream = streams.at(0).get();
+  code = loadCode(*file, context);
+  communication = std::make_unique<Communication>(plan, rank, world, groups(), options.timeoutSeconds);
+  makeOpsInTurn();
+  if (world.size() > 1)
+    requireMemory(); // NCCL has taken its own
+  arena = DeviceMemory(program.arena_bytes(), "the arena");
+  for (size_t which = 0; which < 2; ++which) {
+    inputs[which] = DeviceMemory(program.input_bytes(), "an input buffer");
+    hostInputs[which] = PinnedMemory(program.input_bytes(), "an input buffer");
+    arrived[which] = Event::make();
+    consumed[which] = Event::make();
+  }
+  resolved->place(arena.data(), {inputs[0].data(), inputs[1].data()});
+  workspace = DeviceMemory(steps->workspaceBytes(), "the library workspace");
+  control = DeviceMemory(64, "the step number");
+  queue.workspace = workspace.data();
+  queue.step = reinterpret_cast<const int64_t *>(control.data());
+  communication->registerMemory(arena.data(), arena.size());
+  for (Event &end : ends)
+    end = Event::make();
+  makeScalars();
+  const auto mode = [&](std::vector<ResolvedAction> &actions, const char *name) {
+    // Pieces end when all of their messages have arrived, of which the other rank may send some in its next piece.
+    const size_t most = exchangesMessages() ? std::numeric_limits<size_t>::max() : stepsInGraph;
+    return Mode{&actions, std::make_unique<Lane>(plan, actions, streams, most), {}, rangeName(name)};
+  };
+  training = mode(resolved->train, "train");
+  evaluation = mode(resolved->eval, "eval");
+  if (exchangesMessages())
+    startLibraries();
+}
+
+bool CudaRunner::exchangesMessages() const { return rank.peers() && rank.peers()->size() > 0; }
+
+/// Runs each library's step once, on whatever is in memory: on first use the driver may load a library's code, for
+/// which it may wait until the device is idle, and that it never is while a message from a rank that waits for this one
+/// is outstanding.
+void CudaRunner::startLibraries() {
+  std::set<const ResolvedSegment *> seen;
+  for (const auto *actions : {&resolved->train, &resolved->eval})
+    for (const ResolvedAction &action : *actions)
+      if (seen.insert(action.segment).second)
+        for (uint32_t s = 0; s < action.segment->ops.size(); ++s) {
+          const plan::StepOp kind = action.segment->info->steps()->Get(s)->op_type();
+          if (kind == plan::StepOp::Matmul || kind == plan::StepOp::Conv || kind == plan::StepOp::Attention)
+            action.segment->ops[s]->run(action.tables[0], {});
+        }
+  streams.at(0).synchronize();
+}
+
+CudaRunner::~CudaRunner() {
+  world.detach();
+  // Something has failed where an iteration was not started to its end or has not ended: other ranks may be gone, and
+  // what waits for them on the device must end before memory and code go. Errors have been reported, or nobody hears
+  // them.
+  bool failed = starting || std::uncaught_exceptions() > uncaught;
+  for (uint64_t i = finished + 1; i <= iterations; ++i)
+    failed |= driver().eventQuery(ends[i % ends.size()].get()) != CUDA_SUCCESS;
+  for (Mode *mode : {&training, &evaluation}) // communicators end after the graphs that use them
+    mode->graphs = {};
+  if (failed)
+    communication->abandon();
+  driver().ctxSynchronize();
+  communication.reset(); // it gives the arena's registration back
+}
+
+/// What the plan needs is known before anything is allocated.
+void CudaRunner::requireMemory() {
+  const uint64_t needed = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
+  const size_t available = context.freeBytes();
+  if (needed > available)
+    throw environmentError(fmt::format("cuda: rank {} needs {} bytes of device memory (arena {}, inputs 2 x {}, "
+                                       "workspace {}), '{}' has {} free",
+                                       rankIndex, needed, program.arena_bytes(), program.input_bytes(),
+                                       program.workspace_bytes(), context.name(), available));
+}
+
+void CudaRunner::makeOps() {
+  std::vector<CUfunction> kernels;
+  if (plan.code() && plan.code()->size() && plan.kernels())
+    for (const plan::KernelInfo *kernel : *plan.kernels())
+      kernels.push_back(code.function(kernel->symbol()->str()));
+  steps = std::make_unique<Steps>(context, queue, tuning,
+                                  StepOptions{.tf32 = precisionOf(plan) == "tf32",
+                                              .deterministic = options.deterministic,
+                                              .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
+                                  std::move(kernels));
+  resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
+    auto op = communication->make(step, scope, queue, steps->kernels());
+    return op ? std::move(op) : steps->make(step, scope);
+  });
+}
+
+/// The lowest rank of each program measures what is not in its record, in turn; the other ranks get what was chosen. So
+/// ranks that compute the same thing compute it alike.
+void CudaRunner::makeOpsInTurn() {
+  if (world.size() == 1 || !tuning.measures()) {
+    makeOps();
+    tuning.save();
+    return;
+  }
+  for (uint32_t turn = 0; turn < plan.programs()->size(); ++turn) {
+    bool lowest = rank.program() == turn;
+    for (unsigned other = 0; other < rankIndex; ++other)
+      lowest = lowest && plan.ranks()->Get(other)->program() != turn;
+    if (lowest)
+      makeOps();
+    const std::string mine = lowest ? tuning.text() : "";
+    const auto all = world.gather(std::span(reinterpret_cast<const uint8_t *>(mine.data()), mine.size()));
+    std::vector<uint8_t> chosen;
+    for (const auto &text : all)
+      if (!text.empty())
+        chosen = text;
+    world.broadcast(chosen);
+    if (!lowest)
+      tuning.adopt(std::string(chosen.begin(), chosen.end()));
+  }
+  if (!resolved)
+    makeOps();
+  if (rankIndex == 0)
+    tuning.save();
+}
+
+void CudaRunner::makeScalars() {
+  if (program.scalars())
+    for (const plan::NamedSlot *named : *program.scalars())
+      scalars.push_back({named->name()->str(), program.slots()->Get(named->slot())->offset()});
+  scalarRing.stride = 8 + 4 * scalars.size();
+  scalarRing.memory = PinnedMemory(ScalarRing::entries * scalarRing.stride, "scalars");
+  metricRing.make(program);
+}
+
+// ---- waiting -----------------------------------------------------------------------------------------------------
+
+void CudaRunner::waitFor(const Event &event, const char *what) {
+  communication->wait(event, what, options.timeoutSeconds);
+}
+
+void CudaRunner::waitForAll() {
+  if (iterations > finished)
+    waitFor(ends[iterations % ends.size()], "an iteration");
+  finished = iterations;
+}
+
+uint64_t CudaRunner::ended() {
+  while (finished < iterations && ends[(finished + 1) % ends.size()].done())
+    ++finished;
+  communication->lookForFailure();
+  return finished;
+}
+
+std::optional<float> CudaRunner::metric(const std::string &name, uint64_t iteration) {
+  assert(iteration >= 1 && iteration <= iterations && iterations - iteration < Executor::metricsKept &&
+         "metrics of the last iterations are kept");
+  const auto found = metricRing.places.find(name);
+  if (found == metricRing.places.end())
+    return std::nullopt;
+  if (iteration > finished) {
+    waitFor(ends[iteration % ends.size()], "an iteration");
+    finished = iteration;
+  }
+  float value;
+  std::memcpy(&value, metricRing.entry(iteration) + found->second, sizeof value);
+  return value;
+}
+
+// ---- memory as the host sees it ------------------------------------------------------------------------------------
+
+void CudaRunner::initialise() {
+  const CUstream stream = queue.stream;
+  if (arena.size())
+    check(driver().memsetD8Async(devicePointer(arena.data()), 0, arena.size(), stream), "cuMemsetD8Async");
+  std::vector<std::byte> memory;
+  for (uint32_t s = 0; program.slots() && s < program.slots()->size(); ++s) {
+    const plan::Slot &slot = *program.slots()->Get(s);
+    const bool begins = slot.space() == plan::Space::Persistent && slot.tensor() >= 0 && slot.bytes() > 0 &&
+                        plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->init();
+    if (!begins)
+      continue;
+    memory.assign(slot.bytes(), std::byte{0});
+    initialiseSlot(plan, rank, slot, memory.data(), std::max(1u, options.threads));
+    check(driver().memcpyHtoDAsync(devicePointer(arena.data() + slot.offset()), memory.data(), memory.size(), stream),
+          "cuMemcpyHtoDAsync");
+    streams.at(0).synchronize(); // before the memory is used again
+  }
+  streams.at(0).synchronize();
+}
+
+std::byte *CudaRunner::inputBuffer(int which) {
+  assert((which == 0 || which == 1) && "there are two input buffers");
+  waitFor(arrived[which], "the iteration that reads an input buffer");
+  return hostInputs[which].data();
+}
+
+bool CudaRunner::setScalar(const std::string &name, float value) {
+  bool found = false;
+  for (NamedScalar &scalar : scalars)
+    if (scalar.name == name) {
+      scalar.changed |= std::memcmp(&scalar.value, &value, sizeof value) != 0 || iterations == 0;
+      scalar.value = value;
+      found = true;
+    }
+  return found;
+}
+
+std::span<std::byte> CudaRunner::persistent(unsigned slot) {
+  const plan::Slot &info = *program.slots()->Get(slot);
+  assert(info.space() == plan::Space::Persistent && "only persistent slots have a place of their own");
+  waitForAll();
+  auto &copy = copiesOfSlots[slot];
+  copy.resize(info.bytes());
+  if (!copy.empty())
+    check(driver().memcpyDtoHAsync(copy.data(), devicePointer(arena.data() + info.offset()), copy.size(), queue.stream),
+          "cuMemcpyDtoHAsync");
+  streams.at(0).synchronize();
+  return copy;
+}
+
+void CudaRunner::writeBack() {
+  for (const auto &[slot, copy] : copiesOfSlots)
+    if (!copy.empty())
+      check(driver().memcpyHtoDAsync(devicePointer(arena.data() + program.slots()->Get(slot)->offset()), copy.data(),
+                                     copy.size(), queue.stream),
+            "cuMemcpyHtoDAsync");
+  streams.at(0).synchronize();
+  copiesOfSlots.clear();
+}
+
+// ---- iterations ----------------------------------------------------------------------------------------------------
+
+/// Until the ring's entry for this iteration may be written anew.
+void CudaRunner::waitForScalars() {
+  if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
+    waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
+}
+
+void CudaRunner::sendScalars(int64_t step) {
+  std::byte *entry = scalarRing.entry(iterations);
+  std::memcpy(entry, &step, sizeof step);
+  const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
+    check(driver().memcpyHtoDAsync(devicePointer(to), from, bytes, queue.stream), "cuMemcpyHtoDAsync");
+  };
+  send(control.data(), entry, sizeof step);
+  entry += sizeof step;
+  for (NamedScalar &scalar : scalars) {
+    if (scalar.changed) {
+      std::memcpy(entry, &scalar.value, sizeof scalar.value);
+      send(arena.data() + scalar.offset, entry, sizeof scalar.value);
+      scalar.changed = false;
+    }
+    entry += sizeof scalar.value;
+  }
+}
+
+void CudaRunner::sendInput(int which) {
+  if (inputs[which].size() == 0)
+    return;
+  consumed[which].holdUp(copies.get());
+  check(driver().memcpyHtoDAsync(devicePointer(inputs[which].data()), hostInputs[which].data(), inputs[which].size(),
+                                 copies.get()),
+        "cuMemcpyHtoDAsync");
+  arrived[which].record(copies.get());
+  arrived[which].holdUp(queue.stream);
+}
+
+void CudaRunner::capture(Mode &mode, int which) {
+  const CUstream stream = queue.stream;
+  const Range range(captureName);
+  for (const Lane::Piece &piece : mode.lane->pieces()) {
+    Graph::begin(stream);
+    try {
+      mode.lane->enqueue(piece, queue, which);
+      mode.graphs[static_cast<size_t>(which)].push_back(Graph::end(stream));
+    } catch (...) {
+      queue.stream = stream;
+      Graph::abandon(stream);
+      throw;
+    }
+  }
+}
+
+void CudaRunner::launch(Mode &mode, int which) {
+  if (options.profile)
+    return runTimed(mode, which);
+  if (!options.graph || !mode.warm) {
+    for (const Lane::Piece &piece : mode.lane->pieces())
+      mode.lane->enqueue(piece, queue, which);
+    mode.warm = true;
+    return;
+  }
+  auto &graphs = mode.graphs[static_cast<size_t>(which)];
+  if (graphs.empty())
+    capture(mode, which);
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const Range range(launchName, static_cast<int64_t>(i));
+    graphs[i].launch(queue.stream);
+  }
+}
+
+void CudaRunner::run(Mode &mode, int64_t step, int which) {
+  assert((which == 0 || which == 1) && "there are two input buffers");
+  context.makeCurrent();
+  const Range range(mode.name, step);
+  copiesOfSlots.clear();
+  starting = true;
+  ++iterations;
+  waitForScalars();
+  const Clock::time_point begin = Clock::now();
+  sendInput(which);
+  sendScalars(step);
+  const Clock::time_point ready = Clock::now();
+  try {
+    launch(mode, which);
+  } catch (const Error &) {
+    world.checkPeers(); // another rank's failure may be why
+    throw;
+  }
+  const Clock::time_point launched = Clock::now();
+  consumed[which].record(queue.stream);
+  metricRing.fetch(arena.data(), iterations, queue.stream);
+  ends[iterations % ends.size()].record(queue.stream);
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  timeOfHost = {seconds(Clock::now() - begin), seconds(launched - ready)};
+  starting = false;
+}
+
+void CudaRunner::train(int64_t step, int whichInput) {
+  setScalar("step", static_cast<float>(step));
+  run(training, step, whichInput);
+}
+
+void CudaRunner::eval(int whichInput) { run(evaluation, 0, whichInput); }
+
+// ---- profile -------------------------------------------------------------------------------------------------------
+
+/// Step by step, with a pair of events around each; the sum is taken when all have run.
+void CudaRunner::runTimed(Mode &mode, int which) {
+  struct Timed {
+    size_t action, step;
+    Event begin, end;
+  };
+  std::vector<Timed> timed;
+  if (!origin) {
+    origin = Event::make(true);
+    origin.record(queue.stream);
+  }
+  beginTrace();
+  const Lane::Around around = [&](size_t action, size_t step, CUstream stream, bool before) {
+    if (before)
+      timed.push_back({action, step, Event::make(true), Event::make(true)});
+    (before ? timed.back().begin : timed.back().end).record(stream);
+  };
+  for (const Lane::Piece &piece : mode.lane->pieces())
+    mode.lane->enqueue(piece, queue, which, &around);
+  const Event end = Event::make();
+  end.record(queue.stream);
+  waitFor(end, "an iteration");
+  for (const Timed &one : timed) {
+    const ResolvedAction &action = (*mode.actions)[one.action];
+    noteStep(action.info->segment(), static_cast<uint32_t>(one.step), action.microbatch,
+             one.begin.millisecondsSince(origin) / 1e3, one.end.millisecondsSince(one.begin) / 1e3);
+  }
+}
+
+} // namespace
+
+std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                       const ExecutorOptions &options) {
+  return std::make_unique<CudaRunner>(std::move(file), rank, world, options);
+}
+
+} // namespace cleave

@@ -1,0 +1,112 @@
+// Which function makes which step, and the kernels that were generated for the plan.
+#include "runtime/cuda/runner/Steps.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/cuda/library/CublasLt.h"
+#include "runtime/cuda/library/Cudnn.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cleave::cuda {
+
+namespace {
+
+/// Calls a generated kernel; its parameters are the buffers, the scalars and the extent (passes/codegen/GpuEmit.h).
+class KernelOp final : public Op {
+public:
+  KernelOp(const plan::Kernel &kernel, SlotScope &scope, const Queue &queue, CUfunction function, unsigned threads)
+      : function(function), blocks(std::max(1u, kernel.blocks())), threads(threads), extent(kernel.extent()),
+        operands(kernel, scope), queue(queue) {
+    addresses.resize(operands.buffers.size());
+    for (std::byte *&address : addresses)
+      parameters.push_back(&address);
+    for (int64_t &scalar : operands.scalars)
+      parameters.push_back(&scalar);
+    parameters.push_back(&extent);
+  }
+  KernelOp(const KernelOp &) = delete;
+
+  void run(SlotTable slots, const RunContext &) override {
+    if (extent == 0)
+      return;
+    for (size_t i = 0; i < addresses.size(); ++i)
+      addresses[i] = operands.buffers[i].at(slots);
+    check(driver().launchKernel(function, blocks, 1, 1, threads, 1, 1, 0, queue.stream, parameters.data(), nullptr),
+          "cuLaunchKernel");
+  }
+
+private:
+  CUfunction function;
+  unsigned blocks, threads;
+  int64_t extent;
+  KernelOperands operands;
+  std::vector<std::byte *> addresses;
+  std::vector<void *> parameters; ///< of the addresses, the scalars and the extent above
+  const Queue &queue;
+};
+
+} // namespace
+
+std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
+                                 unsigned threads) {
+  return std::make_unique<KernelOp>(*step.op_as_Kernel(), scope, queue, function, threads);
+}
+
+Steps::Steps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
+             std::vector<CUfunction> planKernels)
+    : context(context), queue(queue), tuning(tuning), options(options), planKernels(std::move(planKernels)) {}
+Steps::~Steps() = default;
+
+std::unique_ptr<Op> Steps::make(const plan::Step &step, SlotScope &scope) {
+  switch (step.op_type()) {
+  case plan::StepOp::Kernel:
+  case plan::StepOp::KernelBatch: {
+    const bool batch = step.op_type() == plan::StepOp::KernelBatch;
+    const uint32_t kernel = (batch ? *step.op_as_KernelBatch()->calls()->Get(0) : *step.op_as_Kernel()).kernel();
+    if (planKernels.empty())
+      throw environmentError("plan: it carries no code (it was made without), so its kernels cannot run");
+    return (batch ? makeKernelBatchOp : makeKernelOp)(step, scope, queue, planKernels[kernel],
+                                                      scope.plan.kernels()->Get(kernel)->threads());
+  }
+  case plan::StepOp::Copy:
+    return makeCopyOp(step, scope, queue, own);
+  case plan::StepOp::Fill:
+    return makeFillOp(step, scope, queue, own);
+  case plan::StepOp::Embedding:
+    return makeEmbeddingOp(step, scope, queue, own);
+  case plan::StepOp::Gather:
+    return makeGatherOp(step, scope, queue, own);
+  case plan::StepOp::ScatterAdd:
+    return makeScatterAddOp(step, scope, queue, own);
+  case plan::StepOp::Random:
+    return makeRandomOp(step, scope, queue, own);
+  case plan::StepOp::Pool:
+    return makePoolOp(step, scope, queue, own);
+  default:
+    return makeLibraryStep(step, scope);
+  }
+}
+
+std::unique_ptr<Op> Steps::makeLibraryStep(const plan::Step &step, SlotScope &scope) {
+  size_t needed = 0;
+  std::unique_ptr<Op> op;
+  if (step.op_type() == plan::StepOp::EmbeddingGrad)
+    op = makeEmbeddingGradOp(step, scope, queue, own, needed);
+  if (step.op_type() == plan::StepOp::Matmul) {
+    if (!cublas)
+      cublas = std::make_unique<CublasLt>();
+    op = cublas->product(step, scope, context, queue, own, tuning, options, needed);
+  }
+  if (step.op_type() == plan::StepOp::Conv || step.op_type() == plan::StepOp::Attention)
+    op = makeCudnnStep(step, scope, needed);
+  if (!op)
+    throw environmentError(
+        fmt::format("cuda: a step of kind {} is not supported by this build", plan::EnumNameStepOp(step.op_type())));
+  workspace = std::max(workspace, needed);
+  return op;
+}
+
+} // namespace cleave::cuda
