@@ -3,16 +3,15 @@
 
 e2e.py --build BUILD [unittest arguments]
 """
-import argparse, gzip, json, math, os, re, resource, shutil, signal, socket, struct, subprocess, sys, tempfile, time, unittest
+import gzip, json, math, os, re, resource, shutil, signal, socket, struct, subprocess, tempfile, time, unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-DIGITS = os.path.join(ROOT, "samples", "data", "digits")
-BIN = ""
+import programs
+from programs import DIGITS
 
 
 def run(program, *args, ranks=0, timeout=300):
     """Exit status, standard output, standard error. A signal is a negative status."""
-    command = [os.path.join(BIN, program), *map(str, args)]
+    command = [os.path.join(programs.BIN, program), *map(str, args)]
     if ranks:
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)
@@ -34,7 +33,7 @@ def start_ranks(program, *args, ranks, port=None, first=(), last=(), environment
                 "MASTER_PORT": port}
         said.update(environment(rank))
         more = map(str, last if rank == ranks - 1 else first)
-        started.append(subprocess.Popen([os.path.join(BIN, program), *map(str, args), *more], stdout=subprocess.PIPE,
+        started.append(subprocess.Popen([os.path.join(programs.BIN, program), *map(str, args), *more], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, errors="replace",
                                         env={**os.environ, **{name: str(value) for name, value in said.items()}}))
     return started
@@ -366,7 +365,7 @@ class Ranks(Case):
         self.assertIn("does not know the job's secret", ends[0][1])
 
     def test_a_process_of_mpi_that_stops(self):
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", os.path.join(BIN, "mlp"), *map(str, self.common)]
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", os.path.join(programs.BIN, "mlp"), *map(str, self.common)]
         job = subprocess.Popen([*command[:-1], "5", "--epochs", "100000", "--metrics", self.path("m")], stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True, errors="replace")
         stopped = None
@@ -599,11 +598,11 @@ class Mistakes(Case):
         self.refused("mlp", "plan", "-o", "/dev/null", word="/dev/null")
         self.refused("mlp", "plan", "--mesh", "tp=600", "-o", self.path("p.plan"), word="tp = 600")
         self.refused("cleave", "simulate", word="simulate")
-        command = [os.path.join(BIN, "mlp"), "frob"]
+        command = [os.path.join(programs.BIN, "mlp"), "frob"]
         with open("/dev/full", "w") as full:
             self.assertEqual(subprocess.run(command, stderr=full, timeout=60).returncode, 2)
         self.ok("mlp", "plan", "-o", self.path("p.plan"))
-        command = [os.path.join(BIN, "cleave"), "show", self.path("p.plan")]
+        command = [os.path.join(programs.BIN, "cleave"), "show", self.path("p.plan")]
         with open("/dev/full", "w") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 3)
@@ -611,7 +610,7 @@ class Mistakes(Case):
     def test_streams_that_are_full_or_closed(self):
         """What was asked for and cannot be written is status 3, after all else is done; lost messages change no status."""
         def ends(command, streams):
-            words = [os.path.join(BIN, command[0]), *map(str, command[1:])]
+            words = [os.path.join(programs.BIN, command[0]), *map(str, command[1:])]
             return subprocess.run(["/bin/sh", "-c", f'exec "$@" {streams}', "sh", *words], capture_output=True, text=True,
                                   errors="replace", timeout=120)
 
@@ -638,7 +637,7 @@ class Mistakes(Case):
             with open(metrics) as lines:
                 self.assertEqual(len([json.loads(line) for line in lines]), 3)
         for command in ("gpt graph --layers 50", "cleave-opt --help", f"mlp plan --print-ir-after apply -o {plan} 2>&1"):
-            done = subprocess.run(["/bin/bash", "-c", f"{BIN}/{command} | head -1 >&2; exit ${{PIPESTATUS[0]}}"], capture_output=True,
+            done = subprocess.run(["/bin/bash", "-c", f"{programs.BIN}/{command} | head -1 >&2; exit ${{PIPESTATUS[0]}}"], capture_output=True,
                                   timeout=120)
             self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
 
@@ -653,7 +652,7 @@ class Mistakes(Case):
                                         ("mlp", ["train", "--data", DIGITS, "--epochs", "100000", "--checkpoint", self.path("ck")],
                                          lambda pid: catches(pid) and os.path.exists(manifest))):
             for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                started = subprocess.Popen([os.path.join(BIN, program), *command], stdout=subprocess.DEVNULL,
+                started = subprocess.Popen([os.path.join(programs.BIN, program), *command], stdout=subprocess.DEVNULL,
                                            stderr=subprocess.PIPE, text=True)
                 deadline = time.monotonic() + 60
                 while not ready(started.pid) and time.monotonic() < deadline:
@@ -701,7 +700,7 @@ class Mistakes(Case):
         with open(script, "w") as out:
             out.write(f'echo $$ > {folder}.$OMPI_COMM_WORLD_RANK; exec "$@"\n')
         started = subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "/bin/sh", script,
-                                    os.path.join(BIN, "mlp"), *map(str, train(folder)[1:])], stdout=subprocess.DEVNULL,
+                                    os.path.join(programs.BIN, "mlp"), *map(str, train(folder)[1:])], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True)
         wait(lambda: os.path.exists(os.path.join(folder, "manifest.json")))
         with open(folder + ".1") as pid:
@@ -738,7 +737,7 @@ class Mistakes(Case):
                                  (["mlp", "train", "--data", self.path("images")], "train-images-idx3-ubyte", large - 1024),
                                  (["gpt", "train", "--data", sparse("t.txt")], "t.txt", None),
                                  (["gpt", "train", "--data", self.path("zipped")], "text.txt", None)):
-            done = subprocess.run([os.path.join(BIN, args[0]), *args[1:]], capture_output=True, text=True, timeout=120,
+            done = subprocess.run([os.path.join(programs.BIN, args[0]), *args[1:]], capture_output=True, text=True, timeout=120,
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
             self.assertEqual(done.returncode, 3, f"{args}: {done.stderr[-300:]}")
             self.assertRegex(done.stderr, f"{file}: out of memory: it has {size if size else '[0-9]+'} bytes or more")
@@ -756,7 +755,7 @@ class Mistakes(Case):
 
     def test_environment_of_torchrun(self):
         right = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        command = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=2"]
+        command = [os.path.join(programs.BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=2"]
         for wrong, words in (({"RANK": "2"}, ["RANK=2", "WORLD_SIZE=2"]), ({"WORLD_SIZE": "two"}, ["WORLD_SIZE=two"]),
                              ({"MASTER_PORT": "99999"}, ["MASTER_PORT=99999"]), ({"MASTER_ADDR": ""}, ["MASTER_ADDR"]),
                              ({"MASTER_ADDR": "no-such-host.invalid"}, ["MASTER_ADDR=no-such-host.invalid"])):
@@ -789,8 +788,4 @@ class Mistakes(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    BIN = os.path.join(os.path.abspath(known.build), "bin")
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

@@ -4,18 +4,18 @@
 
 gpu.py --build BUILD [unittest arguments]
 """
-import argparse, json, os, re, sys, unittest
+import json, os, re, unittest
 
 import e2e
-from e2e import DIGITS, ROOT, Case, run
-
-FAKE = ""
+import programs
+from e2e import Case, run
+from programs import DIGITS
 
 
 class Emulated(Case):
     def setUp(self):
         super().setUp()
-        if not os.path.exists(os.path.join(FAKE, "libcuda.so.1")):
+        if not os.path.exists(os.path.join(programs.BUILD, "fake", "libcuda.so.1")):
             self.skipTest("no fakes: the build has no CUDA headers")
         self.device("devices=8")
         os.environ["XDG_CACHE_HOME"] = self.path("cache")  # where choices are kept: not the user's
@@ -27,7 +27,7 @@ class Emulated(Case):
             os.environ.pop(name, None)
 
     def device(self, what, nccl=""):
-        os.environ["CLEAVE_CUDA_LIBRARIES"] = FAKE
+        os.environ["CLEAVE_CUDA_LIBRARIES"] = os.path.join(programs.BUILD, "fake")
         os.environ["CLEAVE_FAKE_CUDA"] = what
         os.environ["CLEAVE_FAKE_NCCL"] = nccl
 
@@ -80,7 +80,6 @@ class Emulated(Case):
         self.agrees("mlp", DIGITS, "--hidden", "3000,3000", "--batch", 8, "--mesh", "dp=2")
 
     def test_half_types(self):
-        small = ["--layers", 1, "--width", 32, "--heads", 2, "--context", 16, "--batch", 4]
         for precision in ("bf16", "fp16"):
             self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision)
             self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision, "--mesh", "dp=2")
@@ -161,7 +160,7 @@ class Emulated(Case):
     def ranges(self, *args):
         """What a tool is told while cleave-run runs: for each thread [(depth, text, payload)] in the order of their beginning."""
         file = self.path("ranges.txt")
-        os.environ["NVTX_INJECTION64_PATH"] = os.path.join(FAKE, "libcleave_nvtx.so")
+        os.environ["NVTX_INJECTION64_PATH"] = os.path.join(programs.BUILD, "fake", "libcleave_nvtx.so")
         os.environ["CLEAVE_FAKE_NVTX"] = file
         self.ok("cleave-run", *args, "--quiet", "--tuning", "off")
         del os.environ["NVTX_INJECTION64_PATH"]
@@ -233,7 +232,7 @@ class Emulated(Case):
         script = self.path("rank.sh")
         with open(script, "w") as out:
             out.write('NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"\n')
-        status, _, err = run("/bin/sh", script, os.path.join(e2e.BIN, "cleave-run"), plan, "--data", DIGITS, "--steps", 4,
+        status, _, err = run("/bin/sh", script, os.path.join(programs.BIN, "cleave-run"), plan, "--data", DIGITS, "--steps", 4,
                              "--tuning", "off", "--quiet", "--metrics", file, ranks=2, timeout=120)
         self.assertEqual(status, 0, err[-600:])
         with open(file) as lines:
@@ -291,9 +290,4 @@ class Emulated(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    e2e.BIN = os.path.join(os.path.abspath(known.build), "bin")
-    FAKE = os.path.join(os.path.abspath(known.build), "fake")
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

@@ -4,23 +4,23 @@
 
 gpu_check.py --build BUILD [unittest arguments]
 """
-import argparse, json, os, subprocess, sys, tempfile, unittest
+import json, os, subprocess, sys, tempfile, unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILD = ""
+import programs
+from programs import ROOT
 
 
 class GpuCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        fake = os.path.join(BUILD, "fake")
+        fake = os.path.join(programs.BUILD, "fake")
         if not os.path.exists(os.path.join(fake, "libcuda.so.1")):
             raise unittest.SkipTest("no fakes: the build has no CUDA")
         cls.scratch = tempfile.TemporaryDirectory(prefix="cleave-gpu-check-test-")
         cls.bundle = os.path.join(cls.scratch.name, "bundle")
         cls.environment = {**os.environ, "CLEAVE_CUDA_LIBRARIES": fake, "CLEAVE_FAKE_CUDA": "devices=1", "CLEAVE_FAKE_NCCL": ""}
-        made = subprocess.run([os.path.join(ROOT, "scripts/gpu-bundle"), "--target", "emulated", "--build", BUILD, "--programs",
-                               os.path.join(BUILD, "bin"), "-o", cls.bundle], capture_output=True, text=True, timeout=300)
+        made = subprocess.run([os.path.join(ROOT, "scripts/gpu-bundle"), "--target", "emulated", "--build", programs.BUILD, "--programs",
+                               os.path.join(programs.BUILD, "bin"), "-o", cls.bundle], capture_output=True, text=True, timeout=300)
         if made.returncode:
             raise AssertionError(made.stderr)
 
@@ -80,8 +80,4 @@ class GpuCheck(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    BUILD = os.path.abspath(known.build)
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

@@ -3,12 +3,12 @@
 
 package.py --build BUILD [unittest arguments]
 """
-import argparse, os, re, subprocess, sys, tempfile, unittest
+import os, re, subprocess, tempfile
 
-import e2e
-from e2e import DIGITS, ROOT, Case
+import programs
+from e2e import Case
+from programs import DIGITS, ROOT
 
-BUILD = ""
 PROJECT = """cmake_minimum_required(VERSION 3.16)
 project(mine LANGUAGES CXX)
 find_package(cleave 0.1 REQUIRED)
@@ -56,7 +56,7 @@ class Package(Case):
     def setUpClass(cls):
         cls.installed = tempfile.TemporaryDirectory(prefix="cleave-prefix-")
         cls.prefix = cls.installed.name
-        command("cmake", "--install", BUILD, "--prefix", cls.prefix)
+        command("cmake", "--install", programs.BUILD, "--prefix", cls.prefix)
 
     @classmethod
     def tearDownClass(cls):
@@ -140,7 +140,7 @@ class Package(Case):
                 script.append(body)
             elif file:
                 script.append(f"cat > {file} <<'END_OF_FILE'\n{body}END_OF_FILE\n")
-        os.symlink(BUILD, self.path("build"))
+        os.symlink(programs.BUILD, self.path("build"))
         env = {**os.environ, "HOME": self.folder.name}
         said = command("bash", "-c", "\n".join(script), cwd=self.folder.name, env=env)
         self.assertIn("8 ranks = dp 2 x tp 2 x pp 2", said)
@@ -151,9 +151,4 @@ class Package(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    BUILD = os.path.abspath(known.build)
-    e2e.BIN = os.path.join(BUILD, "bin")
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

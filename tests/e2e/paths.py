@@ -3,11 +3,11 @@
 
 paths.py --build BUILD [unittest arguments]
 """
-import argparse, os, re, socket, subprocess, sys, tempfile, unittest
+import os, re, socket, subprocess, tempfile, unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-DIGITS = os.path.join(ROOT, "samples", "data", "digits")
-BIN = ""
+import programs
+from programs import DIGITS
+
 
 SMALL = ["--hidden", "8", "--batch", "8"]
 TRAIN = ["train", *SMALL, "--data", DIGITS, "--steps", "1", "--quiet"]
@@ -76,7 +76,7 @@ class Paths(unittest.TestCase):
         here = cls.here = cls.kept.name
         for command in (["mlp", *TRAIN, "--checkpoint", here + "/ck"], ["mlp", "plan", *SMALL, "-o", here + "/p.plan"],
                         ["mlp", "graph", *SMALL, "-o", here + "/graph.mlir"]):
-            subprocess.run([os.path.join(BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
+            subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
         with open(here + "/text", "w") as file:
             file.write("text\n")
         os.mkdir(here + "/folder")
@@ -104,7 +104,7 @@ class Paths(unittest.TestCase):
         cls.kept.cleanup()
 
     def start(self, command, user=None):
-        return subprocess.run([os.path.join(BIN, command[0]), *command[1:]], capture_output=True, text=True, errors="replace",
+        return subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], capture_output=True, text=True, errors="replace",
                               timeout=30, stdin=subprocess.DEVNULL, user=user, group=user, extra_groups=[] if user else None)
 
     def attempt(self, use, kind, user=None):
@@ -157,7 +157,7 @@ class Paths(unittest.TestCase):
         missing = set()
         for command in ("mlp train", "mlp eval", "mlp predict", "mlp plan", "mlp check", "mlp graph", "cleave-run"):
             words = command.split()
-            text = subprocess.run([os.path.join(BIN, words[0]), *words[1:], "--help"], capture_output=True, text=True, timeout=60).stdout
+            text = subprocess.run([os.path.join(programs.BIN, words[0]), *words[1:], "--help"], capture_output=True, text=True, timeout=60).stdout
             for option in re.findall(r"^  (?:(-\w),)?(--\S+) (?:WORD\|FILE|FILE|DIR)\b", text, re.MULTILINE):
                 if (command, option[0] or option[1]) not in used | ELSEWHERE:
                     missing.add((command, option[0] or option[1]))
@@ -165,8 +165,4 @@ class Paths(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    BIN = os.path.join(os.path.abspath(known.build), "bin")
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

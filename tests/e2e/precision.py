@@ -6,10 +6,11 @@ less than logits are rounded by, so that a gradient made of other logits than th
 
 precision.py --build BUILD [unittest arguments]
 """
-import argparse, array, gzip, hashlib, json, math, os, shutil, struct, sys, unittest, zlib
+import array, gzip, hashlib, json, math, os, shutil, struct, sys, zlib
 
-import e2e
-from e2e import DIGITS, Case
+import programs
+from e2e import Case
+from programs import DIGITS
 
 LEVELS = [(kind, level) for kind in ("bf16", "fp16") for level in ("O1", "O2", "O3")]
 MOMENTUM, SCALE = 0.9, 1024  # the scale is a power of two, so gradients in f32 do not depend on it
@@ -170,8 +171,4 @@ class Precision(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.path.join(e2e.ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    e2e.BIN = os.path.join(os.path.abspath(known.build), "bin")
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

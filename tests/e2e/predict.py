@@ -3,10 +3,11 @@
 
 predict.py --build BUILD [unittest arguments]
 """
-import argparse, array, ast, gzip, json, os, shutil, struct, subprocess, sys, time, unittest
+import array, ast, gzip, json, os, shutil, struct, subprocess, time
 
-import e2e
-from e2e import DIGITS, ROOT, Case, run
+import programs
+from e2e import Case, run
+from programs import DIGITS
 
 GPT = ["--layers", 2, "--width", 32, "--heads", 2, "--context", 16]
 TEXT = "the quick brown fox jumps over the lazy dogs\n" * 60  # windows begin at each of its places
@@ -127,11 +128,11 @@ class Runs(Case):
 
     def test_a_process_keeps_its_name(self):
         linked = self.path("other-name")
-        os.symlink(os.path.join(e2e.BIN, "mlp"), linked)
+        os.symlink(os.path.join(programs.BIN, "mlp"), linked)
         plan = self.path("p.plan")
         self.ok("mlp", "plan", "-o", plan)
-        for program, *args in ((os.path.join(e2e.BIN, "mlp"), "train"), (linked, "train"),
-                               (os.path.join(e2e.BIN, "cleave-run"), plan)):
+        for program, *args in ((os.path.join(programs.BIN, "mlp"), "train"), (linked, "train"),
+                               (os.path.join(programs.BIN, "cleave-run"), plan)):
             process = subprocess.Popen([program, *args, "--data", DIGITS, "--epochs", "100", "--quiet"],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
@@ -153,9 +154,5 @@ class Runs(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    e2e.BIN = os.path.join(os.path.abspath(known.build), "bin")
     os.environ.pop("GOMP_SPINCOUNT", None)
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

@@ -3,10 +3,12 @@
 
 ranks.py --build BUILD [unittest arguments]
 """
-import argparse, os, re, shutil, signal, socket, struct, subprocess, sys, threading, time, unittest
+import os, re, shutil, signal, socket, struct, subprocess, threading, time
 
 import e2e
-from e2e import DIGITS, ROOT, Case, end_ranks, start_ranks
+import programs
+from e2e import Case, end_ranks, start_ranks
+from programs import DIGITS
 
 
 class Launched(Case):
@@ -80,7 +82,7 @@ class Launched(Case):
             return
         script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 60; fi; exec "$@"'
         done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", "/bin/sh", "-c", script, "sh",
-                               os.path.join(e2e.BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=3", "--timeout", "3"],
+                               os.path.join(programs.BIN, "mlp"), "train", "--data", DIGITS, "--mesh", "dp=3", "--timeout", "3"],
                               capture_output=True, text=True, errors="replace", timeout=60)
         self.assertNotEqual(done.returncode, 0)
         said = re.findall(r"error: mpi: (rank \d of \d) has waited for 3 s in MPI_Init", done.stderr)
@@ -88,8 +90,4 @@ class Launched(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    known, rest = parser.parse_known_args()
-    e2e.BIN = os.path.join(os.path.abspath(known.build), "bin")
-    unittest.main(argv=[sys.argv[0], *rest])
+    programs.main()

@@ -9,7 +9,8 @@ A seed gives the same faults; when they hit is up to the machine. Exit status: 0
 import argparse, collections, json, os, random, shutil, signal, subprocess, sys, tempfile, time, zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from e2e import DIGITS, ROOT, free_port
+from e2e import free_port
+from programs import DIGITS, ROOT
 
 BIN = ""
 TIMEOUT = 3  # --timeout of every rank
