@@ -3,6 +3,7 @@
 // and a value.
 #include "tests/fuzz/RunPlan.h"
 
+#include <cstring>
 #include <functional>
 
 using namespace cleave;
@@ -52,6 +53,19 @@ private:
   }
   template <class T> static T copyOf(const T &from) { return from; }
 
+  /// A struct of the schema: numbers of four bytes each.
+  template <class T> void words(T &entry) {
+    static_assert(sizeof(T) % sizeof(uint32_t) == 0);
+    for (size_t at = 0; at < sizeof(T); at += sizeof(uint32_t))
+      all.push_back([&entry, at](uint8_t how, uint8_t value) {
+        auto *bytes = reinterpret_cast<uint8_t *>(&entry) + at;
+        uint32_t word;
+        std::memcpy(&word, bytes, sizeof word);
+        word = static_cast<uint32_t>(otherNumber(word, how, value));
+        std::memcpy(bytes, &word, sizeof word);
+      });
+  }
+
   /// Drops, repeats or swaps entries. Entries are altered in later turns only, when they have been listed again.
   template <class T> void list(std::vector<T> &entries) {
     all.push_back([&entries](uint8_t how, uint8_t value) {
@@ -71,8 +85,8 @@ private:
         number(entry);
       else if constexpr (requires { *entry; })
         visit(*entry);
-      else
-        visit(entry);
+      else if constexpr (std::is_trivially_copyable_v<T>)
+        words(entry);
   }
   template <class... T> void lists(std::vector<T> &...entries) { (list(entries), ...); }
   template <class T> void visitIf(std::unique_ptr<T> &entry) {
@@ -146,16 +160,6 @@ private:
   void visit(plan::KernelT &k) {
     numbers(k.kernel, k.extent, k.grain, k.outputs, k.blocks, k.signature);
     lists(k.args, k.scalars);
-  }
-
-  void visit(plan::SlotValue &v) {
-    using plan::SlotValue;
-    all.push_back([&v](uint8_t how, uint8_t value) {
-      v = SlotValue(static_cast<uint32_t>(otherNumber(v.slot(), how, value)), v.value());
-    });
-    all.push_back([&v](uint8_t how, uint8_t value) {
-      v = SlotValue(v.slot(), static_cast<uint32_t>(otherNumber(v.value(), how, value)));
-    });
   }
 
   void visit(plan::StepT &s) {
