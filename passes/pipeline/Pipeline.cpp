@@ -172,6 +172,7 @@ void selectAndFuse(const partitioner::Applied &applied, const std::vector<ClassF
   SmallVector<func::FuncOp> all;
   for (const ClassFunctions &functions : classes)
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
+      dropUnreadStashes(bare(*list));
       layOutStashes(bare(*list));
       llvm::append_range(all, bare(*list));
     }

@@ -9,6 +9,10 @@ namespace cleave::passes {
 /// Sums of zero-padded pieces that fill the whole become concatenations.
 void joinPads(mlir::func::FuncOp function);
 
+/// Removes what functions stash and no later one reads, and the ops that only made that. A later function may have lost
+/// its reader since the stash was decided. `functions`: of one schedule, in its order.
+void dropUnreadStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);
+
 /// What one function of a class stashes for later ones lies in memory as it is read: where all that is done to the
 /// result of a matrix product or of attention is one transposition, that is stashed in its place. `functions`: of one
 /// schedule, in its order.

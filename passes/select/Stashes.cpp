@@ -1,9 +1,14 @@
-// Layouts of what functions hand on to later ones, before selection: attention writes any strides, but a tensor that
+// What functions stash for later ones, before selection. What no later one reads is dropped. Layouts: attention writes any strides, but a tensor that
 // is stashed keeps its own. A forward pass that turns attention's result for a projection, and a backward pass that
 // turns it again for the projection's gradient, would both copy; stashed as it was turned, neither does.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/select/Detail.h"
+#include "passes/simplify/Simplify.h"
+
+#include "llvm/ADT/BitVector.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -126,6 +131,23 @@ void layOutStashes(ArrayRef<func::FuncOp> functions) {
   }
   for (Arguments &list : arguments)
     list.write();
+}
+
+void dropUnreadStashes(ArrayRef<func::FuncOp> functions) {
+  std::set<StringRef> read;
+  for (func::FuncOp function : llvm::reverse(functions)) { // what one does not read the earlier ones need not make
+    Operation *end = function.front().getTerminator();
+    llvm::BitVector unread(function.getNumResults());
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (ir::resultText(function, i, ir::attr::kind) == "stash" && !read.count(ir::resultText(function, i, ir::attr::name)))
+        unread.set(i);
+    end->eraseOperands(unread);
+    (void)function.eraseResults(unread);
+    eraseDeadOps(function);
+    for (BlockArgument argument : function.getArguments())
+      if (!argument.use_empty() && ir::argumentText(argument, ir::attr::kind) == "stash")
+        read.insert(ir::argumentText(argument, ir::attr::name));
+  }
 }
 
 } // namespace cleave::passes

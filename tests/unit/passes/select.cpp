@@ -560,3 +560,31 @@ TEST_CASE("where a library lacks a half type, a bias is added before the product
   CHECK(additionIsF32("%2"));
   CHECK_FALSE(additionIsF32("%0")); // what others read is rounded, for all
 }
+
+TEST_CASE("what no later function reads is not stashed, and not computed", "[select]") {
+  GraphModule graph = GraphModule::parse(R"(
+func.func @forward(%x: tensor<4xf32> {cleave.kind = "input", cleave.name = "x"}) ->
+    (tensor<4xf32> {cleave.kind = "stash", cleave.name = "a"}, tensor<4xf32> {cleave.kind = "stash", cleave.name = "b"},
+     tensor<4xf32> {cleave.kind = "buffer", cleave.name = "c"}) {
+  %a = cleave.exp %x : tensor<4xf32>
+  %b = cleave.tanh %x : tensor<4xf32>
+  return %a, %b, %x : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+func.func @backward(%a: tensor<4xf32> {cleave.kind = "stash", cleave.name = "a"},
+                    %b: tensor<4xf32> {cleave.kind = "stash", cleave.name = "b"}) ->
+    (tensor<4xf32> {cleave.kind = "gradient", cleave.name = "p"}) {
+  %lost = cleave.neg %b : tensor<4xf32>
+  %g = cleave.neg %a : tensor<4xf32>
+  return %g : tensor<4xf32>
+})",
+                                         "test");
+  auto forward = graph.module().lookupSymbol<mlir::func::FuncOp>("forward");
+  auto backward = graph.module().lookupSymbol<mlir::func::FuncOp>("backward");
+  dropUnreadStashes({forward, backward});
+  CHECK(graph.verify().empty());
+  REQUIRE(forward.getNumResults() == 2);
+  CHECK(ir::resultText(forward, 0, ir::attr::name) == "a");
+  CHECK(ir::resultText(forward, 1, ir::attr::name) == "c");
+  CHECK(std::distance(forward.front().begin(), forward.front().end()) == 2); // exp and return
+  CHECK(std::distance(backward.front().begin(), backward.front().end()) == 2);
+}
