@@ -83,7 +83,7 @@ struct Reference {
 };
 Reference referenceOf(const Whole &whole, bool ofDouble, int samples);
 
-/// Whether results do not depend on the order of additions: 20 bits are as good as 53. By training step, from the first.
+/// Whether results do not depend on the order of additions: 20 to 23 bits are as good as 53. By training step, from the first.
 std::vector<bool> exactSteps(const Whole &whole, const Steps &exact);
 
 /// The first difference beyond the bound, empty: none. `equal`: bit for bit.
