@@ -45,16 +45,16 @@ std::vector<std::string> warningsOf(GraphModule &graph) {
   const llvm::DenseSet<mlir::Value> reached = reachedFrom(forward);
   std::vector<std::string> parameters, fields;
   int64_t all = 0, trained = 0;
-  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-    const auto kind = forward.getArgAttrOfType<mlir::StringAttr>(i, ir::attr::kind);
-    const auto name = forward.getArgAttrOfType<mlir::StringAttr>(i, ir::attr::name);
-    const bool used = reached.contains(forward.getArgument(i));
-    if (kind.getValue() == "input" && !used)
+  for (mlir::BlockArgument argument : forward.getArguments()) {
+    const llvm::StringRef kind = ir::argumentText(argument, ir::attr::kind),
+                          name = ir::argumentText(argument, ir::attr::name);
+    const bool used = reached.contains(argument);
+    if (kind == "input" && !used)
       fields.push_back(name.str());
-    if (kind.getValue() != "parameter")
+    if (kind != "parameter")
       continue;
     ++all;
-    trained += forward.getArgAttr(i, ir::attr::trainable) != nullptr;
+    trained += forward.getArgAttr(argument.getArgNumber(), ir::attr::trainable) != nullptr;
     if (!used)
       parameters.push_back(name.str());
   }

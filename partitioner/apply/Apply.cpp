@@ -30,13 +30,13 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   }
 }
 
-// Every tensor has a rule as soon as one is split (`{}`: it is whole, where it could follow another), so that the strategy
-// in a plan says everything and reads back.
+// Every tensor has a rule as soon as one is split (`{}`: it is whole, where it could follow another), so that the
+// strategy in a plan says everything and reads back.
 static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
   std::vector<ShardRule> rules;
   std::vector<std::string> names;
-  const bool anySplit =
-      llvm::any_of(named, [](auto &entry) { return llvm::any_of(entry.second.dims, [](auto &dim) { return dim.split(); }); });
+  const bool anySplit = llvm::any_of(
+      named, [](auto &entry) { return llvm::any_of(entry.second.dims, [](auto &dim) { return dim.split(); }); });
   for (auto &[name, sharding] : named) {
     ShardRule rule{name, {}, "default"};
     for (const ShardRule &given : strategy.shard)

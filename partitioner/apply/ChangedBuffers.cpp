@@ -25,7 +25,8 @@ static bool isChanged(func::FuncOp train, BlockArgument buffer) {
 
 void keepChangedBuffers(func::FuncOp train) {
   for (BlockArgument argument : train.getArguments()) {
-    if (ir::argumentText(argument, ir::attr::kind) != "buffer" || !isChanged(train, argument) || !isReadBackward(argument))
+    if (ir::argumentText(argument, ir::attr::kind) != "buffer" || !isChanged(train, argument) ||
+        !isReadBackward(argument))
       continue;
     Operation *first = nullptr;
     for (Operation *user : argument.getUsers())

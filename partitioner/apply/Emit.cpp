@@ -99,8 +99,7 @@ private:
     if (auto known = values.find(value); known != values.end())
       return known->second;
     if (auto argument = dyn_cast<BlockArgument>(value))
-      return values[value] =
-                 local.slot(ir::argumentText(argument, ir::attr::kind).str(), ir::argumentText(argument, ir::attr::name).str(), value);
+      return values[value] = local.slot(argument);
     Operation *def = value.getDefiningOp();
     if (std::string name = workingCopyName(def); !name.empty()) {
       copies.try_emplace(name, def);
@@ -154,7 +153,8 @@ private:
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
       Operation *def = value.getDefiningOp();
-      std::string kind = ir::resultText(source, i, ir::attr::kind).str(), name = ir::resultText(source, i, ir::attr::name).str();
+      std::string kind = ir::resultText(source, i, ir::attr::kind).str(),
+                  name = ir::resultText(source, i, ir::attr::name).str();
       auto stage = source.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
       SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, Forward};
       if (made != key)
@@ -190,7 +190,8 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
   std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-    std::string kind = ir::resultText(func, i, ir::attr::kind).str(), name = ir::resultText(func, i, ir::attr::name).str();
+    std::string kind = ir::resultText(func, i, ir::attr::kind).str(),
+                name = ir::resultText(func, i, ir::attr::name).str();
     if (gradients ? kind != "gradient" : !isMetric(kind))
       continue;
     Value value = terminator->getOperand(i);
@@ -240,7 +241,8 @@ void findOwners(StepInfo &info) {
     if (!func)
       continue;
     for (BlockArgument argument : func.getArguments()) {
-      const std::string kind = ir::argumentText(argument, ir::attr::kind).str(), name = ir::argumentText(argument, ir::attr::name).str();
+      const std::string kind = ir::argumentText(argument, ir::attr::kind).str(),
+                        name = ir::argumentText(argument, ir::attr::name).str();
       if (kind != "parameter" && kind != "buffer")
         continue;
       collectReaders(argument, readers[name]);
@@ -267,9 +269,10 @@ std::string unequalMetric(const StepInfo &info) {
       if (trained.name == evaluated.name &&
           std::set<std::string>(trained.partialAxes.begin(), trained.partialAxes.end()) !=
               std::set<std::string>(evaluated.partialAxes.begin(), evaluated.partialAxes.end()))
-        return fmt::format("{} is summed over {} in @train and over {} in @eval; both must compute it alike, or be split "
-                           "alike",
-                           trained.name, trained.partialAxes, evaluated.partialAxes);
+        return fmt::format(
+            "{} is summed over {} in @train and over {} in @eval; both must compute it alike, or be split "
+            "alike",
+            trained.name, trained.partialAxes, evaluated.partialAxes);
   return "";
 }
 

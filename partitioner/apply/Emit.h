@@ -24,12 +24,11 @@ struct StepInfo {
   mlir::func::FuncOp train, update, eval;
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
-  std::string unequalMetric; // why no plan can hold the metrics; empty: one can
+  std::string unequalMetric;                          // why no plan can hold the metrics; empty: one can
   std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> stages that hold it, in order
   mlir::Type reduceType;                              // in which gradients are summed over dp; null: each in its own
   const Strategy *strategy = nullptr;
 };
-
 
 StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
 
@@ -64,6 +63,8 @@ public:
   /// The argument for slot (kind, name), made at first use; `global`: the annotated value it is a piece of.
   mlir::Value slot(const std::string &kind, const std::string &name, mlir::Value global);
   mlir::Value slot(const std::string &kind, const std::string &name, mlir::RankedTensorType type);
+  /// The argument for the slot that an argument of the annotated function names.
+  mlir::Value slot(mlir::BlockArgument global);
   /// Returns `value` in slot (kind, name).
   void returns(const std::string &kind, const std::string &name, mlir::Value value);
   /// Finishes the function; a function that does nothing is erased and false returned.

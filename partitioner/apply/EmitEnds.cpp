@@ -132,8 +132,7 @@ void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
 static Value workingCopy(LocalFunction &local, Value value) {
   if (Operation *def = value.getDefiningOp())
     return local.localiser.emit(def, workingCopy(local, def->getOperand(0)))[0];
-  auto argument = cast<BlockArgument>(value);
-  return local.slot(ir::argumentText(argument, ir::attr::kind).str(), ir::argumentText(argument, ir::attr::name).str(), value);
+  return local.slot(cast<BlockArgument>(value));
 }
 
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,

@@ -25,8 +25,8 @@ public:
         get(op.getResult(0));
     auto terminator = update.getBody().front().getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      std::string kind = text(update.getResultAttrDict(i), ir::attr::kind),
-                  name = text(update.getResultAttrDict(i), ir::attr::name);
+      std::string kind = ir::resultText(update, i, ir::attr::kind).str(),
+                  name = ir::resultText(update, i, ir::attr::name).str();
       const std::string parameter = kind == "state" ? name.substr(0, name.rfind('.')) : name;
       if (owns(parameter) ||
           (kind == "state" && !info.owners.count(parameter))) // a state of no parameter is everybody's
@@ -42,11 +42,6 @@ private:
   DenseMap<Value, Value> values;
   DenseMap<Value, bool> addsParameters; // see addsParametersOnly
   DenseSet<Value> sums;                 // over parameters, finished or not
-
-  static std::string text(DictionaryAttr dict, StringRef name) {
-    auto found = dict ? dict.getAs<StringAttr>(name) : StringAttr();
-    return found ? found.str() : "";
-  }
 
   bool owns(const std::string &parameter) {
     auto found = info.owners.find(parameter);
@@ -150,10 +145,8 @@ private:
   Value get(Value value) {
     if (auto known = values.find(value); known != values.end())
       return known->second;
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      DictionaryAttr dict = update.getArgAttrDict(argument.getArgNumber());
-      return values[value] = local.slot(text(dict, ir::attr::kind), text(dict, ir::attr::name), value);
-    }
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return values[value] = local.slot(argument);
     if (sums.contains(value))
       return values[value] = sumOverParameters(termsOf(value));
     return emit(value);

@@ -59,6 +59,10 @@ Value LocalFunction::slot(const std::string &kind, const std::string &name, Valu
   return value;
 }
 
+Value LocalFunction::slot(BlockArgument global) {
+  return slot(ir::argumentText(global, ir::attr::kind).str(), ir::argumentText(global, ir::attr::name).str(), global);
+}
+
 void LocalFunction::returns(const std::string &kind, const std::string &name, Value value) {
   results.emplace_back(kind, name, value);
 }

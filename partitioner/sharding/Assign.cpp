@@ -79,7 +79,8 @@ private:
 
   void visitArgument(BlockArgument argument) {
     unsigned index = argument.getArgNumber();
-    std::string kind = ir::argumentText(func, index, ir::attr::kind).str(), name = ir::argumentText(func, index, ir::attr::name).str();
+    std::string kind = ir::argumentText(func, index, ir::attr::kind).str(),
+                name = ir::argumentText(func, index, ir::attr::name).str();
     std::vector<int64_t> shape = shapeOf(argument);
     Sharding sharding = Sharding::replicated(shape);
     if (kind == "input" && mesh.size("dp") > 1 && !shape.empty()) {
@@ -534,7 +535,8 @@ private:
         gradientResults[ir::resultText(func, i, ir::attr::name).str()].push_back(i);
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
-      std::string kind = ir::resultText(func, i, ir::attr::kind).str(), name = ir::resultText(func, i, ir::attr::name).str();
+      std::string kind = ir::resultText(func, i, ir::attr::kind).str(),
+                  name = ir::resultText(func, i, ir::attr::name).str();
       Sharding required = Sharding::replicated(shapeOf(value));
       if (kind == "gradient" || kind == "parameter" || kind == "state")
         required = ofParameter(name, kind == "state", shapeOf(value));
@@ -600,8 +602,7 @@ private:
   std::vector<std::string> partialInAllStages(const std::string &name) {
     std::optional<std::vector<std::string>> common;
     for (unsigned result : gradientResults[name]) {
-      const std::vector<std::string> &axes =
-          of(func.getBody().front().getTerminator()->getOperand(result)).partialAxes;
+      const std::vector<std::string> &axes = of(func.getBody().front().getTerminator()->getOperand(result)).partialAxes;
       if (common)
         llvm::erase_if(*common, [&](const std::string &axis) { return !llvm::is_contained(axes, axis); });
       else

@@ -39,8 +39,7 @@ bool isOfConstants(Operation *op) {
   if (isa<ir::ConstantOp, ir::IotaOp>(op))
     return true;
   return (op->hasTrait<OpTrait::Elementwise>() || isa<ir::BroadcastOp, ir::ReshapeOp, ir::TransposeOp>(op)) &&
-         llvm::all_of(op->getOperands(),
-                      [](Value v) { return v.getDefiningOp() && isOfConstants(v.getDefiningOp()); });
+         llvm::all_of(op->getOperands(), [](Value v) { return v.getDefiningOp() && isOfConstants(v.getDefiningOp()); });
 }
 
 bool isFreeToRemake(Operation *op) {

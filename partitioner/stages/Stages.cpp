@@ -71,10 +71,9 @@ std::string listOf(const Layers &layers) {
 
 // Whether a module, given by its path, has a parameter or buffer.
 bool hasParameters(func::FuncOp forward, const std::string &path) {
-  for (unsigned i = 0; i < forward.getNumArguments(); ++i)
-    if (auto name = forward.getArgAttrOfType<StringAttr>(i, ir::attr::name); name && name.getValue().starts_with(path + "."))
-      return true;
-  return false;
+  return llvm::any_of(forward.getArguments(), [&](BlockArgument argument) {
+    return ir::argumentText(argument, ir::attr::name).starts_with(path + ".");
+  });
 }
 
 using StagesByUse = std::map<LayerUse, int64_t>;
@@ -140,8 +139,8 @@ Stages stagesByCost(const Layers &layers, int64_t pp) {
     unitOf.push_back(costs.size() - 1);
   }
   if (pp > (int64_t)costs.size())
-    throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({})", pp,
-                                costs.size(), listOf(layers)));
+    throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({})",
+                                pp, costs.size(), listOf(layers)));
   std::vector<size_t> begins = balancedCuts(costs, pp);
   Stages stages;
   for (size_t unit : unitOf)

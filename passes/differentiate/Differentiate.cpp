@@ -33,9 +33,9 @@ void Adjoints::add(Value value, Value gradient) {
     Value &relay = relays[{gradient, stage}];
     if (!relay) {
       Emitter origin = emitterOf(value, stage);
-      relay = origin.op<ir::ShardHintOp>(gradient.getType(), gradient,
-                                         origin.builder().getStrArrayAttr(
-                                             llvm::SmallVector<llvm::StringRef>(rankOf(gradient), llvm::StringRef())));
+      relay = origin.op<ir::ShardHintOp>(
+          gradient.getType(), gradient,
+          origin.builder().getStrArrayAttr(llvm::SmallVector<llvm::StringRef>(rankOf(gradient), llvm::StringRef())));
     }
     gradient = relay;
   }

@@ -47,17 +47,16 @@ itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, in
 void registerArguments(ProgramBuilder &builder, const std::vector<NamedFunction> &list) {
   for (NamedFunction entry : list)
     for (BlockArgument argument : entry.function.getArguments()) {
-      unsigned i = argument.getArgNumber();
-      std::string kind = ir::argumentText(entry.function, i, ir::attr::kind).str();
+      const unsigned i = argument.getArgNumber();
+      const std::string kind = ir::argumentText(argument, ir::attr::kind).str(),
+                        name = ir::argumentText(argument, ir::attr::name).str();
       if (!isPersistentKind(kind) && (kind != "input" || argument.use_empty()))
         continue;
       Label label = builder.tables.label(argument.getType(), entry.function.getArgAttr(i, dist::attr::sharding),
                                          entry.function.getArgAttr(i, dist::attr::global), builder.coords);
       if (!label.known)
-        throw Error(Status::Internal, "plan export: the sharding of " + kind + " \"" +
-                                          ir::argumentText(entry.function, i, ir::attr::name).str() + "\" in " +
+        throw Error(Status::Internal, "plan export: the sharding of " + kind + " \"" + name + "\" in " +
                                           entry.function.getName().str() + " does not give its local shape");
-      std::string name = ir::argumentText(entry.function, i, ir::attr::name).str();
       builder.describe(builder.namedSlot(kind, name, argument.getType(), label), entry.function, i);
     }
 }

@@ -207,7 +207,7 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 } // namespace
 
 void placeAndSchedule(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
-                     const std::vector<partitioner::ScheduleItem> &eval) {
+                      const std::vector<partitioner::ScheduleItem> &eval) {
   Pass training(builder, train), evaluation(builder, eval);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);

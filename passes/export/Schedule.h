@@ -10,6 +10,6 @@ namespace cleave::passes {
 /// "weight_gradient"), any other two microbatches later, or where the iteration is concluded. Until then its slot
 /// lives. Placement: Timeline.h.
 void placeAndSchedule(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
-                     const std::vector<partitioner::ScheduleItem> &eval);
+                      const std::vector<partitioner::ScheduleItem> &eval);
 
 } // namespace cleave::passes

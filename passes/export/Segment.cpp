@@ -124,19 +124,20 @@ std::set<std::string> stashRead(ArrayRef<func::FuncOp> later) {
   std::set<std::string> names;
   for (func::FuncOp function : later)
     for (BlockArgument argument : function.getArguments())
-      if (!argument.use_empty() && ir::argumentText(function, argument.getArgNumber(), ir::attr::kind) == "stash")
-        names.insert(ir::argumentText(function, argument.getArgNumber(), ir::attr::name).str());
+      if (!argument.use_empty() && ir::argumentText(argument, ir::attr::kind) == "stash")
+        names.insert(ir::argumentText(argument, ir::attr::name).str());
   return names;
 }
 
 /// Named tensors that could not be written in place. Sources that are themselves overwritten here are saved first.
 void emitCopies(SegmentBuilder &s, func::FuncOp function) {
   Operation *end = function.front().getTerminator();
+  const std::vector<SlotAssignment::Target> apart = s.slots.copies();
   std::set<uint32_t> destinations;
-  for (const auto &copy : s.slots.copies())
+  for (const auto &copy : apart)
     destinations.insert(copy.slot);
   std::vector<std::pair<uint32_t, uint32_t>> copies;
-  for (const auto &copy : s.slots.copies()) {
+  for (const auto &copy : apart) {
     Operation *from = copy.value.getDefiningOp();
     if (from && isa<ir::ConstantOp>(from)) {
       emitFill(s, from, copy.slot);

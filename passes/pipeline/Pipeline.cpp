@@ -111,8 +111,10 @@ void reachPrimitives(ModuleOp module, const CompileOptions &options) {
   finish("decompose", module, options);
 }
 
-/// From the traced model to the step on global shapes; completes the strategy's stages.
-void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
+/// From the traced model to the step on global shapes. The strategy, its stages completed.
+partitioner::Strategy buildStep(ModuleOp module, const CompileOptions &options) {
+  checkOptions(options);
+  partitioner::Strategy strategy = options.strategy;
   finish("trace", module, options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
   applyPrecision(module, {options.half, options.level});
@@ -128,6 +130,7 @@ void buildStep(ModuleOp module, partitioner::Strategy &strategy, const CompileOp
   buildOptimizer(module);
   finish("optimizer", module, options);
   reachPrimitives(module, options);
+  return strategy;
 }
 
 /// The forward pass of a prediction on global shapes, where apply looks for a step.
@@ -196,16 +199,12 @@ partitioner::Applied split(OwningOpRef<ModuleOp> step, const partitioner::Strate
 } // namespace
 
 GraphModule step(GraphModule model, const CompileOptions &options) {
-  checkOptions(options);
-  partitioner::Strategy strategy = options.strategy;
-  buildStep(model.module(), strategy, options);
+  buildStep(model.module(), options);
   return model;
 }
 
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options) {
-  checkOptions(options);
-  partitioner::Strategy strategy = options.strategy;
-  buildStep(model.module(), strategy, options);
+  const partitioner::Strategy strategy = buildStep(model.module(), options);
   return split(model.module().clone(), strategy, options);
 }
 
@@ -235,9 +234,7 @@ std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
-  checkOptions(options);
-  partitioner::Strategy strategy = options.strategy;
-  buildStep(model.module(), strategy, options);
+  const partitioner::Strategy strategy = buildStep(model.module(), options);
   partitioner::Applied applied = split(model.release(), strategy, options);
   return lowerToPlan(applied, options);
 }

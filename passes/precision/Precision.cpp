@@ -129,7 +129,9 @@ private:
     results(op, type, claim);
   }
 
-  static bool isProduct(Operation *op) { return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::AttentionOp>(op); }
+  static bool isProduct(Operation *op) {
+    return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::AttentionOp>(op);
+  }
   /// Where half precision loses what the op is for: sums of many terms, and functions that spread small differences.
   static bool isDelicate(Operation *op) {
     return isa<ir::ReduceOp, ir::SoftmaxOp, ir::LogSoftmaxOp, ir::ExpOp, ir::LogOp, ir::PowOp, ir::RsqrtOp>(op);
@@ -147,7 +149,7 @@ private:
     if (llvm::none_of(op->getOperands(), [](Value v) { return isFloat(v); })) {
       if (isa<ir::CastOp>(op) && isFloat(op->getResult(0)) && !elementOf(op->getOperand(0)).isInteger(1))
         claims[op->getResult(0)] = Claim::Strong; // counts and positions: half types have no room for them
-      return; // constants, indices, random numbers
+      return;                                     // constants, indices, random numbers
     }
     if (isa<ir::CrossEntropyOp, ir::TopOneCorrectOp>(op)) {
       if (level == 1)

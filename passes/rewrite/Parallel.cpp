@@ -19,7 +19,8 @@ void forEachInParallel(llvm::ArrayRef<mlir::func::FuncOp> functions,
   for (mlir::func::FuncOp function : functions)
     sizes.push_back(function.isDeclaration() ? 0 : function.front().getOperations().size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(sizes[b], a) < std::pair(sizes[a], b); });
   std::vector<std::exception_ptr> errors(functions.size());
   mlir::MLIRContext *context = functions.front()->getContext();
   const size_t dialects = context->getLoadedDialects().size();

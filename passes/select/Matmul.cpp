@@ -1,6 +1,6 @@
 // Matrix products: which memory the operands are read from and the result is written to, and with what strides.
-#include "passes/select/Detail.h"
 #include "passes/rewrite/Emitter.h"
+#include "passes/select/Detail.h"
 
 using namespace mlir;
 

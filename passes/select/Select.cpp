@@ -1,6 +1,6 @@
 // Chooses library calls for convolutions and embedding gradients, puts concatenations together in place.
-#include "passes/codegen/Codegen.h"
 #include "passes/select/Select.h"
+#include "passes/codegen/Codegen.h"
 #include "passes/simplify/Simplify.h"
 
 #include "passes/select/Detail.h"
@@ -163,9 +163,9 @@ std::pair<Operation *, Value> onlyAccumulation(Value result) {
   if (!gradient || !gradient.hasOneUse() || !isa<func::ReturnOp>(use.getOwner()))
     return {};
   for (StringRef key : {StringRef(ir::attr::kind), StringRef(ir::attr::name)})
-    if (ir::argumentText(function, gradient.getArgNumber(), key) != ir::resultText(function, use.getOperandNumber(), key))
+    if (ir::argumentText(gradient, key) != ir::resultText(function, use.getOperandNumber(), key))
       return {};
-  if (ir::argumentText(function, gradient.getArgNumber(), ir::attr::kind) != "gradient")
+  if (ir::argumentText(gradient, ir::attr::kind) != "gradient")
     return {};
   return {add, gradient};
 }

@@ -36,5 +36,4 @@ void selectLibraryCalls(mlir::func::FuncOp function, SelectOptions options = {})
 /// The library dialect is loaded.
 void select(mlir::func::FuncOp function, const std::string &target);
 
-
 } // namespace cleave::passes

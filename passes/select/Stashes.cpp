@@ -1,6 +1,7 @@
-// What functions stash for later ones, before selection. What no later one reads is dropped. Layouts: attention writes any strides, but a tensor that
-// is stashed keeps its own. A forward pass that turns attention's result for a projection, and a backward pass that
-// turns it again for the projection's gradient, would both copy; stashed as it was turned, neither does.
+// What functions stash for later ones, before selection. What no later one reads is dropped. Layouts: attention writes
+// any strides, but a tensor that is stashed keeps its own. A forward pass that turns attention's result for a
+// projection, and a backward pass that turns it again for the projection's gradient, would both copy; stashed as it was
+// turned, neither does.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/select/Detail.h"
@@ -139,7 +140,8 @@ void dropUnreadStashes(ArrayRef<func::FuncOp> functions) {
     Operation *end = function.front().getTerminator();
     llvm::BitVector unread(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (ir::resultText(function, i, ir::attr::kind) == "stash" && !read.count(ir::resultText(function, i, ir::attr::name)))
+      if (ir::resultText(function, i, ir::attr::kind) == "stash" &&
+          !read.count(ir::resultText(function, i, ir::attr::name)))
         unread.set(i);
     end->eraseOperands(unread);
     (void)function.eraseResults(unread);

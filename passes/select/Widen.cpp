@@ -3,8 +3,8 @@
 // do that have the type.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/select/Select.h"
 #include "passes/rewrite/Emitter.h"
+#include "passes/select/Select.h"
 
 using namespace mlir;
 
