@@ -3,6 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "ir/library/Library.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -39,7 +40,7 @@ static std::shared_ptr<MLIRContext> freshContext() {
   static std::once_flag once;
   std::call_once(once, [] { llvm::install_bad_alloc_error_handler(outOfMemory); });
   auto context = std::make_shared<MLIRContext>(MLIRContext::Threading::ENABLED);
-  context->loadDialect<ir::CleaveDialect, dist::DistDialect, func::FuncDialect>();
+  context->loadDialect<ir::CleaveDialect, dist::DistDialect, library::LibraryDialect, func::FuncDialect>();
   return context;
 }
 

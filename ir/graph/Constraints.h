@@ -33,4 +33,15 @@ inline std::string shapeText(llvm::ArrayRef<int64_t> shape) {
   return text.empty() ? "scalar" : text;
 }
 
+/// Checks C1 to C5 of a convolution over `input` and `weight` (GraphOps.td); its output shape. `last`: channels last.
+mlir::FailureOr<llvm::SmallVector<int64_t>> convShape(std::optional<mlir::Location> loc, llvm::StringRef name,
+                                                      llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> weight,
+                                                      llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
+                                                      llvm::ArrayRef<int64_t> dilation, int64_t groups, bool last);
+/// Checks C1 to C4 of pooling over `input`; its output shape.
+mlir::FailureOr<llvm::SmallVector<int64_t>> poolShape(std::optional<mlir::Location> loc, llvm::StringRef name,
+                                                      llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> kernel,
+                                                      llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
+                                                      bool last);
+
 } // namespace cleave::ir

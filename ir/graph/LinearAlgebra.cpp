@@ -46,11 +46,10 @@ static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {
 static SmallVector<int64_t> secondForm(ArrayRef<int64_t> shape) { return {shape[0], shape[3], shape[1], shape[2]}; }
 static SmallVector<int64_t> lastForm(ArrayRef<int64_t> shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
 
-/// Checks C1 to C5 of a convolution over `input` and `weight`; its output shape.
-static FailureOr<SmallVector<int64_t>> convShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
-                                                 ArrayRef<int64_t> weight, ArrayRef<int64_t> stride,
-                                                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups,
-                                                 bool last) {
+FailureOr<SmallVector<int64_t>> cleave::ir::convShape(std::optional<Location> loc, StringRef name,
+                                                      ArrayRef<int64_t> input, ArrayRef<int64_t> weight,
+                                                      ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                                                      ArrayRef<int64_t> dilation, int64_t groups, bool last) {
   if (input.size() != 4 || weight.size() != 4)
     return broken(loc, name, "C1: ranks are ", input.size(), " and ", weight.size(), ", not 4");
   if (last) {
@@ -99,10 +98,9 @@ template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64
 LogicalResult Conv2dInputGradOp::verify() { return verifyConvGrad(*this, getType().getShape(), shapeOf(getWeight())); }
 LogicalResult Conv2dWeightGradOp::verify() { return verifyConvGrad(*this, shapeOf(getInput()), getType().getShape()); }
 
-/// Checks C1 to C4 of pooling over `input`; its output shape.
-static FailureOr<SmallVector<int64_t>> poolShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
-                                                 ArrayRef<int64_t> kernel, ArrayRef<int64_t> stride,
-                                                 ArrayRef<int64_t> padding, bool last) {
+FailureOr<SmallVector<int64_t>> cleave::ir::poolShape(std::optional<Location> loc, StringRef name,
+                                                      ArrayRef<int64_t> input, ArrayRef<int64_t> kernel,
+                                                      ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool last) {
   if (input.size() != 4)
     return broken(loc, name, "C1: the rank is ", input.size(), ", not 4");
   if (last) {

@@ -1,30 +1,382 @@
-// The library dialect by hand: one op without assembly of its own.
+// The library dialect: registration, verifiers, counts of operations.
 #include "ir/library/Library.h"
 
+#include "ir/graph/Constraints.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ir/library/LibraryDialect.cpp.inc"
+#include "ir/library/LibraryEnums.cpp.inc"
+#include "ir/library/LibraryInterfaces.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/library/LibraryAttrs.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "ir/library/LibraryOps.cpp.inc"
+
 using namespace mlir;
+using namespace cleave::library;
+using cleave::ir::elementOf;
+using cleave::ir::shapeOf;
+using cleave::ir::shapeText;
 
-namespace cleave::library {
-
-LibraryDialect::LibraryDialect(MLIRContext *context)
-    : Dialect(getDialectNamespace(), context, TypeID::get<LibraryDialect>()) {
-  addOperations<CallOp>();
+void LibraryDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "ir/library/LibraryAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/library/LibraryOps.cpp.inc"
+      >();
 }
 
-CallOp CallOp::create(OpBuilder &b, Location location, TypeRange results, ValueRange operands,
-                      ArrayRef<NamedAttribute> attributes) {
-  OperationState state(location, getOperationName(), operands, results, attributes);
-  return cast<CallOp>(b.create(state));
+LogicalResult ViewAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t offset,
+                               ArrayRef<int64_t> strides) {
+  if (offset < 0 || llvm::any_of(strides, [](int64_t stride) { return stride < 0; }))
+    return emitError() << "a view's offset and strides are not negative";
+  return success();
 }
 
-llvm::StringRef CallOp::callee() { return (*this)->getAttrOfType<StringAttr>("op").getValue(); }
+namespace {
 
-llvm::ArrayRef<int64_t> CallOp::ints(llvm::StringRef name) {
-  return (*this)->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef();
+double productOf(std::initializer_list<int64_t> sizes, double first) {
+  for (int64_t size : sizes)
+    first *= static_cast<double>(size);
+  return first;
 }
 
-Value CallOp::optionalOperand(llvm::StringRef name) {
-  auto index = (*this)->getAttrOfType<IntegerAttr>(name);
-  return index ? (*this)->getOperand(static_cast<unsigned>(index.getInt())) : Value();
+bool allPositive(ArrayRef<int64_t> sizes) {
+  return llvm::all_of(sizes, [](int64_t size) { return size > 0; });
 }
 
-} // namespace cleave::library
+/// A view of `shape` onto the memory of `value`, and its name in messages.
+struct Window {
+  StringRef name;
+  Value value;
+  ViewAttr view;
+  SmallVector<int64_t> shape;
+};
+
+/// C`first`: one stride per dimension. C`first + 1`: no element is behind the tensor's last.
+LogicalResult checkInside(Operation *op, const Window &window, int first) {
+  const ArrayRef<int64_t> strides = window.view.getStrides();
+  if (strides.size() != window.shape.size())
+    return op->emitOpError() << "C" << first << ": the view of " << window.name << " has " << strides.size()
+                             << " strides for the " << window.shape.size() << " dimensions " << shapeText(window.shape);
+  int64_t last = window.view.getOffset();
+  for (auto [size, stride] : llvm::zip(window.shape, strides))
+    last += (size - 1) * stride;
+  const int64_t elements = cast<RankedTensorType>(window.value.getType()).getNumElements();
+  if (last >= elements)
+    return op->emitOpError() << "C" << first + 1 << ": the view of " << window.name << " reaches element " << last
+                             << " of " << elements;
+  return success();
+}
+
+/// Whether no two indices of the view are the same element: sorted by stride, each dimension steps over all before it.
+bool isInjective(const Window &window) {
+  std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
+  for (auto [size, stride] : llvm::zip(window.shape, window.view.getStrides()))
+    if (size > 1)
+      dims.emplace_back(stride, size);
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0; // the largest sum of strides so far
+  for (auto [stride, size] : dims) {
+    if (stride <= reach)
+      return false;
+    reach += (size - 1) * stride;
+  }
+  return true;
+}
+
+LogicalResult checkInjective(Operation *op, const Window &window, int rule) {
+  if (isInjective(window))
+    return success();
+  return op->emitOpError() << "C" << rule << ": elements of " << window.name << " overlap";
+}
+
+LogicalResult checkSameElement(Operation *op, int rule, std::initializer_list<Value> values) {
+  Type expected = elementOf(*values.begin());
+  for (Value value : values)
+    if (value && elementOf(value) != expected)
+      return op->emitOpError() << "C" << rule << ": element types are " << expected << " and " << elementOf(value);
+  return success();
+}
+
+/// Of an op that accumulates or writes whole results.
+LogicalResult checkAccumulation(Operation *op, int rule, Value into, bool accumulate, Value result) {
+  if (into && into.getType() != result.getType())
+    return op->emitOpError() << "C" << rule << ": into is " << into.getType() << ", the result " << result.getType();
+  if (accumulate != (into != nullptr))
+    return op->emitOpError() << "C" << rule << ": into and accumulate come together";
+  return success();
+}
+
+} // namespace
+
+// ---- matrix products
+// ---------------------------------------------------------------------------------------------------
+
+double MatmulOp::flops() {
+  double flops =
+      productOf({static_cast<int64_t>(getM()), static_cast<int64_t>(getN()), static_cast<int64_t>(getK())}, 2);
+  for (int64_t size : getBatch())
+    flops *= static_cast<double>(size);
+  return flops;
+}
+
+namespace {
+
+/// C4: a matrix that a library takes as it is, or transposed.
+bool isMatrix(const Window &window, bool rowsOnly) {
+  const size_t r = window.shape.size();
+  const int64_t rows = window.shape[r - 2], columns = window.shape[r - 1];
+  const int64_t rowStride = window.view.getStrides()[r - 2], columnStride = window.view.getStrides()[r - 1];
+  return (columnStride == 1 && rowStride >= columns) || (!rowsOnly && rowStride == 1 && columnStride >= rows);
+}
+
+LogicalResult checkTypes(MatmulOp op) {
+  if (failed(checkSameElement(op, 6, {op.getA(), op.getB()})) ||
+      failed(checkSameElement(op, 6, {op.getResult(), op.getBias(), op.getInto()})))
+    return failure();
+  Type from = elementOf(op.getA()), to = elementOf(op.getResult());
+  if (from != to && !to.isF32())
+    return op.emitOpError("C6: a product of ") << from << " has results of " << to;
+  return success();
+}
+
+LogicalResult checkOperands(MatmulOp op) {
+  if (Value bias = op.getBias(); bias && shapeOf(bias) != ArrayRef<int64_t>(static_cast<int64_t>(op.getN())))
+    return op.emitOpError("C7: bias is ") << shapeText(shapeOf(bias)) << ", columns " << op.getN();
+  if (Value into = op.getInto(); into && into.getType() != op.getResult().getType())
+    return op.emitOpError("C8: into is ") << into.getType() << ", the result " << op.getResult().getType();
+  if (op.getAccumulate() && !op.getInto())
+    return op.emitOpError("C8: accumulate without into");
+  return success();
+}
+
+LogicalResult checkEpilogue(MatmulOp op) {
+  const Epilogue epilogue = op.getEpilogue();
+  if ((epilogue == Epilogue::GeluGradient) != (op.getAux() != nullptr))
+    return op.emitOpError("C9: aux and gelu_gradient come together");
+  if ((op.getAux() || op.auxResult()) != op.getAuxView().has_value())
+    return op.emitOpError("C9: a view of aux and aux come together");
+  if (epilogue != Epilogue::None && (!op.getBatch().empty() || op.getAccumulate()))
+    return op.emitOpError("C9: an epilogue of a batched or accumulating product");
+  if (op.getSumRows() && (!op.getBatch().empty() || epilogue != Epilogue::None))
+    return op.emitOpError("C10: sum_rows of a batched product or one with an epilogue");
+  if (op.getSumRows() != (op.rowSums() != nullptr) ||
+      (op.rowSums() && shapeOf(op.rowSums()) != ArrayRef<int64_t>(static_cast<int64_t>(op.getM()))))
+    return op.emitOpError("C10: sum_rows gives ") << op.getM() << " elements as the second result";
+  if (op.auxResult() && epilogue != Epilogue::Gelu)
+    return op.emitOpError("C11: a second result without gelu or sum_rows");
+  return success();
+}
+
+} // namespace
+
+LogicalResult MatmulOp::verify() {
+  const auto m = static_cast<int64_t>(getM()), n = static_cast<int64_t>(getN()), k = static_cast<int64_t>(getK());
+  if (!allPositive(getBatch()) || !allPositive({m, n, k}))
+    return emitOpError("C1: the sizes are batch ") << shapeText(getBatch()) << ", " << shapeText({m, n, k});
+  auto window = [&](StringRef name, Value value, ViewAttr view, int64_t rows, int64_t columns) {
+    Window made{name, value, view, SmallVector<int64_t>(getBatch())};
+    made.shape.append({rows, columns});
+    return made;
+  };
+  SmallVector<Window> windows{window("a", getA(), getAView(), m, k), window("b", getB(), getBView(), k, n),
+                              window("c", getResult(), getCView(), m, n)};
+  if (Value aux = getAux() ? getAux() : auxResult(); aux && getAuxView())
+    windows.push_back(window("aux", aux, *getAuxView(), m, n));
+  for (auto [i, each] : llvm::enumerate(windows)) {
+    if (failed(checkInside(*this, each, 2)))
+      return failure();
+    if (!isMatrix(each, i >= 2))
+      return emitOpError("C4: ") << each.name << " has no rows that a library can step over";
+  }
+  if (failed(checkInjective(*this, windows[2], 5)) || failed(checkTypes(*this)) || failed(checkOperands(*this)))
+    return failure();
+  return checkEpilogue(*this);
+}
+
+// ---- convolutions and pooling
+// ------------------------------------------------------------------------------------------
+
+namespace {
+
+/// The convolution's shape, of C1 to C5; checks C6: `result` has it.
+template <typename Op> LogicalResult checkConv(Op op, Value input, Value weight, Value result, StringRef name) {
+  auto shape =
+      cleave::ir::convShape(op.getLoc(), op.getOperationName(), shapeOf(input), shapeOf(weight), op.getStride(),
+                            op.getPadding(), op.getDilation(), op.getGroups(), op.getChannelsLast());
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != shapeOf(result))
+    return op.emitOpError("C6: ") << name << " is " << shapeText(shapeOf(result)) << ", the convolution's shape "
+                                  << shapeText(*shape);
+  return checkSameElement(op, 7, {input, weight, result});
+}
+
+/// Twice the elements of the convolution's result times those of one output channel's weight.
+template <typename Op> double convFlops(Op op, Value weight, Value result) {
+  const ArrayRef<int64_t> out = shapeOf(result), kernel = shapeOf(weight);
+  return productOf({out[0], out[1], out[2], out[3], kernel[1], kernel[2], kernel[3]}, 2);
+}
+
+/// The pooling's shape, of C1 to C4; checks C5: `result` has it; and C6: so has the workspace, where there is one.
+template <typename Op>
+LogicalResult checkPool(Op op, Value input, Value result, StringRef name, Value workspace = Value()) {
+  auto shape = cleave::ir::poolShape(op.getLoc(), op.getOperationName(), shapeOf(input), op.getKernel(), op.getStride(),
+                                     op.getPadding(), op.getChannelsLast());
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != shapeOf(result))
+    return op.emitOpError("C5: ") << name << " is " << shapeText(shapeOf(result)) << ", the pooling's shape "
+                                  << shapeText(*shape);
+  if (workspace && shapeOf(workspace) != shapeOf(result))
+    return op.emitOpError("C6: the workspace is ")
+           << shapeText(shapeOf(workspace)) << ", the pooling's shape " << shapeText(*shape);
+  return success();
+}
+
+} // namespace
+
+double Conv2dOp::flops() { return convFlops(*this, getWeight(), getResult()); }
+double Conv2dInputGradOp::flops() { return convFlops(*this, getWeight(), getGrad()); }
+double Conv2dWeightGradOp::flops() { return convFlops(*this, getResult(), getGrad()); }
+
+LogicalResult Conv2dOp::verify() {
+  if (failed(checkConv(*this, getInput(), getWeight(), getResult(), "the result")))
+    return failure();
+  const int64_t channels = shapeOf(getWeight())[0];
+  if (getBias() && (shapeOf(getBias()) != ArrayRef<int64_t>(channels)))
+    return emitOpError("C8: bias is ") << shapeText(shapeOf(getBias())) << ", output channels " << channels;
+  if (getEpilogue() != Epilogue::None && (getEpilogue() != Epilogue::Relu || !getBias()))
+    return emitOpError("C9: the epilogue is ")
+           << stringifyEpilogue(getEpilogue()) << ", with" << (getBias() ? " a" : "out") << " bias";
+  return success();
+}
+
+LogicalResult Conv2dInputGradOp::verify() { return checkConv(*this, getResult(), getWeight(), getGrad(), "grad"); }
+
+LogicalResult Conv2dWeightGradOp::verify() {
+  if (failed(checkConv(*this, getInput(), getResult(), getGrad(), "grad")))
+    return failure();
+  return checkAccumulation(*this, 8, getInto(), getAccumulate(), getResult());
+}
+
+LogicalResult MaxPool2dOp::verify() { return checkPool(*this, getInput(), getResult(), "the result", getWorkspace()); }
+LogicalResult MaxPool2dGradOp::verify() { return checkPool(*this, getResult(), getGrad(), "grad", getWorkspace()); }
+LogicalResult AvgPool2dOp::verify() { return checkPool(*this, getInput(), getResult(), "the result"); }
+LogicalResult AvgPool2dGradOp::verify() { return checkPool(*this, getResult(), getGrad(), "grad"); }
+
+// ---- attention
+// ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Multiplications and additions of `products` matrix products; a causal mask leaves half of them.
+template <typename Op> double attentionFlops(Op op, double products) {
+  double flops = 2 * products;
+  for (uint64_t size : {op.getBatch(), op.getHeads(), op.getRows(), op.getKeys(), op.getWidth()})
+    flops *= static_cast<double>(size);
+  return op.getCausal() ? flops / 2 : flops;
+}
+
+template <typename Op> SmallVector<int64_t> rowsOf(Op op) {
+  return {static_cast<int64_t>(op.getBatch()), static_cast<int64_t>(op.getHeads()), static_cast<int64_t>(op.getRows()),
+          static_cast<int64_t>(op.getWidth())};
+}
+
+template <typename Op> SmallVector<int64_t> keysOf(Op op) {
+  SmallVector<int64_t> shape = rowsOf(op);
+  shape[2] = static_cast<int64_t>(op.getKeys());
+  return shape;
+}
+
+/// C1 to C5; `written`: how many windows, from the back, are the op's results.
+template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> windows, size_t written, Value lse) {
+  SmallVector<int64_t> rows = rowsOf(op), keys = keysOf(op);
+  if (!allPositive(rows) || !allPositive(keys) || (op.getCausal() && rows[2] > keys[2]))
+    return op.emitOpError("C1: q is ") << shapeText(rows) << ", k " << shapeText(keys)
+                                       << (op.getCausal() ? ", causal" : "");
+  for (auto [i, window] : llvm::enumerate(windows)) {
+    if (failed(checkInside(op, window, 2)))
+      return failure();
+    if (window.view.getStrides().back() != 1)
+      return op.emitOpError("C2: the last stride of ") << window.name << " is " << window.view.getStrides().back();
+    if (i + written >= windows.size() && failed(checkInjective(op, window, 4)))
+      return failure();
+    if (failed(checkSameElement(op, 5, {windows.front().value, window.value})))
+      return failure();
+  }
+  rows.pop_back();
+  if (!elementOf(lse).isF32() || shapeOf(lse) != ArrayRef<int64_t>(rows))
+    return op.emitOpError("C5: lse is ") << lse.getType() << ", the rows are " << shapeText(rows);
+  return success();
+}
+
+} // namespace
+
+double AttentionOp::flops() { return attentionFlops(*this, 2); }
+double AttentionGradOp::flops() { return attentionFlops(*this, 5); }
+
+LogicalResult AttentionOp::verify() {
+  const SmallVector<int64_t> rows = rowsOf(*this), keys = keysOf(*this);
+  return checkAttention(*this,
+                        {Window{"q", getQ(), getQView(), rows}, Window{"k", getK(), getKView(), keys},
+                         Window{"v", getV(), getVView(), keys}, Window{"the result", getResult(), getOutView(), rows}},
+                        1, getLse());
+}
+
+LogicalResult AttentionGradOp::verify() {
+  if (getResults().size() != 1 && getResults().size() != 3)
+    return emitOpError("C6: there are ") << getResults().size() << " results, not one or three";
+  const SmallVector<int64_t> rows = rowsOf(*this), keys = keysOf(*this);
+  return checkAttention(*this,
+                        {Window{"grad", getGrad(), getGradView(), rows}, Window{"q", getQ(), getQView(), rows},
+                         Window{"k", getK(), getKView(), keys}, Window{"v", getV(), getVView(), keys},
+                         Window{"out", getOut(), getOutView(), rows}, Window{"dq", gradient(0), getDqView(), rows},
+                         Window{"dk", gradient(1), getDkView(), keys}, Window{"dv", gradient(2), getDvView(), keys}},
+                        3, getLse());
+}
+
+// ---- look-ups and copies
+// -----------------------------------------------------------------------------------------------
+
+LogicalResult EmbeddingGradOp::verify() {
+  SmallVector<int64_t> expected(shapeOf(getIds()));
+  const ArrayRef<int64_t> grad = shapeOf(getGrad()), result = shapeOf(getResult());
+  expected.push_back(grad.empty() ? 0 : grad.back());
+  if (ArrayRef<int64_t>(expected) != grad)
+    return emitOpError("C1: grad is ") << shapeText(grad) << ", ids " << shapeText(shapeOf(getIds()));
+  if (result.size() != 2 || result[1] != grad.back())
+    return emitOpError("C2: the result is ") << shapeText(result) << ", the width " << grad.back();
+  if (failed(checkSameElement(*this, 3, {getGrad(), getResult()})) ||
+      failed(checkAccumulation(*this, 4, getInto(), getAccumulate(), getResult())))
+    return failure();
+  if (getStart() && !shapeOf(getStart()).empty())
+    return emitOpError("C5: start is ") << shapeText(shapeOf(getStart()));
+  return success();
+}
+
+LogicalResult CopyOp::verify() {
+  if (!allPositive(getShape()))
+    return emitOpError("C1: the sizes are ") << shapeText(getShape());
+  const SmallVector<int64_t> shape(getShape());
+  const Window source{"the source", getSource(), getSourceView(), shape},
+      result{"the result", getResult(), getResultView(), shape};
+  if (failed(checkInside(*this, source, 2)) || failed(checkInside(*this, result, 2)) ||
+      failed(checkInjective(*this, result, 4)) || failed(checkSameElement(*this, 5, {getSource(), getResult()})))
+    return failure();
+  if (getInto() && getInto().getType() != getResult().getType())
+    return emitOpError("C6: into is ") << getInto().getType() << ", the result " << getResult().getType();
+  return success();
+}

@@ -1,6 +1,7 @@
 // Which casts and transposes of parameters are made once an iteration.
 #include "partitioner/apply/WorkingCopies.h"
 
+#include "ir/library/Epilogues.h"
 #include "partitioner/apply/Emit.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,25 +20,16 @@ bool readFromMemory(Value value) {
   });
 }
 
-bool isProduct(Value value) {
-  while (auto reshape = value.getDefiningOp<ir::ReshapeOp>())
-    value = reshape.getInput();
-  return isa_and_nonnull<ir::MatmulOp, ir::Conv2dOp>(value.getDefiningOp());
-}
-
 /// Whether a library that has epilogues adds the bias to a product or a convolution, rather than a kernel that reads
-/// the sum anyway: an activation follows that goes along, or the sum is read from memory.
+/// the sum anyway: an activation follows that the library applies, or the sum is read from memory.
 bool addedByLibrary(Value bias) {
   for (Operation *user : bias.getUsers())
     for (Operation *adder : user->getUsers()) {
       auto add = dyn_cast<ir::AddOp>(adder);
       if (!isa<ir::BroadcastOp>(user) || !add ||
-          !isProduct(add.getLhs() == user->getResult(0) ? add.getRhs() : add.getLhs()))
+          !library::addedBias(add, add.getLhs() == user->getResult(0) ? add.getRhs() : add.getLhs()))
         continue;
-      if (readFromMemory(add.getResult()) || llvm::any_of(add.getResult().getUsers(), [](Operation *next) {
-            auto gelu = dyn_cast<ir::GeluOp>(next);
-            return isa<ir::ReluOp>(next) || (gelu && gelu.getTanh());
-          }))
+      if (readFromMemory(add.getResult()) || llvm::any_of(add.getResult().getUsers(), library::isActivation))
         return true;
     }
   return false;

@@ -5,7 +5,6 @@
 #include "ir/graph/Graph.h"
 #include "passes/export/Batches.h"
 #include "passes/select/Select.h"
-#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 
 #include <algorithm>
@@ -19,14 +18,6 @@ std::vector<std::string> axesOf(ArrayAttr axes) {
   for (Attribute axis : axes)
     names.push_back(cast<StringAttr>(axis).getValue().str());
   return names;
-}
-
-std::vector<int64_t> intsOf(Operation *op, llvm::StringRef name) {
-  return cast<DenseI64ArrayAttr>(op->getAttrDictionary().get(name)).asArrayRef().vec();
-}
-
-int64_t intOf(Operation *op, llvm::StringRef name) {
-  return cast<IntegerAttr>(op->getAttrDictionary().get(name)).getInt();
 }
 
 std::unique_ptr<plan::ViewT> SegmentBuilder::wholeSlot(uint32_t slot) const {
@@ -44,23 +35,31 @@ std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value) const {
   return made;
 }
 
-std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, ArrayRef<int64_t> offsetAndStrides) const {
+std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, library::ViewAttr window) const {
+  return view(value, window.getOffset(), window.getStrides());
+}
+
+std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, int64_t offset, ArrayRef<int64_t> strides) const {
   auto made = std::make_unique<plan::ViewT>();
   made->slot = slot(value);
-  made->offset = static_cast<uint64_t>(offsetAndStrides[0]) * dtypeSize(dtypeOf(value.getType()));
-  made->strides = offsetAndStrides.drop_front().vec();
+  made->offset = static_cast<uint64_t>(offset) * dtypeSize(dtypeOf(value.getType()));
+  made->strides = strides.vec();
   return made;
 }
 
-void SegmentBuilder::append(Operation *from, plan::StepOpUnion op, std::vector<uint32_t> touched, double flops) {
+void SegmentBuilder::append(Operation *from, plan::StepOpUnion op, double flops) {
   auto step = std::make_unique<plan::StepT>();
   step->op = std::move(op);
   auto path = from->getAttrOfType<StringAttr>(ir::attr::path);
   step->path = program.tables.string(path ? path.getValue().str() : "");
   step->location = program.tables.string(locationOf(from->getLoc()));
   step->flops = flops;
-  numberValues(from, *step);
+  const std::vector<check::Access> accesses = check::accessesOf(*step);
+  numberValues(from, *step, accesses);
   draft.segment->steps.push_back(std::move(step));
+  std::vector<uint32_t> touched;
+  for (const check::Access &access : accesses)
+    touched.push_back(access.slot);
   std::sort(touched.begin(), touched.end());
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   draft.touched.push_back(std::move(touched));
@@ -77,12 +76,12 @@ uint32_t SegmentBuilder::valueOf(Value value) const {
 }
 
 /// What is no operand was left by an earlier step of the same op.
-void SegmentBuilder::numberValues(Operation *from, plan::StepT &step) {
+void SegmentBuilder::numberValues(Operation *from, plan::StepT &step, ArrayRef<check::Access> accesses) {
   std::map<uint32_t, uint32_t> operands;
   for (Value operand : from->getOperands())
     if (slots.hasSlot(operand))
       operands.emplace(slot(operand), valueOf(operand));
-  for (const check::Access &access : check::accessesOf(step)) {
+  for (const check::Access &access : accesses) {
     uint32_t value = check::firstMade + made;
     if (access.kind == check::Access::Write) {
       holds[access.slot] = value;
@@ -114,7 +113,7 @@ void SegmentBuilder::copySlot(Operation *from, uint32_t source, uint32_t destina
     (*view)->slot = slot;
     (*view)->strides = {1};
   }
-  step(from, std::move(copy), {source, destination});
+  step(from, std::move(copy));
 }
 
 namespace {

@@ -2,12 +2,14 @@
 #pragma once
 #include "ir/library/Library.h"
 #include "passes/export/Program.h"
-#include "passes/select/Strided.h"
+#include "runtime/plan/CheckParts.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace cleave::passes {
+
+using library::Strided;
 
 /// Operand and result are the same bytes: reshapes, marks, collectives of one member. Results then pair with operands.
 bool isNoOp(mlir::Operation *op, const Mesh &mesh);
@@ -82,15 +84,16 @@ public:
   uint32_t slot(mlir::Value value) const { return slots.slotOf(value); }
   /// The whole slot, contiguous in the value's shape.
   std::unique_ptr<plan::ViewT> view(mlir::Value value) const;
-  /// Offset and strides (in elements) on the value's slot.
-  std::unique_ptr<plan::ViewT> view(mlir::Value value, llvm::ArrayRef<int64_t> offsetAndStrides) const;
+  /// A window onto the value's slot.
+  std::unique_ptr<plan::ViewT> view(mlir::Value value, library::ViewAttr window) const;
+  std::unique_ptr<plan::ViewT> view(mlir::Value value, int64_t offset, llvm::ArrayRef<int64_t> strides) const;
   std::unique_ptr<plan::ViewT> wholeSlot(uint32_t slot) const;
 
-  /// Appends a step that touches these slots.
-  template <class Op> void step(mlir::Operation *from, Op op, std::vector<uint32_t> touched, double flops = 0) {
+  /// Appends a step.
+  template <class Op> void step(mlir::Operation *from, Op op, double flops = 0) {
     plan::StepOpUnion made;
     made.Set(std::move(op));
-    append(from, std::move(made), std::move(touched), flops);
+    append(from, std::move(made), flops);
   }
   /// One contiguous copy between slots of equal size.
   void copySlot(mlir::Operation *from, uint32_t source, uint32_t destination);
@@ -104,30 +107,26 @@ private:
   /// What an operand is by the graph, wherever the steps so far left it.
   uint32_t valueOf(mlir::Value value) const;
   uint32_t held(uint32_t slot) const;
-  void numberValues(mlir::Operation *from, plan::StepT &step);
+  void numberValues(mlir::Operation *from, plan::StepT &step, llvm::ArrayRef<check::Access> accesses);
   llvm::DenseMap<mlir::Value, uint32_t> numbers; // of roots
   std::map<uint32_t, uint32_t> holds;            // by slot: the last value made there
   uint32_t made = 0;                             // values so far
 
-  void append(mlir::Operation *from, plan::StepOpUnion op, std::vector<uint32_t> touched, double flops);
+  void append(mlir::Operation *from, plan::StepOpUnion op, double flops);
 };
 
 /// Appends the steps of an op; throws userError where it has none.
 void emitOp(SegmentBuilder &s, mlir::Operation *op);
-/// The library steps, by the graph op's name; false where it is none of theirs.
-bool emitLibraryCall(SegmentBuilder &s, library::CallOp call);
-bool emitPool(SegmentBuilder &s, mlir::Operation *op);
+/// Steps of the library dialect's ops, of look-ups, of messages; false for any other op.
+bool emitLibraryCall(SegmentBuilder &s, mlir::Operation *op);
 bool emitLookup(SegmentBuilder &s, mlir::Operation *op);
 bool emitMessage(SegmentBuilder &s, mlir::Operation *op);
-void emitEmbeddingGrad(SegmentBuilder &s, library::CallOp call);
 /// Fills a slot with the constant's value; `from` gives path and location.
 void emitFill(SegmentBuilder &s, mlir::Operation *constant, uint32_t slot);
 /// Index of Rank.scalars for a value made by dist.shard_offset; -1 for a null value.
 int32_t scalarOf(SegmentBuilder &s, mlir::Value offset);
 
-/// Attributes as vectors.
+/// Names of mesh axes.
 std::vector<std::string> axesOf(mlir::ArrayAttr axes);
-std::vector<int64_t> intsOf(mlir::Operation *op, llvm::StringRef name);
-int64_t intOf(mlir::Operation *op, llvm::StringRef name);
 
 } // namespace cleave::passes

@@ -155,10 +155,10 @@ uint32_t SlotAssignment::newActivation(const std::string &name, OpResult result)
 }
 
 std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
-  auto call = dyn_cast<library::CallOp>(result.getOwner());
-  if (!call || !call.into() || result.getResultNumber() != 0)
+  auto call = dyn_cast<library::Call>(result.getOwner());
+  if (!call || !call.getInto() || result.getResultNumber() != 0)
     return std::nullopt;
-  return slotOf(call.into());
+  return slotOf(call.getInto());
 }
 
 /// Operands of `op` by their slot. An op that sums all gradients has thousands, and asks for each of its results.

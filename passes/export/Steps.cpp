@@ -34,22 +34,17 @@ void emitKernel(SegmentBuilder &s, ir::FusionOp fusion) {
   kernel.extent = call.extent;
   kernel.grain = call.grain;
   kernel.outputs = fusion->getNumResults();
-  std::vector<uint32_t> touched;
   for (unsigned index : call.scalarOperands) {
     auto scalar = std::make_unique<plan::ScalarArgT>();
     scalar->rank_scalar = scalarOf(s, fusion->getOperand(index));
     kernel.scalars.push_back(std::move(scalar));
   }
-  auto argument = [&](Value value) {
-    kernel.args.push_back(s.view(value));
-    touched.push_back(s.slot(value));
-  };
   for (auto [i, operand] : llvm::enumerate(fusion->getOperands()))
     if (!llvm::is_contained(call.scalarOperands, static_cast<unsigned>(i)))
-      argument(operand);
+      kernel.args.push_back(s.view(operand));
   for (Value result : fusion->getResults())
-    argument(result);
-  s.step(fusion, std::move(kernel), std::move(touched));
+    kernel.args.push_back(s.view(result));
+  s.step(fusion, std::move(kernel));
 }
 
 void emitEmbedding(SegmentBuilder &s, ir::EmbeddingOp op) {
@@ -62,7 +57,7 @@ void emitEmbedding(SegmentBuilder &s, ir::EmbeddingOp op) {
   step.count = typeOf(op.getIds()).getNumElements();
   step.start = scalarOf(s, op.getStart());
   step.dtype = dtypeOf(op.getType());
-  s.step(op, std::move(step), {s.slot(op.getTable()), s.slot(op.getIds()), s.slot(op.getResult())});
+  s.step(op, std::move(step));
 }
 
 void emitGather(SegmentBuilder &s, ir::GatherOp op) {
@@ -74,7 +69,7 @@ void emitGather(SegmentBuilder &s, ir::GatherOp op) {
   step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
   step.count = typeOf(op.getIndex()).getDimSize(static_cast<unsigned>(op.getDim()));
   step.dtype = dtypeOf(op.getType());
-  s.step(op, std::move(step), {s.slot(op.getInput()), s.slot(op.getIndex()), s.slot(op.getResult())});
+  s.step(op, std::move(step));
 }
 
 void emitScatterAdd(SegmentBuilder &s, ir::ScatterAddOp op) {
@@ -86,7 +81,7 @@ void emitScatterAdd(SegmentBuilder &s, ir::ScatterAddOp op) {
   step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
   step.count = typeOf(op.getIndex()).getDimSize(static_cast<unsigned>(op.getDim()));
   step.dtype = dtypeOf(op.getType());
-  s.step(op, std::move(step), {s.slot(op.getGrad()), s.slot(op.getIndex()), s.slot(op.getResult())});
+  s.step(op, std::move(step));
 }
 
 /// The numbers are those of the global tensor: the slot must say which part of it this rank holds.
@@ -100,7 +95,7 @@ void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
   step.key = hashName(op.getName());
   step.shape = label.global;
   step.dtype = dtypeOf(op.getType());
-  s.step(op, std::move(step), {slot});
+  s.step(op, std::move(step));
 }
 
 double splatValue(ElementsAttr value, Operation *op) {
@@ -131,21 +126,19 @@ void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
     step.value = splatValue(value, constant);
   }
   step.dtype = s.program.slot(slot).dtype;
-  s.step(constant, std::move(step), {slot});
+  s.step(constant, std::move(step));
 }
 
 /// A slice that fusion left outside.
 void emitSlice(SegmentBuilder &s, ir::SliceOp op) {
   const Strided whole = Strided::contiguous(typeOf(op.getInput()).getShape().vec());
   const Strided part = whole.sliced(op.getStarts(), op.getSizes());
-  SmallVector<int64_t> window{part.offset};
-  window.append(part.strides.begin(), part.strides.end());
   plan::CopyT step;
   step.shape = op.getSizes().vec();
-  step.src = s.view(op.getInput(), window);
+  step.src = s.view(op.getInput(), part.offset, part.strides);
   step.dst = s.view(op.getResult());
   step.dtype = dtypeOf(op.getInput().getType());
-  s.step(op, std::move(step), {s.slot(op.getInput()), s.slot(op.getResult())});
+  s.step(op, std::move(step));
 }
 
 int32_t scalarOf(SegmentBuilder &s, Value offset) {
@@ -171,9 +164,7 @@ bool emitLookup(SegmentBuilder &s, Operation *op) {
 }
 
 void emitOp(SegmentBuilder &s, Operation *op) {
-  if (auto call = dyn_cast<library::CallOp>(op); call && emitLibraryCall(s, call))
-    return;
-  if (emitLookup(s, op) || emitPool(s, op) || emitMessage(s, op))
+  if (emitLibraryCall(s, op) || emitLookup(s, op) || emitMessage(s, op))
     return;
   std::string where = locationOf(op->getLoc());
   throw userError((where.empty() ? "" : where + ": ") + "plan: op \"" + op->getName().getStringRef().str() +

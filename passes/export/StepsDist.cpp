@@ -32,7 +32,6 @@ plan::CollectiveT collective(SegmentBuilder &s, plan::CollectiveKind kind, Array
 /// Buffers of different element types travel in steps of their own.
 void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
   std::vector<plan::CollectiveT> steps;
-  std::vector<std::vector<uint32_t>> touched;
   for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
     size_t at = 0;
     while (at < steps.size() && steps[at].dtype != dtypeOf(input.getType()))
@@ -40,16 +39,14 @@ void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
     if (at == steps.size()) {
       steps.push_back(collective(s, plan::CollectiveKind::AllReduce, op.getAxes(), input.getType(), op.getStages()));
       steps.back().reduce = reduceKindOf(op.getKind());
-      touched.emplace_back();
     }
     auto buffer = std::make_unique<plan::CollectiveBufferT>();
     buffer->in = s.slot(input), buffer->out = s.slot(result);
     buffer->count = cast<RankedTensorType>(input.getType()).getNumElements();
-    touched[at].insert(touched[at].end(), {buffer->in, buffer->out});
     steps[at].buffers.push_back(std::move(buffer));
   }
-  for (size_t i = 0; i < steps.size(); ++i)
-    s.step(op, std::move(steps[i]), std::move(touched[i]));
+  for (plan::CollectiveT &step : steps)
+    s.step(op, std::move(step));
 }
 
 /// `whole`: the value that has all shares.
@@ -62,9 +59,8 @@ void emitShares(SegmentBuilder &s, Operation *op, plan::CollectiveT step, Value 
   buffer->inner = product(sizesOf(whole).drop_front(static_cast<size_t>(dim) + 1));
   buffer->count = product(sizesOf(whole));
   buffer->sizes = sizes.vec();
-  std::vector<uint32_t> touched{buffer->in, buffer->out};
   step.buffers.push_back(std::move(buffer));
-  s.step(op, std::move(step), std::move(touched));
+  s.step(op, std::move(step));
 }
 
 void emitAllGather(SegmentBuilder &s, dist::AllGatherOp op) {
@@ -88,11 +84,11 @@ void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
   int64_t share = product(sizesOf(op.getResult())) / std::max<int64_t>(1, rows * inner);
   plan::CopyT step;
   step.shape = {rows, share * inner};
-  step.src = s.view(op.getInput(), {0, size * inner, 1});
-  step.dst = s.view(op.getResult(), {0, share * inner, 1});
+  step.src = s.view(op.getInput(), 0, {size * inner, 1});
+  step.dst = s.view(op.getResult(), 0, {share * inner, 1});
   step.dtype = dtypeOf(op.getInput().getType());
   step.src_offset_scalar = static_cast<int32_t>(s.program.scalarIndex({size, inner, axesOf(op.getAxes())}));
-  s.step(op, std::move(step), {s.slot(op.getInput()), s.slot(op.getResult())});
+  s.step(op, std::move(step));
 }
 
 /// What lies in a named tensor may change before the message has left: it is sent from a copy.
@@ -110,7 +106,7 @@ void emitSend(SegmentBuilder &s, dist::SendOp op) {
   step.tag = static_cast<uint32_t>(op.getTag());
   s.program.sentSlots.insert(slot);
   s.draft.sends.push_back({slot, step.tag, s.draft.touched.size()});
-  s.step(op, std::move(step), {slot});
+  s.step(op, std::move(step));
 }
 
 void emitRecv(SegmentBuilder &s, dist::RecvOp op) {
@@ -119,8 +115,7 @@ void emitRecv(SegmentBuilder &s, dist::RecvOp op) {
   step.bytes = s.program.slot(step.slot).bytes;
   step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()));
   step.tag = static_cast<uint32_t>(op.getTag());
-  uint32_t slot = step.slot;
-  s.step(op, std::move(step), {slot});
+  s.step(op, std::move(step));
 }
 
 } // namespace

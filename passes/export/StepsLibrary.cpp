@@ -1,8 +1,7 @@
-// Steps of matrix products, convolutions, pooling, embedding gradients and strided copies.
+// Steps of the library dialect's ops.
 #include "ir/graph/Graph.h"
 #include "passes/export/Segment.h"
 
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <array>
@@ -23,189 +22,173 @@ std::array<int64_t, 4> channelsSecond(Value value, bool last) {
 
 int32_t optionalSlot(SegmentBuilder &s, Value value) { return value ? static_cast<int32_t>(s.slot(value)) : -1; }
 
-std::vector<uint32_t> slotsOf(SegmentBuilder &s, Operation *op) {
-  std::vector<uint32_t> slots;
-  for (Value operand : op->getOperands())
-    if (s.slots.hasSlot(operand))
-      slots.push_back(s.slot(operand));
-  for (Value result : op->getResults())
-    slots.push_back(s.slot(result));
-  return slots;
+plan::Epilogue epilogueOf(library::Epilogue epilogue) {
+  switch (epilogue) {
+  case library::Epilogue::None:
+    return plan::Epilogue::None;
+  case library::Epilogue::Relu:
+    return plan::Epilogue::Relu;
+  case library::Epilogue::Gelu:
+    return plan::Epilogue::Gelu;
+  case library::Epilogue::GeluGradient:
+    return plan::Epilogue::GeluGradient;
+  }
+  llvm_unreachable("an epilogue without a step");
 }
 
-plan::Epilogue epilogueOf(library::CallOp call) {
-  auto name = call->getAttrOfType<StringAttr>("epilogue");
-  return llvm::StringSwitch<plan::Epilogue>(name ? name.getValue() : "")
-      .Case("relu", plan::Epilogue::Relu)
-      .Case("gelu", plan::Epilogue::Gelu)
-      .Case("gelu_gradient", plan::Epilogue::GeluGradient)
-      .Default(plan::Epilogue::None);
-}
-
-void emitMatmul(SegmentBuilder &s, library::CallOp call) {
+void emit(SegmentBuilder &s, library::MatmulOp call) {
   plan::MatmulT step;
-  Value result = call->getResult(0);
-  step.a = s.view(call->getOperand(0), call.ints("a"));
-  step.b = s.view(call->getOperand(1), call.ints("b"));
-  step.c = s.view(result, call.ints("c"));
-  step.batch = call.ints("batch").vec();
-  ArrayRef<int64_t> mnk = call.ints("mnk");
-  step.m = mnk[0], step.n = mnk[1], step.k = mnk[2];
-  step.dtype = dtypeOf(result.getType());
-  step.accumulate = call.accumulate();
-  step.bias = optionalSlot(s, call.bias());
-  step.epilogue = epilogueOf(call);
-  const Value second = call->getNumResults() > 1 ? Value(call->getResult(1)) : Value();
-  if (call->hasAttr("row_sums"))
-    step.row_sums = optionalSlot(s, second);
-  else if (Value aux = call.aux() ? call.aux() : second)
-    step.aux = s.view(aux, call.ints("aux_view"));
-  double flops = 2.0 * static_cast<double>(step.m) * static_cast<double>(step.n) * static_cast<double>(step.k);
-  for (int64_t size : step.batch)
-    flops *= static_cast<double>(size);
-  s.step(call, std::move(step), slotsOf(s, call), flops);
+  step.a = s.view(call.getA(), call.getAView());
+  step.b = s.view(call.getB(), call.getBView());
+  step.c = s.view(call.getResult(), call.getCView());
+  step.batch = call.getBatch().vec();
+  step.m = call.getM(), step.n = call.getN(), step.k = call.getK();
+  step.dtype = dtypeOf(call.getResult().getType());
+  step.accumulate = call.getAccumulate();
+  step.bias = optionalSlot(s, call.getBias());
+  step.epilogue = epilogueOf(call.getEpilogue());
+  step.row_sums = optionalSlot(s, call.rowSums());
+  if (Value aux = call.getAux() ? call.getAux() : call.auxResult())
+    step.aux = s.view(aux, *call.getAuxView());
+  s.step(call, std::move(step), call.flops());
 }
 
-/// Shapes: activations before and after, weights; the rest from the graph op's attributes.
-void emitConv(SegmentBuilder &s, library::CallOp call, plan::ConvKind kind, Value src, Value dst, Value weights) {
+/// The step of one of the convolutions: activations before and after, weights.
+template <typename Op> plan::ConvT convStep(SegmentBuilder &s, Op call, Value src, Value dst, Value weights) {
   plan::ConvT step;
-  step.kind = kind;
   step.src = s.slot(src), step.dst = s.slot(dst), step.weights = s.slot(weights);
-  step.bias = optionalSlot(s, call.bias());
-  step.epilogue = epilogueOf(call);
-  step.nhwc = call->hasAttr(ir::channelsLast);
+  step.bias = -1;
+  step.nhwc = call.getChannelsLast();
   const auto in = channelsSecond(src, step.nhwc), out = channelsSecond(dst, step.nhwc),
              kernel = channelsSecond(weights, step.nhwc);
   step.n = in[0], step.ic = in[1], step.ih = in[2], step.iw = in[3];
   step.oc = out[1], step.oh = out[2], step.ow = out[3];
   step.kh = kernel[2], step.kw = kernel[3];
-  auto stride = intsOf(call, "stride"), padding = intsOf(call, "padding"), dilation = intsOf(call, "dilation");
+  const ArrayRef<int64_t> stride = call.getStride(), padding = call.getPadding(), dilation = call.getDilation();
   step.stride_h = stride[0], step.stride_w = stride[1];
   step.pad_top = padding[0], step.pad_left = padding[1], step.pad_bottom = padding[2], step.pad_right = padding[3];
   step.dilation_h = dilation[0], step.dilation_w = dilation[1];
-  step.groups = intOf(call, "groups");
-  step.accumulate = call.accumulate();
-  step.dtype = dtypeOf(call->getResult(0).getType());
-  double flops = 2;
-  for (int64_t size : {step.n, step.oc, step.oh, step.ow, kernel[1], step.kh, step.kw})
-    flops *= static_cast<double>(size);
-  s.step(call, std::move(step), slotsOf(s, call), flops);
+  step.groups = static_cast<int64_t>(call.getGroups());
+  step.dtype = dtypeOf(call.getResult().getType());
+  return step;
 }
 
-void emitAttention(SegmentBuilder &s, library::CallOp call, bool forward) {
+void emit(SegmentBuilder &s, library::Conv2dOp call) {
+  plan::ConvT step = convStep(s, call, call.getInput(), call.getResult(), call.getWeight());
+  step.kind = plan::ConvKind::Forward;
+  step.bias = optionalSlot(s, call.getBias());
+  step.epilogue = epilogueOf(call.getEpilogue());
+  s.step(call, std::move(step), call.flops());
+}
+
+void emit(SegmentBuilder &s, library::Conv2dInputGradOp call) {
+  plan::ConvT step = convStep(s, call, call.getResult(), call.getGrad(), call.getWeight());
+  step.kind = plan::ConvKind::BackwardData;
+  s.step(call, std::move(step), call.flops());
+}
+
+void emit(SegmentBuilder &s, library::Conv2dWeightGradOp call) {
+  plan::ConvT step = convStep(s, call, call.getInput(), call.getGrad(), call.getResult());
+  step.kind = plan::ConvKind::BackwardWeights;
+  step.accumulate = call.getAccumulate();
+  s.step(call, std::move(step), call.flops());
+}
+
+/// The step of attention or of its gradients, but for what it writes.
+template <typename Op> plan::AttentionT attentionStep(SegmentBuilder &s, Op call) {
   plan::AttentionT step;
-  step.kind = forward ? plan::AttentionKind::Forward : plan::AttentionKind::Backward;
-  unsigned next = 0;
-  auto read = [&](StringRef name) { return s.view(call->getOperand(next++), call.ints(name)); };
-  if (!forward)
-    step.dout = read("dout");
-  step.q = read("q"), step.k = read("k"), step.v = read("v");
-  if (forward) {
-    step.out = s.view(call->getResult(0), call.ints("out"));
-    step.lse = call->getResult(1).use_empty() ? -1 : static_cast<int32_t>(s.slot(call->getResult(1)));
-  } else {
-    step.out = read("out");
-    step.lse = static_cast<int32_t>(s.slot(call->getOperand(next)));
-    const bool one = call->getNumResults() == 1;
-    step.dq = s.view(call->getResult(0), call.ints("dq"));
-    step.dk = s.view(call->getResult(one ? 0 : 1), call.ints("dk"));
-    step.dv = s.view(call->getResult(one ? 0 : 2), call.ints("dv"));
-  }
-  ArrayRef<int64_t> sizes = call.ints("sizes");
-  step.batch = sizes[0], step.heads = sizes[1], step.rows = sizes[2], step.width = sizes[3];
-  step.keys = call.ints("keys")[0];
-  step.scale = call->getAttrOfType<FloatAttr>("scale").getValueAsDouble();
-  step.causal = call->hasAttr("causal");
+  step.q = s.view(call.getQ(), call.getQView());
+  step.k = s.view(call.getK(), call.getKView());
+  step.v = s.view(call.getV(), call.getVView());
+  step.batch = call.getBatch(), step.heads = call.getHeads(), step.rows = call.getRows(), step.width = call.getWidth();
+  step.keys = call.getKeys();
+  step.scale = call.getScale().convertToDouble();
+  step.causal = call.getCausal();
   step.dtype = dtypeOf(call->getResult(0).getType());
-  double flops = forward ? 4 : 10;
-  for (int64_t size : {step.batch, step.heads, step.rows, step.keys, step.width})
-    flops *= static_cast<double>(size);
-  std::vector<uint32_t> touched = slotsOf(s, call);
-  if (forward && step.lse < 0)
-    touched.pop_back();
-  s.step(call, std::move(step), touched, step.causal ? flops / 2 : flops);
+  return step;
 }
 
-void emitCopy(SegmentBuilder &s, library::CallOp call) {
+void emit(SegmentBuilder &s, library::AttentionOp call) {
+  plan::AttentionT step = attentionStep(s, call);
+  step.kind = plan::AttentionKind::Forward;
+  step.out = s.view(call.getResult(), call.getOutView());
+  step.lse = call.getLse().use_empty() ? -1 : static_cast<int32_t>(s.slot(call.getLse()));
+  s.step(call, std::move(step), call.flops());
+}
+
+void emit(SegmentBuilder &s, library::AttentionGradOp call) {
+  plan::AttentionT step = attentionStep(s, call);
+  step.kind = plan::AttentionKind::Backward;
+  step.dout = s.view(call.getGrad(), call.getGradView());
+  step.out = s.view(call.getOut(), call.getOutView());
+  step.lse = static_cast<int32_t>(s.slot(call.getLse()));
+  step.dq = s.view(call.gradient(0), call.getDqView());
+  step.dk = s.view(call.gradient(1), call.getDkView());
+  step.dv = s.view(call.gradient(2), call.getDvView());
+  s.step(call, std::move(step), call.flops());
+}
+
+void emit(SegmentBuilder &s, library::EmbeddingGradOp call) {
+  plan::EmbeddingGradT step;
+  const Value table = call.getResult();
+  step.ids = s.slot(call.getIds()), step.grad = s.slot(call.getGrad()), step.dtable = s.slot(table);
+  step.rows = sizesOf(table)[0], step.width = sizesOf(table)[1];
+  step.count = call.getIds().getType().getNumElements();
+  step.start = scalarOf(s, call.getStart());
+  step.accumulate = call.getAccumulate();
+  step.dtype = dtypeOf(table.getType());
+  s.step(call, std::move(step), call.flops());
+}
+
+void emit(SegmentBuilder &s, library::CopyOp call) {
   plan::CopyT step;
-  step.src = s.view(call->getOperand(0), call.ints("src"));
-  step.dst = s.view(call->getResult(0), call.ints("dst"));
-  step.shape = call.ints("shape").vec();
-  step.dtype = dtypeOf(call->getResult(0).getType());
-  s.step(call, std::move(step), slotsOf(s, call));
+  step.src = s.view(call.getSource(), call.getSourceView());
+  step.dst = s.view(call.getResult(), call.getResultView());
+  step.shape = call.getShape().vec();
+  step.dtype = dtypeOf(call.getResult().getType());
+  s.step(call, std::move(step), call.flops());
 }
 
 /// `narrow`: the pooled side.
-void emitPoolStep(SegmentBuilder &s, Operation *op, plan::PoolKind kind, Value wide, Value narrow, Value workspace) {
+template <typename Op>
+void emitPool(SegmentBuilder &s, Op call, plan::PoolKind kind, Value wide, Value narrow, Value workspace = {}) {
   plan::PoolT step;
   step.kind = kind;
   step.src = s.slot(wide), step.dst = s.slot(narrow);
   step.workspace = optionalSlot(s, workspace);
-  step.nhwc = op->hasAttr(ir::channelsLast);
+  step.nhwc = call.getChannelsLast();
   const auto in = channelsSecond(wide, step.nhwc), out = channelsSecond(narrow, step.nhwc);
   step.n = in[0], step.c = in[1], step.ih = in[2], step.iw = in[3], step.oh = out[2], step.ow = out[3];
-  auto kernel = intsOf(op, "kernel"), stride = intsOf(op, "stride"), padding = intsOf(op, "padding");
+  const ArrayRef<int64_t> kernel = call.getKernel(), stride = call.getStride(), padding = call.getPadding();
   step.kh = kernel[0], step.kw = kernel[1];
   step.stride_h = stride[0], step.stride_w = stride[1];
   step.pad_top = padding[0], step.pad_left = padding[1], step.pad_bottom = padding[2], step.pad_right = padding[3];
   step.include_padding = kind == plan::PoolKind::AverageForward || kind == plan::PoolKind::AverageBackward;
   step.dtype = dtypeOf(wide.getType());
-  s.step(op, std::move(step), slotsOf(s, op));
+  s.step(call, std::move(step), call.flops());
+}
+
+void emit(SegmentBuilder &s, library::MaxPool2dOp call) {
+  emitPool(s, call, plan::PoolKind::MaxForward, call.getInput(), call.getResult(), call.getWorkspace());
+}
+void emit(SegmentBuilder &s, library::MaxPool2dGradOp call) {
+  emitPool(s, call, plan::PoolKind::MaxBackward, call.getResult(), call.getGrad(), call.getWorkspace());
+}
+void emit(SegmentBuilder &s, library::AvgPool2dOp call) {
+  emitPool(s, call, plan::PoolKind::AverageForward, call.getInput(), call.getResult());
+}
+void emit(SegmentBuilder &s, library::AvgPool2dGradOp call) {
+  emitPool(s, call, plan::PoolKind::AverageBackward, call.getResult(), call.getGrad());
 }
 
 } // namespace
 
-void emitEmbeddingGrad(SegmentBuilder &s, library::CallOp call) {
-  plan::EmbeddingGradT step;
-  Value grad = call->getOperand(0), ids = call->getOperand(1), table = call->getResult(0), start;
-  for (Value operand : call->getOperands().drop_front(2))
-    if (!s.slots.hasSlot(operand)) // dist.shard_offset; `into` has a slot
-      start = operand;
-  step.ids = s.slot(ids), step.grad = s.slot(grad), step.dtable = s.slot(table);
-  step.rows = sizesOf(table)[0], step.width = sizesOf(table)[1];
-  step.count = cast<RankedTensorType>(ids.getType()).getNumElements();
-  step.start = scalarOf(s, start);
-  step.accumulate = call.accumulate();
-  step.dtype = dtypeOf(table.getType());
-  s.step(call, std::move(step), slotsOf(s, call));
-}
-
-bool emitLibraryCall(SegmentBuilder &s, library::CallOp call) {
-  StringRef callee = call.callee();
-  auto is = [&](auto op) { return callee == decltype(op)::getOperationName(); };
-  Value result = call->getResult(0);
-  if (is(ir::MatmulOp()))
-    return emitMatmul(s, call), true;
-  if (is(ir::Conv2dOp()))
-    return emitConv(s, call, plan::ConvKind::Forward, call->getOperand(0), result, call->getOperand(1)), true;
-  if (is(ir::Conv2dInputGradOp()))
-    return emitConv(s, call, plan::ConvKind::BackwardData, result, call->getOperand(0), call->getOperand(1)), true;
-  if (is(ir::Conv2dWeightGradOp()))
-    return emitConv(s, call, plan::ConvKind::BackwardWeights, call->getOperand(1), call->getOperand(0), result), true;
-  if (is(ir::AttentionOp()) || is(ir::AttentionGradOp()))
-    return emitAttention(s, call, is(ir::AttentionOp())), true;
-  if (is(ir::EmbeddingGradOp()))
-    return emitEmbeddingGrad(s, call), true;
-  if (callee == "copy")
-    return emitCopy(s, call), true;
-  return false;
-}
-
-bool emitPool(SegmentBuilder &s, Operation *op) {
-  using plan::PoolKind;
+bool emitLibraryCall(SegmentBuilder &s, Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case([&](ir::MaxPool2dOp p) {
-        return emitPoolStep(s, op, PoolKind::MaxForward, p.getInput(), p.getResult(), p.getWorkspace()), true;
-      })
-      .Case([&](ir::MaxPool2dGradOp p) {
-        return emitPoolStep(s, op, PoolKind::MaxBackward, p.getResult(), p.getGrad(), p.getWorkspace()), true;
-      })
-      .Case([&](ir::AvgPool2dOp p) {
-        return emitPoolStep(s, op, PoolKind::AverageForward, p.getInput(), p.getResult(), {}), true;
-      })
-      .Case([&](ir::AvgPool2dGradOp p) {
-        return emitPoolStep(s, op, PoolKind::AverageBackward, p.getResult(), p.getGrad(), {}), true;
-      })
+      .Case<library::MatmulOp, library::Conv2dOp, library::Conv2dInputGradOp, library::Conv2dWeightGradOp,
+            library::AttentionOp, library::AttentionGradOp, library::EmbeddingGradOp, library::CopyOp,
+            library::MaxPool2dOp, library::MaxPool2dGradOp, library::AvgPool2dOp, library::AvgPool2dGradOp>(
+          [&](auto call) { return emit(s, call), true; })
       .Default(false);
 }
 

@@ -3,7 +3,6 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
-#include "ir/library/Library.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/stages/Layers.h"
 #include "passes/decompose/Decompose.h"
@@ -36,7 +35,7 @@ namespace cleave::passes {
 
 const std::vector<std::string> &phaseNames() {
   static const std::vector<std::string> names{"trace",     "precision", "stages",   "layout", "differentiate",
-                                              "optimizer", "decompose", "annotate", "apply"};
+                                              "optimizer", "decompose", "annotate", "apply", "fuse"};
   return names;
 }
 
@@ -170,8 +169,7 @@ std::string targetOf(const CompileOptions &options) {
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// reads strides, biases and accumulation off the plain graph, and fusion takes all that it leaves. What a function
 /// stashes is laid out first, because the function that reads it must agree.
-void selectAndFuse(const partitioner::Applied &applied, const std::vector<ClassFunctions> &classes,
-                   const std::string &target) {
+void selectAndFuse(const std::vector<ClassFunctions> &classes, const std::string &target) {
   SmallVector<func::FuncOp> all;
   for (const ClassFunctions &functions : classes)
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
@@ -179,7 +177,6 @@ void selectAndFuse(const partitioner::Applied &applied, const std::vector<ClassF
       layOutStashes(bare(*list));
       llvm::append_range(all, bare(*list));
     }
-  applied.module.get().getContext()->loadDialect<library::LibraryDialect>(); // threads may not
   forEachInParallel(all, [&](func::FuncOp function) {
     select(function, target);
     fuse(function, {.gpu = isGpuTarget(target)});
@@ -213,7 +210,8 @@ std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOpt
     throw userError("plan: " + applied.unequalMetric);
   const std::string target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
-  selectAndFuse(applied, functions, target);
+  selectAndFuse(functions, target);
+  finish("fuse", applied.module.get(), options);
   PlanBuilder plan(applied, options, target); // export
   for (size_t c = 0; c < functions.size(); ++c)
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration

@@ -49,64 +49,57 @@ SmallVector<Piece> piecesOfOne(ir::AttentionGradOp gradient) {
   return pieces.front().concat.getInputs().size() == pieces.size() ? pieces : SmallVector<Piece>();
 }
 
-/// Operands as views, under these names.
-SmallVector<Value> readViews(Operation *op, ArrayRef<StringRef> names, ValueRange values, NamedAttrList &attributes) {
-  OpBuilder b(op);
-  SmallVector<Value> operands;
-  for (auto [name, value] : llvm::zip(names, values)) {
-    const OperandView view = headsView(value);
-    operands.push_back(view.base);
-    attributes.set(name, viewAttr(b, view.view));
-  }
-  return operands;
+library::ViewAttr viewAttr(Operation *op, const Strided &view) {
+  return library::ViewAttr::get(op->getContext(), view);
 }
 
-/// The call, whose results stand for these values.
-void replaceBy(Operation *op, ArrayRef<Value> results, ArrayRef<Value> operands, NamedAttrList &attributes) {
-  OpBuilder b(op);
-  carrySharding(results, attributes);
-  SmallVector<Type> types;
-  for (Value result : results)
-    types.push_back(result.getType());
-  auto call = library::CallOp::create(b, op->getLoc(), types, operands, attributes.getAttrs());
-  for (size_t i = 0; i < results.size(); ++i)
-    Value(results[i]).replaceAllUsesWith(call->getResult(static_cast<unsigned>(i)));
+int64_t keysOf(Value k) { return sizesOf(k)[2]; }
+
+/// Replaces these values by the call's results.
+void replaceBy(Operation *op, ArrayRef<Value> results, Operation *call) {
+  carryMarks(op, call);
+  carryShardings(results, call);
+  for (auto [old, made] : llvm::zip(results, call->getResults()))
+    Value(old).replaceAllUsesWith(made);
 }
 
 } // namespace
 
-void selectAttention(ir::AttentionOp attention) {
-  NamedAttrList attributes = callAttributes(attention);
-  SmallVector<Value> operands =
-      readViews(attention, {"q", "k", "v"}, {attention.getQ(), attention.getK(), attention.getV()}, attributes);
-  OpBuilder b(attention);
-  const OperandView out = farthestResult(attention.getResult(), fitHeads);
-  attributes.set("out", viewAttr(b, out.view));
-  attributes.set("sizes", b.getDenseI64ArrayAttr(sizesOf(attention.getQ())));
-  attributes.set("keys", b.getDenseI64ArrayAttr({sizesOf(attention.getK())[2]}));
-  replaceBy(attention, {out.base, attention.getLse()}, operands, attributes);
+void selectAttention(ir::AttentionOp op) {
+  const OperandView q = headsView(op.getQ()), k = headsView(op.getK()), v = headsView(op.getV()),
+                    out = farthestResult(op.getResult(), fitHeads);
+  auto view = [&](const OperandView &operand) { return viewAttr(op, operand.view); };
+  const Sizes sizes = sizesOf(op.getQ());
+  OpBuilder b(op);
+  replaceBy(op, {out.base, op.getLse()},
+            library::AttentionOp::create(b, op.getLoc(), out.base.getType(), op.getLse().getType(), q.base, view(q),
+                                         k.base, view(k), v.base, view(v), view(out), sizes[0], sizes[1], sizes[2],
+                                         keysOf(op.getK()), sizes[3], op.getScale(), op.getCausal()));
 }
 
-void selectAttention(ir::AttentionGradOp gradient) {
-  NamedAttrList attributes = callAttributes(gradient);
-  SmallVector<Value> operands =
-      readViews(gradient, {"dout", "q", "k", "v", "out"},
-                {gradient.getGrad(), gradient.getQ(), gradient.getK(), gradient.getV(), gradient.getOut()}, attributes);
-  operands.push_back(gradient.getLse());
-  OpBuilder b(gradient);
-  attributes.set("sizes", b.getDenseI64ArrayAttr(sizesOf(gradient.getQ())));
-  attributes.set("keys", b.getDenseI64ArrayAttr({sizesOf(gradient.getK())[2]}));
-  SmallVector<Piece> pieces = piecesOfOne(gradient);
-  static constexpr const char *names[] = {"dq", "dk", "dv"};
+void selectAttention(ir::AttentionGradOp op) {
+  const OperandView grad = headsView(op.getGrad()), q = headsView(op.getQ()), k = headsView(op.getK()),
+                    v = headsView(op.getV()), out = headsView(op.getOut());
+  auto view = [&](const OperandView &operand) { return viewAttr(op, operand.view); };
+  const SmallVector<Piece> pieces = piecesOfOne(op);
+  SmallVector<OperandView> written; // the gradients of q, k and v
   SmallVector<Value> results;
+  SmallVector<Type> types;
   for (unsigned i = 0; i < 3; ++i) {
-    OperandView written = pieces.empty() ? farthestResult(gradient->getResult(i), fitHeads)
-                                         : OperandView{pieces[i].concat.getResult(), pieces[i].view};
-    attributes.set(names[i], viewAttr(b, written.view));
-    if (pieces.empty() || i == 0)
-      results.push_back(written.base);
+    written.push_back(pieces.empty() ? farthestResult(op->getResult(i), fitHeads)
+                                     : OperandView{Piece(pieces[i]).concat.getResult(), pieces[i].view});
+    if (!pieces.empty() && i > 0)
+      continue;
+    results.push_back(written[i].base);
+    types.push_back(written[i].base.getType());
   }
-  replaceBy(gradient, results, operands, attributes);
+  const Sizes sizes = sizesOf(op.getQ());
+  OpBuilder b(op);
+  replaceBy(op, results,
+            library::AttentionGradOp::create(b, op.getLoc(), types, grad.base, view(grad), q.base, view(q), k.base,
+                                             view(k), v.base, view(v), out.base, view(out), op.getLse(),
+                                             view(written[0]), view(written[1]), view(written[2]), sizes[0], sizes[1],
+                                             sizes[2], keysOf(op.getK()), sizes[3], op.getScale(), op.getCausal()));
 }
 
 } // namespace cleave::passes

@@ -2,28 +2,25 @@
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "ir/library/Epilogues.h"
 #include "ir/library/Library.h"
 #include "passes/select/Select.h"
-#include "passes/select/Strided.h"
 
 #include <map>
 
 namespace cleave::passes {
 
+using library::Product;
+using library::Sizes;
+using library::Strided;
+
 Sizes sizesOf(mlir::Value value);
 bool definedBefore(mlir::Value value, mlir::Operation *op);
 
-/// Offset, then strides.
-mlir::DenseI64ArrayAttr viewAttr(mlir::OpBuilder &b, const Strided &view);
-/// The op's attributes and `op` = its name (or `callee`).
-mlir::NamedAttrList callAttributes(mlir::Operation *op, llvm::StringRef callee = {});
-/// A call whose result stands for that of a later op has that op's sharding.
-void carrySharding(mlir::Operation *from, mlir::NamedAttrList &attributes);
-/// The same where the call's results stand for these values.
-void carrySharding(llvm::ArrayRef<mlir::Value> results, mlir::NamedAttrList &attributes);
-/// Makes the call in place of `op`; it gives `result`, which may be that of a later op.
-library::CallOp replaceByCall(mlir::Operation *op, mlir::Value result, mlir::ValueRange operands,
-                              const mlir::NamedAttrList &attributes);
+/// Gives `call` the path, stage, phase and shardings of the graph op that it computes.
+void carryMarks(mlir::Operation *op, mlir::Operation *call);
+/// Gives `call`, whose results replace these values, their shardings.
+void carryShardings(llvm::ArrayRef<mlir::Value> results, mlir::Operation *call);
 
 struct OperandView {
   mlir::Value base;
@@ -46,12 +43,10 @@ Strided pieceView(const Strided &whole, ir::ConcatOp concat, unsigned piece);
 /// Where all that happens to `result` is that it is added to a gradient argument, which is returned: the add, the
 /// argument.
 std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
-/// The bias that `add` adds to every row of `value`, known before `product`; null where it does not.
-mlir::Value productBias(ir::AddOp add, mlir::Value value, mlir::Operation *product);
 
-/// `concats`: concatenations some pieces of which are written in place, piece -> call.
-void selectProduct(ir::MatmulOp matmul, std::map<mlir::Operation *, std::map<unsigned, library::CallOp>> &concats,
-                   SelectOptions options);
+/// Concatenations some pieces of which are written in place: piece -> call.
+using WrittenPieces = std::map<mlir::Operation *, std::map<unsigned, mlir::Operation *>>;
+void selectProduct(ir::MatmulOp matmul, WrittenPieces &concats, SelectOptions options);
 
 /// What attention asks of a view of [batch, heads, rows, width].
 bool fitHeads(const Strided &view);

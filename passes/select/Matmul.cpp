@@ -22,9 +22,7 @@ struct Follower {
 /// A product already selected whose only use is the sum with this one: this one is added to its memory.
 Value earlierProduct(ir::AddOp add, Value value, Operation *product) {
   Value other = add.getLhs() == value ? add.getRhs() : add.getLhs();
-  auto call = other.getDefiningOp<library::CallOp>();
-  if (!call || call.callee() != ir::MatmulOp::getOperationName() || !other.hasOneUse() ||
-      !definedBefore(other, product))
+  if (!other.getDefiningOp<library::MatmulOp>() || !other.hasOneUse() || !definedBefore(other, product))
     return {};
   return other;
 }
@@ -33,7 +31,7 @@ Value earlierProduct(ir::AddOp add, Value value, Operation *product) {
 ir::GeluOp tanhGelu(Value value) {
   ir::GeluOp found;
   for (Operation *user : value.getUsers())
-    if (auto gelu = dyn_cast<ir::GeluOp>(user); gelu && gelu.getTanh()) {
+    if (auto gelu = dyn_cast<ir::GeluOp>(user); gelu && library::isActivation(gelu)) {
       if (found)
         return {};
       found = gelu;
@@ -96,7 +94,8 @@ std::optional<Follower> follow(Value value, Operation *product, const Following 
   auto add = dyn_cast<ir::AddOp>(op);
   if (!add)
     return std::nullopt;
-  if (Value bias = may.bias ? productBias(add, value, product) : Value())
+  const int64_t last = static_cast<int64_t>(sizesOf(value).size()) - 1;
+  if (Value bias = may.bias ? library::addedVector(add, value, last) : Value(); bias && definedBefore(bias, product))
     return Follower{Follower::Bias, op, bias};
   if (auto [sum, gradient] = onlyAccumulation(value); sum)
     return Follower{Follower::Accumulate, op, gradient};
@@ -244,50 +243,6 @@ std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   return s;
 }
 
-/// The shardings of the call's second result, behind those of the first.
-void carryAuxSharding(Operation *from, NamedAttrList &attributes) {
-  for (StringRef key : {StringRef(dist::attr::shardings), StringRef(dist::attr::globals)}) {
-    auto first = dyn_cast_or_null<ArrayAttr>(attributes.get(key)), second = from->getAttrOfType<ArrayAttr>(key);
-    if (!first || !second)
-      continue;
-    SmallVector<Attribute> both(first.getValue());
-    llvm::append_range(both, second.getValue());
-    attributes.set(key, ArrayAttr::get(from->getContext(), both));
-  }
-}
-
-/// What a call is made of.
-struct CallParts {
-  SmallVector<Value> operands;
-  NamedAttrList attributes;
-  SmallVector<Type> results;
-
-  void extra(StringRef name, Value value) {
-    attributes.set(name, Builder(value.getContext()).getI64IntegerAttr(static_cast<int64_t>(operands.size())));
-    operands.push_back(value);
-  }
-};
-
-/// Gives the call its epilogue. Where gelu leaves its input for others, that is the second result, and the input is
-/// returned.
-Value addEpilogue(const Follower &epilogue, const Strided &aux, CallParts &parts) {
-  static constexpr const char *names[] = {"relu", "gelu", "gelu_gradient"};
-  OpBuilder b(epilogue.op);
-  parts.attributes.set("epilogue", b.getStringAttr(names[epilogue.kind - Follower::Relu]));
-  Value input = epilogue.op->getOperand(0);
-  const bool reads = epilogue.kind == Follower::GeluGradient;
-  const bool writes = epilogue.kind == Follower::Gelu && !input.hasOneUse();
-  if (reads || writes)
-    parts.attributes.set("aux_view", viewAttr(b, aux));
-  if (reads)
-    parts.extra("aux", epilogue.other);
-  if (!writes)
-    return {};
-  parts.results.push_back(input.getType());
-  carryAuxSharding(input.getDefiningOp(), parts.attributes);
-  return input;
-}
-
 /// Whether a value's sums over rows would be a kernel of their own: a library wrote it, or it is made from sums over
 /// its columns, by a kernel that goes by rows.
 bool summedAlone(Value value) {
@@ -331,52 +286,70 @@ ir::CastOp biasGradient(ir::MatmulOp matmul) {
   }
 }
 
-/// Gives the call the bias's gradient as its second result.
-void addRowSums(ir::CastOp cast, CallParts &parts) {
-  parts.attributes.set("row_sums", UnitAttr::get(cast.getContext()));
-  parts.results.push_back(cast.getType());
-  carryAuxSharding(cast, parts.attributes);
+library::Epilogue kindOf(const Follower *epilogue) {
+  if (!epilogue)
+    return library::Epilogue::None;
+  return epilogue->kind == Follower::Relu   ? library::Epilogue::Relu
+         : epilogue->kind == Follower::Gelu ? library::Epilogue::Gelu
+                                            : library::Epilogue::GeluGradient;
 }
 
-library::CallOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain, ir::CastOp sums) {
-  OpBuilder b(matmul);
-  Operation *last = chain.empty() ? matmul.getOperation() : chain.back().op;
-  CallParts parts{{s.a.base, s.b.base}, callAttributes(matmul), {last->getResult(0).getType()}};
-  parts.attributes.erase("transA"), parts.attributes.erase("transB");
+/// The operands beside a and b.
+struct Others {
+  Value bias, into, aux;
+};
+
+Others othersOf(ArrayRef<Follower> chain) {
+  Others others;
   for (const Follower &follower : chain) {
     if (follower.kind == Follower::Bias)
-      parts.extra("bias", follower.other);
-    if (follower.kind == Follower::Accumulate || follower.kind == Follower::Sum) {
-      parts.extra("into", follower.other);
-      parts.attributes.set("accumulate", b.getUnitAttr());
-    }
+      others.bias = follower.other;
+    if (follower.kind == Follower::Accumulate || follower.kind == Follower::Sum)
+      others.into = follower.other;
+    if (follower.kind == Follower::GeluGradient)
+      others.aux = follower.other;
   }
-  const Product &p = s.product;
-  parts.attributes.set("batch", b.getDenseI64ArrayAttr(p.batch));
-  parts.attributes.set("mnk", b.getDenseI64ArrayAttr({p.m, p.n, p.k}));
-  parts.attributes.set("a", viewAttr(b, p.a));
-  parts.attributes.set("b", viewAttr(b, p.b));
-  parts.attributes.set("c", viewAttr(b, p.c));
-  carrySharding(last, parts.attributes);
-  const Follower *epilogue = epilogueOf(chain);
-  Value left = epilogue == chain.end() ? Value() : addEpilogue(*epilogue, s.aux, parts);
-  if (sums)
-    addRowSums(sums, parts);
-  auto call = library::CallOp::create(b, matmul.getLoc(), parts.results, parts.operands, parts.attributes.getAttrs());
-  if (left)
-    left.replaceAllUsesExcept(call->getResult(1), epilogue->op);
-  if (!sums)
-    return call;
+  return others;
+}
+
+/// Replaces the bias's gradient, and what accumulates it, by the call's second result.
+void replaceSums(ir::CastOp sums, library::MatmulOp call) {
   if (auto add = onlyAccumulation(sums.getResult()).first; add && add->isBeforeInBlock(call))
     add->moveAfter(call);
-  sums.getResult().replaceAllUsesWith(call->getResult(1));
+  sums.getResult().replaceAllUsesWith(call.getSecond());
+}
+
+/// `sums`: the gradient of the bias, if the call computes it.
+library::MatmulOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain, ir::CastOp sums) {
+  const Follower *epilogue = epilogueOf(chain) == chain.end() ? nullptr : epilogueOf(chain);
+  const Others others = othersOf(chain);
+  // Where gelu leaves its input for others, the library writes that too.
+  Value left = epilogue && epilogue->kind == Follower::Gelu ? epilogue->op->getOperand(0) : Value();
+  if (left && left.hasOneUse())
+    left = {};
+  SmallVector<Value> results{lastResult(matmul, chain)};
+  if (left || sums)
+    results.push_back(sums ? Value(sums.getResult()) : left);
+  OpBuilder b(matmul);
+  auto view = [&](const Strided &strided) { return library::ViewAttr::get(b.getContext(), strided); };
+  const Product &p = s.product;
+  auto call = library::MatmulOp::create(b, matmul.getLoc(), results[0].getType(),
+                                        results.size() > 1 ? results[1].getType() : Type(), s.a.base, view(p.a),
+                                        s.b.base, view(p.b), others.bias, others.into, others.aux, view(p.c),
+                                        left || others.aux ? view(s.aux) : library::ViewAttr(), p.batch, p.m, p.n, p.k,
+                                        others.into != nullptr, kindOf(epilogue), sums != nullptr);
+  carryMarks(matmul, call);
+  carryShardings(results, call);
+  if (left)
+    left.replaceAllUsesExcept(call.getSecond(), epilogue->op);
+  if (sums)
+    replaceSums(sums, call);
   return call;
 }
 
 } // namespace
 
-void selectProduct(ir::MatmulOp matmul, std::map<Operation *, std::map<unsigned, library::CallOp>> &concats,
-                   SelectOptions options) {
+void selectProduct(ir::MatmulOp matmul, WrittenPieces &concats, SelectOptions options) {
   SmallVector<Follower> chain = followers(matmul, options);
   for (;; chain.pop_back()) {
     auto selected = bind(matmul, chain);
@@ -386,11 +359,11 @@ void selectProduct(ir::MatmulOp matmul, std::map<Operation *, std::map<unsigned,
     }
     const bool widened = llvm::any_of(chain, [](const Follower &f) { return f.kind == Follower::Widen; });
     const bool rows = options.epilogues && widened && selected->product.batch.empty() && !selected->transposed;
-    library::CallOp call = makeCall(matmul, *selected, chain, rows ? biasGradient(matmul) : ir::CastOp());
+    library::MatmulOp call = makeCall(matmul, *selected, chain, rows ? biasGradient(matmul) : ir::CastOp());
     if (!chain.empty() && chain.back().kind == Follower::Concat)
       concats[chain.back().op][chain.back().piece] = call;
     else
-      lastResult(matmul, chain).replaceAllUsesWith(call->getResult(0));
+      lastResult(matmul, chain).replaceAllUsesWith(call.getResult());
     return;
   }
 }

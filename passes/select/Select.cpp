@@ -1,9 +1,8 @@
-// Chooses library calls for convolutions and embedding gradients, puts concatenations together in place.
-#include "passes/select/Select.h"
+// Chooses library calls for convolutions, pooling and embedding gradients; writes the pieces of concatenations in
+// place.
 #include "passes/codegen/Codegen.h"
-#include "passes/simplify/Simplify.h"
-
 #include "passes/select/Detail.h"
+#include "passes/simplify/Simplify.h"
 
 using namespace mlir;
 
@@ -11,90 +10,112 @@ namespace cleave::passes {
 
 namespace {
 
-/// The rank-1 value that `add` adds along dimension `dim` to `value`; null where it does not.
-Value biasOf(ir::AddOp add, Value value, int64_t dim) {
-  Value other = add.getLhs() == value ? add.getRhs() : add.getLhs();
-  auto broadcast = other.getDefiningOp<ir::BroadcastOp>();
-  if (!broadcast || broadcast.getDims().size() != 1 || broadcast.getDims()[0] != dim)
+/// Where all that is done with the convolution's result is that a bias is added: the add, the bias.
+std::pair<ir::AddOp, Value> onlyBias(ir::Conv2dOp conv) {
+  Value result = conv.getResult();
+  auto add = result.hasOneUse() ? dyn_cast<ir::AddOp>(*result.getUsers().begin()) : ir::AddOp();
+  Value bias = add ? library::addedBias(add, result) : Value();
+  if (!bias || !definedBefore(bias, conv))
     return {};
-  return broadcast.getInput();
+  return {add, bias};
 }
 
-/// The result of `op` plus a bias along `dim`, where that is all that is done with it: the add.
-ir::AddOp onlyBias(Value result, int64_t dim, Operation *op, Value &bias) {
-  if (!result.hasOneUse())
-    return {};
-  auto add = dyn_cast<ir::AddOp>(*result.getUsers().begin());
-  bias = add ? biasOf(add, result, dim) : Value();
-  if (!bias || !definedBefore(bias, op))
-    return {};
-  return add;
+/// Replaces `result`, which may be that of a later op, by that of the call.
+void replaceResult(Operation *op, Value result, Operation *call) {
+  carryMarks(op, call);
+  carryShardings({result}, call);
+  result.replaceAllUsesWith(call->getResult(0));
 }
 
 void selectConv(ir::Conv2dOp conv, SelectOptions options) {
-  SmallVector<Value> operands(conv->getOperands());
-  NamedAttrList attributes = callAttributes(conv);
-  Value result = conv.getResult(), bias;
   OpBuilder b(conv);
-  if (ir::AddOp add = onlyBias(result, conv.getChannelsLast() ? 3 : 1, conv, bias)) {
-    attributes.set("bias", b.getI64IntegerAttr(static_cast<int64_t>(operands.size())));
-    operands.push_back(bias);
+  Value result = conv.getResult();
+  auto epilogue = library::Epilogue::None;
+  auto [add, bias] = onlyBias(conv);
+  if (add) {
     result = add.getResult();
     auto relu = result.hasOneUse() ? dyn_cast<ir::ReluOp>(*result.getUsers().begin()) : ir::ReluOp();
     if (relu && options.epilogues) {
-      attributes.set("epilogue", b.getStringAttr("relu"));
+      epilogue = library::Epilogue::Relu;
       result = relu.getResult();
     }
-    carrySharding(result.getDefiningOp(), attributes);
   }
-  replaceByCall(conv, result, operands, attributes);
+  replaceResult(conv, result,
+                library::Conv2dOp::create(b, conv.getLoc(), result.getType(), conv.getInput(), conv.getWeight(), bias,
+                                          conv.getStride(), conv.getPadding(), conv.getDilation(), conv.getGroups(),
+                                          conv.getChannelsLast(), epilogue));
 }
 
-void selectWithGradient(Operation *op) {
-  SmallVector<Value> operands(op->getOperands());
-  NamedAttrList attributes = callAttributes(op);
-  Value result = op->getResult(0);
+void selectConv(ir::Conv2dInputGradOp conv) {
+  OpBuilder b(conv);
+  replaceResult(conv, conv.getResult(),
+                library::Conv2dInputGradOp::create(b, conv.getLoc(), conv.getType(), conv.getGrad(), conv.getWeight(),
+                                                   conv.getStride(), conv.getPadding(), conv.getDilation(),
+                                                   conv.getGroups(), conv.getChannelsLast()));
+}
+
+void selectConv(ir::Conv2dWeightGradOp conv) {
+  OpBuilder b(conv);
+  auto [add, gradient] = onlyAccumulation(conv.getResult());
+  Value result = add ? add->getResult(0) : Value(conv.getResult());
+  replaceResult(conv, result,
+                library::Conv2dWeightGradOp::create(b, conv.getLoc(), result.getType(), conv.getGrad(), conv.getInput(),
+                                                    gradient, conv.getStride(), conv.getPadding(), conv.getDilation(),
+                                                    conv.getGroups(), conv.getChannelsLast(), add != nullptr));
+}
+
+void selectEmbedding(ir::EmbeddingGradOp op) {
   OpBuilder b(op);
-  if (auto [add, gradient] = onlyAccumulation(result); add) {
-    attributes.set("into", b.getI64IntegerAttr(static_cast<int64_t>(operands.size())));
-    attributes.set("accumulate", b.getUnitAttr());
-    operands.push_back(gradient);
-    carrySharding(add, attributes);
-    result = add->getResult(0);
-  }
-  replaceByCall(op, result, operands, attributes);
+  auto [add, gradient] = onlyAccumulation(op.getResult());
+  Value result = add ? add->getResult(0) : Value(op.getResult());
+  replaceResult(op, result,
+                library::EmbeddingGradOp::create(b, op.getLoc(), result.getType(), op.getGrad(), op.getIds(),
+                                                 op.getStart(), gradient, add != nullptr));
 }
 
-void selectPlain(Operation *op) {
-  replaceByCall(op, op->getResult(0), SmallVector<Value>(op->getOperands()), callAttributes(op));
+/// Pooling, whose operands, results and attributes the library op shares.
+template <typename Call, typename Op> void selectPool(Op op) {
+  OpBuilder b(op);
+  auto call = Call::create(b, op.getLoc(), op->getResultTypes(), op->getOperands());
+  call.getProperties().setKernel(op.getKernelAttr());
+  call.getProperties().setStride(op.getStrideAttr());
+  call.getProperties().setPadding(op.getPaddingAttr());
+  call.getProperties().setChannelsLast(op.getChannelsLastAttr());
+  carryMarks(op, call);
+  op->replaceAllUsesWith(call);
+}
+
+/// Makes the call write into the memory of `into`.
+void setInto(Operation *call, Value into) {
+  if (auto product = dyn_cast<library::MatmulOp>(call))
+    product.getIntoMutable().assign(into);
+  else
+    cast<library::CopyOp>(call).getIntoMutable().assign(into);
 }
 
 /// Pieces of a concatenation that matrix products write in place; the rest is copied.
-void finishConcat(ir::ConcatOp concat, const std::map<unsigned, library::CallOp> &written) {
+void finishConcat(ir::ConcatOp concat, const std::map<unsigned, Operation *> &written) {
   OpBuilder b(concat);
-  std::vector<library::CallOp> calls;
+  std::vector<Operation *> calls;
   for (auto &[piece, call] : written)
     calls.push_back(call);
   int64_t start = 0;
-  Strided whole = Strided::contiguous(sizesOf(concat.getResult()));
+  const Strided whole = Strided::contiguous(sizesOf(concat.getResult()));
+  auto view = [&](const Strided &strided) { return library::ViewAttr::get(b.getContext(), strided); };
   for (auto [i, piece] : llvm::enumerate(concat.getInputs())) {
     Sizes shape = sizesOf(piece), starts(shape.size(), 0);
     starts[concat.getDim()] = start;
     start += shape[concat.getDim()];
     if (written.count(static_cast<unsigned>(i)))
       continue;
-    NamedAttrList attributes = callAttributes(concat, "copy");
-    attributes.set("src", viewAttr(b, Strided::contiguous(shape)));
-    attributes.set("dst", viewAttr(b, whole.sliced(starts, shape)));
-    attributes.set("shape", b.getDenseI64ArrayAttr(shape));
-    calls.push_back(library::CallOp::create(b, concat.getLoc(), concat->getResultTypes(), ValueRange{piece},
-                                            attributes.getAttrs()));
+    calls.push_back(library::CopyOp::create(b, concat.getLoc(), concat.getType(), piece,
+                                            view(Strided::contiguous(shape)), Value(),
+                                            view(whole.sliced(starts, shape)), shape));
+    carryMarks(concat, calls.back());
   }
-  llvm::sort(calls, [](library::CallOp x, library::CallOp y) { return x->isBeforeInBlock(y); });
-  for (size_t i = 1; i < calls.size(); ++i) {
-    calls[i]->setAttr("into", b.getI64IntegerAttr(calls[i]->getNumOperands()));
-    calls[i]->insertOperands(calls[i]->getNumOperands(), calls[i - 1]->getResult(0));
-  }
+  llvm::sort(calls, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  for (size_t i = 1; i < calls.size(); ++i)
+    setInto(calls[i], calls[i - 1]->getResult(0));
   concat.getResult().replaceAllUsesWith(calls.back()->getResult(0));
 }
 
@@ -110,45 +131,22 @@ bool definedBefore(Value value, Operation *op) {
   return !defining || (defining->getBlock() == op->getBlock() && defining->isBeforeInBlock(op));
 }
 
-DenseI64ArrayAttr viewAttr(OpBuilder &b, const Strided &view) {
-  Sizes values{view.offset};
-  values.insert(values.end(), view.strides.begin(), view.strides.end());
-  return b.getDenseI64ArrayAttr(values);
-}
+void carryMarks(Operation *op, Operation *call) { call->setDiscardableAttrs(op->getDiscardableAttrDictionary()); }
 
-NamedAttrList callAttributes(Operation *op, llvm::StringRef callee) {
-  NamedAttrList attributes(op->getAttrDictionary());
-  attributes.set("op", StringAttr::get(op->getContext(), callee.empty() ? op->getName().getStringRef() : callee));
-  return attributes;
-}
-
-void carrySharding(Operation *from, NamedAttrList &attributes) {
-  for (StringRef key : {StringRef(dist::attr::shardings), StringRef(dist::attr::globals)}) {
-    attributes.erase(key);
-    if (Attribute value = from->getAttr(key))
-      attributes.set(key, value);
-  }
-}
-
-void carrySharding(ArrayRef<Value> results, NamedAttrList &attributes) {
+void carryShardings(ArrayRef<Value> results, Operation *call) {
   for (StringRef key : {StringRef(dist::attr::shardings), StringRef(dist::attr::globals)}) {
     SmallVector<Attribute> entries;
     for (Value result : results) {
       auto array = result.getDefiningOp()->getAttrOfType<ArrayAttr>(key);
-      if (size_t number = cast<OpResult>(result).getResultNumber(); array && number < array.size())
-        entries.push_back(array[number]);
+      const size_t number = cast<OpResult>(result).getResultNumber();
+      if (!array || number >= array.size())
+        break; // entries are found by the number of their result
+      entries.push_back(array[number]);
     }
-    attributes.erase(key);
-    if (entries.size() == results.size())
-      attributes.set(key, ArrayAttr::get(results.front().getContext(), entries));
+    call->removeDiscardableAttr(key);
+    if (!entries.empty())
+      call->setDiscardableAttr(key, ArrayAttr::get(call->getContext(), entries));
   }
-}
-
-library::CallOp replaceByCall(Operation *op, Value result, ValueRange operands, const NamedAttrList &attributes) {
-  OpBuilder b(op);
-  auto call = library::CallOp::create(b, op->getLoc(), TypeRange{result.getType()}, operands, attributes.getAttrs());
-  result.replaceAllUsesWith(call->getResult(0));
-  return call;
 }
 
 std::pair<Operation *, Value> onlyAccumulation(Value result) {
@@ -170,24 +168,22 @@ std::pair<Operation *, Value> onlyAccumulation(Value result) {
   return {add, gradient};
 }
 
-Value productBias(ir::AddOp add, Value value, Operation *product) {
-  int64_t last = static_cast<int64_t>(sizesOf(value).size()) - 1;
-  Value bias = biasOf(add, value, last);
-  return bias && definedBefore(bias, product) ? bias : Value();
-}
-
 void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.front())
     ops.push_back(&op);
-  std::map<Operation *, std::map<unsigned, library::CallOp>> concats;
+  WrittenPieces concats;
   for (Operation *op : ops)
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options); })
         .Case([&](ir::Conv2dOp conv) { selectConv(conv, options); })
+        .Case<ir::Conv2dInputGradOp, ir::Conv2dWeightGradOp>([&](auto conv) { selectConv(conv); })
+        .Case([&](ir::MaxPool2dOp pool) { selectPool<library::MaxPool2dOp>(pool); })
+        .Case([&](ir::MaxPool2dGradOp pool) { selectPool<library::MaxPool2dGradOp>(pool); })
+        .Case([&](ir::AvgPool2dOp pool) { selectPool<library::AvgPool2dOp>(pool); })
+        .Case([&](ir::AvgPool2dGradOp pool) { selectPool<library::AvgPool2dGradOp>(pool); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
-        .Case<ir::Conv2dWeightGradOp, ir::EmbeddingGradOp>([&](auto gradient) { selectWithGradient(gradient); })
-        .Case([&](ir::Conv2dInputGradOp gradient) { selectPlain(gradient); });
+        .Case([&](ir::EmbeddingGradOp gradient) { selectEmbedding(gradient); });
   for (auto &[concat, written] : concats)
     finishConcat(cast<ir::ConcatOp>(concat), written);
   eraseDeadOps(function);

@@ -28,12 +28,11 @@ struct SelectOptions {
   /// Gradients that are products in half and kept in f32 are written as f32, without rounding to half in between.
   bool widen = false;
 };
-/// Replaces matmul, conv2d, conv2d_input_grad, conv2d_weight_grad and embedding_grad by `library.call`, with what they
-/// take along; then removes what is no longer used.
+/// Replaces matrix products, convolutions, pooling, attention and embedding_grad by ops of the library dialect,
+/// together with the biases, activations and accumulations that the library does; then removes what is no longer used.
 void selectLibraryCalls(mlir::func::FuncOp function, SelectOptions options = {});
 
 /// Chooses the library calls of one function for a code target (passes/codegen/Codegen.h): widens, tidies, selects.
-/// The library dialect is loaded.
 void select(mlir::func::FuncOp function, const std::string &target);
 
 } // namespace cleave::passes

@@ -3,6 +3,7 @@
 // do that have the type.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "ir/library/Epilogues.h"
 #include "passes/rewrite/Emitter.h"
 #include "passes/select/Select.h"
 
@@ -18,15 +19,6 @@ static bool isLibraryOp(Operation *op) {
 static void dropShardings(Operation *op) {
   for (StringRef name : {dist::attr::shardings, dist::attr::globals}) // those are of another op's result
     op->removeAttr(name);
-}
-
-/// The addition of a bias that alone reads `rounded`, what a product or convolution was rounded to.
-static ir::AddOp biasOf(Operation *product, Value rounded) {
-  auto add = rounded.hasOneUse() ? dyn_cast<ir::AddOp>(*rounded.user_begin()) : ir::AddOp();
-  if (!add || !isa<ir::MatmulOp, ir::Conv2dOp>(product))
-    return {};
-  auto broadcast = (add.getLhs() == rounded ? add.getRhs() : add.getLhs()).getDefiningOp<ir::BroadcastOp>();
-  return broadcast && rankOf(broadcast.getInput()) == 1 ? add : ir::AddOp();
 }
 
 /// Adds to the product's own result, and rounds the sum.
@@ -70,9 +62,11 @@ void widenLibraryOps(func::FuncOp function, llvm::function_ref<bool(Type)> suppo
       result.setType(tensorType(result).clone(single));
       if (narrow == single)
         continue;
+      auto add = result.hasOneUse() ? dyn_cast<ir::AddOp>(*result.user_begin()) : ir::AddOp();
+      const bool biased = add && library::addedBias(add, result);
       Value rounded = e.cast(result, narrow);
       result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
-      if (ir::AddOp add = biasOf(op, rounded))
+      if (biased)
         addBeforeRounding(add, result, rounded, e);
     }
   }

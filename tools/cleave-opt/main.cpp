@@ -1,6 +1,7 @@
 // cleave-opt: reads IR, runs passes, prints IR. MLIR's own driver with Cleave's dialects and passes.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "ir/library/Library.h"
 #include "passes/pipeline/Register.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/StandardStreams.h"
@@ -52,7 +53,8 @@ int main(int argc, char **argv) {
     return static_cast<int>(cleave::Status::User);
   }
   mlir::DialectRegistry registry;
-  registry.insert<cleave::ir::CleaveDialect, cleave::dist::DistDialect, mlir::func::FuncDialect>();
+  registry.insert<cleave::ir::CleaveDialect, cleave::dist::DistDialect, cleave::library::LibraryDialect,
+                  mlir::func::FuncDialect>();
   mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
   cleave::passes::registerPasses();
   const bool good = succeeded(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));

@@ -1,10 +1,9 @@
 // Stride arithmetic, and selection of library calls: what a matrix product takes along, and that it stays the same
 // product.
+#include "passes/select/Select.h"
 #include "ir/GraphModule.h"
 #include "ir/library/Library.h"
-#include "passes/select/Select.h"
 #include "passes/select/Detail.h"
-#include "passes/select/Strided.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -24,22 +23,29 @@ struct Selected {
   explicit Selected(const std::string &text, SelectOptions options = {}) : graph(GraphModule::parse(text, "test")) {
     function = graph.module().lookupSymbol<mlir::func::FuncOp>("f");
     joinPads(function);
-    graph.context().loadDialect<library::LibraryDialect>();
     selectLibraryCalls(function, options);
+    CHECK(graph.verify() == "");
   }
-  std::vector<library::CallOp> calls(const std::string &callee) {
-    std::vector<library::CallOp> found;
-    function.walk([&](library::CallOp call) {
-      if (call.callee() == callee)
-        found.push_back(call);
-    });
+  template <typename Op> std::vector<Op> calls() {
+    std::vector<Op> found;
+    function.walk([&](Op call) { found.push_back(call); });
     return found;
   }
+  std::vector<library::MatmulOp> products() { return calls<library::MatmulOp>(); }
   size_t ops() { return function.front().getOperations().size() - 1; }
 };
 
-std::vector<int64_t> view(library::CallOp call, const char *name) { return call.ints(name).vec(); }
 using Ints = std::vector<int64_t>;
+/// Offset, then strides.
+Ints view(library::ViewAttr view) {
+  Ints numbers{view.getOffset()};
+  numbers.insert(numbers.end(), view.getStrides().begin(), view.getStrides().end());
+  return numbers;
+}
+/// m, n and k.
+Ints sizes(library::MatmulOp call) {
+  return {static_cast<int64_t>(call.getM()), static_cast<int64_t>(call.getN()), static_cast<int64_t>(call.getK())};
+}
 
 } // namespace
 
@@ -68,15 +74,15 @@ TEST_CASE("a shared right operand makes rows of the batch", "[export]") {
     %2 = cleave.add %0, %1 : tensor<2x3x5xf32>
     return %2 : tensor<2x3x5xf32>
   })");
-  REQUIRE(s.calls("cleave.matmul").size() == 1);
-  library::CallOp call = s.calls("cleave.matmul")[0];
+  REQUIRE(s.products().size() == 1);
+  library::MatmulOp call = s.products()[0];
   CHECK(s.ops() == 1); // the bias went along
-  CHECK(call.bias());
-  CHECK(view(call, "batch").empty());
-  CHECK(view(call, "mnk") == Ints{6, 5, 4});
-  CHECK(view(call, "a") == Ints{0, 4, 1});
-  CHECK(view(call, "b") == Ints{0, 1, 4});
-  CHECK(view(call, "c") == Ints{0, 5, 1});
+  CHECK(call.getBias());
+  CHECK(call.getBatch().empty());
+  CHECK(sizes(call) == Ints{6, 5, 4});
+  CHECK(view(call.getAView()) == Ints{0, 4, 1});
+  CHECK(view(call.getBView()) == Ints{0, 1, 4});
+  CHECK(view(call.getCView()) == Ints{0, 5, 1});
 }
 
 TEST_CASE("heads of a joined projection are read and written in place", "[export]") {
@@ -95,14 +101,14 @@ TEST_CASE("heads of a joined projection are read and written in place", "[export
     %f = cleave.reshape %t : tensor<2x3x4x5xf32> -> tensor<2x3x20xf32>
     return %f : tensor<2x3x20xf32>
   })");
-  auto calls = s.calls("cleave.matmul");
+  auto calls = s.products();
   REQUIRE(calls.size() == 2);
   CHECK(s.ops() == 2);
-  CHECK(view(calls[0], "batch") == Ints{2, 4});
-  CHECK(view(calls[0], "a") == Ints{0, 180, 5, 60, 1});
-  CHECK(view(calls[0], "b") == Ints{20, 180, 5, 1, 60}); // k, n
-  CHECK(view(calls[0], "c") == Ints{0, 36, 9, 3, 1});
-  CHECK(view(calls[1], "c") == Ints{0, 60, 5, 20, 1});
+  CHECK(calls[0].getBatch().vec() == Ints{2, 4});
+  CHECK(view(calls[0].getAView()) == Ints{0, 180, 5, 60, 1});
+  CHECK(view(calls[0].getBView()) == Ints{20, 180, 5, 1, 60}); // k, n
+  CHECK(view(calls[0].getCView()) == Ints{0, 36, 9, 3, 1});
+  CHECK(view(calls[1].getCView()) == Ints{0, 60, 5, 20, 1});
 }
 
 TEST_CASE("attention writes as what follows reads", "[export]") {
@@ -115,13 +121,13 @@ TEST_CASE("attention writes as what follows reads", "[export]") {
     %y = cleave.matmul %r, %w : (tensor<6x32xbf16>, tensor<32x5xbf16>) -> tensor<6x5xbf16>
     return %y, %l : tensor<6x5xbf16>, tensor<2x4x3xf32>
   })");
-  auto calls = s.calls("cleave.attention");
+  auto calls = s.calls<library::AttentionOp>();
   REQUIRE(calls.size() == 1);
   CHECK(s.ops() == 2);
-  CHECK(view(calls[0], "out") == Ints{0, 96, 8, 32, 1});
+  CHECK(view(calls[0].getOutView()) == Ints{0, 96, 8, 32, 1});
   CHECK(sizesOf(calls[0]->getResult(0)) == Ints{6, 32});
   CHECK(sizesOf(calls[0]->getResult(1)) == Ints{2, 4, 3});
-  CHECK(view(s.calls("cleave.matmul")[0], "a") == Ints{0, 32, 1});
+  CHECK(view(s.products()[0].getAView()) == Ints{0, 32, 1});
 }
 
 TEST_CASE("attention keeps its order where something else is done with its result", "[export]") {
@@ -137,7 +143,7 @@ TEST_CASE("attention keeps its order where something else is done with its resul
                extra + "\n}");
     INFO(permutation);
     CHECK(s.ops() == 2);
-    CHECK(view(s.calls("cleave.attention")[0], "out") == Ints{0, 96, 24, 8, 1});
+    CHECK(view(s.calls<library::AttentionOp>()[0].getOutView()) == Ints{0, 96, 24, 8, 1});
   }
 }
 
@@ -155,18 +161,19 @@ TEST_CASE("gradients of attention are written as what follows reads", "[export]"
   Selected apart(head + "(" + rows + ", " + rows + ", " + rows + ") {\n" + gradient + turned +
                  "return %tq, %tk, %tv : " + rows + ", " + rows + ", " + rows + "\n}");
   CHECK(apart.ops() == 1);
-  for (const char *name : {"dq", "dk", "dv"})
-    CHECK(view(apart.calls("cleave.attention_grad")[0], name) == Ints{0, 96, 8, 32, 1});
+  auto gradients = apart.calls<library::AttentionGradOp>()[0];
+  for (library::ViewAttr written : {gradients.getDqView(), gradients.getDkView(), gradients.getDvView()})
+    CHECK(view(written) == Ints{0, 96, 8, 32, 1});
   // Side by side, as one projection's gradient.
   Selected joined(head + "tensor<2x3x12x8xbf16> {\n" + gradient + turned +
                   "%c = cleave.concat %tq, %tk, %tv {dim = 2 : i64} : (" + rows + ", " + rows + ", " + rows +
                   ") -> tensor<2x3x12x8xbf16>\nreturn %c : tensor<2x3x12x8xbf16>\n}");
   CHECK(joined.ops() == 1);
-  auto call = joined.calls("cleave.attention_grad")[0];
+  auto call = joined.calls<library::AttentionGradOp>()[0];
   REQUIRE(call->getNumResults() == 1);
-  CHECK(view(call, "dq") == Ints{0, 288, 8, 96, 1});
-  CHECK(view(call, "dk") == Ints{32, 288, 8, 96, 1});
-  CHECK(view(call, "dv") == Ints{64, 288, 8, 96, 1});
+  CHECK(view(call.getDqView()) == Ints{0, 288, 8, 96, 1});
+  CHECK(view(call.getDkView()) == Ints{32, 288, 8, 96, 1});
+  CHECK(view(call.getDvView()) == Ints{64, 288, 8, 96, 1});
 }
 
 TEST_CASE("what is stashed lies as it is read", "[export]") {
@@ -198,7 +205,6 @@ TEST_CASE("what is stashed lies as it is read", "[export]") {
   CHECK(backward.front().getTerminator()->getOperand(0) == backward.getArgument(0));
   auto back = backward.front().getTerminator()->getOperand(1).getDefiningOp()->getOperand(0);
   CHECK(sizesOf(back) == Ints{2, 4, 3, 8}); // the other reader sees what it saw
-  turned.context().loadDialect<library::LibraryDialect>();
   selectLibraryCalls(forward);
   CHECK(std::distance(forward.front().begin(), forward.front().end()) == 2);
   // No product writes [b, t, d, h], and what is read in other ways stays.
@@ -215,12 +221,12 @@ TEST_CASE("gradients accumulate in their own memory", "[export]") {
     %1 = cleave.add %g, %0 : tensor<4x5xf32>
     return %1 : tensor<4x5xf32>
   })");
-  auto calls = s.calls("cleave.matmul");
+  auto calls = s.products();
   REQUIRE(calls.size() == 1);
   CHECK(s.ops() == 1);
-  CHECK(calls[0].accumulate());
-  CHECK(calls[0].into() == s.function.getArgument(0));
-  CHECK(view(calls[0], "a") == Ints{0, 1, 4});
+  CHECK(calls[0].getAccumulate());
+  CHECK(calls[0].getInto() == s.function.getArgument(0));
+  CHECK(view(calls[0].getAView()) == Ints{0, 1, 4});
 }
 
 TEST_CASE("a sum of products accumulates in the first one's memory", "[export]") {
@@ -230,12 +236,12 @@ TEST_CASE("a sum of products accumulates in the first one's memory", "[export]")
     %2 = cleave.add %0, %1 : tensor<3x5xf32>
     return %2 : tensor<3x5xf32>
   })");
-  auto calls = s.calls("cleave.matmul");
+  auto calls = s.products();
   REQUIRE(calls.size() == 2);
   CHECK(s.ops() == 2);
-  CHECK_FALSE(calls[0].accumulate());
-  CHECK(calls[1].accumulate());
-  CHECK(calls[1].into() == calls[0]->getResult(0));
+  CHECK_FALSE(calls[0].getAccumulate());
+  CHECK(calls[1].getAccumulate());
+  CHECK(calls[1].getInto() == calls[0]->getResult(0));
 }
 
 TEST_CASE("gradients of slices are written into the whole", "[export]") {
@@ -246,13 +252,14 @@ TEST_CASE("gradients of slices are written into the whole", "[export]") {
     %2 = cleave.add %p, %q : tensor<3x7xf32>
     return %2 : tensor<3x7xf32>
   })");
-  auto products = s.calls("cleave.matmul"), copies = s.calls("copy");
+  auto products = s.products();
+  auto copies = s.calls<library::CopyOp>();
   REQUIRE(products.size() == 1);
   REQUIRE(copies.size() == 1);
   CHECK(s.ops() == 2);
-  CHECK(view(products[0], "c") == Ints{0, 7, 1});
-  CHECK(copies[0].into() == products[0]->getResult(0));
-  CHECK(view(copies[0], "dst") == Ints{5, 7, 1});
+  CHECK(view(products[0].getCView()) == Ints{0, 7, 1});
+  CHECK(copies[0].getInto() == products[0]->getResult(0));
+  CHECK(view(copies[0].getResultView()) == Ints{5, 7, 1});
 }
 
 TEST_CASE("a transposed result is the product of the transposed", "[export]") {
@@ -261,13 +268,13 @@ TEST_CASE("a transposed result is the product of the transposed", "[export]") {
     %1 = cleave.transpose %0 permutation [1, 0] : tensor<3x5xf32> -> tensor<5x3xf32>
     return %1 : tensor<5x3xf32>
   })");
-  auto calls = s.calls("cleave.matmul");
+  auto calls = s.products();
   REQUIRE(calls.size() == 1);
   CHECK(s.ops() == 1);
-  CHECK(view(calls[0], "mnk") == Ints{5, 3, 4});
-  CHECK(view(calls[0], "a") == Ints{0, 1, 5});
-  CHECK(view(calls[0], "b") == Ints{0, 1, 4});
-  CHECK(view(calls[0], "c") == Ints{0, 3, 1});
+  CHECK(sizes(calls[0]) == Ints{5, 3, 4});
+  CHECK(view(calls[0].getAView()) == Ints{0, 1, 5});
+  CHECK(view(calls[0].getBView()) == Ints{0, 1, 4});
+  CHECK(view(calls[0].getCView()) == Ints{0, 3, 1});
 }
 
 TEST_CASE("a convolution takes its bias along", "[export]") {
@@ -279,10 +286,10 @@ TEST_CASE("a convolution takes its bias along", "[export]") {
     %2 = cleave.add %0, %1 : tensor<1x3x4x4xf32>
     return %2 : tensor<1x3x4x4xf32>
   })");
-  auto calls = s.calls("cleave.conv2d");
+  auto calls = s.calls<library::Conv2dOp>();
   REQUIRE(calls.size() == 1);
   CHECK(s.ops() == 1);
-  CHECK(calls[0].bias() == s.function.getArgument(2));
+  CHECK(calls[0].getBias() == s.function.getArgument(2));
 }
 
 TEST_CASE("a product takes one bias", "[export]") {
@@ -295,8 +302,8 @@ TEST_CASE("a product takes one bias", "[export]") {
     %4 = cleave.add %2, %3 : tensor<6x16xf32>
     return %4 : tensor<6x16xf32>
   })");
-  REQUIRE(s.calls("cleave.matmul").size() == 1);
-  CHECK(s.calls("cleave.matmul")[0].bias() == s.function.getArgument(2));
+  REQUIRE(s.products().size() == 1);
+  CHECK(s.products()[0].getBias() == s.function.getArgument(2));
   CHECK(s.ops() == 3); // the call, and the second bias added
 }
 
@@ -324,10 +331,7 @@ std::string layer(const std::string &after, const std::string &type = "f32", int
 
 constexpr SelectOptions withEpilogues{.epilogues = true, .widen = true};
 
-std::string epilogueOf(library::CallOp call) {
-  auto text = call->getAttrOfType<mlir::StringAttr>("epilogue");
-  return text ? text.getValue().str() : "";
-}
+template <typename Op> std::string epilogueOf(Op call) { return stringifyEpilogue(call.getEpilogue()).str(); }
 
 } // namespace
 
@@ -339,25 +343,25 @@ TEST_CASE("activations go along with their products", "[export]") {
           layer("%4 = cleave." + activation + " %3 " + (activation == "gelu" ? "{tanh} " : "") + ": TYPE", type);
       Selected s(text, withEpilogues);
       CHECK(s.ops() == 1);
-      library::CallOp call = s.calls("cleave.matmul").at(0);
+      library::MatmulOp call = s.products().at(0);
       CHECK(epilogueOf(call) == activation);
-      CHECK(call.bias() == s.function.getArgument(2));
+      CHECK(call.getBias() == s.function.getArgument(2));
       CHECK(call->getNumResults() == 1);
-      CHECK(view(call, "mnk") == Ints{6, 16, 8});
-      CHECK(view(call, "c") == Ints{0, 16, 1});
+      CHECK(sizes(call) == Ints{6, 16, 8});
+      CHECK(view(call.getCView()) == Ints{0, 16, 1});
       Selected elsewhere(text); // CPUs
       CHECK(elsewhere.ops() == 2);
-      CHECK(epilogueOf(elsewhere.calls("cleave.matmul").at(0)) == "");
+      CHECK(epilogueOf(elsewhere.products().at(0)) == "none");
     }
 }
 
 TEST_CASE("gelu leaves its input where the backward pass wants it", "[export]") {
   Selected s(layer("%4 = cleave.gelu %3 {tanh} : TYPE", "bf16", 8, 16, "%4, %3"), withEpilogues);
   CHECK(s.ops() == 1);
-  library::CallOp call = s.calls("cleave.matmul").at(0);
+  library::MatmulOp call = s.products().at(0);
   CHECK(epilogueOf(call) == "gelu");
   REQUIRE(call->getNumResults() == 2);
-  CHECK(view(call, "aux_view") == Ints{0, 16, 1});
+  CHECK(view(*call.getAuxView()) == Ints{0, 16, 1});
   mlir::Operation *end = s.function.front().getTerminator();
   CHECK(end->getOperand(0) == call->getResult(0));
   CHECK(end->getOperand(1) == call->getResult(1));
@@ -373,9 +377,9 @@ TEST_CASE("gelu without a bias, with others that use its input", "[export]") {
   })",
              withEpilogues);
   CHECK(s.ops() == 2); // the call and the reduction
-  library::CallOp call = s.calls("cleave.matmul").at(0);
+  library::MatmulOp call = s.products().at(0);
   CHECK(epilogueOf(call) == "gelu");
-  CHECK_FALSE(call.bias());
+  CHECK_FALSE(call.getBias());
   REQUIRE(call->getNumResults() == 2);
   CHECK(call->getResult(1).hasOneUse());
   CHECK(s.function.front().getTerminator()->getOperand(0) == call->getResult(0));
@@ -391,11 +395,11 @@ TEST_CASE("the gradient of gelu goes along with the product before it", "[export
   })",
              withEpilogues);
   CHECK(s.ops() == 2);
-  library::CallOp call = s.calls("cleave.matmul").at(0);
+  library::MatmulOp call = s.products().at(0);
   CHECK(epilogueOf(call) == "gelu_gradient");
-  CHECK(call.aux() == s.function.getArgument(2));
-  CHECK(view(call, "aux_view") == Ints{0, 16, 1});
-  CHECK(view(call, "mnk") == Ints{6, 16, 8});
+  CHECK(call.getAux() == s.function.getArgument(2));
+  CHECK(view(*call.getAuxView()) == Ints{0, 16, 1});
+  CHECK(sizes(call) == Ints{6, 16, 8});
 }
 
 TEST_CASE("a bias's gradient goes along with that of the weight", "[export]") {
@@ -414,19 +418,19 @@ TEST_CASE("a bias's gradient goes along with that of the weight", "[export]") {
   })";
   };
   const auto goesAlong = [](Selected &&s) {
-    auto calls = s.calls("cleave.matmul");
-    return calls.back()->hasAttr("row_sums") && calls.back()->getNumResults() == 2;
+    auto calls = s.products();
+    return calls.back().rowSums() != nullptr;
   };
   const std::string product =
       "%0 = cleave.matmul %dy, %w : (tensor<2x3x16xbf16>, tensor<16x16xbf16>) -> tensor<2x3x16xbf16>";
   Selected s(layer(product), withEpilogues);
   REQUIRE(goesAlong(Selected(layer(product), withEpilogues)));
   CHECK(s.ops() == 2);
-  library::CallOp call = s.calls("cleave.matmul").back();
+  library::MatmulOp call = s.products().back();
   mlir::Operation *end = s.function.front().getTerminator();
   CHECK(end->getOperand(0) == call->getResult(0));
   CHECK(end->getOperand(1) == call->getResult(1));
-  CHECK(view(call, "mnk") == Ints{16, 8, 6});
+  CHECK(sizes(call) == Ints{16, 8, 6});
   CHECK_FALSE(goesAlong(Selected(layer(product)))); // CPUs
   // What a kernel makes element by element is summed there.
   CHECK_FALSE(goesAlong(Selected(layer("%0 = cleave.abs %dy : tensor<2x3x16xbf16>"), withEpilogues)));
@@ -450,15 +454,15 @@ TEST_CASE("a convolution takes ReLU along where the library has it", "[export]")
   const std::string relu = "%3 = cleave.relu %2 : tensor<1x3x4x4xf32>\n";
   Selected along(layer(relu, "%3"), withEpilogues);
   CHECK(along.ops() == 1);
-  CHECK(epilogueOf(along.calls("cleave.conv2d").at(0)) == "relu");
-  CHECK(along.calls("cleave.conv2d").at(0).bias() == along.function.getArgument(2));
+  CHECK(epilogueOf(along.calls<library::Conv2dOp>().at(0)) == "relu");
+  CHECK(along.calls<library::Conv2dOp>().at(0).getBias() == along.function.getArgument(2));
   Selected without(layer(relu, "%3"));
   CHECK(without.ops() == 2);
-  CHECK(epilogueOf(without.calls("cleave.conv2d").at(0)) == "");
+  CHECK(epilogueOf(without.calls<library::Conv2dOp>().at(0)) == "none");
   // Who else uses the sum needs it.
   Selected used(layer(relu + "%4 = cleave.mul %3, %2 : tensor<1x3x4x4xf32>\n", "%4"), withEpilogues);
   CHECK(used.ops() == 3);
-  CHECK(epilogueOf(used.calls("cleave.conv2d").at(0)) == "");
+  CHECK(epilogueOf(used.calls<library::Conv2dOp>().at(0)) == "none");
 }
 
 TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
@@ -466,8 +470,8 @@ TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
     INFO(text);
     Selected s(text, withEpilogues);
     CHECK(s.ops() == ops);
-    for (library::CallOp call : s.calls("cleave.matmul"))
-      CHECK(epilogueOf(call) == "");
+    for (library::MatmulOp call : s.products())
+      CHECK(epilogueOf(call) == "none");
   };
   plain(layer("%4 = cleave.gelu %3 : TYPE"), 2);                         // exact
   plain(layer("%4 = cleave.relu %3 : TYPE", "f32", 8, 16, "%4, %3"), 2); // its input is wanted
@@ -511,7 +515,7 @@ TEST_CASE("a partial product has no activation before its sum", "[export]") {
     return %2 : tensor<8x16xf32>
   })",
              withEpilogues);
-  CHECK(epilogueOf(s.calls("cleave.matmul").at(0)) == "");
+  CHECK(epilogueOf(s.products().at(0)) == "none");
 }
 
 TEST_CASE("gradients in f32 of products in half are written as f32", "[export]") {
@@ -522,20 +526,20 @@ TEST_CASE("gradients in f32 of products in half are written as f32", "[export]")
            "%1 = cleave.cast %0 : tensor<4x5xbf16> -> tensor<4x5xf32>\n" +
            after + "return " + result + " : tensor<4x5xf32>\n}";
   };
-  const auto isF32 = [](library::CallOp call) { return mlir::getElementTypeOrSelf(call->getResult(0)).isF32(); };
+  const auto isF32 = [](library::MatmulOp call) { return mlir::getElementTypeOrSelf(call->getResult(0)).isF32(); };
   Selected first(gradient("", "", "%1"), {.widen = true});
   CHECK(first.ops() == 1);
-  CHECK(isF32(first.calls("cleave.matmul").at(0)));
+  CHECK(isF32(first.products().at(0)));
   Selected later(gradient(", %g: tensor<4x5xf32> {cleave.kind = \"gradient\", cleave.name = \"w\"}",
                           "%2 = cleave.add %g, %1 : tensor<4x5xf32>\n", "%2"),
                  {.widen = true});
   CHECK(later.ops() == 1);
-  CHECK(later.calls("cleave.matmul").at(0).accumulate());
-  CHECK(isF32(later.calls("cleave.matmul").at(0)));
+  CHECK(later.products().at(0).getAccumulate());
+  CHECK(isF32(later.products().at(0)));
   Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"), {.widen = true}); // a kernel casts
-  CHECK_FALSE(isF32(read.calls("cleave.matmul").at(0)));
+  CHECK_FALSE(isF32(read.products().at(0)));
   Selected elsewhere(gradient("", "", "%1"));
-  CHECK_FALSE(isF32(elsewhere.calls("cleave.matmul").at(0)));
+  CHECK_FALSE(isF32(elsewhere.products().at(0)));
 }
 
 TEST_CASE("where a library lacks a half type, a bias is added before the product is rounded", "[export]") {

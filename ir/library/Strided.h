@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace cleave::passes {
+namespace cleave::library {
 
 using Sizes = std::vector<int64_t>;
 
@@ -48,4 +48,4 @@ struct Product {
 /// steps over, so that a library takes the matrix as it is. Gives dimensions of size 1 a fitting stride.
 bool fitMatrix(Strided &view);
 
-} // namespace cleave::passes
+} // namespace cleave::library

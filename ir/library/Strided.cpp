@@ -1,10 +1,10 @@
 // Stride arithmetic.
-#include "passes/select/Strided.h"
+#include "ir/library/Strided.h"
 
 #include <algorithm>
 #include <cassert>
 
-namespace cleave::passes {
+namespace cleave::library {
 
 Strided Strided::contiguous(Sizes shape) {
   Strided view{shape, Sizes(shape.size(), 1), 0};
@@ -169,4 +169,4 @@ bool fitMatrix(Strided &view) {
   return (columnStride == 1 && rowStride >= columns) || (rowStride == 1 && columnStride >= rows);
 }
 
-} // namespace cleave::passes
+} // namespace cleave::library
