@@ -4,8 +4,8 @@
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Check.h"
-#include "tests/unit/runtime/KernelCalls.h"
-#include "tests/unit/runtime/TwoRanks.h"
+#include "tests/unit/runtime/plan/KernelCalls.h"
+#include "tests/unit/runtime/plan/TwoRanks.h"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // Kernels for GPUs assemble for every chip, without spills. (That they compute the right thing is shown by the other
 // tests of codegen, which run them with a CPU's threads.)
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Ptx.h"
 #include "runtime/base/Error.h"

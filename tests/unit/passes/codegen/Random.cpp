@@ -1,5 +1,5 @@
 // Random kernel graphs: whatever the planner accepts must compute what the reference does, in one piece and in several.
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 
 #include <algorithm>

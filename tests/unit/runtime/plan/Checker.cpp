@@ -1,7 +1,7 @@
 // The plan checker finds each kind of planted defect, and nothing in a good plan.
 #include "runtime/base/Error.h"
-#include "tests/unit/runtime/Defects.h"
-#include "tests/unit/runtime/Pipeline.h"
+#include "tests/unit/runtime/plan/Defects.h"
+#include "tests/unit/runtime/plan/Pipeline.h"
 
 #include <catch2/catch.hpp>
 

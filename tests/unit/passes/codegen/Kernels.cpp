@@ -1,5 +1,5 @@
 // Every kind of kernel, generated and executed, against the reference: odd sizes, cut ranges, aliasing, both targets.
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Kernels in batch form: each call gets the bits that it gets by itself, on the blocks that are its own.
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
 

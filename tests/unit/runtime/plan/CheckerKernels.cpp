@@ -1,6 +1,6 @@
 // The plan checker finds what is wrong with batches of kernel calls.
-#include "tests/unit/runtime/Defects.h"
-#include "tests/unit/runtime/KernelCalls.h"
+#include "tests/unit/runtime/plan/Defects.h"
+#include "tests/unit/runtime/plan/KernelCalls.h"
 
 using namespace cleave;
 using namespace cleave::test;

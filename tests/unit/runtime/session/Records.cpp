@@ -1,5 +1,5 @@
 // Learning-rate schedules, metrics records and numbers for people.
-#include "TestPlans.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/session/LearningRate.h"
 #include "runtime/session/Metrics.h"

@@ -4,7 +4,7 @@
 #include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/plan_generated.h"
-#include "tests/unit/runtime/TwoRanks.h"
+#include "tests/unit/runtime/plan/TwoRanks.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Data sets: file formats, their errors, shuffling, and what the loader lays down on every mesh.
-#include "TestPlans.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/data/EvalBatches.h"
 #include "runtime/data/Idx.h"

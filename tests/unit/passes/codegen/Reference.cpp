@@ -1,5 +1,5 @@
 // The reference evaluator of kernel graphs and the harness that runs generated kernels.
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 
 #include "passes/codegen/GpuEmit.h"
 

@@ -1,6 +1,6 @@
 // Kernels as GPU threads share them out: widths of accesses, rows that stay in registers, lines of threads over
 // columns. Executed with sizes that fit nothing; any number of blocks gives the same bits.
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Ptx.h"

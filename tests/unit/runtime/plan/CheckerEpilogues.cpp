@@ -1,8 +1,8 @@
 // The plan checker on epilogues of matrix products and convolutions: which are sound, what they touch, and that they
 // are not linear.
 #include "tests/conformance/Convolutions.h"
-#include "tests/unit/runtime/Defects.h"
-#include "tests/unit/runtime/TwoRanks.h"
+#include "tests/unit/runtime/plan/Defects.h"
+#include "tests/unit/runtime/plan/TwoRanks.h"
 
 using namespace cleave;
 using namespace cleave::test;

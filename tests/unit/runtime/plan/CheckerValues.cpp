@@ -1,6 +1,6 @@
 // The plan checker follows values by their numbers, and the order of microbatches.
-#include "tests/unit/runtime/Defects.h"
-#include "tests/unit/runtime/Pipeline.h"
+#include "tests/unit/runtime/plan/Defects.h"
+#include "tests/unit/runtime/plan/Pipeline.h"
 
 #include <catch2/catch.hpp>
 

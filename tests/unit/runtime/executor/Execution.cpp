@@ -5,7 +5,7 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/Slices.h"
-#include "tests/unit/runtime/TwoRanks.h"
+#include "tests/unit/runtime/plan/TwoRanks.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // Checkpoints: round trips between meshes, what is written when, and what a torn one says.
 #include "runtime/checkpoint/Checkpoint.h"
-#include "TestPlans.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/CopyBox.h"

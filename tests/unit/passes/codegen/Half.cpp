@@ -1,6 +1,6 @@
 // Half types in kernels: what others read of a value is what memory would hold, so that it makes no difference whether
 // a kernel reads a value or computes it again. Each graph runs with vectors of both widths and as threads of a GPU.
-#include "codegenReference.h"
+#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Hand-made plans.
-#include "TestPlans.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/plan/Slices.h"
 
 #include <cstring>
