@@ -1,5 +1,5 @@
-// Strided windows onto row-major memory, as value structs: transposes, slices and reshapes cost nothing where the
-// result can still be described by an offset and one stride per dimension.
+// Strided views of row-major memory, as value structs. A transpose, slice or reshape costs nothing if its result can be
+// described by an offset and one stride per dimension.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@ namespace cleave::library {
 
 using Sizes = std::vector<int64_t>;
 
-/// Element (i0, i1, ...) of shape `shape` lies at offset + sum of i * stride; all in elements.
+/// Element (i0, i1, ...) of `shape` is at offset + sum of i * stride, in elements.
 struct Strided {
   Sizes shape, strides;
   int64_t offset = 0;
@@ -23,29 +23,28 @@ struct Strided {
   /// Dimension i of the result is dimension permutation[i].
   Strided transposed(std::span<const int64_t> permutation) const;
   Strided sliced(std::span<const int64_t> starts, std::span<const int64_t> sizes) const;
-  /// Empty where the elements in row-major order of `shape` have no strides.
+  /// The same elements in row-major order of `shape`; empty if strides cannot describe them.
   std::optional<Strided> reshaped(const Sizes &shape) const;
   /// Dimension i becomes dims[i] of `shape`; the others repeat (stride 0).
   Strided broadcast(std::span<const int64_t> dims, const Sizes &shape) const;
 
-  // The other way round: this is how the result lies in memory, the answer is how the operand does.
+  /// The view of a transpose's operand, given that this is the view of its result.
   Strided beforeTranspose(std::span<const int64_t> permutation) const;
 };
 
-/// Sizes of a batched product and its three operands' windows: strides are those of the batch dimensions, then of the
-/// two matrix dimensions in the order [m, k], [k, n], [m, n].
+/// The sizes and views of a batched matrix product. Dimensions of the views: the batch, then [m, k], [k, n], [m, n].
 struct Product {
   Sizes batch;
   int64_t m = 0, n = 0, k = 0;
   Strided a, b, c;
 
-  /// Drops batch dimensions of size 1, joins neighbouring ones, and batch dimensions that b does not have into the
-  /// rows.
+  /// Removes batch dimensions of size 1, merges adjacent batch dimensions, and merges into the rows the batch
+  /// dimensions that b does not have.
   void simplify();
 };
 
-/// Whether one of the last two strides is 1 (dimensions of size 1 have any), the other at least as large as what it
-/// steps over, so that a library takes the matrix as it is. Gives dimensions of size 1 a fitting stride.
+/// Whether a library can read or write the matrix of the last two dimensions: one stride is 1, and the other is at
+/// least the size that it steps over. Changes the strides of dimensions of size 1 so that they fit.
 bool fitMatrix(Strided &view);
 
 } // namespace cleave::library

@@ -1,6 +1,6 @@
-// Attention as a library call: queries, keys and values are read where they lie, as heads of one projection; the result
-// is written as what follows it reads it, with the heads of a row side by side; and so are the gradients, into the
-// projection's gradient where together they are all of it.
+// Attention as a library call. Queries, keys and values are read in place from the projection that holds all heads. The
+// result is written in the layout that the next op reads. Gradients are written directly into the gradient of the
+// projection, if the three of them fill it.
 #include "passes/select/Detail.h"
 
 using namespace mlir;
@@ -20,7 +20,7 @@ struct Piece {
   Strided view;
 };
 
-/// The concatenation that a gradient ends in and how the gradient lies in it; none where something else is done to it.
+/// The concatenation that is the gradient's only use, and the gradient's view in it.
 std::optional<Piece> pieceOf(Value gradient) {
   SmallVector<Operation *> chain = renamingsOf(gradient);
   Value value = chain.empty() ? gradient : Value(chain.back()->getResult(0));
@@ -37,7 +37,7 @@ std::optional<Piece> pieceOf(Value gradient) {
   return Piece{concat, *view};
 }
 
-/// The three gradients' places in a concatenation that has no other pieces; empty where there is none.
+/// The pieces of a concatenation that consists of exactly these three gradients; empty if there is none.
 SmallVector<Piece> piecesOfOne(ir::AttentionGradOp gradient) {
   SmallVector<Piece> pieces;
   for (Value result : gradient->getResults()) {
@@ -55,7 +55,7 @@ library::ViewAttr viewAttr(Operation *op, const Strided &view) {
 
 int64_t keysOf(Value k) { return sizesOf(k)[2]; }
 
-/// Replaces these values by the call's results.
+/// Replaces these values with the results of the call.
 void replaceBy(Operation *op, ArrayRef<Value> results, Operation *call) {
   carryMarks(op, call);
   carryShardings(results, call);

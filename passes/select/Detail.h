@@ -26,29 +26,29 @@ struct OperandView {
   mlir::Value base;
   Strided view;
 };
-/// The operand as a window onto the farthest memory behind it whose view `accept` takes (and may change).
+/// Follows the operand back through reshapes, transposes, slices and broadcasts to the farthest tensor that a call can
+/// read instead: one whose view `accept` accepts. `accept` may change the view.
 OperandView farthestView(mlir::Value operand, llvm::function_ref<std::optional<Strided>(Strided)> accept);
-/// How the operand of a transpose or a reshape lies in memory where its result lies as `view`; empty where it has no
-/// strides.
+/// The view of a transpose's or reshape's operand, given the view of its result; empty if the operand cannot be
+/// described by strides.
 std::optional<Strided> beforeOp(const Strided &view, mlir::Operation *op);
-/// The reshapes and transposes after `result`, each the only use of what came before.
+/// The chain of reshapes and transposes after `result`; each is the only use of the one before.
 llvm::SmallVector<mlir::Operation *> renamingsOf(mlir::Value result);
-/// How a value lies in memory where the last of these renamings of it lies as `view`; empty where it has no strides.
+/// The view of a value, given the view of the last of its renamings; empty if it cannot be described by strides.
 std::optional<Strided> beforeAll(const Strided &view, llvm::ArrayRef<mlir::Operation *> renamings);
-/// The result as a window onto the memory of its farthest renaming where its view is one that `accept` takes.
+/// The farthest renaming of `result` that a call can write instead, and the view of `result` in its memory.
 OperandView farthestResult(mlir::Value result, llvm::function_ref<bool(const Strided &)> accept);
 /// A piece of a concatenation in the memory of the whole.
 Strided pieceView(const Strided &whole, ir::ConcatOp concat, unsigned piece);
 
-/// Where all that happens to `result` is that it is added to a gradient argument, which is returned: the add, the
-/// argument.
+/// If the only use of `result` is to be added to a gradient argument and returned: the add and the argument.
 std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
 
-/// Concatenations some pieces of which are written in place: piece -> call.
+/// By concatenation and number of the piece: the call that writes the piece in place.
 using WrittenPieces = std::map<mlir::Operation *, std::map<unsigned, mlir::Operation *>>;
 void selectProduct(ir::MatmulOp matmul, WrittenPieces &concats, SelectOptions options);
 
-/// What attention asks of a view of [batch, heads, rows, width].
+/// Whether attention can read or write this view of [batch, heads, rows, width].
 bool fitHeads(const Strided &view);
 void selectAttention(ir::AttentionOp attention);
 void selectAttention(ir::AttentionGradOp gradient);

@@ -1,4 +1,4 @@
-// Matrix products: which memory the operands are read from and the result is written to, and with what strides.
+// Matrix products: from which memory operands are read, where the result is written, and with which strides.
 #include "passes/rewrite/Emitter.h"
 #include "passes/select/Detail.h"
 
@@ -8,18 +8,18 @@ namespace cleave::passes {
 
 namespace {
 
-/// What is done to a product's result, step by step; each the only use of what came before (but for gelu).
+/// An op that follows a product and can become part of the call. Each is the only use of the one before, except gelu.
 struct Follower {
   enum Kind { Reshape, Transpose, Widen, Bias, Accumulate, Sum, Concat, Relu, Gelu, GeluGradient } kind;
   Operation *op;
-  Value other;        // bias, gradient argument, the other addend, or what the gradient of gelu was the input of
+  Value other;        // bias, gradient argument, the other addend, or the input of gelu (for its gradient)
   unsigned piece = 0; // of a concatenation
 
-  /// Done to each sum before it is rounded.
+  /// Applied to each sum before it is rounded.
   bool isEpilogue() const { return kind >= Relu; }
 };
 
-/// A product already selected whose only use is the sum with this one: this one is added to its memory.
+/// The other addend, if it is a selected product whose only use is this sum: this product accumulates into it.
 Value earlierProduct(ir::AddOp add, Value value, Operation *product) {
   Value other = add.getLhs() == value ? add.getRhs() : add.getLhs();
   if (!other.getDefiningOp<library::MatmulOp>() || !other.hasOneUse() || !definedBefore(other, product))
@@ -27,7 +27,7 @@ Value earlierProduct(ir::AddOp add, Value value, Operation *product) {
   return other;
 }
 
-/// The only gelu of this value in the tanh form, which is the one that cuBLASLt has.
+/// The only gelu of this value in the tanh form (the form that cuBLASLt has).
 ir::GeluOp tanhGelu(Value value) {
   ir::GeluOp found;
   for (Operation *user : value.getUsers())
@@ -39,7 +39,7 @@ ir::GeluOp tanhGelu(Value value) {
   return found;
 }
 
-/// An activation, or the gradient of one. Others may use what gelu is applied to: the library writes it too.
+/// An activation or the gradient of one. Gelu's input may have other users: the library writes it, too.
 std::optional<Follower> followEpilogue(Value value, Operation *product) {
   if (ir::GeluOp gelu = tanhGelu(value))
     return Follower{Follower::Gelu, gelu, {}};
@@ -54,8 +54,8 @@ std::optional<Follower> followEpilogue(Value value, Operation *product) {
   return std::nullopt;
 }
 
-/// A product in half that is cast to f32 and returned, or added to the gradient so far: the sums are f32 already. (What
-/// a kernel casts as it reads stays half in memory.)
+/// A cast of a half product to f32 that is returned or added to the gradient so far. The library's sums are f32, so it
+/// can write them without the rounding. (A cast that a kernel reads costs nothing there.)
 bool isWidening(Operation *op) {
   auto cast = dyn_cast<ir::CastOp>(op);
   if (!cast || !cast.getResult().hasOneUse() || !getElementTypeOrSelf(cast.getResult()).isF32() ||
@@ -64,13 +64,13 @@ bool isWidening(Operation *op) {
   return isa<func::ReturnOp>(*cast.getResult().getUsers().begin()) || onlyAccumulation(cast.getResult()).first;
 }
 
-/// What may still follow.
+/// Which followers are still possible.
 struct Following {
-  bool bias = true;      // rows are still rows, and there is no bias yet
-  bool epilogue = false; // the library has them
-  bool widen = false;    // the library has results in f32, and nothing was added yet
-  bool gradient = true;  // of an activation: nothing was added yet
-  bool others = true;    // all that is not a reshape
+  bool bias = true;      // the last dimension is still the product's, and there is no bias yet
+  bool epilogue = false; // the library has epilogues
+  bool widen = false;    // the library can write f32, and nothing was added yet
+  bool gradient = true;  // gradient of an activation: nothing was added yet
+  bool others = true;    // anything but a reshape
 };
 
 std::optional<Follower> follow(Value value, Operation *product, const Following &may) {
@@ -132,7 +132,7 @@ Value lastResult(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   return chain.empty() ? Value(matmul.getResult()) : Value(chain.back().op->getResult(0));
 }
 
-/// How the product's own result lies in the memory of the last follower's.
+/// The view of the product's own result in the memory of the last follower's result.
 std::optional<Strided> resultView(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   Value last = lastResult(matmul, chain);
   Strided view = Strided::contiguous(sizesOf(last));
@@ -149,13 +149,13 @@ std::optional<Strided> resultView(ir::MatmulOp matmul, ArrayRef<Follower> chain)
   return view;
 }
 
-/// The operand as a window onto the farthest memory behind it that a library can read: [batch..., rows, columns].
+/// The farthest tensor behind the operand that a library can read, with a view of [batch..., rows, columns].
 OperandView operandView(Value operand, bool transposed, const Sizes &batch) {
   return farthestView(operand, [&](Strided view) -> std::optional<Strided> {
     size_t r = view.shape.size();
     if (transposed)
       std::swap(view.shape[r - 2], view.shape[r - 1]), std::swap(view.strides[r - 2], view.strides[r - 1]);
-    if (r == 2 && !batch.empty()) { // shared
+    if (r == 2 && !batch.empty()) { // shared by all of the batch
       view.shape.insert(view.shape.begin(), batch.begin(), batch.end());
       view.strides.insert(view.strides.begin(), batch.size(), 0);
     }
@@ -165,7 +165,7 @@ OperandView operandView(Value operand, bool transposed, const Sizes &batch) {
 
 bool fit(Product &product) { return fitMatrix(product.a) && fitMatrix(product.b) && fitMatrix(product.c); }
 
-/// c^T = b^T a^T, for a result whose columns are neighbours in memory.
+/// Replaces c = a b by c^T = b^T a^T, for a result that is column-major.
 void transposeProduct(Product &product, OperandView &a, OperandView &b) {
   std::swap(a, b);
   std::swap(product.a, product.b), std::swap(product.m, product.n);
@@ -175,7 +175,7 @@ void transposeProduct(Product &product, OperandView &a, OperandView &b) {
   }
 }
 
-/// The follower that is an epilogue; the chain's end where there is none.
+/// The follower that is an epilogue, or the end of the chain.
 const Follower *epilogueOf(ArrayRef<Follower> chain) {
   return llvm::find_if(chain, [](const Follower &follower) { return follower.isEpilogue(); });
 }
@@ -183,19 +183,19 @@ const Follower *epilogueOf(ArrayRef<Follower> chain) {
 struct Selected {
   Product product;
   OperandView a, b;
-  Strided aux; // how what the epilogue reads or writes beside the result lies
+  Strided aux; // of the auxiliary matrix that the epilogue reads or writes
   bool transposed = false;
 };
 
-/// Rows begin at multiples of 16 bytes, as the kernels with epilogues want it (cuBLAS documentation: leading dimensions
-/// of auxiliary matrices; the matrix units' alignment).
+/// Whether rows begin at multiples of 16 bytes, which kernels with epilogues need (cuBLAS documentation: leading
+/// dimensions of auxiliary matrices, alignment for tensor cores).
 bool alignedRows(const Strided &view, int64_t elementBytes) {
   const int64_t row = std::max(view.strides[0], view.strides[1]);
   return view.offset * elementBytes % 16 == 0 && row * elementBytes % 16 == 0 && row % 8 == 0;
 }
 
-/// Whether the library does the epilogue of a product in its simplest form (`full`: before that), one matrix of rows
-/// that lie together; where it does, how its auxiliary matrix lies.
+/// Whether the library can apply the epilogue: the simplified product is one matrix, row-major and aligned. Sets the
+/// view of the auxiliary matrix. `full`: the product before it was simplified.
 bool bindEpilogue(Selected &s, const Product &full, ir::MatmulOp matmul, ArrayRef<Follower> chain,
                   const Follower *epilogue) {
   auto type = cast<RankedTensorType>(matmul.getType());
@@ -243,8 +243,8 @@ std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   return s;
 }
 
-/// Whether a value's sums over rows would be a kernel of their own: a library wrote it, or it is made from sums over
-/// its columns, by a kernel that goes by rows.
+/// Whether summing a value over its rows would take a separate kernel: a library call wrote the value, or the kernel
+/// that computes it reduces its columns and so works row by row.
 bool summedAlone(Value value) {
   const auto isFused = [](Operation *op) {
     return op && (op->hasTrait<OpTrait::Elementwise>() || isa<ir::BroadcastOp, ir::ReshapeOp>(op));
@@ -266,7 +266,7 @@ bool summedAlone(Value value) {
   return false;
 }
 
-/// The gradient in f32 of a bias that is the sums over the rows of `matmul`'s transposed left operand, a value in half.
+/// The gradient of a bias: sums in f32 over the rows of the product's left operand, which is transposed and half.
 ir::CastOp biasGradient(ir::MatmulOp matmul) {
   Value rows = matmul.getA();
   if (!matmul.getTransA() || rankOf(rows) != 2 || !summedAlone(rows))
@@ -294,7 +294,7 @@ library::Epilogue kindOf(const Follower *epilogue) {
                                             : library::Epilogue::GeluGradient;
 }
 
-/// The operands beside a and b.
+/// Operands other than a and b.
 struct Others {
   Value bias, into, aux;
 };
@@ -312,18 +312,18 @@ Others othersOf(ArrayRef<Follower> chain) {
   return others;
 }
 
-/// Replaces the bias's gradient, and what accumulates it, by the call's second result.
+/// Replaces the gradient of the bias with the second result of the call. An accumulating add moves behind the call.
 void replaceSums(ir::CastOp sums, library::MatmulOp call) {
   if (auto add = onlyAccumulation(sums.getResult()).first; add && add->isBeforeInBlock(call))
     add->moveAfter(call);
   sums.getResult().replaceAllUsesWith(call.getSecond());
 }
 
-/// `sums`: the gradient of the bias, if the call computes it.
+/// `sums`: the gradient of the bias, if the call computes it, too.
 library::MatmulOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain, ir::CastOp sums) {
   const Follower *epilogue = epilogueOf(chain) == chain.end() ? nullptr : epilogueOf(chain);
   const Others others = othersOf(chain);
-  // Where gelu leaves its input for others, the library writes that too.
+  // If gelu's input has other users, the library writes it, too.
   Value left = epilogue && epilogue->kind == Follower::Gelu ? epilogue->op->getOperand(0) : Value();
   if (left && left.hasOneUse())
     left = {};

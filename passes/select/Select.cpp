@@ -10,7 +10,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// Where all that is done with the convolution's result is that a bias is added: the add, the bias.
+/// If the only use of the convolution's result is to have a bias added: the add and the bias.
 std::pair<ir::AddOp, Value> onlyBias(ir::Conv2dOp conv) {
   Value result = conv.getResult();
   auto add = result.hasOneUse() ? dyn_cast<ir::AddOp>(*result.getUsers().begin()) : ir::AddOp();
@@ -20,7 +20,7 @@ std::pair<ir::AddOp, Value> onlyBias(ir::Conv2dOp conv) {
   return {add, bias};
 }
 
-/// Replaces `result`, which may be that of a later op, by that of the call.
+/// Replaces `result`, the result of `op` or of an op after it, with that of the call.
 void replaceResult(Operation *op, Value result, Operation *call) {
   carryMarks(op, call);
   carryShardings({result}, call);
@@ -73,7 +73,7 @@ void selectEmbedding(ir::EmbeddingGradOp op) {
                                                  op.getStart(), gradient, add != nullptr));
 }
 
-/// Pooling, whose operands, results and attributes the library op shares.
+/// Pooling: the library op has the same operands, results and attributes.
 template <typename Call, typename Op> void selectPool(Op op) {
   OpBuilder b(op);
   auto call = Call::create(b, op.getLoc(), op->getResultTypes(), op->getOperands());
@@ -93,7 +93,7 @@ void setInto(Operation *call, Value into) {
     cast<library::CopyOp>(call).getIntoMutable().assign(into);
 }
 
-/// Pieces of a concatenation that matrix products write in place; the rest is copied.
+/// Chains the calls that write pieces of a concatenation; copies the other pieces.
 void finishConcat(ir::ConcatOp concat, const std::map<unsigned, Operation *> &written) {
   OpBuilder b(concat);
   std::vector<Operation *> calls;
@@ -189,7 +189,7 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   eraseDeadOps(function);
 }
 
-/// oneDNN 2.6 on x86-64 computes in bf16 from AVX-512 on, never in fp16; NVIDIA's libraries in all.
+/// oneDNN 2.6 on x86-64 computes in bf16 with AVX-512 and never in fp16. NVIDIA's libraries support all types.
 static bool libraryHas(Type type, const std::string &target) {
   return isGpuTarget(target) || (!type.isF16() && (!type.isBF16() || target == "x86-64-v4"));
 }

@@ -1,7 +1,7 @@
-// What functions stash for later ones, before selection. What no later one reads is dropped. Layouts: attention writes
-// any strides, but a tensor that is stashed keeps its own. A forward pass that turns attention's result for a
-// projection, and a backward pass that turns it again for the projection's gradient, would both copy; stashed as it was
-// turned, neither does.
+// Stashed values, before selection: unused ones are removed, and some are stashed transposed. Attention can write any
+// strides, but a stashed tensor is row-major. If the forward pass transposes attention's result for a projection and
+// the backward pass transposes it again for the projection's gradient, both would copy. With the transposed tensor
+// stashed, neither does.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/select/Detail.h"
@@ -17,7 +17,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// The transposition that is all that is done with a value besides returning it; null where there is more, or nothing.
+/// The transposition that is the only use of a value besides being returned; null otherwise.
 ir::TransposeOp onlyTranspose(Value value) {
   ir::TransposeOp found;
   for (Operation *user : value.getUsers()) {
@@ -31,7 +31,7 @@ ir::TransposeOp onlyTranspose(Value value) {
   return found;
 }
 
-/// What is stashed in place of a result that a library can as well write in that order; null where it stays.
+/// The transposition to stash instead of a result, if a library can write in that order; null otherwise.
 ir::TransposeOp stashedInstead(Value value) {
   auto attention = value.getDefiningOp<ir::AttentionOp>();
   const bool heads = attention && value == attention.getResult();
@@ -44,8 +44,8 @@ ir::TransposeOp stashedInstead(Value value) {
   return view && (heads ? fitHeads(*view) : fitMatrix(*view)) ? transpose : ir::TransposeOp();
 }
 
-/// A function whose arguments change. Attributes and type are written once, at the end: MLIR keeps every list of them
-/// that ever was.
+/// A function whose arguments change. Attributes and type are written once, at the end, because MLIR keeps every
+/// attribute list and function type in memory for ever.
 class Arguments {
 public:
   explicit Arguments(func::FuncOp function) : function(function) {
@@ -57,7 +57,7 @@ public:
     }
   }
 
-  /// The argument that reads a stash; null where none does.
+  /// The argument that reads a stash; null if there is none.
   BlockArgument stash(StringRef name) {
     auto found = stashes.find(name);
     return found == stashes.end() ? BlockArgument() : function.getArgument(found->second);
@@ -81,7 +81,7 @@ private:
   llvm::StringMap<unsigned> stashes; // by name
 };
 
-/// The argument now holds what `stashed` made of what it held.
+/// The argument now holds the result of `stashed` instead of its operand.
 void readTransposed(BlockArgument argument, NamedAttrList &attributes, ir::TransposeOp stashed) {
   const ArrayRef<int64_t> permutation = stashed.getPermutation();
   SmallVector<int64_t> inverse(permutation.size());
@@ -136,7 +136,7 @@ void layOutStashes(ArrayRef<func::FuncOp> functions) {
 
 void dropUnreadStashes(ArrayRef<func::FuncOp> functions) {
   std::set<StringRef> read;
-  for (func::FuncOp function : llvm::reverse(functions)) { // what one does not read the earlier ones need not make
+  for (func::FuncOp function : llvm::reverse(functions)) { // last first: a value that is removed removes its reads
     Operation *end = function.front().getTerminator();
     llvm::BitVector unread(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)

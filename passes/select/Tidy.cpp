@@ -13,7 +13,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// The sums of nothing but pads: the others, a chain of additions over all parameters say, need no further look.
+/// Sums of pads only. Other sums, such as a chain of additions over all parameters, are skipped.
 llvm::DenseSet<Value> sumsOfPads(ArrayRef<ir::AddOp> adds) {
   llvm::DenseSet<Value> found;
   auto padded = [&](Value value) { return value.getDefiningOp<ir::PadOp>() || found.contains(value); };
@@ -32,7 +32,7 @@ void addends(Value value, bool top, SmallVectorImpl<Value> &leaves) {
   addends(add.getRhs(), false, leaves);
 }
 
-/// The one dimension that a pad extends; -1 where there are several or none.
+/// The only dimension that a pad extends; -1 if there are several or none.
 int64_t paddedDim(ir::PadOp pad) {
   int64_t found = -1;
   for (auto [d, amounts] : llvm::enumerate(llvm::zip(pad.getLow(), pad.getHigh())))
@@ -44,7 +44,7 @@ int64_t paddedDim(ir::PadOp pad) {
   return found;
 }
 
-/// Pads that together fill the whole along one dimension, in order; empty where they do not.
+/// The pads in order, if together they fill the whole along one dimension; empty otherwise.
 SmallVector<ir::PadOp> tiling(ArrayRef<Value> leaves, int64_t &dim) {
   SmallVector<ir::PadOp> pads;
   for (Value leaf : leaves) {

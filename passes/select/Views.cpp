@@ -1,4 +1,4 @@
-// Operands of library calls as windows onto the memory behind reshapes, transposes, slices and broadcasts.
+// Operands of library calls as strided views of the tensor behind reshapes, transposes, slices and broadcasts.
 #include "passes/select/Detail.h"
 
 using namespace mlir;
@@ -7,7 +7,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// One step further towards the memory that `value` shows.
+/// The operand of a view op; null if `value` has memory of its own.
 Value shownBy(Value value) {
   Operation *op = value.getDefiningOp();
   if (op && isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::BroadcastOp, ir::ShardHintOp>(op))

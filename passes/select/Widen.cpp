@@ -1,6 +1,5 @@
-// Library ops on element types that the library lacks: operands are widened to f32 and the result is rounded, so that
-// the numbers are those of the half type with sums in f32. A bias is added before the result is rounded, as libraries
-// do that have the type.
+// Library ops on element types that the library lacks: operands are widened to f32 and the result is rounded. The
+// numbers are those of a library that has the type and sums in f32; so a bias is added before the result is rounded.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "ir/library/Epilogues.h"
@@ -17,11 +16,11 @@ static bool isLibraryOp(Operation *op) {
 }
 
 static void dropShardings(Operation *op) {
-  for (StringRef name : {dist::attr::shardings, dist::attr::globals}) // those are of another op's result
+  for (StringRef name : {dist::attr::shardings, dist::attr::globals}) // they describe the result of another op
     op->removeAttr(name);
 }
 
-/// Adds to the product's own result, and rounds the sum.
+/// Adds the bias to the product's f32 result and rounds the sum.
 static void addBeforeRounding(ir::AddOp add, Value product, Value rounded, Emitter &e) {
   e.setOrigin(add);
   e.builder().setInsertionPoint(add);
