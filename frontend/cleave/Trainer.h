@@ -129,7 +129,7 @@ template <class Result> std::vector<Tensor> outputs(Result &&result) {
 } // namespace detail
 
 template <class M> Model makeModel(M &module, std::string name, std::string options) {
-  auto forward = [&module](std::span<const Tensor> in) -> std::vector<Tensor> {
+  auto forward = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
     if constexpr (requires(Tensor t) { module.M::forward(t); })
       if (in.size() == 1)
         return detail::outputs(module.forward(in[0]));
