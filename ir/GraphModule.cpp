@@ -23,14 +23,14 @@ using namespace mlir;
 
 namespace cleave {
 
-// The module is declared after, so destroyed before, its context. Clones share the context.
+// The module is declared after its context, so it is destroyed first. Clones share the context.
 struct GraphModule::Impl {
   std::shared_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> module;
 };
 
-// LLVM is built without exceptions: where it finds no memory the process ends, with the words and status of any other
-// place that finds none.
+// LLVM is built without exceptions, so an allocation failure ends the process. Message and status are those used for
+// every other allocation failure.
 static void outOfMemory(void *, const char *, bool) {
   std::fputs("error: out of memory while compiling\n", stderr);
   std::_Exit(static_cast<int>(Status::Environment));

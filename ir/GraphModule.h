@@ -1,4 +1,4 @@
-// Owns a module of IR with its context, for callers that should not see MLIR.
+// Owns an IR module and its context. For callers that must not include MLIR.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@ class Operation;
 
 namespace cleave {
 
-/// A module of IR and the context it lives in. Movable.
+/// An IR module with its context. Movable.
 class GraphModule {
 public:
   GraphModule(); // empty module in a fresh context with the cleave, dist and func dialects loaded
@@ -21,17 +21,18 @@ public:
 
   /// Parses textual IR. Throws userError with MLIR's diagnostics.
   static GraphModule parse(const std::string &text, const std::string &name);
-  /// Textual IR, round-trips through `parse`.
+  /// Textual IR; `parse` accepts it.
   std::string str() const;
   GraphModule clone() const;
-  /// Verifies; returns the diagnostics, empty when valid.
+  /// Runs the verifiers. Returns their diagnostics; empty if the module is valid.
   std::string verify() const;
 
   mlir::MLIRContext &context() const;
   mlir::ModuleOp module() const;
-  /// Hands the module op to the caller, who must erase it before this goes, which keeps its context.
+  /// Transfers the module op to the caller, who must erase it before this object, which owns the context, is
+  /// destroyed.
   mlir::ModuleOp release();
-  /// The module op, and a function by name (null if there is none), for callers without MLIR's headers.
+  /// The module op, and a function by name (null if not found), for callers without MLIR headers.
   mlir::Operation *operation() const;
   mlir::Operation *function(const std::string &name) const;
 

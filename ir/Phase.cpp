@@ -1,4 +1,4 @@
-// Phases by the functions of a module.
+// Determines the phase from the functions of a module, and checks their form.
 #include "ir/Phase.h"
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
@@ -47,7 +47,7 @@ static const char *describe(Phase phase) {
 
 namespace {
 
-/// What arguments and results of a function are for.
+/// The kinds allowed for arguments and results of a function.
 struct Kinds {
   std::set<std::string> arguments, results;
 };
@@ -68,7 +68,7 @@ bool isName(const std::string &name) {
   return !name.empty() && llvm::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-/// Whether a tensor is one that the ops of the graph take.
+/// Whether the ops of the graph dialect accept this type.
 bool isTensor(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape())
@@ -80,7 +80,7 @@ bool isTensor(Type type) {
 
 bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
 
-/// What is wrong with a function's form; empty: nothing.
+/// Checks the form of one function. run() returns the problem, or an empty string.
 class FormCheck {
 public:
   explicit FormCheck(func::FuncOp function) : function(function), name(function.getSymName().str()) {}
@@ -107,7 +107,7 @@ public:
   std::map<std::pair<std::string, std::string>, Type> arguments;
 
 private:
-  /// Paths come into plans and strategies.
+  /// Paths are copied into plans and strategies, so they must be printable.
   std::string paths() {
     std::string problem;
     function.walk([&](Operation *op) {
@@ -149,7 +149,7 @@ private:
     return isMetric(kind) || kind == "output" ? "" : ofArgument(i, kind, is);
   }
 
-  /// A new value, or a gradient, has the name and the shape of what it is of.
+  /// A new value or a gradient must match an argument in name and shape.
   std::string ofArgument(unsigned i, const std::string &kind, const std::string &is) {
     const auto found = arguments.find({kind == "gradient" ? "parameter" : kind, is});
     if (found == arguments.end())
@@ -166,7 +166,7 @@ private:
   std::map<std::string, int> results;
 };
 
-/// Parameters and buffers of the evaluation are those of the training.
+/// Evaluation may use only parameters and buffers of training.
 std::string differenceOf(const FormCheck &eval, const FormCheck &train) {
   for (const auto &[key, type] : eval.arguments)
     if (key.first == "parameter" || key.first == "buffer")

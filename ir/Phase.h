@@ -1,5 +1,4 @@
-// Which phase a module is in, for passes that are run by hand (cleave-opt): a pass that needs another phase says so
-// instead of running into what is not there. The phases are those of docs/architecture.md.
+// The phase of a module (docs/architecture.md). A pass run by hand in cleave-opt reports a wrong phase as an error.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 
@@ -19,9 +18,9 @@ enum class Phase : uint8_t {
 
 Phase phaseOf(mlir::ModuleOp module);
 
-/// Throws a user error that names pass, phases and the function at fault unless `module` is in `phase` and its
-/// functions have the form that GraphBase.td describes: one block; arguments with a kind that is known and a name that
-/// none of the same kind has; metrics that are `tensor<f32>`; and new values and gradients of what is an argument.
+/// Throws a user error that names the pass, the phases and the function, unless `module` is in `phase` and its
+/// functions have the form described in GraphBase.td: one block; arguments with a known kind and a name unique within
+/// that kind; metrics of type `tensor<f32>`; new values and gradients that match an argument by name and shape.
 void requirePhase(mlir::ModuleOp module, const std::string &pass, Phase phase);
 
 } // namespace cleave::ir

@@ -70,7 +70,7 @@ LogicalResult AllReduceOp::verify() {
   return success();
 }
 
-// The whole dimension (on one side) is the sum of the shares, and the other side's is one of them.
+// The dimension on the whole side is the sum of `sizes`; on the share side it is one of them.
 static LogicalResult verifyShares(Operation *op, Value whole, Value share, int64_t dim, ArrayRef<int64_t> sizes) {
   auto wholeShape = cast<RankedTensorType>(whole.getType()).getShape();
   auto shareShape = cast<RankedTensorType>(share.getType()).getShape();

@@ -1,4 +1,4 @@
-// The distribution dialect in C++; value structs (Sharding, Mesh) are in ir/dist/Sharding.h and need no MLIR.
+// The distribution dialect in C++. The value structs (Sharding, Mesh) are in ir/dist/Sharding.h and need no MLIR.
 #pragma once
 #include "ir/dist/Sharding.h"
 

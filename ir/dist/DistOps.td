@@ -13,24 +13,25 @@ def Dist_Dialect : Dialect {
   let cppNamespace = "::cleave::dist";
   let summary = "how a graph is split over a mesh of devices";
   let description = [{
-    The distribution dialect says *where*. It appears in two phases.
+    The distribution dialect describes *where* a network is computed. It is used in two phases.
 
-    *Annotated*: functions still have global shapes; the module carries `dist.mesh`, and every argument, and every op for each
-    of its results, a `dist.sharding` (`dist.shardings`, an array, on ops): for each dimension a list of factors (size and
-    the mesh axes that split it), and the axes over which the value is still *partial*. Where an op needs its operand
-    otherwise than its producer left it, a `dist.reshard` (global type unchanged) stands between them.
+    *Annotated*: functions still have global shapes. The module has a `dist.mesh`. Every argument has a `dist.sharding`, and
+    every op has `dist.shardings`, one per result. A sharding is, for each dimension, a list of factors (a size and the mesh
+    axes that split it), and the axes over which the value is *partial*. If an op needs its operand in another sharding than
+    the producer's, a `dist.reshard` between them converts it (the global type is unchanged).
 
     *Local*: one function per stage, class of equal ranks, and segment kind: `@stage0.class0.forward`. Types are local
-    shapes, reshards have become collectives and slices, and values that cross stages are sent and received. Functions
-    carry `dist.stage`, `dist.class`, `dist.segment`. Arguments and results are named slots (`cleave.kind`, `cleave.name`): equal kind and name are the same memory, read as
-    argument and written as result. Kinds: "input", "parameter", "buffer", "state", "gradient", "scalar", "metric" (loss,
-    weight, correct), "output" (of a prediction), "stash" (lives from one segment to a later one of the same microbatch) and "working" (a parameter
-    in the half type, made by "begin" or "eval_begin" and read by every microbatch). Accumulation over
-    microbatches is explicit: the segment takes the slot as argument and returns the sum; "begin" returns zeros.
-    Segments: "begin", "forward", "input_gradient", "weight_gradient", "reduce", "update"; "eval_begin", "eval",
-    "eval_reduce".
+    shapes. Reshards have been lowered to collectives and slices, and values that cross stages are sent and received.
+    Functions have `dist.stage`, `dist.class`, `dist.segment`. Arguments and results are named slots (`cleave.kind`,
+    `cleave.name`): equal kind and name mean the same memory, read through the argument and written through the result.
+    Kinds: "input", "parameter", "buffer", "state", "gradient", "scalar", "metric" (loss, weight, correct), "output" (of a
+    prediction), "stash" (live from one segment to a later one of the same microbatch) and "working" (a parameter in the
+    half type, created by "begin" or "eval_begin" and read by every microbatch). Accumulation over microbatches is explicit:
+    the segment takes the slot as argument and returns the sum; "begin" returns zeros. Segments: "begin", "forward",
+    "input_gradient", "weight_gradient", "reduce", "update"; "eval_begin", "eval", "eval_reduce".
 
-    What differs between ranks of one class is never a constant: offsets are `dist.shard_offset`, values of a table.
+    Values that differ between ranks of one class are never constants: offsets are `dist.shard_offset`, which reads a table
+    per rank.
 
     Constraints are numbered per op (C1, C2, ...).
   }];
@@ -54,8 +55,8 @@ def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
   let assemblyFormat = "`<` $text `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The sharding of a tensor of this (global) type, sizes filled in; null where it does not fit. Read once for each
-    /// type, and kept by the context.
+    /// The sharding of a tensor of this (global) type, with sizes resolved; null if it does not fit. Parsed once per
+    /// type and cached in the context.
     const ::cleave::Sharding *forType(::mlir::Type type) const;
   }];
 }
@@ -67,7 +68,7 @@ class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemo
 }
 
 def Dist_MeshOp : Op<Dist_Dialect, "mesh", [Symbol]> {
-  let summary = "devices as a grid: names and sizes of its axes, in rank order pp, dp, tp from slowest to fastest";
+  let summary = "a grid of devices: names and sizes of its axes; rank order is pp, dp, tp from slowest to fastest";
   let description = [{ (C1) names and sizes have equal length. (C2) names differ. (C3) sizes are at least 1. }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axes, DenseI64ArrayAttr:$sizes);
   let assemblyFormat = "$sym_name $axes $sizes attr-dict";
@@ -83,9 +84,9 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
 // ---- local phase: `axes` are mesh axis names; the group is the ranks that differ only in those coordinates ----------
 
 def Dist_AllReduceOp : Dist_Op<"all_reduce"> {
-  let summary = "every member receives the reduction over the members, in member order; several tensors travel as one bucket";
+  let summary = "reduces over the members, in member order; every member receives the result; several tensors form one bucket";
   let description = [{
-    (C1) at least one operand. (C2) results have the operands' types. (C3) axes are not empty. Where `stages` is given, only
+    (C1) at least one operand. (C2) results have the operands' types. (C3) axes are not empty. If `stages` is given, only
     those coordinates of axis pp are members (a parameter tied between stages).
   }];
   let arguments = (ins Variadic<Dist_Tensor>:$inputs, StrArrayAttr:$axes, StrAttr:$kind, OptionalAttr<DenseI64ArrayAttr>:$stages);
@@ -93,27 +94,27 @@ def Dist_AllReduceOp : Dist_Op<"all_reduce"> {
   let hasVerifier = 1;
 }
 def Dist_AllGatherOp : Dist_Op<"all_gather"> {
-  let summary = "shares along dimension `dim`, in member order, of sizes `sizes`, put together on every member";
+  let summary = "concatenates the members' shares (`sizes`, in member order) along dimension `dim`, on every member";
   let description = [{ (C1) one size per member; the result's dimension is their sum. (C2) the operand's dimension is one of the sizes. }];
   let arguments = (ins Dist_Tensor:$input, StrArrayAttr:$axes, I64Attr:$dim, DenseI64ArrayAttr:$sizes);
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
 }
 def Dist_ReduceScatterOp : Dist_Op<"reduce_scatter"> {
-  let summary = "the reduction over the members, of which each keeps its share along dimension `dim`";
+  let summary = "reduces over the members; each member keeps its share along dimension `dim`";
   let description = [{ (C1) one size per member; the operand's dimension is their sum. (C2) the result's dimension is one of the sizes. }];
   let arguments = (ins Dist_Tensor:$input, StrArrayAttr:$axes, I64Attr:$dim, DenseI64ArrayAttr:$sizes, StrAttr:$kind);
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
 }
 def Dist_ShardOffsetOp : Dist_Op<"shard_offset", [Pure]> {
-  let summary = "where this rank's share of `size` elements split over `axes` begins (a value of the rank's table), tensor<i32>";
+  let summary = "start of this rank's share of `size` elements split over `axes`, tensor<i32>, read from the rank's table";
   let arguments = (ins I64Attr:$size, StrArrayAttr:$axes);
   let results = (outs Dist_Tensor:$result);
 }
 def Dist_ShardSliceOp : Dist_Op<"shard_slice", [Pure]> {
-  let summary = "this rank's share of dimension `dim`, which is [outer, size, inner] and split over `axes` in the middle";
-  let description = [{ (C1) outer * size * inner is the operand's dimension. No message travels. }];
+  let summary = "this rank's share of dimension `dim`, viewed as [outer, size, inner] with `size` split over `axes`";
+  let description = [{ (C1) outer * size * inner is the operand's dimension. No communication. }];
   let arguments = (ins Dist_Tensor:$input, StrArrayAttr:$axes, I64Attr:$dim, I64Attr:$outer, I64Attr:$size, I64Attr:$inner);
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
@@ -123,7 +124,7 @@ def Dist_SendOp : Dist_Op<"send"> {
   let arguments = (ins Dist_Tensor:$input, I64Attr:$stage, I64Attr:$tag);
 }
 def Dist_RecvOp : Dist_Op<"recv"> {
-  let summary = "receives what the rank of stage `stage` sends under `tag` in the same microbatch";
+  let summary = "receives what the rank of stage `stage` sends with tag `tag` in the same microbatch";
   let arguments = (ins I64Attr:$stage, I64Attr:$tag);
   let results = (outs Dist_Tensor:$result);
 }

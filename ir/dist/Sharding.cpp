@@ -1,4 +1,4 @@
-// Meshes and shardings: arithmetic of shares and the text form.
+// Meshes and shardings: sizes of shares, and the text form.
 #include "ir/dist/Sharding.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ int64_t Mesh::ranks() const {
   return product;
 }
 
-// From slowest to fastest: pp, dp, tp. Axes a mesh lacks count as size 1; others (none today) would come first.
+// Axis order from slowest to fastest: pp, dp, tp. Missing axes count as size 1; unknown axes would come first.
 static std::vector<size_t> rankOrder(const Mesh &mesh) {
   std::vector<size_t> order;
   auto position = [](const std::string &name) { return name == "pp" ? 1 : name == "dp" ? 2 : name == "tp" ? 3 : 0; };
@@ -268,7 +268,7 @@ bool Sharding::resolve(const std::vector<int64_t> &shape) {
   return true;
 }
 
-// `minor` becomes part of `major` where the joined factor's shares are the same elements; false where they are not.
+// Merges `minor` into `major` if the merged factor's shares hold the same elements; otherwise returns false.
 static bool joinFactors(Factor &major, const Factor &minor, const Mesh &mesh) {
   const int64_t parts = mesh.size(major.axes), minorParts = mesh.size(minor.axes);
   const bool evenRows = minor.axes.empty() && major.size % parts == 0;

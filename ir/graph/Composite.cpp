@@ -1,4 +1,4 @@
-// Composite ops (softmax, normalisation, losses), fusions and marks: inference and verifiers.
+// Composite ops (softmax, normalisation, losses), fusions and markers: type inference and verifiers.
 #include "ir/graph/Constraints.h"
 
 using namespace mlir;
@@ -128,7 +128,8 @@ LogicalResult TopOneCorrectOp::inferReturnTypes(MLIRContext *context, std::optio
   return success();
 }
 
-// ---- fusions and marks ---------------------------------------------------------------------------------------------
+// ---- fusions and markers
+// -------------------------------------------------------------------------------------------
 
 LogicalResult FusionOp::verify() {
   Block &block = getBody().front();

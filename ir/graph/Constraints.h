@@ -1,11 +1,11 @@
-// Helpers of the graph dialect's inference and verifiers. Ops whose result types are inferred check their constraints
-// there: an op built or parsed wrongly says which constraint it breaks either way.
+// Helpers for the graph dialect's type inference and verifiers. Ops with inferred result types check their
+// constraints during inference, so that building and parsing report the same message.
 #pragma once
 #include "ir/graph/Graph.h"
 
 namespace cleave::ir {
 
-/// Reports a broken constraint of `op` ("cleave.matmul"): 'cleave.matmul' op C2: ...
+/// Reports that `op` ("cleave.matmul") violates a constraint: 'cleave.matmul' op C2: ...
 template <typename... Parts>
 mlir::LogicalResult broken(std::optional<mlir::Location> loc, llvm::StringRef op, Parts &&...parts) {
   return mlir::emitOptionalError(loc, "'", op, "' op ", std::forward<Parts>(parts)...);
@@ -25,7 +25,7 @@ inline bool increasesWithin(llvm::ArrayRef<int64_t> dims, int64_t rank) {
   return true;
 }
 
-/// `shape` for a message: 48x784.
+/// `shape` as text in messages: 48x784.
 inline std::string shapeText(llvm::ArrayRef<int64_t> shape) {
   std::string text;
   for (int64_t size : shape)

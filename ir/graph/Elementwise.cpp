@@ -46,7 +46,7 @@ LogicalResult IotaOp::verify() {
 
 namespace {
 
-/// x op neutral -> x (and neutral op x -> x where the op commutes).
+/// x op neutral -> x (and neutral op x -> x if the op commutes).
 template <typename Op> struct DropNeutral : OpRewritePattern<Op> {
   double neutral;
   bool commutes;
@@ -63,8 +63,8 @@ template <typename Op> struct DropNeutral : OpRewritePattern<Op> {
   }
 };
 
-/// Both operands are splats of a float type: the result is one, rounded once from double (exact for f32, see Figueroa
-/// 1995, When is double rounding innocuous?).
+/// Folds an op on two float splats into one, rounded once from double (exact for f32: Figueroa 1995, When is double
+/// rounding innocuous?).
 template <typename Op> struct FoldSplats : OpRewritePattern<Op> {
   double (*compute)(double, double);
   FoldSplats(MLIRContext *context, double (*compute)(double, double))

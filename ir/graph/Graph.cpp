@@ -1,5 +1,5 @@
-// The graph dialect: registration, attributes, constants. Ops' inference, verifiers and folders are in the files beside
-// this one, by subject: Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp, Composite.cpp, Fusion.cpp.
+// The graph dialect: registration, attributes, constants. Type inference, verifiers and folders of the ops are in
+// Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp and Composite.cpp.
 #include "ir/graph/Graph.h"
 
 #include "mlir/IR/Builders.h"

@@ -1,4 +1,4 @@
-// The graph dialect in C++: ops, attributes, and the names of the attributes that functions and ops carry.
+// The graph dialect in C++: ops, attributes, and the names of discardable attributes on functions and ops.
 #pragma once
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,7 +14,7 @@
 #include <bit>
 
 namespace cleave::ir {
-/// A double as a parameter of an attribute: equal and hashed by its bits.
+/// A double as an attribute parameter; compared and hashed by its bits.
 struct Number {
   double value;
   Number(double value) : value(value) {}
@@ -39,7 +39,7 @@ inline llvm::hash_code hash_value(const Number &number) {
 
 namespace cleave::ir {
 
-/// Discardable attributes; see the essay in GraphBase.td.
+/// Discardable attributes; see the dialect description in GraphBase.td.
 namespace attr {
 inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name", init = "cleave.init",
                                      trainable = "cleave.trainable", lrScale = "cleave.lr_scale",
@@ -48,20 +48,20 @@ inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name",
                                      reduceDtype = "cleave.reduce_dtype", epilogues = "cleave.epilogues";
 }
 
-/// The entry of a shard_hint for a dimension that is not to be split; "" leaves it as it is.
+/// shard_hint entry for a dimension that must not be split. An entry "" keeps the dimension's sharding.
 inline constexpr llvm::StringLiteral wholeDimension = "whole";
 
-/// The unit attribute of convolutions, pooling and batch normalisation on [n, ..., c] instead of [n, c, ...].
+/// Unit attribute of convolutions, pooling and batch normalisation: the layout is [n, ..., c] instead of [n, c, ...].
 inline constexpr llvm::StringLiteral channelsLast = "channels_last";
 
-/// A string attribute (kind, name, ...) of a function's argument or result; empty where it has none.
+/// A string attribute (kind, name, ...) of a function's argument or result; empty if missing.
 llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
 llvm::StringRef argumentText(mlir::BlockArgument argument, llvm::StringRef attribute);
 llvm::StringRef resultText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
 
-/// The one value of a splat constant; none for anything else. Integers and i1 read as numbers.
+/// The value of a splat constant; nullopt for any other attribute. Integers and i1 are converted to double.
 std::optional<double> splatOf(mlir::Attribute value);
-/// The same of what makes `value`, seen through broadcasts.
+/// The same for the constant that defines `value`, looking through broadcasts.
 std::optional<double> splatOf(mlir::Value value);
 /// `value` in every element of `type`, rounded to its element type.
 mlir::DenseElementsAttr splatAttr(mlir::RankedTensorType type, double value);

@@ -1,4 +1,4 @@
-// The graph dialect's base: dialect essay, attributes, enums and op classes.
+// The graph dialect's base: dialect description, attributes, enums and op classes.
 #ifndef CLEAVE_GRAPH_BASE
 #define CLEAVE_GRAPH_BASE
 
@@ -11,35 +11,36 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Cleave_Dialect : Dialect {
   let name = "cleave";
   let cppNamespace = "::cleave::ir";
-  let summary = "a neural network's training step over whole tensors, with no devices";
+  let summary = "a neural network's training step on whole tensors, independent of devices";
   let description = [{
-    The graph dialect says *what* a network computes and nothing about where. Tensors are ranked, static and whole: a
-    value of type `tensor<48x784xf32>` is the whole microbatch, however many devices will hold pieces of it. All ops are
-    pure; state (parameters, running statistics, optimizer state) enters a function as arguments and leaves it as results.
+    The graph dialect describes *what* a network computes, not where. Tensors are ranked, static and whole: a value of type
+    `tensor<48x784xf32>` is the whole microbatch, even if many devices will hold pieces of it. All ops are pure. State
+    (parameters, running statistics, optimizer state) enters a function as arguments and leaves it as results.
 
     A model is a module with functions (`func.func`):
 
-    - `@forward`: what tracing produced for training. Arguments carry `cleave.kind` ("input", "parameter", "buffer") and
-      `cleave.name` (the module path, "blocks.0.attention.qkv.weight"); parameters and buffers also `cleave.init`,
-      parameters `cleave.trainable` and optionally `cleave.lr_scale`, `cleave.weight_decay` (parameter groups). Results carry
-      `cleave.kind`: "loss" (the *sum* over samples, `tensor<f32>`), "weight" (how many samples or positions counted,
-      `tensor<f32>`), "correct" (optional metric, `tensor<f32>`), "buffer" with its `cleave.name` (the new value).
+    - `@forward`: the model traced for training. Arguments have `cleave.kind` ("input", "parameter", "buffer") and
+      `cleave.name` (the module path, "blocks.0.attention.qkv.weight"). Parameters and buffers also have `cleave.init`;
+      parameters have `cleave.trainable` and optionally `cleave.lr_scale`, `cleave.weight_decay` (parameter groups). Results
+      have `cleave.kind`: "loss" (the *sum* over samples, `tensor<f32>`), "weight" (the number of samples or positions
+      counted, `tensor<f32>`), "correct" (optional metric, `tensor<f32>`), "buffer" with its `cleave.name` (the new value).
     - `@eval`: the same model traced for inference; results "loss", "weight", "correct".
-    - `@train`: what differentiation makes of `@forward`: its results and, for every trainable parameter, a result of kind
-      "gradient" named as the parameter.
+    - `@train`: `@forward` after differentiation: its results and, for every trainable parameter, a result of kind
+      "gradient" with the parameter's name.
     - `@update`: the optimizer as graph ops: arguments "parameter", "gradient", "state" (named "<parameter>.<slot>"),
       "scalar" ("lr", "step", "weight": `tensor<f32>`); results "parameter" and "state".
 
-    Every op carries the user's source line as its location, `cleave.path` (the module path that made it) and, where the
-    user marked one, `cleave.stage`. Differentiation copies path and stage to the gradient ops it makes and adds
-    `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that elementwise ops, their gradients
-    and their sharding rules see equal shapes. Composite ops (softmax, layerNorm, batchNorm, crossEntropy) keep their own
-    gradient ops and are decomposed into primitives only after differentiation, before a strategy is applied: then a
-    reduction over a split dimension is a partial sum like any other, and synchronised batch normalisation or a
-    cross-entropy over split classes needs no rule of its own.
+    Every op has the user's source line as its location, `cleave.path` (the path of the module that created it) and, if the
+    user set one, `cleave.stage`. Differentiation copies path and stage to the gradient ops and adds
+    `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that the operands of elementwise ops,
+    their gradients and their sharding rules have equal shapes. Composite ops (softmax, layerNorm, batchNorm, crossEntropy)
+    have gradient ops and are decomposed into primitives after differentiation, before a strategy is applied. A reduction
+    over a split dimension is then an ordinary partial sum, so synchronised batch normalisation and cross-entropy over
+    split classes need no rule of their own.
 
-    Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests name them. Where result types are
-    inferred, inference checks them. Equal shapes or types that a trait of the op demands have the trait's message.
+    Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests refer to these numbers. If result
+    types are inferred, inference checks the constraints. If a trait requires equal shapes or types, the message is the
+    trait's.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
@@ -47,7 +48,7 @@ def Cleave_Dialect : Dialect {
 
 class Cleave_Attr<string name, string attrMnemonic> : AttrDef<Cleave_Dialect, name> { let mnemonic = attrMnemonic; }
 
-/// A double that prints with as many digits as it takes to read it back exactly.
+/// A double printed with enough digits to be parsed back exactly.
 def Cleave_Double : AttrOrTypeParameter<"::cleave::ir::Number", "a number"> {
   let cppAccessorType = "double";
   let parser = "::cleave::ir::parseNumber($_parser)";
@@ -55,19 +56,19 @@ def Cleave_Double : AttrOrTypeParameter<"::cleave::ir::Number", "a number"> {
 }
 
 def Cleave_InitAttr : Cleave_Attr<"Init", "init"> {
-  let summary = "how a parameter begins";
+  let summary = "initial values of a parameter";
   let description = [{ `constant` a; `uniform` in [a, b); `normal` with mean a and standard deviation b. }];
   let parameters = (ins StringRefParameter<"constant, uniform or normal">:$distribution, Cleave_Double:$a, Cleave_Double:$b);
   let assemblyFormat = "`<` $distribution `,` $a `,` $b `>`";
 }
 
-def Cleave_ReduceKind : I32EnumAttr<"ReduceKind", "how a reduction combines", [
+def Cleave_ReduceKind : I32EnumAttr<"ReduceKind", "combining function of a reduction", [
     I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">, I32EnumAttrCase<"Min", 2, "min">]> {
   let cppNamespace = "::cleave::ir"; let genSpecializedAttr = 0;
 }
 def Cleave_ReduceKindAttr : EnumAttr<Cleave_Dialect, Cleave_ReduceKind, "reduce_kind"> { let assemblyFormat = "$value"; }
 
-def Cleave_Predicate : I32EnumAttr<"Predicate", "how a comparison compares", [
+def Cleave_Predicate : I32EnumAttr<"Predicate", "predicate of a comparison", [
     I32EnumAttrCase<"Eq", 0, "eq">, I32EnumAttrCase<"Ne", 1, "ne">, I32EnumAttrCase<"Lt", 2, "lt">,
     I32EnumAttrCase<"Le", 3, "le">, I32EnumAttrCase<"Gt", 4, "gt">, I32EnumAttrCase<"Ge", 5, "ge">]> {
   let cppNamespace = "::cleave::ir"; let genSpecializedAttr = 0;

@@ -1,4 +1,4 @@
-// The graph dialect's ops, with numbered constraints. See GraphBase.td for the essay.
+// The graph dialect's ops, with numbered constraints. GraphBase.td describes the dialect.
 #ifndef CLEAVE_GRAPH_OPS
 #define CLEAVE_GRAPH_OPS
 
@@ -76,8 +76,8 @@ def Cleave_ConstantOp : Cleave_Op<"constant", [ConstantLike]> {
 def Cleave_IotaOp : Cleave_Op<"iota"> {
   let summary = "result[..., i, ...] = i (+ offset) along dimension `dim`";
   let description = [{
-    (C1) 0 <= dim < rank. (C2) the result is i32. (C3) `offset`, given by partitioning where the dimension is split, is
-    tensor<i32>.
+    (C1) 0 <= dim < rank. (C2) the result is i32. (C3) `offset`, added by the partitioner if the dimension is split,
+    is tensor<i32>.
   }];
   let arguments = (ins Optional<Cleave_Tensor>:$offset, I64Attr:$dim);
   let results = (outs Cleave_IntTensor:$result);
@@ -94,7 +94,7 @@ def Cleave_RandomUniformOp : Cleave_Op<"random_uniform"> {
 def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
   let summary = "repeats the operand along new dimensions";
   let description = [{
-    `dims[i]` is the result's dimension that operand dimension i becomes; the others repeat.
+    Operand dimension i becomes result dimension `dims[i]`; the operand is repeated along the others.
     (C1) dims has the operand's rank and increases strictly. (C2) operand dimension i has the size of result dimension
     dims[i]. (C3) element types are equal.
   }];
@@ -105,7 +105,7 @@ def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
   let hasFolder = 1;
 }
 def Cleave_ReduceOp : Cleave_InferOp<"reduce"> {
-  let summary = "sum, max or min over dimensions, which disappear";
+  let summary = "sum, max or min over dimensions, which are removed";
   let description = [{ (C1) dims increase strictly within [0, rank). }];
   let arguments = (ins Cleave_ReduceKindAttr:$kind, Cleave_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs Cleave_Tensor:$result);
@@ -140,14 +140,14 @@ def Cleave_SliceOp : Cleave_InferOp<"slice"> {
   let hasFolder = 1;
 }
 def Cleave_PadOp : Cleave_InferOp<"pad"> {
-  let summary = "zeros around the operand: `low` before and `high` after each dimension";
+  let summary = "adds zeros: `low` before and `high` after the operand, per dimension";
   let description = [{ (C1) low and high have the rank's length and are not negative. }];
   let arguments = (ins Cleave_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
   let results = (outs Cleave_Tensor:$result);
   let assemblyFormat = "$input `low` $low `high` $high attr-dict `:` type($input) `->` type($result)";
 }
 def Cleave_ConcatOp : Cleave_InferOp<"concat"> {
-  let summary = "operands one after the other along `dim`";
+  let summary = "concatenates the operands along `dim`";
   let description = [{ (C1) at least one operand. (C2) 0 <= dim < rank. (C3) other dimensions and element types are equal. }];
   let arguments = (ins Variadic<Cleave_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs Cleave_Tensor:$result);
@@ -167,16 +167,16 @@ def Cleave_ScatterAddOp : Cleave_Op<"scatter_add"> {
   let hasVerifier = 1;
 }
 def Cleave_EmbeddingOp : Cleave_InferOp<"embedding"> {
-  let summary = "result[..., :] = table[ids[...] - start, :], zeros where that row does not exist";
+  let summary = "result[..., :] = table[ids[...] - start, :], zeros if that row does not exist";
   let description = [{
-    (C1) the table has rank 2. (C2) ids are i32. `start` (tensor<i32>) is given by partitioning where rows are split.
+    (C1) the table has rank 2. (C2) ids are i32. The partitioner adds `start` (tensor<i32>) if rows are split.
   }];
   let arguments = (ins Cleave_FloatTensor:$table, Cleave_IntTensor:$ids, Optional<Cleave_Tensor>:$start);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_EmbeddingGradOp : Cleave_Op<"embedding_grad"> {
-  let summary = "gradient of the table: row r is the sum of grad[i, :] where ids[i] - start == r, in order of i";
-  let description = [{ (C1) grad's shape is ids' shape and the width. (C2) the result has rank 2 and that width. }];
+  let summary = "gradient of the table: row r is the sum of grad[i, :] over all i with ids[i] - start == r, in order of i";
+  let description = [{ (C1) grad's shape is ids' shape followed by the width. (C2) the result has rank 2 and that width. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$ids, Optional<Cleave_Tensor>:$start);
   let results = (outs Cleave_FloatTensor:$result);
   let hasVerifier = 1;
@@ -188,9 +188,9 @@ def Cleave_MatmulOp : Cleave_InferOp<"matmul"> {
   let summary = "matrix product over the last two dimensions";
   let description = [{
     a: [..., m, k] ([..., k, m] if transA), b: [..., k, n] ([..., n, k] if transB), result [..., m, n]. Leading dimensions
-    are equal, or b has rank 2 and is shared by all of a's.
+    are equal, or b has rank 2 and is the same for all leading indices of a.
     (C1) ranks are at least 2. (C2) the contracted sizes are equal. (C3) leading dimensions are equal or b has rank 2.
-    (C4) element types are equal. (C5) transA only where the ranks are equal.
+    (C4) element types are equal. (C5) transA requires equal ranks.
   }];
   let arguments = (ins Cleave_FloatTensor:$a, Cleave_FloatTensor:$b, UnitAttr:$transA, UnitAttr:$transB);
   let results = (outs Cleave_FloatTensor:$result);
@@ -210,22 +210,22 @@ def Cleave_Conv2dOp : Cleave_InferOp<"conv2d"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_Conv2dInputGradOp : Cleave_ConvLike<"conv2d_input_grad"> {
-  let summary = "gradient of conv2d's input (the result type) from grad, of the convolution's result, and weight";
+  let summary = "gradient of conv2d's input (the result type), from weight and grad, the gradient of conv2d's result";
   let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
-  let summary = "gradient of conv2d's weight (the result type) from grad, of the convolution's result, and input";
+  let summary = "gradient of conv2d's weight (the result type), from input and grad, the gradient of conv2d's result";
   let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
-// kernel = [h, w]; [n, c, h, w], with `channels_last` [n, h, w, c]
+// kernel = [h, w]; tensors are [n, c, h, w], with `channels_last` [n, h, w, c]
 def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
-  let summary = "largest of each window; `workspace` (i32, the result's shape) serves the gradient and is opaque";
+  let summary = "maximum of each window; `workspace` (i32, the result's shape) is opaque, for the gradient only";
   let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
   let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
@@ -234,14 +234,14 @@ def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
 }
 def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
   let summary = "gradient of max_pool2d's input (the result type); the first maximum in row order receives it";
-  let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) so has the workspace. }];
+  let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) the workspace has the same shape. }];
   let hasVerifier = 1;
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
                        DenseI64ArrayAttr:$padding, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_AvgPool2dOp : Cleave_InferOp<"avg_pool2d"> {
-  let summary = "mean of each window, padding counted";
+  let summary = "mean of each window, including the padding";
   let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
   let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
@@ -304,10 +304,10 @@ def Cleave_LayerNormGradOp : Cleave_InferOp<"layer_norm_grad"> {
   let results = (outs Cleave_FloatTensor:$gradInput, Cleave_FloatTensor:$gradWeight, Cleave_FloatTensor:$gradBias);
 }
 def Cleave_BatchNormOp : Cleave_InferOp<"batch_norm"> {
-  let summary = "training batch normalisation over all dimensions but the channels': statistics of the whole microbatch";
+  let summary = "batch normalisation in training, over all dimensions except channels: statistics of the whole microbatch";
   let description = [{
     x [n, c, ...], with `channels_last` [n, ..., c] -> result; mean and variance (biased) [c]. (C1) rank is at least 2. (C2) weight and bias have shape [c].
-    `group` > 0: statistics over each run of that many samples; then mean and variance are [n/group, c]. (C3) group divides n.
+    `group` > 0: statistics over each group of that many consecutive samples; then mean and variance are [n/group, c]. (C3) group divides n.
   }];
   let arguments = (ins Cleave_FloatTensor:$input, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$bias, F64Attr:$eps, DefaultValuedAttr<I64Attr, "0">:$group, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result, Cleave_FloatTensor:$mean, Cleave_FloatTensor:$variance);
@@ -322,7 +322,7 @@ def Cleave_BatchNormGradOp : Cleave_InferOp<"batch_norm_grad"> {
   let results = (outs Cleave_FloatTensor:$gradInput, Cleave_FloatTensor:$gradWeight, Cleave_FloatTensor:$gradBias);
 }
 def Cleave_CrossEntropyOp : Cleave_InferOp<"cross_entropy"> {
-  let summary = "sum over rows of logsumexp(logits) - logits[label], how many rows counted, and lse";
+  let summary = "sum over rows of logsumexp(logits) - logits[label], number of rows counted, and lse";
   let description = [{
     logits [..., classes], labels [...] i32; rows with a negative label are ignored. loss and weight are tensor<f32>, lse [...].
     (C1) labels' shape is logits' without the last dimension. (C2) labels are i32.
@@ -331,7 +331,7 @@ def Cleave_CrossEntropyOp : Cleave_InferOp<"cross_entropy"> {
   let results = (outs Cleave_FloatTensor:$loss, Cleave_FloatTensor:$weight, Cleave_FloatTensor:$lse);
 }
 def Cleave_CrossEntropyGradOp : Cleave_Op<"cross_entropy_grad"> {
-  let summary = "grad (tensor<f32>) * (softmax(logits) - onehot(labels)), zero in ignored rows; result as logits";
+  let summary = "grad (tensor<f32>) * (softmax(logits) - onehot(labels)), zero in ignored rows; the result has the type of logits";
   let description = [{
     (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. (C3) grad is a scalar, lse has labels'
     shape, the result logits' type.
@@ -341,16 +341,16 @@ def Cleave_CrossEntropyGradOp : Cleave_Op<"cross_entropy_grad"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_TopOneCorrectOp : Cleave_InferOp<"top_one_correct"> {
-  let summary = "in how many rows with label >= 0 no logit is larger than the label's (tensor<f32>)";
+  let summary = "number of rows with label >= 0 in which no logit is larger than the label's (tensor<f32>)";
   let description = [{ (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. }];
   let arguments = (ins Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels);
   let results = (outs Cleave_FloatTensor:$result);
 }
 
-// ---- fusion: what code generation compiles to one kernel ----------------------------------------------------------
+// ---- fusion: compiled to one kernel by code generation ------------------------------------------------------------
 
 def Cleave_FusionOp : Op<Cleave_Dialect, "fusion", [Pure, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">]> {
-  let summary = "elementwise and reducing ops that one generated kernel computes";
+  let summary = "elementwise ops and reductions computed by one generated kernel";
   let description = [{
     The body's block arguments are the operands; it ends in `cleave.yield` of the results.
     (C1) block arguments have the operands' types. (C2) yielded types are the result types.
@@ -368,11 +368,11 @@ def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<
   let builders = [OpBuilder<(ins), [{}]>];
 }
 
-// ---- marks -------------------------------------------------------------------------------------------------------
+// ---- markers -----------------------------------------------------------------------------------------------------
 
-def Cleave_DetachOp : Cleave_Unary<"detach", "identity that no gradient passes; gone after decomposition">;
+def Cleave_DetachOp : Cleave_Unary<"detach", "identity with zero gradient; removed by decomposition">;
 def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
-  let summary = "identity that carries the user's withSharding mark: per dimension mesh axes joined by +, \"whole\", or \"\" for as it is";
+  let summary = "identity with the user's withSharding request, one entry per dimension: mesh axes joined by +, \"whole\", or \"\" for no request";
   let description = [{ (C1) one entry per dimension. }];
   let arguments = (ins Cleave_Tensor:$input, StrArrayAttr:$sharding);
   let results = (outs Cleave_Tensor:$result);

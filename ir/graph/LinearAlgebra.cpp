@@ -1,4 +1,4 @@
-// Matrix products, convolutions, pooling and attention: inference and verifiers.
+// Matrix products, convolutions, pooling and attention: type inference and verifiers.
 #include "ir/graph/Constraints.h"
 
 using namespace mlir;
@@ -32,7 +32,7 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 
 // ---- windows: convolution and pooling ------------------------------------------------------------------------------
 
-/// Where windows of `kernel` elements, `dilation` apart, begin every `stride` elements: how many there are.
+/// The number of windows of `kernel` elements, `dilation` apart, with step `stride`.
 static int64_t windows(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
   int64_t room = size + low + high - dilation * (kernel - 1) - 1;
   return room < 0 ? 0 : room / stride + 1;
@@ -42,7 +42,7 @@ static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {
   return values.size() == count && llvm::all_of(values, [&](int64_t v) { return v >= least; });
 }
 
-/// [n, h, w, c] as [n, c, h, w], and back.
+/// [n, h, w, c] to [n, c, h, w], and back.
 static SmallVector<int64_t> secondForm(ArrayRef<int64_t> shape) { return {shape[0], shape[3], shape[1], shape[2]}; }
 static SmallVector<int64_t> lastForm(ArrayRef<int64_t> shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
 
@@ -83,7 +83,7 @@ LogicalResult Conv2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   return success();
 }
 
-/// The checks of both convolution gradients: C1 to C5 as conv2d, and C6.
+/// Checks both convolution gradients: C1 to C5 as conv2d, and C6.
 template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
   auto shape = convShape(op.getLoc(), op.getOperationName(), input, weight, op.getStride(), op.getPadding(),
                          op.getDilation(), op.getGroups(), op.getChannelsLast());
@@ -144,7 +144,7 @@ LogicalResult AvgPool2dOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return success();
 }
 
-/// The checks of both pooling gradients: C1 to C4 as the pooling, and C5.
+/// Checks both pooling gradients: C1 to C4 as the pooling, and C5.
 template <typename Op> static LogicalResult verifyPoolGrad(Op op) {
   auto shape = poolShape(op.getLoc(), op.getOperationName(), op.getType().getShape(), op.getKernel(), op.getStride(),
                          op.getPadding(), op.getChannelsLast());

@@ -1,13 +1,14 @@
-// Marks that the frontend leaves on ops for one pass to read.
+// Attributes that the frontend sets on ops, each read by one pass.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 
 namespace cleave::ir::attr {
 
-/// Unit attribute of a cast to the same type that ends a composition: what comes out is an activation, which mixed
-/// precision may take in the half type again. A cast to the same type without it keeps f32 from there on.
+/// Unit attribute of a cast to the same type at the end of a composite: the result is an activation, which mixed
+/// precision may store in the half type. A same-type cast without this attribute keeps f32 from there on.
 inline constexpr llvm::StringLiteral activation = "cleave.activation";
-/// Unit attribute of a matrix product that is f32 where its operands are: one with weights that half types would bend.
+/// Unit attribute of a matrix product that stays f32 if its operands are f32, because half precision would distort
+/// its weights.
 inline constexpr llvm::StringLiteral single = "cleave.single";
 
 } // namespace cleave::ir::attr

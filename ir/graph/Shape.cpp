@@ -1,4 +1,4 @@
-// Ops that move elements: inference, verifiers, folders, canonicalisation.
+// Ops that move elements: type inference, verifiers, folders, canonicalisation.
 #include "ir/graph/Constraints.h"
 
 #include "mlir/IR/PatternMatch.h"

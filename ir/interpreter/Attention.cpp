@@ -14,9 +14,9 @@ namespace cleave::ir {
 
 namespace {
 struct Sizes {
-  int64_t heads, t, s, d; // heads: of all samples
+  int64_t heads, t, s, d; // heads of all samples
   bool causal;
-  /// How many keys query i sees.
+  /// Number of keys that query i attends to.
   int64_t seen(int64_t i) const { return causal ? std::min(s, i + s - t + 1) : s; }
 };
 } // namespace

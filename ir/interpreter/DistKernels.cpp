@@ -1,4 +1,5 @@
-// Kernels of the distribution dialect's ops. A collective is every member's contribution, reduced in member order.
+// Kernels of the distribution dialect's ops. A collective exchanges every member's tensor and reduces in member
+// order.
 #include "ir/dist/Dist.h"
 #include "ir/interpreter/Program.h"
 #include "ir/interpreter/RankPort.h"
@@ -40,7 +41,7 @@ static RankPort &portOf(Environment &environment) {
   return *environment.rank;
 }
 
-/// The reduction of everybody's tensor `index`, in member order, rounded once.
+/// Reduces tensor `index` of all members in member order, rounding once.
 static HostTensor reduced(const Parts &parts, size_t index, const std::string &kind) {
   HostTensor out = (*parts[0])[index];
   for (size_t member = 1; member < parts.size(); ++member) {
@@ -66,7 +67,7 @@ static HostTensor reduced(const Parts &parts, size_t index, const std::string &k
   return out;
 }
 
-/// [outer, from .. from + size of the share, inner] of dimension `dim`.
+/// Slice [outer, from .. from + size, inner] of dimension `dim`.
 static HostTensor sliced(const HostTensor &in, int64_t dim, int64_t from, int64_t size) {
   HostTensor out;
   out.dtype = in.dtype;

@@ -1,4 +1,4 @@
-// Runs the ranks of a distributed program as threads; cuts whole tensors into slots and puts slots together.
+// Runs the ranks of a distributed program as threads; cuts whole tensors into slots and assembles them again.
 #include "ir/interpreter/Distributed.h"
 
 #include "ir/dist/Dist.h"
@@ -23,7 +23,7 @@ namespace {
 struct SlotInfo {
   SlotKey key; // microbatch 0
   HostTensor type;
-  std::optional<Sharding> sharding; // resolved; with it the global type
+  std::optional<Sharding> sharding; // resolved; set together with the global type
   HostTensor global;
 };
 
@@ -57,7 +57,7 @@ static SlotInfo slotInfo(DictionaryAttr attributes, Type type, const std::string
     throw Error(Status::Internal,
                 "distributed interpreter: an argument or result of @" + function + " has no cleave.kind");
   if (info.key.name.empty())
-    info.key.name = info.key.kind; // "loss": kind and name in one
+    info.key.name = info.key.kind; // a metric ("loss"): the kind is also the name
   info.type = emptyTensor(type);
   auto sharding = dyn_cast_or_null<dist::ShardingAttr>(attributes.get(dist::attr::sharding));
   auto global = dyn_cast_or_null<TypeAttr>(attributes.get(dist::attr::global));
@@ -71,7 +71,7 @@ static SlotInfo slotInfo(DictionaryAttr attributes, Type type, const std::string
   return info;
 }
 
-/// Slots of every function; with `code` also what they compute.
+/// The slots of every function; with `code`, also its compiled program.
 static std::map<std::string, LocalFunction> readFunctions(const DistributedProgram &program, bool code) {
   std::map<std::string, LocalFunction> functions;
   for (auto func : cast<ModuleOp>(program.module).getOps<func::FuncOp>()) {
@@ -141,7 +141,7 @@ std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector
   return slots;
 }
 
-/// Calls f(info) once for each slot that the functions of a rank name, preferring a mention that has a sharding.
+/// Calls f(info) once for each slot of a rank's functions, preferring an occurrence that has a sharding.
 template <typename F>
 static void forEachSlot(const DistributedProgram &program, const std::map<std::string, LocalFunction> &functions,
                         int64_t rank, F f) {
@@ -182,7 +182,7 @@ Slots gatherSlots(const DistributedProgram &program, const std::vector<Slots> &s
   auto functions = readFunctions(program, false);
   struct Whole {
     HostTensor tensor;
-    std::vector<int> writer; // the rank each element came from, -1 for none
+    std::vector<int> writer; // rank that wrote each element, -1 if none
   };
   std::map<SlotKey, Whole> wholes;
   for (int64_t rank = 0; rank < (int64_t)slots.size(); ++rank) {

@@ -1,6 +1,6 @@
-// The distributed interpreter: runs the local functions of a distributed module with one thread per rank, so that
-// collectives, messages and schedules are checked with no device. Knows the distribution dialect and meshes, not the
-// partitioner: what a rank runs, and when, is given as plain values. No MLIR in this header.
+// Runs the local functions of a distributed module with one thread per rank, so that collectives, messages and
+// schedules are tested without devices. It knows the distribution dialect and meshes but not the partitioner: the
+// caller passes what each rank runs, and in which order. No MLIR in this header.
 #pragma once
 #include "ir/dist/Sharding.h"
 #include "ir/interpreter/Interpreter.h"
@@ -10,8 +10,8 @@
 
 namespace cleave::ir {
 
-/// A slot: equal kind and name are the same memory. Of kinds "input" and "stash" there is one per microbatch; of the
-/// others `microbatch` is 0.
+/// Key of a slot: equal kind and name are the same memory. Slots of kind "input" and "stash" exist once per
+/// microbatch; for other kinds `microbatch` is 0.
 struct SlotKey {
   std::string kind, name;
   int64_t microbatch = 0;
@@ -27,26 +27,26 @@ struct ScheduledSegment {
 struct DistributedProgram {
   mlir::Operation *module = nullptr; // local phase of the distribution dialect
   Mesh mesh;
-  /// Per rank: segment name -> function symbol, those of its stage and class. A segment without work is absent.
+  /// Per rank: segment name -> function symbol for its stage and class. Segments without work are absent.
   std::vector<std::map<std::string, std::string>> functions;
-  /// Per rank: what it runs, in order (its stage's schedule). Segments the rank has no function for are passed over.
+  /// Per rank: its stage's schedule. Segments for which the rank has no function are skipped.
   std::vector<std::vector<ScheduledSegment>> schedules;
 };
 
-/// Runs every rank's schedule once, from the slots given per rank; returns the slots it ends with. `context.microbatch`
-/// is set by the schedule. Throws cleave::Error (internal): a slot read before it is written or of another type than
-/// the argument's; ranks that disagree about a collective; waiting in a circle.
+/// Runs every rank's schedule once on the given slots and returns the final slots. The schedule sets
+/// `context.microbatch`. Throws cleave::Error (internal) if a slot is read before it is written, a slot's type
+/// differs from the argument's, ranks disagree about a collective, or ranks deadlock.
 std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector<Slots> slots,
                                   const Context &context = {});
 
-/// The slots each rank's functions read, filled from whole tensors: those of kinds "parameter", "buffer", "state",
-/// "scalar", "input" (per microbatch) and any other that `whole` holds are cut by the `dist.sharding` of the argument.
-/// What `whole` lacks is left out.
+/// The slots that each rank's functions read, cut from whole tensors by the `dist.sharding` of the argument. Kinds:
+/// "parameter", "buffer", "state", "scalar", "input" (per microbatch), and any other in `whole`. Slots that `whole`
+/// lacks are skipped.
 std::vector<Slots> scatterSlots(const DistributedProgram &program, const Slots &whole);
 
-/// The whole tensor of every slot that some function names with its sharding and global type: each rank's piece put in
-/// its place. Throws an internal error where ranks that hold the same element differ ("parameter w: rank 3 differs from
-/// ..."). Slots that are partial (over any axis) are left out, as are those without a sharding.
+/// Assembles the whole tensor of every slot that has a sharding and a global type. Throws an internal error if ranks
+/// that hold the same element differ ("parameter w: rank 3 differs from ..."). Skips partial slots and slots without
+/// a sharding.
 Slots gatherSlots(const DistributedProgram &program, const std::vector<Slots> &slots);
 
 } // namespace cleave::ir

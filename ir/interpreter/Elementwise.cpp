@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace cleave::ir {
 
-/// `exact`: what is chosen or moved is a number of the type already, and no way of computing it rounds.
+/// `exact`: the op selects or moves values and never rounds, so no noise is added.
 template <typename F> static Kernel unary(Operation *op, F f, bool exact = false) {
   return [type = emptyTensor(op->getResult(0).getType()), f, exact](const Operands &in, Environment &) {
     HostTensor out = type;

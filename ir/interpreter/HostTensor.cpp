@@ -1,4 +1,4 @@
-// Rounding, strides and comparison of the interpreter's tensors.
+// Rounding, strides and comparison of tensors.
 #include "ir/interpreter/HostTensor.h"
 
 #include <algorithm>
@@ -27,20 +27,20 @@ const char *dtypeName(DType dtype) {
   return "?";
 }
 
-/// Rounds to a binary format with `digits` significant bits and exponents from `least` to `most`, to nearest even.
+/// Rounds to nearest even in a binary format with `digits` significant bits and exponents from `least` to `most`.
 static double roundBinary(double value, int digits, int least, int most) {
   if (value == 0 || !std::isfinite(value))
     return value;
   int exponent = std::ilogb(value);
   double quantum =
-      std::ldexp(1.0, std::max(exponent, least) - (digits - 1)); // distance of neighbours; fixed below `least`
+      std::ldexp(1.0, std::max(exponent, least) - (digits - 1)); // spacing of values; constant below `least`
   double rounded = std::nearbyint(value / quantum) * quantum;
   if (std::abs(rounded) >= std::ldexp(2.0, most))
     return std::copysign(std::numeric_limits<double>::infinity(), value);
   return rounded;
 }
 
-/// Towards zero; the least number where there is none (NaN, too large), as the processor does.
+/// Truncates towards zero. NaN and out-of-range values give the smallest integer, as on x86.
 static int64_t truncated(double value) {
   return std::abs(value) < 0x1p63 ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::min();
 }
@@ -54,7 +54,7 @@ const Rounding &currentRounding() { return rounding; }
 
 static bool isFloat(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
 
-/// A number in [-1, 1): xorshift64* (Vigna 2016).
+/// A random number in [-1, 1): xorshift64* (Vigna 2016).
 static double chance(uint64_t &state) {
   state ^= state >> 12;
   state ^= state << 25;
@@ -62,12 +62,12 @@ static double chance(uint64_t &state) {
   return static_cast<double>(static_cast<int64_t>(state * 0x2545F4914F6CDD1Dull)) * 0x1p-63;
 }
 
-/// The significant bits of numbers under noise.
+/// Significant bits of values under noise.
 static int noiseDigits(DType dtype) {
   return rounding.ofDouble ? 49 : dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
 }
 
-/// `value` with a relative error of at most `ulps` units of its last bit, by chance.
+/// `value` with a random relative error of at most `ulps` units of its last bit.
 static double perturbed(double value, int digits, uint64_t &state) {
   return value * (1 + rounding.ulps * std::ldexp(1, -digits) * chance(state));
 }
@@ -77,18 +77,18 @@ static double toHalf(DType dtype, double value) {
   return dtype == DType::F16 ? roundBinary(value, 11, -14, 15) : roundBinary(value, 8, -126, 127);
 }
 
-/// The nearest number of so many significant bits; of a 16-bit type also in its range.
+/// Rounds to `digits` significant bits; for a 16-bit type also to its range.
 static double toGrid(DType dtype, double value, int digits) {
   return digits < 24 ? toHalf(dtype, value) : roundBinary(value, digits, -1022, 1023);
 }
 
-/// A float under another rounding than to its type.
+/// Rounds a float by any kind other than ToType.
 static double roundOther(DType dtype, double value, uint64_t &state) {
   if (rounding.kind == Rounding::Kind::Digits)
     return roundBinary(value, rounding.digits, -1022, 1023);
   if (rounding.kind == Rounding::Kind::Noise) {
     const int digits = noiseDigits(dtype);
-    if (toGrid(dtype, value, digits) == value) // a product with 1, a sum of whole numbers: nothing was rounded
+    if (toGrid(dtype, value, digits) == value) // exact, such as a product with 1 or a sum of whole numbers
       return value;
     return toGrid(dtype, perturbed(value, digits, state), digits);
   }
@@ -104,7 +104,7 @@ double inside(DType dtype, double value) {
 double castTo(DType dtype, double value) {
   if (rounding.kind != Rounding::Kind::Noise || !isFloat(dtype))
     return roundTo(dtype, value);
-  if (rounding.ofDouble || dtype == DType::F32) // nothing is lost
+  if (rounding.ofDouble || dtype == DType::F32) // exact
     return value;
   uint64_t state = (std::bit_cast<uint64_t>(value) ^ rounding.sample) * 0x9E3779B97F4A7C15ull | 1;
   return roundOther(dtype, value, state);
@@ -113,7 +113,7 @@ double castTo(DType dtype, double value) {
 double addend(double value) {
   if (rounding.kind != Rounding::Kind::Noise || roundBinary(value, 12, -1022, 1023) == value)
     return value;
-  // Partial sums are rounded, whatever is added: as if every addend were.
+  // Partial sums are rounded even if the addends are exact, so add the error to every addend.
   return perturbed(value, noiseDigits(rounding.addends), rounding.state);
 }
 

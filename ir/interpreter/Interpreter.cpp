@@ -1,4 +1,4 @@
-// Programs: from a block to instructions, and running them.
+// Compiles a block to instructions, and runs them.
 #include "ir/interpreter/Interpreter.h"
 
 #include "ir/dist/Dist.h"
@@ -44,7 +44,7 @@ static Kernel fusionKernel(Operation *op) {
   };
 }
 
-/// Tensors of three dimensions or more with the last as the second, and back.
+/// Moves the last dimension of each tensor to position 1, or back. Ranks are at least 3.
 static std::vector<HostTensor> turned(const std::vector<const HostTensor *> &tensors, bool back) {
   std::vector<HostTensor> result;
   for (const HostTensor *tensor : tensors) {
@@ -76,7 +76,7 @@ static std::vector<const HostTensor *> addresses(const std::vector<HostTensor> &
 
 static Kernel kernelOf(Operation *op);
 
-/// An op on [n, ..., c]: the one on [n, c, ...] between turned operands and results.
+/// Kernel of an op on [n, ..., c]: runs the op on [n, c, ...] between two transposes.
 static Kernel channelsLastKernel(Operation *op) {
   Operation *second = op->clone();
   second->removeAttr(channelsLast);
@@ -108,7 +108,7 @@ static Kernel kernelOf(Operation *op) {
 Program programOf(Block &block) {
   Program program;
   llvm::DenseMap<Value, int> number;
-  llvm::DenseMap<Value, size_t> lastUse; // instruction that reads a value last
+  llvm::DenseMap<Value, size_t> lastUse; // the last instruction that reads a value
   auto add = [&](Value value) { return number[value] = program.values++; };
   for (BlockArgument argument : block.getArguments())
     program.arguments.push_back(add(argument));

@@ -1,5 +1,5 @@
-// The reference interpreter, the oracle: runs any function of the graph dialect on the host with plain loops. Sums are
-// taken in double; every op's result is rounded to its element type. No MLIR in this header.
+// The reference interpreter: runs any function of the graph dialect on the host with plain loops. It adds in double
+// and rounds the result of every op to its element type. No MLIR in this header.
 #pragma once
 #include "ir/interpreter/HostTensor.h"
 
@@ -12,16 +12,16 @@ class Operation;
 
 namespace cleave::ir {
 
-/// What random numbers depend on besides their op's name.
+/// What random numbers depend on, besides the name of their op.
 struct Context {
   uint64_t seed = 0;
   int64_t trainingStep = 1; // 1 for the first
-  int64_t microbatch = 0;   // element i of a random tensor of n elements is element microbatch * n + i of the step's
+  int64_t microbatch = 0;   // element i of a random tensor with n elements has index microbatch * n + i in the step
 };
 
-/// Runs `function` (a func.func of one block: cleave ops, func.return, dist.reshard as identity). Inputs and results
-/// are in the order of its arguments and results. Throws cleave::Error (internal) for an op it does not know, and a
-/// user error where an input's shape or type is not the argument's.
+/// Runs `function` (a func.func with one block: cleave ops, func.return, dist.reshard as identity). Throws
+/// cleave::Error (internal) for an unknown op, and a user error if an input's shape or type differs from the
+/// argument's.
 std::vector<HostTensor> evaluate(mlir::Operation *function, const std::vector<HostTensor> &inputs,
                                  const Context &context = {});
 

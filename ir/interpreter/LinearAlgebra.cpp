@@ -1,5 +1,5 @@
-// Kernels of matrix products and convolutions. A convolution is a product over its unfolded windows (im2col); all sums
-// are in double and rounded once.
+// Kernels of matrix products and convolutions. A convolution is a product with its unfolded windows (im2col). Sums
+// are accumulated in double and rounded once.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Program.h"
 
@@ -74,10 +74,10 @@ namespace {
 struct Convolution {
   std::vector<int64_t> stride, padding, dilation;
   int64_t groups;
-  int64_t n, channels, h, w;       // input, channels of a group
-  int64_t outputs, kh, kw, oh, ow; // outputs of a group
+  int64_t n, channels, h, w;       // input; channels of one group
+  int64_t outputs, kh, kw, oh, ow; // outputs of one group
 
-  /// Elements of a window, windows of a sample.
+  /// Elements per window, windows per sample.
   int64_t window() const { return channels * kh * kw; }
   int64_t windows() const { return oh * ow; }
 

@@ -39,7 +39,7 @@ static Kernel softmax(Operation *op, int64_t dim, bool log) {
   };
 }
 
-/// The label of a row, -1 where the row is ignored. Throws a user error for a label that is no class.
+/// The label of a row, -1 for an ignored row. Throws a user error if the label is not a class.
 static int64_t labelOf(const HostTensor &labels, int64_t row, int64_t classes) {
   auto label = static_cast<int64_t>(labels.values[row]);
   if (label >= classes)

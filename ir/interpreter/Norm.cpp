@@ -1,5 +1,5 @@
-// Kernels of the normalisations and their gradients. Both kinds normalise groups of elements; only which elements form
-// a group, and which weight an element has, differ.
+// Kernels of the normalisations and their gradients. Layer and batch normalisation differ only in which elements form
+// a group and which weight an element has.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Program.h"
 
@@ -17,8 +17,8 @@ namespace {
 struct Layout {
   bool batch;
   int64_t inner = 1;                 // layer: the last dimension; batch: elements of one channel of one sample
-  int64_t channels = 1, samples = 1; // batch: samples of a run
-  int64_t groups = 1, members = 1;   // groups, elements of each
+  int64_t channels = 1, samples = 1; // batch: samples per group of statistics
+  int64_t groups = 1, members = 1;   // number of groups, elements per group
 
   int64_t groupOf(int64_t i) const {
     return batch ? i / (inner * channels * samples) * channels + weightOf(i) : i / inner;
@@ -64,7 +64,7 @@ static std::vector<HostTensor> typesOf(Operation *op) {
   return types;
 }
 
-/// Results: the normalised input, and per group the mean and the biased variance (or, if `rstd`, 1 / sqrt(var + eps)).
+/// Results: the normalised input, and per group the mean and the biased variance (1 / sqrt(var + eps) if `rstd`).
 static std::vector<HostTensor> normalise(const Layout &layout, const Operands &in, std::vector<HostTensor> results,
                                          double eps, bool rstd) {
   const auto &x = in[0]->values, &weight = in[1]->values, &bias = in[2]->values;
@@ -87,8 +87,8 @@ static std::vector<HostTensor> normalise(const Layout &layout, const Operands &i
   return rounded(std::move(results));
 }
 
-/// Results: gradients of input, weight and bias. With y = (x - mean) * scale and g = grad * weight the input's is
-/// scale * (g - mean(g) - y * mean(g * y)), means over the group.
+/// Results: gradients of input, weight and bias. With y = (x - mean) * scale and g = grad * weight, the input's
+/// gradient is scale * (g - mean(g) - y * mean(g * y)), with means over the group.
 static std::vector<HostTensor> normaliseGrad(const Layout &layout, const Operands &in, const std::vector<double> &scale,
                                              std::vector<HostTensor> results) {
   const auto &grad = in[0]->values, &x = in[1]->values, &weight = in[2]->values, &mean = in[3]->values;

@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011, Parallel random numbers: as easy as 1, 2, 3), written again for
-// the interpreter: the oracle shares no code with the runtime that it judges.
+// Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011, Parallel random numbers: as easy as 1, 2, 3), a separate
+// implementation: the oracle shares no code with the runtime that it checks.
 #pragma once
 #include <array>
 #include <cstdint>

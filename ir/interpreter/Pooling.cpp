@@ -15,8 +15,8 @@ namespace {
 struct Pooling {
   std::vector<int64_t> kernel, stride, padding;
 
-  /// Calls f(window, plane, pixel) for each element inside the input of each window, in row order. `window` is linear
-  /// in `pooled`; `pixel` in the [h, w] plane of `input` that begins at `plane`.
+  /// Calls f(window, plane, pixel) for each element of each window that is inside the input, in row order. `window`
+  /// is the linear index in `pooled`; `pixel` is the index in the [h, w] plane of `input` that begins at `plane`.
   template <typename F> void walk(const std::vector<int64_t> &input, const std::vector<int64_t> &pooled, F f) const {
     int64_t h = input[2], w = input[3], window = 0;
     for (int64_t plane = 0; plane < input[0] * input[1]; ++plane)
@@ -35,7 +35,7 @@ template <typename Op> static Pooling poolingOf(Op op) {
   return {op.getKernel().vec(), op.getStride().vec(), op.getPadding().vec()};
 }
 
-/// The workspace holds where in its plane each window's maximum lies.
+/// The workspace stores the index of each window's maximum within its plane.
 static Kernel maxPool(MaxPool2dOp op) {
   return [type = emptyTensor(op.getResult().getType()), indices = emptyTensor(op.getWorkspace().getType()),
           pooling = poolingOf(op)](const Operands &in, Environment &) {

@@ -1,4 +1,4 @@
-// A function made ready to run: MLIR is read once, before any thread starts; what runs are closures over plain values.
+// A function compiled to closures over plain values. MLIR is read only here, before any thread starts.
 #pragma once
 #include "ir/interpreter/Interpreter.h"
 
@@ -12,14 +12,14 @@ namespace cleave::ir {
 
 class RankPort;
 
-/// Where an instruction runs: `rank` is the rank's access to its peers, null for a function on global shapes.
+/// `rank` gives access to the other ranks; null for a function on global shapes.
 struct Environment {
   Context context;
   RankPort *rank = nullptr;
 };
 
 using Operands = std::vector<const HostTensor *>;
-/// What an op does. Operands and results in the op's order.
+/// Computes one op. Operands and results are in the op's order.
 using Kernel = std::function<std::vector<HostTensor>(const Operands &, Environment &)>;
 
 struct Instruction {
@@ -38,11 +38,11 @@ struct Program {
 /// Reads a block that ends in a terminator whose operands are the results. Throws an internal error for an unknown op.
 Program programOf(mlir::Block &block);
 
-/// An empty tensor type as the interpreter's: shape and element type.
+/// An empty tensor with the shape and element type of `type`.
 HostTensor emptyTensor(mlir::Type type);
 DType dtypeOf(mlir::Type element);
 
-/// The kernels by subject; none where the op is not theirs.
+/// Kernels by subject; each returns an empty function for an op of another subject.
 Kernel elementwiseKernel(mlir::Operation *op);
 Kernel indexKernel(mlir::Operation *op);
 Kernel shapeKernel(mlir::Operation *op);

@@ -13,7 +13,7 @@ namespace cleave::ir {
 
 using Shape = std::vector<int64_t>;
 
-/// Calls f(i, at) for every index of `shape` in row-major order: i counts up, at = start + the sum of index * strides.
+/// Calls f(i, at) for every index of `shape` in row-major order: i counts up, at = start + sum of index * strides.
 template <typename F> static void walk(const Shape &shape, const Shape &strides, int64_t start, F f) {
   int64_t count = elementCount(shape), rank = shape.size(), at = start;
   if (rank == 0)
@@ -94,7 +94,7 @@ static Kernel reduce(ReduceOp op) {
       else if (kind == ReduceKind::Max ? value > result || value != value : value < result || value != value)
         result = value;
     });
-    if (kind == ReduceKind::Sum) // others choose
+    if (kind == ReduceKind::Sum) // max and min only select, so nothing is rounded
       out.round();
     return one(std::move(out));
   };

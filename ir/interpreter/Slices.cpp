@@ -1,4 +1,4 @@
-// See Slices.h.
+// Cuts and places the pieces of a sharded tensor.
 #include "ir/interpreter/Slices.h"
 
 #include <cassert>
@@ -9,7 +9,7 @@ std::vector<std::vector<int64_t>> globalIndices(const Sharding &sharding, const 
                                                 const std::vector<int64_t> &coords) {
   std::vector<std::vector<int64_t>> indices;
   for (const DimSharding &dim : sharding.dims) {
-    std::vector<int64_t> held{0}; // indices into the product of the factors seen so far
+    std::vector<int64_t> held{0}; // indices into the product of the factors so far
     for (const Factor &factor : dim.factors) {
       assert(factor.size > 0);
       int64_t parts = mesh.size(factor.axes), at = mesh.linear(factor.axes, coords);

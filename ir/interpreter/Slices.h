@@ -1,16 +1,16 @@
-// Pieces of tensors under a sharding: which elements a rank holds, cutting them out and putting them back. The unsplit
-// statement of what a sharding means, so that everything else can be compared with it.
+// Defines which elements of a sharded tensor a rank holds, and cuts and places pieces. Written for clarity, as the
+// reference for all other implementations.
 #pragma once
 #include "ir/dist/Sharding.h"
 #include "ir/interpreter/HostTensor.h"
 
 namespace cleave::ir {
 
-/// For each dimension the global index of every local one. `sharding` must be resolved (no sizes left open).
+/// For each dimension, the global index of every local index. `sharding` must be resolved.
 std::vector<std::vector<int64_t>> globalIndices(const Sharding &sharding, const Mesh &mesh,
                                                 const std::vector<int64_t> &coords);
 
-/// Calls f(local, global) with the linear indices of every element this rank holds, in local order.
+/// Calls f(local, global) with the linear indices of every element that this rank holds, in local order.
 template <typename F>
 void forEachElement(const std::vector<std::vector<int64_t>> &indices, const std::vector<int64_t> &global, F f) {
   std::vector<size_t> at(indices.size(), 0);
@@ -31,7 +31,7 @@ void forEachElement(const std::vector<std::vector<int64_t>> &indices, const std:
   }
 }
 
-/// The piece of `global` at `coords`. Partial axes are ignored: every member gets the whole value.
+/// The piece of `global` at `coords`. Ignores partial axes: every member gets the whole value.
 HostTensor localPiece(const HostTensor &global, const Sharding &sharding, const Mesh &mesh,
                       const std::vector<int64_t> &coords);
 /// Writes a rank's piece into `global`.

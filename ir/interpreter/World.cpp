@@ -1,4 +1,4 @@
-// See World.h.
+// Implements World: rendezvous, messages, deadlock detection.
 #include "ir/interpreter/World.h"
 
 #include "runtime/base/Error.h"
@@ -48,7 +48,7 @@ void World::finish() {
   }
 }
 
-/// Everybody who still runs waits, and nobody for something that has come.
+/// Reports a deadlock if every running rank waits for something that has not happened.
 void World::findCircle() {
   if (failure || running == 0 || static_cast<int>(waiting.size()) < running)
     return;
@@ -140,7 +140,7 @@ std::vector<Contribution> Port::exchange(const std::vector<std::string> &axes, c
   return world.exchange(rank, ranks, what, std::move(mine));
 }
 
-/// Stages lie along pp, again from the start where there are more stages than ranks along it.
+/// Stage s has coordinate s modulo the size of pp (interleaved schedules).
 int64_t Port::rankOfStage(int64_t stage) const {
   std::vector<int64_t> coords = at;
   for (size_t i = 0; i < coords.size(); ++i)

@@ -1,4 +1,4 @@
-// Threads that meet: collectives and messages between ranks, with circles of waiting found instead of hanging.
+// Collectives and messages between rank threads, with deadlock detection.
 #pragma once
 #include "ir/interpreter/RankPort.h"
 
@@ -13,22 +13,22 @@ namespace cleave::ir {
 
 using Contribution = std::shared_ptr<const std::vector<HostTensor>>;
 
-/// What the ranks of one run share. Every member function may be called from any rank's thread.
+/// State shared by the ranks of one run. Thread-safe.
 class World {
 public:
   explicit World(Mesh mesh) : mesh(std::move(mesh)), running(static_cast<int>(this->mesh.ranks())) {}
 
   const Mesh mesh;
 
-  /// The n-th meeting of these members (ranks, in member order) with `rank` one of them.
+  /// The next rendezvous of `members` (ranks in member order, including `rank`).
   std::vector<Contribution> exchange(int64_t rank, const std::vector<int64_t> &members, const std::string &what,
                                      std::vector<HostTensor> mine);
   void send(int64_t from, int64_t to, int64_t tag, int64_t microbatch, HostTensor tensor);
   HostTensor receive(int64_t from, int64_t to, int64_t tag, int64_t microbatch);
 
-  /// A rank has nothing more to do. Messages nobody received are an error of the last one.
+  /// Marks a rank as finished. The last rank reports messages that nobody received as an error.
   void finish();
-  /// A rank failed: all others stop waiting. The first failure is kept.
+  /// Marks a rank as failed; all others stop waiting. Keeps the first failure.
   void fail(std::exception_ptr error);
   /// Throws the first failure, if any.
   void check();
@@ -52,7 +52,7 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::pair<int64_t, std::vector<int64_t>>, int64_t> count; // meetings so far, per rank and members
+  std::map<std::pair<int64_t, std::vector<int64_t>>, int64_t> count; // number of meetings per rank and members
   std::map<MeetingKey, Meeting> meetings;
   std::map<MessageKey, std::list<HostTensor>> messages;
   std::list<Waiter> waiting;
@@ -60,7 +60,7 @@ private:
   std::exception_ptr failure;
 };
 
-/// A rank's view of the world.
+/// One rank's access to the World.
 class Port final : public RankPort {
 public:
   Port(World &world, int64_t rank) : world(world), rank(rank), at(world.mesh.coords(rank)) {}
