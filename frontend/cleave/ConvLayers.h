@@ -1,4 +1,5 @@
-// Convolutions beside Conv2d as modules. Weight and bias begin as PyTorch's: U(-1/sqrt(fanIn), 1/sqrt(fanIn)).
+// Modules for 1-D and transposed convolutions. Weight and bias are initialised as in PyTorch: U(-1/sqrt(fanIn),
+// 1/sqrt(fanIn)).
 #pragma once
 #include "cleave/Convolution.h"
 #include "cleave/Module.h"

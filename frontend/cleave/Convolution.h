@@ -1,4 +1,4 @@
-// Convolutions and pooling beside those of Functional.h, and pictures in another size.
+// 1-D and transposed convolutions, adaptive pooling, and resizing of images.
 #pragma once
 #include "cleave/Functional.h"
 
@@ -15,26 +15,27 @@ struct ConvTransposeOptions {
   Pair stride = 1, padding = 0, outputPadding = 0, dilation = 1;
   int64_t groups = 1;
 };
-/// The gradient of a convolution as a function: x [n, c, h, w], weight [c, o / groups, kh, kw], bias [o] -> [n, o, H,
-/// W], H = (h - 1) stride - 2 padding + dilation (kh - 1) + outputPadding + 1. C1: ranks are 4. C2: the input's
-/// channels are the weight's. C3: groups divides them. C4: the output is not empty. C5: stride and dilation are
-/// positive, padding is not negative. C6: the bias is [o]. C7: 0 <= outputPadding < stride. C8: element types agree.
+/// Transposed convolution (the input gradient of conv2d as a forward op): x [n, c, h, w], weight [c, o / groups, kh,
+/// kw], bias [o] -> [n, o, H, W], H = (h - 1) stride - 2 padding + dilation (kh - 1) + outputPadding + 1. C1: ranks are
+/// 4. C2: input and weight have the same number of input channels. C3: groups divides it. C4: the output is not empty.
+/// C5: stride and dilation are positive, padding is not negative. C6: the bias is [o]. C7: 0 <= outputPadding < stride.
+/// C8: element types agree.
 Tensor convTranspose2d(Tensor x, Tensor weight, Tensor bias = {}, ConvTransposeOptions options = {},
                        Where where = Where::current());
 
 enum class Interpolation : uint8_t { Nearest, Bilinear };
 struct InterpolateOptions {
-  Pair size = 0;    ///< of the result; 0: by `scale`
-  double scale = 0; ///< the result's size is the input's times this, rounded down
+  Pair size = 0;    ///< of the result; 0: use `scale`
+  double scale = 0; ///< the result's size is the input's size times `scale`, rounded down
   Interpolation mode = Interpolation::Nearest;
-  bool alignCorners = false; ///< bilinear: corners lie on corners, not pixels' edges on edges
+  bool alignCorners = false; ///< bilinear: align the centres of the corner pixels, not the edges of the images
 };
-/// x [n, c, h, w] in another size; places as PyTorch's. C1: rank is 4. C2: either a size or a scale, and it is
-/// positive. C3: alignCorners only with Bilinear. C4: x is of a float type.
+/// Resizes x [n, c, h, w]; sample positions as in PyTorch. C1: the rank is 4. C2: exactly one of size and scale is
+/// given, and it is positive. C3: alignCorners requires Bilinear. C4: x has a float type.
 Tensor interpolate(Tensor x, InterpolateOptions options, Where where = Where::current());
 
-/// x [n, c, h, w] -> [n, c, size.h, size.w]: mean or largest of windows [floor(i h / H), ceil((i + 1) h / H)).
-/// C1: rank is 4. C2: sizes are positive. C3: x is of a float type.
+/// x [n, c, h, w] -> [n, c, size.h, size.w]: mean or maximum of the windows [floor(i h / H), ceil((i + 1) h / H)). C1:
+/// the rank is 4. C2: sizes are positive. C3: x has a float type.
 Tensor adaptiveAvgPool2d(Tensor x, Pair size, Where where = Where::current());
 Tensor adaptiveMaxPool2d(Tensor x, Pair size, Where where = Where::current());
 

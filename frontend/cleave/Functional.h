@@ -1,6 +1,6 @@
-// Ops as free functions under PyTorch's names. Every function checks its rules where it is called and points at the
-// user's line; rules are numbered per function. Negative dimensions count from the end. Element type f32 where nothing
-// else is said. Shapes in comments: n samples, c channels, h x w pictures, b batch, t positions.
+// Ops as free functions with PyTorch's names. Every function checks its arguments when it is called, and errors show
+// the user's line; rules are numbered per function. Negative dimensions count from the end. The element type is f32
+// unless stated otherwise. Shapes in comments: n samples, c channels, h x w images, b batch, t positions.
 #pragma once
 #include "cleave/Tensor.h"
 
@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// A size along height and width; one number means both.
+/// Height and width; one number sets both.
 struct Pair {
   Pair(int64_t both) : h(both), w(both) {}
   Pair(int64_t h, int64_t w) : h(h), w(w) {}
@@ -18,33 +18,33 @@ struct Pair {
 
 // ---- linear algebra ---------------------------------------------------------------------------------------------
 
-/// a [..., m, k] times b [..., k, n]; leading dimensions are broadcast.
-/// C1: ranks are at least 2. C2: the contracted sizes agree. C3: leading dimensions can be broadcast. C4: types agree.
+/// a [..., m, k] times b [..., k, n]; leading dimensions are broadcast. C1: ranks are at least 2. C2: the contracted
+/// sizes agree. C3: leading dimensions can be broadcast. C4: types agree.
 Tensor matmul(Tensor a, Tensor b, Where where = Where::current());
-/// x [..., in] times weight [out, in] transposed, plus bias [out].
-/// C1: the input's rank is at least 2. C2: its last dimension is the weight's. C3: the bias has the weight's outputs.
+/// x [..., in] times the transpose of weight [out, in], plus bias [out]. C1: the input's rank is at least 2. C2: its
+/// last dimension is the weight's. C3: the bias is [out].
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Where where = Where::current());
 
 struct ConvOptions {
   Pair stride = 1, padding = 0, dilation = 1;
   int64_t groups = 1;
 };
-/// x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o]; output (h + 2 padding - dilation (kh - 1) - 1) / stride
-/// + 1. C1: ranks are 4. C2: the input's channels are groups times the weight's. C3: groups divides the outputs. C4:
-/// the output is not empty. C5: stride and dilation are positive, padding is not negative. C6: the bias is [o].
+/// x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o]; output size (h + 2 padding - dilation (kh - 1) - 1) /
+/// stride + 1. C1: ranks are 4. C2: the input has groups times the weight's channels. C3: groups divides o. C4: the
+/// output is not empty. C5: stride and dilation are positive, padding is not negative. C6: the bias is [o].
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias = {}, ConvOptions options = {}, Where where = Where::current());
 
 struct AttentionOptions {
   bool causal = false;
   double scale = 0;   ///< 0: 1 / sqrt(d)
-  Tensor mask = {};   ///< floats are added to the scores; i1: true where a position may be looked at
+  Tensor mask = {};   ///< floats are added to the scores; i1: true for positions that may be attended to
   double dropout = 0; ///< of the probabilities, in training
 };
-/// softmax(scale q k^T + mask) v: q [b, heads, t, d], k and v [b, kvHeads, s, d] -> [b, heads, t, d]. Fewer heads in k
-/// and v are shared by runs of heads / kvHeads heads of q (grouped queries, Ainslie et al. 2023). A row that an i1 mask
-/// hides altogether gives zeros. C1: ranks are 4. C2: batch and d agree, k's shape is v's, kvHeads divides heads. C3:
-/// causal attention needs t <= s. C4: the mask is i1 or of q's type and can be broadcast to [b, heads, t, s].
-/// C5: 0 <= dropout < 1. C6: q, k and v have one float type.
+/// softmax(scale q k^T + mask) v: q [b, heads, t, d], k and v [b, kvHeads, s, d] -> [b, heads, t, d]. If kvHeads <
+/// heads, each head of k and v serves heads / kvHeads consecutive heads of q (grouped queries, Ainslie et al. 2023). A
+/// row that is fully masked by an i1 mask gives zeros. C1: ranks are 4. C2: batch and d agree, k and v have the same
+/// shape, kvHeads divides heads. C3: causal attention needs t <= s. C4: the mask is i1 or of q's type and can be
+/// broadcast to [b, heads, t, s]. C5: 0 <= dropout < 1. C6: q, k and v have one float type.
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {},
                                  Where where = Where::current());
 
@@ -52,9 +52,9 @@ struct RotaryOptions {
   double base = 10000;
   int64_t start = 0; ///< position of the first row
 };
-/// Rotary position embedding (Su et al. 2021) of x [..., t, d], as Llama has it: element i of the first half of d and
-/// element i of the second turn by the angle position base^(-2 i / d). C1: the rank is at least 2. C2: d is even.
-/// C3: the base is positive, the start not negative. C4: elements are of a float type.
+/// Rotary position embedding (Su et al. 2021) of x [..., t, d], as in Llama: element i of the first half of d and
+/// element i of the second half are rotated by the angle position base^(-2 i / d). C1: the rank is at least 2. C2: d is
+/// even. C3: the base is positive, the start not negative. C4: x has a float type.
 Tensor rotaryEmbedding(Tensor x, RotaryOptions options = {}, Where where = Where::current());
 
 /// Row ids[...] of weight [rows, width]. C1: the weight's rank is 2. C2: ids are i32.
@@ -66,38 +66,37 @@ struct PoolOptions {
   Pair stride = 0; ///< 0: the kernel
   Pair padding = 0;
 };
-/// Windows of x [n, c, h, w]. C1: rank is 4. C2: the output is not empty. C3: padding is smaller than the kernel.
-/// C4: kernel and stride are positive.
+/// Maximum of each window of x [n, c, h, w]. C1: the rank is 4. C2: the output is not empty. C3: padding is smaller
+/// than the kernel. C4: kernel and stride are positive.
 Tensor maxPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
-/// Mean of each window, padding counted. Rules as maxPool2d.
+/// Mean of each window, including the padding. Rules as maxPool2d.
 Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
-/// Mean of each picture: [n, c, h, w] -> [n, c]. C1: rank is 4.
+/// Mean of each image: [n, c, h, w] -> [n, c]. C1: the rank is 4.
 Tensor globalAvgPool(Tensor x, Where where = Where::current());
 
 // ---- normalisation and regularisation ------------------------------------------------------------------------------
 
 struct BatchNormOptions {
   double momentum = 0.1, eps = 1e-5;
-  int64_t group = 0; ///< > 0: statistics over each run of that many samples; 0: over the whole microbatch
+  int64_t group = 0; ///< > 0: statistics over each group of that many consecutive samples; 0: over the whole microbatch
 };
 class Buffer;
-/// x [n, c, ...], everything else [c]. In training: statistics of the microbatch, and the running ones move by
-/// `momentum` (variance unbiased, as PyTorch); in evaluation: the running ones.
-/// C1: rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group divides n. C4: more than one value
-/// a channel.
+/// x [n, c, ...], all others [c]. Training uses the microbatch's statistics and updates the running ones with
+/// `momentum` (unbiased variance, as in PyTorch); evaluation uses the running ones. C1: the rank is at least 2. C2:
+/// weight, bias and statistics have shape [c]. C3: group divides n. C4: there is more than one value per channel.
 Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Buffer &runningVar,
                    BatchNormOptions options = {}, Where where = Where::current());
-/// Over the last dimension, of size c; weight and bias [c]. C1: they have that shape.
+/// Normalises over the last dimension, of size c. C1: weight and bias are [c].
 Tensor layerNorm(Tensor x, Tensor weight, Tensor bias, double eps = 1e-5, Where where = Where::current());
-/// x / sqrt(mean(x^2) + eps) * weight over the last dimension, of size c; weight [c] (Zhang and Sennrich 2019).
-/// C1: it has that shape, and x its float type.
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimension, of size c (Zhang and Sennrich 2019). C1: weight is [c]
+/// and has x's float type.
 Tensor rmsNorm(Tensor x, Tensor weight, double eps = 1e-5, Where where = Where::current());
-/// x [n, c, ...]: channels in `groups` runs, each normalised over its channels and places (Wu and He 2018). weight and
-/// bias [c], or none. C1: the rank is at least 2. C2: groups divides c. C3: weight and bias have shape [c]. C4: more
-/// than one value a group. C5: elements are of a float type.
+/// x [n, c, ...]: splits the channels into `groups` groups and normalises each over its channels and positions (Wu and
+/// He 2018). weight and bias are optional. C1: the rank is at least 2. C2: groups divides c. C3: weight and bias have
+/// shape [c]. C4: there is more than one value per group. C5: x has a float type.
 Tensor groupNorm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {}, double eps = 1e-5,
                  Where where = Where::current());
-/// Every channel of every sample over its places. C1: the rank is at least 3. C3 to C5 as groupNorm.
+/// Normalises every channel of every sample separately. C1: the rank is at least 3. C3 to C5 as groupNorm.
 Tensor instanceNorm(Tensor x, Tensor weight = {}, Tensor bias = {}, double eps = 1e-5, Where where = Where::current());
 /// Zeroes elements with probability p and scales the others by 1 / (1 - p); identity in evaluation. C1: 0 <= p < 1.
 Tensor dropout(Tensor x, double p = 0.5, Where where = Where::current());
@@ -116,19 +115,19 @@ Tensor sqrt(Tensor x, Where where = Where::current());
 Tensor rsqrt(Tensor x, Where where = Where::current());
 Tensor abs(Tensor x, Where where = Where::current());
 Tensor erf(Tensor x, Where where = Where::current());
-/// Broadcast as the operators do, with their rules.
+/// Broadcasting and rules as for the arithmetic operators.
 Tensor pow(Operand x, Operand y);
 Tensor maximum(Operand x, Operand y);
 Tensor minimum(Operand x, Operand y);
 /// C1: 0 <= dim < rank.
 Tensor softmax(Tensor x, int64_t dim = -1, Where where = Where::current());
 Tensor logSoftmax(Tensor x, int64_t dim = -1, Where where = Where::current());
-/// Another element type (to nearest even; float to integer truncates).
+/// Converts the element type (rounds to nearest even; float to integer truncates).
 Tensor cast(Tensor x, DType type, Where where = Where::current());
 
 // ---- reductions -------------------------------------------------------------------------------------------------
 
-/// Over `dims` (empty: all), which disappear unless keepDim. C1: dims lie in [0, rank) and differ.
+/// Reduces over `dims` (empty: all), which are removed unless keepDim. C1: dims lie in [0, rank) and differ.
 Tensor sum(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
 Tensor mean(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
 Tensor max(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
@@ -136,9 +135,9 @@ Tensor min(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where
 
 // ---- shapes -----------------------------------------------------------------------------------------------------
 
-/// One size may be -1: what is left. C1: element counts agree. C2: at most one -1, the others positive.
+/// One size may be -1: it is inferred. C1: element counts agree. C2: at most one -1, the others positive.
 Tensor reshape(Tensor x, Shape shape, Where where = Where::current());
-/// Dimensions start..end become one. C1: 0 <= start <= end < rank.
+/// Merges dimensions start..end into one. C1: 0 <= start <= end < rank.
 Tensor flatten(Tensor x, int64_t start = 0, int64_t end = -1, Where where = Where::current());
 /// Swaps two dimensions. C1: both lie in [0, rank).
 Tensor transpose(Tensor x, int64_t a, int64_t b, Where where = Where::current());
@@ -147,27 +146,27 @@ Tensor permute(Tensor x, std::vector<int64_t> dims, Where where = Where::current
 /// Elements [start, end) of a dimension. C1: the dimension exists. C2: 0 <= start < end <= size (negative: from the
 /// end).
 Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where = Where::current());
-/// Element `index` of a dimension, which disappears. Rules as slice.
+/// Element `index` of a dimension, which is removed. Rules as slice.
 Tensor select(Tensor x, int64_t dim, int64_t index, Where where = Where::current());
 /// C1: at least one tensor. C2: the dimension exists. C3: other dimensions and element types agree.
 Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where = Where::current());
 /// result[.., j, ..] = x[.., index[.., j, ..], ..]. C1: ranks agree. C2: the dimension exists. C3: other sizes agree.
 /// C4: the index is i32.
 Tensor gather(Tensor x, int64_t dim, Tensor index, Where where = Where::current());
-/// Adds or drops a dimension of size 1. C1: the dimension exists. C2 (squeeze): its size is 1.
+/// Adds or removes a dimension of size 1. C1: the dimension exists. C2 (squeeze): its size is 1.
 Tensor unsqueeze(Tensor x, int64_t dim, Where where = Where::current());
 Tensor squeeze(Tensor x, int64_t dim, Where where = Where::current());
 /// 0, 1, ..., count - 1 as i32. C1: count is positive.
 Tensor arange(int64_t count, Where where = Where::current());
-/// A tensor of one value. C1: sizes are positive.
+/// A tensor filled with one value. C1: sizes are positive.
 Tensor full(Shape shape, double value, DType type = DType::F32, Where where = Where::current());
 
 // ---- marks ------------------------------------------------------------------------------------------------------
 
-/// Asks for a sharding: per dimension mesh axes joined by "+", "whole" for not split, or "" for whatever it is without
-/// the mark: `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp or tp.
+/// Requests a sharding. One entry per dimension: mesh axes joined by "+", "whole" for not split, or "" for no request:
+/// `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp or tp.
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where = Where::current());
-/// Ops made from here on belong to pipeline stage `k`. C1: stages do not decrease and are not negative.
+/// Assigns all following ops to pipeline stage `k`. C1: stages do not decrease and are not negative.
 void stage(int64_t k, Where where = Where::current());
 
 } // namespace cleave

@@ -1,6 +1,6 @@
-// The usual layers as modules. Parameter names, shapes and beginnings are PyTorch's: linear and convolution draw weight
-// and bias from U(-1/sqrt(fanIn), 1/sqrt(fanIn)), an embedding from N(0, 1), norms begin at weight 1, bias 0, the inner
-// projection of attention by Xavier's uniform rule. Layers in a row: Sequential.h; over time: Recurrent.h.
+// Common layers as modules. Parameter names, shapes and initial values are PyTorch's: linear and convolution draw
+// weight and bias from U(-1/sqrt(fanIn), 1/sqrt(fanIn)), embeddings from N(0, 1), norms start with weight 1 and bias 0,
+// and the input projection of attention uses Xavier's uniform rule. See also Sequential.h and Recurrent.h.
 #pragma once
 #include "cleave/Functional.h"
 #include "cleave/Module.h"
@@ -70,7 +70,7 @@ private:
   double eps;
 };
 
-/// weight [width], begins at 1.
+/// weight [width], initially 1.
 class RmsNorm : public Module {
 public:
   RmsNorm(Module &parent, std::string name, int64_t width, double eps = 1e-5, Where where = Where::current());
@@ -100,12 +100,13 @@ private:
   double eps;
 };
 
-/// Every channel of every picture for itself, in training and evaluation; no weight and bias unless `affine` says so.
+/// Normalises every channel of every image separately, in training and evaluation. Has weight and bias only if
+/// `affine`.
 class InstanceNorm2d : public Module {
 public:
   InstanceNorm2d(Module &parent, std::string name, int64_t channels, GroupNormOptions options = {.affine = false},
                  Where where = Where::current());
-  /// C1: the rank is 4. C2: the channels are the module's.
+  /// C1: the rank is 4. C2: the input has the module's number of channels.
   Tensor forward(Tensor x) override;
 
   std::optional<Parameter> weight, bias;
@@ -129,24 +130,24 @@ public:
 };
 
 struct MultiheadAttentionOptions {
-  double dropout = 0; ///< of the probabilities
+  double dropout = 0; ///< of the attention probabilities
   bool bias = true;
   bool causal = false;
 };
-/// Attention of several heads between projections, on [batch, positions, width] (Vaswani et al. 2017): in_proj_weight
-/// [3 width, width] (q, k and v below each other), in_proj_bias [3 width], out_proj.weight [width, width],
-/// out_proj.bias [width]. C1: heads divides width.
+/// Multi-head attention with projections, on [batch, positions, width] (Vaswani et al. 2017): in_proj_weight [3 width,
+/// width] (q, k and v stacked), in_proj_bias [3 width], out_proj.weight [width, width], out_proj.bias [width]. C1:
+/// heads divides width.
 class MultiheadAttention : public Module {
 public:
   MultiheadAttention(Module &parent, std::string name, int64_t width, int64_t heads,
                      MultiheadAttentionOptions options = {}, Where where = Where::current());
 
-  /// Of x with itself: one product makes q, k and v.
+  /// Self-attention: one matrix product computes q, k and v.
   Tensor forward(Tensor x) override;
-  /// From positions of q to those of k, which are those of v. C2: ranks are 3, batch and width agree.
+  /// Attends from the positions of q to the positions of k and v. C2: ranks are 3, batch and width agree.
   Tensor forward(Tensor q, Tensor k, Tensor v) override;
   using Module::operator();
-  /// With a mask as scaledDotProductAttention takes it, of the shape [b, heads, t, s] or one that is broadcast to it.
+  /// With a mask as in scaledDotProductAttention: [b, heads, t, s], or a shape that can be broadcast to it.
   Tensor operator()(Tensor q, Tensor k, Tensor v, Tensor mask, Where where = Where::current());
 
   Parameter inProjWeight;

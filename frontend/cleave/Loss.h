@@ -1,5 +1,5 @@
-// Losses return sums and weights, not means: then any split of the samples adds up to the same number. What is
-// minimised and reported is sum / weight over the whole batch.
+// Losses return sums and weights, not means, so that any split of the samples gives the same total. Training minimises
+// and reports sum / weight over the whole batch.
 #pragma once
 #include "cleave/Tensor.h"
 
@@ -12,32 +12,32 @@
 namespace cleave {
 
 struct Loss {
-  Tensor sum;               ///< over what counts, tensor<f32>
-  Tensor weight;            ///< how many counted, tensor<f32>
-  Tensor correct = {};      ///< how many were predicted rightly; none where that has no meaning
-  int64_t staticWeight = 0; ///< how many there are when nothing is ignored
+  Tensor sum;               ///< over all elements that count, tensor<f32>
+  Tensor weight;            ///< number of elements that count, tensor<f32>
+  Tensor correct = {};      ///< number of correct predictions; empty if not applicable
+  int64_t staticWeight = 0; ///< number of elements if none is ignored
 };
 
 /// logits [..., classes], labels [...] i32; negative labels are ignored.
 /// C1: the labels' shape is the logits' without the last dimension. C2: labels are i32.
 Loss crossEntropy(Tensor logits, Tensor labels, Where where = Where::current());
-/// Squared differences; a target that is NaN is ignored. C1: shapes and element types agree.
+/// Squared differences; ignores elements with target NaN. C1: shapes and element types agree.
 Loss mseLoss(Tensor prediction, Tensor target, Where where = Where::current());
 
 struct CrossEntropyOptions {
-  double labelSmoothing = 0;            ///< this part of the target is spread over all classes
-  std::vector<float> classWeights = {}; ///< one a class; a row counts as much as its label's
-  int64_t ignoreIndex = -100;           ///< rows with this label are ignored, as those with a negative one are
+  double labelSmoothing = 0;            ///< this fraction of the target is spread evenly over all classes
+  std::vector<float> classWeights = {}; ///< one per class; a row has the weight of its label
+  int64_t ignoreIndex = -100;           ///< rows with this label are ignored, as are rows with a negative label
 };
-/// The same with options. What is reported does not depend on a factor common to all class weights; with them no
-/// accuracy is reported.
-/// C3: 0 <= labelSmoothing < 1. C4: as many weights as classes, none negative, one positive.
+/// The same with options. A factor common to all class weights does not change the reported loss. With class weights,
+/// no accuracy is reported. C3: 0 <= labelSmoothing < 1. C4: one weight per class, none negative, at least one
+/// positive.
 Loss crossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions options, Where where = Where::current());
-/// crossEntropy of log-probabilities [..., classes] that the model gives: minus that of the label. No smoothing.
+/// crossEntropy for a model that returns log-probabilities [..., classes]. No smoothing.
 Loss nllLoss(Tensor logProbabilities, Tensor labels, Where where = Where::current());
 Loss nllLoss(Tensor logProbabilities, Tensor labels, CrossEntropyOptions options, Where where = Where::current());
 
-// Of predictions and targets of equal shapes and element types (C1). A target that is NaN is ignored.
+// Prediction and target have equal shapes and element types (C1). Elements with target NaN are ignored.
 
 /// Absolute differences.
 Loss l1Loss(Tensor prediction, Tensor target, Where where = Where::current());
@@ -51,28 +51,27 @@ Loss bceWithLogits(Tensor logits, Tensor target, double positiveWeight, Where wh
 
 struct KlDivOptions {
   bool logTarget = false; ///< the target holds log-probabilities
-  bool batchMean = false; ///< the weight counts rows of dimension 0, which is the divergence, not elements
+  bool batchMean = false; ///< the weight counts rows of dimension 0 instead of elements, which gives the divergence
 };
 /// target (log target - logProbabilities), 0 where the target is 0.
 Loss klDivLoss(Tensor logProbabilities, Tensor target, Where where = Where::current());
 Loss klDivLoss(Tensor logProbabilities, Tensor target, KlDivOptions options, Where where = Where::current());
 
-/// A loss and how much it counts.
+/// A loss with its factor in a weighted sum.
 struct WeightedLoss {
   Loss loss;
   double weight = 1;
 };
 
-/// Several losses as one: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`. Where
-/// nothing is ignored, what is minimised is the sum of weight * mean over all of them. The first is the main one: how
-/// many counted, and how many were predicted rightly, is what it says; the others' sums are scaled to as many elements
-/// as it has (sum = sum of weight_i sum_i n_1 / n_i with n = staticWeight), so that sums and weights still add up over
-/// any split. C1: at least one loss. C2: weights are finite.
+/// Combines several losses: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`. If
+/// nothing is ignored, training minimises the sum of weight * mean. Weight and accuracy are those of the first loss.
+/// The sums of the other losses are scaled to the first one's number of elements (sum = sum of weight_i sum_i n_1 / n_i
+/// with n = staticWeight), so that sums and weights add up under any split. C1: at least one loss. C2: weights are
+/// finite.
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where = Where::current());
 
-/// What TrainConfig::loss takes: one of the above, a function of (prediction, target) that returns a Loss, or, for
-/// models of several outputs and data of several targets, a function of (outputs, targets), both
-/// std::span<const Tensor>.
+/// The type of TrainConfig::loss: one of the functions above; a function of (prediction, target) that returns a Loss;
+/// or, for several outputs and targets, a function of (outputs, targets), both std::span<const Tensor>.
 class LossFunction {
 public:
   using Function = Loss (*)(Tensor, Tensor, Where);
@@ -99,7 +98,7 @@ public:
   explicit operator bool() const { return bool(call); }
 
 private:
-  /// A user error unless there is one of each.
+  /// Throws a user error unless there is exactly one output and one target.
   static void checkOne(Tensors outputs, Tensors targets);
   std::function<Loss(Tensors, Tensors)> call;
 };

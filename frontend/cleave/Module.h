@@ -1,8 +1,8 @@
-// Modules: parts of a model that register themselves, their parameters and buffers by name, so that every parameter has
-// a path such as "blocks.0.attention.qkv.weight". A module derives from Module and defines `Tensor forward(Tensor)`;
-// calling the module (`block(x)`) runs forward with the module's path on every op that it makes. A forward that returns
-// several tensors: ModuleOf.
-// Modules and parameters stay where they were made: children know their parent by address.
+// Modules: parts of a model. They register themselves, their parameters and their buffers by name, so that every
+// parameter has a path such as "blocks.0.attention.qkv.weight". A module derives from Module and defines `Tensor
+// forward(Tensor)`. Calling the module (`block(x)`) runs forward and sets the module's path on every op. If forward
+// returns several tensors, derive from ModuleOf. Modules and parameters must not be moved: children hold their parent's
+// address.
 #pragma once
 #include "cleave/Init.h"
 #include "cleave/Tensor.h"
@@ -21,12 +21,12 @@ namespace cleave {
 
 class Module;
 
-/// A trained tensor. Converts to the Tensor of the trace at hand, so it can be used wherever a tensor can; using one
-/// parameter in several places ties them: `linear(x, embedding.weight)`.
+/// A trainable tensor. Converts to Tensor, so it can be used as any function's argument. Using one parameter in several
+/// places ties them: `linear(x, embedding.weight)`.
 class Parameter {
 public:
-  /// Sizes are positive, elements at most 2^40 (rule parameter C1); the name is new in its module and has no dot (rule
-  /// parameter C2).
+  /// Sizes are positive, with at most 2^40 elements (rule parameter C1); the name is unique in its module and has no
+  /// dot (rule parameter C2).
   Parameter(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
   ~Parameter();
   Parameter(const Parameter &) = delete;
@@ -41,7 +41,7 @@ public:
   const InitValues &initial() const { return begin; }
   int64_t elements() const;
 
-  /// In the user's program, where it was made.
+  /// Where in the user's program it was created.
   Where place() const { return made; }
 
   /// A frozen parameter gets no gradient and no update.
@@ -60,7 +60,7 @@ private:
   Where made;
 };
 
-/// State that is not trained, for example a running mean. Training may give it a new value once per microbatch.
+/// State that is not trained, for example a running mean. Training may update it once per microbatch.
 class Buffer {
 public:
   Buffer(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
@@ -69,9 +69,9 @@ public:
   Buffer &operator=(const Buffer &) = delete;
 
   operator Tensor() const { return tensor(); }
-  /// The value at this place of the trace.
+  /// The current value at this point of the trace.
   Tensor tensor(Where where = Where::current()) const;
-  /// What the buffer is from here on. Same shape and element type (rule buffer C1); ignored in evaluation.
+  /// Sets the value from this point on. Same shape and element type (rule buffer C1); ignored in evaluation.
   void set(Tensor value, Where where = Where::current());
   const Shape &shape() const { return sizes; }
   const std::string &name() const { return ownName; }
@@ -87,20 +87,20 @@ private:
 
 class Module {
 public:
-  /// A model: the root, whose path is empty.
+  /// The root module of a model; its path is empty.
   explicit Module(Where where = Where::current());
-  /// A part of `parent`. The name is new in its parent and has no dot (rule module C1).
+  /// A child of `parent`. The name is unique in its parent and has no dot (rule module C1).
   Module(Module &parent, std::string name, Where where = Where::current());
   virtual ~Module();
   Module(const Module &) = delete;
   Module &operator=(const Module &) = delete;
 
-  /// What the module computes: a module defines one of these. (A root may have any signature of tensors.)
+  /// The module's computation: define one of these. (A root module may take any number of tensors up to four.)
   virtual Tensor forward(Tensor x);
   virtual Tensor forward(Tensor x, Tensor y);
   virtual Tensor forward(Tensor x, Tensor y, Tensor z);
 
-  /// Runs forward under this module's path.
+  /// Runs forward with this module's path.
   Tensor operator()(Tensor x, Where where = Where::current());
   Tensor operator()(Tensor x, Tensor y, Where where = Where::current());
   Tensor operator()(Tensor x, Tensor y, Tensor z, Where where = Where::current());
@@ -108,12 +108,12 @@ public:
   /// "blocks.0.attention"; empty for the root.
   std::string path() const;
   const std::string &name() const { return ownName; }
-  /// Stops training of every parameter in here.
+  /// Freezes every parameter of this module and its children.
   Module &freeze();
-  /// All of them, depth first in the order of definition.
+  /// All parameters, depth first in the order of definition.
   std::vector<Parameter *> parameters() const;
   std::vector<Buffer *> buffers() const;
-  /// Trained and frozen parameters, in elements.
+  /// Number of elements of all parameters, including frozen ones.
   int64_t parameterCount() const;
   const std::vector<Module *> &children() const { return childList; }
 
@@ -121,15 +121,15 @@ private:
   friend class Parameter;
   friend class Buffer;
   void takeName(const std::string &name, const char *rule, Where where);
-  Where place; ///< in the user's program, where it was made
+  Where place; ///< where in the user's program it was created
   void collect(std::vector<Parameter *> *parameters, std::vector<Buffer *> *buffers) const;
 
   Module *parent = nullptr;
   std::string ownName;
   std::set<std::string> names;
-  int64_t parts = 0; ///< of a root: modules, parameters and buffers in it
+  int64_t parts = 0; ///< of a root: number of modules, parameters and buffers in it
   std::vector<Module *> childList;
-  /// Parameters, buffers and children in the order of definition (exactly one pointer of each is set).
+  /// Parameters, buffers and children in the order of definition (exactly one pointer is set).
   struct Member {
     Parameter *parameter = nullptr;
     Buffer *buffer = nullptr;
@@ -138,7 +138,7 @@ private:
   std::vector<Member> members;
 };
 
-/// A call of a module: while it lives, ops belong to the module's path.
+/// Sets a module's path on all ops created during the lifetime of this object.
 class ModuleCall {
 public:
   ModuleCall(const Module &module, Where where);
@@ -146,7 +146,7 @@ public:
   ModuleCall(const ModuleCall &) = delete;
 };
 
-/// A module whose forward returns something else than one Tensor, for example
+/// A module whose forward returns something other than one Tensor, for example
 ///
 ///   struct TwoHeads : ModuleOf<std::pair<Tensor, Tensor>> {
 ///     Linear body{*this, "body", 784, 64}, digit{*this, "digit", 64, 10}, size{*this, "size", 64, 1};
@@ -156,7 +156,7 @@ public:
 ///     }
 ///   };
 ///
-/// It is a Module wherever one is taken: as a parent, as a model.
+/// It can be used wherever a Module is expected: as a parent, as a model.
 template <class Result> class ModuleOf {
 public:
   explicit ModuleOf(Where where = Where::current()) : tree(where) {}
@@ -168,7 +168,7 @@ public:
   operator Module &() { return tree; }
   Module &module() { return tree; }
 
-  /// A module defines one of these.
+  /// Define one of these.
   virtual Result forward(Tensor x) { return tree.forward(x), Result(); }
   virtual Result forward(Tensor x, Tensor y) { return tree.forward(x, y), Result(); }
   virtual Result forward(Tensor x, Tensor y, Tensor z) { return tree.forward(x, y, z), Result(); }
@@ -190,11 +190,12 @@ private:
   Module tree;
 };
 
-/// Where the innermost running module was called: what a layer gives its ops as their place in the user's program.
+/// Where the innermost running module was called. Layers report this as the source location of their ops.
 Where callSite();
 
 namespace detail {
-/// While it lives, modules that the standard library makes were made at `where`.
+/// Sets `where` as the source location of modules that the standard library constructs during the lifetime of this
+/// object.
 class ConstructionSite {
 public:
   explicit ConstructionSite(Where where);
@@ -203,7 +204,7 @@ public:
 };
 } // namespace detail
 
-/// A number in brackets behind a list of modules, with the line it stands in.
+/// An index into a list of modules, with its source location.
 struct ListIndex {
   template <std::integral I> ListIndex(I number, Where where = Where::current()) // NOLINT: implicit
       : number(static_cast<int64_t>(number)), where(where) {}
@@ -212,24 +213,25 @@ struct ListIndex {
 };
 
 namespace detail {
-/// The index, if the list of `size` modules has it; otherwise it is the user's mistake.
+/// Returns the index if it is within a list of `size` modules; otherwise throws a user error.
 size_t checkedIndex(const Module &list, ListIndex index, int64_t size);
 } // namespace detail
 
-/// Modules of one kind in a row, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string,
+/// A list of modules of one type, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string,
 /// ...).
 template <class T> class ModuleList : public Module {
 public:
   ModuleList(Module &parent, std::string name, Where where = Where::current())
       : Module(parent, std::move(name), where) {}
-  /// `count` modules made with the same arguments.
+  /// Creates `count` modules with the same arguments.
   template <class... Args>
   ModuleList(Module &parent, std::string name, int64_t count, const Args &...args) : Module(parent, std::move(name)) {
     for (int64_t i = 0; i < count; ++i)
       append(args...);
   }
 
-  /// One more, made with these arguments. (A number of them each, so that mistakes are told with the line of the call.)
+  /// Appends a module created with these arguments. (One overload per number of arguments, so that errors show the line
+  /// of the call.)
   T &emplace(Where where = Where::current()) {
     const detail::ConstructionSite site(where);
     return append();
@@ -272,14 +274,14 @@ public:
   auto begin() { return list.begin(); }
   auto end() { return list.end(); }
 
-  /// One after the other, where each takes and returns one tensor.
+  /// Applies the modules in order, if each takes and returns one tensor.
   Tensor forward(Tensor x) override {
     if constexpr (std::is_invocable_r_v<Tensor, T &, Tensor>) {
       for (T &module : list)
         x = module(x, callSite());
       return x;
     } else
-      return Module::forward(x); // says that there is none
+      return Module::forward(x); // reports that there is none
   }
 
 private:

@@ -1,4 +1,4 @@
-// Optimizers, learning-rate schedules and parameter groups, as data. The formulas are PyTorch's.
+// Optimizers, learning-rate schedules and parameter groups, as plain structs. The formulas are PyTorch's.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -27,7 +27,7 @@ struct AdamW {
 
 using Optimizer = std::variant<Sgd, Adam, AdamW>;
 
-// The rate of step s = 1, 2, ... from the optimizer's lr.
+// The learning rate of step s = 1, 2, ..., from the optimizer's lr.
 /// lr
 struct ConstantLr {};
 /// lr gamma^floor((s - 1) / every)
@@ -35,8 +35,8 @@ struct StepLr {
   int64_t every = 1000;
   double gamma = 0.1;
 };
-/// A half cosine from lr to min over `steps` steps (0: the run's; a run that is resumed keeps them), after `warmup`
-/// steps of linear growth.
+/// A half cosine from lr to min over `steps` steps (0: the number of steps of the run; a resumed run keeps it), after
+/// `warmup` steps of linear growth.
 struct CosineLr {
   double min = 0;
   int64_t warmup = 0, steps = 0;
@@ -47,7 +47,7 @@ struct WarmupLr {
 };
 using LearningRateSchedule = std::variant<ConstantLr, StepLr, CosineLr, WarmupLr>;
 
-/// Settings of the parameters whose path matches: `*` stands for any run of characters, dots included. Later groups
+/// Settings for parameters whose path matches the pattern: `*` matches any characters, including dots. Later groups
 /// override earlier ones. A pattern that matches no parameter is an error.
 struct ParameterGroup {
   std::string pattern;

@@ -1,5 +1,5 @@
-// A trained model as a function of new inputs. It is compiled and loaded once and called as often as one likes; nothing
-// is random in it (no dropout), and it needs no labels.
+// A trained model as a function of new inputs. It is compiled and loaded once and can be called any number of times. It
+// uses no randomness (no dropout) and no labels.
 //
 //   Trainer trainer{module, config};
 //   Predictor predictor = trainer.predictor({.checkpoint = "digits"});
@@ -22,26 +22,27 @@ public:
   Predictor &operator=(Predictor &&) noexcept;
   ~Predictor();
 
-  /// The outputs for a model of one input: samples one after the other, each row-major. Throws std::runtime_error with
-  /// a message for people: the model has several inputs or another element type, or the values are no whole samples.
+  /// The outputs of a model with one input: the samples in order, each row-major. Throws std::runtime_error with a
+  /// readable message if the model has several inputs or another element type, or if the number of values is not a
+  /// multiple of a sample's.
   std::vector<float> operator()(std::span<const float> input);
   std::vector<float> operator()(std::span<const int32_t> input);
-  /// The outputs for the samples of a data set, whose fields are found by name; the target's is not read.
+  /// The outputs for the samples of a data set. Fields are matched by name; targets are not read.
   std::vector<float> operator()(const Dataset &data, Split split = Split::Eval);
 
   using Values = std::variant<std::span<const float>, std::span<const int32_t>>;
-  /// For a model of several inputs, in the order of inputs(), or of several outputs: the values of each.
+  /// For a model with several inputs (in the order of inputs()) or outputs: the values of each output.
   std::vector<std::vector<float>> run(const std::vector<Values> &inputs);
 
-  /// What it takes: the data set's fields that the model reads.
+  /// The inputs: the data set's fields that the model reads.
   const std::vector<DataField> &inputs() const;
   size_t outputs() const;
-  /// Of one sample.
+  /// The shape of one sample.
   Shape outputShape(size_t output = 0) const;
-  /// Samples that are computed at once; a last batch of fewer is padded, and cut again.
+  /// Number of samples computed together. A smaller last batch is padded, and the padding removed from the results.
   int64_t batch() const;
-  /// Under mpirun, srun or torchrun every process makes the same calls and gets the same values; true in the one that
-  /// writes.
+  /// Under mpirun, srun or torchrun every process must make the same calls and gets the same values. True in the
+  /// process that should write results.
   bool writes() const;
 
 private:

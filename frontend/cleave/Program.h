@@ -1,5 +1,5 @@
 // The command line of a program that defines a model: train, eval, predict, plan, check and graph, with the same
-// options in every program, and commands of its own. Usage:
+// options in every program, and commands that the program adds. Usage:
 //
 //   int main(int argc, char **argv) {
 //     Program program{"mlp", argc, argv};
@@ -18,7 +18,7 @@ namespace cleave {
 
 class Command;
 
-/// Whole numbers that an option may be: `atLeast(1)`, `between(0, 8)`.
+/// The range of an integer option: `atLeast(1)`, `between(0, 8)`.
 class Range {
   struct Private {};
 
@@ -38,25 +38,24 @@ public:
   ~Program();
   Program(const Program &) = delete;
 
-  /// Declares an option of the model and returns its value: from the command line, else from the checkpoint or plan
-  /// that the command line names, else `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t>
-  /// ("512,512"). `choices`: the values allowed (empty: any). Mistakes are reported by `run`, and make this
-  /// `otherwise`.
+  /// Declares a model option and returns its value: from the command line, else from the checkpoint or plan named on
+  /// the command line, else `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t> ("512,512").
+  /// `choices`: the allowed values (empty: any). After an invalid value, this returns `otherwise`, and `run` reports
+  /// the error.
   template <class T>
   T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {});
-  /// The same for whole numbers, or lists of them, that must lie in a range.
+  /// The same for integers, or lists of integers, within a range.
   template <class T> T option(const std::string &name, T otherwise, const std::string &help, Range range);
   std::string option(const std::string &name, const char *otherwise, const std::string &help,
                      std::vector<std::string> choices = {}) {
     return option<std::string>(name, otherwise, help, std::move(choices));
   }
 
-  /// Declares a command of the program's own: something that a trained model does, `PROGRAM NAME --checkpoint DIR`. See
-  /// Command.
+  /// Declares a command of this program that uses a trained model: `PROGRAM NAME --checkpoint DIR`. See Command.
   Command command(const std::string &name, const std::string &about);
 
-  /// Makes the model from `args` and does what the command line asks. Returns the exit status: 0 success, 1 our own
-  /// fault, 2 a mistake of the user's, 3 a plan, check or environment that fails.
+  /// Constructs the model from `args` and runs the command. Returns the exit status: 0 success, 1 internal error, 2
+  /// user error, 3 a plan, check or environment that fails.
   template <class M, class... Args> int run(TrainConfig config, const Args &...args) {
     return run(std::move(config), [&] {
       std::shared_ptr<M> module(new M{args...});
@@ -71,13 +70,13 @@ private:
     std::string name, help, otherwise;
     Kind kind;
     std::vector<std::string> choices;
-    int64_t least = 0, most = 0; ///< of whole numbers
+    int64_t least = 0, most = 0; ///< of integers
     std::string value = {};      ///< chosen
-    std::string command = {};    ///< whose option it is; empty: the model's, of every command
+    std::string command = {};    ///< command that the option belongs to; empty: a model option, for every command
   };
-  /// Text of the option's value.
+  /// The option's value as text.
   std::string declare(Declared option);
-  /// A model and what keeps it alive.
+  /// A model together with its owner.
   struct Made {
     std::shared_ptr<void> module;
     Model model;
@@ -94,19 +93,19 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// A command of a program's own, with options of its own beside --checkpoint, --mesh, --backend and --threads:
+/// A command of the program, with its own options in addition to --checkpoint, --mesh, --backend and --threads:
 ///
 ///   Command sample = program.command("sample", "goes on with a text");
 ///   auto prompt = sample.option("--prompt", "", "the text");
 ///   sample.does([=](Predictor &model) { ... });
 class Command {
 public:
-  /// As Program::option, but of this command alone, and not kept in checkpoints.
+  /// As Program::option, but only for this command, and not stored in checkpoints.
   template <class T>
   T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {}) {
     return program->declareAs<T>(this->name, name, otherwise, help, choices, Range::any());
   }
-  /// The same for whole numbers that must lie in a range.
+  /// The same for integers within a range.
   template <class T> T option(const std::string &name, T otherwise, const std::string &help, Range range) {
     return program->declareAs<T>(this->name, name, otherwise, help, {}, range);
   }
@@ -114,8 +113,8 @@ public:
                      std::vector<std::string> choices = {}) {
     return option<std::string>(name, otherwise, help, std::move(choices));
   }
-  /// What the command does with the checkpoint's model, which computes `batch` samples at once. A mistake in its
-  /// options is told by throwing std::invalid_argument.
+  /// Sets the function that runs the command on the checkpoint's model, which computes `batch` samples together. The
+  /// function reports invalid options by throwing std::invalid_argument.
   void does(std::function<void(Predictor &)> body, int64_t batch = 1);
 
 private:
@@ -168,7 +167,7 @@ T Program::declareAs(const std::string &command, const std::string &name, const 
   for (const T &choice : choices)
     allowed.push_back(write(choice));
   int64_t least = range.least, most = range.most;
-  if constexpr (std::is_integral_v<T>) { // what T holds
+  if constexpr (std::is_integral_v<T>) { // the limits of T
     if (std::is_unsigned_v<T>)
       least = std::max<int64_t>(least, 0);
     else

@@ -1,4 +1,4 @@
-// Shapes beside those of Functional.h: repeating, cutting, padding, and products by index letters.
+// Further shape functions: repeating, splitting, padding, and einsum.
 #pragma once
 #include "cleave/Tensor.h"
 
@@ -7,32 +7,32 @@
 
 namespace cleave {
 
-/// Dimensions of size 1 repeat to `shape`, which may have more in front; -1 keeps a size.
-/// C1: shape has at least the input's rank. C2: sizes agree or the input's is 1.
+/// Repeats dimensions of size 1 to `shape`, which may have additional leading dimensions; -1 keeps a size. C1: shape
+/// has at least the input's rank. C2: sizes agree or the input's is 1.
 Tensor expand(Tensor x, Shape shape, Where where = Where::current());
-/// The whole tensor counts[i] times along dimension i; more counts than dimensions add some in front.
-/// C1: there are at least as many counts as dimensions. C2: counts are positive.
+/// Repeats the whole tensor counts[i] times along dimension i; additional counts add leading dimensions. C1: there are
+/// at least as many counts as dimensions. C2: counts are positive.
 Tensor repeat(Tensor x, std::vector<int64_t> counts, Where where = Where::current());
-/// Tensors along a new dimension. C1: at least one. C2: the new dimension lies in [0, rank]. C3: shapes and types
-/// agree.
+/// Concatenates tensors along a new dimension. C1: at least one. C2: the new dimension lies in [0, rank]. C3: shapes
+/// and types agree.
 Tensor stack(const std::vector<Tensor> &tensors, int64_t dim = 0, Where where = Where::current());
 /// Pieces of `size` elements (the last may be smaller), or of the given sizes. C1: the dimension exists. C2: sizes are
-/// positive, and given ones add up to the dimension.
+/// positive, and given sizes add up to the dimension.
 std::vector<Tensor> split(Tensor x, int64_t size, int64_t dim = 0, Where where = Where::current());
 std::vector<Tensor> split(Tensor x, const std::vector<int64_t> &sizes, int64_t dim = 0, Where where = Where::current());
-/// At most `count` pieces, all as large as the first but the last. C1: the dimension exists. C2: count is positive.
+/// At most `count` pieces of equal size; the last may be smaller. C1: the dimension exists. C2: count is positive.
 std::vector<Tensor> chunk(Tensor x, int64_t count, int64_t dim = 0, Where where = Where::current());
-/// `value` around x: amounts are before and after the last dimension, then the last but one, ...; negative ones cut.
-/// C1: pairs, for at most rank dimensions. C2: something is left of every dimension.
+/// Pads x with `value`. `amounts` are pairs (before, after), starting with the last dimension; negative amounts remove
+/// elements. C1: pairs, for at most rank dimensions. C2: no dimension becomes empty.
 Tensor pad(Tensor x, std::vector<int64_t> amounts, double value = 0, Where where = Where::current());
-/// Backwards along dims. C1: they lie in [0, rank) and differ.
+/// Reverses dims. C1: they lie in [0, rank) and differ.
 Tensor flip(Tensor x, std::vector<int64_t> dims, Where where = Where::current());
 
-/// Einstein's sums: "bij,bjk->bik". A letter names a dimension, those not in the result are summed, "..." stands for
-/// dimensions in front that are broadcast, and a letter twice in one operand is its diagonal. Without "->" the result
-/// has the letters that occur once, in alphabetical order. Operands are multiplied from left to right, as matrix
-/// products where a dimension is summed over. C1: the text is well formed. C2: one term an operand, with a letter a
-/// dimension. C3: sizes of equal letters agree or are 1. C4: element types agree.
+/// Einstein summation: "bij,bjk->bik". A letter names a dimension, letters that are not in the result are summed, "..."
+/// stands for leading dimensions that are broadcast, and a letter used twice in one operand takes its diagonal. Without
+/// "->" the result has the letters that occur once, in alphabetical order. Operands are multiplied from left to right,
+/// as matrix products if a dimension is summed. C1: the text is well formed. C2: one term per operand, with one letter
+/// per dimension. C3: sizes of equal letters agree or are 1. C4: element types agree.
 Tensor einsum(const std::string &text, const std::vector<Tensor> &operands, Where where = Where::current());
 
 } // namespace cleave

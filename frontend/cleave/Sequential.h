@@ -1,8 +1,8 @@
-// Layers in a row, made in place:
+// A sequence of layers, created in place:
 //
 //   Sequential layers{*this, "layers", layer<Linear>(784, 512), relu, layer<Linear>(512, 10)};
 //
-// The parts are called "0", "1", ... as in PyTorch, functions counted: the parameters above are layers.0.weight and
+// The parts are named "0", "1", ... as in PyTorch, counting functions too: the parameters above are layers.0.weight and
 // layers.2.weight.
 #pragma once
 #include "cleave/Module.h"
@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-/// A module still to be made: what its constructor takes behind parent and name.
+/// Constructor arguments of a module, without parent and name.
 template <class T, class... Args> struct LayerToMake {
   std::tuple<Args...> args;
 };
@@ -23,7 +23,7 @@ template <class T, class... Args> LayerToMake<T, std::decay_t<Args>...> layer(Ar
   return {{std::forward<Args>(args)...}};
 }
 
-/// A name that remembers where it was written.
+/// A name with the source location of its use.
 struct NameHere {
   template <class S, class = std::enable_if_t<std::is_convertible_v<S, std::string>>>
   NameHere(S &&name, Where where = Where::current()) : name(std::forward<S>(name)), where(where) {}
@@ -39,20 +39,20 @@ public:
     (add(std::forward<Parts>(parts), name.where), ...);
   }
 
-  /// One more at the end.
+  /// Appends a part.
   template <class Part> void append(Part &&part, Where where = Where::current()) {
     add(std::forward<Part>(part), where);
   }
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
-  /// Part `i` as a module; null where it is a function.
+  /// Part `i` as a module; null if it is a function.
   Module *operator[](ListIndex i) { return steps[detail::checkedIndex(*this, i, size())].module.get(); }
 
-  /// One after the other.
+  /// Applies the parts in order.
   Tensor forward(Tensor x) override;
 
 private:
   struct Step {
-    std::unique_ptr<Module> module; ///< none: `function`
+    std::unique_ptr<Module> module; ///< null: use `function`
     std::function<Tensor(Tensor, Where)> function;
   };
 

@@ -1,5 +1,5 @@
-// A symbolic tensor: a handle to a value of the graph that is being traced. It has a shape and an element type and no
-// numbers; arithmetic on it adds ops to the graph. Handles are as cheap as pointers and live as long as the trace.
+// A symbolic tensor: a handle to a value of the graph being traced. It has a shape and an element type but no data;
+// arithmetic on it adds ops to the graph. Handles are as cheap as pointers and are valid until the trace ends.
 #pragma once
 #include <cstdint>
 #include <source_location>
@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// Where in the user's program an op was written: the last parameter of every function that makes one.
+/// Source location of an op in the user's program: the last parameter of every function that creates one.
 using Where = std::source_location;
 
 using Shape = std::vector<int64_t>;
@@ -20,23 +20,23 @@ class Parameter;
 
 class Tensor {
 public:
-  /// No tensor: an argument left out, for example a bias.
+  /// An empty handle: an omitted argument, for example a bias.
   Tensor() = default;
   explicit operator bool() const { return handle != nullptr; }
 
-  // Asking for any of these of no tensor is a user error, as it is to give none to a function that needs one. So is a
-  // tensor that was kept from an earlier trace: forward runs once for training and once for evaluation.
-  /// Static sizes. Dimension 0 of what a model is given is the microbatch: batch / microbatches rows.
+  // Calling these on an empty handle is a user error, as is passing one to a function that needs a tensor. The same
+  // holds for a tensor kept from an earlier trace: forward runs once for training and once for evaluation.
+  /// Static sizes. Dimension 0 of the model's inputs is the microbatch: batch / microbatches rows.
   Shape shape(Where where = Where::current()) const;
   int64_t rank(Where where = Where::current()) const;
-  /// Size of a dimension; negative counts from the end. Throws a user error when there is no such dimension.
+  /// Size of a dimension; negative counts from the end. Throws a user error if the dimension does not exist.
   int64_t size(int64_t dim, Where where = Where::current()) const;
   int64_t elements(Where where = Where::current()) const;
   DType dtype(Where where = Where::current()) const;
   /// "tensor<128x784xf32>"
   std::string str() const;
 
-  /// Of the trace at hand.
+  /// For internal use: a tensor of the current trace from its handle.
   static Tensor fromHandle(const void *handle);
   const void *opaque() const { return handle; }
   uint64_t traceNumber() const { return trace; }
@@ -47,24 +47,24 @@ private:
 };
 
 namespace detail {
-/// `tensor`; a user error where it is none, or of an earlier trace.
+/// Returns `tensor`; throws a user error if it is empty or belongs to an earlier trace.
 Tensor held(Tensor tensor, Where where);
 } // namespace detail
 
-/// A side of an arithmetic operator: a tensor, a parameter or a number. It also remembers where the operator stands.
+/// An operand of an arithmetic operator: a tensor, a parameter or a number, with the source location of the operator.
 struct Operand {
   Operand(Tensor tensor, Where where = Where::current()) : tensor(detail::held(tensor, where)), where(where) {}
   Operand(const Parameter &parameter, Where where = Where::current());
   template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
   Operand(T number, Where where = Where::current()) : number(static_cast<double>(number)), where(where) {}
 
-  Tensor tensor; ///< none: `number`
+  Tensor tensor; ///< empty: use `number`
   double number = 0;
   Where where;
 };
 
-/// Arithmetic with NumPy's broadcasting: shapes are aligned at the last dimension, and sizes agree or one of them is 1.
-/// Element types agree (rule C1), shapes can be broadcast (rule C2).
+/// Arithmetic with NumPy's broadcasting: shapes are aligned at the last dimension, and sizes agree or one is 1. Element
+/// types agree (rule C1), shapes can be broadcast (rule C2).
 Tensor operator+(Operand a, Operand b);
 Tensor operator-(Operand a, Operand b);
 Tensor operator*(Operand a, Operand b);

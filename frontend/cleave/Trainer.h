@@ -1,4 +1,4 @@
-// Training without a command line: what to train (TrainConfig), how to run it (RunOptions), and the Trainer that does.
+// Training without a command line: what to train (TrainConfig), how to run it (RunOptions), and the Trainer.
 #pragma once
 #include "cleave/Data.h"
 #include "cleave/Loss.h"
@@ -17,7 +17,7 @@
 
 namespace cleave {
 
-/// What is trained: part of the program.
+/// What is trained; set in the program's code.
 struct TrainConfig {
   Data data = Mnist{};
   LossFunction loss = crossEntropy;
@@ -26,47 +26,47 @@ struct TrainConfig {
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this
   std::vector<ParameterGroup> groups = {};
   int64_t batch = 32;  ///< global, rows
-  int64_t targets = 1; ///< how many of the data's last fields the loss is given; the model is given the others
-  Where where = Where::current(); ///< in the user's program: where mistakes of the model as a whole are told
+  int64_t targets = 1; ///< number of trailing data fields passed to the loss; the model receives the others
+  Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
 
-/// How it is run: what the command line can say. Empty and absent fields leave the choice to the program's defaults.
+/// How to run the training; the command line's options. Empty fields select the program's defaults.
 struct RunOptions {
   std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
-  int64_t devices = 0;       ///< with `strategy` data, model, pipeline or hybrid: the mesh for so many devices
-  std::string strategy = {}; ///< one of those words, or a strategy file
+  int64_t devices = 0;       ///< number of devices for `strategy` data, model, pipeline or hybrid
+  std::string strategy = {}; ///< data, model, pipeline, hybrid, or a strategy file
   std::string schedule = {}; ///< "gpipe" or "1f1b"
   std::optional<int64_t> microbatches = {}, batch = {}, threads = {};
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, recompute = {};
-  std::string target = {};      ///< of the code: "x86-64-v4", "sm_90", ...; empty: this processor's, for cuda sm_90
+  std::string target = {};      ///< of generated code: "x86-64-v4", "sm_90", ...; default: this processor; cuda: sm_90
   std::string precision = {};   ///< "fp32", "bf16" or "fp16": the type of activations and products
-  std::string optLevel = {};    ///< "O0" to "O3", which of them (docs/precision.md)
+  std::string optLevel = {};    ///< "O0" to "O3": which of these use it (docs/precision.md)
   std::string lossScale = {};   ///< "dynamic", "none" or a number
-  std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": of gradients summed over dp
-  std::string layout = {};      ///< "auto", "nchw" or "nhwc": of convolutions and what follows them
+  std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": type of gradient reductions over dp
+  std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
-  bool profile = false;   ///< list the costliest steps of rank 0 on standard error
-  std::string trace = {}; ///< file for rank 0's last iterations, as ui.perfetto.dev reads them
+  bool profile = false;   ///< print the slowest steps of rank 0 to standard error
+  std::string trace = {}; ///< file for a trace of rank 0's last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
-  bool overwrite = false;              ///< train anew where the folder holds a checkpoint
-  std::optional<int64_t> keep = {};    ///< checkpoints that stay in the folder (default: 2)
-  std::optional<int64_t> atStep = {};  ///< of the checkpoint to read (default: the last)
-  std::optional<double> timeout = {};  ///< seconds a rank waits for another (default: 60)
-  bool keepGoing = false; ///< also where the loss is NaN or infinite; otherwise that ends training
-  bool findNan = false;   ///< name the op that made the first NaN; slow
+  bool overwrite = false;              ///< start over and replace an existing checkpoint in the folder
+  std::optional<int64_t> keep = {};    ///< number of checkpoints to keep in the folder (default: 2)
+  std::optional<int64_t> atStep = {};  ///< step of the checkpoint to read (default: the last)
+  std::optional<double> timeout = {};  ///< seconds that a rank waits for another (default: 60)
+  bool keepGoing = false; ///< continue if the loss is NaN or infinite; by default that ends training
+  bool findNan = false;   ///< name the op that produced the first NaN; slow
   std::vector<std::string> printAfter = {};
 };
 
-/// A model whose type is forgotten: its root module and how to call it.
+/// A type-erased model: its root module and how to call it.
 struct Model {
   Module *root = nullptr;
   std::function<std::vector<Tensor>(std::span<const Tensor>)> forward; ///< its outputs
   std::string name = "model";                                          ///< of the program
-  std::string options = "{}"; ///< the model's options, a JSON object; stored in plans and checkpoints
+  std::string options = "{}"; ///< the model options as a JSON object; stored in plans and checkpoints
 };
 
 /// Wraps a module whose forward takes one to four tensors and returns a Tensor, or a vector, array, pair or tuple of
@@ -74,39 +74,39 @@ struct Model {
 template <class M> Model makeModel(M &module, std::string name = "model", std::string options = "{}");
 
 struct Evaluation {
-  double loss = 0, accuracy = 0; ///< accuracy is NaN for a loss that counts none
+  double loss = 0, accuracy = 0; ///< accuracy is NaN if the loss does not count correct predictions
   int64_t samples = 0;
 };
 
 struct CheckResult {
-  std::string difference; ///< the first tensor that differs, by module path; empty: none
-  int64_t tensors = 0;    ///< compared
-  double largest = 0;     ///< difference, relative to the tensor's largest element
+  std::string difference; ///< module path of the first tensor that differs; empty: none
+  int64_t tensors = 0;    ///< number of tensors compared
+  double largest = 0;     ///< largest difference relative to the tensor's largest element
 };
 
 class Trainer {
 public:
-  /// `model` outlives the trainer.
+  /// `model` must outlive the trainer.
   Trainer(Model model, TrainConfig config);
   template <class M, class = std::enable_if_t<std::is_convertible_v<M &, Module &>>>
   Trainer(M &module, TrainConfig config) : Trainer(makeModel(module), std::move(config)) {}
   ~Trainer();
 
-  /// Compiles, or takes options.plan, and trains. Errors are thrown as std::runtime_error with a message for people.
+  /// Compiles a plan, or reads options.plan, and trains. Throws std::runtime_error with a readable message.
   void train(const RunOptions &options);
-  /// The loss and accuracy of a checkpoint on the data's evaluation split.
+  /// Loss and accuracy of a checkpoint on the data's evaluation split.
   Evaluation evaluate(const RunOptions &options);
-  /// The model of a checkpoint as a function of new inputs (Predictor.h). Of the options only checkpoint, mesh,
-  /// backend, batch (samples computed at once; default: a microbatch of the training) and threads count.
+  /// The model of a checkpoint as a function of new inputs (Predictor.h). Uses only these options: checkpoint, mesh,
+  /// backend, threads, and batch (samples computed together; default: a microbatch of the training).
   Predictor predictor(const RunOptions &options);
-  /// Writes the outputs for the data's evaluation split to a .npy file, one row a sample. A model of several outputs
-  /// writes the others beside it: "p.1.npy" beside "p.npy".
+  /// Writes the outputs for the data's evaluation split to a .npy file, one row per sample. Further outputs of the
+  /// model go to "p.1.npy", ... next to "p.npy".
   void predict(const RunOptions &options, const std::string &file);
   /// The plan's bytes.
   std::vector<uint8_t> plan(const RunOptions &options);
   /// The traced graph as text.
   std::string graph(const RunOptions &options);
-  /// Runs the plan beside the reference interpreter for options.steps steps (default 1).
+  /// Runs the plan and the reference interpreter for options.steps steps (default 1) and compares them.
   CheckResult check(const RunOptions &options);
 
 private:
@@ -117,7 +117,7 @@ private:
 namespace detail {
 [[noreturn]] void wrongInputs(size_t given);
 
-/// What a forward returned, one after the other.
+/// The tensors of a forward's result, in order.
 template <class Result> std::vector<Tensor> outputs(Result &&result) {
   if constexpr (std::is_convertible_v<Result, Tensor>)
     return {Tensor(std::forward<Result>(result))};

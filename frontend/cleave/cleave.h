@@ -1,4 +1,4 @@
-// Everything a program that defines a model needs: `#include <cleave/cleave.h>`.
+// All headers for a program that defines a model: `#include <cleave/cleave.h>`.
 #pragma once
 #include "cleave/ConvLayers.h"
 #include "cleave/Convolution.h"

@@ -31,7 +31,7 @@ Tensor MultiheadAttention::heads(Tensor x) {
   return transpose(reshape(x, {x.size(0), x.size(1), headCount, width / headCount}, where), 1, 2, where);
 }
 
-/// Projection `part` alone: 0 makes q, 1 k, 2 v.
+/// Projects only part `part`: 0 is q, 1 k, 2 v.
 Tensor MultiheadAttention::project(Tensor x, int64_t part) {
   const Where where = callSite();
   const auto rows = [&](const Parameter &p) {

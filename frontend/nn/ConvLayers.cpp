@@ -1,4 +1,4 @@
-// Convolutions beside Conv2d as modules.
+// Modules for 1-D and transposed convolutions.
 #include "cleave/ConvLayers.h"
 #include "frontend/trace/Diagnose.h"
 
@@ -15,7 +15,7 @@ static Init byFanIn(int64_t fanIn) {
 
 static Tensor given(const std::optional<Parameter> &bias) { return bias ? bias->tensor(callSite()) : Tensor(); }
 
-/// `channels` of one group.
+/// Checks the groups; returns the `channels` of one group.
 static int64_t ofGroup(const char *op, int64_t channels, int64_t in, int64_t out, int64_t groups,
                        const std::string &name, Where where) {
   if (groups < 1 || in % groups || out % groups)
@@ -37,7 +37,7 @@ Conv1d::Conv1d(Module &parent, std::string name, int64_t in, int64_t out, Conv1d
 
 Tensor Conv1d::forward(Tensor x) { return conv1d(x, weight, given(bias), options, callSite()); }
 
-/// PyTorch counts the second dimension of a weight as inputs, whatever it is used for.
+/// Like PyTorch, uses the weight's second dimension for fan-in, although it holds outputs here.
 static Init transposedInit(int64_t out, const ConvTranspose2dOptions &o) {
   return byFanIn(out / o.groups * o.kernel.h * o.kernel.w);
 }

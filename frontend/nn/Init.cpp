@@ -1,4 +1,4 @@
-// How parameters begin.
+// Initialisation of parameters.
 #include "cleave/Init.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ Init xavierNormal(double gain) { return {Init::Kind::XavierNormal, gain, 0}; }
 } // namespace init
 
 InitValues Init::resolve(const std::vector<int64_t> &shape) const {
-  double field = 1; // of a convolution's kernel
+  double field = 1; // receptive field of a convolution's kernel
   for (size_t i = 2; i < shape.size(); ++i)
     field *= static_cast<double>(shape[i]);
   const double outward = (shape.empty() ? 1 : static_cast<double>(shape[0])) * field;

@@ -1,4 +1,4 @@
-// The usual layers: parameters with PyTorch's beginnings, and the function each runs.
+// Common layers: parameters with PyTorch's initial values, and their forward functions.
 #include "cleave/Layers.h"
 #include "frontend/trace/Diagnose.h"
 

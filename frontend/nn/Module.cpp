@@ -1,4 +1,4 @@
-// The tree of modules, and what parameters and buffers are in a trace.
+// The module tree, and the values of parameters and buffers in a trace.
 #include "cleave/Module.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"

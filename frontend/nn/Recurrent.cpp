@@ -1,5 +1,5 @@
-// LSTM and GRU, step by step. One product makes the input's part of all steps of a layer; each step adds the product of
-// its state. Backwards the steps are the same in the other order.
+// LSTM and GRU, unrolled. One matrix product per layer covers the inputs of all steps; each step adds the product with
+// its state. The reverse direction runs the same steps in the opposite order.
 #include "cleave/Recurrent.h"
 #include "cleave/Functional.h"
 #include "frontend/trace/Diagnose.h"
@@ -73,7 +73,7 @@ Tensor Recurrent::run(Tensor x, std::vector<Tensor> &states, Where where,
   for (size_t l = 0; l < layers.size(); l += static_cast<size_t>(directions)) {
     if (l > 0)
       x = dropout(x, dropoutOf, where);
-    std::vector<Tensor> sequences; // of the directions
+    std::vector<Tensor> sequences; // one per direction
     for (int64_t direction = 0; direction < directions; ++direction) {
       const size_t at = l + static_cast<size_t>(direction);
       std::vector<Tensor> now;
@@ -90,8 +90,8 @@ Tensor Recurrent::run(Tensor x, std::vector<Tensor> &states, Where where,
   return x;
 }
 
-/// The state's part of a step: [b, gates hidden]. None before the first step, where the state is zero and there is no
-/// bias.
+/// The state's contribution to a step: [b, gates hidden]. Before the first step the state is zero, so this is the bias,
+/// or empty if there is none.
 static Tensor stateProduct(Recurrent::Layer &layer, Tensor h, Where where) {
   const Tensor bias = given(layer.biasHh, where);
   return h ? linear(h, layer.weightHh.tensor(where), bias, where) : bias;

@@ -1,4 +1,4 @@
-// Layers in a row.
+// Sequences of layers.
 #include "cleave/Sequential.h"
 
 namespace cleave {

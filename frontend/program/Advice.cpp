@@ -1,4 +1,4 @@
-// Looks at a traced graph and at the parameters.
+// Warnings about a traced graph and its parameters.
 #include "frontend/program/Advice.h"
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-/// Values that the function's results depend on.
+/// All values that the function's results depend on.
 static llvm::DenseSet<mlir::Value> reachedFrom(mlir::func::FuncOp function) {
   llvm::DenseSet<mlir::Value> reached;
   std::vector<mlir::Value> open;
@@ -32,7 +32,7 @@ static llvm::DenseSet<mlir::Value> reachedFrom(mlir::func::FuncOp function) {
   return reached;
 }
 
-/// "a, b, c", and how many more.
+/// "a, b, c and N more".
 static std::string listed(const std::vector<std::string> &names) {
   constexpr size_t most = 5;
   const std::vector<std::string> first(names.begin(), names.begin() + std::min(most, names.size()));

@@ -1,5 +1,4 @@
-// What a traced model tells before anything is compiled: what is surely not meant, and what this machine cannot hold.
-#pragma once
+// Checks of a traced model before compilation: likely mistakes, and parameters that exceed this machine's memory.
 #include "cleave/Trainer.h"
 #include "ir/GraphModule.h"
 
@@ -8,10 +7,11 @@
 
 namespace cleave {
 
-/// One line each: parameters and data fields that the loss does not depend on, a model of which nothing is trained.
+/// One line per warning: parameters and data fields that the loss does not depend on, or a model without trainable
+/// parameters.
 std::vector<std::string> warningsOf(GraphModule &graph);
 
-/// Throws a user error at the largest parameter where all of them together are larger than this machine's memory.
+/// Throws a user error that points at the largest parameter if all parameters together exceed this machine's memory.
 void checkParametersFit(const Module &root);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Compares a plan with the graph it came from, step by step.
+// Compares a plan with its graph, step by step.
 #include "frontend/program/Check.h"
 #include "frontend/program/Given.h"
 #include "frontend/program/Reference.h"
@@ -22,17 +22,18 @@ namespace cleave {
 
 namespace {
 
-/// How far plan and interpreter may lie apart, tensors relative to their largest element, the loss to itself: sums are
-/// taken in another order, and with half types what is rounded falls to the other side now and then.
+/// Allowed differences between plan and interpreter, relative to a tensor's largest element or to the loss. Sums are
+/// taken in another order, and half types sometimes round to the other neighbour.
 struct Tolerance {
   double tensor = 1e-3, loss = 1e-4;
-  /// Tensors by the norm of the difference: a maximum or a sign that rounding decides moves single elements by much.
+  /// Compare tensors by the norm of the difference: if rounding changes a maximum or a sign, single elements change a
+  /// lot.
   bool norm = false;
-  /// Of the largest gradient: what is smaller is noise (the gradient of a bias before a normalisation is zero but for
-  /// rounding).
+  /// Relative to the largest gradient. Smaller values are noise (the gradient of a bias before a normalisation is zero
+  /// except for rounding).
   double noise = 1e-3;
-  /// Of the terms that a gradient is the sum of, which may cancel out: sums in another order differ by this much of
-  /// them.
+  /// Relative to the sum of the absolute terms of a gradient, which may cancel: another order of addition causes errors
+  /// of this size.
   double summed = 0.02;
 };
 
@@ -58,7 +59,7 @@ const char *kindName(plan::TensorKind kind) {
   }
 }
 
-/// A rank's piece of a tensor: element indices of the whole tensor and values.
+/// A rank's piece of a tensor: indices of elements in the whole tensor, and their values.
 struct Piece {
   unsigned rank;
   std::vector<int64_t> indices;
@@ -88,8 +89,8 @@ void forEachElement(const Box &box, const std::vector<int64_t> &global, const st
   }
 }
 
-/// What a rank holds after a step: every persistent slot of a global tensor. (Gradients are declared as the partial
-/// sums that they are while microbatches add to them; after the step they are whole.)
+/// Collects every persistent slot of a rank after a step. Gradients are declared partial, because microbatches
+/// accumulate into them, but after the step they are reduced.
 void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mutex &mutex) {
   const plan::Program &program = executor.program();
   const std::vector<uint32_t> sizes = meshSizes(plan);
@@ -141,8 +142,8 @@ class Comparison {
 public:
   Comparison(CheckResult &result, Tolerance tolerance) : result(result), tolerance(tolerance) {}
 
-  /// Every rank's piece of one tensor against the reference. `floor`: elements below it are noise (the gradient of a
-  /// bias before a batch normalisation is zero but for rounding). `magnitude`: of the terms each element is the sum of.
+  /// Compares every rank's piece of a tensor with the reference. Elements below `floor` are noise. `magnitude`: the sum
+  /// of absolute terms of each element.
   void compare(const TensorKey &key, const ir::HostTensor &expected, const std::vector<Piece> &pieces, int64_t step,
                double floor, const ir::HostTensor *magnitude) {
     const double largest = std::max({1e-6, floor, largestOf(expected)});
@@ -189,7 +190,7 @@ private:
   Tolerance tolerance;
 };
 
-/// Takes the plan's values over, so that the next step begins equal on both sides.
+/// Copies the plan's values to the reference, so that both sides start the next step equal.
 void adopt(TensorMap &values, const TensorKey &key, const std::vector<Piece> &pieces) {
   ir::HostTensor &tensor = values.at(key);
   for (const Piece &piece : pieces)
@@ -197,7 +198,7 @@ void adopt(TensorMap &values, const TensorKey &key, const std::vector<Piece> &pi
       tensor.values[piece.indices[i]] = piece.values[i];
 }
 
-/// Both sides of a check, and the step they are at.
+/// Both sides of a check and the current step.
 class Check {
 public:
   Check(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source)
@@ -228,13 +229,13 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
   const StepSums expected = reference.train(values, source, rows, step);
   comparison.loss(sums.meanLoss(), expected.loss / expected.weight, step);
   const std::vector<TensorKey> keys = reference.order();
-  double gradients = 0; // the largest of all
+  double gradients = 0; // the largest element of all gradients
   for (const TensorKey &key : keys)
     if (key.first == "gradient")
       gradients = std::max(gradients, largestOf(values.at(key)));
   const auto compare = [&](const TensorKey &key) {
     const auto found = pieces.find(key);
-    if (found == pieces.end() && key.first == "gradient") // of one microbatch: it is gone when the update has read it
+    if (found == pieces.end() && key.first == "gradient") // a gradient of one microbatch is not kept after the update
       return;
     const std::vector<Piece> none, &held = found == pieces.end() ? none : found->second;
     const auto magnitude = values.find({"magnitude", key.second});

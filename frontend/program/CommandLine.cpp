@@ -1,4 +1,4 @@
-// The options of every program's commands.
+// Declares the options of every program's commands.
 #include "frontend/program/CommandLine.h"
 
 #include <charconv>
@@ -7,7 +7,7 @@ namespace cleave {
 
 namespace {
 
-/// A whole number that fits its type, which CLI11 does not check: it clamps large ones and wraps negative ones.
+/// An integer within the range of its type. CLI11 does not check this: it clamps large values and wraps negative ones.
 template <class T> CLI::Validator whole() {
   return CLI::Validator(
       [](std::string &text) {
@@ -19,7 +19,7 @@ template <class T> CLI::Validator whole() {
       "");
 }
 
-/// An empty text would be taken as not given.
+/// Rejects an empty text, which would look like a missing option.
 CLI::Validator notEmpty() {
   return CLI::Validator(
       [](std::string &text) { return text.empty() ? std::string("must not be empty") : std::string(); }, "");
@@ -37,7 +37,7 @@ CLI::Validator positive() {
       "");
 }
 
-/// How the model is split and what each step is.
+/// Options for the split and for the training step.
 void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->type_name("AXES");
   command.add_option("--devices", run.devices, "how many devices --strategy splits over")
@@ -91,7 +91,7 @@ void addData(CLI::App &command, RunOptions &run) {
   command.add_option("--data", run.data, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
 }
 
-/// Where the time goes, as cleave-run says it.
+/// Options for profiling, named as in cleave-run.
 void addTimes(CLI::App &command, RunOptions &run) {
   command.add_flag("--profile", run.profile, "list the costliest steps of rank 0");
   command.add_option("--trace", run.trace, "write rank 0's last iterations as a trace for ui.perfetto.dev")
@@ -104,7 +104,7 @@ void addTimeout(CLI::App &command, RunOptions &run) {
       ->type_name("S");
 }
 
-/// Which of the checkpoints that a folder keeps.
+/// Selects one of the checkpoints in a folder.
 void addAtStep(CLI::App &command, RunOptions &run) {
   command.add_option("--at-step", run.atStep, "the checkpoint after this step (default: the last; older ones are kept)")
       ->check(whole<int64_t>())
@@ -207,7 +207,7 @@ void addCommands(CLI::App &app, CommandLine &line) {
   graph.add_option("-o,--output", line.output, "the IR file (default: standard output)")->type_name("FILE.mlir");
   for (CLI::App *command : app.get_subcommands({}))
     for (CLI::Option *option : command->get_options())
-      if (option->get_expected_min() > 0) // no flag
+      if (option->get_expected_min() > 0) // not a flag
         option->check(notEmpty());
 }
 

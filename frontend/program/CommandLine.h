@@ -1,4 +1,4 @@
-// The options of every program's commands, as one struct filled by CLI11.
+// The options of every program's commands, stored by CLI11 in one struct.
 #pragma once
 #include "cleave/Trainer.h"
 
@@ -11,9 +11,9 @@ struct CommandLine {
   std::string output; ///< -o
 };
 
-/// Adds train, eval, predict, plan, check and graph with their options to `app`. `line` outlives it.
+/// Adds train, eval, predict, plan, check and graph with their options to `app`. `line` must outlive `app`.
 void addCommands(CLI::App &app, CommandLine &line);
-/// The options of a command that computes a checkpoint's outputs.
+/// Adds the options of commands that compute a checkpoint's outputs.
 void addPrediction(CLI::App &command, RunOptions &run);
 
 } // namespace cleave

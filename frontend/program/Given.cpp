@@ -1,4 +1,4 @@
-// Options that are given again beside a plan.
+// Compares command line options with a stored plan, and completes options from a plan or checkpoint.
 #include "frontend/program/Given.h"
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
@@ -56,7 +56,7 @@ void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &op
     compare.same("--mesh", options.mesh, meshOf(plan));
 }
 
-/// Options of the optimizer that were given, against the plan's.
+/// Compares the given optimizer options with the plan's.
 void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
   const std::string training = trainingOf(plan);
   const StoredPrecision precision = storedPrecision(training);
@@ -103,7 +103,7 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
         fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));
 }
 
-/// The optimizer of a stored training where the options leave it open. Another optimizer begins with its own numbers.
+/// Takes the stored optimizer if the options do not set one. If the options name another optimizer, its defaults apply.
 static void takeTraining(const std::string &stored, RunOptions &options) {
   const auto training = nlohmann::json::parse(stored, nullptr, false);
   if (!training.is_object() || !training.contains("optimizer") || !training.at("optimizer").is_object())
@@ -139,7 +139,7 @@ StoredPrecision storedPrecision(const std::string &training) {
   take("type", stored.type);
   take("opt_level", stored.optLevel);
   take("loss_scale", stored.lossScale);
-  if (stored.optLevel == "O3") // of plans that do not say
+  if (stored.optLevel == "O3") // default if reduce_dtype is not stored
     stored.reduceDtype = stored.type;
   take("reduce_dtype", stored.reduceDtype);
   return stored;
@@ -172,7 +172,7 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
   if (!options.batch && info.batch > 0)
     options.batch = info.batch;
   const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
-  if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file says it
+  if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file sets it
     options.microbatches = info.microbatches;
   if (!options.seed)
     options.seed = info.seed;

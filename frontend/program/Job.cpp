@@ -1,4 +1,4 @@
-// Makes every choice of a job.
+// Resolves all options of a job.
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/schedule/Schedule.h"
@@ -21,7 +21,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// `given` if it is one of `known`, `otherwise` if nothing was given.
+/// `given` if it is one of `known`; `otherwise` if it is empty. Throws a user error for other values.
 std::string oneOf(const char *option, const std::string &given, const std::string &otherwise, const Words &known) {
   if (given.empty())
     return otherwise;
@@ -31,7 +31,7 @@ std::string oneOf(const char *option, const std::string &given, const std::strin
   return given;
 }
 
-/// A choice of which only the first is there yet.
+/// For an option of which only the first value is implemented.
 void onlyFirst(const char *option, const std::string &given, const Words &known) {
   if (oneOf(option, given, known[0], known) != known[0])
     throw userError(fmt::format("{} {}: not available yet; {} is", option, given, known[0]));
@@ -137,8 +137,8 @@ void checkNumbers(const RunOptions &options) {
   between("--steps", options.steps, most);
 }
 
-/// --precision names the half type, --opt-level how much of it. Alone, bf16 and fp16 mean O2; O1 to O3 mean fp16, as
-/// with Apex; and fp16 needs its loss scaled, as its smallest number is 6e-8.
+/// --precision sets the half type, --opt-level how much of the model uses it. bf16 and fp16 without a level mean O2; O1
+/// to O3 without a type mean fp16, as in Apex. fp16 needs loss scaling, because its smallest number is 6e-8.
 static void choosePrecision(Job &job, const RunOptions &options) {
   const std::string precision = oneOf("--precision", options.precision, "", {"fp32", "tf32", "bf16", "fp16"});
   const std::string level = oneOf("--opt-level", options.optLevel, "", {"O0", "O1", "O2", "O3"});
@@ -160,7 +160,8 @@ static void choosePrecision(Job &job, const RunOptions &options) {
   }
 }
 
-/// Gradients are summed over dp in f32 or in the run's half type; those of half parameters are half to begin with.
+/// Gradients are reduced over dp in f32 or in the run's half type. With half parameters (O3), gradients are half
+/// already.
 static void chooseReduceDtype(Job &job, const RunOptions &options) {
   const std::string otherwise = job.optLevel == 3 ? job.precision : "fp32";
   job.reduceDtype = oneOf("--reduce-dtype", options.reduceDtype, otherwise, {"fp32", "bf16", "fp16"});
@@ -169,7 +170,7 @@ static void chooseReduceDtype(Job &job, const RunOptions &options) {
                                 job.reduceDtype, job.precision));
 }
 
-/// Tensor cores read channels last; without them cuDNN's and oneDNN's faster engines are those of [n, c, h, w].
+/// Tensor cores need channels last. Otherwise cuDNN and oneDNN are faster on [n, c, h, w].
 static void chooseLayout(Job &job, const RunOptions &options) {
   const std::string layout = oneOf("--layout", options.layout, "auto", {"auto", "nchw", "nhwc"});
   job.channelsLast = layout == "auto" ? job.backend == "cuda" && job.precision != "fp32" : layout == "nhwc";
@@ -228,7 +229,7 @@ static nlohmann::ordered_json rateJson(const LearningRateSchedule &schedule, dou
             {"min", cosine->min},
             {"warmup", cosine->warmup},
             {"steps", cosine->steps}};
-  if (const WarmupLr *warmup = std::get_if<WarmupLr>(&schedule)) // a cosine from the base to the base is constant
+  if (const WarmupLr *warmup = std::get_if<WarmupLr>(&schedule)) // a cosine from lr to lr is constant
     return {{"kind", "warmup_cosine"}, {"base", base}, {"min", base}, {"warmup", warmup->warmup}};
   return {{"kind", "constant"}, {"base", base}};
 }

@@ -1,4 +1,4 @@
-// Follows a gradient back through what is linear to the sums it comes from.
+// Follows a gradient back through linear ops to the sums that produce it.
 #include "frontend/program/Magnitudes.h"
 #include "ir/graph/Graph.h"
 
@@ -38,14 +38,14 @@ public:
   }
 
 private:
-  /// Magnitudes are f32: the terms of a half gradient add up to more than f16 holds.
+  /// Magnitudes are f32: a sum of absolute terms may exceed the range of f16.
   RankedTensorType single(Value value) { return cast<RankedTensorType>(value.getType()).clone(b.getF32Type()); }
   Value absolute(Value value) {
     if (!getElementTypeOrSelf(value).isF32())
       value = ir::CastOp::create(b, value.getLoc(), single(value), value);
     return ir::AbsOp::create(b, value.getLoc(), value);
   }
-  /// The same op of another operand.
+  /// A copy of the op with another operand.
   Value with(Operation *op, Value operand) {
     Operation *copy = b.clone(*op);
     copy->setOperand(0, operand);

@@ -1,12 +1,12 @@
-// How large the terms were that a gradient is the sum of. A gradient may be truly 0, such as that of a bias before a
-// batch normalisation: then all that two ways of adding have in common is that the result is small beside its terms.
+// Magnitudes of the terms of a gradient's sum. The exact value may be 0, such as for a bias before a batch
+// normalisation; two orders of addition then agree only in that the result is small compared with its terms.
 #pragma once
 #include "ir/GraphModule.h"
 
 namespace cleave {
 
-/// Gives @train of a step, for every result of kind "gradient", another of kind "magnitude" with its name: the sum of
-/// the absolute values of what the gradient sums up (of a product of matrices: the gradient's absolute value).
+/// Adds to @train, for every result of kind "gradient", a result of kind "magnitude" with the same name: the sum of the
+/// absolute values of the gradient's terms (for a matrix product: the absolute value of the gradient).
 void addMagnitudes(GraphModule &step);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// .npy files.
+// Writes .npy files.
 #include "frontend/program/Npy.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ std::string npyHeader(const std::vector<int64_t> &shape) {
     sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
   std::string dictionary =
       fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}{}), }}", sizes, shape.size() == 1 ? "," : "");
-  constexpr size_t before = 10; // magic, version, length
+  constexpr size_t before = 10; // magic, version, header length
   dictionary.append(63 - (before + dictionary.size()) % 64, ' ');
   dictionary += '\n';
   std::string header("\x93NUMPY\x01\x00", 8);

@@ -9,10 +9,10 @@
 
 namespace cleave {
 
-/// The header of a file whose elements follow: magic, version and a dictionary, padded to a multiple of 64 bytes.
+/// The header of a file, before its elements: magic, version and a dictionary, padded to a multiple of 64 bytes.
 std::string npyHeader(const std::vector<int64_t> &shape);
 
-/// A file that is whole or absent.
+/// Writes a file atomically: it appears complete or not at all.
 class NpyFile {
 public:
   NpyFile(const std::string &path, const std::vector<int64_t> &shape);

@@ -1,4 +1,4 @@
-// Predictor: values of the host in and out of a loaded prediction.
+// Predictor: passes host values to a loaded prediction and returns its outputs.
 #include "frontend/program/Npy.h"
 #include "frontend/program/PredictorImpl.h"
 #include "runtime/base/Error.h"
@@ -14,7 +14,7 @@ namespace {
 
 const char *typeName(const Predictor::Values &values) { return values.index() == 0 ? "f32" : "i32"; }
 
-/// Values of the caller's, as a data set of one split.
+/// The caller's values as a data set with one split.
 class HostData final : public DataSource {
 public:
   HostData(const std::vector<DataField> &fields, const std::vector<Predictor::Values> &inputs);

@@ -1,4 +1,4 @@
-// What a Predictor holds, for Trainer, which makes it.
+// The implementation of Predictor, created by Trainer.
 #pragma once
 #include "cleave/Predictor.h"
 #include "runtime/session/Predict.h"
@@ -11,8 +11,8 @@ struct Predictor::Impl {
   Impl(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) : prediction(std::move(plan), options) {}
 };
 
-/// Writes the outputs for a split of `source` as .npy files: the first to `file`, others beside it ("p.1.npy" beside
-/// "p.npy"). Rank 0 writes. Returns a line for people, or one JSON object, that says what was written.
+/// Writes the outputs for a split of `source` as .npy files: the first to `file`, others to "p.1.npy", ... next to
+/// "p.npy". Only rank 0 writes. Returns a summary as one line of text or one JSON object.
 std::string writePredictions(Prediction &prediction, const DataSource &source, Split split, const std::string &file,
                              bool json);
 

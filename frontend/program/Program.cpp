@@ -1,4 +1,4 @@
-// A program's command line: the model's options, then the commands.
+// A program's command line: declares the model's options, then runs commands.
 #include "cleave/Program.h"
 #include "frontend/program/CommandLine.h"
 #include "frontend/trace/Diagnose.h"
@@ -27,14 +27,14 @@ struct Program::Impl {
   std::vector<std::string> args; ///< without the program's name
   std::vector<Declared> declared;
   nlohmann::json stored;        ///< options of the checkpoint or plan that the command line names
-  std::string storedIn;         ///< its place, for messages
-  std::optional<Error> mistake; ///< the first one found before `run`
+  std::string storedIn;         ///< where it was found, for messages
+  std::optional<Error> mistake; ///< the first mistake found before `run`
   struct Own {
     std::string name, about;
     std::function<void(Predictor &)> body;
     int64_t batch = 1;
   };
-  std::vector<Own> commands; ///< of the program's own
+  std::vector<Own> commands; ///< added by the program
 
   std::optional<std::string> find(const std::string &option) const;
   bool has(const std::string &flag) const { return std::find(args.begin(), args.end(), flag) != args.end(); }
@@ -45,7 +45,7 @@ struct Program::Impl {
   int command(CommandLine &line, const CLI::App &app, Trainer &trainer);
 };
 
-/// The last value given to an option, as `--name value` or `--name=value`.
+/// The last value of an option, given as `--name value` or `--name=value`.
 std::optional<std::string> Program::Impl::find(const std::string &option) const {
   std::optional<std::string> value;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -64,7 +64,7 @@ void Program::Impl::loadStored() {
   if (const auto plan = find("--plan")) {
     const auto file = PlanFile::load(*plan);
     if (!file->plan().model() || file->plan().model()->str() != name)
-      return; // another model's: said later
+      return; // of another model, which is reported later
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (const auto folder = find("--checkpoint"); folder && (args[0] != "train" || has("--resume"))) {
@@ -73,7 +73,7 @@ void Program::Impl::loadStored() {
       int64_t value = 0;
       const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
       if (error != std::errc() || end != text->data() + text->size())
-        return; // said by the command line
+        return; // set on the command line
       step = value;
     }
     const CheckpointInfo info = readCheckpointInfo(*folder, step);
@@ -105,7 +105,7 @@ Program::~Program() = default;
 
 // ---- the model's options ------------------------------------------------------------------------------------------
 
-/// "a whole number", and its bounds where T or the program sets some.
+/// "a whole number", with its limits if T or the program sets any.
 static std::string numberIn(int64_t least, int64_t most) {
   constexpr int64_t lowest = std::numeric_limits<int64_t>::min(), highest = std::numeric_limits<int64_t>::max();
   std::string text = "a whole number";
@@ -116,7 +116,7 @@ static std::string numberIn(int64_t least, int64_t most) {
   return text;
 }
 
-/// What is wrong with a value; empty: nothing.
+/// What is wrong with a value; empty if valid.
 template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
   using Kind = decltype(option.kind);
   const auto integer = [&](std::string_view part) {
@@ -149,7 +149,7 @@ template <class Declared> static std::string problem(const Declared &option, con
   return "";
 }
 
-/// A stored value as the command line would say it.
+/// A stored value as command line text.
 static std::string textOf(const nlohmann::json &value) {
   if (value.is_string())
     return value.get<std::string>();
@@ -208,7 +208,7 @@ std::string Program::Impl::optionsJson() const {
 
 static void writeText(const std::string &path, const std::string &text) {
   if (path.empty() || path == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout); // a loss shows at the end
+    std::fwrite(text.data(), 1, text.size(), stdout); // main reports a write error at the end
     return;
   }
   AtomicFile file(path);
@@ -241,7 +241,7 @@ int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trai
   else if (command == "graph")
     writeText(line.output, trainer.graph(line.run));
   else if (command == "plan") {
-    if (launchedRank() != 0) // of several processes one writes
+    if (launchedRank() != 0) // only one process writes
       return 0;
     writePlan(line.output, trainer.plan(line.run));
     printPlan(line.output, line.run.json);
@@ -269,7 +269,8 @@ void Command::does(std::function<void(Predictor &)> body, int64_t batch) {
     }
 }
 
-/// The model's options on every command, a command's own on it. `ignored` has a place for each: they have been read.
+/// Adds the model's options to every command, and each command's own options. CLI11 stores values into `ignored`,
+/// because they have been read before.
 void Program::Impl::addOptions(CLI::App &app, std::vector<std::string> &ignored) const {
   for (CLI::App *command : app.get_subcommands({}))
     for (size_t i = 0; i < declared.size(); ++i) {
@@ -306,7 +307,7 @@ static std::vector<std::string> optionNames(const CLI::App &command) {
   return names;
 }
 
-/// Parses; false: help or version was printed.
+/// Parses the command line; returns false if help or version was printed.
 static bool parse(CLI::App &app, std::vector<std::string> args) {
   std::vector<std::string> commands;
   for (const CLI::App *command : app.get_subcommands({}))
@@ -319,7 +320,7 @@ static bool parse(CLI::App &app, std::vector<std::string> args) {
     const CLI::App &command = *app.get_subcommand(args[0]);
     checkOptionNames(args, optionNames(command), app.get_name() + " " + args[0]);
   }
-  std::reverse(args.begin(), args.end()); // CLI11 takes them from the back
+  std::reverse(args.begin(), args.end()); // CLI11 expects them reversed
   try {
     app.parse(args);
     return true;
@@ -362,7 +363,7 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
   return guardedMain([&]() -> int {
     try {
       return work();
-    } catch (const ModelError &e) { // found by every process before any talks to another: one of them says it
+    } catch (const ModelError &e) { // every process finds it before any communication; only one reports it
       if (launchedRank() == 0)
         std::fputs(fmt::format("{}\n", e.what()).c_str(), stderr);
       return static_cast<int>(e.status);

@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// Kind ("parameter", "buffer", "state", "gradient", "magnitude" of what a gradient sums up) and module path.
+/// Kind ("parameter", "buffer", "state", "gradient", "magnitude") and module path.
 using TensorKey = std::pair<std::string, std::string>;
 using TensorMap = std::map<TensorKey, ir::HostTensor>;
 
@@ -22,11 +22,11 @@ class Reference {
 public:
   Reference(const GraphModule &step, uint64_t seed, int64_t microbatches);
 
-  /// Parameters, buffers and states as they begin.
+  /// Initial values of parameters, buffers and states.
   TensorMap initial() const;
-  /// One iteration's forward and backward on samples `rows` of the training split: writes gradients and buffers.
+  /// Runs forward and backward of one step on samples `rows` of the training split; writes gradients and buffers.
   StepSums train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
-  /// The optimizer: writes parameters and states.
+  /// Runs the optimizer; writes parameters and states.
   void update(TensorMap &values, double lr, int64_t step, double weight) const;
   /// Keys in the order of execution: buffers, gradients from the last layer to the first, parameters, states.
   std::vector<TensorKey> order() const;
@@ -36,7 +36,7 @@ private:
     std::string kind, name;
     std::vector<int64_t> shape;
     ir::DType dtype;
-    std::string distribution; ///< of its beginning; empty: none
+    std::string distribution; ///< of the initial values; empty: none
     double a = 0, b = 0;
   };
   struct Function {

@@ -1,4 +1,4 @@
-// Trains, evaluates, compiles: what Program's commands and a user's own main share.
+// Training, evaluation, prediction and compilation, for Program's commands and for users' own main functions.
 #include "cleave/Trainer.h"
 #include "frontend/program/Advice.h"
 #include "frontend/program/Check.h"
@@ -26,15 +26,16 @@ struct Trainer::Impl {
   Model model;
   TrainConfig config;
 
-  /// Warns, once, of what in the model is surely not meant.
+  /// Traces the model; prints warnings once.
   GraphModule trace(const Job &job);
   passes::CompileOptions compileOptions(const Job &job, const RunOptions &options) const;
   bool warned = false;
-  /// The plan of a run: compiled on rank 0 and sent, or read from options.plan.
+  /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds);
-  /// What a checkpoint says of its training; throws where it is of another model. `what` needs it.
+  /// The training information of a checkpoint; throws if it belongs to another model. `what` is the caller, for
+  /// messages.
   CheckpointInfo checkpointOf(const RunOptions &options, const char *what) const;
-  /// A checkpoint's model, compiled and loaded to predict.
+  /// Compiles and loads a checkpoint's model for prediction.
   std::unique_ptr<Predictor::Impl> load(const RunOptions &given) const;
 };
 
@@ -83,9 +84,9 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(load, [&] { return givenValues(model, options); }, wait);
   } else {
     const Job job = resolveJob(config, options);
-    if (job.backend == "cpu" && !ranksAreProcesses()) // then all ranks are in this machine
+    if (job.backend == "cpu" && !ranksAreProcesses()) // all ranks are on this machine
       checkParametersFit(*model.root);
-    // Every process traces, so that a mistake in the model ends them all; rank 0 alone compiles.
+    // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
     GraphModule graph = trace(job);
     const auto given = [&] {
       GivenValues values = givenValues(model, options);
@@ -158,7 +159,7 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   eval.profile = options.profile;
   eval.traceFile = options.trace;
   if (options.plan.empty())
-    takePrecision(info.training, options); // a checkpoint of O3 holds half parameters
+    takePrecision(info.training, options); // a checkpoint of O3 stores half parameters
   if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
     options.batch = info.batch;
     options.microbatches = options.microbatches.value_or(info.microbatches);
@@ -174,7 +175,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   RunOptions options = given;
   checkNumbers(options);
   checkBackend(options.backend);
-  takePrecision(info.training, options); // a checkpoint of O3 holds half parameters
+  takePrecision(info.training, options); // a checkpoint of O3 stores half parameters
   options.microbatches = 1;
   if (!options.batch && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
@@ -197,7 +198,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
 Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl->load(options)); }
 
 void Trainer::predict(const RunOptions &options, const std::string &file) {
-  const std::string place = dataPlace(impl->config.data, options); // before it compiles
+  const std::string place = dataPlace(impl->config.data, options); // report a missing data set before compiling
   const auto loaded = impl->load(options);
   const OpenedData data =
       openPlanData(loaded->prediction.plan(), place, customData(impl->config.data), {.train = false, .labels = false});

@@ -1,5 +1,5 @@
-// Attention: one op where it is plain or causal, a composition of products and softmax where it has a mask or drops
-// probabilities; rotary position embedding.
+// Attention: one op if it is plain or causal; products and softmax if there is a mask or dropout. Rotary position
+// embedding.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char *attention = "scaledDotProductAttention";
 
-/// What attention computes, op by op, at one place of the user's program.
+/// Attention composed of smaller ops.
 struct Attention {
   Trace &trace;
   const AttentionOptions &options;
@@ -32,7 +32,7 @@ struct Attention {
                         .getResult());
   }
 
-  /// [b, kvHeads, s, d] with every head repeated for the queries that share it: [b, heads, s, d].
+  /// Repeats each head of [b, kvHeads, s, d] for the queries that share it: [b, heads, s, d].
   Tensor forEveryHead(Tensor x, int64_t heads) {
     const Shape own = x.shape();
     if (own[1] == heads)
@@ -48,13 +48,13 @@ struct Attention {
                         .getResult());
   }
 
-  /// Where a position may look: [t, s], as attention's causal form has it.
+  /// The causal mask [t, s]: true for positions that may be attended to.
   Tensor causalMask() {
     Tensor last = Operand(positions(0), where) + Operand(scores[3] - scores[2], where);
     return tensorOf(trace.make<CompareOp>(where, Predicate::Ge, valueOf(last), valueOf(positions(1))).getResult());
   }
 
-  /// `mask`, whose shape can be broadcast to the scores', in their shape.
+  /// Broadcasts `mask` to the scores' shape.
   Tensor wide(Tensor mask) {
     Shape kept;
     std::vector<int64_t> dims;
@@ -68,7 +68,7 @@ struct Attention {
     return own == scores ? mask : broadcast(reshape(mask, kept, where), scores, dims);
   }
 
-  /// onTrue where the mask is true, `number` elsewhere.
+  /// onTrue if the mask is true, otherwise `number`.
   Tensor choose(Tensor mask, Tensor onTrue, double number) {
     mlir::Value otherwise = trace.splat(where, typeOf(onTrue), number);
     return tensorOf(trace.make<SelectOp>(where, typeOf(onTrue), valueOf(mask), valueOf(onTrue), otherwise).getResult());
@@ -86,7 +86,7 @@ struct Attention {
     for (Tensor mask : seen)
       x = choose(mask, x, -1e38);
     x = softmax(x, -1, where);
-    for (Tensor mask : seen) // a row that sees nothing
+    for (Tensor mask : seen) // zeroes rows that are fully masked
       x = choose(mask, x, 0);
     return matmul(dropout(x, options.dropout, where), v, where);
   }

@@ -1,4 +1,4 @@
-// Short names for graph ops.
+// Implements the short names for graph ops.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
@@ -16,7 +16,7 @@ void checkFloat(const char *name, int rule, Tensor x, Where where) {
     failRule(name, rule, "the input's elements must be of a float type", {fact(x, "input")}, where);
 }
 
-/// Of u = 1 + x, the rounding error of the sum is undone by x / (u - 1) (Kahan; Goldberg 1991, theorem 4).
+/// With u = 1 + x, the factor x / (u - 1) corrects the rounding error of the sum (Kahan; Goldberg 1991, theorem 4).
 Value Ops::log1p(Value x) {
   Value one = splat(x, 1), u = add(x, one), rest = sub(u, one);
   Value tiny = compare(Predicate::Eq, rest, 0);

@@ -1,6 +1,6 @@
-// What functions are composed of that are no op of their own: graph ops by short names, all of them with the user's
-// line, and what several files of functions need. Values have equal shapes unless a comment says otherwise; the rules
-// of the function that the user called were checked before.
+// Helpers for functions composed of several ops: short names for graph ops, which take the user's source line, and code
+// shared by several files. Values have equal shapes unless a comment says otherwise. The caller has checked the rules
+// of the user's function.
 #pragma once
 #include "frontend/trace/Trace.h"
 
@@ -8,17 +8,17 @@
 
 namespace cleave {
 
-/// NumPy's common shape of two; none when there is none.
+/// NumPy's broadcast shape of two shapes; nullopt if they are incompatible.
 std::optional<Shape> commonShape(const Shape &a, const Shape &b);
-/// x repeated to `shape`: sizes of 1 that grow are dropped by a reshape, then cleave.broadcast puts the rest in place.
+/// Broadcasts x to `shape`: a reshape drops the sizes of 1 that grow, then cleave.broadcast places the others.
 mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, Where where);
-/// Both sides of function `name` as values of one type; a number becomes what the other side is made of. The rules are
-/// the operators'.
+/// Both operands of function `name` as values of one type; a number becomes a splat of the other operand's type. Rules
+/// as for the operators.
 std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a, const Operand &b, Where where);
-/// Dimensions to reduce: sorted, positive, all of them when none is given. Rule C1 of `name`.
+/// Dimensions to reduce: sorted, nonnegative, all if `dims` is empty. Checks rule C1 of `name`.
 std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<int64_t> dims, Where where);
 inline bool isFloat(Tensor x) { return llvm::isa<mlir::FloatType>(typeOf(x).getElementType()); }
-/// Fails with rule `rule` unless x's elements are of a float type.
+/// Fails with rule `rule` unless x has a float type.
 void checkFloat(const char *name, int rule, Tensor x, Where where);
 
 class Ops {
@@ -64,15 +64,14 @@ public:
     return trace.make<ir::CastOp>(where, type(x).clone(element), x).getResult();
   }
   Value cast(Value x, DType to) { return cast(x, trace.element(to)); }
-  /// log(1 + x) for x >= 0, also where 1 + x is 1.
+  /// log(1 + x) for x >= 0, accurate even if 1 + x rounds to 1.
   Value log1p(Value x);
-  /// max(x, 0) + log(1 + e^-|x|), with sigmoid(x) as its slope everywhere.
+  /// max(x, 0) + log(1 + e^-|x|); its derivative is sigmoid(x) everywhere.
   Value softplus(Value x);
-  /// sqrt(x) of x >= 0, with slope 0 at 0.
+  /// sqrt(x) for x >= 0, with derivative 0 at 0.
   Value safeSqrt(Value x);
 
-  // Mixed precision (passes/precision): `single` begins what is computed in f32 whatever the level, `activation` ends
-  // it.
+  // For mixed precision (passes/precision): ops from `single` to `activation` are computed in f32 at every level.
   Value single(Value x);
   Value activation(Value x);
 
@@ -80,13 +79,13 @@ public:
   Value broadcast(Value x, const Shape &shape, std::vector<int64_t> dims) {
     return trace.make<ir::BroadcastOp>(where, type(x).clone(shape), x, llvm::ArrayRef<int64_t>(dims)).getResult();
   }
-  /// A vector repeated to `shape` along all dimensions but `dim`.
+  /// Repeats a vector along all dimensions except `dim`.
   Value along(Value x, const Shape &shape, int64_t dim) { return broadcast(x, shape, {dim}); }
   Value reshape(Value x, const Shape &shape) {
     return shape == Ops::shape(x) ? x : trace.make<ir::ReshapeOp>(where, type(x).clone(shape), x).getResult();
   }
   Value slice(Value x, int64_t dim, int64_t start, int64_t end);
-  /// Zeros before and after along `dim`.
+  /// Adds zeros before and after along `dim`.
   Value pad(Value x, int64_t dim, int64_t low, int64_t high);
   Value concat(const std::vector<Value> &values, int64_t dim) {
     return values.size() == 1
@@ -101,9 +100,9 @@ public:
     return dims.empty() ? x : trace.make<ir::ReduceOp>(where, kind, x, llvm::ArrayRef<int64_t>(dims)).getResult();
   }
   Value sum(Value x, const std::vector<int64_t> &dims) { return reduce(ir::ReduceKind::Sum, x, dims); }
-  /// What a reduction of `dims` of a tensor of `shape` made, repeated along them.
+  /// Repeats the result of a reduction over `dims` to `shape`.
   Value back(Value reduced, const Shape &shape, const std::vector<int64_t> &dims);
-  /// The same with size 1 along them, where `keepDim`.
+  /// The same with size 1 along `dims` if `keepDim`.
   Value kept(Value reduced, const Shape &shape, const std::vector<int64_t> &dims, bool keepDim);
   Value matmul(Value x, Value y, bool transA = false, bool transB = false) {
     return trace.make<ir::MatmulOp>(where, x, y, transA, transB).getResult();
@@ -118,7 +117,7 @@ public:
   }
   Value constant(const Shape &shape, const std::vector<float> &values);
   Value constant(const Shape &shape, const std::vector<int32_t> &values);
-  /// Uniform numbers in [0, 1) of their own: keyed by the module path, `what`, and how often that was asked for there.
+  /// Uniform random numbers in [0, 1), keyed by the module path, `what`, and the number of earlier calls with that key.
   Value uniform(const Shape &shape, const std::string &what);
 };
 

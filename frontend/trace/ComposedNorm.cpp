@@ -1,4 +1,4 @@
-// Norms that are compositions: RMS norm, group norm, instance norm.
+// Norms composed of several ops: RMS norm, group norm, instance norm.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
@@ -26,7 +26,7 @@ Tensor asActivation(Tensor x, Where where) {
   return tensorOf(op.getResult());
 }
 
-/// A value for each row of x, repeated along the last dimension.
+/// Repeats a value per row of x along the last dimension.
 static Tensor alongRows(Tensor value, Tensor x, Where where) {
   std::vector<int64_t> dims(static_cast<size_t>(x.rank() - 1));
   std::iota(dims.begin(), dims.end(), 0);
@@ -53,14 +53,14 @@ Tensor rmsNorm(Tensor x, Tensor weight, double eps, Where where) {
   return asActivation(Operand(y, where) * weight, where);
 }
 
-/// A value per channel along dimension 1 of x.
+/// Repeats a value per channel along all dimensions of x except 1.
 static Tensor perChannel(Trace &trace, Tensor value, Tensor x, Where where) {
   const int64_t channel[] = {1};
   return tensorOf(
       trace.make<BroadcastOp>(where, typeOf(x), valueOf(value), llvm::ArrayRef<int64_t>(channel)).getResult());
 }
 
-/// Group norm under the name that the user wrote.
+/// Group norm, reporting errors under the function name that the user called.
 static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight, Tensor bias, double eps, Where where) {
   Trace &trace = Trace::current(name, where);
   Facts facts = {fact(x, "input")};

@@ -1,4 +1,4 @@
-// Convolutions over one dimension, and transposed ones.
+// 1-D and transposed convolutions.
 #include "cleave/Convolution.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -10,7 +10,7 @@ namespace cleave {
 using namespace ir;
 using mlir::Value;
 
-/// y plus a value per channel (dimension 1).
+/// y plus one value per channel (dimension 1).
 static Value withBias(Ops &ops, Value y, Tensor bias) {
   return bias ? ops.add(y, ops.along(valueOf(bias), Ops::shape(y), 1)) : y;
 }
@@ -42,7 +42,7 @@ static void checkConv1d(Tensor x, Tensor weight, const Conv1dOptions &o, Where w
              where);
 }
 
-/// A picture of one row.
+/// Computed as a 2-D convolution on images with one row.
 Tensor conv1d(Tensor x, Tensor weight, Tensor bias, Conv1dOptions o, Where where) {
   Trace::current("conv1d", where);
   checkConv1d(x, weight, o, where);

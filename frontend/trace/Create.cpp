@@ -85,7 +85,7 @@ Tensor oneHot(Tensor ids, int64_t classes, DType type, Where where) {
   return tensorOf(type == DType::I1 ? hit : ops.cast(hit, type));
 }
 
-/// x where column - row lies on the kept side of `diagonal`.
+/// x where column - row satisfies `keeps` relative to `diagonal`, zeros elsewhere.
 static Tensor triangle(const char *name, Tensor x, Predicate keeps, int64_t diagonal, Where where) {
   Ops ops(name, where);
   if (x.rank() < 2)

@@ -1,4 +1,4 @@
-// Errors in the user's model.
+// Formats errors in the user's model.
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 
@@ -11,8 +11,7 @@
 
 namespace cleave {
 
-/// Line `number` of a file; empty when it cannot be read. Paths that the build made relative are tried from the
-/// sources' root.
+/// Line `number` of a file; empty if it cannot be read. Relative paths are also tried from the root of the sources.
 static std::string sourceLine(const std::string &file, unsigned number) {
   std::string below = file;
   while (below.starts_with("../"))
@@ -29,7 +28,7 @@ static std::string sourceLine(const std::string &file, unsigned number) {
   return {};
 }
 
-/// The line without its indentation, and a caret under `column` (1-based; 0: unknown).
+/// The line without indentation, and a caret under `column` (1-based; 0: unknown).
 static std::string quote(std::string line, unsigned column) {
   const size_t indent = line.find_first_not_of(" \t");
   if (indent == std::string::npos)
@@ -43,7 +42,7 @@ static std::string quote(std::string line, unsigned column) {
   return text;
 }
 
-/// Compilers point at a call's parenthesis where its callee is no plain function (g++ always): step back to the name.
+/// Some compilers report the column of a call's parenthesis (g++ always): moves back to the start of the name.
 static unsigned calleeColumn(const std::string &line, unsigned column) {
   const auto inName = [&](unsigned at) {
     return at > 0 && (std::isalnum(static_cast<unsigned char>(line[at - 1])) || line[at - 1] == '_');
@@ -58,7 +57,7 @@ static unsigned calleeColumn(const std::string &line, unsigned column) {
 
 // ---- places ---------------------------------------------------------------------------------------------------------
 
-static thread_local std::vector<Where> sites; // of ModuleList::emplace, innermost last
+static thread_local std::vector<Where> sites; // of nested ModuleList::emplace calls, innermost last
 static thread_local Where lastModule;
 
 detail::ConstructionSite::ConstructionSite(Where where) { sites.push_back(userPlace(where)); }
@@ -66,7 +65,7 @@ detail::ConstructionSite::~ConstructionSite() { sites.pop_back(); }
 
 void noteModulePlace(Where where) { lastModule = where; }
 
-/// Whether a file is one of the headers that users include, wherever they are installed: a header in a folder cleave.
+/// Whether a file is one of the public headers: a header in a folder named cleave.
 static bool isPublicHeader(std::string_view file) {
   const std::string_view folder = file.substr(0, std::min(file.rfind('/'), file.size()));
   return file.ends_with(".h") && (folder == "cleave" || folder.ends_with("/cleave"));

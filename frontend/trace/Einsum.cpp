@@ -1,5 +1,5 @@
-// Einstein's sums as transposes, matrix products and reductions. An operand is a value with a label a dimension; what
-// is not needed any more is summed as early as it can be.
+// Einstein summation as transposes, matrix products and reductions. An operand is a value with one label per dimension.
+// Dimensions are summed as early as possible.
 #include "cleave/Functional.h"
 #include "cleave/Rearrange.h"
 #include "frontend/trace/Compose.h"
@@ -15,7 +15,7 @@ namespace {
 using namespace ir;
 using mlir::Value;
 
-/// A letter, or for the dimension that is i-th from the right of those that "..." stands for: 256 + i.
+/// A letter, or 256 + i for the i-th dimension from the right of those that "..." stands for.
 using Label = int;
 using Labels = std::vector<Label>;
 
@@ -49,7 +49,7 @@ private:
     failRule("einsum", rule, fmt::format("\"{}\": {}", text, message), facts, ops.where);
   }
 
-  /// "ab...c" with `dots` dimensions for the dots.
+  /// Labels of "ab...c", with `dots` dimensions for "...".
   Labels labelsOf(const std::string &word, int64_t dots) {
     Labels labels;
     for (size_t i = 0; i < word.size(); ++i)
@@ -89,7 +89,7 @@ private:
     parseOutput(arrow == std::string::npos ? nullptr : &plain, arrow, most);
   }
 
-  /// Returns how many dimensions the dots stand for.
+  /// Returns the number of dimensions that "..." stands for.
   int64_t addTerm(const std::string &word, Tensor operand) {
     if (operand.dtype() != operands[0].dtype())
       fail(4, "element types must agree");
@@ -130,7 +130,7 @@ private:
         fail(1, "the result's letters must differ and occur in a term");
   }
 
-  /// Whether a label is asked for by the result or by terms from `from` on.
+  /// Whether the result or a term from `from` on uses a label.
   bool needed(Label label, size_t from) const {
     if (has(output, label))
       return true;
@@ -140,7 +140,8 @@ private:
     return false;
   }
 
-  /// Diagonals of letters that occur twice; sizes of 1 that are broadcast go; so does what nobody else has.
+  /// Takes diagonals of repeated letters; removes broadcast dimensions of size 1; sums dimensions that no other term
+  /// uses.
   void narrow(size_t number) {
     Term &term = terms[number];
     for (size_t i = 0; i < term.labels.size(); ++i)
@@ -203,7 +204,7 @@ private:
     return all;
   }
 
-  /// a times b, summed over what terms after `number` and the result do not need.
+  /// a times b, summed over the labels that neither the result nor later terms than `number` use.
   Term product(const Term &a, const Term &b, size_t number) {
     Labels batch, summed, left, right;
     for (Label label : a.labels)
@@ -239,7 +240,7 @@ private:
   }
 
   Tensor finish(const Term &result) {
-    return tensorOf(ops.reshape(ordered(result, output), shapeOf(output))); // what has size 1 comes back
+    return tensorOf(ops.reshape(ordered(result, output), shapeOf(output))); // restores dimensions of size 1
   }
 
   Ops ops;

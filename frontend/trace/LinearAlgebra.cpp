@@ -10,7 +10,7 @@ using namespace ir;
 
 // ---- matmul and linear --------------------------------------------------------------------------------------------
 
-/// x with `lead` as its leading dimensions; the last two stay.
+/// Broadcasts x to the leading dimensions `lead`; keeps the last two.
 static mlir::Value broadcastLead(Trace &trace, Tensor x, const Shape &lead, Where where) {
   Shape shape = lead, own = x.shape();
   shape.insert(shape.end(), own.end() - 2, own.end());
@@ -59,7 +59,7 @@ Tensor matmul(Tensor a, Tensor b, Where where) {
   return tensorOf(trace.make<MatmulOp>(where, x, y, false, false).getResult());
 }
 
-/// "fc1" for the weight fc1.weight: whom the user knows.
+/// "fc1" for the weight fc1.weight: the name that the user knows.
 static std::string ownerOf(Tensor weight) {
   const std::string name = nameOr(weight, "");
   const size_t dot = name.rfind('.');
@@ -93,7 +93,7 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
 
 // ---- convolution --------------------------------------------------------------------------------------------------
 
-/// Positions of a window of `kernel` over `size` with `pad` on either side.
+/// Number of positions of a window of `kernel` over `size` with padding `pad` on both sides.
 static int64_t positions(int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
   const int64_t room = size + 2 * pad - dilation * (kernel - 1) - 1;
   return room < 0 ? 0 : room / stride + 1;

@@ -1,4 +1,4 @@
-// Losses: sums, weights and, for classification, how many were right.
+// Losses: sums, weights and, for classification, the number of correct predictions.
 #include "cleave/Loss.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -43,8 +43,8 @@ static void checkLabels(const char *name, Tensor scores, Tensor labels, const ch
     failRule(name, 2, "labels must be i32", facts, where);
 }
 
-/// Class weights with the smallest positive one at 1: then a batch that counts at all counts as 1 or more, which is
-/// what the optimizer divides by at least.
+/// Scales the class weights so that the smallest positive one is 1. A batch with any weight then weighs at least 1,
+/// which is the smallest divisor that the optimizer uses.
 static std::vector<float> scaledWeights(const char *name, Tensor scores, const CrossEntropyOptions &o, Where where) {
   if (!(o.labelSmoothing >= 0 && o.labelSmoothing < 1))
     failRule(name, 3, fmt::format("label smoothing must lie in [0, 1), found {}", o.labelSmoothing), {}, where);
@@ -68,7 +68,7 @@ static std::vector<float> scaledWeights(const char *name, Tensor scores, const C
   return scaled;
 }
 
-/// Labels whose ignored ones are -1.
+/// Replaces ignored labels by -1.
 static Value withoutIgnored(Ops &ops, Value labels, const CrossEntropyOptions &o) {
   if (o.ignoreIndex < 0)
     return labels;
@@ -76,7 +76,7 @@ static Value withoutIgnored(Ops &ops, Value labels, const CrossEntropyOptions &o
   return ops.select(ignored, ops.splat(labels, -1), labels);
 }
 
-/// Sum over rows that count of weight[label] ((1 - s) -log p[label]) + s mean of weight -log p, and of weight[label].
+/// Sums over the counted rows: weight[label] ((1 - s) -log p[label]) + s mean of weight -log p, and weight[label].
 static Loss ofLogProbabilities(Ops &ops, Value logs, Value labels, Value correct, const std::vector<float> &weights,
                                double smoothing) {
   const Shape shape = Ops::shape(logs);
@@ -93,7 +93,7 @@ static Loss ofLogProbabilities(Ops &ops, Value logs, Value labels, Value correct
   std::vector<int64_t> dims(shape.size());
   std::iota(dims.begin(), dims.end(), 0);
   Value sum = ops.neg(ops.sum(picked, dims)), total = ops.sum(ops.select(hit, weight, zero), dims);
-  // How many were right is compared with the weight, so it says nothing where rows weigh differently.
+  // Accuracy is correct / weight, so it is meaningless if rows have different weights.
   return {tensorOf(sum), tensorOf(total), weights.empty() ? tensorOf(correct) : Tensor(),
           Ops::type(labels).getNumElements()};
 }
@@ -126,7 +126,7 @@ Loss nllLoss(Tensor logs, Tensor labels, Where where) { return nllLoss(logs, lab
 
 // ---- of targets ---------------------------------------------------------------------------------------------------
 
-/// Prediction and target, with something harmless where the target is NaN, and where it is not.
+/// Prediction and target with NaN targets replaced by a harmless value, and a mask of the others.
 struct Pairs {
   Value prediction, target, counts;
 };
@@ -139,7 +139,7 @@ static Pairs pairs(Ops &ops, const char *name, Tensor prediction, Tensor target)
   return {valueOf(prediction), ops.select(counts, t, ops.splat(t, 0)), counts};
 }
 
-/// Sum and count of `losses` over what counts.
+/// Sum and count of `losses` over the elements that count.
 static Loss summed(Ops &ops, const Pairs &p, Value losses) {
   std::vector<int64_t> dims(Ops::shape(losses).size());
   std::iota(dims.begin(), dims.end(), 0);

@@ -8,7 +8,7 @@ namespace cleave {
 
 using namespace ir;
 
-/// A value per channel along dimension 1 of x.
+/// Repeats a value per channel along all dimensions of x except 1.
 static mlir::Value perChannel(Trace &trace, mlir::Value value, Tensor x, Where where) {
   const int64_t channel[] = {1};
   return trace.make<BroadcastOp>(where, typeOf(x), value, llvm::ArrayRef<int64_t>(channel));
@@ -27,7 +27,7 @@ static Tensor batchNormEval(Trace &trace, Tensor x, Tensor weight, Tensor bias, 
 
 /// running = (1 - momentum) running + momentum now; `correction` makes a biased variance unbiased.
 static void moveStatistic(Buffer &running, Tensor now, double momentum, double correction, Where where) {
-  if (now.rank() == 2) // a row per group
+  if (now.rank() == 2) // one row per group
     now = mean(now, {0}, false, where);
   Tensor before = running.tensor(where);
   running.set(Operand(before, where) * (1 - momentum) + Operand(now, where) * (momentum * correction), where);
@@ -90,7 +90,7 @@ Tensor dropout(Tensor x, double p, Where where) {
     failRule("dropout", 1, fmt::format("the probability must lie in [0, 1), found {}", p), {fact(x, "input")}, where);
   if (!trace.training() || p == 0)
     return x;
-  // The numbers' key: the module path, and which of its dropouts this is.
+  // The random key: the module path and the index of the dropout within that path.
   const std::string key = trace.path() + "/dropout";
   const std::string name = fmt::format("{}.{}", key, trace.occurrence(key));
   mlir::Value numbers = trace.make<RandomUniformOp>(where, typeOf(x), name);

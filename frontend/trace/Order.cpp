@@ -1,5 +1,5 @@
-// What depends on the order of elements: places of extremes, sorting. All of it compares keys, in which NaN is
-// infinity, and looks the elements up where they were.
+// Ops that depend on the order of elements: argmax, argmin, sorting. They compare keys in which NaN is infinity, and
+// then gather the original elements.
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -12,7 +12,7 @@ namespace cleave {
 using namespace ir;
 using mlir::Value;
 
-/// x without NaN and without a gradient: what is compared.
+/// The key for comparisons: x with NaN replaced by infinity, without gradient.
 static Value keyOf(Ops &ops, Value x) {
   if (!isFloat(tensorOf(x)))
     return x;
@@ -20,7 +20,7 @@ static Value keyOf(Ops &ops, Value x) {
   return ops.select(ops.compare(Predicate::Ne, x, x), ops.splat(x, INFINITY), x);
 }
 
-/// First place of the extreme of `key` along `dim`, which stays with size 1.
+/// Index of the first maximum or minimum of `key` along `dim`, which is kept with size 1.
 static Value firstPlace(Ops &ops, Value key, int64_t dim, bool largest) {
   const Shape shape = Ops::shape(key);
   Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, key, {dim});
@@ -52,8 +52,8 @@ Tensor argmin(Tensor x, int64_t dim, bool keepDim, Where where) {
 }
 Tensor argmin(Tensor x, Where where) { return extreme("argmin", flat("argmin", x, where), 0, false, false, where); }
 
-/// The first `count` places of the stable order along the last dimension: an element's rank is how many come before it,
-/// and place r of the result is the element of rank r.
+/// Indices of the first `count` elements in stable order along the last dimension. An element's rank is the number of
+/// elements before it; index r of the result is the element with rank r.
 static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
   Shape shape = Ops::shape(key), pairs = shape;
   const int64_t last = static_cast<int64_t>(shape.size()) - 1, size = shape[last];
@@ -72,18 +72,18 @@ static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
   return ops.sum(ops.select(hit, places, ops.splat(places, 0)), {last + 1});
 }
 
-/// The same one after the other: the best, then the best of what is left.
+/// The same by selection: repeatedly takes the best of the remaining elements.
 static Value bestLast(Ops &ops, Value key, int64_t count, bool largest) {
   const Shape shape = Ops::shape(key);
   const int64_t last = static_cast<int64_t>(shape.size()) - 1;
   std::vector<Value> found;
-  Value left; // i1: not taken yet
+  Value left; // i1: not selected yet
   for (int64_t i = 0; i < count; ++i) {
     Value gone = ops.splat(key, largest ? -INFINITY : INFINITY);
     Value candidates = left ? ops.select(left, key, gone) : key;
     Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, candidates, {last});
     Value hit = ops.compare(Predicate::Eq, candidates, ops.back(best, shape, {last}));
-    hit = left ? ops.min(hit, left) : hit; // the taken look like infinities
+    hit = left ? ops.min(hit, left) : hit; // selected elements look like infinities
     Value places = ops.iota(shape, last);
     Value first = ops.select(hit, places, ops.splat(places, static_cast<double>(shape[last])));
     Value place = ops.reduce(ReduceKind::Min, first, {last});
@@ -94,7 +94,7 @@ static Value bestLast(Ops &ops, Value key, int64_t count, bool largest) {
   return ops.concat(found, last);
 }
 
-/// Values and places of the first `count` of x's order along `dim`.
+/// Values and indices of the first `count` elements of x in order along `dim`.
 static Sorted ordered(Ops &ops, Tensor x, int64_t dim, int64_t count, bool descending) {
   constexpr int64_t fewAtATime = 8;
   const int64_t last = x.rank() - 1;

@@ -1,4 +1,4 @@
-// Comparisons, logic, choices and activations, composed of compare, select and arithmetic.
+// Comparisons, logic, selection and activations, composed of compare, select and arithmetic.
 #include "cleave/Pointwise.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -156,7 +156,7 @@ Tensor leakyRelu(Tensor x, double slope, Where where) {
   return tensorOf(ops.select(ops.compare(Predicate::Gt, v, 0), v, ops.scale(v, slope)));
 }
 
-/// e^x - 1 = tanh(x/2) (e^x + 1), which loses nothing near 0.
+/// e^x - 1 = tanh(x/2) (e^x + 1), which is accurate near 0.
 Tensor elu(Tensor x, double alpha, Where where) {
   Ops ops("elu", where);
   checkFloat("elu", 1, x, where);

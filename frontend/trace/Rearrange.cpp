@@ -1,4 +1,4 @@
-// Repeating, cutting and padding, composed of reshape, broadcast, slice and concat.
+// Repeating, splitting and padding, composed of reshape, broadcast, slice and concat.
 #include "cleave/Rearrange.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -34,7 +34,7 @@ Tensor repeat(Tensor x, std::vector<int64_t> counts, Where where) {
   const int64_t rank = static_cast<int64_t>(counts.size()), more = rank - x.rank();
   if (more < 0)
     failRule("repeat", 1, fmt::format("{} counts for an input of rank {}", rank, x.rank()), {fact(x, "input")}, where);
-  Shape wide, result; // [count, size] a dimension that repeats
+  Shape wide, result; // [count, size] for each repeated dimension
   std::vector<int64_t> from;
   Shape kept;
   for (int64_t i = 0; i < rank; ++i) {
@@ -89,7 +89,7 @@ static std::vector<Tensor> pieces(const char *name, Tensor x, const std::vector<
   return result;
 }
 
-/// As many of `size` as there are, then the rest.
+/// As many pieces of `size` as fit, then the remainder.
 static std::vector<int64_t> equalSizes(int64_t all, int64_t size) {
   std::vector<int64_t> sizes(static_cast<size_t>(all / size), size);
   if (all % size)

@@ -1,4 +1,4 @@
-// Reductions and running sums, composed of sums, products and comparisons.
+// Reductions and cumulative sums, composed of sums, products and comparisons.
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -48,7 +48,7 @@ Tensor stddev(Tensor x, std::vector<int64_t> given, VarOptions options, Where wh
   return tensorOf(ops.kept(result, x.shape(), dims, options.keepDim));
 }
 
-/// sum |x|^p, then the root; a sum of 0 has no slope, and neither has an element of 0 where p < 1 would give it one.
+/// sum |x|^p, then the root. The derivative is 0 if the sum is 0, and for elements that are 0 if p < 1.
 static Value powerNorm(Ops &ops, Value x, double p, const std::vector<int64_t> &dims) {
   Value size = ops.abs(x), none = ops.compare(Predicate::Eq, size, 0);
   Value powers = ops.pow(ops.select(none, ops.splat(x, 1), size), ops.splat(x, p));
@@ -78,7 +78,7 @@ Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where 
   return tensorOf(ops.kept(ops.activation(result), x.shape(), dims, keepDim));
 }
 
-/// The largest is taken away first and is no path of the gradient; where it is infinite, nothing is.
+/// Subtracts the maximum first, without a gradient through it; subtracts nothing if it is infinite.
 Tensor logsumexp(Tensor x, std::vector<int64_t> given, bool keepDim, Where where) {
   Ops ops("logsumexp", where);
   checkFloat("logsumexp", 3, x, where);
@@ -92,7 +92,7 @@ Tensor logsumexp(Tensor x, std::vector<int64_t> given, bool keepDim, Where where
 
 // ---- along one dimension ------------------------------------------------------------------------------------------
 
-/// One half times the other until one is left.
+/// Multiplies one half with the other until one element remains.
 static Value product(Ops &ops, Value x, int64_t dim) {
   Value rest;
   for (int64_t size = Ops::size(x, dim); size > 1; size /= 2) {

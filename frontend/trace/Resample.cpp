@@ -1,5 +1,5 @@
-// Pictures in another size: interpolation and adaptive pooling. Both work along one dimension after the other; what is
-// not a plain repetition or pooling is a product with a matrix that the indices give, in f32.
+// Image resizing: interpolation and adaptive pooling, one dimension at a time. Cases that are neither repetition nor
+// pooling multiply by a matrix computed from the indices, in f32.
 #include "cleave/Convolution.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -29,7 +29,7 @@ static Value product(Ops &ops, Value x, Value matrix, int64_t dim) {
 
 // ---- nearest ------------------------------------------------------------------------------------------------------
 
-/// Which element each of `out` elements takes, by PyTorch's arithmetic (in float).
+/// For each of `out` elements the index of its source, with PyTorch's float arithmetic.
 static std::vector<int32_t> nearestPlaces(int64_t in, int64_t out, double scale) {
   const float ratio = scale > 0 ? static_cast<float>(1 / scale) : static_cast<float>(in) / static_cast<float>(out);
   std::vector<int32_t> places;
@@ -42,7 +42,7 @@ static std::vector<int32_t> nearestPlaces(int64_t in, int64_t out, double scale)
   return places;
 }
 
-/// Whether place i is floor(i * step / every).
+/// Whether places[i] is floor(i * step / every) for all i.
 static bool isRegular(const std::vector<int32_t> &places, int64_t step, int64_t every) {
   for (size_t i = 0; i < places.size(); ++i)
     if (places[i] != static_cast<int64_t>(i) * step / every)
@@ -57,7 +57,7 @@ static Value nearest(Ops &ops, Value x, int64_t dim, int64_t out, double scale) 
   if (out == in && isRegular(places, 1, 1))
     return x;
   shape[dim] = out;
-  if (out % in == 0 && isRegular(places, in, out)) { // each several times
+  if (out % in == 0 && isRegular(places, in, out)) { // repeats each element
     open.insert(open.begin() + dim + 1, out / in);
     std::vector<int64_t> dims;
     for (int64_t d = 0; d < 5; ++d)
@@ -65,7 +65,7 @@ static Value nearest(Ops &ops, Value x, int64_t dim, int64_t out, double scale) 
         dims.push_back(d);
     return ops.reshape(ops.broadcast(x, open, dims), shape);
   }
-  if (in % out == 0 && isRegular(places, in, out)) { // the first of each run
+  if (in % out == 0 && isRegular(places, in, out)) { // takes the first of each run
     open[dim] = out;
     open.insert(open.begin() + dim + 1, in / out);
     return ops.reshape(ops.slice(ops.reshape(x, open), dim + 1, 0, 1), shape);
@@ -75,7 +75,7 @@ static Value nearest(Ops &ops, Value x, int64_t dim, int64_t out, double scale) 
 
 // ---- bilinear -----------------------------------------------------------------------------------------------------
 
-/// [out, in]: element i has weight max(0, 1 - |i - place|), where `place` lies within [0, in - 1].
+/// [out, in]: row i has weights max(0, 1 - |j - place|), with `place` within [0, in - 1].
 static Value hats(Ops &ops, int64_t in, int64_t out, double scale, bool corners) {
   const double ratio = corners     ? (out > 1 ? double(in - 1) / double(out - 1) : 0)
                        : scale > 0 ? 1 / scale
@@ -121,7 +121,7 @@ Tensor interpolate(Tensor x, InterpolateOptions o, Where where) {
 
 // ---- adaptive pooling ---------------------------------------------------------------------------------------------
 
-/// [out, in]: 1 / size of the window in window i, which is [i in / out, ceil((i + 1) in / out)), 0 elsewhere.
+/// [out, in]: row i is 1 / size inside window i, [i in / out, ceil((i + 1) in / out)), and 0 elsewhere.
 static Value windowMeans(Ops &ops, int64_t in, int64_t out) {
   const Shape shape{out, in};
   Value row = ops.iota(shape, 0), column = ops.iota(shape, 1);
@@ -157,7 +157,7 @@ Tensor adaptiveAvgPool2d(Tensor x, Pair size, Where where) {
   return tensorOf(ops.activation(v));
 }
 
-/// Each window of one dimension by itself, and the results in a row.
+/// Computes each window along one dimension separately and concatenates the results.
 static Value windowMaxima(Ops &ops, Value x, int64_t dim, int64_t out) {
   const Shape shape = Ops::shape(x);
   const int64_t in = shape[dim];

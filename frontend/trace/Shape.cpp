@@ -1,4 +1,4 @@
-// Reductions, shapes, constants and marks.
+// Reductions, shape functions, constants and markers.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"

@@ -1,14 +1,14 @@
-// Compositions whose inner values keep f32 under mixed precision (passes/precision), as the ops that are one piece do:
-// their input is taken through `inSingle`, their result through `asActivation`. Both vanish in full precision.
+// For compositions that compute in f32 under mixed precision (passes/precision), as single ops do. They convert their
+// input with `inSingle` and their result with `asActivation`. Both are removed in full precision.
 #pragma once
 #include "frontend/trace/Trace.h"
 
 namespace cleave {
 
-/// x, whatever type it gets, in f32 from here on.
+/// x in f32, whatever its type.
 Tensor inSingle(Tensor x, Where where);
 
-/// x as an activation: its users may take it in the half type again.
+/// Marks x as an activation, which may be stored in the half type again.
 Tensor asActivation(Tensor x, Where where);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// The trace at hand, and the part of Tensor that looks at values.
+// The current trace, and the part of Tensor that reads values.
 #include "frontend/trace/Trace.h"
 #include "frontend/trace/Diagnose.h"
 
@@ -9,7 +9,7 @@
 namespace cleave {
 
 static thread_local Trace *activeTrace = nullptr;
-/// The function that asked for the trace last.
+/// The function that last requested the trace.
 static thread_local struct {
   const char *what = "a function";
   Where where{};
@@ -117,7 +117,7 @@ void requireHeld(Tensor tensor) {
     requireHeld(tensor, lastCall.what, lastCall.where);
 }
 
-/// The library's own functions ask for shapes too: then it is they who were given the tensor.
+/// Library functions also query shapes; the error then names the function that the user called.
 static void requireHeldBy(Tensor tensor, const char *what, Where where) {
   isUsersPlace(where) ? requireHeld(tensor, what, where) : requireHeld(tensor);
 }

@@ -1,6 +1,6 @@
-// The trace at hand: the function that is being built, where in the model we are, and how ops are added to it. Internal
-// to the frontend; users see Tensor and free functions. One trace at a time per thread (TraceScope); functions that
-// make ops find it through Trace::current, so a Tensor is no more than a value.
+// The current trace: the function being built, the current module path, and how ops are added. Internal to the
+// frontend; users see Tensor and free functions. There is one trace per thread at a time (TraceScope). Functions that
+// create ops find it through Trace::current, so a Tensor is only a handle.
 #pragma once
 #include "cleave/Functional.h"
 #include "cleave/Module.h"
@@ -12,12 +12,12 @@
 
 namespace cleave {
 
-/// Throws a user error unless `tensor` holds a value of the trace at hand. It names `what` at `where`; without them the
-/// function that asked for the trace last, which is the one that was given the tensor.
+/// Throws a user error unless `tensor` holds a value of the current trace. The error names `what` at `where`; without
+/// them, the function that last requested the trace, which is the one that received the tensor.
 void requireHeld(Tensor tensor);
 void requireHeld(Tensor tensor, const char *what, Where where);
 
-/// Every function comes to its operands through here.
+/// The value of an operand; every function must use this to read its operands.
 inline mlir::Value valueOf(Tensor tensor) {
   requireHeld(tensor);
   return mlir::Value::getFromOpaquePointer(tensor.opaque());
@@ -31,10 +31,10 @@ class Trace {
 public:
   enum class Mode : uint8_t { Train, Eval };
 
-  /// Ops go to `body`'s end.
+  /// Appends ops to `body`.
   Trace(mlir::Block *body, Mode mode);
 
-  /// The trace of this thread. Throws a user error naming `what` where there is none.
+  /// The trace of this thread. Throws a user error that names `what` if there is none.
   static Trace &current(const char *what, Where where);
   static Trace *active();
 
@@ -57,18 +57,18 @@ public:
   mlir::Value splat(Where where, mlir::RankedTensorType type, double value);
 
   std::string path() const;
-  /// How often `key` was asked for before; numbers the dropouts of a path.
+  /// Number of earlier calls with `key`; used to number the dropouts of a path.
   int64_t occurrence(const std::string &key) { return counts[key]++; }
 
-  // Where we are.
+  // The current position in the model.
   void enter(std::string path, Where where);
   void leave();
   Where callSite() const;
-  /// The innermost place in the user's program: of a module's call, or of the TrainConfig.
+  /// The innermost location in the user's program: of a module call, or of the TrainConfig.
   Where userSite() const;
   std::optional<int64_t> stage;
   Where root{};          ///< of the TrainConfig
-  const uint64_t number; ///< no other trace of this process has it
+  const uint64_t number; ///< unique within this process
 
   // Parameters and buffers of the function.
   std::map<const void *, mlir::Value> state;
@@ -81,7 +81,7 @@ public:
 
 private:
   void mark(mlir::Operation *op);
-  /// Sizes that no memory can hold are refused before anything computes with them.
+  /// Rejects sizes that exceed any memory, before anything computes with them.
   void checkSize(mlir::Operation *op, Where where);
   [[noreturn]] static void tooManyOps(Where where);
   struct Frame {
@@ -105,7 +105,7 @@ private:
   Trace *before;
 };
 
-/// A path on every op made during its life.
+/// Sets the module path on all ops created during the lifetime of this object.
 class PathScope {
 public:
   PathScope(Trace &trace, std::string path, Where where) : trace(trace) { trace.enter(std::move(path), where); }
@@ -116,7 +116,7 @@ private:
   Trace &trace;
 };
 
-/// `dim` counted from the end where negative; fails with rule `rule` unless it lies in [0, rank).
+/// `dim` counted from the start; fails with rule `rule` unless it lies in [-rank, rank).
 int64_t normalDim(const char *op, int rule, Tensor x, int64_t dim, Where where);
 
 } // namespace cleave

@@ -14,9 +14,9 @@ namespace {
 
 namespace attr = ir::attr;
 
-/// `*` stands for any run of characters, dots included ("*.bias" is every bias).
+/// `*` matches any characters, including dots ("*.bias" matches every bias).
 bool matches(const char *pattern, const char *text) {
-  const char *star = nullptr, *from = nullptr; // the last star, and where what it stands for ends
+  const char *star = nullptr, *from = nullptr; // the last star, and the end of its match
   while (*text)
     if (*pattern == '*')
       star = pattern++, from = text;
@@ -41,7 +41,7 @@ public:
   void optimizer();
 
 private:
-  /// Arguments of the function in order, with their attributes.
+  /// Adds the function's arguments in order, with their attributes.
   void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
   void addParameters(mlir::Block *body, Trace &trace);
   void addBuffers(mlir::Block *body, Trace &trace);
@@ -133,7 +133,7 @@ void checkLoss(const Loss &loss) {
     throw userError(fmt::format("loss: staticWeight must be positive, found {}", loss.staticWeight));
 }
 
-/// Results and the function's type.
+/// Adds the results and sets the function's type.
 void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function) {
   std::vector<mlir::Value> results = {valueOf(loss.sum), valueOf(loss.weight)};
   Marks marks = {{"loss", ""}, {"weight", ""}};
@@ -155,7 +155,7 @@ void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const
   mlir::func::ReturnOp::create(trace.builder, b.getUnknownLoc(), results);
   mlir::Block &body = function.getBody().front();
   function.setType(b.getFunctionType(body.getArgumentTypes(), mlir::TypeRange(mlir::ValueRange(results))));
-  llvm::SmallVector<mlir::DictionaryAttr> ofArguments, ofResults; // all at once: MLIR keeps every list that ever was
+  llvm::SmallVector<mlir::DictionaryAttr> ofArguments, ofResults; // set at once: MLIR never frees a list
   for (const mlir::NamedAttrList &attributes : argAttrs)
     ofArguments.push_back(attributes.getDictionary(b.getContext()));
   for (const auto &[kind, name] : marks) {
@@ -208,7 +208,7 @@ void Builder::prediction() {
   std::vector<Tensor> inputs, targets;
   addInputs(body, inputs, targets);
   const auto first = static_cast<unsigned>(inputs.size());
-  body->eraseArguments(first, static_cast<unsigned>(targets.size())); // nothing here may use them
+  body->eraseArguments(first, static_cast<unsigned>(targets.size())); // a prediction must not use them
   argAttrs.resize(first);
   addParameters(body, trace);
   addBuffers(body, trace);
