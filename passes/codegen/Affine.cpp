@@ -63,14 +63,14 @@ bool delinearize(const Expr &linear, const std::vector<int64_t> &shape, const st
     int64_t c = linear.coef[l], extent = loops[l].extent;
     if (c == 0)
       continue;
-    int dim = -1; // the outermost dimension that one step of the loop moves by whole elements
+    int dim = -1; // the outermost dimension whose stride divides the loop's step
     for (size_t i = 0; i < shape.size() && dim < 0; ++i)
       if (shape[i] > 1 && strides[i] <= c && c < strides[i] * shape[i])
         dim = static_cast<int>(i);
     if (c < 0 || dim < 0 || c % strides[dim])
       return false;
     int64_t step = c / strides[dim];
-    if (step * (extent - 1) >= shape[dim]) { // runs into the next dimension
+    if (step * (extent - 1) >= shape[dim]) { // crosses into the next dimension
       int64_t inner = shape[dim] / step;
       if (shape[dim] % step == 0 && inner < extent && extent % inner == 0)
         split = {static_cast<int>(l), inner};
@@ -97,7 +97,7 @@ bool reshapeIndex(const Index &index, const std::vector<int64_t> &from, const st
     std::vector<int64_t> groupFrom, groupTo;
     size_t first = j;
     int64_t a = 1, c = 1;
-    do { // the smallest runs of dimensions with equal products
+    do { // the shortest runs of dimensions with equal products
       if (i < from.size() && (a <= c || j == to.size())) {
         a *= from[i];
         groupFrom.push_back(from[i]);

@@ -1,4 +1,4 @@
-// Affine index expressions over a program's loops, and reshapes of them.
+// Affine index expressions over a program's loops, and their reshapes.
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -17,25 +17,25 @@ uint32_t loopsOf(const Expr &e);
 std::pair<int64_t, int64_t> rangeOf(const Expr &e, const std::vector<Loop> &loops);
 
 std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape);
-/// Position in a row-major tensor.
+/// Linear position in a row-major tensor.
 Expr linearize(const Index &index, const std::vector<int64_t> &shape);
 
-/// A loop that must be two loops, the inner one of `inner` iterations, before an expression can be taken apart.
+/// A request to split a loop, with an inner loop of `inner` iterations, so that delinearize can succeed.
 struct SplitRequest {
   int loop = -1;
   int64_t inner = 0;
 };
 
-/// The inverse of linearize. False where the expression does not come apart; then `split` may name a loop to split.
+/// The inverse of linearize. Returns false if it does not exist; `split` may then name a loop to split.
 bool delinearize(const Expr &linear, const std::vector<int64_t> &shape, const std::vector<Loop> &loops, Index &index,
                  SplitRequest &split);
 
-/// The index of a reshape's operand (shape `to`) at `index` of its result (shape `from`): dimension groups that
-/// correspond are taken apart one by one, and groups that only collapse need nothing of their loops.
+/// The index of a reshape's operand (shape `to`) for `index` of its result (shape `from`). Handles corresponding groups
+/// of dimensions separately; a group that only collapses needs no delinearize.
 bool reshapeIndex(const Index &index, const std::vector<int64_t> &from, const std::vector<int64_t> &to,
                   const std::vector<Loop> &loops, Index &result, SplitRequest &split);
 
-/// True where every loop in `mask` walks `e` once through 0 .. (product of extents) - 1, in some order.
+/// True if the loops in `mask` take `e` through each of 0 .. (product of extents) - 1 exactly once, in any order.
 bool isPermutation(const Expr &e, uint32_t mask, const std::vector<Loop> &loops);
 
 } // namespace cleave::passes::kernel

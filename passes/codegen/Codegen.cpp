@@ -1,4 +1,4 @@
-// The kernel builder: fusions in, one shared object out.
+// The kernel builder: compiles fusions into one shared object.
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/FromFusion.h"
 #include "passes/codegen/GpuEmit.h"
@@ -52,9 +52,9 @@ struct KernelBuilder::Impl {
   bool gpu = false;
   int width = 1; // lanes of a vector
   std::map<std::string, unsigned> bySource;
-  std::unordered_map<kernel::Signature, KernelCall, kernel::SignatureHash> calls; // of fusions that were added
+  std::unordered_map<kernel::Signature, KernelCall, kernel::SignatureHash> calls; // one per distinct fusion added
   kernel::OpKinds kinds;
-  std::vector<std::shared_ptr<const kernel::Program>> programs; // of each of `infos`
+  std::vector<std::shared_ptr<const kernel::Program>> programs; // one per entry of `infos`
   std::vector<Info> infos;
   std::string ptx;
   std::vector<uint8_t> linkGpu();
@@ -76,7 +76,7 @@ const std::string &KernelBuilder::ptx() const { return impl->ptx; }
 
 namespace {
 
-/// "reduce max, broadcast, sub, exp": the body's ops in order, each once.
+/// "reduce max, broadcast, sub, exp": the distinct ops of the body, in order.
 std::string opNames(const kernel::KernelGraph &graph) {
   std::vector<std::string> names;
   for (const kernel::Node &n : graph.nodes) {
@@ -120,13 +120,13 @@ plan::DType dtypeOf(kernel::Element element) {
   llvm_unreachable("an element type that no kernel has");
 }
 
-/// By which equal kernels are found: their text and, where they are for one extent, what they reach.
+/// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
 std::string keyOf(const kernel::Program &program) {
   return program.anyExtent() ? program.str()
                              : fmt::format("{}buffers of {}", program.str(), fmt::join(program.bufferSizes, ", "));
 }
 
-/// Says in `info` what the program's code touches.
+/// Records in `info` which elements the program accesses.
 void declare(const kernel::Program &program, KernelBuilder::Info &info) {
   const std::vector<kernel::Program::Reach> reaches = program.reaches();
   for (size_t b = 0; b < reaches.size(); ++b)
@@ -232,7 +232,7 @@ std::vector<uint8_t> KernelBuilder::link() {
     return {};
   if (impl->gpu)
     return impl->linkGpu();
-  // Batches of a fixed size, so that the bytes do not depend on how many threads compile.
+  // The batch size is fixed, so that the bytes do not depend on the number of compiling threads.
   constexpr size_t batch = 12;
   size_t batches = (count + batch - 1) / batch;
   std::vector<std::vector<char>> objects(batches);

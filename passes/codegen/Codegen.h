@@ -1,11 +1,11 @@
-// Code generation: `cleave.fusion` ops to x86 kernels in one ELF shared object, which the plan carries and the runtime
-// opens from memory; or to kernels for NVIDIA GPUs in one cubin, with their PTX (ABI in GpuEmit.h).
+// Code generation. For x86, `cleave.fusion` ops become kernels in one ELF shared object, which the plan contains and
+// the runtime loads from memory. For NVIDIA GPUs, they become kernels in one cubin, together with their PTX (ABI in
+// GpuEmit.h).
 //
 // Kernel ABI: void f(void *const *args, const int64_t *scalars, int64_t begin, int64_t end). `args`: the fusion's
-// operands that are not scalars, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin,
-// end) is a part of [0, extent); begin is a multiple of `grain`, and so is end unless it is the extent. The bits of the
-// results do not depend on how the extent is cut. Kernels allocate nothing, keep no state and may run on many threads
-// at once.
+// non-scalar operands, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin, end) is a
+// part of [0, extent); begin is a multiple of `grain`, and so is end unless it equals the extent. The results have the
+// same bits however the extent is divided. Kernels allocate nothing, keep no state and are thread-safe.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -21,57 +21,58 @@ class Operation;
 
 namespace cleave::passes {
 
-/// "x86-64-v4" where this processor has AVX-512 (F, BW, CD, DQ, VL), "x86-64-v3" where it has AVX2 and FMA.
-/// Throws environmentError on anything older.
+/// "x86-64-v4" if this processor has AVX-512 (F, BW, CD, DQ, VL), "x86-64-v3" if it has AVX2 and FMA. Throws
+/// environmentError for older processors.
 std::string hostTarget();
-/// The targets that code can be generated for.
+/// The supported code generation targets.
 const std::vector<std::string> &cpuTargets();
 const std::vector<std::string> &gpuTargets();
-/// A GPU's code for threads that a CPU plays, one by one, in an ELF shared object: what the tests run where there is no
-/// GPU (GpuEmit.h, ThreadWords::Emulated).
+/// GPU code for tests without a GPU: the CPU emulates the threads one by one, from an ELF shared object (GpuEmit.h,
+/// ThreadWords::Emulated).
 inline constexpr const char *emulatedTarget = "emulated";
 /// One of gpuTargets() or emulatedTarget.
 bool isGpuTarget(const std::string &target);
 
-/// How one fusion op is executed.
+/// How to run one fusion op.
 struct KernelCall {
   unsigned kernel = 0;                  // index of KernelBuilder::kernels()
-  int64_t extent = 0, grain = 1;        // of the parallel range; on a GPU all results or, of maps, elements
-  int64_t blocks = 0;                   // on a GPU: as many as give every item a thread
-  std::vector<unsigned> scalarOperands; // fusion operands given in `scalars`, in this order, not in `args`
-  /// (result, operand): the result may be written over the operand's memory (equal shape and element type). Each pair
-  /// holds by itself; one operand can be overwritten by one result only.
+  int64_t extent = 0, grain = 1;        // of the parallel range; on a GPU: number of results or, for maps, elements
+  int64_t blocks = 0;                   // on a GPU: number of blocks that gives every item a thread
+  std::vector<unsigned> scalarOperands; // fusion operands passed in `scalars`, in this order, instead of `args`
+  /// (result, operand): the result may overwrite the operand's memory (equal shape and element type). Each pair is
+  /// valid separately, but only one result may overwrite an operand.
   std::vector<std::pair<unsigned, unsigned>> mayAlias;
 };
 
 class KernelBuilder {
 public:
-  /// `target`: one of cpuTargets() or gpuTargets(); anything else is a userError.
+  /// `target`: one of cpuTargets() or gpuTargets(); throws a user error otherwise.
   explicit KernelBuilder(std::string target);
   ~KernelBuilder();
 
-  /// Plans the kernel of a `cleave.fusion`; fusions with equal bodies (up to collapsible shapes) share one kernel.
+  /// Plans the kernel of a `cleave.fusion`. Fusions with equal bodies (after collapsing dimensions) share one kernel.
   KernelCall add(mlir::Operation *fusion);
 
-  /// A GPU's kernel in batch form (GpuEmit.h), which is another one of kernels().
+  /// The batch form of a GPU kernel (GpuEmit.h), as a further entry of kernels().
   unsigned batched(unsigned kernel);
 
-  /// After the last add: forgets the kernels that are not `used` (an entry for each of kernels()). The others move up.
+  /// Call after the last add: removes kernels for which `used` (one entry per kernel) is false, and renumbers the
+  /// others.
   void keep(const std::vector<bool> &used);
 
-  /// Compiles and links all kernels added so far; empty where there are none. Throws environmentError where no
-  /// temporary file can be written.
+  /// Compiles and links all kernels; empty if there are none. Throws environmentError if no temporary file can be
+  /// written.
   std::vector<uint8_t> link();
-  /// The kernels as PTX; empty for a CPU. After link().
+  /// The kernels as PTX; empty for a CPU. Call after link().
   const std::string &ptx() const;
 
   struct Info {
     std::string symbol;
     std::string source;                                 // the kernel's schedule as text
-    std::string ops;                                    // the fused ops, for people
-    int threads = 0;                                    // of a block, on a GPU
-    bool batch = false;                                 // in batch form, on a GPU
-    /// What the code touches, as plan::KernelArgument says it: `extent` -1 where it is for any.
+    std::string ops;                                    // names of the fused ops, for display
+    int threads = 0;                                    // per block, on a GPU
+    bool batch = false;                                 // batch form, on a GPU
+    /// The accessed elements, as in plan::KernelArgument; `extent` is -1 if the kernel works for any extent.
     struct Argument {
       plan::DType dtype;
       int64_t base, perExtent;
@@ -80,7 +81,7 @@ public:
     std::vector<Argument> arguments;
     unsigned scalars = 0;
     int64_t extent = -1, grain = 1;
-    int registers = 0, sharedBytes = 0, spillBytes = 0; // on a GPU, once linked
+    int registers = 0, sharedBytes = 0, spillBytes = 0; // on a GPU, after linking
   };
   const std::vector<Info> &kernels() const;
 

@@ -1,4 +1,4 @@
-// The cost model of kernels: bytes that travel, cycles, threads that find work, and the launch.
+// The cost model of kernels: bytes moved, cycles, available parallelism, and launch overhead.
 #include "passes/codegen/Cost.h"
 #include "passes/codegen/Affine.h"
 
@@ -52,7 +52,7 @@ double iterations(const Program &p, uint32_t loops) {
   return count;
 }
 
-/// Times each value is computed, in vectors or scalars.
+/// How often each value is computed, in vectors or scalars.
 double evaluations(const Program &p, size_t i) {
   uint32_t loops = p.placements[i].loops;
   double count = iterations(p, loops);
@@ -67,7 +67,7 @@ bool gathers(const Program &p, const Expr &e) {
   return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1;
 }
 
-/// The sweeps that compute a value again: an upper bound by those between its first and the last.
+/// The sweeps that recompute a value; an upper bound by the sweeps between its first and its last.
 std::vector<std::set<int>> sweepsOfValues(const Program &p) {
   uint32_t reduced = 0;
   for (size_t l = 0; l < p.loops.size(); ++l)
@@ -92,7 +92,7 @@ std::vector<std::set<int>> sweepsOfValues(const Program &p) {
   return sweepsOf;
 }
 
-/// A large GPU: memory sets the pace, unless there are too few threads to ask for it.
+/// For a large GPU: limited by memory bandwidth, unless there are too few threads to saturate it.
 double gpuCost(const Program &p) {
   constexpr double bytesPerMicrosecond = 2.8e6, cyclesPerMicrosecond = 2.8e7, sector = 32;
   constexpr int64_t enoughThreads = 132 * 512, mostBuffers = 32;
@@ -109,7 +109,7 @@ double gpuCost(const Program &p) {
     cycles += iterations(p, p.placements[i].loops) * times * operationCycles(v) * (shared ? p.threads.group : 1);
     if (v.kind == ValueKind::Load && v.buffer >= 0 && times > 0) {
       const auto size = static_cast<double>(elementBytes(v.type));
-      // again from the second cache
+      // repeated reads hit the L2 cache
       read[v.buffer] = std::max(read[v.buffer], iterations(p, loopsOf(v.expr)) *
                                                     (gathers(p, v.expr) ? sector / 2 : size) * (1 + 0.4 * (times - 1)));
     }
@@ -123,7 +123,7 @@ double gpuCost(const Program &p) {
       p.shape == Shape::Rows ? p.extent * p.threads.group : p.extent / p.threads.chunk * p.threads.group;
   const double busy = std::clamp(static_cast<double>(items) / static_cast<double>(enoughThreads), 0.004, 1.0);
   const int64_t spilled =
-      std::max<int64_t>(0, static_cast<int64_t>(p.buffers.size()) - mostBuffers); // no register left
+      std::max<int64_t>(0, static_cast<int64_t>(p.buffers.size()) - mostBuffers); // which exceed the registers
   return launchMicroseconds * static_cast<double>(1 + 2 * spilled) +
          std::max(bytes / bytesPerMicrosecond, cycles / cyclesPerMicrosecond) / busy;
 }
@@ -151,7 +151,7 @@ double cost(const Program &p) {
   for (const Store &s : p.stores) {
     bool scatters = gathers(p, s.expr);
     bytes += static_cast<double>(p.bufferSizes[s.buffer] * elementBytes(p.buffers[s.buffer])) *
-             (scatters ? 3 : 1.5); // a line is read before it is written
+             (scatters ? 3 : 1.5); // partial writes read the line first
     cycles += scatters ? static_cast<double>(p.bufferSizes[s.buffer]) * 3 : 0;
   }
   int64_t pieces = (p.extent + p.grain - 1) / p.grain;

@@ -1,10 +1,10 @@
-// Rough costs of operations and kernels: what fusion compares.
+// Approximate costs of operations and kernels, compared by fusion.
 #pragma once
 #include "passes/codegen/Program.h"
 
 namespace cleave::passes::kernel {
 
-/// Cycles one vector of this value takes (a float op with AVX-512), operands excluded.
+/// Cycles for one vector of this value (a float op with AVX-512), without its operands.
 double operationCycles(const ProgramValue &value);
 
 } // namespace cleave::passes::kernel

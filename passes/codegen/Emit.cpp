@@ -1,4 +1,4 @@
-// The loops of a kernel.
+// Emits the loops of a kernel.
 #include "passes/codegen/Emit.h"
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Emitter.h"
@@ -14,7 +14,7 @@ llvm::Function *emitKernel(const Program &program, llvm::Module &module, const s
 Emitter::Emitter(const Program &program, llvm::Module &module, MathUnit unit)
     : p(program), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
   llvm::FastMathFlags flags;
-  flags.setNoSignedZeros(true); // never contracted: what is computed again must be the same number (Machine.h)
+  flags.setNoSignedZeros(true); // no contraction: a recomputed value must be bit-identical (Machine.h)
   b.setFastMathFlags(flags);
   for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
     if (l != p.vectorLoop)
@@ -66,7 +66,8 @@ int Emitter::levelOf(int value) const {
   return std::max(levelOf(p.placements[value].loops), p.placements[value].row ? 1 : 0);
 }
 
-/// for (index = low; index < high; index += step), its body at `level`; the level above goes on after it.
+/// Opens for (index = low; index < high; index += step) with its body at `level`; the level above continues after the
+/// loop.
 Emitter::OpenLoop Emitter::open(int level, V low, V high, V step) {
   auto &context = module.getContext();
   OpenLoop loop{llvm::BasicBlock::Create(context, "loop", function),
@@ -132,7 +133,7 @@ void Emitter::makeTables() {
 }
 
 void Emitter::emitFlat() {
-  levels[1].block = entry; // one level
+  levels[1].block = entry; // a single level
   std::vector<Accumulator> none;
   vectorLoop(begin, end, -1, 0, none);
   levels[0].block = levels[1].block;
@@ -145,7 +146,7 @@ void Emitter::emitRows() {
   close(row);
 }
 
-/// Takes the row's number apart into the kept loops, and in Columns the block of the vector loop.
+/// Computes the kept loops' indices from the row number and, in Columns, the block of the vector loop.
 void Emitter::setRowIndices(V row) {
   at(1);
   if (p.shape == Shape::Columns) {
@@ -222,7 +223,8 @@ void Emitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumul
   }
 }
 
-/// Whole groups of `unroll` vectors, then single ones with masked lanes. staticExtent: high - low where known.
+/// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if constant, else
+/// -1.
 void Emitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
   int level = static_cast<int>(levels.size()) - 1;
   int64_t step = p.width * p.unroll;
@@ -252,7 +254,7 @@ void Emitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector
   }
 }
 
-/// One step of a sweep: everything is computed before anything is stored, so that results may lie on operands.
+/// One step of a sweep: computes everything before storing anything, so that results may overwrite operands.
 void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
   int level = static_cast<int>(levels.size()) - 1;
   for (int c = 0; c < copies; ++c) {
@@ -294,7 +296,7 @@ void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
         store(st, c);
 }
 
-/// After a sweep: copies and lanes are combined in a fixed order; the results are values of the row.
+/// Ends a sweep: combines copies and lanes in a fixed order; the results are values of the row.
 void Emitter::finish(std::vector<Accumulator> &accumulators) {
   for (const Accumulator &a : accumulators) {
     const ProgramValue &v = p.values[a.value];

@@ -1,4 +1,4 @@
-// Programs to LLVM IR.
+// Translates programs to LLVM IR.
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -11,7 +11,7 @@ class Module;
 
 namespace cleave::passes::kernel {
 
-/// Adds the kernel `name` (ABI in Codegen.h) to `module`. Vectors are explicit; loops are plain.
+/// Adds the kernel `name` (ABI in Codegen.h) to `module`. Vector operations are explicit; loops are ordinary loops.
 llvm::Function *emitKernel(const Program &program, llvm::Module &module, const std::string &name);
 
 } // namespace cleave::passes::kernel

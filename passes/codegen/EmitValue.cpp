@@ -1,4 +1,4 @@
-// The values of a kernel: loads, operations, conversions and stores.
+// Emits the values of a kernel: loads, operations, conversions and stores.
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Emitter.h"
 
@@ -109,7 +109,8 @@ V Emitter::compute(const ProgramValue &v, int value, int copy) {
   bool vector = false;
   for (V operand : x)
     vector |= operand->getType()->isVectorTy();
-  // Vectors (a GPU: values of an inner loop) over a scalar: one division outside the loop, and products.
+  // For a vector divided by a scalar (on a GPU: an inner-loop value by an outer one): divides once and multiplies
+  // inside the loop.
   auto overScalar = [&] {
     return p.width == 1 ? levelOf(v.operands[0]) > levelOf(v.operands[1])
                         : x[0]->getType()->isVectorTy() && !x[1]->getType()->isVectorTy();
@@ -208,7 +209,7 @@ V Emitter::intOperation(const ProgramValue &v, const std::vector<V> &x) {
     return boolean ? b.CreateXor(x[0], x[1]) : b.CreateSub(x[0], x[1]);
   case NodeKind::Mul:
     return boolean ? b.CreateAnd(x[0], x[1]) : b.CreateMul(x[0], x[1]);
-  case NodeKind::Div: { // lanes without elements must not divide by zero, and INT_MIN / -1 is INT_MIN
+  case NodeKind::Div: { // masked-off lanes must not divide by zero; INT_MIN / -1 is INT_MIN
     V one = llvm::ConstantInt::get(x[0]->getType(), 1), minus = llvm::Constant::getAllOnesValue(x[0]->getType());
     V negate = b.CreateICmpEQ(x[1], minus);
     V divisor = b.CreateSelect(b.CreateOr(b.CreateICmpEQ(x[1], zero), negate), one, x[1]);
@@ -218,7 +219,7 @@ V Emitter::intOperation(const ProgramValue &v, const std::vector<V> &x) {
     return boolean ? b.CreateOr(x[0], x[1]) : b.CreateSelect(b.CreateICmpSGT(x[0], x[1]), x[0], x[1]);
   case NodeKind::Min:
     return boolean ? b.CreateAnd(x[0], x[1]) : b.CreateSelect(b.CreateICmpSLT(x[0], x[1]), x[0], x[1]);
-  default: { // the rest through f32
+  default: { // all others through f32
     ProgramValue asFloat = v;
     asFloat.type = Element::F32;
     std::vector<V> y;
@@ -242,7 +243,7 @@ V Emitter::cast(V x, Element from, Element to) {
   bool vector = x->getType()->isVectorTy();
   llvm::Type *type = shaped(compute(to), vector);
   if (isFloat(from) && isFloat(to))
-    return x; // rounded by who reads it
+    return x; // its readers round it
   if (from == to)
     return x;
   if (isFloat(from))
@@ -298,7 +299,7 @@ V Emitter::expr(const Expr &e, int copy, int level) {
   int64_t constant = e.constant;
   if (p.vectorLoop >= 0)
     constant += e.coef[p.vectorLoop] * copyOffset(copy);
-  const bool narrow = indexType->getBitWidth() < 64; // then nothing overflows, which makes constants part of addresses
+  const bool narrow = indexType->getBitWidth() < 64; // no overflow (nsw), so constants fold into addresses
   V sum = number(constant);
   for (int l = 0; l <= level; ++l)
     for (int loop = 0; loop < static_cast<int>(p.loops.size()); ++loop)
@@ -361,7 +362,7 @@ V Emitter::pointer(int buffer, V index) {
   return b.CreateGEP(buffer < 0 && isFloat(type) ? b.getFloatTy() : memory(type), base, index);
 }
 
-/// Pointers to elements 0, step, 2 step, ... behind `first`; 32-bit offsets gather twice as fast.
+/// Pointers to elements 0, step, 2 step, ... from `first`; gathers with 32-bit offsets are twice as fast.
 V Emitter::lanePointers(V first, llvm::Type *element, int64_t step) {
   bool small = step > -(int64_t{1} << 24) && step < int64_t{1} << 24;
   return b.CreateGEP(element, first, lanes(small ? b.getInt32Ty() : b.getInt64Ty(), step));
@@ -377,7 +378,7 @@ V Emitter::load(const ProgramValue &v, int value, int copy) {
   V holds = v.conditions.empty() ? nullptr : condition(v.conditions, copy, level);
   at(level);
   llvm::Align align(table ? 4 : static_cast<uint64_t>(elementBytes(v.type)));
-  if (!vector) { // where the element does not exist, element 0 is read instead and dropped
+  if (!vector) { // if the condition is false, reads element 0 and discards it
     if (!holds)
       return finish(b.CreateAlignedLoad(type, pointer(v.buffer, index), align));
     V x = finish(b.CreateAlignedLoad(type, pointer(v.buffer, b.CreateSelect(holds, index, number(0))), align));
@@ -446,7 +447,7 @@ V Emitter::scratchPointer(int slot, int copy) {
   return b.CreateGEP(b.getFloatTy(), scratch[slot], index);
 }
 
-/// Reductions by max and min pass over NaN, as std::max does: one instruction.
+/// max and min reductions ignore NaN, as std::max does: one instruction.
 V Emitter::combine(Combine kind, V x, V y, Element type) {
   bool real = isFloat(type);
   switch (kind) {

@@ -1,8 +1,8 @@
-// The emitter's state: one insertion point and one cache of values per loop level. Private to codegen.
+// The emitter's state: per loop level one insertion point and one cache of values. Private to codegen.
 //
-// Levels: 0 the kernel, 1 the row (the parallel loop), 2 and further the loops inside a row, vector loop last. A value
-// is emitted at the level of the innermost loop it depends on, at that level's current end, which dominates all that
-// follows in it. In Columns the vector loop belongs to the row level.
+// Levels: 0 the kernel, 1 the row (the parallel loop), 2 and above the loops inside a row, vector loop last. A value is
+// emitted at the level of the innermost loop that it depends on, at the current end of that level, which dominates all
+// later code of the level. In Columns the vector loop belongs to the row level.
 #pragma once
 #include "passes/codegen/Math.h"
 #include "passes/codegen/Program.h"
@@ -22,7 +22,7 @@ public:
   llvm::Function *run();
 
 protected:
-  /// Without a function: the derived class makes it.
+  /// The derived class creates the function.
   Emitter(const Program &program, llvm::Module &module, MathUnit unit);
   using V = llvm::Value *;
   struct Level {
@@ -55,14 +55,14 @@ protected:
   OpenLoop open(int level, V low, V high, int64_t step) { return open(level, low, high, number(step)); }
   void makeTables();
   void close(const OpenLoop &loop);
-  void at(int level); // insert at the end of that level
-  /// A constant as indices are computed.
+  void at(int level); // sets the insertion point to the end of that level
+  /// A constant of the index type.
   V number(int64_t value) { return llvm::ConstantInt::getSigned(indexType, value); }
 
   // values (EmitValue.cpp)
-  /// A value as others read it: rounded to its type, whether or not it comes from memory.
+  /// A value as its readers see it: rounded to its type, as if loaded from memory.
   V emit(int value, int copy);
-  /// A value about to be stored, which rounds it.
+  /// A value for a store, which rounds it.
   V unrounded(int value, int copy);
   virtual V scalarArgument(int index);
   V compute(const ProgramValue &v, int value, int copy);
@@ -81,24 +81,24 @@ protected:
   V splat(V x) { return p.width == 1 || x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
   V combine(Combine kind, V x, V y, Element type);
   V identity(Combine kind, Element type, bool vector);
-  /// The scalar part of an expression (lane 0 of `copy`), computed no deeper than `level`.
+  /// The scalar part of an expression (lane 0 of `copy`), computed at `level` or above.
   V expr(const Expr &e, int copy, int level);
   V lanes(llvm::Type *element, int64_t step); // <0, step, 2 step, ...>
-  V mask(int copy);                           // lanes that exist; null: all
+  V mask(int copy);                           // active lanes; null: all
   V pointer(int buffer, V index);
   V lanePointers(V first, llvm::Type *element, int64_t step);
   V scratchPointer(int slot, int copy);
 
-  /// Whether the value was kept by an earlier sweep, rounded.
+  /// Whether an earlier sweep stored the value to scratch memory, rounded.
   bool inScratch(const Placement &where) const { return where.scratch >= 0 && currentSweep > where.scratchFrom; }
   bool onVector(uint32_t loops) const { return p.vectorLoop >= 0 && loops >> p.vectorLoop & 1; }
   int levelOf(int value) const;
   int levelOf(uint32_t loops) const;
-  // What follows from a loop's place: GPU threads have another order of loops.
+  // Depends on the loop order, which differs on a GPU.
   virtual int loopLevel(int loop) const;
-  /// The copy under which a value that depends on `loops` is kept.
+  /// The copy index in the cache for a value that depends on `loops`.
   virtual int copyKey(uint32_t loops, int copy) const { return onVector(loops) ? copy : 0; }
-  /// Elements between copy 0 and `copy` along the vector loop.
+  /// Number of elements between copy 0 and `copy` along the vector loop.
   virtual int64_t copyOffset(int copy) const { return int64_t{p.width} * copy; }
   virtual V indexOf(int loop, int) const { return indices[static_cast<size_t>(loop)]; }
   llvm::Type *compute(Element type);
@@ -110,7 +110,7 @@ protected:
   const Program &p;
   llvm::Module &module;
   llvm::IRBuilder<> b;
-  llvm::IntegerType *indexType; // of loops and addresses: i64, or i32 where a GPU's program is small enough
+  llvm::IntegerType *indexType; // of loops and addresses: i64, or i32 if a GPU program is small enough
   Math math;
   llvm::Function *function = nullptr;
   llvm::BasicBlock *entry = nullptr;
@@ -121,7 +121,7 @@ protected:
   std::vector<V> bases;                           // per buffer
   std::vector<llvm::GlobalVariable *> tables;
   std::vector<llvm::AllocaInst *> scratch;
-  V laneLimit = nullptr; // vector loop's end where lanes must be masked
+  V laneLimit = nullptr; // end of the vector loop if lanes must be masked
   int currentSweep = 0;
 };
 

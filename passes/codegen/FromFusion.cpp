@@ -1,4 +1,4 @@
-// From IR to kernel graphs.
+// Translates IR to kernel graphs.
 #include "passes/codegen/FromFusion.h"
 #include "ir/graph/Graph.h"
 

@@ -1,4 +1,4 @@
-// The loops of a kernel as a GPU's threads walk them.
+// Emits the loops of a kernel for GPU threads.
 #include "passes/codegen/GpuEmitter.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr int warp = 32;
 using V = llvm::Value *;
 
-/// Whether indices fit 32 bits, with room for the last step of a loop over all threads.
+/// Whether indices fit in 32 bits, including the last step of a grid-stride loop.
 bool isSmall(const Program &p) {
   constexpr int64_t most = int64_t{1} << 30;
   bool small = !p.flat && p.keptCount() * p.reducedCount() < most;
@@ -39,9 +39,9 @@ GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::
   if (ptx()) {
     function->setCallingConv(llvm::CallingConv::PTX_Kernel);
     function->addFnAttr("nvvm.maxntid", std::to_string(plan.block));
-    // How many blocks a multiprocessor holds at least, by which ptxas chooses how many registers it takes: fewer than
-    // it would for itself, so that rows are held and loads begin early instead of one by one. With many buffers it
-    // would spill.
+    // The minimum number of blocks per multiprocessor, which limits the registers that ptxas may use. A low value
+    // allows more registers than its default, so that rows stay in registers and loads are issued early. Many buffers
+    // need a low value to avoid spills.
     const size_t buffers = p.buffers.size();
     if (plan.block >= 512)
       function->addFnAttr("nvvm.minctasm", plan.held || buffers > 6 ? "1" : "2");
@@ -83,10 +83,10 @@ V GpuEmitter::parameter(size_t buffer) {
   return b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), function->getArg(0), buffer));
 }
 
-/// In batch form: the block's call, its number within the call, and what the call is given.
+/// In batch form: finds the block's call, the block's index within the call, and the call's parameters.
 void GpuEmitter::findCall() {
   llvm::Type *i64 = b.getInt64Ty(), *i32 = b.getInt32Ty();
-  const size_t head = 3, words = head + p.buffers.size() + p.scalarInputs.size(); // of a call
+  const size_t head = 3, words = head + p.buffers.size() + p.scalarInputs.size(); // words per call
   auto read = [&](llvm::Type *type, V at) -> V {
     llvm::LoadInst *word = b.CreateLoad(type, at);
     word->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(module.getContext(), {}));
@@ -99,13 +99,13 @@ void GpuEmitter::findCall() {
   block = b.CreateSub(block, wide(field(0, i64)));
   blocks = wide(field(1, i64));
   extent = field(2, i64);
-  for (size_t i = 0; i < p.buffers.size(); ++i) // in global memory, as parameters are known to be
+  for (size_t i = 0; i < p.buffers.size(); ++i) // marks them as global memory, as is known for parameters
     bases.push_back(ptx() ? b.CreateAddrSpaceCast(field(head + i, b.getPtrTy(1)), b.getPtrTy())
                           : field(head + i, b.getPtrTy()));
   scalars = b.CreateConstInBoundsGEP1_64(i64, call, head + p.buffers.size());
 }
 
-/// NAME_parameters: how many buffers and scalars there are, which a launch of PTX knows from the code.
+/// NAME_parameters: the number of buffers and scalars, which tests read; a launch of PTX knows them from the code.
 void GpuEmitter::noteParameters(const std::string &name) {
   const uint32_t counts[] = {batch ? 1 : static_cast<uint32_t>(p.buffers.size()),
                              batch ? 0 : static_cast<uint32_t>(p.scalarInputs.size())};
@@ -143,7 +143,7 @@ V GpuEmitter::indexOf(int loop, int copy) const {
   return differs(loop) ? passes[static_cast<size_t>(copy / chunk)].index[l] : indices[l];
 }
 
-/// The indices of `loops` (and, innermost, of the vector loop's chunks) at a position in row-major order.
+/// The indices of `loops` (and, innermost, of the vector loop's chunks) for a row-major position.
 void GpuEmitter::takeApart(V number, const std::vector<int> &loops, bool vector, std::vector<V> &index) {
   if (vector && p.vectorLoop >= 0) {
     const int64_t chunks = vectorChunks();
@@ -159,7 +159,7 @@ void GpuEmitter::takeApart(V number, const std::vector<int> &loops, bool vector,
   }
 }
 
-/// The pass at a position in what the passes walk: a map's chunks, a row's chunks, a column's reduced positions.
+/// The pass at a position: a chunk of a map, a chunk of a row, or a reduced position of a column.
 GpuEmitter::Pass GpuEmitter::passAt(V number, V valid) {
   Pass pass{std::vector<V>(p.loops.size()), valid};
   takeApart(number, p.shape == Shape::Map ? keptLoops : reduced, p.shape != Shape::Columns, pass.index);
@@ -249,11 +249,11 @@ void GpuEmitter::rows() {
   emitRow();
   at(1);
   if (wholeBlock)
-    barrier(); // before the next row writes what this one reads
+    barrier(); // before the next row overwrites shared memory
   close(loop);
 }
 
-/// The threads of a block stand in `group` lines; each line walks other positions of the same columns.
+/// The threads of a block form `group` lines; each line processes other positions of the same columns.
 void GpuEmitter::columns() {
   const int64_t width = plan.block / plan.group, items = p.keptCount() / plan.chunk;
   across = b.CreateURem(thread, number(width));
@@ -294,7 +294,7 @@ void GpuEmitter::reducedLoops(size_t, int s, std::vector<Accumulator> &accumulat
   close(rest);
 }
 
-/// The whole row at once, straight: what one sweep has computed the next ones have.
+/// Processes the whole row without a loop; later sweeps reuse the values in registers.
 void GpuEmitter::heldRow(int s, std::vector<Accumulator> &accumulators) {
   const int64_t chunks = p.reducedCount() / plan.chunk;
   at(1);
@@ -346,7 +346,7 @@ void GpuEmitter::take(std::vector<Pass> now, int s, std::vector<Accumulator> &ac
   }
 }
 
-/// Everything in memory that `value` needs is asked for before anything is computed.
+/// Issues all loads that `value` needs before any computation.
 void GpuEmitter::loadAhead(int value, std::vector<char> &seen) {
   const auto v = static_cast<size_t>(value);
   if (seen[v] || levelOf(value) < 2)
@@ -359,7 +359,7 @@ void GpuEmitter::loadAhead(int value, std::vector<char> &seen) {
     loadAhead(operand, seen);
 }
 
-/// Element e of every pass goes into accumulator e.
+/// Element e of every pass is combined into accumulator e.
 void GpuEmitter::accumulate(std::vector<Accumulator> &accumulators) {
   const int copies = static_cast<int>(passes.size()) * chunk;
   for (const Accumulator &a : accumulators) {

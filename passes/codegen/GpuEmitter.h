@@ -1,6 +1,6 @@
-// The emitter of kernels for GPU threads: its state and parts. Private to codegen; see GpuEmit.h for what it makes.
+// The emitter of GPU kernels: its state and parts. Private to codegen; GpuEmit.h describes the result.
 //
-// Levels: 0 the kernel, 1 the item (a row, a chunk of columns; of maps nothing), 2 what lies in it. A thread takes
+// Levels: 0 the kernel, 1 the item (a row, a chunk of columns; unused for maps), 2 inside the item. A thread processes
 // ThreadPlan::passes chunks at a time; copy c of a value is element c % chunk of pass c / chunk.
 #pragma once
 #include "passes/codegen/Emitter.h"
@@ -14,23 +14,23 @@ public:
   llvm::Function *build();
 
 private:
-  /// One chunk (columns: one reduced position) of those in flight.
+  /// One chunk in flight (columns: one reduced position).
   struct Pass {
     std::vector<V> index; // per loop that differs between passes
-    V valid = nullptr;    // null: always. What is not valid is read from elsewhere and dropped
+    V valid = nullptr;    // null: always. Otherwise invalid elements are read from elsewhere and discarded
   };
-  /// A column's part of a reduction in shared memory: where those of all lines begin.
+  /// One column's partial result of a reduction in shared memory; the lines' parts start at `byte`.
   struct Part {
     int value, element;
     int64_t byte;
     llvm::Type *type;
   };
-  /// What only some threads do, until it is closed.
+  /// Code for only some threads, until it is closed.
   struct Branch {
-    llvm::BasicBlock *rest = nullptr; // null: all threads do it
+    llvm::BasicBlock *rest = nullptr; // null: all threads run it
   };
 
-  // the loops over items and what lies in them (GpuEmit.cpp)
+  // loops over items and inside them (GpuEmit.cpp)
   void maps();
   void flatMap();
   void rows();
@@ -83,7 +83,7 @@ private:
   V scalarArgument(int index) override;
   bool ptx() const { return words == ThreadWords::Ptx; }
 
-  // places of loops and values
+  // levels of loops and values
   int loopLevel(int loop) const override { return p.shape == Shape::Map || p.loops[loop].reduced ? 2 : 1; }
   bool differs(int loop) const { return loopLevel(loop) == 2; } // between passes
   int copyKey(uint32_t loops, int copy) const override;
@@ -93,16 +93,16 @@ private:
 
   const ThreadPlan &plan;
   ThreadWords words;
-  bool batch;               // several calls: buffers, scalars and extent are those of the block's call
-  int chunk;                // elements of a pass: the plan's, but in the tail of a flat map
+  bool batch;               // several calls: buffers, scalars and extent come from the block's call
+  int chunk;                // elements of a pass: the plan's, except in the tail of a flat map
   std::vector<int> reduced; // loops, without the vector loop
   std::vector<Pass> passes; // in flight
-  std::vector<Pass> row;    // all of them, where rows are held
+  std::vector<Pass> row;    // all passes of a row held in registers
   V thread = nullptr, block = nullptr, blocks = nullptr, extent = nullptr;
-  V member = nullptr;     // number within the group
-  V across = nullptr;     // columns: number of the chunk within the block
-  V mine = nullptr;       // columns: this thread's columns exist; null: all do
-  int64_t sharedUsed = 0; // bytes, within an item
+  V member = nullptr;     // index within the group
+  V across = nullptr;     // columns: index of the chunk within the block
+  V mine = nullptr;       // columns: whether this thread's columns exist; null: always
+  int64_t sharedUsed = 0; // bytes used within an item
   llvm::GlobalVariable *shared = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Loads and stores of a chunk: up to 16 bytes at once, taken apart and put together in registers of 32 bits.
+// Loads and stores of a chunk: up to 16 bytes at once, packed and unpacked in 32-bit registers.
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/GpuEmitter.h"
 
@@ -8,14 +8,14 @@ namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
 
-/// The words of `width` elements: of 32 bits, or of 64 for elements that have them.
+/// The words of `width` elements: 64-bit words for i64, otherwise 32-bit words.
 static llvm::Type *wordsType(llvm::IRBuilder<> &b, Element type, int width) {
   llvm::Type *word = type == Element::I64 ? b.getInt64Ty() : b.getInt32Ty();
   const int64_t count = width * elementBytes(type) / (type == Element::I64 ? 8 : 4);
   return count == 1 ? word : llvm::FixedVectorType::get(word, static_cast<unsigned>(count));
 }
 
-/// Element i of words, as it is computed with.
+/// Element i of the words, in the type used for computation.
 V GpuEmitter::elementOf(const std::vector<V> &words, int i, Element type) {
   const int perWord = static_cast<int>(std::max<int64_t>(1, 4 / elementBytes(type))), part = i % perWord;
   V word = words[static_cast<size_t>(i / perWord)];
@@ -43,7 +43,7 @@ V GpuEmitter::load(const ProgramValue &v, int value, int copy) {
   V index = expr(v.expr, first, level);
   V holds = v.conditions.empty() ? nullptr : condition(v.conditions, first, level);
   at(level);
-  if (holds) // all of it or nothing; instead of nothing the buffer's first elements are read and dropped
+  if (holds) // true for all elements or none; if false, reads the buffer's first elements instead
     index = b.CreateSelect(holds, index, number(0));
   llvm::Type *type = wordsType(b, v.type, width);
   V together = b.CreateAlignedLoad(type, pointer(v.buffer, index),
@@ -71,7 +71,7 @@ V GpuEmitter::toMemory(V x, Element type) {
   return Emitter::toMemory(x, type);
 }
 
-/// The word that holds elements `first` and those after it.
+/// Packs elements from `first` into one word.
 V GpuEmitter::wordOf(const std::vector<V> &x, size_t first, Element type) {
   llvm::Type *i32 = b.getInt32Ty();
   if (type == Element::F32)
@@ -108,7 +108,7 @@ void GpuEmitter::storeTogether(const Store &s, const std::vector<V> &elements, V
                        llvm::Align(elements.size() * static_cast<uint64_t>(elementBytes(type))));
 }
 
-/// Stores a pass's share of an output.
+/// Stores a pass's elements of an output.
 void GpuEmitter::storeChunk(const Store &s, int pass, int level) {
   const Element type = p.buffers[s.buffer];
   const bool vector = onVector(loopsOf(s.expr));

@@ -1,5 +1,5 @@
-// Results of reductions: each thread's part, then lanes by shuffles, then warps (columns: lines of threads) through
-// shared memory, always in the same order, so that the bits depend on the program alone.
+// Results of reductions: each thread's partial result, then lanes by shuffles, then warps (columns: lines of threads)
+// through shared memory, always in the same order, so that the bits depend only on the program.
 #include "passes/codegen/GpuEmitter.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -15,7 +15,7 @@ int64_t partBytes(Element type) { return type == Element::I64 ? 8 : 4; }
 
 } // namespace
 
-/// Each reduction has its own part of shared memory, so that one barrier an item separates reads from later writes.
+/// Each reduction has its own region of shared memory, so one barrier per item separates reads from later writes.
 int64_t GpuEmitter::sharedBytes() const {
   if (p.shape == Shape::Map || plan.group <= (p.shape == Shape::Rows ? warp : 1))
     return 0;
@@ -38,7 +38,7 @@ void GpuEmitter::makeShared() {
   shared->setAlignment(llvm::Align(8));
 }
 
-/// Part `index` of those that begin at `byte`.
+/// Element `index` of the array that begins at `byte`.
 V GpuEmitter::place(int64_t byte, llvm::Type *type, V index) {
   return b.CreateGEP(type, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), shared, static_cast<uint64_t>(byte)), index);
 }
@@ -71,14 +71,14 @@ V GpuEmitter::exchange(V x, int distance) {
                            {b.getInt32(0xffffffff), x, by, b.getInt32(warp - 1)});
 }
 
-/// After a sweep; every thread of the group has the result.
+/// Ends a sweep; every thread of the group gets the result.
 void GpuEmitter::finish(std::vector<Accumulator> &accumulators) {
   if (accumulators.empty())
     return;
   p.shape == Shape::Rows ? finishRows(accumulators) : finishColumns(accumulators);
 }
 
-/// Halves that lie side by side, until one is left.
+/// Combines the two halves until one value is left.
 V GpuEmitter::tree(std::vector<V> x, const ProgramValue &v) {
   for (size_t count = x.size(); count > 1; count /= 2)
     for (size_t i = 0; i < count / 2; ++i)
@@ -99,7 +99,7 @@ void GpuEmitter::finishRows(std::vector<Accumulator> &accumulators) {
     V lanes = tree(std::move(x), v);
     for (int distance = warp / 2; distance >= 1; distance /= 2) {
       V other = exchange(lanes, distance);
-      // Rounded by itself: contracted with what a lane multiplied, the sum would not be the same in both lanes.
+      // Not contracted with a lane's product: otherwise the sum would differ between the two lanes.
       lanes = ptx() && v.combine == Combine::Sum && lanes->getType()->isFloatTy()
                   ? b.CreateIntrinsic(llvm::Intrinsic::nvvm_add_rn_f, {}, {lanes, other})
                   : combine(v.combine, lanes, other, v.type);
@@ -116,7 +116,7 @@ void GpuEmitter::acrossWarps(const std::vector<Accumulator> &accumulators, std::
   const int warps = plan.block / warp;
   std::vector<int64_t> bytes;
   V own = b.CreateUDiv(thread, number(warp));
-  for (size_t i = 0; i < parts.size(); ++i) { // every lane of a warp has the same number to write
+  for (size_t i = 0; i < parts.size(); ++i) { // all lanes of a warp write the same value
     bytes.push_back(sharedUsed);
     b.CreateStore(parts[i], place(sharedUsed, parts[i]->getType(), own));
     sharedUsed += (warps * partBytes(p.values[accumulators[i].value].type) + 7) / 8 * 8;
@@ -130,7 +130,7 @@ void GpuEmitter::acrossWarps(const std::vector<Accumulator> &accumulators, std::
   }
 }
 
-/// Element e of a chunk in a line's part; it lies apart from element e + 1, so that banks do not collide.
+/// Element e of a chunk in a line's part. Elements e and e + 1 are not adjacent, which avoids bank conflicts.
 V GpuEmitter::linePlace(int64_t byte, llvm::Type *type, V line, int e) {
   V row = b.CreateAdd(b.CreateMul(line, number(plan.chunk)), number(e));
   return place(byte, type, b.CreateAdd(b.CreateMul(row, number(plan.block / plan.group)), across));
@@ -154,7 +154,7 @@ void GpuEmitter::finishColumns(std::vector<Accumulator> &accumulators) {
   levels[1].block = b.GetInsertBlock();
 }
 
-/// The upper half of the lines is added to the lower one until one is left.
+/// Adds the upper half of the lines to the lower half until one line is left.
 void GpuEmitter::acrossLines(const std::vector<Part> &parts) {
   for (const Part &part : parts)
     b.CreateStore(levels[1].cache[{part.value, part.element}], linePlace(part.byte, part.type, member, part.element));
@@ -175,7 +175,7 @@ void GpuEmitter::acrossLines(const std::vector<Part> &parts) {
         b.CreateLoad(part.type, linePlace(part.byte, part.type, number(0), part.element));
 }
 
-/// One thread of the group writes what the item has one of, when all have read what it may lie on.
+/// One thread of the group stores the per-item results, after all threads have read memory that they may overwrite.
 void GpuEmitter::endStores() {
   const int copies = p.shape == Shape::Columns ? plan.chunk : 1;
   bool any = false;

@@ -1,8 +1,8 @@
-// How a GPU's threads share a program: elements a thread takes at once, chunks it has in flight, threads to a row.
+// How GPU threads divide a program: elements per access, chunks in flight, threads per row.
 //
-// Memory sets the pace of these kernels, so a thread reads 16 bytes at once where alignment allows and has 32 bytes or
-// more in flight before it computes; a row that fits stays in registers over all its sweeps. Every buffer begins at a
-// multiple of 16 bytes (the plan's checker sees to it), so the alignment of an access follows from its strides.
+// These kernels are limited by memory bandwidth. A thread reads 16 bytes at once if aligned, and has 32 bytes or more
+// in flight before it computes; a row that fits stays in registers for all sweeps. Every buffer is aligned to 16 bytes
+// (the plan's checker verifies this), so the alignment of an access follows from its strides.
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Program.h"
 
@@ -14,9 +14,9 @@ namespace {
 
 constexpr int warp = 32, accessBytes = 16, flightBytes = 32;
 constexpr int mostHeld = 32, mostHeldRegisters = 96, mostRegisters = 64; // per thread: elements; elements of all loads
-constexpr int64_t chip = 132 * 1024;                                     // threads that keep a large GPU busy
+constexpr int64_t chip = 132 * 1024;                                     // threads that fully occupy a large GPU
 constexpr int64_t mostShared = 40 * 1024;
-constexpr int sector = 32, few = 32; // bytes that memory reads at least; blocks that are too few
+constexpr int sector = 32, few = 32; // smallest memory transaction in bytes; number of blocks considered too few
 
 uint32_t reducedMask(const Program &p) {
   uint32_t mask = 0;
@@ -27,16 +27,16 @@ uint32_t reducedMask(const Program &p) {
 
 int64_t extentOf(const Program &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent; }
 
-/// What a program moves along its vector loop.
+/// Memory traffic of a program along its vector loop.
 struct Traffic {
   int smallest = 4;  // bytes of its smallest element
   int loadBytes = 0; // read for one element
   int loads = 0;     // that depend on the innermost loops
-  int streams = 0;   // among them, those that read (nearly) as much as there is to compute
+  int streams = 0;   // those of them that read (nearly) as many elements as are computed
   int reductions = 0;
 };
 
-/// How many elements an address goes through.
+/// Number of distinct elements that an address takes.
 int64_t elementsOf(const Program &p, const Expr &e) {
   int64_t count = 1;
   for (size_t l = 0; l < p.loops.size(); ++l)
@@ -66,13 +66,13 @@ Traffic trafficOf(const Program &p) {
     }
   }
   for (const Store &s : p.stores)
-    if (s.sweep >= 0) // not the few results of rows and columns
+    if (s.sweep >= 0) // skips the few results of rows and columns
       see(s.expr, p.buffers[s.buffer]);
-  t.smallest = std::max(t.smallest, 2); // of bytes, eight are enough
+  t.smallest = std::max(t.smallest, 2); // for bytes, chunks of eight are enough
   return t;
 }
 
-/// The largest chunk up to `wanted` that the vector loop consists of.
+/// The largest chunk up to `wanted` that divides the vector loop.
 int chunkOf(const Program &p, int wanted) {
   while (wanted > 1 && extentOf(p) % wanted)
     wanted /= 2;
@@ -105,7 +105,7 @@ void planRows(Program &p) {
   ThreadPlan &t = p.threads;
   const Traffic traffic = trafficOf(p);
   const int64_t length = p.reducedCount(), rows = p.keptCount();
-  const int pointers = 2 * std::max(0, static_cast<int>(p.buffers.size()) - 10); // registers, beyond the usual
+  const int pointers = 2 * std::max(0, static_cast<int>(p.buffers.size()) - 10); // registers for buffers beyond ten
   t.chunk = chunkOf(p, accessBytes / traffic.smallest);
   while (t.chunk > 1 &&
          (length / t.chunk < warp || t.chunk * (traffic.loads + traffic.reductions) + pointers > mostRegisters))
@@ -114,11 +114,11 @@ void planRows(Program &p) {
   auto passes = [&](int threads) { return (chunks + threads - 1) / threads; };
   auto fits = [&](int threads) {
     const int64_t elements = passes(threads) * t.chunk;
-    const int most = threads < 512 ? mostHeldRegisters : mostHeldRegisters / 2; // a thread of 512 has 128 registers
+    const int most = threads < 512 ? mostHeldRegisters : mostHeldRegisters / 2; // with 512: 128 registers each
     return elements <= mostHeld && elements * std::max(traffic.loads, 1) + pointers <= most;
   };
   t.group = warp;
-  const int widest = pointers ? 256 : 512; // threads of wider blocks have too few registers for many buffers
+  const int widest = pointers ? 256 : 512; // wider blocks have too few registers for many buffers
   while (t.group < widest && (!fits(t.group) || (rows * t.group < chip && passes(t.group) > 2)))
     t.group *= 2;
   t.held = fits(t.group);
@@ -130,7 +130,7 @@ void planRows(Program &p) {
       t.passes *= 2;
 }
 
-/// Bytes of shared memory that the threads of a column need to combine their parts.
+/// Bytes of shared memory in which the threads of a column combine their parts.
 int64_t columnBytes(const Program &p) {
   int64_t bytes = 0;
   for (const ProgramValue &v : p.values)
@@ -147,7 +147,7 @@ void planColumns(Program &p) {
   while (t.chunk > 1 && t.chunk * (traffic.loads + traffic.reductions) > mostRegisters)
     t.chunk /= 2;
   const int64_t items = p.keptCount() / t.chunk;
-  int across = std::min<int>(warp, powerAtMost(2 * items - 1)); // chunks beside each other in a block
+  int across = std::min<int>(warp, powerAtMost(2 * items - 1)); // adjacent chunks in a block
   while (across * t.chunk * traffic.smallest > sector && items / across < few)
     across /= 2;
   t.group = powerAtMost(std::clamp<int64_t>(length / 2, 1, 256 / across));
@@ -155,7 +155,7 @@ void planColumns(Program &p) {
     t.group *= 2;
   if (t.group == 1)
     across = std::min<int>(128, powerAtMost(2 * items - 1));
-  t.group = std::max(t.group, warp / across); // whole warps, even where some have nothing to do
+  t.group = std::max(t.group, warp / across); // whole warps, even if some threads idle
   t.block = across * t.group;
   while (t.group > 1 && t.block > warp && columnBytes(p) > mostShared)
     t.group /= 2, t.block /= 2;

@@ -1,5 +1,5 @@
-// What a fusion computes, as value structs: a small graph of elementwise, indexing and reducing nodes over static
-// shapes. Built from IR by FromFusion.h; planned by Program.h. No MLIR here.
+// What a fusion computes, as value structs: a small graph of elementwise, indexing and reduction nodes with static
+// shapes. Built from IR by FromFusion.h; scheduled by Program.h. No MLIR here.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace cleave::passes::kernel {
 
-/// Element types as stored in memory. Floats are computed in f32, and every node of a half type is rounded to it before
-/// another node reads it, as if it had been stored; i1 is one byte.
+/// Element types as stored in memory. Floats are computed in f32. The result of every half-type node is rounded before
+/// another node reads it, as if it had been stored. i1 is one byte.
 enum class Element : uint8_t { F32, F16, BF16, I32, I64, I1 };
 inline bool isFloat(Element e) { return e <= Element::BF16; }
 int64_t elementBytes(Element e);
@@ -60,7 +60,7 @@ inline bool isElementwise(NodeKind k) { return k >= NodeKind::Neg && k <= NodeKi
 enum class Combine : uint8_t { Sum, Max, Min };           // as ir::ReduceKind
 enum class Relation : uint8_t { Eq, Ne, Lt, Le, Gt, Ge }; // as ir::Predicate
 
-/// A tensor. Operands are indices of earlier nodes.
+/// A tensor value. Operands are indices of earlier nodes.
 struct Node {
   NodeKind kind = NodeKind::Input;
   Element type = Element::F32;
@@ -69,11 +69,11 @@ struct Node {
   std::vector<int64_t> dims; // Broadcast, Reduce: dims; Transpose: permutation; Slice: starts; Pad: low
   int64_t dim = 0;           // Iota, Concat
   double value = 0;          // Constant: splat
-  std::vector<double> table; // Constant: its elements where they differ
+  std::vector<double> table; // Constant: its elements if they differ
   Combine combine = Combine::Sum;
   Relation relation = Relation::Eq;
   bool tanh = false;   // Gelu, GeluGrad
-  bool scalar = false; // Input: given as an int64 scalar, not as memory
+  bool scalar = false; // Input: passed as an int64 scalar, not as memory
 };
 
 struct KernelGraph {

@@ -1,4 +1,4 @@
-// LLVM's machinery around a module.
+// LLVM target machines and pass pipelines.
 #include "passes/codegen/Machine.h"
 
 #include "llvm/IR/LegacyPassManager.h"

@@ -83,13 +83,13 @@ Value *Math::polynomial(Value *x, std::initializer_list<double> coefficients) {
   return result;
 }
 
-/// mantissa * 2^n for whole n, -252 <= n <= 254. One instruction with AVX-512 (16 lanes).
+/// mantissa * 2^n for integer n, -252 <= n <= 254. One instruction with AVX-512 (16 lanes).
 Value *Math::scale(Value *mantissa, Value *n) {
   auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(n->getType());
   if (vector && vector->getNumElements() == 16)
     return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
                              {mantissa, n, constant(n, 0), b.getInt16(0xffff), b.getInt32(4)});
-  // NaN must not reach the conversion, which would make it poison.
+  // NaN would make the conversion poison.
   Value *safe = b.CreateSelect(b.CreateFCmpORD(n, n), n, constant(n, 0));
   Value *exponent = b.CreateFPToSI(safe, integer(n, 0)->getType());
   auto power = [&](Value *e) {
@@ -99,7 +99,7 @@ Value *Math::scale(Value *mantissa, Value *n) {
   return b.CreateFMul(b.CreateFMul(mantissa, power(half)), power(rest));
 }
 
-/// x = n ln 2 + r in two parts of ln 2 (Cody and Waite 1980), then a polynomial of degree 6.
+/// x = n ln 2 + r with ln 2 split in two parts (Cody and Waite 1980), then a polynomial of degree 6.
 Math::ExpParts Math::expParts(Value *x) {
   Value *n = b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, b.CreateFMul(x, constant(x, 1.44269504088896341)));
   Value *r = fma(n, constant(x, -0.693145751953125), x);
@@ -109,7 +109,7 @@ Math::ExpParts Math::expParts(Value *x) {
   return {fraction, n};
 }
 
-/// 2^t (1 + d ln 2), where x log2 e = t + d: a rounded product alone would lose digits of large x.
+/// 2^t (1 + d ln 2), where x log2 e = t + d: the rounded product t alone would lose digits for large x.
 Value *Math::expByPower2(Value *x) {
   x = b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, constant(x, -104));
   x = b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x, constant(x, 89));
@@ -151,7 +151,7 @@ Value *Math::log(Value *x) {
                         llvm::ConstantFP::getNaN(x->getType()));
 }
 
-/// With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which loses nothing for small x.
+/// With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which is accurate for small x.
 Value *Math::tanh(Value *x) {
   Value *y = clamp(b.CreateFMul(abs(x), constant(x, 2)), 0, 40);
   ExpParts parts = expParts(y);
@@ -161,13 +161,13 @@ Value *Math::tanh(Value *x) {
 }
 
 Value *Math::sigmoid(Value *x) {
-  if (unit != MathUnit::Cpu) // where the exponent loses digits the one beside it hides them
+  if (unit != MathUnit::Cpu) // the 1 hides the exponent's lost digits
     return reciprocal(b.CreateFAdd(constant(x, 1), power2(b.CreateFMul(x, constant(x, -1.44269504088896341)))));
   return b.CreateFDiv(constant(x, 1), b.CreateFAdd(constant(x, 1), exp(b.CreateFNeg(x))));
 }
 
-/// x = n pi/2 + r in three parts of pi/2 (Cody and Waite 1980; with fused products the first difference is exact), then
-/// sine or cosine of r by whether n is even, with the sign that n mod 4 tells.
+/// x = n pi/2 + r with pi/2 split in three parts (Cody and Waite 1980; with FMA the first difference is exact). Then
+/// sine or cosine of r, depending on the parity of n, with the sign of n mod 4.
 Value *Math::sine(Value *x, int quarters) {
   Value *n = b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, b.CreateFMul(x, constant(x, 0.6366197723675814)));
   Value *r = fma(n, constant(x, -1.5707963705062866), x);
@@ -188,7 +188,7 @@ Value *Math::sine(Value *x, int quarters) {
 Value *Math::sin(Value *x) { return sine(x, 0); }
 Value *Math::cos(Value *x) { return sine(x, 1); }
 
-/// x P(x^2) up to 1, then 1 - e^-L(x) where L = -log(1 - erf) is nearly a parabola.
+/// x P(x^2) up to 1, then 1 - e^-L(x), where L = -log(1 - erf) is close to a parabola.
 Value *Math::erf(Value *x) {
   Value *magnitude = clamp(abs(x), 0, 4);
   Value *small =
@@ -216,7 +216,7 @@ Value *Math::gelu(Value *x, bool tanhForm) {
   // (1 + tanh u) / 2 = 1 / (1 + e^-2u)
   Value *u2 = b.CreateFMul(b.CreateFMul(x, inner), constant(x, 2));
   Value *result = b.CreateFMul(x, sigmoid(u2));
-  // -infinity times zero: the limit is zero
+  // -infinity times zero would be NaN; the limit is zero
   return b.CreateSelect(b.CreateFCmpOLT(x, constant(x, -1e4)), constant(x, 0), result);
 }
 
@@ -260,9 +260,9 @@ Value *Math::pow(Value *x, Value *y) {
     if (exponent == -0.5)
       return rsqrt(x);
   }
-  if (unit != MathUnit::Cpu) { // |x|^y = e^(y log |x|); negative where x is and y is odd; NaN where x is negative and y
-                               // no whole
-                               // number
+  if (unit != MathUnit::Cpu) { // |x|^y = e^(y log |x|); negative if x is negative and y odd; NaN if x is negative and y
+                               // is not an
+                               // integer
     Value *zero = constant(x, 0), *one = constant(x, 1), *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, y);
     Value *halved = b.CreateFMul(y, constant(y, 0.5));
     Value *odd = b.CreateAnd(b.CreateFCmpOEQ(whole, y),

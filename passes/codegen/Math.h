@@ -1,12 +1,13 @@
 // Elementary functions as LLVM IR on f32 scalars or vectors, without calls: polynomials fitted for this project
-// (weighted minimax, mpmath), each within a few units in the last place, NaN in NaN out, infinities as in libm.
+// (weighted minimax, mpmath), each accurate to a few units in the last place. NaN gives NaN; infinities as in libm.
 #pragma once
 #include "llvm/IR/IRBuilder.h"
 
 namespace cleave::passes::kernel {
 
-/// Where functions are computed. GPUs have instructions for 2^x, 1/x, x^(1/2) and x^(-1/2), within two units in the
-/// last place, where polynomials would take longer than memory does; a CPU that plays a GPU has the same formulas.
+/// The unit that computes the functions. GPUs have instructions for 2^x, 1/x, x^(1/2) and x^(-1/2), accurate to two
+/// units in the last place; polynomials there would take longer than the memory accesses. A CPU that emulates a GPU
+/// uses the same formulas.
 enum class MathUnit { Cpu, Gpu, PlayedGpu };
 
 class Math {
@@ -16,7 +17,7 @@ public:
   llvm::Value *log(llvm::Value *x);
   llvm::Value *tanh(llvm::Value *x);
   llvm::Value *erf(llvm::Value *x);
-  llvm::Value *sin(llvm::Value *x); // |x| < 1e5; beyond, some number in [-1, 1]
+  llvm::Value *sin(llvm::Value *x); // |x| < 1e5; beyond, an arbitrary value in [-1, 1]
   llvm::Value *cos(llvm::Value *x);
   llvm::Value *sigmoid(llvm::Value *x);
   llvm::Value *gelu(llvm::Value *x, bool tanhForm);
@@ -26,7 +27,7 @@ public:
   llvm::Value *rsqrt(llvm::Value *x);
   llvm::Value *divide(llvm::Value *x, llvm::Value *y);
   llvm::Value *abs(llvm::Value *x);
-  llvm::Value *max(llvm::Value *x, llvm::Value *y); // NaN where either is
+  llvm::Value *max(llvm::Value *x, llvm::Value *y); // NaN if either is
   llvm::Value *min(llvm::Value *x, llvm::Value *y);
   llvm::Value *constant(llvm::Value *like, double value);
   llvm::Value *fma(llvm::Value *x, llvm::Value *y, llvm::Value *z);
@@ -34,7 +35,7 @@ public:
 private:
   struct ExpParts {
     llvm::Value *fraction; // e^r - 1, |r| <= ln 2 / 2
-    llvm::Value *exponent; // n, a whole number as float; e^x = (fraction + 1) * 2^n
+    llvm::Value *exponent; // n, an integer as float; e^x = (fraction + 1) * 2^n
   };
   ExpParts expParts(llvm::Value *x);
   llvm::Value *sine(llvm::Value *x, int quarters); // sin(x + quarters * pi/2)
@@ -43,10 +44,10 @@ private:
   llvm::Value *bits(llvm::Value *x);
   llvm::Value *integer(llvm::Value *like, int64_t value); // i32 of the same width
   llvm::Value *copySign(llvm::Value *magnitude, llvm::Value *sign);
-  /// x limited to [low, high]; NaN stays.
+  /// x limited to [low, high]; NaN stays NaN.
   llvm::Value *clamp(llvm::Value *x, double low, double high);
 
-  /// The GPU's instruction, or what plays it.
+  /// The GPU's instruction, or its emulation.
   llvm::Value *power2(llvm::Value *x);
   llvm::Value *reciprocal(llvm::Value *x);
   llvm::Value *expByPower2(llvm::Value *x);

@@ -1,7 +1,7 @@
 // Object code and linking.
 //
-// The kernels' loops and vectors are already what they should be, so a short pipeline (promotion, simplification,
-// hoisting, common values) replaces the standard one: it takes a third of the time and leaves the vectors alone.
+// The kernels' loops and vectors need no further transformation, so a short pipeline (mem2reg, simplification, LICM,
+// CSE) replaces the standard one: it takes a third of the time and does not change the vectors.
 #include "passes/codegen/Object.h"
 #include "passes/codegen/Emit.h"
 #include "passes/codegen/GpuEmit.h"
@@ -68,7 +68,7 @@ std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::
   return module;
 }
 
-/// A file in memory, named /proc/self/fd/N for lld; closed at the end.
+/// A file in memory, named /proc/self/fd/N for lld; closed by the destructor.
 class MemoryFile {
 public:
   explicit MemoryFile(const std::vector<char> &bytes) : fd(memfd_create("cleave_object", MFD_CLOEXEC)) {
@@ -94,7 +94,7 @@ private:
   int fd;
 };
 
-/// A new directory for the linker's output, which cannot be a memory file; removed with its one file at the end.
+/// A new directory for the linker's output, which cannot be a memory file. The destructor removes it with its one file.
 class OutputDirectory {
 public:
   OutputDirectory() {

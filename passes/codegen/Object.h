@@ -1,4 +1,4 @@
-// LLVM modules of kernels to object code, and objects to one shared object. No MLIR.
+// Compiles LLVM modules of kernels to object code, and links objects to one shared object. No MLIR.
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -11,17 +11,17 @@ namespace cleave::passes::kernel {
 struct NamedProgram {
   std::string symbol;
   const Program *program;
-  bool emulatedThreads = false; ///< a GPU's kernel for a test to run on the CPU (GpuEmit.h)
-  bool batch = false;           ///< a GPU's kernel that takes a table of calls
+  bool emulatedThreads = false; ///< a GPU kernel that tests run on the CPU (GpuEmit.h)
+  bool batch = false;           ///< a GPU kernel that takes a table of calls
 };
 
-/// Compiles the kernels for a CPU ("x86-64-v4", ...) to one relocatable object. Safe on several threads at once.
+/// Compiles the kernels for a CPU ("x86-64-v4", ...) to one relocatable object. Thread-safe.
 std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, const std::string &cpu);
 
-/// Links objects to an ELF shared object. Throws environmentError where temporary files cannot be made.
+/// Links objects to an ELF shared object. Throws environmentError if temporary files cannot be created.
 std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects);
 
-/// The kernels of one module as LLVM IR after optimisation, for people and tests.
+/// The kernels of one module as LLVM IR after optimisation, for inspection and tests.
 std::string irText(const std::vector<NamedProgram> &kernels, const std::string &cpu);
 
 } // namespace cleave::passes::kernel

@@ -1,6 +1,6 @@
-// The planner: chooses the iteration space, then asks for every output at its index and follows the demand to the
-// inputs. Reshapes are affine where loops are cut finely enough, so a failed reshape may ask for a loop to be split;
-// then the attempt starts again.
+// The planner: chooses the iteration space, then demands every output at its index and propagates the demand to the
+// inputs. A reshape is affine only if loops are split finely enough; a failed reshape may request a loop split, and
+// planning then restarts.
 #include "passes/codegen/Planner.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ int Planner::fail(const std::string &reason) {
   return -1;
 }
 
-/// The root is the input of the first reduction, else the last output.
+/// The root is the input of the first reduction, otherwise the last output.
 bool Planner::chooseRoot() {
   int root = -1;
   bool reduces = false;
@@ -129,7 +129,8 @@ bool Planner::attempt() {
   return placeOutputs();
 }
 
-/// Where output `node` is evaluated: where others already ask for it if that visits each element once, else in order.
+/// The index at which output `node` is evaluated: where others already demand it, if that visits each element once;
+/// otherwise in row-major order.
 bool Planner::outputIndex(int node, bool keptOnly, Index &index) {
   const Node &n = graph.nodes[node];
   for (const Index &asked : demanded[node])
@@ -269,7 +270,7 @@ int Planner::load(int node, const Index &index, const Conditions &guards) {
   for (size_t i = 0; i < index.size(); ++i) {
     auto [low, high] = rangeOf(index[i], p.loops);
     if (low < 0 || high >= n.shape[i])
-      v.conditions = guards; // otherwise the element exists whether or not it is wanted
+      v.conditions = guards; // otherwise the element exists even if it is not needed
   }
   return intern(v);
 }
@@ -338,7 +339,7 @@ int Planner::pad(const Node &n, const Index &index, const Conditions &guards) {
 
 int Planner::concat(const Node &n, const Index &index, const Conditions &guards) {
   auto [low, high] = rangeOf(index[n.dim], p.loops);
-  std::vector<std::pair<int, int64_t>> parts; // operand, where it begins
+  std::vector<std::pair<int, int64_t>> parts; // operand, its first position
   int64_t begin = 0;
   for (int operand : n.operands) {
     int64_t size = graph.nodes[operand].shape[n.dim];
@@ -396,7 +397,8 @@ int Planner::reduce(const Node &n, const Index &index, const Conditions &guards)
     return fail("reductions whose dimensions do not match");
   for (size_t k = 0; k < n.dims.size(); ++k)
     inner[n.dims[k]] = taken[k];
-  // What the user of the sum guards along the reduced loops says nothing of the terms: the sum walks those loops itself.
+  // Guards of the sum's user over reduced loops do not apply to the terms, because the sum iterates over those loops
+  // itself.
   Conditions ofRow;
   for (const Condition &guard : guards) {
     if (uint32_t loops = loopsOf(guard.expr); (loops & ~keptMask) == 0)

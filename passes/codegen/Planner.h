@@ -1,5 +1,5 @@
 // From a kernel graph to the values of a program: demand-driven, each output at every index of the iteration space.
-// Private to codegen; see Program.h for what comes out.
+// Private to codegen; see Program.h for the result.
 #pragma once
 #include "passes/codegen/Affine.h"
 
@@ -12,7 +12,8 @@ namespace cleave::passes::kernel {
 class Planner {
 public:
   explicit Planner(const KernelGraph &graph) : graph(graph) {}
-  /// Fills loops, values, stores and buffers of `program`. False, with `why`, where the graph is not one kernel.
+  /// Fills loops, values, stores and buffers of `program`. Returns false and sets `why` if the graph cannot be one
+  /// kernel.
   bool run(Program &program);
   std::string why;
 
@@ -41,12 +42,12 @@ private:
   std::vector<std::vector<int64_t>> factors; // per dimension of the root: the extents of its loops
   std::vector<bool> reducedDims;
   std::vector<int64_t> rootShape;
-  Expr full, kept, reduced; // row-major positions in the whole space, its kept and its reduced part
+  Expr full, kept, reduced; // row-major positions in the whole space, in its kept and in its reduced part
   uint32_t keptMask = 0, allMask = 0;
   std::map<std::tuple<int, Index, Conditions>, int> memo;
-  std::map<int, std::vector<Index>> demanded; // unguarded
+  std::map<int, std::vector<Index>> demanded; // without guards
   std::map<ProgramValue, int> numbers;
-  std::vector<int> bufferOf, scalarOf; // per node: of inputs
+  std::vector<int> bufferOf, scalarOf; // per input node
   SplitRequest split;
 };
 

@@ -1,14 +1,14 @@
-// A kernel before code: loops, values with affine addresses, and stores. Made from a KernelGraph by `schedule`, which
-// also decides whether a graph can be one kernel at all; fusion asks it before it merges. No LLVM here.
+// A kernel before code generation: loops, values with affine addresses, and stores. `schedule` builds it from a
+// KernelGraph and decides whether a graph can be one kernel; fusion asks it before merging. No LLVM here.
 //
-// The iteration space is a list of loops, *kept* ones (parallel) and *reduced* ones. A value is computed at the current
-// index of the loops it depends on, so it is hoisted out of the others. Reductions are evaluated per kept index ("row")
-// in sweeps: sweep s walks the reduced loops once, computes the reductions that need only results of earlier sweeps and
-// stores the results that do. One loop is walked `width` elements at a time:
+// The iteration space is a list of loops: *kept* (parallel) and *reduced* ones. A value is computed at the current
+// index of the loops that it depends on, and hoisted out of the others. Reductions are evaluated per kept index ("row")
+// in sweeps. Sweep s runs the reduced loops once, computes the reductions that need only results of earlier sweeps, and
+// stores the results that are then available. The vector loop advances by `width` elements:
 //
 //   map       no reduced loops; the vector loop is innermost
 //   rows      the vector loop is reduced: lanes are combined at the end of a sweep
-//   columns   the vector loop is kept: each lane is a row of its own
+//   columns   the vector loop is kept: each lane is a separate row
 #pragma once
 #include "passes/codegen/KernelGraph.h"
 
@@ -35,9 +35,9 @@ struct Condition {
 
 enum class ValueKind : uint8_t { Load, Scalar, Constant, Index, Op, Guarded, Reduce };
 
-/// Load: element `expr` of buffer `buffer` (of table `-1 - buffer` where negative), where all `conditions` hold, else
-/// 0. Scalar: scalars[buffer]. Constant: `constant`. Index: the value of `expr`, i32. Op: `op` of the operands.
-/// Guarded: operand 0 where all conditions hold, else operand 1. Reduce: operand 0 combined over the reduced loops.
+/// Load: element `expr` of buffer `buffer` (of table `-1 - buffer` if negative) if all `conditions` hold, else 0.
+/// Scalar: scalars[buffer]. Constant: `constant`. Index: the value of `expr`, i32. Op: `op` of the operands. Guarded:
+/// operand 0 if all conditions hold, else operand 1. Reduce: operand 0 combined over the reduced loops.
 struct ProgramValue {
   ValueKind kind = ValueKind::Constant;
   NodeKind op = NodeKind::Input;
@@ -53,16 +53,16 @@ struct ProgramValue {
   auto operator<=>(const ProgramValue &) const = default;
 };
 
-/// Whether a value must be rounded to its type after it was computed in f32: it is of a half type, and made by more
-/// than choosing among values of that type.
+/// Whether a value computed in f32 must be rounded to its type: it has a half type and does not merely select among
+/// values of that type.
 bool needsRounding(const ProgramValue &value);
 
-/// What follows from a value's place in the program.
+/// Properties that follow from a value's position in the program.
 struct Placement {
   uint32_t loops = 0;  // bit l: depends on loop l
-  bool row = false;    // depends on a reduction: not before the row begins
+  bool row = false;    // depends on a reduction, so it is not available when the row begins
   int sweep = 0;       // earliest sweep that can compute it; for Reduce: the sweep after the one that does
-  int scratch = -1;    // slot of the row's scratch memory where it is kept for later sweeps
+  int scratch = -1;    // slot of the row's scratch memory that stores it for later sweeps
   int scratchFrom = 0; // the sweep that fills the scratch
 };
 
@@ -80,13 +80,13 @@ struct Loop {
 
 enum class Shape : uint8_t { Map, Rows, Columns };
 
-/// How the threads of a GPU share out a program of width 1 (GpuSchedule.cpp). The vector loop is cut into chunks.
+/// How GPU threads divide a program of width 1 (GpuSchedule.cpp). The vector loop is divided into chunks.
 struct ThreadPlan {
-  int block = 128;   ///< threads of a block
-  int chunk = 1;     ///< neighbouring elements that a thread takes at once; divides the vector loop (but of flat maps)
-  int passes = 1;    ///< chunks (columns: reduced positions) that a thread has in flight, `group` (maps: `block`) apart
+  int block = 128;   ///< threads per block
+  int chunk = 1;     ///< adjacent elements per access; divides the vector loop (except for flat maps)
+  int passes = 1;    ///< chunks (columns: reduced positions) in flight per thread, `group` (maps: `block`) apart
   int group = 1;     ///< threads that share a row (a warp or the block) or a chunk of columns
-  bool held = false; ///< rows: `passes` are the whole row, which stays in registers from sweep to sweep
+  bool held = false; ///< rows: `passes` cover the whole row, which stays in registers between sweeps
 };
 
 struct Program {
@@ -105,44 +105,45 @@ struct Program {
   int sweeps = 1;
   int scratchSlots = 0;
   int width = 16;                // lanes of a vector
-  int unroll = 1;                // vectors at a time
+  int unroll = 1;                // vectors per iteration
   int64_t extent = 1, grain = 1; // of the parallel range
-  bool flat = false;             // Map with one loop: code does not depend on its extent, but for conditions and tables
-  ThreadPlan threads;            // of width 1
+  bool flat = false;             // Map with one loop: code is independent of the extent, except conditions and tables
+  ThreadPlan threads;            // for width 1
 
-  /// Iterations of the reduced loops (1 without).
+  /// Iterations of the reduced loops (1 if there are none).
   int64_t reducedCount() const;
   int64_t keptCount() const;
-  /// (output, buffer of input): storing the output over that input is safe.
+  /// (output, buffer of input): the output may safely overwrite that input.
   std::vector<std::pair<int, int>> mayAlias() const;
-  /// Elements of a buffer, from its first one, that the code touches: base + perExtent * extent.
+  /// The number of elements of a buffer, from the first one, that the code accesses: base + perExtent * extent.
   struct Reach {
     int64_t base = 0, perExtent = 0;
     bool operator==(const Reach &) const = default;
   };
-  /// Whether the same code is for every extent: flat, and what each buffer's addresses reach grows evenly with it.
+  /// Whether the code works for every extent: it is flat, and the accessed part of each buffer is linear in the extent.
   bool anyExtent() const;
-  /// Of each buffer; where the code is for one extent, all of it.
+  /// One per buffer; the whole buffer if the code is for one extent.
   std::vector<Reach> reaches() const;
-  /// The program as text; programs with equal text have equal code.
+  /// The program as text; equal text means equal code.
   std::string str() const;
 };
 
-/// Plans a graph as one kernel, or says in `why` why it cannot be one. Never fails for a single node with its inputs
+/// Schedules a graph as one kernel, or sets `why` if it cannot be one. Never fails for a single node with its inputs
 /// (except a reduction of i1, or more than maxLoops dimensions). `width`: lanes of a vector, 16 for AVX-512, 8 for AVX2
-/// (LLVM 22 miscompiles masked loads that it has to split).
-/// `width` 1: for threads of a GPU, which keep no scratch memory; see ThreadPlan.
+/// (LLVM 22 miscompiles masked loads that it has to split), 1 for GPU threads, which have no scratch memory; see
+/// ThreadPlan.
 std::optional<Program> schedule(const KernelGraph &graph, std::string *why = nullptr, int width = 16);
 
-/// Fills `threads`, `unroll` and `extent` of a program of width 1. Maps of one loop get the same whatever their size.
+/// Sets `threads`, `unroll` and `extent` of a program of width 1. All maps with one loop get the same plan, whatever
+/// their size.
 void planThreads(Program &program);
 
-/// The widest aligned access, in elements, that covers neighbours along the vector loop at `expr`, from a chunk's first
-/// element on; 1 where they are no neighbours. `conditions` hold for all of it or for none.
+/// The widest aligned access, in elements, that covers adjacent elements along the vector loop at `expr`, from a
+/// chunk's first element; 1 if they are not adjacent. `conditions` hold for all of the access or none.
 int accessWidth(const Program &program, const Expr &expr, Element type, const std::vector<Condition> &conditions = {});
 
-/// Estimated microseconds of one execution, launch included, on a few threads or (width 1) a GPU; only good for
-/// comparing.
+/// Estimated microseconds of one execution, including the launch, on a few threads or (width 1) a GPU; for comparisons
+/// only.
 double cost(const Program &program);
 
 } // namespace cleave::passes::kernel

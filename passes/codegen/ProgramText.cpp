@@ -1,4 +1,4 @@
-// Programs as text: what people read in the plan, and the key by which equal kernels are found.
+// Programs as text, for display in the plan and as the key for finding equal kernels.
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Program.h"
 
@@ -80,7 +80,7 @@ std::string Program::str() const {
   if (width == 1)
     out += fmt::format("; {} threads, {} a group, {} x {} elements{}", threads.block, threads.group, threads.passes,
                        threads.chunk, threads.held ? " held" : "");
-  for (int i = 0; i < inputs; ++i) // an argument all the same
+  for (int i = 0; i < inputs; ++i) // unused inputs are arguments too
     if (std::none_of(values.begin(), values.end(),
                      [&](const ProgramValue &v) { return v.kind == ValueKind::Load && v.buffer == i; }))
       out += fmt::format("; {} unread", bufferName(i, *this));

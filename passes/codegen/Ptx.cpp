@@ -1,4 +1,4 @@
-// PTX and cubins.
+// Generates PTX and cubins.
 #include "passes/codegen/Ptx.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
@@ -66,7 +66,7 @@ std::string findPtxas() {
 
 namespace {
 
-/// A temporary file, removed at the end.
+/// A temporary file, removed by the destructor.
 class Temporary {
 public:
   explicit Temporary(const char *suffix) {
@@ -108,7 +108,7 @@ std::vector<KernelResources> readResources(const std::string &report) {
   return kernels;
 }
 
-/// Takes back how many blocks of a kernel a multiprocessor must hold, for which ptxas would rather spill.
+/// Removes the minimum number of blocks per multiprocessor, which makes ptxas spill.
 void loosen(std::string &ptx, const std::string &symbol) {
   static constexpr std::string_view hint = ".minnctapersm ";
   const size_t entry = ptx.find(".entry " + symbol + "("), body = ptx.find('{', entry), at = ptx.find(hint, entry);

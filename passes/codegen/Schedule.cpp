@@ -1,5 +1,5 @@
-// From values to a schedule: loops are joined where every address allows it, one becomes the vector loop, values get
-// their sweep, and what is dear and needed again is kept in scratch memory.
+// From values to a schedule: loops are merged if every address allows it, one becomes the vector loop, values are
+// assigned to sweeps, and expensive values needed again are stored in scratch memory.
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Cost.h"
 #include "passes/codegen/Planner.h"
@@ -21,7 +21,7 @@ template <typename Fn> void forEachExpr(Program &p, Fn fn) {
     fn(s.expr);
 }
 
-/// Joins loop `outer` into `inner` if every expression walks both as one.
+/// Merges loop `outer` into `inner` if every expression allows it.
 bool joinLoops(Program &p, int outer, int inner) {
   if (p.loops[outer].reduced != p.loops[inner].reduced)
     return false;
@@ -47,7 +47,7 @@ void joinAllLoops(Program &p) {
   }
 }
 
-/// The loop along which most memory is contiguous, stores counting twice.
+/// Chooses the loop with the most contiguous memory accesses; stores count twice.
 void chooseVectorLoop(Program &p) {
   std::vector<double> votes(p.loops.size(), 0);
   auto vote = [&](const Expr &e, double weight) {
@@ -68,7 +68,7 @@ void chooseVectorLoop(Program &p) {
       best = votes[l];
       p.vectorLoop = static_cast<int>(l);
     }
-  if (p.vectorLoop < 0 && !p.loops.empty()) { // nothing is contiguous: the innermost reduced loop, or the innermost
+  if (p.vectorLoop < 0 && !p.loops.empty()) { // nothing contiguous: the innermost reduced loop, or the innermost
     p.vectorLoop = static_cast<int>(p.loops.size()) - 1;
     for (size_t l = 0; l < p.loops.size(); ++l)
       if (p.loops[l].reduced)
@@ -76,7 +76,7 @@ void chooseVectorLoop(Program &p) {
   }
 }
 
-/// Cuts loop `l` into an outer one, put before it, and an inner one of `piece` iterations.
+/// Splits loop `l` into an outer loop, inserted before it, and an inner loop of `piece` iterations.
 void cutLoop(Program &p, int l, int64_t piece) {
   int64_t outer = p.loops[l].extent / piece;
   p.loops[l].extent = piece;
@@ -89,7 +89,7 @@ void cutLoop(Program &p, int l, int64_t piece) {
     ++p.vectorLoop;
 }
 
-/// A map with few long rows is cut into more, so that threads have something to share.
+/// Splits the few long rows of a map, to provide work for all threads.
 void cutLongRows(Program &p) {
   int v = p.vectorLoop;
   if (p.shape != Shape::Map || v < 0 || p.loops.size() < 2 || static_cast<int>(p.loops.size()) == maxLoops)
@@ -105,7 +105,7 @@ void cutLongRows(Program &p) {
   }
 }
 
-/// Puts loop `from` last.
+/// Moves loop `from` to the last position.
 void moveLast(Program &p, int from) {
   std::rotate(p.loops.begin() + from, p.loops.begin() + from + 1, p.loops.end());
   auto count = static_cast<long>(p.loops.size());
@@ -114,8 +114,8 @@ void moveLast(Program &p, int from) {
   p.vectorLoop = p.vectorLoop == from ? static_cast<int>(count) - 1 : p.vectorLoop - (p.vectorLoop > from);
 }
 
-/// A transpose reads along another loop than it writes: both are walked in blocks of up to 64, so that the lines read
-/// stay in the first cache until all of each is used.
+/// A transpose reads along another loop than it writes. Blocks both loops by up to 64, so that the cache lines read
+/// stay in L1 until they are fully used.
 void blockTransposes(Program &p) {
   int other = -1, v = p.vectorLoop;
   if (p.shape != Shape::Map || v < 0 || static_cast<int>(p.loops.size()) + 2 > maxLoops)
@@ -176,7 +176,7 @@ void placeValues(Program &p) {
   }
 }
 
-/// Decides what each sweep computes and what it takes from scratch.
+/// Decides what each sweep computes and what it reads from scratch memory.
 class ScratchPlan {
 public:
   explicit ScratchPlan(Program &p)
@@ -334,7 +334,8 @@ std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int 
 
 namespace {
 
-/// What the addresses of each buffer reach in one loop; nothing where conditions, a table or two addresses decide.
+/// The elements that a loop's addresses reach in each buffer; nullopt if conditions, tables or different addresses
+/// decide.
 std::optional<std::vector<Program::Reach>> evenReaches(const Program &p) {
   std::vector<std::optional<Program::Reach>> found(p.buffers.size());
   bool even = p.flat;

@@ -33,7 +33,7 @@ Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::O
     signature.push_back(kindOf(op));
     for (mlir::Value operand : op->getOperands())
       signature.push_back(numbers.lookup(operand));
-    signature.push_back(UINTPTR_MAX); // a concatenation has any number of operands
+    signature.push_back(UINTPTR_MAX); // concatenations have a variable number of operands
     numbers.try_emplace(op->getResult(0), numbers.size());
   }
   for (mlir::Value output : outputs)

@@ -1,5 +1,5 @@
-// What a kernel graph is made of as numbers, without the graph: equal signatures are equal graphs, so what was found of
-// one holds for the other. Layers repeat, and comparing is cheaper than planning.
+// A kernel graph's contents as a list of numbers: equal signatures mean equal graphs, so results can be reused. Layers
+// repeat, and comparing signatures is cheaper than planning.
 #pragma once
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -18,7 +18,7 @@ struct SignatureHash {
   size_t operator()(const Signature &signature) const;
 };
 
-/// Numbers of ops: equal for equal names, result types and properties.
+/// Numbers for ops: equal for equal names, result types and properties.
 class OpKinds {
 public:
   uintptr_t of(mlir::Operation *op);
@@ -27,7 +27,7 @@ private:
   std::map<std::tuple<const void *, const void *, const void *>, uintptr_t> numbers;
 };
 
-/// Of the graph that graphOf (FromFusion.h) makes of the same; `kindOf`: see OpKinds.
+/// The signature of the graph that graphOf (FromFusion.h) builds from the same arguments; `kindOf`: see OpKinds.
 Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
                       llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar,
                       llvm::function_ref<uintptr_t(mlir::Operation *)> kindOf);

@@ -1,5 +1,5 @@
-// Attention as matrix products and a softmax, and its gradient with probabilities recomputed from lse
-// (Dao, Fu, Ermon, Rudra, Re: FlashAttention, NeurIPS 2022, algorithm 4, without the tiling).
+// Attention as matrix products and softmax; its gradient recomputes the probabilities from lse (Dao, Fu, Ermon, Rudra,
+// Re: FlashAttention, NeurIPS 2022, algorithm 4, without the tiling).
 #include "passes/decompose/Rewrites.h"
 
 namespace cleave::passes {
@@ -7,11 +7,11 @@ namespace {
 using mlir::Value;
 
 constexpr int64_t rowDim = 2, columnDim = 3;
-constexpr double masked = -1e30; // exp of it is 0, and no difference of two such is a NaN
+constexpr double masked = -1e30; // its exp is 0, and the difference of two such values is not NaN
 
 Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
 
-/// scale * q k^T in f32 [b, h, t, s], a large negative number where the causal mask hides j > i + s - t.
+/// scale * q k^T in f32 [b, h, t, s], with a large negative number where the causal mask hides j > i + s - t.
 Value scores(Emitter &e, Value q, Value k, double scale, bool causal) {
   Value s = e.scale(e.toF32(e.matmul(q, k, false, true)), scale);
   if (!causal)

@@ -1,4 +1,4 @@
-// See Decompose.h.
+// Selects the rewrite of each composite op.
 #include "passes/decompose/Decompose.h"
 
 #include "passes/decompose/Rewrites.h"
@@ -8,7 +8,7 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
-/// Whether an attention, or its gradient, is decomposed; `q`: its queries.
+/// Whether to decompose an attention op or its gradient; `q`: its queries.
 bool decomposes(Value q, AttentionOps what) {
   const auto type = cast<RankedTensorType>(q.getType());
   const int64_t width = type.getShape().back();
@@ -16,7 +16,7 @@ bool decomposes(Value q, AttentionOps what) {
   return what == AttentionOps::Decompose || (what == AttentionOps::KeepHalf && !kernel);
 }
 
-/// What stands for the op's results; empty where the op stays.
+/// The values that replace the op's results; empty if the op stays.
 Values rewrite(Operation *op, Emitter &e, const DecomposeOptions &options) {
   return llvm::TypeSwitch<Operation *, Values>(op)
       .Case([&](ir::SoftmaxOp op) { return decomposeSoftmax(op, e); })

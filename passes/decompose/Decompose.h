@@ -1,9 +1,9 @@
 // Rewrites composite ops (softmax, norms, losses, optionally attention) and their gradients to primitives on global
 // shapes.
 //
-// It runs after differentiation and before a strategy is applied, so that a reduction over a split dimension is a
-// partial sum like any other. Primitives keep the composite's location and cleave.* attributes. Statistics are in f32;
-// variance is computed in two passes (mean first, then the mean of squared differences).
+// Runs after differentiation and before a strategy is applied, so that a reduction over a split dimension is an
+// ordinary partial sum. Primitives keep the composite's location and cleave.* attributes. Statistics are f32; the
+// variance takes two passes (the mean, then the mean of squared differences).
 #pragma once
 #include <memory>
 
@@ -14,9 +14,8 @@ class Pass;
 
 namespace cleave::passes {
 
-/// What becomes of attention and its gradient: matrix products and a softmax, where there is no such kernel.
-/// `KeepHalf`: what NVIDIA's libraries have one for stays, half types with heads of at most 128 elements, a multiple
-/// of 8.
+/// What to do with attention and its gradient. `Decompose`: to matrix products and softmax. `KeepHalf`: keeps those
+/// that NVIDIA's libraries support, namely half types with a head size of at most 128 that is a multiple of 8.
 enum class AttentionOps { Decompose, KeepHalf, Keep };
 
 struct DecomposeOptions {
@@ -26,7 +25,7 @@ struct DecomposeOptions {
 /// Rewrites every function of the module.
 void decompose(mlir::ModuleOp module, const DecomposeOptions &options);
 
-/// The same as `--decompose` or `--decompose=attention=keep` (or keep-half).
+/// As the pass `--decompose` or `--decompose=attention=keep` (or keep-half).
 std::unique_ptr<mlir::Pass> createDecomposePass(const DecomposeOptions &options = {});
 
 } // namespace cleave::passes

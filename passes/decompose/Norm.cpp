@@ -8,8 +8,8 @@ using mlir::Value;
 
 Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
 
-/// sum / count. The gradients are derived for exact means: times a rounded 1 / count they would be off by what it is, and
-/// x - mean, which is multiplied by up to 1 / sqrt(eps), would not be 0 for equal elements.
+/// sum / count. Multiplying by a rounded 1 / count would be inexact: for equal elements x - mean, which is multiplied
+/// by up to 1 / sqrt(eps), would not be 0, and the gradients assume exact means.
 Value average(Emitter &e, Value sum, double count) { return e.div(sum, e.constantLike(sum, count)); }
 
 struct Moments {
@@ -27,13 +27,13 @@ Moments moments(Emitter &e, Value x, Dims dims) {
   return {centred, mean, average(e, e.sum(e.mul(centred, centred), dims), count)};
 }
 
-/// Batch normalisation's view of its tensors: theirs, or with n as [n/group, group] where statistics are by group.
+/// The shape used by batch normalisation: the tensor's, or with n as [n/group, group] for statistics per group.
 struct BatchView {
   llvm::SmallVector<int64_t> shape;
-  llvm::SmallVector<int64_t> reduced; // dimensions the statistics lose
-  llvm::SmallVector<int64_t> groups;  // dimensions of the statistics that weight and bias lack
+  llvm::SmallVector<int64_t> reduced; // dimensions removed by the statistics
+  llvm::SmallVector<int64_t> groups;  // dimensions of the statistics that weight and bias do not have
   int64_t channel;                    // the dimension of weight and bias
-  double count = 1;                   // elements of one statistic
+  double count = 1;                   // number of elements per statistic
 
   template <typename Op> explicit BatchView(Op op) : shape(shapeOf(op.getInput())) {
     const int64_t group = op.getGroup();
@@ -49,9 +49,9 @@ struct BatchView {
         count *= shape[i];
       }
   }
-  /// A statistic to the whole shape.
+  /// Broadcasts a statistic to the whole shape.
   Value spread(Emitter &e, Value statistic) const { return e.broadcastBack(statistic, shape, reduced); }
-  /// weight or bias to the whole shape.
+  /// Broadcasts weight or bias to the whole shape.
   Value spreadChannel(Emitter &e, Value vector) const { return e.broadcast(vector, shape, {channel}); }
 };
 
@@ -106,7 +106,7 @@ Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e) {
   Value x = e.reshape(e.toF32(op.getInput()), view.shape), grad = e.reshape(e.toF32(op.getGrad()), view.shape);
   Value rstd = e.rsqrt(e.shift(e.toF32(op.getVariance()), op.getEps().convertToDouble()));
   Value normal = e.mul(e.sub(x, view.spread(e, e.toF32(op.getMean()))), view.spread(e, rstd));
-  // Sums of each group; the weight is the same for all of a channel, so it can be multiplied in last.
+  // Sums per group. The weight is constant within a channel, so it is multiplied in last.
   Value sumGrad = e.sum(grad, view.reduced), sumSlope = e.sum(e.mul(grad, normal), view.reduced);
   Value mean = average(e, sumGrad, view.count), slope = average(e, sumSlope, view.count);
   Value centred = e.sub(e.sub(grad, view.spread(e, mean)), e.mul(normal, view.spread(e, slope)));

@@ -1,5 +1,5 @@
-// The rewrites by subject. Each replaces one op: the emitter stands before it and carries its origin; the values
-// returned stand for its results, in order, and have their types.
+// The rewrites by subject. Each replaces one op. The emitter is positioned before the op and has its origin; the
+// returned values replace the op's results, in order, with the same types.
 #pragma once
 #include "passes/rewrite/Emitter.h"
 

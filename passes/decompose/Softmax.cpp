@@ -1,5 +1,5 @@
-// Softmax and what is built on it: logarithm, cross-entropy, accuracy. All compute in f32 after subtracting the
-// maximum. Cross-entropy and accuracy write equal ops for the maximum and the label's logit, which simplification then
+// Softmax and the ops built on it: logarithm, cross-entropy, accuracy. All compute in f32 after subtracting the
+// maximum. Cross-entropy and accuracy emit equal ops for the maximum and the label's logit, which simplification
 // shares.
 #include "passes/decompose/Rewrites.h"
 
@@ -11,7 +11,7 @@ using Predicate = ir::Predicate;
 struct Exponentials {
   Value shifted;     // x - max
   Value exponential; // exp(x - max)
-  Value max, sum;    // without the dimension
+  Value max, sum;    // without the softmax dimension
 };
 
 Exponentials exponentials(Emitter &e, Value x, int64_t dim) {
@@ -23,14 +23,14 @@ Exponentials exponentials(Emitter &e, Value x, int64_t dim) {
 
 Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
 
-/// Where class index == label: [rows..., classes] i1.
+/// [rows..., classes] i1: whether the class index equals the label.
 Value isLabel(Emitter &e, Value logits, Value labels) {
   Dims shape = shapeOf(logits);
   int64_t last = shape.size() - 1;
   return e.compare(Predicate::Eq, e.iota(shape, last), e.broadcastBack(labels, shape, {last}));
 }
 
-/// The label's logit of each row (f32), 0 where the label is ignored.
+/// The logit of each row's label (f32), 0 if the label is ignored.
 Value labelLogit(Emitter &e, Value logits, Value labels) {
   Value chosen = e.select(isLabel(e, logits, labels), logits, e.constantLike(logits, 0));
   return e.sum(chosen, {rankOf(logits) - 1});
@@ -38,7 +38,7 @@ Value labelLogit(Emitter &e, Value logits, Value labels) {
 
 Value counted(Emitter &e, Value labels) { return e.compare(Predicate::Ge, labels, 0.0); }
 
-/// Sum over all rows of the rows that count.
+/// Sum over all rows that count.
 Value sumOfCounted(Emitter &e, Value rows, Value labels) {
   Value kept = e.select(counted(e, labels), rows, e.constantLike(rows, 0));
   return e.sum(kept, dimsExcept(rankOf(rows)));

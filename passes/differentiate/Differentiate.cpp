@@ -1,5 +1,5 @@
-// See Differentiate.h. Two sweeps: forwards to find which values depend on a trainable parameter, backwards to apply a
-// rule to each op on the way from the loss to them.
+// Two sweeps: forwards to find values that depend on a trainable parameter, backwards to apply a rule to each op
+// between the loss and them.
 #include "passes/differentiate/Differentiate.h"
 
 #include "ir/Phase.h"
@@ -28,7 +28,8 @@ Emitter Adjoints::emitterOf(Value value, int64_t stage) const {
 void Adjoints::add(Value value, Value gradient) {
   assert(gradient.getType() == value.getType() && "a gradient has its value's type");
   const int64_t stage = e.stage(), from = stageIn(gradient.getDefiningOp());
-  // A gradient that an op of this stage passes on as it came from a later stage goes on from here.
+  // An op of this stage passes on a gradient received from a later stage: relay it, so that it is sent on from this
+  // stage.
   if (from != stage && (isa<BlockArgument>(value) || stageIn(value.getDefiningOp()) != stage)) {
     Value &relay = relays[{gradient, stage}];
     if (!relay) {
@@ -73,15 +74,15 @@ bool isTrainable(func::FuncOp function, unsigned argument) {
   return ir::argumentText(function, argument, ir::attr::kind) == "parameter" && trainable && !off;
 }
 
-/// Whether a gradient can pass from this result to its op's operands.
+/// Whether a gradient propagates from this result to its op's operands.
 bool carriesGradient(OpResult result) {
   if (!isFloat(result) || gradientRules().stopsAt(result.getOwner()))
     return false;
   auto loss = dyn_cast<ir::CrossEntropyOp>(result.getOwner());
-  return !loss || result != loss.getWeight(); // how many rows counted depends on labels alone
+  return !loss || result != loss.getWeight(); // the number of rows depends only on the labels
 }
 
-/// Values that depend on a trainable parameter.
+/// All values that depend on a trainable parameter.
 llvm::DenseSet<Value> activeValues(func::FuncOp function) {
   llvm::DenseSet<Value> active;
   for (BlockArgument argument : function.getArguments())
@@ -124,7 +125,7 @@ void applyRule(Operation *op, Adjoints &adjoints) {
   (*rule)(op, grads, adjoints);
 }
 
-/// Appends gradient ops to the body.
+/// Appends the gradient ops to the body.
 void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCount, Value lossScale) {
   Value loss = lossOf(function);
   llvm::SmallVector<Operation *> forward;
@@ -150,7 +151,7 @@ Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &a
   return adjoints.e.constantLike(parameter, 0);
 }
 
-/// The argument that holds the loss scale; none where the module asks for none.
+/// The argument that holds the loss scale; null if the module has no loss scaling.
 Value lossScaleOf(ModuleOp module, func::FuncOp function) {
   std::optional<LossScale> scale = LossScale::of(module);
   if (!scale)

@@ -1,5 +1,5 @@
-// Gradient rules of elementwise ops. Where the result says enough it is used instead of the operand, as it is more
-// often stored anyway. Formulas of several steps are computed in f32 and rounded once.
+// Gradient rules of elementwise ops. They use the op's result instead of its operand if possible, because the result is
+// more often stored anyway. Formulas of several steps are computed in f32 and rounded once.
 #include "passes/differentiate/Rules.h"
 
 #include <cmath>
@@ -9,7 +9,7 @@ namespace {
 using mlir::Value;
 using Predicate = ir::Predicate;
 
-/// grad where the condition holds, zero elsewhere.
+/// grad if the condition holds, otherwise zero.
 Value masked(Emitter &e, Value condition, Value grad) { return e.select(condition, grad, e.constantLike(grad, 0)); }
 
 void negRule(ir::NegOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.neg(g[0])); }
@@ -86,7 +86,7 @@ void divRule(ir::DivOp op, Grads g, Adjoints &a) {
     a.addRounded(op.getRhs(), a.e.neg(a.e.mul(overRhs, a.e.toF32(op.getResult()))));
 }
 
-/// The chosen operand receives the gradient, each half of it where they are equal.
+/// The selected operand receives the gradient; if both are equal, each receives half.
 void chooseRule(Predicate chosen, Value x, Value y, Value g, Adjoints &a) {
   Emitter &e = a.e;
   Value ifEqual = masked(e, e.compare(Predicate::Eq, x, y), e.scale(g, 0.5));

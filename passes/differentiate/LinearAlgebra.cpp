@@ -5,22 +5,22 @@ namespace cleave::passes {
 namespace {
 using mlir::Value;
 
-/// c = op(a) op(b), gc its gradient, equal ranks: the gradient of a.
+/// For c = op(a) op(b) with equal ranks and c's gradient gc: the gradient of a.
 Value gradientOfA(Emitter &e, Value gc, Value b, bool transA, bool transB) {
   return transA ? e.matmul(b, gc, transB, true) : e.matmul(gc, b, false, !transB);
 }
-/// The same of b.
+/// The gradient of b.
 Value gradientOfB(Emitter &e, Value gc, Value a, bool transA, bool transB) {
   return transB ? e.matmul(gc, a, true, transA) : e.matmul(a, gc, !transA, false);
 }
 
-/// All leading dimensions as one.
+/// Merges all leading dimensions.
 Value flattenRows(Emitter &e, Value x) {
   Dims shape = shapeOf(x);
   return e.reshape(x, {product(shape.drop_back()), shape.back()});
 }
 
-/// A shared b of rank 2 sees the rows of all of a's matrices as one, so its gradient is one product.
+/// If b has rank 2, the rows of all of a's matrices are merged, so b's gradient is one matrix product.
 void matmulRule(ir::MatmulOp op, Grads g, Adjoints &adjoints) {
   Emitter &e = adjoints.e;
   Value a = op.getA(), b = op.getB();
@@ -45,7 +45,7 @@ void conv2dRule(ir::Conv2dOp op, Grads g, Adjoints &a) {
   a.contribute(w, [&] { return gradient.operator()<ir::Conv2dWeightGradOp>(w, x); });
 }
 
-/// The transposed convolution of x is linear in it, with the convolution as its adjoint.
+/// The transposed convolution is linear in x; its adjoint is the convolution.
 void conv2dInputGradRule(ir::Conv2dInputGradOp op, Grads g, Adjoints &a) {
   Value x = op.getGrad(), w = op.getWeight();
   a.contribute(x, [&] {

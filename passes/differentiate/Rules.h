@@ -1,5 +1,4 @@
-// One gradient rule per op, in a table that the files Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp and NormAndLoss.cpp
-// fill.
+// One gradient rule per op, in a table filled by Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp and NormAndLoss.cpp.
 #pragma once
 #include "passes/rewrite/Emitter.h"
 
@@ -10,30 +9,30 @@
 
 namespace cleave::passes {
 
-/// The gradients gathered so far, while the forward ops are walked in reverse. Terms that arise in one pipeline stage are
-/// added there, so that one sum a value and stage travels over a cut, the way back that the value came.
+/// The gradients accumulated so far during the reverse walk. Terms that arise in one pipeline stage are added in that
+/// stage, so that only one sum per value and stage crosses a stage boundary, opposite to the forward value.
 class Adjoints {
 public:
   Adjoints(mlir::OpBuilder builder, llvm::DenseSet<mlir::Value> active) : e(builder), active(std::move(active)) {}
 
-  /// Emits ops of the rule that is running.
+  /// Emits ops of the current rule.
   Emitter e;
 
-  /// Whether a gradient with respect to `value` leads to a trainable parameter.
+  /// Whether a trainable parameter needs the gradient with respect to `value`.
   bool needs(mlir::Value value) const { return active.contains(value); }
-  /// Adds `gradient` (of the value's type) to the value's, in the stage of the emitter's origin.
+  /// Adds `gradient` (of the value's type) to the value's gradient, in the stage of the emitter's origin.
   void add(mlir::Value value, mlir::Value gradient);
-  /// Adds a gradient that was computed in f32, rounded once to the value's type: a formula of several steps in a half
-  /// type would round each (1 - y * y near y = 1 has no digits left). Its operands come from `e.toF32`.
+  /// Adds a gradient computed in f32, rounded once to the value's type. A formula of several steps in a half type would
+  /// round each step (1 - y * y near y = 1 would lose all digits). Get the operands by `e.toF32`.
   void addRounded(mlir::Value value, mlir::Value gradient) {
     add(value, e.cast(gradient, tensorType(value).getElementType()));
   }
-  /// Adds what `make` returns where it is needed.
+  /// Adds the result of `make` if the gradient of `value` is needed.
   template <class Make> void contribute(mlir::Value value, Make make) {
     if (needs(value))
       add(value, make());
   }
-  /// The sum of what was added, null where nothing was.
+  /// The sum of all contributions, null if there is none.
   mlir::Value gradientOf(mlir::Value value);
 
 private:
@@ -41,7 +40,7 @@ private:
     int64_t stage;
     mlir::Value sum;
   };
-  /// Emits with the marks of what made `value`, in `stage`.
+  /// An emitter with the attributes of the op that defines `value`, in `stage`.
   Emitter emitterOf(mlir::Value value, int64_t stage) const;
 
   llvm::DenseSet<mlir::Value> active;
@@ -49,20 +48,20 @@ private:
   llvm::DenseMap<std::pair<mlir::Value, int64_t>, mlir::Value> relays;
 };
 
-/// Gradients of an op's results; null where a result has none.
+/// Gradients of an op's results; null for a result without one.
 using Grads = llvm::ArrayRef<mlir::Value>;
 
 class RuleTable {
 public:
   using Rule = std::function<void(mlir::Operation *, Grads, Adjoints &)>;
 
-  /// `rule` may assume that grads of results it names in `required` (default: the first) are not null.
+  /// `rule` may assume that the gradients of results named in `required` (default: the first) are not null.
   template <class Op> void on(void (*rule)(Op, Grads, Adjoints &)) {
     rules[Op::getOperationName()] = [rule](mlir::Operation *op, Grads grads, Adjoints &adjoints) {
       rule(mlir::cast<Op>(op), grads, adjoints);
     };
   }
-  /// Op has results that depend on its operands in no differentiable way: they carry no gradient, silently.
+  /// The op's results are not differentiable in its operands: no gradient passes, and this is no error.
   template <class Op> void stop() { stops.insert(Op::getOperationName()); }
 
   const Rule *find(mlir::Operation *op) const;
@@ -77,7 +76,7 @@ void addElementwiseRules(RuleTable &table);
 void addShapeRules(RuleTable &table);
 void addLinearAlgebraRules(RuleTable &table);
 void addNormAndLossRules(RuleTable &table);
-/// All of them.
+/// The table with all rules.
 const RuleTable &gradientRules();
 
 } // namespace cleave::passes

@@ -9,7 +9,7 @@ void broadcastRule(ir::BroadcastOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.sum(g[0], dimsExcept(rankOf(g[0]), op.getDims())));
 }
 
-/// A sum hands its gradient to every element; a max or min to the elements equal to it, in equal parts.
+/// A sum passes its gradient to every element; a max or min to the elements equal to the result, in equal shares.
 void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   Emitter &e = a.e;
   Value x = op.getInput();
@@ -17,7 +17,7 @@ void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   if (op.getKind() == ir::ReduceKind::Sum)
     return a.add(x, e.broadcastBack(g[0], shape, dropped));
   Value chosen = e.compare(ir::Predicate::Eq, x, e.broadcastBack(op.getResult(), shape, dropped));
-  Value count = e.sum(e.toF32(chosen), dropped); // half types do not count beyond 256 or 2048
+  Value count = e.sum(e.toF32(chosen), dropped); // half types cannot count beyond 256 or 2048
   Value shared = e.cast(e.div(e.toF32(g[0]), count), tensorType(x).getElementType());
   Value share = e.broadcastBack(shared, shape, dropped);
   a.add(x, e.select(chosen, share, e.constantLike(share, 0)));

@@ -1,4 +1,4 @@
-// Dependences between steps, groups of independent ones, and the segment written anew.
+// Finds dependences between steps, forms groups of independent steps, and reorders the segment.
 #include "passes/export/Batches.h"
 
 #include "passes/export/Program.h"
@@ -20,7 +20,7 @@ public:
       place(step);
   }
 
-  /// The groups, each after what it depends on; where there is a choice, in order of their last steps.
+  /// The groups in topological order; ties are broken by their last steps.
   std::vector<std::vector<size_t>> order() const {
     std::vector<std::set<size_t>> after(groups.size());
     std::vector<size_t> waiting(groups.size(), 0);
@@ -47,7 +47,7 @@ public:
 private:
   void findDependences() {
     struct Slot {
-      std::vector<size_t> writer, readers; // at most one; since it wrote
+      std::vector<size_t> writer, readers; // at most one; readers since that write
     };
     std::map<uint32_t, Slot> slots;
     std::vector<size_t> lastOrdered;
@@ -72,7 +72,7 @@ private:
     }
   }
 
-  /// Whether each group must run before `step`, which nothing placed so far comes after.
+  /// Whether each group must run before `step`. No placed group depends on `step`.
   std::vector<bool> groupsBefore(size_t step) const {
     std::vector<bool> seen(groups.size(), false);
     std::vector<size_t> open(before[step]);
@@ -106,15 +106,15 @@ private:
   }
 
   const std::vector<StepUse> &steps;
-  std::vector<std::vector<size_t>> before; // steps that each depends on directly
+  std::vector<std::vector<size_t>> before; // direct dependences of each step
   std::vector<std::vector<size_t>> groups; // of steps, in order
   std::vector<size_t> groupOf;
   std::map<int64_t, std::vector<size_t>> byKernel;
 };
 
-constexpr uint64_t mostPlaced = 64 << 10; // bytes of a placed slot that a batch may keep alive for longer
+constexpr uint64_t mostPlaced = 64 << 10; // bytes of a placed slot whose lifetime a batch may extend
 
-/// What is no kernel is taken to write all that it touches.
+/// Steps other than kernels are assumed to write all slots that they touch.
 StepUse useOf(const ProgramBuilder &program, const plan::StepT &step, const std::vector<uint32_t> &touched) {
   const plan::KernelT *kernel = step.op.AsKernel();
   if (!kernel)
@@ -131,7 +131,7 @@ StepUse useOf(const ProgramBuilder &program, const plan::StepT &step, const std:
   return use;
 }
 
-/// The distinct paths of the steps, at most three, as for fused ops (whose paths may be several already).
+/// The distinct paths of the steps, at most three (fused ops may have several paths already).
 std::string joinPaths(const plan::PlanT &plan, const std::vector<const plan::StepT *> &steps) {
   static const std::string plus = " + ";
   std::vector<std::string> paths;

@@ -1,4 +1,4 @@
-// Every class's functions become a program; then tables, code, bytes.
+// Converts every class's functions to a program; then writes tables, code and bytes.
 #include "passes/export/Export.h"
 
 #include "ir/dist/Dist.h"
@@ -36,14 +36,14 @@ std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, cons
   return list;
 }
 
-/// Items of a stage's schedule; none where it has no such schedule.
+/// The items of a stage's schedule; empty if it has none.
 const std::vector<partitioner::ScheduleItem> &
 itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, int64_t stage) {
   static const std::vector<partitioner::ScheduleItem> none;
   return static_cast<size_t>(stage) < schedules.size() ? schedules[static_cast<size_t>(stage)] : none;
 }
 
-/// Arguments first: they say more of a named tensor than the results that are written to it.
+/// Registers arguments first: they describe a named tensor more completely than the results written to it.
 void registerArguments(ProgramBuilder &builder, const std::vector<NamedFunction> &list) {
   for (NamedFunction entry : list)
     for (BlockArgument argument : entry.function.getArguments()) {
@@ -109,7 +109,7 @@ template <typename Fn> void forEachCall(plan::PlanT &plan, Fn visit) {
       }
 }
 
-/// Kernels that only batches call are not needed in their usual form.
+/// Removes kernels that are only called by batches, because those use the batch form.
 void dropUnusedKernels(plan::PlanT &plan, KernelBuilder &kernels) {
   std::vector<bool> used(kernels.kernels().size(), false);
   forEachCall(plan, [&](plan::KernelT &call) { used[call.kernel] = true; });
@@ -120,7 +120,7 @@ void dropUnusedKernels(plan::PlanT &plan, KernelBuilder &kernels) {
   kernels.keep(used);
 }
 
-/// Binds the code to the declarations of the kernels, and the calls to those.
+/// Links kernel calls to declarations, and declarations to the code.
 void bindKernels(plan::PlanT &plan) {
   plan.code_hash = codeHash(plan.code, plan.ptx);
   std::vector<uint64_t> signatures;
@@ -175,7 +175,7 @@ void PlanBuilder::link() {
 
 void PlanBuilder::addCode() {
   if (options.code) {
-    plan.code = kernels.link(); // first: it finds what the kernels take
+    plan.code = kernels.link(); // first, because linking determines the kernels' resources
     plan.ptx = kernels.ptx();
   }
   for (const KernelBuilder::Info &info : kernels.kernels()) {

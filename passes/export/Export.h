@@ -1,4 +1,4 @@
-// Lowered local functions and schedules in, the bytes of a plan file out.
+// Converts lowered local functions and schedules to the bytes of a plan file.
 #pragma once
 #include "partitioner/apply/Applied.h"
 #include "passes/CompileOptions.h"
@@ -12,33 +12,33 @@
 
 namespace cleave::passes {
 
-/// A local function and the segment that it computes.
+/// A local function and the segment that it implements.
 struct NamedFunction {
   std::string segment;
   mlir::func::FuncOp function;
 };
 
-/// What the ranks of a class run, each function once, in the order of their schedules.
+/// The functions that the ranks of a class run, each once, in schedule order.
 struct ClassFunctions {
   std::vector<NamedFunction> training, evaluation;
 };
 
-/// The functions of every class of `applied`, in the order of its classes.
+/// The functions of every class of `applied`, in class order.
 std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied);
 llvm::SmallVector<mlir::func::FuncOp> bare(llvm::ArrayRef<NamedFunction> list);
 
-/// A plan while it is built. `applied` and `options` outlive it.
+/// Builds a plan. `applied` and `options` must outlive it.
 class PlanBuilder {
 public:
   PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, const std::string &target);
 
-  /// The program of a class of ranks from its functions, which hold library calls and fusions. Throws userError where
-  /// an op has no library step and no kernel, naming the op and the user's source line, and where no machine has the
-  /// memory.
+  /// Adds the program of a rank class from its functions, which consist of library calls and fusions. Throws userError,
+  /// naming the op and the user's source line, if an op has neither a library step nor a kernel, and if the program
+  /// needs more memory than any machine has.
   void addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions);
-  /// After the last program: what programs refer to in common, and the streams of plans for GPUs.
+  /// Call after the last program: adds the tables that programs share, and the streams of GPU plans.
   void link();
-  /// Machine code of all kernels (unless options.code is false), and what they declare.
+  /// Adds the machine code of all kernels (unless options.code is false) and their declarations.
   void addCode();
   /// The sealed plan file.
   std::vector<uint8_t> bytes() const;

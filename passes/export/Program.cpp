@@ -1,4 +1,4 @@
-// Slots and rank tables of one program.
+// The slots and rank tables of one program.
 #include "passes/export/Program.h"
 
 #include "ir/graph/Graph.h"
@@ -96,7 +96,7 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
     slot(index).tensor = static_cast<int32_t>(tables.tensor(name, tensorKindOf(kind), slot(index).dtype, label.global));
     slot(index).sharding = tables.sharding(known);
   }
-  if (known.sharding.partialAxes.empty() && !label.sharding.partialAxes.empty()) { // while it accumulates
+  if (known.sharding.partialAxes.empty() && !label.sharding.partialAxes.empty()) { // it is partial while it accumulates
     known.sharding.partialAxes = label.sharding.partialAxes;
     known.sharding.partialKind = label.sharding.partialKind;
     slot(index).sharding = tables.sharding(known);

@@ -1,5 +1,4 @@
-// The program of one class of equal ranks while it is built: slots, segments, and the tables that differ between its
-// ranks.
+// Builds the program of one class of equal ranks: slots, segments, and the tables that differ between its ranks.
 #pragma once
 #include "partitioner/apply/Applied.h"
 #include "passes/codegen/Codegen.h"
@@ -12,7 +11,7 @@
 
 namespace cleave::passes {
 
-/// A message that a segment starts to send.
+/// A message whose send a segment starts.
 struct SentMessage {
   uint32_t slot = 0, tag = 0;
   size_t step = 0;
@@ -26,7 +25,7 @@ struct SegmentDraft {
   std::vector<SentMessage> sends;
 };
 
-/// Rank.scalars entry: where a rank's share of `size` elements split over `axes` begins, times `scale`.
+/// A Rank.scalars entry: start of a rank's share of `size` elements split over `axes`, multiplied by `scale`.
 struct ScalarSource {
   int64_t size = 0, scale = 1;
   std::vector<std::string> axes;
@@ -35,19 +34,19 @@ struct ScalarSource {
 
 class ProgramBuilder {
 public:
-  /// `batches`: independent calls of one kernel become one step in what runs once a step (Batches.h).
+  /// `batches`: merge independent calls of one kernel into one step, in segments that run once per step (Batches.h).
   ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass, bool batches);
 
-  /// Appends the segment of a local function (fused). Segments that share stashed values are added in the order in
-  /// which they run; `later` are those of the same pass over a microbatch that follow.
+  /// Appends the segment of a local function (fused). Add segments that share stashed values in execution order;
+  /// `later` are the following ones of the same pass over a microbatch.
   void addSegment(mlir::func::FuncOp function, const std::string &name, llvm::ArrayRef<mlir::func::FuncOp> later);
-  /// Forgets stashed values: the next segments belong to another pass.
+  /// Clears the stashed values before the segments of another pass.
   void beginPass() { stash.clear(); }
 
-  /// Entries of Rank tables for the rank at `coords`.
+  /// The entries of the Rank tables for the rank at `coords`.
   std::unique_ptr<plan::RankT> rank(uint32_t programIndex, const std::vector<int64_t> &coords);
 
-  // Used by the segments' builders.
+  // For the builders of segments.
   Tables &tables;
   KernelBuilder &kernels;
   const std::vector<int64_t> coords; // of the class's first rank
@@ -59,9 +58,9 @@ public:
   std::set<uint32_t> sentSlots;          // from which some segment sends
 
   uint32_t newSlot(const std::string &name, mlir::Type type, const Label &label, plan::Space space);
-  /// The slot of a named tensor that lives for the whole run, or of an input.
+  /// The slot of a named tensor with persistent memory, or of an input.
   uint32_t namedSlot(const std::string &kind, const std::string &name, mlir::Type type, const Label &label);
-  /// Notes what an argument says of its tensor.
+  /// Records the attributes of an argument for its tensor.
   void describe(uint32_t slot, mlir::func::FuncOp function, unsigned argument);
   plan::SlotT &slot(uint32_t index) { return *program->slots[index]; }
 
@@ -78,8 +77,8 @@ private:
 
 plan::TensorKind tensorKindOf(const std::string &kind);
 plan::SegmentKind segmentKindOf(const std::string &name);
-/// Parameters and their working copies, buffers, states, gradients, scalars, metrics and outputs have memory of their
-/// own for the whole run.
+/// Parameters and their working copies, buffers, states, gradients, scalars, metrics and outputs have persistent
+/// memory.
 bool isPersistentKind(llvm::StringRef kind);
 
 } // namespace cleave::passes

@@ -53,7 +53,7 @@ public:
     }
     timeline.emplace(timed, uses, holds, bytes);
   }
-  Pass(const Pass &) = delete; // the timeline refers to its parts
+  Pass(const Pass &) = delete; // the timeline refers to its members
 
   std::vector<ActionDraft> actions;
   std::optional<Timeline> timeline;
@@ -72,7 +72,7 @@ private:
     return kind == plan::SegmentKind::Reduce || kind == plan::SegmentKind::Update;
   }
 
-  /// Where the messages that action `from` starts to send are waited for.
+  /// The action that waits for the messages whose send action `from` starts.
   std::optional<size_t> waitAction(size_t from) const {
     const std::string &name = segmentOf(actions[from]).name;
     auto next = [&](const std::string &segment, int64_t microbatch) -> std::optional<size_t> {
@@ -100,7 +100,7 @@ private:
       if (segmentOf(actions[i]).sends.empty())
         continue;
       auto at = waitAction(i);
-      if (!at) { // nothing follows: an action that only waits
+      if (!at) { // no later action: append one that only waits
         actions.push_back({finishSegment(), 0, {}});
         at = actions.size() - 1;
       }
@@ -128,7 +128,7 @@ private:
   std::vector<TimedAction> timed;
 };
 
-/// Persistent slots one after the other; the bytes they take.
+/// Places persistent slots consecutively; returns their total size in bytes.
 uint64_t placePersistent(ProgramBuilder &builder) {
   uint64_t bytes = 0;
   for (auto &slot : builder.program->slots)
@@ -143,7 +143,7 @@ class LayoutTable {
 public:
   LayoutTable(ProgramBuilder &builder, uint64_t persistentBytes) : builder(builder), persistentBytes(persistentBytes) {}
 
-  /// Inputs that these actions read: one place per slot and microbatch.
+  /// Places the inputs that these actions read: one place per slot and microbatch.
   void placeInputs(const Pass &pass) {
     for (const ActionDraft &action : pass.actions)
       for (uint32_t slot : builder.segments[action.segment].segment->slots)
@@ -189,7 +189,7 @@ private:
   std::map<std::vector<uint64_t>, uint32_t> known;
 };
 
-constexpr uint64_t mostBytes = uint64_t(1) << 46; // no machine has more memory, now or for long
+constexpr uint64_t mostBytes = uint64_t(1) << 46; // more than the memory of any machine
 
 void refuseHugeArena(const ProgramBuilder &builder) {
   const plan::ProgramT &program = *builder.program;

@@ -1,4 +1,4 @@
-// From a fused local function to the steps of a segment.
+// Converts a fused local function to the steps of a segment.
 #include "passes/export/Segment.h"
 
 #include "ir/dist/Dist.h"
@@ -75,7 +75,7 @@ uint32_t SegmentBuilder::valueOf(Value value) const {
   return found == numbers.end() ? slot(value) : found->second;
 }
 
-/// What is no operand was left by an earlier step of the same op.
+/// A slot that holds no operand was written by an earlier step of the same op.
 void SegmentBuilder::numberValues(Operation *from, plan::StepT &step, ArrayRef<check::Access> accesses) {
   std::map<uint32_t, uint32_t> operands;
   for (Value operand : from->getOperands())
@@ -118,7 +118,7 @@ void SegmentBuilder::copySlot(Operation *from, uint32_t source, uint32_t destina
 
 namespace {
 
-/// Stash names that segments after this one read.
+/// Names of stashed values that the given segments read.
 std::set<std::string> stashRead(ArrayRef<func::FuncOp> later) {
   std::set<std::string> names;
   for (func::FuncOp function : later)
@@ -128,7 +128,7 @@ std::set<std::string> stashRead(ArrayRef<func::FuncOp> later) {
   return names;
 }
 
-/// Named tensors that could not be written in place. Sources that are themselves overwritten here are saved first.
+/// Copies named tensors that could not be written in place. Saves sources first if they are overwritten here.
 void emitCopies(SegmentBuilder &s, func::FuncOp function) {
   Operation *end = function.front().getTerminator();
   const std::vector<SlotAssignment::Target> apart = s.slots.copies();
@@ -154,7 +154,7 @@ void emitCopies(SegmentBuilder &s, func::FuncOp function) {
     s.copySlot(end, source, destination);
 }
 
-/// What the segment returns, and in which slots.
+/// Records the values that the segment returns, and their slots.
 void listLeaves(SegmentBuilder &s) {
   std::map<uint32_t, uint32_t> leaves;
   for (auto [value, slot] : s.slots.returned())
@@ -180,7 +180,7 @@ void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, 
     }
   emitCopies(builder, function);
   listLeaves(builder);
-  // Segments of a microbatch stay as they are: what they compute lies in memory that others use before and after.
+  // Not for segments of a microbatch: their memory is reused before and after each step.
   if (batches && (draft.segment->kind == plan::SegmentKind::Begin || draft.segment->kind == plan::SegmentKind::Update))
     batchKernels(*this, draft);
   std::set<uint32_t> placed;

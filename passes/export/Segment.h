@@ -1,4 +1,4 @@
-// Builds one segment: which slot every value lies in (Slots.cpp), then a step or a few for every op (Steps*.cpp).
+// Builds one segment: assigns a slot to every value (Slots.cpp), then emits steps for every op (Steps*.cpp).
 #pragma once
 #include "ir/library/Library.h"
 #include "passes/export/Program.h"
@@ -11,13 +11,13 @@ namespace cleave::passes {
 
 using library::Strided;
 
-/// Operand and result are the same bytes: reshapes, marks, collectives of one member. Results then pair with operands.
+/// Operand and result share bytes: reshapes, markers, collectives with one member. Result i pairs with operand i.
 bool isNoOp(mlir::Operation *op, const Mesh &mesh);
 
 /// Assigns slots to the values of a local function. Values that share bytes have one root.
 ///
-/// Results are written in place where that is safe: into the named tensor they are returned as, once its old value is
-/// no longer read; into a fusion's operand that dies there. What stays apart is copied at the end (`copies`).
+/// Results are written in place if that is safe: into the named tensor that they are returned as, once its old value is
+/// dead; or into a fusion's operand whose last use this is. All others are copied at the end (`copies`).
 class SlotAssignment {
 public:
   SlotAssignment(ProgramBuilder &program, mlir::func::FuncOp function, const std::set<std::string> &stashReadLater);
@@ -29,13 +29,13 @@ public:
     mlir::Value value;
     uint32_t slot;
   };
-  /// Each value that the segment returns, and the slot that later segments find it in.
+  /// Each value that the segment returns, and the slot in which later segments find it.
   const std::vector<Target> &returned() const { return leaves; }
-  /// Those of them that lie in another slot, and are copied at the end.
+  /// The returned values that are in another slot and must be copied at the end.
   std::vector<Target> copies() const;
-  /// A slot for a copy of a value that lies in `slot`, a named one: it means what the value means.
+  /// A slot for a copy of a value from the named slot `slot`, with the same label.
   uint32_t newCopy(const std::string &name, mlir::Value value, uint32_t slot) const;
-  /// The value whose bytes these are.
+  /// The value that owns these bytes.
   mlir::Value root(mlir::Value value) const;
 
 private:
@@ -43,7 +43,7 @@ private:
   void assignArguments();
   void findTargets();
   void assignResult(mlir::OpResult result);
-  /// A slot of its own for a value that no name is known of.
+  /// A new slot for an unnamed value.
   uint32_t newActivation(const std::string &name, mlir::OpResult result) const;
   void finish();
 
@@ -61,17 +61,17 @@ private:
   std::map<mlir::Operation *, KernelCall> kernels;
   llvm::DenseMap<mlir::Value, int64_t> lastUse;                       // of roots
   llvm::DenseMap<mlir::Value, uint32_t> slots;                        // of roots
-  std::map<uint32_t, int64_t> busyUntil;                              // slot -> last use of what it holds
-  std::set<uint32_t> keptSlots;                                       // which messages leave or later segments read
-  llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot it is returned as
+  std::map<uint32_t, int64_t> busyUntil;                              // slot -> last use of its content
+  std::set<uint32_t> keptSlots;                                       // which messages or later segments read
+  llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot as which it is returned
   llvm::DenseSet<mlir::Value> sent;                                   // roots
   llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands
-  mlir::Operation *operandsOf = nullptr;                              // what operandsBySlot is of
+  mlir::Operation *operandsOf = nullptr;                              // the op that operandsBySlot describes
   std::map<uint32_t, llvm::SmallVector<unsigned, 1>> operandsBySlot;
   std::vector<Target> leaves;
 };
 
-/// What the ops' step functions use.
+/// Used by the functions that emit steps.
 class SegmentBuilder {
 public:
   SegmentBuilder(ProgramBuilder &program, SegmentDraft &draft, const SlotAssignment &slots)
@@ -84,7 +84,7 @@ public:
   uint32_t slot(mlir::Value value) const { return slots.slotOf(value); }
   /// The whole slot, contiguous in the value's shape.
   std::unique_ptr<plan::ViewT> view(mlir::Value value) const;
-  /// A window onto the value's slot.
+  /// A strided view of the value's slot; offset and strides in elements.
   std::unique_ptr<plan::ViewT> view(mlir::Value value, library::ViewAttr window) const;
   std::unique_ptr<plan::ViewT> view(mlir::Value value, int64_t offset, llvm::ArrayRef<int64_t> strides) const;
   std::unique_ptr<plan::ViewT> wholeSlot(uint32_t slot) const;
@@ -98,24 +98,24 @@ public:
   /// One contiguous copy between slots of equal size.
   void copySlot(mlir::Operation *from, uint32_t source, uint32_t destination);
 
-  /// The steps of an op are there: its results are what these left in their slots.
+  /// Call after emitting an op's steps: records its results as the contents of their slots.
   void finishOp(mlir::Operation *op);
-  /// The value (Step.values) that `slot` is to hold at the end, for a value that is returned in it.
+  /// The value number (Step.values) that `slot` must hold at the end, for a value returned in it.
   uint32_t finalValue(mlir::Value returned, uint32_t slot) const;
 
 private:
-  /// What an operand is by the graph, wherever the steps so far left it.
+  /// The value number of an operand, wherever earlier steps put it.
   uint32_t valueOf(mlir::Value value) const;
   uint32_t held(uint32_t slot) const;
   void numberValues(mlir::Operation *from, plan::StepT &step, llvm::ArrayRef<check::Access> accesses);
   llvm::DenseMap<mlir::Value, uint32_t> numbers; // of roots
-  std::map<uint32_t, uint32_t> holds;            // by slot: the last value made there
-  uint32_t made = 0;                             // values so far
+  std::map<uint32_t, uint32_t> holds;            // by slot: the last value written
+  uint32_t made = 0;                             // number of values so far
 
   void append(mlir::Operation *from, plan::StepOpUnion op, double flops);
 };
 
-/// Appends the steps of an op; throws userError where it has none.
+/// Appends the steps of an op; throws userError if it has none.
 void emitOp(SegmentBuilder &s, mlir::Operation *op);
 /// Steps of the library dialect's ops, of look-ups, of messages; false for any other op.
 bool emitLibraryCall(SegmentBuilder &s, mlir::Operation *op);
@@ -123,7 +123,7 @@ bool emitLookup(SegmentBuilder &s, mlir::Operation *op);
 bool emitMessage(SegmentBuilder &s, mlir::Operation *op);
 /// Fills a slot with the constant's value; `from` gives path and location.
 void emitFill(SegmentBuilder &s, mlir::Operation *constant, uint32_t slot);
-/// Index of Rank.scalars for a value made by dist.shard_offset; -1 for a null value.
+/// Index in Rank.scalars of a value defined by dist.shard_offset; -1 for a null value.
 int32_t scalarOf(SegmentBuilder &s, mlir::Value offset);
 
 /// Names of mesh axes.

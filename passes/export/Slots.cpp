@@ -1,4 +1,4 @@
-// Which slot every value of a segment lies in.
+// Assigns a slot to every value of a segment.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/export/Segment.h"
@@ -92,7 +92,7 @@ void SlotAssignment::assignArguments() {
       continue;
     }
     if (!isPersistentKind(kind) && argument.use_empty())
-      continue; // an input nobody reads
+      continue; // an unused input
     Label label = program.tables.label(argument.getType(), function.getArgAttr(index, dist::attr::sharding),
                                        function.getArgAttr(index, dist::attr::global), program.coords);
     uint32_t slot = program.namedSlot(kind, name, argument.getType(), label);
@@ -108,11 +108,11 @@ Label SlotAssignment::labelOf(OpResult result) const {
   };
   Attribute sharding = entry(dist::attr::shardings), global = entry(dist::attr::globals);
   if (!sharding)
-    return {}; // no claim at all
+    return {}; // unknown
   return program.tables.label(result.getType(), sharding, global, program.coords);
 }
 
-/// Named slots of results, and which values want to be written there.
+/// Finds the named slots of results, and the values that should be written there.
 void SlotAssignment::findTargets() {
   Operation *end = function.front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {
@@ -138,7 +138,7 @@ void SlotAssignment::assignResult(OpResult result) {
 }
 
 uint32_t SlotAssignment::newCopy(const std::string &name, Value value, uint32_t slot) const {
-  if (auto view = dyn_cast<OpResult>(value); view && root(view) != value) // of another shape than what it looks at
+  if (auto view = dyn_cast<OpResult>(value); view && root(view) != value) // its shape differs from its root's
     return newActivation(name, view);
   uint32_t copy = program.newSlot(name, value.getType(), program.labels[slot], plan::Space::Placed);
   program.slot(copy).tensor = program.slot(slot).tensor;
@@ -161,7 +161,7 @@ std::optional<uint32_t> SlotAssignment::intoSlot(OpResult result) {
   return slotOf(call.getInto());
 }
 
-/// Operands of `op` by their slot. An op that sums all gradients has thousands, and asks for each of its results.
+/// Operands of `op` by slot, cached: an op that sums all gradients has thousands of operands and asks per result.
 const std::map<uint32_t, SmallVector<unsigned, 1>> &SlotAssignment::readersOf(Operation *op) {
   if (operandsOf == op)
     return operandsBySlot;
@@ -173,8 +173,8 @@ const std::map<uint32_t, SmallVector<unsigned, 1>> &SlotAssignment::readersOf(Op
   return operandsBySlot;
 }
 
-/// Whether `result` may be written over what `slot` holds: nobody reads that later, and this op reads it only where its
-/// kernel allows (or reduces it in place).
+/// Whether `result` may overwrite the content of `slot`: no later op reads it, and this op reads it only as its kernel
+/// allows (or reduces it in place).
 bool SlotAssignment::mayReplace(OpResult result, uint32_t slot) {
   Operation *op = result.getOwner();
   auto busy = busyUntil.find(slot);
@@ -203,8 +203,8 @@ std::optional<uint32_t> SlotAssignment::targetSlot(OpResult result) {
   return target->second;
 }
 
-/// The slot of a fusion's operand that dies there, if it means the same. What is sent has a slot of its own: it lives
-/// longer.
+/// The slot of a fusion's operand whose last use this is, if it has the same label. Values that are sent get a new
+/// slot, because they live longer.
 std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
   auto kernel = kernels.find(result.getOwner());
   if (kernel == kernels.end() || sent.contains(result))
@@ -231,7 +231,7 @@ std::vector<SlotAssignment::Target> SlotAssignment::copies() const {
   return apart;
 }
 
-/// Stashed values are known by name; named tensors that could not be written in place are copied.
+/// Registers stashed values by name, and marks named tensors that were not written in place for copying.
 void SlotAssignment::finish() {
   Operation *end = function.front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {

@@ -1,4 +1,4 @@
-// Steps of generated kernels, fills and look-ups; and which file has the others.
+// Steps of generated kernels, fills and lookups; dispatches all other ops.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/export/Segment.h"
@@ -84,7 +84,7 @@ void emitScatterAdd(SegmentBuilder &s, ir::ScatterAddOp op) {
   s.step(op, std::move(step));
 }
 
-/// The numbers are those of the global tensor: the slot must say which part of it this rank holds.
+/// Random numbers depend on the global index: the slot must tell which part of the global tensor this rank holds.
 void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
   uint32_t slot = s.slot(op.getResult());
   const Label &label = s.program.labels[slot];
@@ -129,7 +129,7 @@ void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
   s.step(constant, std::move(step));
 }
 
-/// A slice that fusion left outside.
+/// A slice that fusion left outside its groups.
 void emitSlice(SegmentBuilder &s, ir::SliceOp op) {
   const Strided whole = Strided::contiguous(typeOf(op.getInput()).getShape().vec());
   const Strided part = whole.sliced(op.getStarts(), op.getSizes());

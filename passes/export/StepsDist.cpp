@@ -1,4 +1,4 @@
-// Steps that concern other ranks: collectives, messages, and the share of a tensor that is this rank's.
+// Steps for distribution: collectives, messages, and slices of this rank's share.
 #include "ir/dist/Dist.h"
 #include "passes/export/Segment.h"
 
@@ -29,7 +29,7 @@ plan::CollectiveT collective(SegmentBuilder &s, plan::CollectiveKind kind, Array
   return step;
 }
 
-/// Buffers of different element types travel in steps of their own.
+/// Tensors of different element types need separate steps.
 void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
   std::vector<plan::CollectiveT> steps;
   for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
@@ -49,7 +49,7 @@ void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
     s.step(op, std::move(step));
 }
 
-/// `whole`: the value that has all shares.
+/// `whole`: the value that contains all shares.
 void emitShares(SegmentBuilder &s, Operation *op, plan::CollectiveT step, Value whole, int64_t dim,
                 ArrayRef<int64_t> sizes) {
   auto buffer = std::make_unique<plan::CollectiveBufferT>();
@@ -74,7 +74,7 @@ void emitReduceScatter(SegmentBuilder &s, dist::ReduceScatterOp op) {
   emitShares(s, op, std::move(step), op.getInput(), static_cast<int64_t>(op.getDim()), op.getSizes());
 }
 
-/// [lead x outer, size, inner x trail] -> the middle's share; where it begins is a value of the rank's table.
+/// [lead x outer, size, inner x trail] -> this rank's share of `size`; its start is in the rank's table.
 void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
   ArrayRef<int64_t> shape = sizesOf(op.getInput());
   size_t dim = static_cast<size_t>(op.getDim());
@@ -91,7 +91,7 @@ void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
   s.step(op, std::move(step));
 }
 
-/// What lies in a named tensor may change before the message has left: it is sent from a copy.
+/// A named tensor may be overwritten before the message has left, so a copy is sent.
 void emitSend(SegmentBuilder &s, dist::SendOp op) {
   uint32_t slot = s.slot(op.getInput());
   if (s.program.slot(slot).space == plan::Space::Persistent) {

@@ -1,4 +1,4 @@
-// The runtime's own walk over a plan says which waits are missing (runtime/plan/Streams.h).
+// Adds the waits that the runtime's own analysis of a plan reports as missing (runtime/plan/Streams.h).
 #include "passes/export/Streams.h"
 
 #include "runtime/plan/Streams.h"
@@ -7,7 +7,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// The plan as the runtime reads it.
+/// The plan serialised as the runtime reads it.
 class Packed {
 public:
   explicit Packed(const plan::PlanT &plan) { plan::FinishPlanBuffer(buffer, plan::Plan::Pack(buffer, &plan)); }

@@ -126,7 +126,7 @@ Label Tables::label(mlir::Type local, mlir::Attribute shardingAttr, mlir::Attrib
     return label;
   }
   const Sharding *fits = attribute.forType(globalType);
-  label.sharding = fits ? *fits : *Sharding::parse(attribute.getText().str()); // which its verifier has read
+  label.sharding = fits ? *fits : *Sharding::parse(attribute.getText().str()); // checked by the attribute's verifier
   std::erase_if(label.sharding.partialAxes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
   label.known = fits && label.sharding.localShape(mesh, coords) == localShape;
   if (!label.known) {
@@ -147,7 +147,7 @@ std::vector<uint8_t> Tables::axisIndices(const std::vector<std::string> &axes) c
 
 std::unique_ptr<plan::ShardingT> Tables::sharding(const Label &label) const {
   if (mesh.ranks() == 1 || (!label.known && label.sharding.partialAxes.empty()))
-    return nullptr; // nothing to say
+    return nullptr; // nothing to store
   auto result = std::make_unique<plan::ShardingT>();
   for (const DimSharding &dim : label.sharding.dims) {
     auto &out = result->dims.emplace_back(std::make_unique<plan::DimT>());
@@ -164,7 +164,7 @@ std::unique_ptr<plan::ShardingT> Tables::sharding(const Label &label) const {
 
 uint32_t Tables::group(const GroupAxes &group, const std::vector<int64_t> &coords) {
   std::vector<int64_t> at = coords;
-  std::vector<size_t> along; // axes of the mesh, in the group's order
+  std::vector<size_t> along; // mesh axes in the group's order
   for (const std::string &axis : group.axes) {
     auto named = [&](const MeshAxis &a) { return a.name == axis; };
     along.push_back(std::find_if(mesh.axes.begin(), mesh.axes.end(), named) - mesh.axes.begin());

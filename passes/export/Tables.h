@@ -1,4 +1,4 @@
-// What all programs of a plan share: strings, tensors, groups; and the translation of types and shardings to the
+// Tables that all programs of a plan share: strings, tensors, groups; and the conversion of types and shardings to the
 // schema.
 #pragma once
 #include "ir/dist/Sharding.h"
@@ -19,20 +19,20 @@ plan::DType dtypeOf(mlir::Type type);
 /// Bytes of a tensor of this type in memory.
 uint64_t bytesOf(mlir::Type type);
 plan::ReduceKind reduceKindOf(llvm::StringRef kind);
-/// "file.cpp:12:5", empty where the location names no file.
+/// "file.cpp:12:5"; empty if the location has no file.
 std::string locationOf(mlir::Location location);
 /// FNV-1a, 64 bits.
 uint64_t hashName(llvm::StringRef name);
 
-/// What a piece of memory means: its part of a global tensor, and what it still lacks.
+/// The meaning of a piece of memory: its part of a global tensor, and its pending reductions.
 struct Label {
-  std::vector<int64_t> global; // empty with `known` false
+  std::vector<int64_t> global; // empty if `known` is false
   bool known = false;          // the sharding gives exactly the local shape
-  Sharding sharding;           // resolved where known
+  Sharding sharding;           // resolved if known
   bool operator==(const Label &) const = default;
 };
 
-/// Ranks that differ only along `axes`; where `stages` is not empty only those of these stages.
+/// The ranks that differ only along `axes`; if `stages` is not empty, only those of these stages.
 struct GroupAxes {
   std::vector<std::string> axes;
   std::vector<int64_t> stages;
@@ -48,17 +48,17 @@ public:
   /// `name` and `kind` identify a tensor; activations also `shape` and `dtype`.
   uint32_t tensor(const std::string &name, plan::TensorKind kind, plan::DType dtype, const std::vector<int64_t> &shape);
   plan::TensorT &at(uint32_t tensor) { return *plan.tensors[tensor]; }
-  /// Links states and gradients to their parameters, once all are known.
+  /// Links states and gradients to their parameters. Call when all are registered.
   void linkParameters();
 
   /// From the attributes `dist.sharding` and `dist.global` (either may be null). `coords`: of any rank of the class.
   Label label(mlir::Type local, mlir::Attribute sharding, mlir::Attribute global,
               const std::vector<int64_t> &coords) const;
   std::unique_ptr<plan::ShardingT> sharding(const Label &label) const;
-  /// Axes of the mesh by name, as indices of Plan.mesh.
+  /// Indices in Plan.mesh of axes by name.
   std::vector<uint8_t> axisIndices(const std::vector<std::string> &axes) const;
 
-  /// The group to which the rank at `coords` belongs, ranks in member order: index of Plan.groups.
+  /// The group of the rank at `coords`, ranks in member order: an index of Plan.groups.
   uint32_t group(const GroupAxes &group, const std::vector<int64_t> &coords);
 
   plan::PlanT &plan;
@@ -68,7 +68,8 @@ private:
   std::map<std::string, uint32_t> strings;
   std::map<std::string, uint32_t> tensors;
   std::map<std::pair<std::string, std::vector<uint32_t>>, uint32_t> groups;
-  /// The same, found by coordinates with the group's own axes at 0, so that a group is listed once, not once a member.
+  /// The same by coordinates, with the group's own axes set to 0, so that each group has one entry instead of one per
+  /// member.
   std::map<std::pair<GroupAxes, std::vector<int64_t>>, uint32_t> groupsAt;
 };
 

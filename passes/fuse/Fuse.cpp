@@ -1,12 +1,12 @@
 // Fusion in five steps:
 //
-//  1. sums in half that are only widened are summed to f32 (WidenSums.cpp); on a GPU, variances are summed beside their
-//     means (Moments.cpp); very large reductions to few results become two (SplitReductions.cpp);
-//  2. constants, iotas, broadcasts and widening casts are cloned to each of their users, where they cost nothing;
-//  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the planner of
-//     kernels accepts the result and its cost model finds it cheaper;
-//  4. a result that only other fusions read is computed again by them where that is cheaper than memory;
-//  5. reshapes at a group's border stay outside (they are free there), and so do slices in which alone kernels differ
+//  1. half-type sums that are only widened become f32 sums (WidenSums.cpp); on a GPU, variances are summed in the same
+//     pass as their means (Moments.cpp); very large reductions to few results are split in two (SplitReductions.cpp);
+//  2. constants, iotas, broadcasts and widening casts are cloned for each of their users, where they cost nothing;
+//  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the kernel planner
+//     accepts the result and the cost model finds it cheaper;
+//  4. a result that only other fusions read is recomputed in them if that is cheaper than memory traffic;
+//  5. reshapes at a group's border stay outside (they are free there), and so do slices if kernels differ only in them
 //     (SharedSlices.cpp); the groups become `cleave.fusion` ops.
 #include "passes/fuse/Fuse.h"
 #include "ir/graph/Graph.h"
@@ -70,7 +70,7 @@ private:
     return true;
   }
 
-  /// Group a comes before b. Merges them where that saves more than `handicap` microseconds.
+  /// Group a precedes b. Merges them if that saves more than `handicap` microseconds.
   bool tryMerge(int a, int b, double handicap) {
     auto key = std::pair(std::pair(a, groups[a].version), std::pair(b, groups[b].version));
     if (!tried.insert(key).second)
@@ -79,7 +79,7 @@ private:
     return together + handicap < apart && merge(a, b, together);
   }
 
-  /// Free ops with one user join it.
+  /// Moves free ops with one user into the user's group.
   void absorbFree() {
     std::vector<int> ids = groups.order();
     for (size_t i = ids.size(); i-- > 0;) {
@@ -100,7 +100,7 @@ private:
     for (int raw : groups.order()) {
       if (groups.find(raw) != raw || !groups[raw].fusible)
         continue;
-      for (bool again = true; again;) { // merged groups bring new producers
+      for (bool again = true; again;) { // merged groups have new producers
         again = false;
         for (mlir::Value input : groups.inputs(groups[raw].ops)) {
           int producer = groups.groupOf(input.getDefiningOp());
@@ -114,7 +114,7 @@ private:
     return changed;
   }
 
-  /// Users of the same tensor, nearest first; the saved launch alone is no reason (it would make every kernel
+  /// Merges users of the same tensor, nearest first. Saving a launch alone is not a reason (every kernel would become
   /// different).
   bool mergeSiblings() {
     bool changed = false;
@@ -144,7 +144,7 @@ private:
     return changed;
   }
 
-  /// The ops of a group that `value` needs, in order; empty where a reduction or too much is among them.
+  /// The ops of a group that `value` needs, in order; empty if they include a reduction or are too many.
   std::vector<mlir::Operation *> slice(int id, mlir::Value value) {
     std::set<mlir::Operation *> needed{value.getDefiningOp()};
     std::vector<mlir::Operation *> ops;
@@ -178,8 +178,8 @@ private:
     return result;
   }
 
-  /// Whether a reader of `value` that computes it by `needed` keeps at most one more large tensor alive instead, or, on
-  /// a GPU, no more bytes.
+  /// Whether recomputing `value` by `needed` in a reader keeps at most one more large tensor alive instead or, on a
+  /// GPU, no more bytes.
   bool keepsMemorySmall(mlir::Value value, const std::vector<mlir::Operation *> &needed, int reader) {
     auto size = [](mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()).getNumElements(); };
     auto bits = [&](mlir::Value v) { return size(v) * mlir::getElementTypeOrSelf(v).getIntOrFloatBitWidth(); };
@@ -194,7 +194,7 @@ private:
     return more <= 1 || (width == 1 && moreBits <= bits(value));
   }
 
-  /// Tries to compute `value` of group `id` again in every group that reads it.
+  /// Tries to recompute `value` of group `id` in every group that reads it.
   bool recomputeValue(int id, mlir::Value value) {
     llvm::SetVector<int> readers;
     for (mlir::Operation *user : value.getUsers()) {
@@ -217,12 +217,12 @@ private:
       original.push_back(groups[reader].ops);
       changed.push_back(cloneInto(needed, original.back()));
     }
-    std::vector<mlir::Operation *> rest = groups[id].ops; // what nobody needs any more costs nothing
+    std::vector<mlir::Operation *> rest = groups[id].ops; // ops that become dead cost nothing
     double after = costOf(rest);
     for (const auto &ops : changed)
       after += costOf(ops);
     if (after + 0.05 < before) {
-      std::vector<int> producers{id}; // whose readers change
+      std::vector<int> producers{id}; // groups with changed users
       for (mlir::Value input : groups.inputs(rest))
         if (int producer = groups.groupOf(input.getDefiningOp()); producer >= 0)
           producers.push_back(producer);
@@ -284,7 +284,7 @@ private:
     return changed;
   }
 
-  int width; // lanes of a vector that costs are compared for
+  int width; // vector lanes assumed by the cost model
   KernelCosts costs;
   llvm::DenseSet<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
   llvm::DenseSet<std::pair<std::pair<int, int>, void *>> triedValues;
@@ -293,7 +293,7 @@ private:
 } // namespace
 
 bool isFree(mlir::Operation *op) {
-  if (mlir::isa<ir::CastOp>(op)) { // exact, and fewer bytes to store before it than behind it
+  if (mlir::isa<ir::CastOp>(op)) { // exact, and storing the narrower value before the cast takes fewer bytes
     mlir::Type from = mlir::getElementTypeOrSelf(op->getOperand(0)), to = mlir::getElementTypeOrSelf(op->getResult(0));
     return mlir::isa<mlir::FloatType>(from) && mlir::isa<mlir::FloatType>(to) &&
            from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
@@ -301,7 +301,7 @@ bool isFree(mlir::Operation *op) {
   return mlir::isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op);
 }
 
-/// Clones free ops so that each fusible user has its own.
+/// Clones free ops so that each fusible user has its own copy.
 void cloneFreeOps(mlir::Block &block) {
   for (mlir::Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (kernel::isFusible(&op) && op.use_empty())
@@ -312,7 +312,7 @@ void cloneFreeOps(mlir::Block &block) {
     for (mlir::OpOperand &use : llvm::make_early_inc_range(op.getUses())) {
       if (op.hasOneUse() || !kernel::isFusible(use.getOwner()))
         continue;
-      mlir::OpBuilder b(&op); // before its original, so that this walk sees it with one use only
+      mlir::OpBuilder b(&op); // before the original, so that this loop visits the clone, which has one use
       use.set(b.clone(op)->getResult(0));
     }
   }

@@ -1,4 +1,4 @@
-// Groups of ops and their order.
+// Maintains groups of ops and their order.
 #include "passes/fuse/Groups.h"
 #include "passes/codegen/FromFusion.h"
 
@@ -10,8 +10,8 @@
 
 namespace cleave::passes {
 
-constexpr int64_t room = int64_t{1} << 24; ///< between the labels of neighbours at first
-constexpr int64_t least = 1 << 8;          ///< after labels had to make room
+constexpr int64_t room = int64_t{1} << 24; ///< initial distance between neighbouring labels
+constexpr int64_t least = 1 << 8;          ///< distance after relabelling
 
 Groups::Groups(mlir::Block &block) {
   int effect = -1;
@@ -58,7 +58,7 @@ void Groups::linkAfter(int id, int at) {
   labelAfter(id);
 }
 
-/// Labels `id` between its neighbours. Where there is no room the next ones move up, as far as it takes.
+/// Gives `id` a label between its neighbours. If there is no gap, relabels as many successors as necessary.
 void Groups::labelAfter(int id) {
   const int before = place(id).before, next = place(id).after;
   const int64_t begin = before >= 0 ? place(before).label : next >= 0 ? place(next).label - 2 * room : 0;
@@ -133,7 +133,7 @@ Groups::Border Groups::border(const std::vector<mlir::Operation *> &ops) const {
   return {fromOutside(ops, inside), usedOutside(ops, inside)};
 }
 
-/// Whether a path of two steps or more leads from one group to the other; `between`: what `from` reaches before `to`.
+/// Whether a path of two or more edges connects the groups; `between`: the groups reached from `from` before `to`.
 bool Groups::reachable(int from, int to, std::vector<int> &between) {
   ++searches;
   std::vector<int> open{from};
@@ -163,7 +163,7 @@ bool Groups::merge(int &a, int &b) {
   std::vector<int> later;
   if (reachable(a, b, later))
     return false;
-  // What depends on a moves behind the merged group; everything else between stays before it.
+  // Moves groups that depend on a behind the merged group; all others in between stay before it.
   std::sort(later.begin(), later.end(), [&](int x, int y) { return positionOf(x) < positionOf(y); });
   unlink(a);
   for (int at = b; int id : later) {

@@ -1,9 +1,9 @@
 // Groups of ops in a dependency order that merges keep valid. Private to fuse.
 //
-// Every op of the block (but its terminator) begins as a group of its own. The groups stand in an order in which
-// operands come before users; merging two groups is legal where no path leads from one to the other through a third.
-// The order is a linked list whose entries carry growing labels with room between them (Dietz and Sleator 1987), so
-// that a merge costs what lies between the two groups and depends on the first, not what the function has.
+// Every op of the block (except its terminator) starts as its own group. The groups are in topological order; merging
+// two groups is legal if no path connects them through a third. The order is a linked list with increasing labels that
+// leave gaps (Dietz and Sleator 1987), so the cost of a merge depends on the dependent groups between the two, not on
+// the size of the function.
 #pragma once
 #include "passes/codegen/Program.h"
 
@@ -18,24 +18,24 @@ namespace cleave::passes {
 
 struct Group {
   std::vector<mlir::Operation *> ops; // operands before users
-  std::vector<int> successors;        // groups that must come later; may be out of date ids, see find
+  std::vector<int> successors;        // groups that must come later; may be outdated ids, see find
   bool fusible = false;
-  int version = 0;  // changes with its ops
-  double cost = -1; // of its kernel; negative: not computed yet
+  int version = 0;  // changes when the ops change
+  double cost = -1; // of its kernel; negative: not yet computed
 };
 
 class Groups {
 public:
   explicit Groups(mlir::Block &block);
 
-  int find(int id) const;                 // the group that `id` has become
+  int find(int id) const;                 // the current group that contains the original group `id`
   int groupOf(mlir::Operation *op) const; // -1: the terminator or an op elsewhere
   Group &operator[](int id) { return groups[static_cast<size_t>(id)]; }
   std::vector<int> order() const;
-  /// Larger for later groups; says no more, and changes with merges.
+  /// Larger for later groups; only for comparison, and changed by merges.
   int64_t positionOf(int id) const { return places[static_cast<size_t>(id)].label; }
 
-  /// Values from outside, in order of first use, and values used outside, in order of their ops.
+  /// Values defined outside, in order of first use, and values used outside, in order of their ops.
   struct Border {
     std::vector<mlir::Value> inputs, outputs;
   };
@@ -43,18 +43,18 @@ public:
   std::vector<mlir::Value> inputs(const std::vector<mlir::Operation *> &ops) const;
   std::vector<mlir::Value> outputs(const std::vector<mlir::Operation *> &ops) const;
 
-  /// Merges a and b; false where that would make a cycle. The result has the id of the later one, which is returned in
-  /// b.
+  /// Merges a and b; returns false if that would create a cycle. The result has the id of the later group, which is
+  /// stored in b.
   bool merge(int &a, int &b);
-  /// A new group of one op, right before (or after) group `at`.
+  /// Creates a group of one op directly before (or after) group `at`.
   int insert(mlir::Operation *op, int at, bool after);
   void erase(int id);
   void setOps(int id, std::vector<mlir::Operation *> ops);
-  /// Successors of these groups anew from the IR, after ops that they are read by were cloned or erased.
+  /// Recomputes the successors of these groups after their users were cloned or erased.
   void rebuildEdges(const std::vector<int> &ids);
 
 private:
-  /// A group's place in the order; -1: no neighbour.
+  /// A group's links in the order; -1: none.
   struct Place {
     int64_t label = 0;
     int before = -1, after = -1;
@@ -70,8 +70,8 @@ private:
   std::vector<Group> groups;
   std::vector<Place> places;
   int first = -1, last = -1;
-  mutable std::vector<int> parent; // paths are shortened as they are walked
-  std::vector<int> seen;           // by which search
+  mutable std::vector<int> parent; // union-find with path compression
+  std::vector<int> seen;           // the last search that visited the group
   int searches = 0;
   llvm::DenseMap<int, int> nextEffect; // groups with side effects stay in order
   llvm::DenseMap<mlir::Operation *, int> unit;

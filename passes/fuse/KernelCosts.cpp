@@ -1,4 +1,4 @@
-// What the planner and the cost model said of a kernel.
+// Caches the costs of kernels from the planner and the cost model.
 #include "passes/fuse/KernelCosts.h"
 #include "passes/codegen/FromFusion.h"
 

@@ -1,4 +1,4 @@
-// Costs of kernels by what they compute, each asked of the planner once. Private to fuse.
+// Costs of kernels, computed once per signature. Private to fuse.
 #pragma once
 #include "passes/codegen/Signature.h"
 #include "passes/fuse/Groups.h"
@@ -7,12 +7,12 @@ namespace cleave::passes {
 
 class KernelCosts {
 public:
-  /// `width`: lanes of a vector that costs are compared for.
+  /// `width`: vector lanes assumed by the cost model.
   explicit KernelCosts(int width) : width(width) {}
 
-  /// Microseconds of one kernel of these ops; infinite where one kernel cannot compute them, 0 where nothing is read.
+  /// Microseconds of one kernel of these ops; infinite if they cannot be one kernel, 0 if no result is used.
   double of(const Groups &groups, const std::vector<mlir::Operation *> &ops);
-  /// To be called before an op is erased.
+  /// Call before an op is erased.
   void forget(mlir::Operation *op) { kinds.erase(op); }
 
 private:

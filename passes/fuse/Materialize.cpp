@@ -1,4 +1,4 @@
-// From groups to `cleave.fusion` ops.
+// Converts groups to `cleave.fusion` ops.
 #include "ir/graph/Graph.h"
 #include "passes/codegen/FromFusion.h"
 #include "passes/fuse/Steps.h"
@@ -20,7 +20,7 @@ bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
 
 namespace {
 
-/// A reshape at the border of a group, and on which side.
+/// A reshape at the border of a group, with its side.
 struct Border {
   mlir::Operation *op = nullptr;
   bool after = false;
@@ -57,8 +57,7 @@ void peelReshapes(Groups &groups, int id) {
   }
 }
 
-/// Constants of one value that only ops outside fusions use stay constants: they are fills. A table is a kernel that
-/// writes it.
+/// Splat constants used only by ops outside fusions stay outside, as fills. A constant table becomes a kernel.
 bool staysOutside(const std::vector<mlir::Operation *> &ops) {
   auto constant = mlir::dyn_cast<ir::ConstantOp>(ops[0]);
   return ops.size() == 1 && constant && mlir::isa<mlir::SplatElementsAttr>(constant.getValue());
@@ -78,7 +77,7 @@ mlir::StringAttr joinPaths(mlir::MLIRContext *context, const std::vector<mlir::O
   return paths.empty() ? nullptr : mlir::StringAttr::get(context, text);
 }
 
-/// One array of the outputs' entries of attribute `name` (arrays of one entry on their ops); null if one lacks it.
+/// Joins the outputs' entries of attribute `name` (arrays of one entry on their ops); null if any is missing.
 mlir::ArrayAttr gather(mlir::MLIRContext *context, const std::vector<mlir::Value> &outputs, llvm::StringRef name) {
   llvm::SmallVector<mlir::Attribute> entries;
   for (mlir::Value output : outputs) {
@@ -125,7 +124,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);
-  // A sharding says nothing without the shape it splits.
+  // A sharding is meaningless without its global shape.
   mlir::ArrayAttr shardings = gather(context, outputs, "dist.shardings"),
                   globals = gather(context, outputs, "dist.globals");
   if (shardings && globals) {

@@ -1,4 +1,4 @@
-// Sums of squared differences from the mean in the same pass over memory as the mean.
+// Computes sums of squared differences from the mean in the same pass over memory as the mean.
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Steps.h"
 #include "passes/rewrite/Emitter.h"
@@ -11,13 +11,13 @@ namespace {
 
 using Dims = llvm::SmallVector<int64_t>;
 
-/// sum((x - mean)^2) over the dims that mean = sum(x) / n lost.
+/// sum((x - mean)^2) over the same dims as mean = sum(x) / n.
 struct Variance {
   ir::ReduceOp squares;
   mlir::Value x, mean;
 };
 
-/// Whether `value` is the mean of `x` over `dims`: their sum by a constant n, or times 1 / n.
+/// Whether `value` is the mean of `x` over `dims`: their sum divided by a constant n, or multiplied by 1 / n.
 bool isMean(mlir::Value value, mlir::Value x, llvm::ArrayRef<int64_t> dims) {
   const double count = static_cast<double>(product(shapeOf(x))) / static_cast<double>(product(shapeOf(value)));
   auto isSum = [&](mlir::Value operand) {
@@ -47,7 +47,7 @@ std::optional<Variance> varianceOf(ir::ReduceOp op) {
   return Variance{op, centred.getLhs(), spread.getInput()};
 }
 
-/// Rows that registers hold are read once anyway.
+/// Whether the variance reads memory again: rows that fit in registers are read only once.
 bool readsAgain(Variance v) {
   constexpr int64_t mostHeld = 512 * 32;
   Dims shape(shapeOf(v.x)), dims(v.squares.getDims());
@@ -55,13 +55,13 @@ bool readsAgain(Variance v) {
          product(shape) / std::max<int64_t>(1, product(shapeOf(v.mean))) > mostHeld;
 }
 
-/// With d = x - s, where s is one of the x, near enough to the mean that little cancels: the mean is s + sum(d) / n and
-/// the sum of squares sum(d^2) - sum(d)^2 / n.
+/// With d = x - s, where s is an element of x and thus near the mean, so that little cancels: the mean is s + sum(d) /
+/// n and the sum of squares is sum(d^2) - sum(d)^2 / n.
 void shift(Variance v) {
   ir::ReduceOp op = v.squares;
   mlir::Operation *mean = v.mean.getDefiningOp();
   Emitter e{mlir::OpBuilder(mean)};
-  llvm::SmallVector<mlir::NamedAttribute> marks; // not its sharding, which says nothing of what is in between
+  llvm::SmallVector<mlir::NamedAttribute> marks; // without its sharding, which does not apply to intermediate values
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::path), llvm::StringRef(ir::attr::phase)})
     if (mlir::Attribute mark = op->getAttr(name))
       marks.emplace_back(mlir::StringAttr::get(op->getContext(), name), mark);
@@ -73,7 +73,7 @@ void shift(Variance v) {
     count *= static_cast<double>(shape[dim]);
     sizes[dim] = 1;
   }
-  // Each user has its own s, so that no kernel waits for another's.
+  // Each user gets its own s, so that no kernel depends on another's.
   auto first = [&] { return e.reshape(e.op<ir::SliceOp>(v.x, starts, sizes).getResult(), kept); };
   mlir::Value apart = e.sub(v.x, e.broadcastBack(first(), shape, dims));
   mlir::Value sum = e.sum(apart, dims), away = e.scale(sum, 1 / count);

@@ -1,5 +1,5 @@
-// Kernels that differ only in where slices of their operands begin, as the steps of an unrolled loop do, become one:
-// the slices stay outside and are copies. So the number of kernels does not grow with the number of steps.
+// Kernels that differ only in the start of slices of their operands, such as those of an unrolled loop, are made equal:
+// the slices stay outside as copies. The number of kernels then does not grow with the number of steps.
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Steps.h"
 
@@ -11,9 +11,9 @@ namespace cleave::passes {
 
 namespace {
 
-constexpr size_t fewest = 4; // kernels that are worth the copies
+constexpr size_t fewest = 4; // minimum number of kernels that justifies the copies
 
-/// What two kernels have in common: ops, types, attributes and who reads whom, but not where border slices begin.
+/// Equal for kernels with the same ops, types, attributes and edges, whatever the starts of border slices.
 using Signature = std::vector<const void *>;
 using Starts = std::vector<std::vector<int64_t>>; // of the border slices, in order
 
@@ -22,7 +22,7 @@ bool isBorderSlice(mlir::Operation *op, const std::vector<mlir::Operation *> &op
          std::find(ops.begin(), ops.end(), op->getOperand(0).getDefiningOp()) == ops.end();
 }
 
-/// Attributes that say nothing of what is computed carry a dialect's name.
+/// Discardable attributes (with a dialect prefix) do not affect the computation.
 bool describes(mlir::NamedAttribute attribute) { return attribute.getName().strref().contains('.'); }
 
 std::pair<Signature, Starts> signatureOf(const std::vector<mlir::Operation *> &ops) {
@@ -56,7 +56,7 @@ std::pair<Signature, Starts> signatureOf(const std::vector<mlir::Operation *> &o
   return {std::move(signature), std::move(starts)};
 }
 
-/// Takes the border slices out of a group that `taken` marks.
+/// Removes the border slices marked in `taken` from a group.
 void peel(Groups &groups, int id, const std::vector<bool> &taken) {
   std::vector<mlir::Operation *> ops, slices;
   size_t at = 0;

@@ -1,4 +1,4 @@
-// Splitting reductions that one thread (on a GPU: a few blocks of threads) would have to do alone.
+// Splits reductions that would occupy only one thread (on a GPU: a few thread blocks).
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Steps.h"
 
@@ -12,12 +12,12 @@ namespace {
 
 using Dims = llvm::SmallVector<int64_t>;
 
-/// Where a reduction is cut: dimensions [first, last), taken as one, become (parts, rest).
+/// Where a reduction is split: dimensions [first, last), merged, become (parts, rest).
 struct Cut {
   int64_t first = -1, last = -1, parts = 0;
 };
 
-/// What is reduced to what.
+/// Input shape and reduced dimensions.
 struct Reduction {
   llvm::ArrayRef<int64_t> shape;
   llvm::ArrayRef<int64_t> dims;
@@ -25,7 +25,7 @@ struct Reduction {
   bool keepsLast() const { return dims.empty() || dims.back() + 1 != static_cast<int64_t>(shape.size()); }
 };
 
-/// For a few threads: the divisor between 8 and 64 nearest to 32, of the first dimension that has one.
+/// For a few threads: in the first dimension that has one, the divisor between 8 and 64 nearest to 32.
 Cut cutForCpu(const Reduction &r) {
   const bool few = r.results < 8 || (r.keepsLast() && r.results <= 256); // columns are vectors
   if (r.elements < 65536 || !few)
@@ -49,12 +49,11 @@ std::vector<int64_t> divisors(int64_t n) {
   return list;
 }
 
-/// Neighbouring dimensions that are all reduced, cut into a number of parts as near to `wanted` by ratio as can be, at
-/// most four times away. A cut goes through one of the dimensions, so that what makes the tensor comes apart in the
-/// same way.
+/// Splits adjacent reduced dimensions into a number of parts whose ratio to `wanted` is closest to 1, at most a factor
+/// of four. The split is inside one dimension, so that the tensor's producer can be split in the same way.
 Cut cutRun(const Reduction &r, int64_t first, int64_t last, int64_t wanted) {
   constexpr double farthest = 4;
-  constexpr int64_t leastNeighbours = 64; // in memory: they stay together
+  constexpr int64_t leastNeighbours = 64; // contiguous elements that must stay together
   int64_t rest = 1;
   for (int64_t d = first; d < last; ++d)
     rest *= r.shape[d];
@@ -75,12 +74,12 @@ Cut cutRun(const Reduction &r, int64_t first, int64_t last, int64_t wanted) {
   return best;
 }
 
-/// For a GPU: a few hundred blocks of threads, where a block takes a row or 256 columns, each with enough to do.
+/// For a GPU: a few hundred thread blocks, each with enough work; a block processes a row or 256 columns.
 Cut cutForGpu(const Reduction &r) {
   constexpr int64_t rowBlocks = 512, columnBlocks = 396, columnsOfBlock = 256, fewRows = 128;
   const int64_t length = r.elements / std::max<int64_t>(r.results, 1);
   const int64_t groups = r.keepsLast() ? (r.results + columnsOfBlock - 1) / columnsOfBlock : r.results;
-  const int64_t enough = r.keepsLast() ? 64 : 4096; // elements of a result that are worth a block
+  const int64_t enough = r.keepsLast() ? 64 : 4096; // minimum number of elements of a result per block
   const bool slow = r.keepsLast() ? r.elements >= 1 << 17 : length >= (r.results < 8 ? 1 << 16 : 1 << 17);
   const int64_t parts = (r.keepsLast() ? columnBlocks * columnsOfBlock : rowBlocks) / std::max<int64_t>(r.results, 1);
   const int64_t wanted = std::min(parts, length / enough);
@@ -113,7 +112,7 @@ void split(ir::ReduceOp op, bool gpu) {
   rest /= cut.parts;
   mlir::OpBuilder b(op);
   mlir::Value input = op.getInput();
-  // What is reduced first: rest, and the other dims.
+  // The first reduction: over rest and the other dims.
   const int64_t joined = cut.last - cut.first;
   const bool asItIs = rest == 1 && joined == 1 && op.getDims().size() > 1;
   Dims first;
@@ -132,7 +131,7 @@ void split(ir::ReduceOp op, bool gpu) {
   }
   mlir::Value joint = input;
   if (result.getElementTypeBitWidth() < 32 && mlir::isa<mlir::FloatType>(result.getElementType()))
-    input = castTo(b, op.getLoc(), input, b.getF32Type()); // parts are not rounded
+    input = castTo(b, op.getLoc(), input, b.getF32Type()); // partial results are not rounded
   auto partial = ir::ReduceOp::create(b, op.getLoc(), op.getKind(), input, first);
   int64_t before =
       std::count_if(op.getDims().begin(), op.getDims().end(), [&](int64_t other) { return other < cut.first; });

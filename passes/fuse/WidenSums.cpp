@@ -1,5 +1,5 @@
-// Sums in a half type that are only widened, as the gradients of biases are, are summed to f32 without rounding
-// between. A step of fusion, as the libraries of GPUs take some of these sums along with a product before.
+// Half-type sums that are only widened, such as gradients of biases, become f32 sums without rounding in between. This
+// is a step of fusion, because GPU libraries combine some of these sums with a product before.
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Steps.h"
 
@@ -9,7 +9,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// The cast to f32 that alone reads a sum in a half type.
+/// The cast to f32 that is the only user of a half-type sum.
 ir::CastOp wideningOf(ir::ReduceOp sum) {
   mlir::Type type = mlir::getElementTypeOrSelf(sum.getResult());
   if (sum.getKind() != ir::ReduceKind::Sum || !(type.isF16() || type.isBF16()) || !sum.getResult().hasOneUse())

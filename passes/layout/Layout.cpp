@@ -1,6 +1,6 @@
-// One walk in program order. A convolution takes its operands channels last; what it makes is then known in both forms,
-// the old one through a transpose. An op that can work on the new form does so where one of its operands has it.
-// Transposes that nobody needs go away in simplification.
+// One walk in program order. A convolution converts its operands to channels last; its result is then known in both
+// layouts, the old one through a transpose. An op that supports the new layout uses it if one of its operands has it.
+// Simplification removes unused transposes.
 #include "passes/layout/Layout.h"
 
 #include "ir/Phase.h"
@@ -44,7 +44,7 @@ public:
 private:
   func::FuncOp function;
   Emitter e;
-  DenseMap<Value, Value> last; // by what the old form is
+  DenseMap<Value, Value> last; // keyed by the value in the old layout
 
   static bool hasRank4(Value value) { return rankOf(value) == 4; }
   bool isKnown(Value value) const { return last.contains(value); }
@@ -56,8 +56,8 @@ private:
     return e.op<ir::TransposeOp>(value, permutation).getResult();
   }
 
-  /// `value` channels last, for `user`. What an argument becomes is made for every user, as it belongs to the user's
-  /// layer and stage.
+  /// `value` in channels last, for `user`. Arguments are converted for every user, because the conversion belongs to
+  /// the user's layer and stage.
   Value get(Value value, Operation *user) {
     if (auto known = last.find(value); known != last.end())
       return known->second;
@@ -70,7 +70,7 @@ private:
     return last[value] = remade(value, def);
   }
 
-  /// Constants and broadcasts are made anew, all else is transposed.
+  /// Recreates constants and broadcasts, transposes all other values.
   Value remade(Value value, Operation *def) {
     const RankedTensorType type = RankedTensorType::get(turned(shapeOf(value)), tensorType(value).getElementType());
     if (auto constant = dyn_cast<ir::ConstantOp>(def))
@@ -98,7 +98,7 @@ private:
       turn(op);
   }
 
-  /// What an op's attributes say of dimensions, said of the new form.
+  /// Converts an op's dimension attributes to the new layout.
   static void turnAttributes(Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
         .Case<ir::Conv2dOp, ir::Conv2dInputGradOp, ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(
@@ -117,7 +117,7 @@ private:
         });
   }
 
-  /// The same op on the new form of every operand of rank 4.
+  /// Converts an op, with every operand of rank 4 in the new layout.
   void turn(Operation *op) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -140,7 +140,7 @@ private:
     op->erase();
   }
 
-  /// A reduction whose remaining dimensions keep their order.
+  /// Converts a reduction whose remaining dimensions keep their order.
   void turnReduce(ir::ReduceOp reduce) {
     SmallVector<int64_t> dims, kept;
     for (int64_t dim = 0; dim < 4; ++dim)

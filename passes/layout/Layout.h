@@ -1,5 +1,5 @@
-// Where an activation's channels lie: [n, c, h, w] as users write it, or channels last, [n, h, w, c], which is how
-// matrix units read convolutions (PyTorch's `memory_format=torch.channels_last`).
+// The layout of activations: [n, c, h, w] as in the user's model, or channels last, [n, h, w, c], which matrix units
+// need for convolutions (PyTorch's `memory_format=torch.channels_last`).
 #pragma once
 #include <memory>
 
@@ -10,12 +10,12 @@ class Pass;
 
 namespace cleave::passes {
 
-/// Rewrites @forward and @eval as traced: convolutions, and what follows them as far as it can, work on [n, h, w, c].
-/// Inputs, parameters, buffers and results stay as they are; parameters of convolutions are turned to [o, h, w, c]
-/// where they are used. Gradients follow by differentiation.
+/// Rewrites the traced @forward and @eval: convolutions, and ops after them that support it, use [n, h, w, c]. Inputs,
+/// parameters, buffers and results keep their layout; parameters of convolutions are transposed to [o, h, w, c] at
+/// their use. Gradients follow by differentiation.
 void useChannelsLast(mlir::ModuleOp module);
 
-/// The same as `--channels-last`.
+/// As the pass `--channels-last`.
 std::unique_ptr<mlir::Pass> createChannelsLastPass();
 
 } // namespace cleave::passes

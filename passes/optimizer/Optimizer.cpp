@@ -1,4 +1,4 @@
-// See Optimizer.h.
+// Builds @update.
 #include "passes/optimizer/Optimizer.h"
 
 #include "ir/Phase.h"
@@ -17,30 +17,30 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
-/// A trainable parameter and, once @update exists, its values there.
+/// A trainable parameter and its values in @update.
 struct Parameter {
   std::string name;
   RankedTensorType type, gradientType;
-  DictionaryAttr attributes; // of its argument of @train
+  DictionaryAttr attributes; // of its argument in @train
   Location location;
   Value value, gradient;
   llvm::SmallVector<Value> states;
 
-  /// Its own setting, or the optimizer's.
+  /// The parameter's own setting, or else the optimizer's.
   double setting(llvm::StringRef attribute, double otherwise) const {
     return numberAttr(attributes.get(attribute)).value_or(otherwise);
   }
   double lrScale() const { return setting(ir::attr::lrScale, 1); }
 };
 
-/// What all parameters share, as tensor<f32>.
+/// Scalars shared by all parameters, as tensor<f32>.
 struct Scalars {
   Value lr, step, weight;
-  Value gradientScale;                       // static count / weight, clipping, and the loss scale undone
-  Value lossScale, cleanSteps, skippedSteps; // states, where there is a loss scale
-  Value finite;                              // i1: whether the step counts
+  Value gradientScale;                       // static count / weight, times clipping, divided by the loss scale
+  Value lossScale, cleanSteps, skippedSteps; // states, if there is a loss scale
+  Value finite;                              // i1: whether the step is applied
   Value stepSize, inverseRootBiasCorrection; // lr / (1 - beta1^step) (SGD: lr), 1 / sqrt(1 - beta2^step)
-  std::map<double, Value> steps;             // by a parameter's factor of lr: stepSize * factor
+  std::map<double, Value> steps;             // by a parameter's lr factor: stepSize * factor
   std::map<double, Value> kept;              // AdamW, by factor * decay: 1 - lr * factor * decay
 };
 
@@ -103,7 +103,7 @@ private:
   Scalars scalars;
 };
 
-/// The parameters that @train has gradients of, in that order.
+/// Collects the parameters that have gradients in @train, in that order.
 void UpdateBuilder::collectParameters() {
   llvm::StringMap<unsigned> arguments;
   for (unsigned i = 0; i < train.getNumArguments(); ++i)
@@ -192,7 +192,7 @@ void UpdateBuilder::createFunction() {
   scalars.weight = body->getArgument(next++);
 }
 
-/// Sum of the squares of all gradients: one term a parameter, added in order.
+/// Sum of squares of all gradients: one term per parameter, added in order.
 Value UpdateBuilder::squaredNorm() {
   Value total;
   for (Parameter &p : parameters) {
@@ -205,8 +205,7 @@ Value UpdateBuilder::squaredNorm() {
   return total;
 }
 
-/// 1 - beta^step. With T = tanh(step ln(beta) / 2) it is -2T / (1 - T), which loses no digits where beta^step is
-/// near 1.
+/// 1 - beta^step. With T = tanh(step ln(beta) / 2) it is -2T / (1 - T), which is accurate even if beta^step is near 1.
 Value UpdateBuilder::biasCorrection(double beta) {
   if (beta == 0)
     return scalar(1);
@@ -219,15 +218,16 @@ void UpdateBuilder::prepareScalars() {
   auto count = train->getAttrOfType<IntegerAttr>("cleave.static_count");
   if (!count)
     throw userError("optimizer: @train has no cleave.static_count");
-  // A batch in which nothing counts has gradients of zero: any finite scale will do.
+  // If no row counts, all gradients are zero, so any finite scale works.
   Value scale = e.div(scalar(static_cast<double>(count.getInt())), e.max(scalars.weight, scalar(1)));
   Value squares = (settings.clipNorm || lossScale) && !parameters.empty() ? squaredNorm() : Value();
   if (lossScale) {
     scale = e.div(scale, scalars.lossScale);
-    // A gradient that is infinite or not a number makes the sum of all squares so; no sum of finite ones is near.
+    // The sum of squares is not finite if any gradient is infinite or NaN; sums of finite gradients stay far below the
+    // limit.
     Value sum = squares ? squares : scalar(0);
     scalars.finite = e.compare(ir::Predicate::Le, sum, std::numeric_limits<float>::max());
-    scalars.step = e.sub(scalars.step, scalars.skippedSteps); // a skipped step is none for Adam
+    scalars.step = e.sub(scalars.step, scalars.skippedSteps); // Adam does not count skipped steps
   }
   if (settings.clipNorm && squares) {
     Value norm = e.mul(scale, e.sqrt(squares));
@@ -242,7 +242,7 @@ void UpdateBuilder::prepareScalars() {
   scalars.inverseRootBiasCorrection = e.rsqrt(biasCorrection(settings.beta2));
 }
 
-/// What parameters with equal settings share.
+/// Computes the values that parameters with equal settings share.
 void UpdateBuilder::scaleSteps() {
   for (const Parameter &p : parameters) {
     Value &step = scalars.steps[p.lrScale()];
@@ -271,7 +271,7 @@ Value UpdateBuilder::update(Parameter &p) {
   return e.select(finite, after, before);
 }
 
-/// A clean step counts, and the last of an interval doubles the scale up to the largest; a skipped one halves it.
+/// Counts an applied step; the last of an interval doubles the scale up to its maximum. A skipped step halves it.
 void UpdateBuilder::moveLossScale(llvm::SmallVector<Value> &results) {
   sharedOrigin();
   Value clean = e.shift(scalars.cleanSteps, 1), scale = scalars.lossScale;

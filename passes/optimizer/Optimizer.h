@@ -11,14 +11,14 @@
 // "scalar"), then "weight" (kind "metric", the global number of rows or positions counted), each tensor<f32>. Results:
 // parameters, then states.
 //
-// With a loss scale (passes/precision/LossScale.h) its three states follow the others, and a step whose gradients are
-// not all finite leaves parameters and their states as they were.
+// With a loss scale (passes/precision/LossScale.h), its three states follow the others. A step with gradients that are
+// not all finite leaves parameters and their states unchanged.
 //
-// Gradients arrive over the static count (see Differentiate.h) and are first multiplied by static count / weight.
+// Gradients are relative to the static count (see Differentiate.h) and are first multiplied by static count / weight.
 //
-// Ops of one parameter carry `cleave.parameter` (its name) and cleave.path (the name without its last component); ops
-// on scalars that all parameters share have the path "optimizer" and no `cleave.parameter`. Constants, and scalars
-// repeated to a shape, are made once for all parameters of that shape and carry neither.
+// Ops of one parameter have `cleave.parameter` (its name) and cleave.path (the name without its last component). Ops on
+// shared scalars have the path "optimizer" and no `cleave.parameter`. Constants, and scalars broadcast to a shape, are
+// created once per shape and have neither.
 #pragma once
 #include <memory>
 
@@ -29,10 +29,10 @@ class Pass;
 
 namespace cleave::passes {
 
-/// Adds @update. Throws userError for an unknown optimizer or option, or a value out of its range.
+/// Adds @update. Throws userError for an unknown optimizer or option, or a value out of range.
 void buildOptimizer(mlir::ModuleOp module);
 
-/// The same as `--build-optimizer`.
+/// As the pass `--build-optimizer`.
 std::unique_ptr<mlir::Pass> createBuildOptimizerPass();
 
 } // namespace cleave::passes

@@ -1,4 +1,4 @@
-// See Settings.h.
+// Reads and checks the optimizer's settings.
 #include "passes/optimizer/Settings.h"
 
 #include "runtime/base/Error.h"

@@ -1,4 +1,4 @@
-// The module attribute `cleave.optimizer` as a struct, and a parameter's own settings.
+// The module attribute `cleave.optimizer` as a struct, and settings of single parameters.
 #pragma once
 #include "ir/graph/Graph.h"
 
@@ -16,13 +16,13 @@ struct OptimizerSettings {
   bool nesterov = false;
   double weightDecay = 0;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  std::optional<double> clipNorm; // none: gradients are not clipped
+  std::optional<double> clipNorm; // nullopt: gradients are not clipped
 
-  /// Names of the state tensors each parameter has.
+  /// Names of each parameter's state tensors.
   llvm::SmallVector<std::string> slots() const;
 };
 
-/// Throws userError for what it does not know or what is out of range.
+/// Throws userError for unknown settings and values out of range.
 OptimizerSettings readOptimizerSettings(mlir::DictionaryAttr attributes);
 
 /// A float or integer attribute as a number.

@@ -1,4 +1,5 @@
-// Greedy placement over a conflict graph, in several orders, with local improvement; a free list for huge problems.
+// Greedy placement over a conflict graph, in several orders, with local improvement; a free list for very large
+// problems.
 #include "passes/place/Place.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@ namespace cleave::passes {
 
 namespace {
 
-constexpr uint64_t maxPairs = 8'000'000;    ///< conflict graph kept in memory up to this
-constexpr uint64_t workBudget = 10'000'000; ///< neighbours looked at over all passes
+constexpr uint64_t maxPairs = 8'000'000;    ///< limit for the conflict graph in memory
+constexpr uint64_t workBudget = 10'000'000; ///< limit for neighbours examined over all passes
 constexpr int64_t unplaced = -1;
 
 uint64_t roundUp(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -29,7 +30,7 @@ std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
   for (uint32_t i = 0; i < intervals.size(); ++i) {
     std::vector<Lifetime> live = intervals[i].live;
     std::sort(live.begin(), live.end(), [](const Lifetime &a, const Lifetime &b) { return a.first < b.first; });
-    size_t own = pieces.size(); // of this interval; those that meet become one
+    size_t own = pieces.size(); // pieces of this interval; overlapping ones are merged
     for (const Lifetime &life : live) {
       assert(life.first <= life.last && "a lifetime ends before it begins");
       if (pieces.size() > own && life.first <= pieces.back().last + 1)
@@ -44,8 +45,8 @@ std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
   return pieces;
 }
 
-/// Calls visit(piece, alive) for each piece in order of time with the pieces alive when it begins. Stops where visit
-/// says false.
+/// Calls visit(piece, alive) for each piece in time order, with the pieces live at its start. Stops if visit returns
+/// false.
 template <class Visit> void sweep(const std::vector<Piece> &pieces, Visit visit) {
   std::multimap<int64_t, uint32_t> ends; // last -> position in `alive`
   std::vector<uint32_t> alive;           // intervals
@@ -116,7 +117,7 @@ private:
         }
       return true;
     });
-    for (auto &list : neighbours) { // several lifetimes may meet more than once
+    for (auto &list : neighbours) { // several lifetimes may conflict more than once
       std::sort(list.begin(), list.end());
       list.erase(std::unique(list.begin(), list.end()), list.end());
       workOfPass += list.size() + 1;
@@ -124,7 +125,7 @@ private:
     return true;
   }
 
-  /// The lowest offset (or the tightest gap) where `i` fits among its placed neighbours.
+  /// The lowest offset (or the tightest gap) at which `i` fits among its placed neighbours.
   uint64_t findOffset(uint32_t i, const std::vector<int64_t> &offsets, bool bestFit) {
     busy.clear();
     for (uint32_t other : neighbours[i])
@@ -143,7 +144,7 @@ private:
     return foundGap == UINT64_MAX ? end : found;
   }
 
-  /// Places in this order; keeps the result where it is the best so far. Returns the bytes needed.
+  /// Places in this order and keeps the result if it is the best so far. Returns the bytes needed.
   uint64_t pass(const std::vector<uint32_t> &order, bool bestFit) {
     std::vector<int64_t> offsets(intervals.size(), unplaced);
     uint64_t bytes = 0;
@@ -168,7 +169,7 @@ private:
 
   bool done() const { return best.bytes <= best.lowerBound + best.lowerBound / 1000 || work > workBudget; }
 
-  /// Order by descending key, ties by index.
+  /// Order by descending key; ties by index.
   template <class Key> std::vector<uint32_t> orderBy(Key key) const {
     std::vector<uint32_t> order(intervals.size());
     std::iota(order.begin(), order.end(), 0);
@@ -199,7 +200,8 @@ private:
       }
   }
 
-  /// While the peak exceeds the bound: those that reach it go first, or a random distance further to the front.
+  /// While the peak exceeds the lower bound: moves the intervals at the peak to the front, or forward by a random
+  /// distance.
   void improve() {
     uint64_t state = 0x9e3779b97f4a7c15u;
     auto random = [&](uint64_t below) {
@@ -221,17 +223,17 @@ private:
         std::swap(order[random(order.size())], order[random(order.size())]);
       uint64_t before = best.bytes;
       if (pass(order, bestFits) == before)
-        bestOrder = order; // sideways: another peak may be easier to lower
+        bestOrder = order; // equally good: another peak may be easier to lower
     }
   }
 
-  /// For problems whose conflict graph is too large: allocate and free in order of time, tightest hole first.
+  /// For problems with too large a conflict graph: allocates and frees in time order, best fit.
   void placeByTime() {
     uint64_t base = 0;
     for (uint32_t i = 0; i < intervals.size(); ++i)
       if (intervals[i].fixedOffset >= 0)
         base = std::max(base, static_cast<uint64_t>(intervals[i].fixedOffset) + sizes[i]);
-    std::vector<Piece> whole; // several lifetimes count as one
+    std::vector<Piece> whole; // several lifetimes are merged into one
     for (uint32_t i = 0; i < intervals.size(); ++i)
       if (!intervals[i].live.empty() && intervals[i].fixedOffset < 0) {
         Piece piece{INT64_MAX, INT64_MIN, i};
@@ -275,7 +277,7 @@ private:
           release(begin + size, holeSize - size);
         return begin;
       }
-      uint64_t begin = top; // grow, into the topmost hole where it touches the end
+      uint64_t begin = top; // grow; use the topmost hole if it is adjacent to the end
       if (!holes.empty() && holes.rbegin()->first + holes.rbegin()->second == top) {
         begin = holes.rbegin()->first;
         bySize.erase({holes.rbegin()->second, begin}), holes.erase(begin);

@@ -1,4 +1,4 @@
-// Ranges of slots, frames of microbatches, windows of equal actions, placement.
+// Live ranges of slots, frames of microbatches, windows of equal actions, placement.
 #include "passes/place/Timeline.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace cleave::passes {
 
 namespace {
 
-/// The lowest frame free at `begin`, taken until `end`. `busy`: until when each frame is taken, exclusive.
+/// The lowest frame that is free at `begin`; marks it as busy until `end`. `busy`: end of each frame's use, exclusive.
 int64_t takeFrame(std::vector<size_t> &busy, size_t begin, size_t end) {
   size_t frame = 0;
   while (frame < busy.size() && busy[frame] > begin)
@@ -72,8 +72,9 @@ void Timeline::findRanges() {
     extend(hold.slot, microbatchOf(hold.action), {hold.until, 0}, {hold.until, 0});
 }
 
-/// A microbatch has a frame from its first action to its last. Frames go round, as many of them as are in flight at
-/// once or a multiple that held slots go round in too: so what a frame meets is the same every time.
+/// A microbatch holds a frame from its first action to its last. Frames are assigned round-robin. Their number is the
+/// number of microbatches in flight, or a multiple that matches the cycle of held slots, so that a frame's conflicts
+/// are the same in every round.
 void Timeline::assignFrames() {
   std::vector<std::pair<size_t, int64_t>> order;
   for (auto &[microbatch, span] : spans)
@@ -100,7 +101,8 @@ void Timeline::assignFrames() {
   frames = round;
 }
 
-/// Slots that are held beyond their microbatch's last action. They are free again when the action they wait for begins.
+/// Frames of slots that are held beyond their microbatch's last action. They become free when the awaited action
+/// begins.
 void Timeline::assignOwnFrames() {
   for (const Hold &hold : holds)
     if (actions[hold.action].perMicrobatch && hold.until > spans.at(actions[hold.action].microbatch).second)
@@ -116,10 +118,10 @@ void Timeline::assignOwnFrames() {
   }
 }
 
-/// Actions of the same segment and frame among microbatches in the same state need the same memory at the same steps:
-/// they share a window of time. What is alive at an action is known from its signature.
+/// Actions of the same segment and frame, with all microbatches in the same state, use the same memory at the same
+/// steps, so they share a window of time. The signature of an action determines what is live in it.
 void Timeline::assignWindows() {
-  std::vector<std::vector<std::vector<int64_t>>> held(actions.size()); // own slots alive, by action
+  std::vector<std::vector<std::vector<int64_t>>> held(actions.size()); // held slots live at each action
   for (auto &[slot, ownFrames] : own)
     for (auto [microbatch, frame] : ownFrames) {
       const Range &range = ranges.at({slot, microbatch});
@@ -127,7 +129,7 @@ void Timeline::assignWindows() {
         held[i].push_back({-1 - int64_t{slot}, frame, (i == range.from.action) + 2 * (i == range.to.action)});
     }
   std::map<std::vector<std::vector<int64_t>>, size_t> known;
-  std::map<int64_t, int64_t> done; // microbatch -> actions past; only those not finished
+  std::map<int64_t, int64_t> done; // microbatch -> actions done; unfinished ones only
   int64_t time = 0;
   for (size_t i = 0; i < actions.size(); ++i) {
     std::vector<std::vector<int64_t>> signature = held[i];
@@ -152,7 +154,7 @@ void Timeline::assignWindows() {
 
 void Timeline::addPieces(std::vector<Lifetime> &live, const Range &range) const {
   size_t from = range.from.action, to = range.to.action;
-  if (window[to] - window[from] == to - from) { // windows in a row
+  if (window[to] - window[from] == to - from) { // consecutive windows
     live.push_back({windowBegin[window[from]] + range.from.step, windowBegin[window[to]] + range.to.step});
     return;
   }
@@ -162,7 +164,7 @@ void Timeline::addPieces(std::vector<Lifetime> &live, const Range &range) const 
 }
 
 void Timeline::placeSlots() {
-  std::vector<std::pair<Range, Key>> order; // in order of time, so that equal problems have equal answers
+  std::vector<std::pair<Range, Key>> order; // in time order, so that equal problems have equal results
   for (auto &[key, range] : ranges)
     order.push_back({range, key});
   std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) {

@@ -1,9 +1,9 @@
-// Where the slots of a list of actions lie: lifetimes over the whole list, and one place per slot and frame. Value
-// structs only, no plan and no IR.
+// Placement of the slots of a list of actions: live ranges over the whole list, and one place per slot and frame. Value
+// structs only, no plan or IR.
 //
-// Microbatches in flight at the same time are told apart by frames 0, 1, ...; all microbatches of a frame use the same
-// places, so a thousand of them need no more layouts than a few. A slot from which a message is sent may have to live
-// longer than its microbatch: it counts frames of its own.
+// Microbatches in flight at the same time are distinguished by frames 0, 1, ... All microbatches of a frame use the
+// same places, so a thousand microbatches need no more layouts than a few. A slot from which a message is sent may
+// outlive its microbatch and has separate frames.
 #pragma once
 #include "passes/place/Place.h"
 
@@ -16,20 +16,20 @@
 
 namespace cleave::passes {
 
-/// First and last step of a segment that touch a slot.
+/// The first and last step of a segment that access a slot.
 struct Touch {
   uint32_t slot = 0;
   int64_t first = 0, last = 0;
 };
 
-/// A segment: how many steps, and what they touch (each slot once).
+/// A segment: its number of steps, and the slots they access (each once).
 struct SegmentUse {
   int64_t steps = 0;
   std::vector<Touch> touches;
 };
 
-/// A run of a segment. A slot that several segments touch belongs to the microbatch; actions that are not per
-/// microbatch share nothing.
+/// One execution of a segment. A slot accessed by several segments belongs to the microbatch; actions that are not per
+/// microbatch share no slots.
 struct TimedAction {
   size_t segment = 0;
   int64_t microbatch = 0;
@@ -45,16 +45,16 @@ struct Hold {
 
 class Timeline {
 public:
-  /// `bytes`: of every slot. Places all slots.
+  /// Places all slots. `bytes`: the size of every slot.
   Timeline(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments,
            const std::vector<Hold> &holds, const std::vector<uint64_t> &bytes);
 
-  /// Offset of a slot that `action` touches.
+  /// Offset of a slot that `action` accesses.
   uint64_t offset(uint32_t slot, size_t action) const;
   const Placement &placement() const { return placed; }
 
 private:
-  /// A time: an action, and in it 0 (before its first step) or 1 + step.
+  /// A time: an action, and within it 0 (before its first step) or 1 + step.
   struct Moment {
     size_t action = 0;
     int64_t step = 0;
@@ -80,7 +80,7 @@ private:
   const std::vector<Hold> &holds;
   const std::vector<uint64_t> &bytes;
   std::map<int64_t, std::pair<size_t, size_t>> spans; // microbatch -> its first and last action
-  std::map<Key, Range> ranges;                        // (slot, microbatch) -> where it is in use
+  std::map<Key, Range> ranges;                        // (slot, microbatch) -> its live range
   std::map<int64_t, int64_t> frames;                  // microbatch -> frame
   std::map<uint32_t, std::map<int64_t, int64_t>> own; // slot that outlives its microbatch -> microbatch -> frame
   std::vector<size_t> window;                         // of every action

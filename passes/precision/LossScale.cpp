@@ -1,4 +1,4 @@
-// The module attribute.
+// Reads and writes the module attribute of loss scaling.
 #include "passes/precision/LossScale.h"
 
 #include "mlir/IR/Builders.h"

@@ -1,6 +1,6 @@
 // Loss scaling (Micikevicius et al. 2018): the loss's gradient is multiplied by a scale, so that small gradients do not
-// vanish in fp16; the update divides by it, and skips a step whose gradients are not finite. The scale is a state of
-// the training: it is part of checkpoints, and every rank moves its own copy by the same numbers.
+// underflow in fp16. The update divides by it and skips a step with gradients that are not finite. The scale is part of
+// the training state: checkpoints store it, and every rank updates its own copy identically.
 #pragma once
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -9,19 +9,19 @@
 
 namespace cleave::passes {
 
-/// Module attribute `cleave.loss_scale`, a dictionary: initial, dynamic, growth_interval. A dynamic scale does not grow
-/// beyond largestLossScale.
+/// The module attribute `cleave.loss_scale`, a dictionary: initial, dynamic, growth_interval. A dynamic scale is at
+/// most largestLossScale.
 struct LossScale {
   double initial = 65536;        ///< 2^16
-  bool dynamic = true;           ///< false: `initial` stays
-  int64_t growthInterval = 2000; ///< clean steps after which the scale doubles; a step that is skipped halves it
+  bool dynamic = true;           ///< false: `initial` is constant
+  int64_t growthInterval = 2000; ///< applied steps after which the scale doubles; a skipped step halves it
 
-  /// Of a module; none where it has no such attribute.
+  /// Reads the attribute of a module; nullopt if it has none.
   static std::optional<LossScale> of(mlir::ModuleOp module);
   void setOn(mlir::ModuleOp module) const;
 };
 
-/// Names of the states, each tensor<f32>: the scale, clean steps since it changed, steps skipped so far.
+/// Names of the states, each tensor<f32>: the scale, applied steps since its last change, steps skipped so far.
 inline constexpr const char *lossScaleState = "loss_scale", *cleanStepsState = "loss_scale.clean_steps",
                             *skippedStepsState = "loss_scale.skipped_steps";
 

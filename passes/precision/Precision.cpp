@@ -1,7 +1,7 @@
-// One walk in program order over a function. Every float value has a claim on the type of what is made of it:
-// a strong value keeps f32, an activation goes to the half type when it is used, a computed one (a sum, what follows
-// from it) when it meets a half or an activation, a neutral one (a parameter, a constant) takes the type of the other
-// operands.
+// One walk in program order over a function. Every float value has a claim that determines the type of its users: a
+// strong value keeps f32; an activation is converted to the half type when it is used; a computed value (a sum and its
+// dependents) is converted when it meets a half or an activation; a neutral value (a parameter, a constant) takes the
+// type of the other operands.
 #include "passes/precision/Precision.h"
 
 #include "ir/Phase.h"
@@ -48,7 +48,7 @@ private:
   int64_t level;
   Emitter e;
   DenseMap<Value, Claim> claims; // of f32 values
-  DenseSet<Operation *> summed;  // arithmetic that only delicate ops read
+  DenseSet<Operation *> summed;  // arithmetic that only delicate ops use
   std::map<std::pair<const void *, const void *>, Value> casts;
 
   Type elementOf(Value value) { return tensorType(value).getElementType(); }
@@ -71,8 +71,9 @@ private:
     }
   }
 
-  /// `value` in another type, for `user`: made once, right behind the value; but what an argument becomes is made for
-  /// every user, as it belongs to the user's layer and stage. (Simplification shares what is equal within a stage.)
+  /// `value` in another type, for `user`. Converted once, directly after its definition; arguments are converted for
+  /// every user, because the conversion belongs to the user's layer and stage. (Simplification shares equal ops within
+  /// a stage.)
   Value as(Value value, Type type, Operation *user) {
     if (!isFloat(value) || elementOf(value) == type)
       return value;
@@ -86,7 +87,7 @@ private:
       return known;
     Operation *def = value.getDefiningOp();
     if (auto broadcast = dyn_cast_if_present<ir::BroadcastOp>(def); broadcast && claimOf(value) < Claim::Activation) {
-      Value narrow = as(broadcast.getInput(), type, def); // the few, not the many
+      Value narrow = as(broadcast.getInput(), type, def); // convert before the broadcast, on fewer elements
       e.setOrigin(def);
       e.builder().setInsertionPointAfter(def);
       return casts[{value.getAsOpaquePointer(), type.getAsOpaquePointer()}] =
@@ -102,7 +103,7 @@ private:
       operand.set(as(operand.get(), type, op));
   }
 
-  /// Results in the types that follow from the operands, whose float type is now `type`.
+  /// Sets the result types implied by the operands, whose float type is now `type`.
   void results(Operation *op, Type type, Claim claim) {
     if (auto inferring = dyn_cast<InferTypeOpInterface>(op)) {
       SmallVector<Type> types;
@@ -132,12 +133,12 @@ private:
   static bool isProduct(Operation *op) {
     return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::AttentionOp>(op);
   }
-  /// Where half precision loses what the op is for: sums of many terms, and functions that spread small differences.
+  /// Ops that lose accuracy in half precision: sums of many terms, and functions that amplify small differences.
   static bool isDelicate(Operation *op) {
     return isa<ir::ReduceOp, ir::SoftmaxOp, ir::LogSoftmaxOp, ir::ExpOp, ir::LogOp, ir::PowOp, ir::RsqrtOp>(op);
   }
-  /// Arithmetic that only delicate ops read, such as the squares of a norm: a half type would round, and fp16 overflow
-  /// at 256 squared, what is summed in f32 anyway.
+  /// Arithmetic that only delicate ops use, such as the squares of a norm. A half type would round values that are
+  /// summed in f32 anyway, and fp16 would overflow at 256 squared.
   bool onlySummed(Operation *op) {
     return isa<ir::AddOp, ir::SubOp, ir::MulOp, ir::DivOp, ir::ShardHintOp>(op) && isFloat(op->getResult(0)) &&
            !op->use_empty() &&
@@ -148,7 +149,7 @@ private:
   void visit(Operation *op) {
     if (llvm::none_of(op->getOperands(), [](Value v) { return isFloat(v); })) {
       if (isa<ir::CastOp>(op) && isFloat(op->getResult(0)) && !elementOf(op->getOperand(0)).isInteger(1))
-        claims[op->getResult(0)] = Claim::Strong; // counts and positions: half types have no room for them
+        claims[op->getResult(0)] = Claim::Strong; // counts and positions, which exceed the range of half types
       return;                                     // constants, indices, random numbers
     }
     if (isa<ir::CrossEntropyOp, ir::TopOneCorrectOp>(op)) {
@@ -160,16 +161,16 @@ private:
     }
     if (textAttr(op, ir::attr::path) == "loss")
       return compute(op, single, Claim::Strong);
-    if (isa<ir::CastOp>(op)) { // the user's own, or one that marks where a composition begins and ends
+    if (isa<ir::CastOp>(op)) { // a user's cast, or a marker at the start or end of a composite
       const bool activation = op->hasAttr(ir::attr::activation) && level > 1;
       for (Value result : op->getResults())
         if (isFloat(result) && !isHalf(result))
           claims[result] = activation ? Claim::Activation : Claim::Strong;
       return;
     }
-    if (isa<ir::ShardHintOp>(op)) // says where elements lie, not what they are
+    if (isa<ir::ShardHintOp>(op)) // concerns the layout, not the type
       return results(op, elementOf(op->getOperand(0)), claimOf(op->getOperand(0)));
-    if (isa<ir::EmbeddingOp>(op)) // looked up as stored, then used as the activation it is
+    if (isa<ir::EmbeddingOp>(op)) // looked up as stored, then used as an activation
       return results(op, elementOf(op->getOperand(0)), level > 1 ? Claim::Activation : Claim::Strong);
     if (isProduct(op) && !op->hasAttr(ir::attr::single))
       return compute(op, half, Claim::Strong); // attention's lse is f32
@@ -184,19 +185,19 @@ private:
     return llvm::all_of(op->getOperands(),
                         [&](Value v) { return !isFloat(v) || (!isHalf(v) && claimOf(v) == Claim::Neutral); });
   }
-  /// Whether an operand in f32 has this claim.
+  /// Whether an f32 operand has this claim.
   bool anyClaims(Operation *op, Claim wanted) {
     return llvm::any_of(op->getOperands(), [&](Value v) { return isFloat(v) && !isHalf(v) && claimOf(v) == wanted; });
   }
 
-  /// In the half type, where the value's claim is `least` or more, but not strong.
+  /// Converts the operand to the half type if its claim is at least `least`, but not strong.
   void loosen(OpOperand &operand, Claim least) {
     const Claim claim = claimOf(operand.get());
     if (!isHalf(operand.get()) && claim >= least && claim != Claim::Strong)
       operand.set(as(operand.get(), half, operand.getOwner()));
   }
 
-  /// Statistics and parameters are f32; the result is as the input.
+  /// Statistics and parameters are f32; the result has the input's type.
   void norm(Operation *op) {
     if (level == 1)
       return compute(op, single, Claim::Strong);

@@ -1,4 +1,4 @@
-// See Emitter.h.
+// Creates graph ops with an origin.
 #include "passes/rewrite/Emitter.h"
 
 #include <algorithm>
@@ -106,7 +106,7 @@ Value Emitter::cast(Value x, Type elementType) {
   return op<ir::CastOp>(tensorType(x).clone(elementType), x);
 }
 
-/// An op after `after`, or, where that is null, at the start of the block in the order in which they are made.
+/// Creates an op after `after` or, if null, at the start of the block, in order of creation.
 template <class Op, class... Args> Value Emitter::makeShared(Operation *after, Args &&...args) {
   OpBuilder::InsertionGuard guard(b);
   const bool atStart = !after;

@@ -1,8 +1,8 @@
-// Writes graph ops in the words of the mathematics: `e.mul(a, e.exp(b))`. Every op it makes carries the origin that was
-// set: the user's location and the discardable attributes (cleave.path, cleave.stage, cleave.phase, ...) of the op it
-// stems from.
+// Creates graph ops in mathematical notation: `e.mul(a, e.exp(b))`. Every op gets the current origin: the user's
+// location and the discardable attributes (cleave.path, cleave.stage, cleave.phase, ...) of the op that it derives
+// from.
 //
-// Operand shapes must agree as the graph dialect demands; broadcasting is written out by the caller.
+// Operand shapes must be equal, as the graph dialect requires; the caller broadcasts.
 #pragma once
 #include "ir/graph/Graph.h"
 #include "mlir/IR/Builders.h"
@@ -17,44 +17,44 @@ using Dims = llvm::ArrayRef<int64_t>;
 mlir::RankedTensorType tensorType(mlir::Value value);
 Dims shapeOf(mlir::Value value);
 int64_t rankOf(mlir::Value value);
-/// 0, 1, ..., count - 1, without those listed.
+/// 0, 1, ..., count - 1, except those listed.
 llvm::SmallVector<int64_t> dimsExcept(int64_t count, Dims excluded = {});
 /// Product of sizes.
 int64_t product(Dims sizes);
 /// Whether a value is a floating-point tensor.
 bool isFloat(mlir::Value value);
-/// "file.cpp:12:5: ", or "" where the location names no file.
+/// "file.cpp:12:5: ", or "" if the location has no file.
 std::string locationText(mlir::Location location);
-/// `op`'s or argument's string attribute, "" where it has none.
+/// A string attribute of an op or argument, "" if missing.
 llvm::StringRef textAttr(mlir::Operation *op, llvm::StringRef name);
 
 class Emitter {
 public:
   explicit Emitter(mlir::OpBuilder builder);
 
-  /// Ops made from now on carry `op`'s location and discardable attributes.
+  /// Sets the origin to `op`'s location and discardable attributes.
   void setOrigin(mlir::Operation *op);
-  /// Ops made from now on carry this location and these attributes.
+  /// Sets the origin to this location and these attributes.
   void setOrigin(mlir::Location location, llvm::ArrayRef<mlir::NamedAttribute> attributes);
-  /// Adds to, or replaces in, the current origin.
+  /// Adds or replaces an attribute of the origin.
   void setAttribute(llvm::StringRef name, llvm::StringRef value);
-  /// The pipeline stage of the origin; 0 where it has none.
+  /// The pipeline stage of the origin; 0 if it has none.
   int64_t stage() const;
-  /// Replaces the origin's stage, where it has one.
+  /// Replaces the origin's stage, if it has one.
   void setStage(int64_t stage);
   mlir::OpBuilder &builder() { return b; }
-  /// From now on equal constants are one op, and so are repeated splats of one scalar: in the block that is being
-  /// filled, with this location and no attributes. For a block that repeats a few ops for thousands of tensors.
+  /// From now on, creates equal constants and equal broadcasts of scalars only once per block, with this location and
+  /// no attributes. For blocks that repeat a few ops for thousands of tensors.
   void shareSplats(mlir::Location location);
 
-  /// Makes any op: e.op<ir::MatmulOp>(a, b, false, true).
+  /// Creates any op: e.op<ir::MatmulOp>(a, b, false, true).
   template <class Op, class... Args> Op op(Args &&...args) {
     Op made = Op::create(b, location, std::forward<Args>(args)...);
     stamp(made);
     return made;
   }
 
-  // Elementwise: result type as the operand's.
+  // Elementwise: the result has the operand's type.
   mlir::Value neg(mlir::Value x), exp(mlir::Value x), log(mlir::Value x), sqrt(mlir::Value x), rsqrt(mlir::Value x),
       tanh(mlir::Value x), sin(mlir::Value x), cos(mlir::Value x), sigmoid(mlir::Value x);
   mlir::Value add(mlir::Value x, mlir::Value y), sub(mlir::Value x, mlir::Value y), mul(mlir::Value x, mlir::Value y),
@@ -66,7 +66,7 @@ public:
   /// Comparison with a constant.
   mlir::Value compare(ir::Predicate predicate, mlir::Value x, double y);
   mlir::Value select(mlir::Value condition, mlir::Value onTrue, mlir::Value onFalse);
-  /// Change of element type; `x` itself where it has that type.
+  /// Converts the element type; returns `x` if it has that type.
   mlir::Value cast(mlir::Value x, mlir::Type elementType);
   mlir::Value toF32(mlir::Value x) { return cast(x, b.getF32Type()); }
 
@@ -78,9 +78,9 @@ public:
 
   /// Operand dimension i becomes dimension dims[i] of `shape`.
   mlir::Value broadcast(mlir::Value x, Dims shape, Dims dims);
-  /// Undoes the dropping of `dropped` by a reduction of a tensor of `shape`.
+  /// Broadcasts the result of a reduction that removed `dropped` from `shape` back to `shape`.
   mlir::Value broadcastBack(mlir::Value x, Dims shape, Dims dropped);
-  /// A tensor of rank 0 repeated to `shape`.
+  /// Broadcasts a tensor of rank 0 to `shape`.
   mlir::Value splat(mlir::Value scalar, Dims shape);
   mlir::Value reduce(ir::ReduceKind kind, mlir::Value x, Dims dims);
   mlir::Value sum(mlir::Value x, Dims dims) { return reduce(ir::ReduceKind::Sum, x, dims); }
@@ -91,7 +91,7 @@ private:
   struct SharedSplats {
     explicit SharedSplats(mlir::Location location) : location(location) {}
     mlir::Location location;
-    mlir::Operation *last = nullptr; ///< of those at the block's start
+    mlir::Operation *last = nullptr; ///< of those at the start of the block
     llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
     llvm::DenseMap<std::pair<mlir::Value, mlir::Type>, mlir::Value> broadcasts;
   };

@@ -1,4 +1,4 @@
-// See Parallel.h.
+// Runs work on functions in MLIR's thread pool.
 #include "passes/rewrite/Parallel.h"
 
 #include "runtime/base/Error.h"
@@ -27,7 +27,7 @@ void forEachInParallel(llvm::ArrayRef<mlir::func::FuncOp> functions,
   mlir::parallelForEach(context, order, [&](size_t i) {
     try {
       change(functions[i]);
-    } catch (...) { // LLVM's threads know no exceptions
+    } catch (...) { // LLVM's thread pool does not propagate exceptions
       errors[i] = std::current_exception();
     }
   });

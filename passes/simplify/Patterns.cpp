@@ -1,4 +1,4 @@
-// Algebraic rewrites that need more than one op. What an op can do alone is its folder or canonicaliser in ir/graph.
+// Algebraic rewrites that involve more than one op. Rewrites of single ops are folders and canonicalisers in ir/graph.
 #include "passes/rewrite/Emitter.h"
 #include "passes/simplify/Simplify.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
-/// An emitter that stands before `op` and works through the rewriter.
+/// An emitter before `op` that reports to the rewriter.
 Emitter emitterAt(Operation *op, PatternRewriter &rewriter) {
   Emitter e{OpBuilder(op, rewriter.getListener())};
   e.setOrigin(op);
@@ -32,7 +32,7 @@ struct BroadcastOfBroadcast : OpRewritePattern<ir::BroadcastOp> {
   }
 };
 
-/// Reducing repeated elements: the sum of n equal ones is n times one, their max and min that one.
+/// Reduction of repeated elements: the sum of n equal ones is n times one; their max and min are that one.
 struct ReduceOfBroadcast : OpRewritePattern<ir::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ir::ReduceOp op, PatternRewriter &rewriter) const override {
@@ -65,7 +65,7 @@ struct ReduceOfBroadcast : OpRewritePattern<ir::ReduceOp> {
   }
 };
 
-/// Reducing a splat.
+/// Folds a reduction of a splat.
 struct ReduceOfSplat : OpRewritePattern<ir::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ir::ReduceOp op, PatternRewriter &rewriter) const override {
@@ -131,7 +131,7 @@ struct SubOfNeg : OpRewritePattern<ir::SubOp> {
   }
 };
 
-/// A transpose of the last two dimensions becomes the product's own.
+/// Replaces a transpose of the last two dimensions by the product's transpose flag.
 struct MatmulOfTranspose : OpRewritePattern<ir::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 

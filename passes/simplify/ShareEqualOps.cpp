@@ -1,4 +1,4 @@
-// Common subexpressions and dead ops. MLIR's own pass compares all attributes; here the module path may differ.
+// Common subexpressions and dead ops. Unlike MLIR's pass, which compares all attributes, this ignores the module path.
 #include "passes/rewrite/Emitter.h"
 #include "passes/simplify/Simplify.h"
 
@@ -11,7 +11,7 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
-/// Operands, in one order where the op commutes.
+/// The operands, in a canonical order if the op commutes.
 llvm::SmallVector<Value> orderedOperands(Operation *op) {
   llvm::SmallVector<Value> operands(op->getOperands());
   if (op->hasTrait<OpTrait::IsCommutative>())
@@ -19,12 +19,12 @@ llvm::SmallVector<Value> orderedOperands(Operation *op) {
   return operands;
 }
 
-/// Discardable attributes without the module path, unless that is all that places the op.
+/// Discardable attributes without the module path, unless the path alone determines the op's stage.
 llvm::SmallVector<NamedAttribute> placing(Operation *op) {
   llvm::SmallVector<NamedAttribute> attributes(op->getDiscardableAttrs());
   if (op->getNumOperands() != 0)
     llvm::erase_if(attributes, [](NamedAttribute attribute) { return attribute.getName() == ir::attr::path; });
-  return attributes; // sorted by name, as MLIR keeps them
+  return attributes; // MLIR sorts them by name
 }
 
 struct Hash {
@@ -34,7 +34,7 @@ struct Hash {
                                               llvm::hash_combine_range(op->result_type_begin(), op->result_type_end()));
     for (Value operand : operands)
       hash = llvm::hash_combine(hash, operand.getAsOpaquePointer());
-    for (NamedAttribute attribute : placing(op)) // or the equal constants of all layers would fall into one bucket
+    for (NamedAttribute attribute : placing(op)) // otherwise equal constants of all layers would have equal hashes
       hash = llvm::hash_combine(hash, hash_value(attribute));
     return hash;
   }
@@ -68,7 +68,7 @@ bool shareEqualOps(func::FuncOp function) {
 }
 
 void eraseDeadOps(func::FuncOp function) {
-  // The block itself: a reversed range of its iterators would hold on to the op behind the next, which is erased here.
+  // Iterates over the block itself: a reversed range of its iterators would keep a reference to an erased op.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
     if (isOpTriviallyDead(&op))
       op.erase();

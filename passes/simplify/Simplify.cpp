@@ -1,4 +1,4 @@
-// See Simplify.h.
+// Runs the rewrites to a fixed point.
 #include "passes/simplify/Simplify.h"
 
 #include "ir/graph/Graph.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 namespace cleave::passes {
 namespace {
 
-/// An op that a pattern or folder makes without marks takes those of the op it stands before, which it serves.
+/// Gives ops created by patterns and folders the marker attributes of the op they are inserted before.
 struct Marker : RewriterBase::Listener {
   void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
     Operation *next = op->getNextNode();

@@ -1,8 +1,8 @@
 // Simplification between the larger phases: canonical forms, common subexpressions, dead ops.
 //
-// Every op that results carries an origin (cleave.path, cleave.stage, cleave.phase). Equal ops are shared across module
-// paths, but never across stages or phases, and ops without operands (constants, indices) not across paths either: a
-// stage is cut by paths, and a mask that every layer needs is cheaper made than sent.
+// Every resulting op has an origin (cleave.path, cleave.stage, cleave.phase). Equal ops are shared across module paths,
+// but never across stages or phases. Ops without operands (constants, indices) are not shared across paths either:
+// stages are cut by paths, and recomputing a mask in every layer is cheaper than sending it.
 #pragma once
 #include <memory>
 
@@ -17,17 +17,17 @@ class FuncOp;
 
 namespace cleave::passes {
 
-/// Simplifies every function of the module, to a fixed point.
+/// Simplifies every function of the module to a fixed point.
 void simplify(mlir::ModuleOp module);
 
-/// The same as `--simplify`.
+/// As the pass `--simplify`.
 std::unique_ptr<mlir::Pass> createSimplifyPass();
 
-/// The rewrites beyond the ops' own canonicalisation (Patterns.cpp).
+/// Rewrites in addition to the ops' own canonicalisation (Patterns.cpp).
 void addSimplifyPatterns(mlir::RewritePatternSet &patterns);
-/// Shares equal ops (see above); returns whether any was. One sweep in program order.
+/// Shares equal ops (see above) in one sweep in program order; returns whether it shared any.
 bool shareEqualOps(mlir::func::FuncOp function);
-/// Erases ops whose results nobody uses.
+/// Erases ops with unused results.
 void eraseDeadOps(mlir::func::FuncOp function);
 
 } // namespace cleave::passes
