@@ -1,4 +1,4 @@
-// Strategy in, local programs out: shardings, segments, classes of equal ranks, schedules.
+// Applies a strategy: shardings, segments, classes of equal ranks, schedules.
 #include "partitioner/apply/Apply.h"
 
 #include "ir/dist/Dist.h"
@@ -18,7 +18,7 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-// A rule that no tensor matches is a mistake, not a wish that came to nothing.
+// Reports a rule that matches no tensor as a user error.
 static void checkRules(func::FuncOp train, const Strategy &strategy) {
   for (const ShardRule &rule : strategy.shard) {
     bool matched = false;
@@ -30,8 +30,8 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   }
 }
 
-// Every tensor has a rule as soon as one is split (`{}`: it is whole, where it could follow another), so that the
-// strategy in a plan says everything and reads back.
+// Once one tensor is split, every tensor gets a rule (`{}`: not split although it could be), so that the strategy in a
+// plan is complete and reads back unchanged.
 static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
   std::vector<ShardRule> rules;
   std::vector<std::string> names;
@@ -51,7 +51,7 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
   return foldRules(rules, names);
 }
 
-// An axis that splits nothing would run the same work on each of its ranks.
+// Rejects an axis tp that splits nothing, because all of its ranks would do the same work.
 static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
   if (strategy.mesh.size("tp") == 1)
     return;
@@ -78,7 +78,7 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
 
 namespace {
 
-// Every distinct split of a factor in the functions: ranks that agree on the size of all of them have equal programs.
+// All distinct splits of a factor in the functions. Ranks with equal share sizes for all of them have equal programs.
 std::set<std::pair<int64_t, std::vector<std::string>>> splitsOf(ModuleOp module) {
   std::set<std::pair<int64_t, std::vector<std::string>>> splits;
   auto add = [&](Value value) {

@@ -1,4 +1,4 @@
-// A buffer that a step changes and whose old value the gradients need.
+// Buffers that a step changes although the gradients need the old value.
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/apply/Segments.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-// Whether the backward pass reads the value, itself or remade.
+// Whether the backward pass reads the value, directly or through rematerialised ops.
 static bool isReadBackward(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     return user->hasAttr(ir::attr::phase) || (isRemade(user, false) && isReadBackward(user->getResult(0)));
@@ -32,7 +32,7 @@ void keepChangedBuffers(func::FuncOp train) {
     for (Operation *user : argument.getUsers())
       if (!first || user->isBeforeInBlock(first))
         first = user;
-    // A product with one is a value like any other: kept for the backward pass where that needs it.
+    // The product with 1 is an ordinary value, which is stashed if the backward pass needs it.
     OpBuilder builder(first);
     Value one = ir::splatConstant(builder, first->getLoc(), cast<RankedTensorType>(argument.getType()), 1);
     auto copy = ir::MulOp::create(builder, first->getLoc(), argument, one);

@@ -1,4 +1,4 @@
-// The segments of one class that compute: forward, input_gradient, weight_gradient, eval. (EmitEnds.cpp: what comes
+// The computing segments of one class: forward, input_gradient, weight_gradient, eval. (EmitEnds.cpp has the segments
 // before and after the microbatches.)
 #include "partitioner/apply/Emit.h"
 
@@ -35,12 +35,12 @@ public:
     if (auto ops = cut.ops.find(key); ops != cut.ops.end())
       for (Operation *op : ops->second) {
         if (isRemade(op, false))
-          continue; // on demand
+          continue; // emitted on demand
         emit(op);
         for (Value result : op->getResults())
           send(result);
       }
-    for (const Crossing &crossing : cut.crossings) // renamed values, which nothing above has made
+    for (const Crossing &crossing : cut.crossings) // views of values, which the loop above does not emit
       if (cut.place.at(crossing.value.getDefiningOp()) == key && isRemade(crossing.value.getDefiningOp(), false))
         send(crossing);
     returnStashes();
@@ -53,7 +53,7 @@ private:
   const Segmentation &cut;
   SegmentKey key;
   LocalFunction &local;
-  WorkingCopies &copies; // that the class needs
+  WorkingCopies &copies; // needed by the class
   DenseMap<Value, Value> values;
 
   void emit(Operation *op) {
@@ -94,7 +94,7 @@ private:
     return op.getResult();
   }
 
-  // The local piece of a value, wherever it comes from.
+  // The local piece of a value, from whichever source.
   Value get(Value value) {
     if (auto known = values.find(value); known != values.end())
       return known->second;
@@ -130,7 +130,7 @@ private:
         op->setAttr(name, attribute);
   }
 
-  // What this segment makes (or receives) and a later one of the stage reads.
+  // Returns values that this segment computes or receives and a later segment of the stage reads.
   void returnStashes() {
     std::vector<std::pair<std::string, Value>> kept;
     for (auto &[id, name] : cut.stashes) {
@@ -168,7 +168,7 @@ private:
     }
   }
 
-  // slot + value
+  // Adds the value to the slot's accumulated sum.
   Value add(const std::string &kind, const std::string &name, Value value) {
     Value slot = kind == "metric" ? local.slot(kind, name, cast<RankedTensorType>(value.getType()))
                                   : local.slot(kind, name, value);
@@ -210,7 +210,7 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
   return totals;
 }
 
-/// The stages whose ops read an argument, through ops that are remade where they are used.
+/// Collects the stages whose ops read an argument, looking through ops that are rematerialised at their use.
 void collectReaders(Value argument, std::set<int64_t> &stages) {
   SmallVector<Value> work{argument};
   while (!work.empty())
@@ -224,7 +224,7 @@ void collectReaders(Value argument, std::set<int64_t> &stages) {
     }
 }
 
-/// The stages that make a buffer's new value.
+/// Collects the stages that compute a buffer's new value.
 void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &stages) {
   for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
     if (Operation *def = result.get().getDefiningOp();
@@ -232,8 +232,8 @@ void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &
       stages[ir::resultText(func, result.getOperandNumber(), ir::attr::name).str()].insert(stageOf(def));
 }
 
-/// A stage owns what its ops read, in training or in evaluation (an op may be in another stage there: it is a step of
-/// the layer after it where the one before it, a dropout, is gone).
+/// A stage owns what its ops read, in training or in evaluation. (An op may be in another stage in evaluation, for
+/// example if the dropout before it is removed and it joins the next layer.)
 void findOwners(StepInfo &info) {
   std::map<std::string, std::set<int64_t>> readers;
   std::set<std::string> buffers;
@@ -262,7 +262,7 @@ void findOwners(StepInfo &info) {
   }
 }
 
-/// The first metric that training and evaluation split in different ways; empty: none.
+/// The name of the first metric that training and evaluation split in different ways; empty if none.
 std::string unequalMetric(const StepInfo &info) {
   for (const Total &trained : info.metrics)
     for (const Total &evaluated : info.evalMetrics)

@@ -9,30 +9,30 @@
 
 namespace cleave::partitioner {
 
-/// A metric ("loss", "weight", "correct") or gradient of the step, and over which axes a rank's sum is still partial.
+/// A metric ("loss", "weight", "correct") or gradient of the step, and the axes over which it is still partial.
 struct Total {
   std::string name;
   mlir::RankedTensorType type; // global
   mlir::Value value;           // in @train or @eval
   std::vector<std::string> partialAxes;
-  std::vector<int64_t> stages; // that share it: where a term is made, and where its parameter lives
-  std::vector<int64_t> makers; // where a term is made; in the other stages it is zero
+  std::vector<int64_t> stages; // that share it: those that compute a term, and those that own its parameter
+  std::vector<int64_t> makers; // that compute a term; it is zero in the other stages
 };
 
-/// What all classes share: the annotated module, its cut, and which stage owns what.
+/// Data shared by all classes: the annotated module, its segmentation, and the owner stages.
 struct StepInfo {
   mlir::func::FuncOp train, update, eval;
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
-  std::string unequalMetric;                          // why no plan can hold the metrics; empty: one can
-  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> stages that hold it, in order
-  mlir::Type reduceType;                              // in which gradients are summed over dp; null: each in its own
+  std::string unequalMetric;                          // why no plan can hold the metrics; empty if none
+  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> stages that own it, in order
+  mlir::Type reduceType;                              // type of gradient reductions over dp; null: the gradients' types
   const Strategy *strategy = nullptr;
 };
 
 StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
 
-/// Emits every segment of `rankClass` into `module` and records their symbols in `rankClass.functions`.
+/// Emits every segment of `rankClass` into `module` and stores their symbols in `rankClass.functions`.
 void emitClass(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords);
 
 /// The class's update segment.
@@ -40,17 +40,17 @@ void emitUpdate(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClas
 
 class LocalFunction;
 
-/// Fills and finishes the segment before the microbatches: metrics and gradients that add up begin at zero, and
-/// parameters are copied to the type in which `copies` says they are used.
+/// Emits and finishes the segment before the microbatches: sets accumulated metrics and gradients to zero, and converts
+/// parameters to the types and layouts listed in `copies`.
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
                bool eval);
 
-/// The segment behind the microbatches: sums of gradients and metrics over the ranks.
+/// Emits the segment after the microbatches: reduces gradients and metrics over the ranks.
 void emitReduce(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
                 bool eval);
 
-/// Builds one local function: arguments and results are named slots, added on demand. Their attributes and types are
-/// the function's once it is finished: MLIR keeps every list of them that ever was.
+/// Builds one local function. Arguments and results are named slots, added on demand. Types and attributes are set when
+/// the function is finished, because MLIR never frees their lists.
 class LocalFunction {
 public:
   LocalFunction(mlir::ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh,
@@ -60,14 +60,14 @@ public:
   Localiser localiser;
   mlir::func::FuncOp func;
 
-  /// The argument for slot (kind, name), made at first use; `global`: the annotated value it is a piece of.
+  /// The argument for slot (kind, name), created on first use; `global`: the annotated value it is a piece of.
   mlir::Value slot(const std::string &kind, const std::string &name, mlir::Value global);
   mlir::Value slot(const std::string &kind, const std::string &name, mlir::RankedTensorType type);
-  /// The argument for the slot that an argument of the annotated function names.
+  /// The slot of an argument of the annotated function.
   mlir::Value slot(mlir::BlockArgument global);
   /// Returns `value` in slot (kind, name).
   void returns(const std::string &kind, const std::string &name, mlir::Value value);
-  /// Finishes the function; a function that does nothing is erased and false returned.
+  /// Finishes the function. Erases an empty function and returns false.
   bool finish(RankClass &rankClass);
 
 private:

@@ -1,4 +1,4 @@
-// What comes before and behind the microbatches of an iteration: begin and reduce; eval_begin and eval_reduce.
+// The segments before and after the microbatches of an iteration: begin and reduce; eval_begin and eval_reduce.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Emit.h"
@@ -11,7 +11,8 @@ using namespace mlir;
 namespace cleave::partitioner {
 namespace {
 
-// A gradient bucket is reduced as one message; larger ones would wait too long for their last gradient.
+// Maximum size of a gradient bucket, which is reduced as one message. A larger one would wait too long for its last
+// gradient.
 constexpr int64_t bucketBytes = 25 << 20;
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
@@ -23,17 +24,17 @@ Value zeros(LocalFunction &local, RankedTensorType type) {
 
 bool sharedBy(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
 
-/// Gradients that are summed over the same axes in the same type.
+/// Gradients that are reduced over the same axes in the same type.
 struct Bucket {
   std::vector<std::string> axes;
   std::vector<int64_t> stages;
   std::vector<const Total *> gradients;
   Type element;
   SmallVector<Value> values; // slots
-  int64_t bytes = 0;         // as they travel
+  int64_t bytes = 0;         // in the reduction's type
 };
 
-/// Over which axes and stages the sum of a gradient is still to be taken; no axes: it is whole.
+/// The axes and stages over which a gradient must still be reduced; no axes: none.
 Bucket sumOf(const StepInfo &info, const Total &gradient) {
   Bucket sum;
   sum.axes = gradient.partialAxes;
@@ -48,8 +49,8 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
   return sum;
 }
 
-/// In the order in which the backward pass gives the gradients, those of the last layers first: a device that runs
-/// collectives in a stream of their own sums a bucket while the layers before it are still at work (Li et al. 2020).
+/// Buckets in the order in which the backward pass produces the gradients, last layers first. A device with a separate
+/// stream for collectives reduces a bucket during the backward pass of earlier layers (Li et al. 2020).
 std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t stage) {
   std::vector<Bucket> buckets;
   for (const Total &gradient : llvm::reverse(info.gradients)) {
@@ -74,7 +75,7 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
   return buckets;
 }
 
-/// `value`, a rank's piece of the gradient, in another type; `summed`: axes over which it is whole.
+/// Casts `value`, a rank's piece of the gradient; `summed`: axes over which it is reduced.
 Value inType(LocalFunction &local, const Total &gradient, Value value, Type element,
              const std::vector<std::string> &summed) {
   if (typeOf(value).getElementType() == element)
@@ -90,7 +91,7 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
   return op.getResult();
 }
 
-/// A sum in another type than the gradients' rounds what each rank has before it is sent, and the sum.
+/// If the reduction's type differs from the gradients', both the operand of each rank and the sum are rounded to it.
 void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t stage) {
   for (Bucket &bucket : bucketsOf(info, local, stage)) {
     SmallVector<Value> sent;
@@ -128,7 +129,7 @@ void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
 
 } // namespace
 
-/// A working copy, from the parameter on.
+/// Emits a working copy, starting from the parameter.
 static Value workingCopy(LocalFunction &local, Value value) {
   if (Operation *def = value.getDefiningOp())
     return local.localiser.emit(def, workingCopy(local, def->getOperand(0)))[0];

@@ -1,5 +1,5 @@
-// The update segment: a stage computes the results of the parameters it owns; the global gradient norm is a sum over
-// all stages in which replicated and tied parameters count once.
+// The update segment: a stage updates the parameters that it owns. The global gradient norm is a sum over all stages,
+// in which replicated and tied parameters count once.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Emit.h"
@@ -19,7 +19,7 @@ public:
 
   void run() {
     findSums();
-    // A sum over all parameters is one over all stages: a stage that updates nothing takes part.
+    // A sum over all parameters is a collective of all stages, so a stage without parameters also takes part.
     for (Operation &op : update.getBody().front().without_terminator())
       if (op.getNumResults() == 1 && isWholeSum(op.getResult(0)))
         get(op.getResult(0));
@@ -29,7 +29,7 @@ public:
                   name = ir::resultText(update, i, ir::attr::name).str();
       const std::string parameter = kind == "state" ? name.substr(0, name.rfind('.')) : name;
       if (owns(parameter) ||
-          (kind == "state" && !info.owners.count(parameter))) // a state of no parameter is everybody's
+          (kind == "state" && !info.owners.count(parameter))) // a state without a parameter belongs to all stages
         local.returns(kind, name, get(terminator->getOperand(i)));
     }
   }
@@ -41,13 +41,13 @@ private:
   func::FuncOp update;
   DenseMap<Value, Value> values;
   DenseMap<Value, bool> addsParameters; // see addsParametersOnly
-  DenseSet<Value> sums;                 // over parameters, finished or not
+  DenseSet<Value> sums;                 // over parameters, including partial sums
 
   bool owns(const std::string &parameter) {
     auto found = info.owners.find(parameter);
     return found != info.owners.end() && llvm::is_contained(found->second, rankClass.stage);
   }
-  // Tied parameters count where they first live.
+  // A tied parameter counts in its first stage.
   bool counts(const std::string &parameter) {
     return owns(parameter) && info.owners.at(parameter).front() == rankClass.stage;
   }
@@ -59,8 +59,8 @@ private:
 
   static bool ofNoParameter(Operation *op) { return !op->hasAttr(parameterAttr); }
 
-  // The terms of a sum over parameters: an addition of scalars that belongs to no parameter. As many additions as there
-  // are parameters may follow each other, so nothing here calls itself.
+  // The terms of a sum over parameters: additions of scalars that belong to no parameter. Iterative, because the chain
+  // of additions may be as long as the number of parameters.
   static SmallVector<Value> termsOf(Value sum) {
     SmallVector<Value> terms, open{sum};
     while (!open.empty()) {
@@ -78,7 +78,7 @@ private:
     return terms;
   }
 
-  // Whether every term of what would be a sum belongs to a parameter; known of the operands of what is asked for.
+  // Whether all terms of a possible sum belong to parameters. The operands must have been visited before.
   bool addsParametersOnly(Operation *op) {
     if (auto reshard = dyn_cast<dist::ReshardOp>(op))
       return addsParameters.lookup(reshard.getInput());
@@ -100,12 +100,12 @@ private:
     if (isa<dist::ReshardOp>(op) && ofNoParameter(op))
       return sums.contains(op->getOperand(0));
     const bool scalar = cast<RankedTensorType>(op->getResult(0).getType()).getRank() == 0;
-    // A model with one parameter has a sum of one term: the term itself, read by ops of no parameter.
+    // With one parameter, the sum has one term: the term itself, read by ops that belong to no parameter.
     const bool single = !ofNoParameter(op) && isa<ir::ReduceOp, dist::ReshardOp>(op);
     return scalar && (single || (isa<ir::AddOp>(op) && ofNoParameter(op))) && addsParameters.lookup(op->getResult(0));
   }
 
-  // A sum over parameters that is no part of a larger one.
+  // Whether a sum over parameters is not part of a larger one.
   bool isWholeSum(Value value) {
     return sums.contains(value) && llvm::any_of(value.getUsers(), [&](Operation *user) {
              return user->getNumResults() != 1 || !sums.contains(user->getResult(0));
@@ -127,7 +127,8 @@ private:
     return sum;
   }
 
-  // Terms of split parameters are added first and reduced once; then the whole ones; then over the stages.
+  // Adds terms of split parameters first and reduces them once; then adds the replicated ones; then reduces over
+  // stages.
   Value sumOverParameters(ArrayRef<Value> terms) {
     std::map<std::vector<std::string>, SmallVector<Value>> byAxes;
     for (Value term : terms)

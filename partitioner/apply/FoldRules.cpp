@@ -1,4 +1,4 @@
-// Numbers in paths become stars.
+// Replaces numbers in paths by stars.
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/sharding/Pinned.h"
 
@@ -7,7 +7,7 @@
 
 namespace cleave::partitioner {
 
-/// "blocks.*.fc.weight" for "blocks.12.fc.weight".
+/// "blocks.12.fc.weight" -> "blocks.*.fc.weight".
 static std::string patternOf(const std::string &path) {
   std::string pattern;
   for (size_t begin = 0; begin <= path.size();) {
@@ -41,7 +41,7 @@ std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std:
   for (const ShardRule &rule : rules) {
     const std::string pattern = patternOf(rule.pattern);
     const auto group = groups.find(pattern);
-    if (group == groups.end()) // said already
+    if (group == groups.end()) // already folded
       continue;
     if (!folds.at(pattern)) {
       folded.push_back(rule);

@@ -1,12 +1,12 @@
-// Rules of equal layers as one: how a plan's strategy is written, so that a person can read and change it.
+// Merges the rules of equal layers, so that a plan's strategy is short enough to read and edit.
 #pragma once
 #include "partitioner/strategy/Strategy.h"
 
 namespace cleave::partitioner {
 
-/// `rules`, each for one of `names`: those that say the same of "blocks.0.fc.weight", "blocks.1.fc.weight", ... become
-/// one for "blocks.*.fc.weight", where everything of `names` that this matches is among them. No two of the result
-/// match the same name, so they read back to the same whatever their order.
+/// Merges `rules`, each of which is for one of `names`: equal rules for "blocks.0.fc.weight", "blocks.1.fc.weight", ...
+/// become one for "blocks.*.fc.weight" if they include every name that this matches. No two resulting rules match the
+/// same name, so their order does not matter.
 std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std::vector<std::string> &names);
 
 } // namespace cleave::partitioner

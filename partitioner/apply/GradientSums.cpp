@@ -1,5 +1,5 @@
-// Gradients whose sum over dp is finished in every microbatch, because the parameter is split over dp: the type in
-// which they travel. (Those that are finished once an iteration: EmitEnds.cpp.)
+// The type of gradient reductions over dp that happen in every microbatch, because the parameter is split over dp.
+// (EmitEnds.cpp has those that happen once per iteration.)
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"

@@ -1,4 +1,4 @@
-// Local functions: slots by kind and name.
+// Local functions, with slots by kind and name.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Emit.h"
@@ -49,7 +49,7 @@ Value LocalFunction::slot(const std::string &kind, const std::string &name, Valu
   NamedAttrList &attributes = argumentAttributes[cast<BlockArgument>(value).getArgNumber()];
   attributes.set(dist::attr::sharding, shardingAttrOf(global));
   attributes.set(dist::attr::global, TypeAttr::get(global.getType()));
-  // What a parameter is (its initialiser, whether it trains) goes along.
+  // Copies the parameter's attributes (initialiser, trainable).
   if (auto argument = dyn_cast<BlockArgument>(global))
     if (auto source = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
       if (DictionaryAttr known = source.getArgAttrDict(argument.getArgNumber()))

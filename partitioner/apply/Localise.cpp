@@ -1,4 +1,5 @@
-// Local ops: most are clones with local types; constants, iota, embeddings and reshards know where they lie.
+// Local ops: most are clones with local types; constants, iota, embeddings and reshards depend on the position in the
+// mesh.
 #include "partitioner/apply/Localise.h"
 
 #include "ir/dist/Dist.h"
@@ -30,7 +31,7 @@ SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::ve
   std::erase_if(axes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
   if (axes.empty() || values.empty())
     return SmallVector<Value>(values.begin(), values.end());
-  std::vector<std::string> ordered; // the mesh's order
+  std::vector<std::string> ordered; // in the mesh's order
   for (const MeshAxis &axis : mesh.axes)
     if (llvm::is_contained(axes, axis.name))
       ordered.push_back(axis.name);
@@ -47,7 +48,7 @@ Value Localiser::reshaped(Location loc, Value local, ArrayRef<int64_t> shape) {
   return ir::ReshapeOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()), local);
 }
 
-// The dimension seen as [outer, size, inner] around one factor.
+// The shape with the dimension viewed as [outer, size, inner] around one factor.
 static SmallVector<int64_t> opened(ArrayRef<int64_t> shape, int64_t dim, int64_t outer, int64_t size, int64_t inner) {
   SmallVector<int64_t> result(shape.begin(), shape.begin() + dim);
   result.append({outer, size, inner});
@@ -140,7 +141,7 @@ Value Localiser::reshard(Operation *op, Value local) {
         finished.push_back(axis);
     local = allReduce(op->getLoc(), local, finished, from.partialKind)[0];
   }
-  // All gathers come before all slices: members of a gather must hold the same share of every other dimension.
+  // Emits all gathers before all slices: members of a gather must hold the same share of every other dimension.
   auto moves = [&](size_t d) { return from.dims[d] != to.dims[d]; };
   for (size_t d = 0; d < from.dims.size(); ++d)
     if (moves(d) && from.dims[d].split())
@@ -194,8 +195,8 @@ Value Localiser::iota(Operation *op) {
   return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
 }
 
-// Where a window of a dimension begins, or how much there is around it, in what this rank holds: whole runs of the
-// dimension lie before it (see window in Rules.cpp), and this rank holds as much of each.
+// Converts the start or padding of a window from the global to the local dimension. It covers whole repetitions of the
+// inner extent (see window in Rules.cpp), and this rank holds the same part of each.
 static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> global, ArrayRef<int64_t> local) {
   SmallVector<int64_t> result;
   for (auto [count, whole, here] : llvm::zip(counts, global, local))
@@ -203,7 +204,8 @@ static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> 
   return result;
 }
 
-// Attributes that tell where a local value comes from; the sharding only where the local value is that value's piece.
+// Attributes that record the origin of a local value; the sharding only if the local value is a piece of the global
+// one.
 static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
   NamedAttrList attributes(to->getDiscardableAttrDictionary());
   for (NamedAttribute attribute : from->getDiscardableAttrs())
@@ -237,7 +239,7 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
     results = {operands[0]};
   } else {
     SmallVector<Value> all(operands);
-    // Rows of a table that is split begin at this rank's offset.
+    // If a table is split by rows, lookups subtract this rank's first row.
     if (auto embedding = dyn_cast<ir::EmbeddingOp>(op)) {
       if (Value start = offset(op, shardingOf(embedding.getTable()).dims[0]))
         all.push_back(start);

@@ -1,4 +1,4 @@
-// One op of the annotated phase as ops of the local phase, for the ranks at given mesh coordinates.
+// Converts one op of the annotated phase to ops of the local phase, for the ranks at given mesh coordinates.
 #pragma once
 #include "ir/dist/Sharding.h"
 
@@ -7,7 +7,7 @@
 
 namespace cleave::partitioner {
 
-/// Makes local ops. `coords` are those of one rank of the class; nothing but shapes may depend on them.
+/// Creates local ops. `coords` are those of one rank of the class; only shapes may depend on them.
 class Localiser {
 public:
   Localiser(mlir::OpBuilder &builder, const Mesh &mesh, const std::vector<int64_t> &coords)
@@ -19,7 +19,7 @@ public:
   /// Emits `op` on local operands at the builder's insertion point; returns its results.
   llvm::SmallVector<mlir::Value> emit(mlir::Operation *op, mlir::ValueRange operands);
 
-  /// Emits a collective over `axes` (axes of size 1 are dropped; no axis left: the operands themselves).
+  /// Emits a collective over `axes`. Axes of size 1 are dropped; if none is left, returns the operands.
   llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes,
                                            const std::string &kind, const std::vector<int64_t> &stages = {});
 
@@ -27,14 +27,14 @@ private:
   mlir::OpBuilder &builder;
   const Mesh &mesh;
   const std::vector<int64_t> &coords;
-  mutable llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::RankedTensorType> types; ///< local, by global
+  mutable llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::RankedTensorType> types; ///< local, by sharding and global type
 
   mlir::Value reshard(mlir::Operation *op, mlir::Value local);
   mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
   mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
   using CollectiveMaker = llvm::function_ref<mlir::Value(mlir::Type result, mlir::Value input, int64_t dim)>;
-  /// Makes a collective along factor `f` of a dimension whose factors have `sizes`: seen as [outer, size, inner] around
-  /// it, and closed again with `after` elements in the factor's place.
+  /// Emits a collective along factor `f` of a dimension whose factors have `sizes`: views the dimension as [outer,
+  /// size, inner] around the factor, and merges it again with `after` elements for the factor.
   mlir::Value alongFactor(mlir::Location loc, mlir::Value local, int64_t dim, llvm::ArrayRef<int64_t> sizes, size_t f,
                           int64_t after, CollectiveMaker make);
   mlir::DenseI64ArrayAttr sharesOf(const Factor &factor);
@@ -44,7 +44,7 @@ private:
   mlir::Value constant(mlir::Operation *op);
   mlir::Value iota(mlir::Operation *op);
   mlir::Value reshaped(mlir::Location loc, mlir::Value local, llvm::ArrayRef<int64_t> shape);
-  /// Start of this rank's share of a dimension split by its first factor, as tensor<i32>; null where it is not split.
+  /// Start of this rank's share of a dimension split by its first factor, as tensor<i32>; null if it is not split.
   mlir::Value offset(mlir::Operation *op, const DimSharding &dim);
   int64_t share(const Factor &factor) const;
 };

@@ -1,4 +1,4 @@
-// Cutting a function into segments: forward ops; backward ops that another stage waits for; the rest of backward.
+// Cuts a function into segments: forward ops; backward ops that another stage waits for; the other backward ops.
 #include "partitioner/apply/Segments.h"
 
 #include "ir/dist/Dist.h"
@@ -13,7 +13,7 @@ namespace cleave::partitioner {
 
 static bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
 
-/// From a half type to f32 in the forward pass: what is kept for the backward pass is the half.
+/// Whether a forward op casts a half type to f32. The backward pass stashes the half value instead of the result.
 static bool isWidening(ir::CastOp cast) {
   Type from = getElementTypeOrSelf(cast.getInput());
   return (from.isF16() || from.isBF16()) && getElementTypeOrSelf(cast.getResult()).isF32() && !isBackward(cast);
@@ -49,7 +49,7 @@ public:
       if (!isRemade(&op, false))
         for (Value operand : op.getOperands())
           need(operand, cut.place[&op]);
-    // A result is needed where it is made; results that only rename need their source there.
+    // A result is needed in the segment that computes it; for a view, its source is needed there.
     for (Value result : func.getBody().front().getTerminator()->getOperands())
       if (Operation *def = result.getDefiningOp())
         need(result, cut.place[def]);
@@ -62,10 +62,10 @@ private:
   int64_t &tag;
   Segmentation cut;
   std::set<Operation *> early;
-  std::vector<Value> order;                                 // values of `needs`, in order of discovery
+  std::vector<Value> order;                                 // keys of `needs`, in order of discovery
   DenseMap<Value, std::set<std::pair<int64_t, int>>> needs; // other segments that need a value
 
-  // Backward ops from which a value of another stage is computed.
+  // Marks backward ops on which a value of another stage depends.
   void markInputGradients() {
     std::vector<Operation *> work;
     for (Operation &op : func.getBody().front().without_terminator()) {
@@ -86,11 +86,11 @@ private:
     }
   }
 
-  // `value` is read by segment `at`.
+  // Records that segment `at` reads `value`.
   void need(Value value, SegmentKey at) {
     Operation *def = value.getDefiningOp();
     if (!def)
-      return; // arguments are there in every segment
+      return; // available in every segment
     SegmentKey made = cut.place.at(def);
     bool otherStage = made.stage != at.stage;
     if (isRemade(def, otherStage)) {
@@ -112,7 +112,7 @@ private:
     if (!added)
       return;
     order.push_back(value);
-    if (isRemade(def, false)) // it is sent: its own segment makes it for that
+    if (isRemade(def, false)) // its own segment rematerialises it for sending
       for (Value operand : def->getOperands())
         need(operand, made);
   }

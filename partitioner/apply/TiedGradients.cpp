@@ -1,4 +1,4 @@
-// A parameter used in several stages: its gradient is a sum whose terms are made in different stages.
+// Parameters used in several stages: the gradient is a sum whose terms are computed in different stages.
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/apply/Segments.h"
@@ -11,8 +11,8 @@ namespace cleave::partitioner {
 
 static int64_t stageOfTerm(Value term) { return term.getDefiningOp() ? stageOf(term.getDefiningOp()) : 0; }
 
-// The terms of a sum of gradients by stage; an addition all of whose terms are of its own stage is a term. (Others may
-// read the same sum: equal gradients of two parameters are one value.)
+// Collects the terms of a sum of gradients by stage. An addition whose terms are all in its own stage is one term. (The
+// same sum may have other users, if two parameters have equal gradients.)
 static void collectTerms(Value value, SmallVector<Value> &terms) {
   auto add = value.getDefiningOp<ir::AddOp>();
   if (!add || !add->hasAttr(ir::attr::phase)) {
@@ -69,7 +69,7 @@ void splitTiedGradients(func::FuncOp train) {
   terminator->setOperands(results);
   train.setFunctionType(FunctionType::get(train.getContext(), train.getArgumentTypes(), types));
   train.setAllResultAttrs(attributes);
-  // The sums across stages are dead now, last first.
+  // The sums across stages are dead now; erase them, last first.
   SmallVector<Operation *> adds;
   train.walk([&](ir::AddOp op) { adds.push_back(op); });
   for (Operation *op : llvm::reverse(adds))

@@ -1,4 +1,4 @@
-// Which casts and transposes of parameters are made once an iteration.
+// Finds the casts and transposes of parameters that are executed once per iteration.
 #include "partitioner/apply/WorkingCopies.h"
 
 #include "ir/library/Epilogues.h"
@@ -14,14 +14,14 @@ namespace {
 
 bool readFromMemory(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
-    if (isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(user)) // the same elements
+    if (isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(user)) // views of the same elements
       return readFromMemory(user->getResult(0));
     return !user->hasTrait<OpTrait::Elementwise>() && !isa<ir::BroadcastOp, ir::ReduceOp, func::ReturnOp>(user);
   });
 }
 
-/// Whether a library that has epilogues adds the bias to a product or a convolution, rather than a kernel that reads
-/// the sum anyway: an activation follows that the library applies, or the sum is read from memory.
+/// Whether a library with epilogues adds the bias to a product or a convolution: an activation that the epilogue
+/// supports follows, or the sum is read from memory. Otherwise a kernel that reads the product adds it.
 bool addedByLibrary(Value bias) {
   for (Operation *user : bias.getUsers())
     for (Operation *adder : user->getUsers()) {
@@ -37,7 +37,7 @@ bool addedByLibrary(Value bias) {
 
 unsigned widthOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); }
 
-/// Of the parameter that `value` is; "" where it is none.
+/// The parameter that `value` is; "" if none.
 std::string parameterName(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument || ir::argumentText(argument, ir::attr::kind) != "parameter")
@@ -45,7 +45,7 @@ std::string parameterName(Value value) {
   return ir::argumentText(argument, ir::attr::name).str();
 }
 
-/// A parameter in a narrower type.
+/// The name of a parameter cast to a narrower type.
 std::string castName(ir::CastOp cast) {
   const std::string name = parameterName(cast.getInput());
   Type type = getElementTypeOrSelf(cast.getResult());
@@ -54,7 +54,7 @@ std::string castName(ir::CastOp cast) {
   return name + (type.isBF16() ? ".bf16" : ".f16");
 }
 
-/// A convolution's weight channels last, perhaps in a narrower type.
+/// The name of a convolution's weight in channels last, possibly in a narrower type.
 std::string turnedName(ir::TransposeOp transpose) {
   if (llvm::none_of(transpose->getUsers(), [](Operation *user) { return user->hasAttr(ir::channelsLast); }))
     return {};

@@ -1,5 +1,5 @@
-// Parameters in the type and layout in which products read them: made once an iteration from the parameter as it is
-// stored, and kept in a slot of kind "working" for every microbatch.
+// Parameters in the type and layout that products need: converted once per iteration and kept in a slot of kind
+// "working" for all microbatches.
 #pragma once
 #include "ir/graph/Graph.h"
 
@@ -8,13 +8,13 @@
 
 namespace cleave::partitioner {
 
-/// By name, the last of the ops (of @train or @eval) that make what a class needs from a parameter.
+/// By name, the last op (in @train or @eval) of each conversion of a parameter that a class needs.
 using WorkingCopies = std::map<std::string, mlir::Operation *>;
 
-/// "fc.weight.bf16" where `op` casts a parameter to a narrower type for ops that read it from memory,
-/// "conv.weight.nhwc" or "conv.weight.bf16.nhwc" where it turns it for a convolution; "" for any other op. What
-/// elementwise kernels alone read they cast as they read, which costs nothing; but biases are added by the library where
-/// the module says that its products have epilogues (`ir::attr::epilogues`).
+/// "fc.weight.bf16" if `op` casts a parameter to a narrower type for ops that read it from memory; "conv.weight.nhwc"
+/// or "conv.weight.bf16.nhwc" if it transposes the weight of a convolution; "" for any other op. Parameters read only
+/// by elementwise kernels are cast there, at no cost, except biases that the library adds because the module's products
+/// have epilogues (`ir::attr::epilogues`).
 std::string workingCopyName(mlir::Operation *op);
 
 } // namespace cleave::partitioner

@@ -1,4 +1,4 @@
-// GPipe and 1F1B as predicates over (stage, microbatch).
+// The schedules GPipe and 1F1B.
 #include "partitioner/schedule/Schedule.h"
 
 #include "runtime/base/Error.h"

@@ -5,7 +5,7 @@
 
 namespace cleave::partitioner {
 
-/// A segment ("forward", "input_gradient", ...) and its microbatch (0 where it has none).
+/// A segment ("forward", "input_gradient", ...) and its microbatch (0 if it has none).
 struct ScheduleItem {
   std::string segment;
   int64_t microbatch = 0;

@@ -1,4 +1,4 @@
-// Containers are found from the paths alone: a number is a place in a list.
+// Finds containers by paths alone: a number in a path is an index into a list.
 #include "partitioner/stages/LayerNames.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which layer a module path belongs to.
+// Maps module paths to layers.
 #pragma once
 #include <set>
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace cleave::partitioner {
 
-/// Layers by module path. A layer is a member of a list ("model.layers.3"), or a module that has no list somewhere below
-/// it ("head", "model.embed"): modules that hold lists are containers, and what they hold are the layers. Where all
-/// paths lie in one layer, that module is a container, too, as long as it has children.
+/// A layer is a member of a list ("model.layers.3"), or a module without a list below it ("head", "model.embed").
+/// Modules that contain lists are containers; their children are layers. If all paths are in one layer, that module is
+/// a container too, as long as it has children.
 class LayerNames {
 public:
-  /// `paths`: of all ops. `named`: paths that someone names as layers (a strategy file): each is one, however coarse or
-  /// fine, and the longest that a path lies in decides.
+  /// `paths`: of all ops. `named`: paths that a strategy file names as layers. Each is a layer of its own; a path
+  /// belongs to the longest named layer that contains it.
   LayerNames(const std::vector<std::string> &paths, std::set<std::string> named = {});
 
   /// "blocks.3.attention.qkv" -> "blocks.3"; "" -> "".

@@ -1,4 +1,4 @@
-// Layers in program order; cuts by dynamic programming over their costs.
+// Finds layers in program order, and balances their costs by dynamic programming.
 #include "partitioner/stages/Layers.h"
 
 #include "ir/graph/Graph.h"
@@ -13,10 +13,10 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-// FLOPs that moving one element costs as much time as, on anything with a memory: a few dozen.
+// Cost in FLOPs of moving one element; a few dozen on any device with memory.
 static constexpr double elementCharge = 16;
 
-// Path of the ops that the loss function makes: they stay with the model's last layer.
+// Path of the loss function's ops, which belong to the model's last layer.
 static constexpr const char *lossPath = "loss";
 
 static std::string pathOf(Operation *op) {
@@ -77,7 +77,7 @@ static void addOp(Layer &layer, Operation *op) {
 
 std::vector<Layer> layersOf(func::FuncOp func, const LayerNames &names) {
   std::vector<Layer> layers;
-  std::vector<Operation *> waiting; // ops outside any module, for the next layer
+  std::vector<Operation *> waiting; // ops outside any module, which join the next layer
   auto open = [&](const std::string &path, int64_t mark) {
     layers.push_back({path, mark, 0, false, {}});
     for (Operation *op : waiting)
@@ -87,7 +87,7 @@ std::vector<Layer> layersOf(func::FuncOp func, const LayerNames &names) {
   for (Operation &op : func.getBody().front().without_terminator()) {
     const std::string path = pathOf(&op), name = path == lossPath ? "" : names.of(path);
     const int64_t mark = markOf(&op);
-    if (!waiting.empty() && markOf(waiting.back()) != mark) // a stage of nothing else
+    if (!waiting.empty() && markOf(waiting.back()) != mark) // a stage without any module
       open("", markOf(waiting.back()));
     const bool same = !layers.empty() && layers.back().mark == mark && waiting.empty();
     if (name.empty() && !same) {
@@ -108,13 +108,14 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
   std::vector<double> sum(n + 1, 0);
   for (size_t i = 0; i < n; ++i)
     sum[i + 1] = sum[i] + costs[i];
-  // best[p][i]: least largest run when the first i layers make p runs; from[p][i]: where the last of them begins.
+  // best[p][i]: the smallest possible maximum if the first i layers form p runs; from[p][i]: the start of the last run.
   std::vector<std::vector<double>> best(parts + 1, std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
   std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(n + 1, 0));
   best[0][0] = 0;
   for (size_t p = 1; p <= parts; ++p)
     for (size_t i = p; i <= n; ++i) {
-      // The further the last run begins, the more is before it and the less in it: the best is where they meet.
+      // As the start of the last run moves right, the cost before it grows and its own cost shrinks: the optimum is
+      // where they cross.
       auto last = [&](size_t j) { return sum[i] - sum[j]; };
       auto firstWhere = [&](size_t end, auto holds) {
         auto range = llvm::seq(p - 1, end);
@@ -124,7 +125,7 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
       best[p][i] = std::max(best[p - 1][meet], last(meet));
       if (meet > p - 1)
         best[p][i] = std::min(best[p][i], last(meet - 1));
-      from[p][i] = firstWhere(meet, [&](size_t j) { return last(j) <= best[p][i]; }); // the first of the best
+      from[p][i] = firstWhere(meet, [&](size_t j) { return last(j) <= best[p][i]; }); // the first optimum
     }
   std::vector<size_t> begins(parts);
   for (size_t p = parts, i = n; p > 0; --p)

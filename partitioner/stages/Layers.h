@@ -1,4 +1,4 @@
-// Layers of a traced model and how pipeline stages are cut from them.
+// Layers of a traced model, and how pipeline stages are cut from them.
 #pragma once
 #include "partitioner/stages/LayerNames.h"
 #include "partitioner/strategy/Strategy.h"
@@ -11,36 +11,37 @@
 
 namespace cleave::partitioner {
 
-/// A run of forward ops that a stage cut does not divide.
+/// A run of forward ops that is never split between stages.
 struct Layer {
-  std::string path;        ///< "" where no module made an op of it
-  int64_t mark = -1;       ///< the code's stage(k) for all of its ops; -1: none
+  std::string path;        ///< "" if no op belongs to a module
+  int64_t mark = -1;       ///< stage(k) set by the code for all of its ops; -1: none
   double cost = 0;         ///< forward FLOPs of a microbatch, plus a charge per element moved
-  bool parameters = false; ///< whether an op reads one
+  bool parameters = false; ///< whether an op reads a parameter
   std::vector<mlir::Operation *> ops;
 };
 
-/// The names of a forward function's layers. `named`: see LayerNames.
+/// The layer names of a forward function. `named`: see LayerNames.
 LayerNames layerNames(mlir::func::FuncOp func, std::set<std::string> named = {});
 
-/// The layers of a forward function in program order. Ops outside any module, and those of the loss, join the layer
-/// before them; where that has another mark, or where there is none, the layer after them; else they are a layer without
-/// a path. A module that runs again later is there again.
+/// The layers of a forward function in program order. Ops outside any module, and ops of the loss, join the previous
+/// layer if it has the same mark, otherwise the next layer; if neither is possible they form a layer without a path. A
+/// module that runs again later is a further layer with the same path.
 std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 
-/// FLOPs of one op on its (global or local) types; 0 for everything but products and convolutions, gradients included.
+/// FLOPs of one op for its (global or local) types; 0 for all ops except products, convolutions and their gradients.
 double flopsOf(mlir::Operation *op);
 
-/// Splits `costs` into `parts` runs, each not empty, whose largest sum is least; returns where each run begins.
+/// Splits `costs` into `parts` non-empty runs and minimises the largest sum; returns the start of each run.
 std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts);
 
-/// Sets cleave.stage on every op of @forward and @eval: as the strategy's `stages` say, else the code's stage(k) marks,
-/// else balanced by cost. Completes `strategy.stages`. Throws userError where there are more stages than layers with
-/// parameters, marks that do not count up to pp, a path that no layer has, or a stage without parameters.
+/// Sets cleave.stage on every op of @forward and @eval: by the strategy's `stages`, else by the code's stage(k) marks,
+/// else balanced by cost. Completes `strategy.stages`. Throws userError if there are more stages than layers with
+/// parameters, if marks do not count up to pp, if a path is not a layer, or if a stage has no parameters.
 void assignStages(mlir::ModuleOp module, Strategy &strategy);
 
-/// Makes what costs nothing to make again in the stage of each of its users, so that only what was computed travels over
-/// a cut, once: constants, indices, broadcasts; what only renames elements; casts and slices of inputs and parameters.
+/// Rematerialises ops that cost nothing in the stage of each user, so that only computed values are sent between
+/// stages, each once. These ops are constants, indices, broadcasts, views, and casts and slices of inputs and
+/// parameters.
 void remakeInStagesOfUsers(mlir::func::FuncOp func);
 
 } // namespace cleave::partitioner

@@ -1,5 +1,5 @@
-// What is free to make again is made in the stage that reads it. Before differentiation: then the gradient of what was
-// made again arises in the reader's stage, too, and the terms of one value meet there.
+// Rematerialises free ops in the stage of each user. This runs before differentiation, so that the gradients of the
+// copies arise in the user's stage too, and are added there.
 #include "partitioner/stages/Layers.h"
 
 #include "ir/graph/Graph.h"
@@ -18,7 +18,7 @@ int64_t stageOf(Operation *op) {
 
 StringRef kindOf(BlockArgument argument) { return ir::argumentText(argument, ir::attr::kind); }
 
-// An input or a parameter, through whatever is made again.
+// Whether the value is an input or a parameter, looking through rematerialised ops.
 bool isOfArgument(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return kindOf(argument) != "buffer"; // a buffer belongs to one stage
@@ -34,7 +34,7 @@ bool isOfBuffer(Value value) {
   return isa<ir::ReshapeOp, ir::TransposeOp, ir::BroadcastOp, ir::ShardHintOp>(def) && isOfBuffer(def->getOperand(0));
 }
 
-// Of nothing but constants and indices (a mask).
+// Whether the value depends only on constants and indices (a mask).
 bool isOfConstants(Operation *op) {
   if (isa<ir::ConstantOp, ir::IotaOp>(op))
     return true;
@@ -79,7 +79,7 @@ void remakeInStagesOfUsers(func::FuncOp func) {
   SmallVector<Operation *> ops;
   for (Operation &op : func.getBody().front().without_terminator())
     ops.push_back(&op);
-  for (Operation *op : llvm::reverse(ops)) // what a copy reads is visited after it
+  for (Operation *op : llvm::reverse(ops)) // a copy's operands are visited after it
     if (isFreeToRemake(op))
       remake(op);
 }

@@ -1,4 +1,4 @@
-// Which stage every layer is in: by a strategy file, by the code's marks, or by cost.
+// Assigns layers to stages: by a strategy file, by marks in the code, or by cost.
 #include "partitioner/stages/Layers.h"
 
 #include "ir/graph/Graph.h"
@@ -25,7 +25,7 @@ std::string pathOf(Operation *op) {
 
 std::string nameOf(const Layer &layer) { return layer.path.empty() ? "ops outside any module" : layer.path; }
 
-// A layer without a mark stays with the layer before it.
+// A layer without a mark is in the stage of the previous layer.
 Stages stagesByMarks(const Layers &layers, int64_t pp) {
   Stages stages;
   int64_t current = 0;
@@ -69,7 +69,7 @@ std::string listOf(const Layers &layers) {
   return fmt::format("{}", fmt::join(paths, ", "));
 }
 
-// Whether a module, given by its path, has a parameter or buffer.
+// Whether the module at a path has a parameter or buffer.
 bool hasParameters(func::FuncOp forward, const std::string &path) {
   return llvm::any_of(forward.getArguments(), [&](BlockArgument argument) {
     return ir::argumentText(argument, ir::attr::name).starts_with(path + ".");
@@ -88,7 +88,7 @@ StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Strate
     const std::string &path = entry.path;
     const int64_t uses =
         std::count_if(layers.begin(), layers.end(), [&](const Layer &layer) { return layer.path == path; });
-    if (!uses && !hasParameters(forward, path)) // or all that it does is of no use
+    if (!uses && !hasParameters(forward, path)) // it may have a layer whose ops are all unused
       throw userError(fmt::format("stages: the model has no layer \"{}\"; it has {}", path, listOf(layers)));
     if (entry.use > std::max<int64_t>(uses, 1))
       throw userError(fmt::format("stages: \"{}\", but the model uses layer \"{}\" {} time{}", entry.str(), path, uses,
@@ -104,7 +104,7 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
   std::map<std::string, int64_t> uses;
   int64_t current = 0;
   for (const Layer &layer : layers) {
-    if (layer.path.empty()) { // no file can name it
+    if (layer.path.empty()) { // a file cannot name it
       current = std::max(current, std::min(layer.mark, count - 1));
       stages.push_back(current);
       continue;
@@ -116,7 +116,7 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
     if (found != wanted.end() && found->second < current)
       throw userError(fmt::format("stages: layer \"{}\" is in stage {}, but layers that run before it are in stage {}",
                                   use.str(), found->second, current));
-    if (found != wanted.end()) // else it comes back (a tied head), and stays where the model has got to
+    if (found != wanted.end()) // a later use (a tied head) without an entry stays in the current stage
       current = found->second;
     stages.push_back(current);
   }
@@ -126,11 +126,11 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
   return stages;
 }
 
-// Layers without parameters stay with the one before them; the first ones with the one after.
+// Layers without parameters join the previous layer; at the start, the next one.
 Stages stagesByCost(const Layers &layers, int64_t pp) {
   std::vector<double> costs;
   std::vector<size_t> unitOf;
-  bool open = false; // the unit at hand has no parameters yet
+  bool open = false; // the current unit has no parameters yet
   for (const Layer &layer : layers) {
     if (costs.empty() || (layer.parameters && !open))
       costs.push_back(0), open = true;
@@ -148,7 +148,7 @@ Stages stagesByCost(const Layers &layers, int64_t pp) {
   return stages;
 }
 
-// A device that holds nothing and only passes values on is a mistake.
+// Rejects a stage that has no parameters and would only pass values on.
 void checkStages(const Layers &layers, const Stages &stages, int64_t pp) {
   std::vector<bool> parameters(pp);
   for (size_t i = 0; i < layers.size(); ++i)
@@ -159,7 +159,7 @@ void checkStages(const Layers &layers, const Stages &stages, int64_t pp) {
       throw userError(fmt::format("stages: stage {} has no parameters: no op that runs in it reads one", s));
 }
 
-// The stages of the ops that a line of the user's made, outside any module.
+// Stages of the ops that each line of the user's code created outside any module.
 using StagesByPlace = DenseMap<Location, std::set<int64_t>>;
 
 StagesByPlace stagesByPlace(func::FuncOp forward) {
@@ -192,12 +192,12 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   if (strategy.stages.empty() && marked && pp > 1)
     strategy.stagesOrigin = "code";
   strategy.stages.assign(pp, {});
-  std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and how often it came before
+  std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and number of earlier uses
   std::map<std::string, int> seen;
   for (size_t i = 0; i < layers.size(); ++i) {
     setStage(layers[i], stages[i]);
     int occurrence = seen[layers[i].path]++;
-    // A later use stays where the model has got to, unless it begins a stage.
+    // A later use is listed only if it begins a stage; otherwise it is in the current stage.
     const bool begins = stages[i] > (i ? stages[i - 1] : 0);
     if ((occurrence == 0 || begins) && !layers[i].path.empty())
       strategy.stages[stages[i]].push_back(LayerUse{layers[i].path, occurrence + 1}.str());
@@ -214,7 +214,7 @@ void assignStages(ModuleOp module, Strategy &strategy) {
     auto found = stageOf.find({layer.path, seen[layer.path]++});
     const int64_t stage = found == stageOf.end() ? current : std::max(current, found->second);
     for (Operation *op : layer.ops) {
-      // Ops outside modules go with the same line of the training pass, whatever layer is their neighbour here.
+      // Ops outside modules go to the stage of the same source line in training, whatever layer precedes them here.
       auto at = names.of(pathOf(op)).empty() ? places.find(op->getLoc()) : places.end();
       if (at != places.end())
         if (auto later = at->second.lower_bound(current); later != at->second.end())

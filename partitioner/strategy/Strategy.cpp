@@ -1,4 +1,4 @@
-// Meshes from their shorthand, and strategies to and from TOML.
+// Parses meshes from their shorthand; reads and writes strategies as TOML.
 #include "partitioner/strategy/Strategy.h"
 
 #include "partitioner/schedule/Schedule.h"
@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <sstream>
 
-// toml++ 3.3 tells the compiler of conditions that a file may break: that a key begins with a letter, that a character
-// which is not ASCII is a blank. Here nothing is assumed, and what is no blank is none.
+// toml++ 3.3 tells the compiler to assume properties that a malformed file can violate (a key begins with a letter, a
+// non-ASCII character is a blank). The macros below remove these assumptions.
 #define TOML_HEADER_ONLY 1
 #include <toml++/impl/preprocessor.h>
 #undef TOML_ASSUME
@@ -137,7 +137,7 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
   for (auto &[key, value] : *table) {
     if (key == "name") {
       strategy.schedule = stringAt(file, "schedule.name", value);
-      makeSchedule(strategy.schedule, 1, 1); // refuses an unknown name
+      makeSchedule(strategy.schedule, 1, 1); // throws for an unknown name
     } else if (key == "microbatches") {
       auto count = value.value<int64_t>();
       if (!count || *count < 1)
@@ -192,12 +192,12 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
       else if (axes.is_string())
         rule.dims[name] = stringAt(file, name, axes);
       else if (!axes.is_number() || name == "heads" ||
-               (!name.empty() && name[0] >= '0' && name[0] <= '9')) // other numbers are costs
+               (!name.empty() && name[0] >= '0' && name[0] <= '9')) // other entries with numbers are costs
         throw userError(fmt::format("{}: {} of {} must name mesh axes", at(file, axes), name, rule.pattern));
     }
     rules.push_back({value.source().begin, std::move(rule)});
   }
-  // A table is kept by key; the last rule that matches wins in the order of the file.
+  // toml++ sorts a table by key, but the last matching rule in file order wins.
   std::stable_sort(rules.begin(), rules.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   for (auto &[where, rule] : rules)
     strategy.shard.push_back(std::move(rule));
@@ -205,7 +205,7 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
 
 } // namespace
 
-/// toml++ recurses into a key a.b.c..., whatever its length. Dots inside quotes are no such.
+/// toml++ recurses into each part of a key a.b.c..., without a limit. Dots inside quotes do not count.
 static void refuseDeepKeys(const std::string &text, const std::string &file) {
   constexpr int most = 64;
   int line = 1, dots = 0;
@@ -214,7 +214,7 @@ static void refuseDeepKeys(const std::string &text, const std::string &file) {
     if (c == '\n') {
       ++line;
       dots = 0;
-      quote = 0; // of a string that ends here, or goes on and holds no key
+      quote = 0; // the string ends here, or continues without a key
     } else if (quote)
       quote = c == quote ? 0 : quote;
     else if (c == '"' || c == '\'')
@@ -276,7 +276,7 @@ Strategy Strategy::load(const std::string &path) {
   return parse(readTextFile(path, Status::User, 16 << 20), path);
 }
 
-/// A basic string of TOML.
+/// Quotes a basic TOML string.
 static std::string quote(const std::string &text) {
   std::string out = "\"";
   for (const char c : text)

@@ -1,4 +1,4 @@
-// A strategy: every decision about the split, as data. TOML that a person edits, keyed by module path.
+// A strategy: every decision about the split, as data. Stored as TOML, keyed by module path.
 #pragma once
 #include "ir/dist/Sharding.h"
 
@@ -10,23 +10,23 @@
 
 namespace cleave::partitioner {
 
-/// Who decided something: "default", "code", "file", "search".
+/// The source of a decision: "default", "code", "file", "search".
 using Origin = std::string;
 
-/// A sharding asked for a tensor, by module path; `*` in `pattern` stands for any run of characters without a dot.
+/// A sharding requested for a tensor by module path; `*` in `pattern` matches any characters except dots.
 struct ShardRule {
   std::string pattern;                     // "blocks.*.attention.qkv.weight"
   std::map<std::string, std::string> dims; // "0", "0:3x4x16.1" or "heads" -> axes
   Origin origin = "file";
 };
 
-/// An entry of `stages`: a layer, or one of its later uses, which reads "embed use 2". A use is a run of the layer's
-/// ops, between those of other layers or stage marks in the code.
+/// An entry of `stages`: a layer, or a later use of it, written "embed use 2". A use is a contiguous run of the layer's
+/// ops, delimited by other layers' ops or stage marks in the code.
 struct LayerUse {
   std::string path;
   int64_t use = 1;
   std::string str() const;
-  /// Nothing where the text is neither a module path (which has no spaces) nor a later use.
+  /// Returns nullopt if the text is neither a module path (which has no spaces) nor a later use.
   static std::optional<LayerUse> parse(const std::string &text);
   auto operator<=>(const LayerUse &) const = default;
 };
@@ -35,23 +35,23 @@ struct Strategy {
   Mesh mesh;                     // axes dp, tp, pp, always in this order
   std::string schedule = "1f1b"; // gpipe | 1f1b
   int64_t microbatches = 1;
-  /// Every stage's layers and later uses of layers (see LayerUse), in order; empty: cut by estimated FLOPs. A stage's
-  /// list is empty where it has only ops outside any module.
+  /// The layers and later uses (see LayerUse) of each stage, in order. Empty: cut by cost, which is estimated FLOPs
+  /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
   std::vector<std::vector<std::string>> stages;
   Origin stagesOrigin = "default";
   std::vector<ShardRule> shard;
 
-  /// Reads TOML. Throws userError naming file, line, rule and value.
+  /// Reads TOML. Throws userError that names file, line, rule and value.
   static Strategy parse(const std::string &toml, const std::string &fileName);
   static Strategy load(const std::string &path);
   std::string toToml() const;
 };
 
-/// Reads `dp=2,tp=2,pp=2` (any order, any subset). Throws userError naming the unknown axis or the value.
+/// Reads `dp=2,tp=2,pp=2` (any order, any subset). Throws userError that names the unknown axis or the value.
 Mesh parseMesh(const std::string &text);
 
-/// A mesh for `devices` devices by kind of parallelism: data, model, pipeline or hybrid (data x model x pipeline as
-/// even as the number's divisors allow). `auto` is refused by name until there is a search.
+/// A mesh for `devices` devices by kind of parallelism: data, model, pipeline or hybrid (data x model x pipeline, as
+/// even as the divisors allow). Throws userError for `auto`, because there is no search yet.
 Mesh meshFor(int64_t devices, const std::string &kind);
 
 } // namespace cleave::partitioner
