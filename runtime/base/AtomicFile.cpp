@@ -1,4 +1,4 @@
-// Files that are whole or absent.
+// Writes files atomically.
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/RandomBits.h"
@@ -22,7 +22,7 @@ AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::m
   if (::stat(path.c_str(), &there) == 0) {
     if (!S_ISREG(there.st_mode))
       throw userError(fmt::format("{}: exists and is not a regular file", path));
-  } else if (errno != ENOENT) // nobody knows what a rename would replace
+  } else if (errno != ENOENT) // unknown what a rename would replace
     fail(errno);
   const size_t begin = path.rfind('/') + 1; // npos + 1 is 0
   for (int attempt = 0; fd < 0 && attempt < 8; ++attempt) {
@@ -33,7 +33,7 @@ AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::m
       break;
   }
   if (fd < 0) {
-    temporary.clear(); // not ours
+    temporary.clear(); // not created by this object
     fail(errno);
   }
 }
@@ -86,7 +86,7 @@ void syncFolder(const std::string &folder) {
 
 void makeFolders(const std::string &folder, const std::string &what) {
   std::error_code error;
-  std::vector<fs::path> parents; // of folders that are new
+  std::vector<fs::path> parents; // of newly created folders
   for (fs::path path = fs::absolute(folder, error).lexically_normal(); !error && !fs::exists(path, error);
        path = path.parent_path()) {
     parents.push_back(path.parent_path());

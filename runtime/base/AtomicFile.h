@@ -1,22 +1,22 @@
-// Files that are whole or absent.
+// Files that appear complete or not at all.
 #pragma once
 #include <cstddef>
 #include <string>
 
 namespace cleave {
 
-/// Writes a file under a temporary name beside its own and renames it when committed; what was not committed is
-/// removed. The temporary name, ".NAME-OWNER.tmp-" and 16 random hexadecimal digits, is this object's alone: it is made
-/// new, never through a link, and nothing else is ever removed. A name that exists and is no regular file (a device, a pipe)
-/// is refused: a rename would replace it. Errors name the file: userError for a path that cannot be written,
-/// environmentError for a disk that is full or fails.
+/// Writes a file under a temporary name next to its own and renames it on commit; removes the temporary file if it is
+/// not committed. The temporary name, ".NAME-OWNER.tmp-" and 16 random hexadecimal digits, is unique to this object;
+/// the file is created with O_EXCL and without following links. An existing name that is not a regular file (a device,
+/// a pipe) is an error, because the rename would replace it. Errors name the file: userError for a path that cannot be
+/// written, environmentError if the disk is full or fails.
 class AtomicFile {
 public:
   explicit AtomicFile(std::string path, const std::string &owner = "");
   ~AtomicFile();
   AtomicFile(const AtomicFile &) = delete;
   void write(const void *data, size_t bytes);
-  /// Syncs and closes: what is left to do is a rename.
+  /// Syncs and closes; only the rename remains.
   void finish();
   /// Finishes and renames.
   void commit();
@@ -27,10 +27,10 @@ private:
   int fd = -1;
 };
 
-/// Makes renames in a folder last. Some file systems cannot; the renames stand all the same.
+/// Syncs a folder, so that renames in it are durable. Ignores file systems that do not support this.
 void syncFolder(const std::string &folder);
 
-/// Makes a folder and those above it, and makes them last. Throws userError: "WHAT FOLDER: cannot be made: ...".
+/// Creates a folder and its parents, and syncs them. Throws userError: "WHAT FOLDER: cannot be made: ...".
 void makeFolders(const std::string &folder, const std::string &what);
 
 } // namespace cleave

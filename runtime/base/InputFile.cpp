@@ -1,4 +1,4 @@
-// Opening and reading regular files.
+// Opens and reads regular files.
 #include "runtime/base/InputFile.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ static const char *kindOf(mode_t mode) {
 }
 
 InputFile::InputFile(std::string name, Status missing) : path(std::move(name)) {
-  fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a pipe without a writer would wait
+  fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a pipe without a writer would block
   struct stat info {};
   if (fd < 0 || fstat(fd, &info) != 0) {
     const int code = errno;

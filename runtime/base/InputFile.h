@@ -1,4 +1,4 @@
-// Files that are read: regular ones only, each error with the file's name.
+// Reads regular files; every error names the file.
 #pragma once
 #include "runtime/base/Error.h"
 
@@ -10,11 +10,12 @@
 
 namespace cleave {
 
-/// A regular file open for reading at any place. A pipe, a device or a folder is refused before anything is read, since
-/// reading it could wait or go on for ever.
+/// A regular file open for random-access reading. Rejects pipes, devices and folders before reading, because reading
+/// them could block or never end.
 class InputFile {
 public:
-  /// `missing`: whose fault a file is that cannot be opened or is not regular. Throws an Error naming file and reason.
+  /// `missing`: the status of errors for a file that cannot be opened or is not regular. Throws an Error with file and
+  /// reason.
   explicit InputFile(std::string path, Status missing = Status::Environment);
   ~InputFile();
   InputFile(InputFile &&) noexcept;
@@ -23,7 +24,7 @@ public:
   const std::string &name() const { return path; }
   /// Reads exactly `count` bytes at `offset`; a short file is an environmentError.
   void read(void *to, size_t count, uint64_t offset) const;
-  /// Gives the descriptor to the caller, who closes it.
+  /// Transfers the descriptor to the caller, who must close it.
   int release();
 
 private:
@@ -32,8 +33,8 @@ private:
   uint64_t bytes = 0;
 };
 
-/// What `fn` gives. Where it finds no memory: an environmentError that names the file and `bytes`, as they are then:
-/// what is to be held of it.
+/// Returns fn(). If it runs out of memory, throws an environmentError that names the file and `bytes`, the size being
+/// allocated, as set at that time.
 template <typename Fn> auto withMemoryFor(const std::string &path, const uint64_t &bytes, Fn fn) {
   try {
     return fn();
@@ -43,7 +44,7 @@ template <typename Fn> auto withMemoryFor(const std::string &path, const uint64_
   throw environmentError(path + ": out of memory: it has " + std::to_string(bytes) + " bytes or more");
 }
 
-/// A whole file's text, at most `most` bytes. Throws an Error naming the file and the value.
+/// The text of a whole file of at most `most` bytes. Throws an Error that names the file and the value.
 std::string readTextFile(const std::string &path, Status missing = Status::Environment,
                          uint64_t most = uint64_t{1} << 30);
 

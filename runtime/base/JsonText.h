@@ -1,4 +1,4 @@
-// JSON from outside: parsed with a limit to its depth, since printing, copying and destroying values recurse.
+// Parses external JSON with limited nesting, because printing, copying and destroying values recurse.
 #pragma once
 #include "runtime/base/Error.h"
 
@@ -11,7 +11,7 @@ namespace cleave {
 /// Deepest nesting of arrays and objects.
 constexpr int mostJsonDepth = 64;
 
-/// Throws environmentError "NAME: torn or not the JSON expected: ..." for what is no JSON or is nested too deep.
+/// Throws environmentError "NAME: torn or not the JSON expected: ..." if the text is not JSON or nested too deeply.
 template <class Json = nlohmann::json> Json parseJson(std::string_view text, const std::string &name) {
   try {
     return Json::parse(text, [&](int depth, typename Json::parse_event_t, Json &) {

@@ -1,4 +1,4 @@
-// Distances between words.
+// Edit distances between words.
 #include "runtime/base/Nearest.h"
 #include "runtime/base/Error.h"
 
@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// Restricted Damerau-Levenshtein distance: three rows of the table.
+/// Restricted Damerau-Levenshtein distance, with three rows of the table.
 static size_t distance(const std::string &a, const std::string &b) {
   std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)

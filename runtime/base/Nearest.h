@@ -1,4 +1,4 @@
-// Words that were mistyped: what is not known, and which known one is meant.
+// Suggestions for mistyped words.
 #pragma once
 #include <optional>
 #include <string>
@@ -6,15 +6,15 @@
 
 namespace cleave {
 
-/// The known word with the fewest insertions, removals, changes and swaps of neighbours (Damerau 1964) from `word`;
-/// nothing where none is near: at most a third of its letters may differ, and one letter always.
+/// The known word with the smallest edit distance (insertions, deletions, substitutions, transpositions; Damerau 1964)
+/// from `word`. Returns nullopt if more than a third of its letters differ (one letter may always differ).
 std::optional<std::string> nearest(const std::string &word, const std::vector<std::string> &known);
 
-/// "; did you mean --mesh?", or nothing.
+/// "; did you mean --mesh?", or "".
 std::string suggestion(const std::string &word, const std::vector<std::string> &known);
 
-/// Throws a user error that names the first of `args` that begins with a dash and is none of `options`, and the nearest
-/// that is. `who`: the command, for the message. Values of options ("-1") and what comes after "--" are left alone.
+/// Throws a user error that names the first of `args` that begins with a dash and is not in `options`, and the nearest
+/// option. `who`: the command, for the message. Ignores values ("-1") and arguments after "--".
 void checkOptionNames(const std::vector<std::string> &args, const std::vector<std::string> &options,
                       const std::string &who);
 

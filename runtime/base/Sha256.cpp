@@ -1,5 +1,5 @@
-// SHA-256 as FIPS 180-4 sections 5 and 6 give it. The round constants are the first 32 bits of the fractional parts of
-// the cube roots of the first 64 primes.
+// SHA-256 (FIPS 180-4, sections 5 and 6). The round constants are the first 32 bits of the fractional parts of the cube
+// roots of the first 64 primes.
 #include "runtime/base/Sha256.h"
 
 #include <bit>
@@ -41,7 +41,7 @@ void Sha256::block(const uint8_t *bytes) {
 
 void Sha256::update(std::span<const uint8_t> bytes) {
   if (bytes.empty())
-    return; // its address may be null
+    return; // data() may be null
   size_t held = length % 64;
   length += bytes.size();
   if (held) {

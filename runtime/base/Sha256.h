@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): binds plans and checkpoints to their content.
+// SHA-256 (FIPS 180-4), for the integrity of plans and checkpoints.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace cleave {
 class Sha256 {
 public:
   void update(std::span<const uint8_t> bytes);
-  /// The digest; the object is spent afterwards.
+  /// Returns the digest. The object must not be used afterwards.
   std::array<uint8_t, 32> finish();
 
 private:

@@ -1,4 +1,4 @@
-// Standard output and standard error.
+// Handles failures of standard output and standard error.
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Error.h"
 
@@ -13,11 +13,11 @@
 
 namespace cleave {
 
-static std::atomic<int> lostOnError{0}; // errno of the first loss
+static std::atomic<int> lostOnError{0}; // errno of the first failure
 
 void holdStandardDescriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) // the lowest that is free: open gives this one
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) // open returns the lowest free descriptor, which is fd
       [[maybe_unused]] const int made = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 

@@ -1,25 +1,25 @@
-// Standard output and standard error where they are full, closed, or a pipe whose reader has left. What the user asked
-// for and does not get is an error at the program's end, when all else is done; messages that are lost are none, and a
-// reader that left has seen enough.
+// Standard output and standard error that may be full, closed, or a pipe without a reader. If output that the user
+// requested is lost, the program reports an error at its end, after all other work. Lost messages are not errors, and
+// neither is a reader that has closed the pipe.
 #pragma once
 #include <string>
 
 namespace cleave {
 
-/// Gives the descriptors 0 to 2, where they are closed, to a place that can be neither read nor written, so that no
-/// file opened later gets messages. Call it first.
+/// Opens closed descriptors 0 to 2 on a place that can be neither read nor written, so that no file opened later
+/// receives messages. Call this first.
 void holdStandardDescriptors();
 
-/// What the user asked for on standard error: --print-ir-after, --profile. Throws nothing.
+/// Prints output that the user requested on standard error: --print-ir-after, --profile. Does not throw.
 void printOnStandardError(const std::string &text);
 
-/// What a program says of standard output that it could not write.
+/// The error message for lost standard output.
 std::string outputLost(const std::string &reason);
 
-/// Whether standard output is a pipe whose reader has left.
+/// Whether standard output is a pipe whose reader has closed it.
 bool outputReaderLeft();
 
-/// Writes what is left. Throws environmentError where something was lost.
+/// Flushes both streams. Throws environmentError if output was lost.
 void finishStandardStreams();
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Threads that may fail to start.
+// Starts threads with error handling.
 #pragma once
 #include "runtime/base/Error.h"
 
@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// A thread for `what`, for example "rank 3 of 16". An environment error where the system gives none (too little memory
-/// for its stack, too many threads).
+/// Starts a thread for `what`, for example "rank 3 of 16". Throws an environment error if the system cannot create it
+/// (too little memory for its stack, too many threads).
 template <typename... Args> std::thread startThread(const std::string &what, Args &&...args) {
   try {
     return std::thread(std::forward<Args>(args)...);

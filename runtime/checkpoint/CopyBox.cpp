@@ -1,4 +1,4 @@
-// Copies between boxes of arrays.
+// Copies boxes between arrays.
 #include "runtime/checkpoint/CopyBox.h"
 
 #include <cstring>
@@ -13,7 +13,7 @@ void copyBox(std::byte *dst, std::span<const int64_t> dstShape, std::span<const 
   for (int64_t extent : size)
     if (extent == 0)
       return;
-  // Trailing dimensions that are whole on both sides, and the one before them, are one run.
+  // Trailing dimensions that are complete on both sides, and the dimension before them, form one contiguous run.
   int64_t run = 1;
   size_t outer = rank;
   while (outer > 0) {

@@ -1,4 +1,4 @@
-// Copies between boxes of row-major arrays.
+// Copies boxes between row-major arrays.
 #pragma once
 #include <cstddef>
 #include <cstdint>

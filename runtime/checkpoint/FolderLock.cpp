@@ -1,4 +1,4 @@
-// Who owns a folder of checkpoints.
+// Ownership of checkpoint folders.
 #include "runtime/checkpoint/FolderLock.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char *formatName = "cleave-lock";
 
-/// What /proc/PID/stat says of a process.
+/// A process's state from /proc/PID/stat.
 struct ProcessState {
   char state;
   uint64_t start; ///< clock ticks after boot
@@ -38,7 +38,7 @@ struct ProcessState {
 std::optional<ProcessState> stateOf(int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const size_t name = text.rfind(')'); // the name may hold anything
+  const size_t name = text.rfind(')'); // the name may contain any characters
   if (name == std::string::npos)
     return std::nullopt;
   std::istringstream rest(text.substr(name + 1));
@@ -58,7 +58,7 @@ std::string firstLine(const char *file) {
   return line;
 }
 
-/// Where process numbers mean the same.
+/// Identifies the host and process namespace in which process numbers are unique.
 std::string machineOf() {
   std::error_code error;
   return firstLine("/proc/sys/kernel/random/boot_id") + " " + fs::read_symlink("/proc/self/ns/pid", error).string();
@@ -91,7 +91,7 @@ bool isRunName(const std::string &name) {
   return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-/// None where no lock is there.
+/// nullopt if there is no lock.
 std::optional<Owner> readOwner(const std::string &folder) {
   const std::string file = folder + "/" + FolderLock::fileName;
   struct stat info {};
@@ -108,7 +108,7 @@ std::optional<Owner> readOwner(const std::string &folder) {
   }
 }
 
-/// A lock that only has to be renamed.
+/// Writes a lock that only needs to be renamed.
 std::unique_ptr<AtomicFile> prepared(const std::string &folder, const Owner &owner) {
   auto file = std::make_unique<AtomicFile>(folder + "/" + FolderLock::fileName, owner.run);
   const std::string text = print(owner);
@@ -117,8 +117,8 @@ std::unique_ptr<AtomicFile> prepared(const std::string &folder, const Owner &own
   return file;
 }
 
-/// Keeps others from changing the folder's lock, for as long as a look and a rename take. Some file systems cannot, and a
-/// process that was stopped in between keeps the folder locked: after a while it goes on without.
+/// Holds an exclusive lock (flock) on the folder during a check and a rename. Some file systems do not support it, and
+/// a process stopped in between would hold it forever: after a timeout this continues without the lock.
 class Alone {
 public:
   explicit Alone(const std::string &folder) : fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -141,7 +141,7 @@ private:
   bool locked = false;
 };
 
-/// Runs of this process that hold a folder.
+/// Active runs of this process.
 std::mutex activeMutex;
 std::set<std::string> &active() {
   static std::set<std::string> runs;
@@ -167,7 +167,7 @@ Life lifeOf(const Owner &owner) {
   return state->state == 'T' || state->state == 't' ? Life::Stopped : Life::Runs;
 }
 
-/// Whether a lock of another host is touched, watched until it would be stale.
+/// Whether a lock of another host is refreshed; watches it until it would be stale.
 bool beats(const std::string &folder, const std::string &run) {
   const std::string file = folder + "/" + FolderLock::fileName;
   const auto touched = [&]() -> std::optional<std::pair<int64_t, int64_t>> {
@@ -193,14 +193,14 @@ bool beats(const std::string &folder, const std::string &run) {
                               owner.text()));
 }
 
-/// Whether a file of this name was written by `run` (see Save.cpp), finished or not.
+/// Whether `run` wrote a file of this name (see Save.cpp), complete or not.
 bool isOf(const std::string &run, const std::string &name) {
   const bool ours = name.starts_with("step-") || name.starts_with(".step-") || name.starts_with(".manifest.json") ||
                     name.starts_with("." + std::string(FolderLock::fileName));
   return ours && name.find("-" + run) != std::string::npos;
 }
 
-/// Removes the folder's files whose names `which` wants.
+/// Removes the folder's files whose names `which` selects.
 void removeFiles(const std::string &folder, const std::function<bool(const std::string &)> &which) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -228,14 +228,14 @@ std::string lockedBy(const std::string &folder) {
   try {
     const auto owner = readOwner(folder);
     return owner ? owner->run : "";
-  } catch (const Error &) { // is being replaced
+  } catch (const Error &) { // it is being replaced
     return "";
   }
 }
 
 FolderLock::FolderLock(std::string name, std::string runName, const std::function<bool(const std::string &)> &keep)
     : folder(std::move(name)), run(std::move(runName)) {
-  // On another host it takes a while to see whether the owner is alive; nobody else is kept waiting for that.
+  // Checking an owner on another host takes time; done before taking the lock, so that no one else waits.
   if (const auto owner = readOwner(folder); owner && lifeOf(*owner) == Life::Unknown && beats(folder, owner->run))
     refuse(folder, *owner);
   const std::string watched = lockedBy(folder);
@@ -248,14 +248,14 @@ FolderLock::FolderLock(std::string name, std::string runName, const std::functio
     const Life life = before ? lifeOf(*before) : Life::Gone;
     if (life == Life::Runs || (life == Life::Unknown && before->run != watched))
       refuse(folder, *before);
-    if (!alone.isAlone()) // whoever was stopped before its rename does not rename
+    if (!alone.isAlone()) // a process stopped before its rename must not rename now
       removeFiles(folder, [&](const std::string &file) {
         return file.starts_with(fmt::format(".{}-", fileName)) && file.find("-" + run) == std::string::npos;
       });
     file->commit();
   }
   syncFolder(folder);
-  if (before) // among them what its process, when it wakes, would rename
+  if (before) // including temporary files that a stopped process would rename after it resumes
     removeFiles(folder, [&](const std::string &file) { return isOf(before->run, file) && !keep(file); });
   {
     std::lock_guard lock(activeMutex);
@@ -289,7 +289,7 @@ FolderLock::~FolderLock() {
         whileOwned([&] { file->commit(); });
       }
     }
-  } catch (const std::exception &) { // then it is stale as soon as this process is gone
+  } catch (const std::exception &) { // the lock becomes stale when this process ends
   }
   std::lock_guard lock(activeMutex);
   active().erase(run);

@@ -1,11 +1,11 @@
-// One training at a time writes checkpoints to a folder: "lock.json" there says which.
+// Ensures that only one training at a time writes checkpoints to a folder. The file "lock.json" names the owner.
 //
-// What holds: the owner is a run, named by 16 random hexadecimal digits that all of its files carry. A lock is stale when
-// its run has ended, its process is gone, its process is stopped (the other ranks have given it up), or, on another
-// host, when it has not been touched for `staleSeconds`. Who takes a stale lock over becomes the owner and removes what
-// the owner before was about to rename, so a process that wakes later finds that it owns the folder no more, or that its
-// rename fails, and changes nothing. Between looking and renaming nobody else can take over, where the file system locks
-// folders (flock).
+// The owner is a run, identified by 16 random hexadecimal digits in all of its file names. A lock is stale if its run
+// has ended, its process is gone or stopped (the other ranks have given it up), or, on another host, if it has not been
+// refreshed for `staleSeconds`. A process that takes over a stale lock becomes the owner and removes the temporary
+// files of the previous owner. If the previous owner resumes later, it finds that it no longer owns the folder, or its
+// rename fails, so it changes nothing. If the file system supports flock, no takeover can happen between a check and a
+// rename.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -17,20 +17,20 @@ namespace cleave {
 
 class FolderLock {
 public:
-  /// An owner of another host touches its lock every `beatSeconds`.
+  /// An owner refreshes its lock every `beatSeconds`, for observers on other hosts.
   static constexpr double beatSeconds = 5, staleSeconds = 30;
 
-  /// Takes the folder for `run`. Throws userError naming host and process of who has it. Files of a run that ended
-  /// without releasing it, and that are `left` over, are removed: what carries its name and `keep` does not want.
+  /// Locks the folder for `run`. Throws userError that names the owner's host and process if it is locked. Removes
+  /// leftover files of runs that ended without release(): those with the run's name that `keep` does not select.
   FolderLock(std::string folder, std::string run, const std::function<bool(const std::string &name)> &keep);
-  /// Says that the run has ended; its leftovers are removed by the next.
+  /// Marks the run as ended; the next owner removes its leftovers.
   ~FolderLock();
   FolderLock(const FolderLock &) = delete;
 
-  /// Gives the folder free: the run wrote all that it wanted to.
+  /// Unlocks the folder; the run has written everything.
   void release();
-  /// Calls `commit` while nobody can take the folder over. Throws environmentError naming the new owner where that has
-  /// happened before.
+  /// Calls `commit` while no other process can take over the folder. Throws environmentError that names the new owner
+  /// if it has been taken over.
   void whileOwned(const std::function<void()> &commit) const;
 
   static constexpr const char *fileName = "lock.json";
@@ -46,7 +46,7 @@ private:
   std::thread thread;
 };
 
-/// The run that the folder's lock names, as this process sees it; empty where there is none.
+/// The run named in the folder's lock, as seen by this process; empty if there is none.
 std::string lockedBy(const std::string &folder);
 
 /// 16 random hexadecimal digits.

@@ -1,4 +1,4 @@
-// Loading checkpoints into any mesh.
+// Loads checkpoints into any mesh.
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/CopyBox.h"
@@ -15,7 +15,7 @@
 namespace cleave {
 namespace {
 
-/// Half-open hyper-rectangle of a global tensor.
+/// A half-open box of a global tensor.
 struct Region {
   std::vector<int64_t> start, size;
   bool empty() const {
@@ -32,7 +32,7 @@ Region intersect(const Region &a, const Region &b) {
   return out;
 }
 
-/// What of `a` lies outside `inner`, a part of it: at most two boxes per dimension.
+/// Appends the part of `a` outside `inner` (a subset of it): at most two boxes per dimension.
 void subtract(const Region &a, const Region &inner, std::vector<Region> &rest) {
   Region core = a;
   for (size_t d = 0; d < a.start.size(); ++d) {
@@ -102,7 +102,7 @@ private:
   std::vector<std::byte> buffer;
 };
 
-/// Fills one box of a local array from whichever pieces cover it.
+/// Fills one box of a local array from the pieces that cover it.
 void fillBox(Reader &reader, const ManifestTensor &tensor, const Box &box, const std::vector<int64_t> &local,
              std::byte *to, const std::string &folder) {
   std::vector<Region> open{{box.globalStart, box.size}};
@@ -125,7 +125,7 @@ void fillBox(Reader &reader, const ManifestTensor &tensor, const Box &box, const
                                      fmt::join(open[0].start, ", "), fmt::join(open[0].size, ", ")));
 }
 
-/// The manifest's tensor for a tensor of the plan, of the same shape and type.
+/// The manifest's tensor for a tensor of the plan; shape and type must match.
 const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> &byName, const plan::Tensor &tensor,
                             const std::string &folder) {
   const std::string name = tensor.name()->str();
@@ -141,11 +141,11 @@ const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> 
   return *it->second;
 }
 
-/// Everything the checkpoint holds must have a place in the plan.
+/// Checks that the plan has every tensor of the checkpoint.
 void refuseExtras(const Manifest &manifest, const plan::Plan &plan, LoadWhat what, const std::string &folder) {
   std::set<std::string> known;
   for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t)
-    if (const auto *name = plan.tensors()->Get(t)->name()) // activations may have none
+    if (const auto *name = plan.tensors()->Get(t)->name()) // activations may have no name
       known.insert(name->str());
   for (const ManifestTensor &tensor : manifest.tensors)
     if (!known.contains(tensor.name) && (what == LoadWhat::Everything || tensor.kind != "state"))

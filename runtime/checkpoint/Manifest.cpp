@@ -36,7 +36,7 @@ std::string Manifest::ownFile() const {
   return fmt::format("step-{:08}-{}-{}.manifest.json", info.step, run, generation);
 }
 
-/// A name in the checkpoint's folder, of what checkpoints are made of.
+/// Whether this is the name of a checkpoint's file in its folder.
 static bool isOwnName(const std::string &name, const char *ending) {
   return name.starts_with("step-") && name.ends_with(ending) && name.find('/') == std::string::npos;
 }
@@ -86,7 +86,7 @@ static ManifestTensor parseTensor(const std::string &key, const Json &json, cons
   return tensor;
 }
 
-/// JSON texts inside the manifest are embedded as objects where they parse, so that people can read them.
+/// Embeds JSON texts as objects if they parse, for readability.
 static Json embed(const std::string &text) {
   if (text.empty())
     return nullptr;
@@ -143,7 +143,7 @@ static std::vector<KeptCheckpoint> parseEarlier(const Json &json, const std::str
   return earlier;
 }
 
-/// The SHA-256 of all that a manifest says but the checksum.
+/// The SHA-256 of a manifest without its checksum.
 static std::string checksumOf(const Json &json) {
   Json rest = json;
   rest.erase("checksum");

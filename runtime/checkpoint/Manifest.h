@@ -1,5 +1,5 @@
-// The manifest of a checkpoint: which file holds which part of which tensor, and where training stood; and which earlier
-// checkpoints the folder keeps. Its rename is the commit. A SHA-256 covers all that it says.
+// The manifest of a checkpoint: which file holds which part of which tensor, the state of training, and the earlier
+// checkpoints kept in the folder. Renaming it is the commit. A SHA-256 covers its content.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// Where training stood and what it was.
+/// The state of a training and its configuration.
 struct CheckpointInfo {
   int64_t step = 0;     ///< training steps done
   int64_t epoch = 1;    ///< epoch of the next step, from 1
@@ -23,7 +23,7 @@ struct CheckpointInfo {
   std::string planHash;
 };
 
-/// A box of a global tensor and where it is: the whole of `key` in `file`.
+/// A box of a global tensor, stored as the whole of `key` in `file`.
 struct ManifestPiece {
   std::string file, key;
   std::vector<int64_t> start, size;
@@ -31,12 +31,12 @@ struct ManifestPiece {
 
 struct ManifestTensor {
   std::string name, kind; ///< kind: "parameter", "buffer" or "state"
-  std::string dtype;      ///< as safetensors names it
+  std::string dtype;      ///< in safetensors' notation
   std::vector<int64_t> shape;
   std::vector<ManifestPiece> pieces;
 };
 
-/// A file of tensors, as the rank that wrote it left it.
+/// A file of tensors written by one rank.
 struct ManifestFile {
   std::string name;
   uint64_t bytes = 0;
@@ -44,15 +44,15 @@ struct ManifestFile {
   uint32_t rank = 0;
 };
 
-/// A checkpoint that was written before and is kept.
+/// An earlier checkpoint that is kept.
 struct KeptCheckpoint {
   std::string manifest; ///< its file
   int64_t step = 0;
 };
 
 struct Manifest {
-  int64_t generation = 1; ///< counts the checkpoints written to this folder
-  std::string run;        ///< who wrote it (FolderLock.h)
+  int64_t generation = 1; ///< number of checkpoints written to this folder so far
+  std::string run;        ///< the run that wrote it (FolderLock.h)
   CheckpointInfo info;
   std::vector<ManifestFile> files;
   std::vector<ManifestTensor> tensors;
@@ -60,25 +60,25 @@ struct Manifest {
 
   const ManifestTensor *find(const std::string &name) const;
   const ManifestFile *file(const std::string &name) const;
-  /// The file that keeps this manifest once a newer one is "manifest.json".
+  /// The file name of this manifest when a newer one is "manifest.json".
   std::string ownFile() const;
 };
 
-/// Steps, epochs and positions stay below this, so that JSON's numbers and sums of them are exact.
+/// Steps, epochs and positions are below this, so that JSON numbers and their sums are exact.
 constexpr int64_t mostSteps = int64_t{1} << 53;
 
-/// Throws environmentError naming the tensor, rule and value: the checksum, boxes inside their shapes, plain file names,
-/// every file listed.
+/// Throws environmentError that names the tensor, rule and value. Checks the checksum, boxes within shapes, plain file
+/// names, and that every file is listed.
 Manifest parseManifest(const std::string &text, const std::string &name);
 std::string printManifest(const Manifest &manifest);
-/// A manifest's JSON with the checksum that belongs to it, whatever it says; for tests. Throws environmentError where it
-/// is no JSON object.
+/// Replaces the checksum of a manifest's JSON by the correct one, without other checks; for tests. Throws
+/// environmentError if it is not a JSON object.
 std::string sealManifest(const std::string &text);
 
-/// Reads the manifest of a folder's last checkpoint, or of the one after `step`. A folder, manifest or step that is not
-/// there is the user's error and named.
+/// Reads the manifest of a folder's last checkpoint, or of the one after `step`. A missing folder, manifest or step is
+/// a user error that names it.
 Manifest readManifest(const std::string &folder, std::optional<int64_t> step = std::nullopt);
-/// Only what a program needs to rebuild the model: the manifest's info.
+/// Only the information needed to rebuild the model.
 CheckpointInfo readCheckpointInfo(const std::string &folder, std::optional<int64_t> step = std::nullopt);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Plans as a checkpoint sees them.
+// The parts of a plan that a checkpoint stores.
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/plan/plan_generated.h"
 

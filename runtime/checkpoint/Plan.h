@@ -1,4 +1,4 @@
-// What a checkpoint needs to know of a plan: which persistent slots of a rank hold tensors that are saved.
+// The parts of a plan that a checkpoint stores: the persistent slots of a rank with saved tensors.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 #include "runtime/plan/Slices.h"
@@ -9,14 +9,14 @@
 namespace cleave {
 
 const plan::Program &programOf(const plan::Plan &plan, unsigned rank);
-/// Persistent slots (index of Program.slots) of parameters, buffers and states, of their tensors' type. One slot a
-/// tensor: the first.
+/// Persistent slots (indices of Program.slots) of parameters, buffers and states with their tensor's type. Only the
+/// first slot of each tensor.
 std::vector<uint32_t> savedSlots(const plan::Plan &plan, unsigned rank);
-/// The boxes of its global tensor that a slot holds.
+/// The boxes of the global tensor that a slot holds.
 std::vector<Box> slotBoxes(const plan::Plan &plan, unsigned rank, unsigned slot);
 std::vector<int64_t> slotShape(const plan::Plan &plan, unsigned rank, unsigned slot);
 std::vector<int64_t> tensorShape(const plan::Tensor &tensor);
-/// A plan type as safetensors names it.
+/// A plan's element type in safetensors' notation.
 std::string safetensorsName(plan::DType type);
 
 } // namespace cleave

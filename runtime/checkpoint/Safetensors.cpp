@@ -1,4 +1,4 @@
-// Reading and laying out safetensors files.
+// Reads and lays out safetensors files.
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
@@ -104,14 +104,14 @@ std::string layOutSafetensors(const std::vector<std::pair<std::string, Safetenso
   for (const auto &[key, entry] : entries)
     json[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' '); // so that the data is aligned
+  text.resize((text.size() + 7) / 8 * 8, ' '); // aligns the data
   std::string out(8, '\0');
   for (int i = 0; i < 8; ++i)
     out[size_t(i)] = char(uint64_t(text.size()) >> (8 * i));
   return out + text;
 }
 
-/// The first bytes of a file: length and header.
+/// Reads the start of a file: length and header.
 static std::vector<char> readHead(const InputFile &file) {
   unsigned char first[8];
   if (file.size() < 8)

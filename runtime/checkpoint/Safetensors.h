@@ -9,43 +9,42 @@
 
 namespace cleave {
 
-/// One tensor of a file. Offsets count from the end of the header.
+/// One tensor of a file. Offsets are relative to the end of the header.
 struct SafetensorsEntry {
   std::string dtype; ///< "F32", "I64", ...
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;
 };
 
-/// Bytes of one element; 0 for a type that is not known here.
+/// Bytes of one element; 0 for an unknown type.
 size_t safetensorsWidth(const std::string &dtype);
 
 /// Header of a file: `entries` by key, `dataStart` the file offset of the data.
 struct SafetensorsHeader {
   std::map<std::string, SafetensorsEntry> entries;
   uint64_t dataStart = 0;
-  std::optional<uint32_t> crc32; ///< of all data, where the file's metadata says one (ours do)
+  std::optional<uint32_t> crc32; ///< of all data, if the file's metadata has it (Cleave's files do)
 };
 
-/// Goes on with the CRC-32 (that of gzip) of what came before; begins at 0.
+/// Updates a CRC-32 (as in gzip) with more data; the initial value is 0.
 uint32_t crc32Of(uint32_t before, const void *data, size_t bytes);
-/// Of two texts that follow each other, the second of `bytes` bytes.
+/// The CRC-32 of two concatenated texts; the second has `bytes` bytes.
 uint32_t joinedCrc32(uint32_t first, uint32_t second, uint64_t bytes);
 
-/// Decodes a header; `fileSize` is the size of the whole file. Throws environmentError naming the rule and the value:
-/// every range lies in the file, fits its shape and type, and none overlaps another.
+/// Parses a header; `fileSize` is the size of the whole file. Throws environmentError that names the rule and the
+/// value: every range lies in the file, fits its shape and type, and does not overlap another.
 SafetensorsHeader parseSafetensors(std::span<const char> headerText, uint64_t fileSize, const std::string &name);
 
-/// The first bytes of a file: length and header, with the CRC-32 of the data to come. Entries have their offsets
-/// already.
+/// The start of a file: length and header, with the CRC-32 of the data. Entries must have their offsets.
 std::string layOutSafetensors(const std::vector<std::pair<std::string, SafetensorsEntry>> &entries, uint32_t crc32);
-/// Fills in the entries' offsets in the order given.
+/// Sets the entries' offsets in the given order.
 void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries);
 
 class SafetensorsFile {
 public:
-  /// Reads the header, and the data once where the file has a checksum: throws environmentError where it is another.
+  /// Reads the header and, if the file has a checksum, all data. Throws environmentError if the checksum differs.
   explicit SafetensorsFile(const std::string &path);
-  /// Throws environmentError naming a key that is missing.
+  /// Throws environmentError that names a missing key.
   const SafetensorsEntry &entry(const std::string &key) const;
   const std::map<std::string, SafetensorsEntry> &entries() const { return header.entries; }
   /// Reads part of an entry's data.
@@ -54,7 +53,7 @@ public:
   }
   const std::string &name() const { return file.name(); }
   uint64_t size() const { return file.size(); }
-  /// The CRC-32 of the whole file, where its metadata has one of the data.
+  /// The CRC-32 of the whole file, if its metadata has a checksum.
   std::optional<uint32_t> crc32() const { return whole; }
 
 private:

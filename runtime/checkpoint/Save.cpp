@@ -1,4 +1,4 @@
-// Writing checkpoints.
+// Writes checkpoints.
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
@@ -36,7 +36,7 @@ std::vector<PieceHome> pieceHomes(const plan::Plan &plan) {
   return homes;
 }
 
-/// "fc1.weight", or "fc1.weight[0:256,0:784]" for a part of it.
+/// "fc1.weight", or "fc1.weight[0:256,0:784]" for a part.
 static std::string pieceKey(const plan::Tensor &tensor, const Box &box) {
   std::string ranges;
   bool whole = true;
@@ -51,7 +51,7 @@ static const char *kindName(plan::TensorKind kind) {
   return kind == plan::TensorKind::Parameter ? "parameter" : kind == plan::TensorKind::Buffer ? "buffer" : "state";
 }
 
-/// The manifest in place; none where there is none.
+/// The folder's current manifest; nullopt if there is none.
 static std::optional<Manifest> lastManifest(const CheckpointFolder &folder) {
   std::error_code error;
   if (fs::symlink_status(folder.path + "/manifest.json", error).type() == fs::file_type::not_found)
@@ -59,7 +59,7 @@ static std::optional<Manifest> lastManifest(const CheckpointFolder &folder) {
   try {
     return readManifest(folder.path);
   } catch (const Error &) {
-    if (folder.overwrite) // nobody can read it
+    if (folder.overwrite) // it is unreadable
       return std::nullopt;
     throw;
   }
@@ -82,10 +82,10 @@ std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder) {
   return last;
 }
 
-/// Names of all that a manifest and the checkpoints it keeps stand for.
+/// Names of all files that a manifest and the checkpoints it keeps need.
 struct Needed {
   std::set<std::string> names;
-  bool known = true; ///< false: a manifest that is kept cannot be read
+  bool known = true; ///< false: the manifest of a kept checkpoint is unreadable
 };
 
 static Needed neededBy(const std::string &folder, const Manifest &manifest) {
@@ -132,7 +132,7 @@ CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigne
   const std::string text(said.begin(), said.end());
   run = text.substr(0, text.find(' '));
   generation = std::stoll(text.substr(text.find(' ')));
-  // A network's file system may show a new file a moment later.
+  // A network file system may show a new file with a delay.
   for (int attempt = 0; lockedBy(folder.path) != run; ++attempt) {
     if (attempt == 50)
       throw environmentError(fmt::format("rank {}: --checkpoint {}: is not the folder that rank 0 writes to; all ranks "
@@ -167,7 +167,7 @@ Manifest CheckpointWriter::manifest(const CheckpointInfo &info, std::vector<Mani
   return manifest;
 }
 
-/// Writes this rank's pieces, durably. Without any there is no file, and no name in what it returns.
+/// Writes and syncs this rank's pieces. If it has none, writes no file and returns an empty name.
 ManifestFile CheckpointWriter::writePieces(const std::string &name, const SlotMemory &memory) const {
   std::vector<std::pair<std::string, SafetensorsEntry>> entries;
   std::vector<const PieceHome *> mine;
@@ -210,7 +210,7 @@ ManifestFile CheckpointWriter::writePieces(const std::string &name, const SlotMe
   return {name, head.size() + data, joinedCrc32(crc32Of(0, head.data(), head.size()), crc32, data), rank};
 }
 
-/// What every rank wrote, known to all.
+/// Shares what every rank wrote with all ranks.
 std::vector<ManifestFile> CheckpointWriter::agreeOnFiles(const ManifestFile &mine) const {
   const std::string text = fmt::format("{} {} {}", mine.bytes, mine.crc32, mine.name);
   std::vector<uint8_t> all;
@@ -231,7 +231,7 @@ std::vector<ManifestFile> CheckpointWriter::agreeOnFiles(const ManifestFile &min
   return files;
 }
 
-/// Throws environmentError where this rank does not find a file as it was written.
+/// Throws environmentError if this rank does not see a file as it was written.
 void CheckpointWriter::verify(const ManifestFile &file, bool contents) const {
   if (file.name.empty())
     return;
@@ -251,7 +251,7 @@ void CheckpointWriter::verify(const ManifestFile &file, bool contents) const {
   }
 }
 
-/// Removes what a checkpoint that is no longer kept lists, and its manifest.
+/// Removes the files of a checkpoint that is no longer kept, and its manifest.
 static void removeKept(const std::string &folder, const KeptCheckpoint &kept, const std::set<std::string> &needed) {
   std::error_code error;
   const std::string path = folder + "/" + kept.manifest;
@@ -261,11 +261,12 @@ static void removeKept(const std::string &folder, const KeptCheckpoint &kept, co
         fs::remove(folder + "/" + file.name, error);
     if (!needed.contains(kept.manifest))
       fs::remove(path, error);
-  } catch (const Error &) { // cannot be read: its files are nobody's to remove
+  } catch (const Error &) { // unreadable, so its files are unknown
   }
 }
 
-/// Rank 0: all files are there; makes their manifest the folder's. Returns the checkpoints that are no longer kept.
+/// Rank 0, after all files exist: makes their manifest the current one. Returns the checkpoints that are no longer
+/// kept.
 std::vector<KeptCheckpoint> CheckpointWriter::commit(Manifest &made) const {
   std::vector<KeptCheckpoint> old;
   if (const auto last = lastManifest(folder)) {
@@ -295,7 +296,7 @@ void CheckpointWriter::save(const CheckpointInfo &info, const SlotMemory &memory
   std::vector<KeptCheckpoint> old;
   try {
     made = manifest(info, agreeOnFiles(writePieces(pieceFile(info.step, rank), memory)));
-    verify(made.files[(rank + 1) % made.files.size()], true); // each file's contents are read by one other rank
+    verify(made.files[(rank + 1) % made.files.size()], true); // one other rank reads each file's contents
     if (rank == 0)
       for (const ManifestFile &file : made.files)
         verify(file, false);

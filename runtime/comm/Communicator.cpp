@@ -1,4 +1,4 @@
-// Collectives of one buffer, in terms of Communicator::run.
+// Implements collectives of one buffer by Communicator::run.
 #include "runtime/comm/Communicator.h"
 
 #include "runtime/plan/plan_generated.h"

@@ -1,9 +1,9 @@
-// What ranks say to each other. A Communicator is one rank's membership of one group; a World is all that one rank
-// needs: its communicators, its point-to-point messages and a few helpers for set-up. Implementations: threads of one
-// process (LocalWorld.h), processes that talk over sockets (SocketWorld.h) and MPI processes (MpiWorld.h). They give
-// the same bits: reductions add in member order 0, 1, ...
+// Communication between ranks. A Communicator is one rank's membership of one group. A World has everything that one
+// rank needs: communicators, point-to-point messages and helpers for set-up. Implementations: threads of one process
+// (LocalWorld.h), processes with sockets (SocketWorld.h) and MPI processes (MpiWorld.h). All give the same bits:
+// reductions add in member order 0, 1, ...
 //
-// Every wait has a deadline and notices when another rank has failed; both are environment errors that say who.
+// Every wait has a deadline and ends if another rank fails; both are environment errors that name the rank.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -29,7 +29,7 @@ class Communicator {
 public:
   virtual ~Communicator() = default;
   virtual unsigned size() const = 0;
-  /// This rank's place in the group.
+  /// This rank's index in the group.
   virtual unsigned member() const = 0;
   virtual void run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
                    std::span<const CollectivePart> parts) = 0;
@@ -51,42 +51,43 @@ public:
   virtual ~World() = default;
   virtual unsigned rank() const = 0;
   virtual unsigned size() const = 0;
-  /// The group of these ranks, of which this rank is one; order is member order. Made at set-up: all members ask for
-  /// their common groups in the same order. Lives as long as the world.
+  /// The group of these ranks (in member order), which include this rank. Created during set-up: all members must
+  /// request their common groups in the same order. Valid as long as the world.
   virtual Communicator &group(std::span<const uint32_t> ranks) = 0;
-  /// Seconds until a wait gives up, and of silence after which a process counts as stopped.
+  /// Sets the timeout of waits in seconds, and the silence after which a process counts as stopped.
   virtual void setTimeout(double seconds) = 0;
-  /// The silence alone: while others may take long, a process that is stopped is still noticed soon.
+  /// Sets only the silence: with a long timeout, a stopped process is still noticed soon.
   virtual void setSilence(double seconds) {}
-  /// Threads that this rank may use to reduce and copy large buffers.
+  /// Sets the number of threads that this rank may use to reduce and copy large buffers.
   virtual void setThreads(unsigned threads) = 0;
 
-  /// Starts a message; the memory may not change before waitSend. At most `reserveSends` are under way at once.
+  /// Starts a message; the memory must not change before waitSend. At most `reserveSends` messages may be in flight.
   virtual void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) = 0;
   virtual void waitSend(uint32_t tag, int32_t microbatch) = 0;
   virtual void waitAllSends() = 0;
   virtual void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) = 0;
   virtual void reserveSends(size_t count) = 0;
-  /// Throws an environment error where this world cannot name such a message; asked at load, so that no training ends
-  /// so.
+  /// Throws an environment error if this world cannot encode such a message; called at load, so that training does not
+  /// fail later.
   virtual void checkMessage(uint32_t tag, int32_t microbatch) const = 0;
 
-  /// After this no other rank reads this rank's memory: messages nobody took are withdrawn. Called before the memory
-  /// goes, also when that happens because of an error.
+  /// Afterwards no other rank reads this rank's memory: messages not yet received are withdrawn. Call before the memory
+  /// is freed, also after an error.
   virtual void detach() = 0;
   /// Tells all ranks that this one fails; their waits end with an error that names it.
   virtual void abort(const std::string &message) = 0;
-  /// Throws the failure of another rank that this one knows of, to be called while
-  /// waiting for work outside of this world (a collective that runs on a GPU). Does not wait.
+  /// Throws if another rank is known to have failed. Does not block. Call while waiting on work outside World, such as
+  /// NCCL.
   virtual void checkPeers() = 0;
-  /// Whether rank 0 says within this time that it ends by the same failure, so that one rank prints it.
+  /// Whether rank 0 reports within this time that it fails for the same reason, so that only one rank prints the
+  /// message.
   virtual bool rankZeroSays(const std::string &, double) const { return false; }
 
   // Set-up and results; these may allocate.
   virtual void barrier() = 0;
-  /// Rank 0's bytes to everybody.
+  /// Sends rank 0's bytes to all ranks.
   virtual void broadcast(std::vector<uint8_t> &bytes) = 0;
-  /// Everybody's bytes to rank 0 (by rank; empty elsewhere).
+  /// Collects all ranks' bytes on rank 0 (by rank; empty on other ranks).
   virtual std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) = 0;
 };
 

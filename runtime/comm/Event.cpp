@@ -1,4 +1,4 @@
-// Waiting with a deadline.
+// Waits with a deadline.
 #include "runtime/comm/Event.h"
 
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace cleave {
 
 static constexpr int yields = 40;
-static constexpr long sliceNanoseconds = 20'000'000; // how often a sleeper looks whether another rank failed
+static constexpr long sliceNanoseconds = 20'000'000; // interval at which a sleeping thread checks for failures
 
 static void pauseProcessor() { __builtin_ia32_pause(); }
 

@@ -1,5 +1,5 @@
-// A counter that threads wait on: a short spin, then yielding, then sleeping in the kernel. std::atomic::wait has no
-// deadline, hence the futex.
+// A counter that threads wait on: first spinning briefly, then yielding, then sleeping on a futex (std::atomic::wait
+// has no deadline).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace cleave {
 
-/// Why waits end early: another rank failed, or the time is over. Shared by all ranks of a process.
+/// Reasons for waits to end early: another rank failed, or a timeout. Shared by all ranks of a process.
 struct WaitLimits {
   std::atomic<bool> failed{false};
   std::atomic<double> seconds{600};
-  /// Spinning only makes sense while every rank has a processor of its own.
+  /// Spinning helps only if every rank has its own processor.
   unsigned spins = 100;
 };
 
@@ -21,7 +21,7 @@ class Event {
 public:
   uint32_t value() const { return count.load(std::memory_order_acquire); }
   void advance();
-  /// Until value() != old.
+  /// Waits until value() != old.
   WaitResult wait(uint32_t old, const WaitLimits &limits);
 
 private:

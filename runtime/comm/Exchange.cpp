@@ -1,4 +1,4 @@
-// Collectives as exchanges: chunks to their owners, sums in member order, and the sums to everybody.
+// Collectives as exchanges: send chunks to their owners, reduce in member order, send the results to all.
 #include "runtime/comm/Exchange.h"
 
 #include "runtime/comm/Reduce.h"
@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-static constexpr int64_t smallBytes = 16 << 10; // reduced by everybody after one gather
+static constexpr int64_t smallBytes = 16 << 10; // gathered once and reduced by every member
 
 struct ExchangeCommunicator::Call {
   plan::ReduceKind reduce;
@@ -55,7 +55,7 @@ void ExchangeCommunicator::reduceSmall(const Call &call, std::span<const Collect
   gatherBytes(mine, all);
   at = 0;
   for (const CollectivePart &part : parts) {
-    // pieces need not be aligned to their elements: bring them to the front of the other scratch buffer one by one
+    // Pieces may not be aligned to elements: copy them one by one to the start of the other scratch buffer.
     int64_t piece = part.count * call.element, room = (piece + 63) / 64 * 64;
     for (unsigned m = 0; m < members; ++m) {
       std::memcpy(mine + m * room, all + m * bytes + at, static_cast<size_t>(piece));
@@ -91,7 +91,7 @@ void ExchangeCommunicator::allReduce(const Call &call, const CollectivePart &par
   }
 }
 
-/// Copies bytes [begin, begin + count) of a member's flat share [outer, mine, inner] to or from the whole tensor.
+/// Copies bytes [begin, begin + count) between a member's flat share [outer, mine, inner] and the whole tensor.
 static void copyShare(std::byte *flat, std::byte *whole, int64_t begin, int64_t count, int64_t rowBytes,
                       int64_t wholeRow, int64_t start, bool toWhole) {
   for (int64_t at = begin; at < begin + count;) {

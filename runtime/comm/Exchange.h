@@ -1,15 +1,15 @@
-// Collectives among processes, whatever carries their bytes: all of them as exchanges of byte blocks, with sums in
-// member order; so every communicator made of this gives the local communicator's bits. Large buffers go in rounds
-// through two fixed scratch buffers: nothing is allocated after set-up, and every count fits an int.
+// Collectives among processes, independent of the transport: all are exchanges of byte blocks, with reductions in
+// member order, so the bits equal those of the local communicator. Large buffers are processed in rounds through two
+// fixed scratch buffers: nothing is allocated after set-up, and every count fits in an int.
 #pragma once
 #include "runtime/comm/Communicator.h"
 
 namespace cleave {
 
-/// The two buffers that collectives of one rank go through.
+/// The two scratch buffers for one rank's collectives.
 class ExchangeScratch {
 public:
-  static constexpr int64_t bytes = int64_t{4} << 20; ///< of each
+  static constexpr int64_t bytes = int64_t{4} << 20; ///< size of each
   explicit ExchangeScratch(unsigned ranks);
   std::byte *operator[](int which) { return memory[which].get(); }
 
@@ -28,18 +28,18 @@ protected:
   /// `scratch` is shared by the rank's communicators, of which one runs at a time.
   ExchangeCommunicator(unsigned members, unsigned member, ExchangeScratch &scratch);
 
-  /// A block for, or from, each member: its bytes and where it lies.
+  /// A block to, or from, each member: its size and offset in bytes.
   struct Blocks {
     std::vector<int> bytes, places;
   };
   Blocks sends, receives;
 
-  // What carries the bytes. Blocks may be empty; member m's sends.bytes[k] is member k's receives.bytes[m].
-  /// `sends` of `from`, `receives` into `to`; own block included.
+  // The transport. Blocks may be empty; member m's sends.bytes[k] equals member k's receives.bytes[m].
+  /// Sends `sends` of `from` and receives `receives` into `to`, including the own block.
   virtual void exchange(const std::byte *from, std::byte *to) = 0;
-  /// receives.bytes[member()] bytes of `from` to everybody, `receives` into `to`; own block included.
+  /// Sends receives.bytes[member()] bytes of `from` to all; receives `receives` into `to`, including the own block.
   virtual void gatherBytes(const std::byte *from, std::byte *to) = 0;
-  /// Member 0's bytes into everybody's.
+  /// Copies member 0's bytes to all members.
   virtual void broadcastBytes(std::byte *data, size_t bytes) = 0;
 
 private:
@@ -56,7 +56,7 @@ private:
   std::vector<const void *> inputs;
 };
 
-/// The place of `rank` in a group; the group's members are few and it is one of them.
+/// The index of `rank` in a group that contains it.
 unsigned placeInGroup(std::span<const uint32_t> ranks, unsigned rank);
 
 } // namespace cleave

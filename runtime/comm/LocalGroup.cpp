@@ -14,13 +14,13 @@ namespace cleave {
 
 using plan::CollectiveKind;
 
-/// memcpy that takes null pointers when there is nothing to copy: empty shares have no memory.
+/// memcpy that accepts null pointers for 0 bytes, because empty shares have no memory.
 static void copyBytes(void *to, const void *from, int64_t bytes) {
   if (bytes > 0)
     std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-static constexpr int64_t stagingBytes = 32 << 10; // of one half
+static constexpr int64_t stagingBytes = 32 << 10; // of each half
 static constexpr int64_t parallelBytes = 512 << 10;
 
 struct LocalCommunicator::Call {
@@ -64,7 +64,7 @@ static int64_t inputElements(CollectiveKind kind, const CollectivePart &part, un
   return part.count;
 }
 
-/// Room each part takes in the staging area: the largest member's, so that all members agree.
+/// Bytes of staging memory for each part: the largest member's, so that all members agree.
 static int64_t stagingNeed(CollectiveKind kind, const CollectivePart &part, unsigned members, int64_t element) {
   int64_t most = 0;
   for (unsigned m = 0; m < members; ++m)
@@ -82,7 +82,7 @@ void LocalCommunicator::reduceWhole(const Call &call, const CollectivePart &part
   reduceElements(call.dtype, call.reduce, sources, 0, part.out, part.count);
 }
 
-/// A member's chunk of an all-reduce, on whole cache lines.
+/// A member's chunk of an all-reduce, in whole cache lines.
 static Part chunkOf(int64_t count, int64_t element, unsigned members, unsigned m) {
   int64_t line = 64 / element, lines = (count + line - 1) / line;
   Part part = splitPart(lines, members, m);
@@ -101,7 +101,7 @@ void LocalCommunicator::reduceOwnChunk(const Call &call, const CollectivePart &p
 
 void LocalCommunicator::copyOtherChunks(const Call &call, size_t index) {
   const CollectivePart &part = group.members[me].parts[index];
-  for (unsigned step = 1; step < size(); ++step) { // each begins with another neighbour
+  for (unsigned step = 1; step < size(); ++step) { // each member starts with another neighbour
     unsigned m = (me + step) % size();
     Part chunk = chunkOf(part.count, call.element, size(), m);
     const auto *from = static_cast<const std::byte *>(group.members[m].parts[index].out) + chunk.begin * call.element;
@@ -148,7 +148,7 @@ void LocalCommunicator::copyBlocks(const Call &call, const CollectivePart &part)
               bytes);
 }
 
-/// What a member does once all inputs are there.
+/// A member's work after all inputs are published.
 void LocalCommunicator::work(CollectiveKind kind, const Call &call, std::span<const CollectivePart> parts) {
   int64_t staging = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -168,7 +168,7 @@ void LocalCommunicator::work(CollectiveKind kind, const Call &call, std::span<co
   }
 }
 
-/// Says that this rank reads others' memory, which they therefore must keep (World::detach waits).
+/// Marks that this rank reads others' memory, which they must keep (World::detach waits for it).
 struct ReadingOthers {
   explicit ReadingOthers(std::atomic<bool> &flag) : flag(flag) { flag.store(true, std::memory_order_seq_cst); }
   ~ReadingOthers() { end(); }

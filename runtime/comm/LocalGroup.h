@@ -1,5 +1,5 @@
-// Collectives among threads. Members publish their pointers, meet, and read each other's memory directly; small buffers
-// are first copied to a staging area, which saves the second meeting.
+// Collectives among threads. Members publish their pointers, synchronise at a barrier, and read each other's memory
+// directly. Small buffers are copied to a staging area first, which saves the second barrier.
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/comm/Event.h"
@@ -8,13 +8,13 @@
 
 namespace cleave {
 
-/// What the members of one group share.
+/// State shared by the members of one group.
 struct LocalGroup {
   LocalGroup(std::vector<uint32_t> ranks, WaitLimits &limits);
 
   struct alignas(64) Member {
-    std::span<const CollectivePart> parts; ///< published for the collective under way
-    std::unique_ptr<std::byte[]> staging;  ///< two halves, used in turn
+    std::span<const CollectivePart> parts; ///< published for the current collective
+    std::unique_ptr<std::byte[]> staging;  ///< two halves, used alternately
   };
   std::vector<uint32_t> ranks;
   WaitLimits &limits;
@@ -52,7 +52,7 @@ private:
   const unsigned &threads;
   std::atomic<bool> &reading;
   unsigned half = 0;
-  std::vector<const void *> sources; ///< each member's input of the part under way
+  std::vector<const void *> sources; ///< each member's input of the current part
 };
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Threads of one process as ranks: groups, mailboxes, failure.
+// Ranks as threads of one process: groups, mailboxes, failures.
 #include "runtime/comm/LocalWorld.h"
 
 #include "runtime/base/Error.h"
@@ -17,7 +17,7 @@ namespace cleave {
 
 namespace {
 
-/// A message under way. It belongs to its sender; the receiver copies from the sender's memory.
+/// A message in flight. The sender owns it; the receiver copies from the sender's memory.
 struct Message {
   unsigned sender, receiver;
   uint32_t tag;
@@ -25,7 +25,7 @@ struct Message {
   const void *data;
   size_t bytes;
   Message *next = nullptr; ///< in the receiver's inbox
-  uint32_t before = 0;     ///< `delivered` when it was sent
+  uint32_t before = 0;     ///< value of `delivered` when it was sent
   Event delivered;
 };
 
@@ -35,7 +35,7 @@ class LocalRank;
 
 struct LocalState {
   WaitLimits limits;
-  mutable std::mutex mutex; ///< of what follows
+  mutable std::mutex mutex; ///< guards the following members
   std::string failure;
   std::map<std::vector<uint32_t>, std::unique_ptr<LocalGroup>> groups;
   std::vector<std::unique_ptr<LocalRank>> ranks;
@@ -46,7 +46,7 @@ struct LocalState {
     if (limits.failed.load())
       return;
     failure = fmt::format("rank {} failed: {}", rank, message);
-    limits.failed.store(true, std::memory_order_seq_cst); // either detach sees this, or it sees who is reading
+    limits.failed.store(true, std::memory_order_seq_cst); // either detach sees this, or it sees the readers
   }
 };
 
@@ -84,7 +84,7 @@ private:
   std::map<std::vector<uint32_t>, std::unique_ptr<LocalCommunicator>> communicators;
   std::vector<std::unique_ptr<Message>> pool;
   std::vector<Message *> idle, sending;
-  // The inbox: others write it.
+  // The inbox, written by other ranks.
   std::mutex inboxMutex;
   Message *inboxHead = nullptr, *inboxTail = nullptr;
   Event inboxChanged;
@@ -175,7 +175,7 @@ void LocalRank::waitSend(uint32_t tag, int32_t microbatch) {
       ++i;
       continue;
     }
-    finish(*message); // throws: the message stays in the list, for detach to withdraw
+    finish(*message); // on an exception the message stays in the list, for detach to withdraw
     sending.erase(sending.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -223,7 +223,7 @@ void LocalRank::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int3
   message->delivered.advance();
 }
 
-/// Removes a message from its receiver's inbox; false when it has been taken from there.
+/// Removes a message from its receiver's inbox; returns false if the receiver has already taken it.
 bool LocalRank::withdraw(Message &message) {
   LocalRank &to = *state.ranks[message.receiver];
   std::lock_guard lock(to.inboxMutex);
@@ -242,7 +242,7 @@ bool LocalRank::withdraw(Message &message) {
 void LocalRank::detach() {
   for (Message *message : sending) {
     if (!withdraw(*message))
-      while (message->delivered.value() == message->before) // being copied
+      while (message->delivered.value() == message->before) // it is being copied
         std::this_thread::yield();
     idle.push_back(message);
   }
@@ -324,7 +324,7 @@ void runRanks(LocalWorld &world, const std::function<void(unsigned)> &fn) {
     for (unsigned rank = 1; rank < world.size(); ++rank)
       threads.push_back(startThread(fmt::format("rank {} of {}", rank, world.size()), guarded, rank));
     guarded(0);
-  } catch (const std::exception &error) { // a thread that does not start: those that run end too
+  } catch (const std::exception &error) { // a thread could not be started: end those that run
     std::lock_guard lock(mutex);
     if (!first)
       first = std::current_exception();

@@ -1,4 +1,4 @@
-// Ranks as threads of one process: messages are single copies between their arenas. Nothing is allocated after set-up.
+// Ranks as threads of one process. A message is a single copy between arenas. Nothing is allocated after set-up.
 #pragma once
 #include "runtime/comm/Communicator.h"
 
@@ -14,15 +14,15 @@ public:
   ~LocalWorld();
   unsigned size() const;
   World &operator[](unsigned rank);
-  /// The first failure, "" while there is none.
+  /// The message of the first failure, "" if there is none.
   std::string failure() const;
 
 private:
   std::unique_ptr<LocalState> state;
 };
 
-/// Runs fn(0) ... fn(n - 1), each in a thread of its own (rank 0 in the calling one). The first exception aborts the
-/// world, so that the others end too, and is thrown again here when all have ended.
+/// Runs fn(0) ... fn(n - 1), each in its own thread (rank 0 in the calling one). The first exception aborts the world,
+/// so that all threads end, and is then rethrown.
 void runRanks(LocalWorld &world, const std::function<void(unsigned rank)> &fn);
 
 } // namespace cleave

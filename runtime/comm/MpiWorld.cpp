@@ -1,8 +1,8 @@
-// Ranks as MPI processes: the one file that knows mpi.h.
+// Ranks as MPI processes: the only file that includes mpi.h.
 //
-// The algorithms of the collectives are Exchange.h's. Waits poll, so that a deadline and another rank's failure end
-// them. Failures travel over connections of their own (PeerWatch.h), as between ranks without MPI; where a call of MPI's
-// does not return, a thread ends the process.
+// The collectives' algorithms are in Exchange.h. Waits poll, so that a deadline or another rank's failure ends them.
+// Failures are sent over separate connections (PeerWatch.h), as without MPI; if an MPI call does not return, a thread
+// ends the process.
 #include "runtime/comm/MpiWorld.h"
 
 #include "runtime/base/Error.h"
@@ -31,7 +31,7 @@ namespace cleave {
 
 namespace {
 
-constexpr size_t pieceBytes = size_t{1} << 30; // of a message
+constexpr size_t pieceBytes = size_t{1} << 30; // maximum per MPI message
 constexpr int spinsBeforeYield = 200;
 
 std::atomic<bool> anyFailure{false};
@@ -45,7 +45,7 @@ void check(int code, const char *what) {
   throw environmentError(fmt::format("mpi: {}: {}", what, std::string(text, static_cast<size_t>(length))));
 }
 
-/// Ends MPI when the process ends. After a failure others may be gone: then it does not wait for them for ever.
+/// Finalises MPI at exit. After a failure, other ranks may be gone, so this does not wait for them indefinitely.
 void finalise() {
   int initialised = 0, finalised = 0;
   MPI_Initialized(&initialised);
@@ -60,12 +60,12 @@ void finalise() {
   MPI_Finalize();
 }
 
-/// Ends the process where a call of MPI's has not returned when it should: at a deadline, or a while after another rank
-/// has failed. MPI has no call that could be ended otherwise.
+/// Ends the process if an MPI call does not return: at a deadline, or some time after another rank has failed. MPI
+/// calls cannot be interrupted.
 class Watchdog {
 public:
-  /// `alarm`: a descriptor that is readable then (-1: none); `seconds` are counted from then, or from now. `say` gives the
-  /// message.
+  /// `alarm`: a descriptor that becomes readable on failure (-1: none); `seconds` start then, or now without an alarm.
+  /// `say` returns the message.
   Watchdog(int alarm, double seconds, std::function<std::string()> say)
       : alarm(alarm), seconds(seconds), say(std::move(say)), ends(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         thread(startThread("the watchdog", [this] { watch(); })) {}
@@ -96,7 +96,7 @@ private:
       return;
     std::fputs(fmt::format("error: {}\n", say()).c_str(), stderr);
     std::fflush(stderr);
-    if (alarm < 0) // the launcher ends the others with the first: let all that wait say so
+    if (alarm < 0) // the launcher ends all ranks after the first exits: let every waiting rank print its message
       std::this_thread::sleep_for(std::chrono::seconds(1));
     ::_exit(static_cast<int>(Status::Environment));
   }
@@ -108,7 +108,7 @@ private:
   std::thread thread;
 };
 
-/// "rank 1 of 4", as far as the launcher says it before MPI does.
+/// "rank 1 of 4", as far as the launcher's environment tells before MPI_Init.
 std::string ownName() {
   const auto first = [](std::initializer_list<const char *> names) {
     for (const char *name : names)
@@ -168,7 +168,7 @@ public:
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
 
-  /// Polls until the request is done.
+  /// Polls until the request has completed.
   void wait(MPI_Request &request, const char *what);
   ExchangeScratch scratch{1};
 
@@ -282,7 +282,7 @@ MpiWorld::MpiWorld(unsigned expected, double limit) {
     check(MPI_Bcast(bytes.data(), static_cast<int>(count), MPI_BYTE, 0, MPI_COMM_WORLD), "broadcast");
   };
   watch = std::make_unique<PeerWatch>(me, connectHeartbeats(me, ranks, onOneHost(ranks), share, limit));
-  constexpr double patience = 3; // with a thread that may be about to look
+  constexpr double patience = 3; // seconds in which a waiting thread may notice the failure itself
   dog = std::make_unique<Watchdog>(watch->alarm(), patience, [this] {
     try {
       watch->check();
@@ -310,7 +310,7 @@ Communicator &MpiWorld::group(std::span<const uint32_t> list) {
   std::vector<uint32_t> key(list.begin(), list.end());
   auto &communicator = communicators[key];
   if (!communicator) {
-    // Any tag that members agree on: two groups of the same members are the same group.
+    // Any tag that the members agree on: equal member lists mean the same group.
     uint32_t hash = 2166136261u;
     for (uint32_t rank : key)
       hash = (hash ^ rank) * 16777619u;
@@ -323,12 +323,12 @@ void MpiWorld::checkPeers() {
   if (!watch->failed())
     return;
   anyFailure.store(true);
-  dog.reset(); // this thread knows
+  dog.reset(); // this thread reports the failure
   watch->check();
 }
 
 void MpiWorld::fail(const std::string &text) {
-  checkPeers(); // the first failure counts
+  checkPeers(); // an earlier failure takes precedence
   abort(text);
   throw environmentError(fmt::format("rank {}: {}", me, text));
 }
@@ -358,7 +358,7 @@ void MpiWorld::wait(MPI_Request &request, const char *what) {
   poll(request, MPI_STATUS_IGNORE, [&] { return std::string(what); });
 }
 
-/// One MPI tag for a (tag, microbatch) pair.
+/// Encodes (tag, microbatch) as one MPI tag.
 static int messageTag(uint32_t tag, int32_t microbatch, int largest) {
   constexpr int64_t microbatches = 1 << 13;
   int64_t value = tag * microbatches + microbatch + 1;
@@ -422,7 +422,7 @@ void MpiWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32
 }
 
 void MpiWorld::detach() {
-  for (Sending &sent : sending) { // only after a failure
+  for (Sending &sent : sending) { // non-empty only after a failure
     MPI_Cancel(&sent.request);
     MPI_Request_free(&sent.request);
   }
@@ -431,7 +431,7 @@ void MpiWorld::detach() {
 
 void MpiWorld::abort(const std::string &message) {
   anyFailure.store(true);
-  dog.reset(); // this thread knows
+  dog.reset(); // this thread reports the failure
   watch->abort(message);
 }
 
@@ -456,7 +456,7 @@ void MpiWorld::broadcast(std::vector<uint8_t> &bytes) {
 }
 
 std::vector<std::vector<uint8_t>> MpiWorld::gather(std::span<const uint8_t> bytes) {
-  constexpr uint32_t gatherTag = 0x3fff0; // with microbatch -1: no plan uses it
+  constexpr uint32_t gatherTag = 0x3fff0; // with microbatch -1, which no plan uses
   uint64_t size = bytes.size();
   std::vector<std::vector<uint8_t>> all;
   if (me != 0) {
@@ -497,7 +497,7 @@ bool mpiIsRunning() {
 std::string mpiVersion() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
-  MPI_Get_library_version(text, &length); // may be called before MPI_Init
+  MPI_Get_library_version(text, &length); // allowed before MPI_Init
   const std::string version(text, size_t(length));
   return version.substr(0, version.find_first_of(",\n"));
 }

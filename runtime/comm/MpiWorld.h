@@ -1,5 +1,5 @@
-// Ranks as MPI processes. MPI is initialised (funneled threads) by the first MpiWorld and finalised at exit.
-// A build without MPI (CLEAVE_MPI=OFF) has missing/MpiMissing.cpp instead.
+// Ranks as MPI processes. The first MpiWorld initialises MPI (MPI_THREAD_FUNNELED); it is finalised at exit. Builds
+// without MPI (CLEAVE_MPI=OFF) use missing/MpiMissing.cpp.
 #pragma once
 #include "runtime/comm/Communicator.h"
 
@@ -10,17 +10,17 @@ namespace cleave {
 /// Whether this process was started by mpirun, srun or another launcher that MPI knows.
 bool startedByMpi();
 
-/// The world of all processes, which meet within `seconds`, or this process ends with a message. Throws a user error,
-/// naming both, when `expectedRanks` > 0 is not its size.
+/// The world of all processes. If they do not meet within `seconds`, the process ends with a message. Throws a user
+/// error that names both numbers if `expectedRanks` > 0 differs from the size.
 std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks, double seconds = 300);
 
-/// Whether MPI has been initialised and not yet finalised: abortMpi then reaches the other processes.
+/// Whether MPI is initialised and not finalised, so that abortMpi reaches the other processes.
 bool mpiIsRunning();
 
-/// Of the library; empty in a build without MPI.
+/// The library's version; empty in a build without MPI.
 std::string mpiVersion();
 
-/// Ends all processes with this exit status, for a failure that cannot be told by World::abort.
+/// Ends all processes with this exit status, for failures that World::abort cannot send.
 [[noreturn]] void abortMpi(int status);
 
 } // namespace cleave

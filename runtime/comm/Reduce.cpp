@@ -1,4 +1,4 @@
-// Reductions block by block: a block is accumulated apart from the output, which may be one of the inputs.
+// Reduces block by block. A block is accumulated in a temporary buffer, because the output may be one of the inputs.
 #include "runtime/comm/Reduce.h"
 
 #include "runtime/plan/DTypes.h"
@@ -17,7 +17,7 @@ using plan::ReduceKind;
 
 constexpr int64_t blockElements = 1024;
 
-/// How an element is stored and in which type it is combined.
+/// Storage type of an element, and the type in which it is reduced.
 template <typename Stored, typename Sum> struct Plain {
   using Element = Stored;
   using Accumulator = Sum;
@@ -100,7 +100,7 @@ void reduceElements(DType dtype, ReduceKind kind, std::span<const void *const> i
     return reduceKind<Plain<int32_t, int32_t>>(kind, inputs, offset, out, count);
   case DType::I64:
     return reduceKind<Plain<int64_t, int64_t>>(kind, inputs, offset, out, count);
-  case DType::I1: // a truth value: the sum of truths is their or
+  case DType::I1: // boolean: the sum is a logical or
     return reduceKind<Plain<uint8_t, uint8_t>>(kind == ReduceKind::Sum ? ReduceKind::Or : kind, inputs, offset, out,
                                                count);
   case DType::U8:

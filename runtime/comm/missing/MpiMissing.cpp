@@ -1,4 +1,4 @@
-// What a build without MPI has in place of runtime/comm/MpiWorld.cpp.
+// Replaces runtime/comm/MpiWorld.cpp in builds without MPI.
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 
@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Several processes that mpirun started and nobody else speaks for would each be the whole run: that is an error
-/// (makeMpiWorld), not a different run. With torchrun's variables set as well, the ranks meet by those.
+/// Processes started by mpirun without another launcher's variables would each act as a complete job; makeMpiWorld
+/// reports this as an error. If torchrun's variables are set too, the ranks use those.
 bool startedByMpi() {
   if (std::getenv("WORLD_SIZE"))
     return false;

@@ -1,5 +1,5 @@
-// A client of TCPStore: requests are a byte that names them and their arguments, strings with their length before them,
-// in the host's byte order (torch/csrc/distributed/c10d/TCPStoreBackend.hpp).
+// A client of TCPStore. A request is a byte for its kind, followed by its arguments: strings with a length prefix, in
+// the host's byte order (torch/csrc/distributed/c10d/TCPStoreBackend.hpp).
 #include "runtime/comm/socket/AgentStore.h"
 
 #include "runtime/base/Error.h"
@@ -68,7 +68,7 @@ void AgentStore::publish(const Said &said) {
   appendText(request, who.storeKey);
   appendText(request, fmt::format("{} {}", said.port, said.secret));
   send(request);
-  find(); // once it answers it has taken it
+  find(); // its answer confirms that the store has the value
 }
 
 AgentStore::Said AgentStore::find() {

@@ -1,5 +1,5 @@
-// torchrun's agent keeps MASTER_PORT for a key-value store of its own (torch.distributed.TCPStore); rank 0 then listens
-// at another port and says there which. This speaks the four requests that takes of the store's protocol.
+// If torchrun's agent uses MASTER_PORT for its key-value store (torch.distributed.TCPStore), rank 0 listens at another
+// port and publishes it in the store. This client implements the four requests needed.
 #pragma once
 #include "runtime/comm/socket/Socket.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
@@ -12,15 +12,15 @@ class AgentStore {
 public:
   /// Connects. Throws user and environment errors that name MASTER_ADDR and MASTER_PORT.
   AgentStore(const TorchEnvironment &who, Clock::time_point deadline);
-  /// What rank 0 says to those who may ask the store.
+  /// What rank 0 publishes for processes that can read the store.
   struct Said {
     uint16_t port = 0;
-    std::string secret; ///< letters and digits, at most 40; only who knows it may join
+    std::string secret; ///< letters and digits, at most 40; required to join
     bool operator==(const Said &) const = default;
   };
   /// Stores it under who.storeKey.
   void publish(const Said &said);
-  /// Waits for it.
+  /// Waits until it is stored.
   Said find();
 
 private:

@@ -15,7 +15,8 @@ namespace cleave {
 static constexpr size_t stagingBytes = 64 << 10;
 
 EarlyBuffers::Buffer EarlyBuffers::take(size_t bytes) {
-  // The smallest that is large enough, else the largest, grown: there are never more than were needed at once.
+  // The smallest buffer that is large enough, otherwise the largest, grown. There are never more buffers than were
+  // needed at one time.
   auto best = idle.end();
   for (auto at = idle.begin(); at != idle.end(); ++at)
     if (best == idle.end() || (best->capacity < bytes ? at->capacity > best->capacity
@@ -119,7 +120,7 @@ void Connection::keep(const FrameHeader &header, const void *data) {
   early.push_back(std::move(made));
 }
 
-/// More bytes into the staging area; false where there are none.
+/// Reads into the staging area; returns false if no bytes are available.
 bool Connection::fill() {
   if (begin == end)
     begin = end = 0;
@@ -140,8 +141,8 @@ bool Connection::fill() {
   }
 }
 
-/// Where the current frame's bytes go; false where they must wait. Who asks for something else from this rank must get
-/// past them, whatever that costs; otherwise they may take what the buffers have left.
+/// Finds memory for the current frame; returns false if it must wait. If this rank waits for a later frame, the current
+/// one must be buffered at any cost; otherwise only if the buffers have room.
 bool Connection::place() {
   direct = incoming.active && incoming.header.sameKey(current);
   if (direct) {
@@ -160,10 +161,10 @@ bool Connection::place() {
   return true;
 }
 
-/// Bytes of the current frame; false where there are none.
+/// Receives bytes of the current frame; returns false if none are available.
 bool Connection::receive() {
   const size_t missing = current.bytes - received;
-  if (begin == end && missing >= stagingBytes) { // large ones past the staging area
+  if (begin == end && missing >= stagingBytes) { // large frames bypass the staging area
     const ssize_t found = ::recv(socket.fd(), target + received, missing, MSG_DONTWAIT);
     if (found < 0 && errno == EINTR)
       return true;
@@ -189,7 +190,7 @@ void Connection::finish() {
     incoming.active = false;
     return;
   }
-  if (incoming.active && incoming.header.sameKey(current)) { // asked for while it came
+  if (incoming.active && incoming.header.sameKey(current)) { // it was requested while it arrived
     checkSize(current);
     if (current.bytes)
       std::memcpy(incoming.data, kept.memory.get(), current.bytes);

@@ -1,6 +1,6 @@
-// One TCP connection between two ranks, framed: collectives and messages share it. It never blocks; whoever waits calls
-// write() and read() when poll() says so. A frame that is expected is read to where it belongs; one that comes early is
-// kept in a buffer that is used again, so that a loop allocates only until it has seen its worst case.
+// One TCP connection between two ranks, with framing: collectives and messages share it. It never blocks; call write()
+// and read() when poll() reports it ready. An expected frame is read directly to its destination. An early frame is
+// stored in a reusable buffer, so that a loop allocates memory only until the maximum has been reached.
 #pragma once
 #include "runtime/comm/socket/Socket.h"
 
@@ -9,9 +9,9 @@
 
 namespace cleave {
 
-/// Before every block of bytes. In the host's byte order, which the greeting has checked.
+/// Precedes every block of bytes. In the host's byte order, which the handshake has verified.
 struct FrameHeader {
-  uint64_t channel = 0; ///< a group's, or 0: a message
+  uint64_t channel = 0; ///< a group's channel, or 0: a message
   uint32_t tag = 0;
   int32_t microbatch = 0;
   uint64_t bytes = 0;
@@ -20,31 +20,31 @@ struct FrameHeader {
   }
 };
 
-/// A frame on its way out. The memory may not change and this may not move until it is done.
+/// An outgoing frame. Neither its memory nor this object may change or move until it is sent.
 struct Outgoing {
   FrameHeader header;
   const std::byte *data = nullptr;
-  size_t written = 0; ///< header included
+  size_t written = 0; ///< including the header
   bool done = true;
   unsigned peer = 0;
   Outgoing *next = nullptr;
 };
 
-/// Where the next frame with this key goes. One at a time for a connection.
+/// Destination of the next frame with this key. One at a time per connection.
 struct Incoming {
   FrameHeader header;
   std::byte *data = nullptr;
-  bool active = false; ///< until it is there
+  bool active = false; ///< until it has arrived
 };
 
-/// Buffers for frames that come before they are asked for. Shared by a rank's connections.
+/// Buffers for frames that arrive before they are requested. Shared by a rank's connections.
 class EarlyBuffers {
 public:
   struct Buffer {
     std::unique_ptr<std::byte[]> memory;
     size_t capacity = 0, used = 0;
   };
-  /// Whether this much more may wait without anybody asking for it.
+  /// Whether this many more bytes may be buffered without a request.
   bool hasRoom(size_t bytes) const { return held + bytes <= most; }
   Buffer take(size_t bytes);
   void giveBack(Buffer buffer);
@@ -61,23 +61,23 @@ public:
 
   unsigned peer() const { return other; }
   int fd() const { return closed ? -1 : socket.fd(); }
-  /// The other side has closed it, or it failed.
+  /// Whether the other side has closed the connection or it failed.
   bool isClosed() const { return closed; }
   bool sends() const { return head; }
   bool awaits() const { return incoming.active; }
-  /// Whether poll() should look for something to read.
+  /// Whether poll() should wait for input.
   bool reads() const { return !parked || incoming.active; }
 
-  /// Starts a frame and writes what fits at once.
+  /// Starts a frame and writes as much as possible without blocking.
   void start(Outgoing &frame, const FrameHeader &header, const void *data);
-  /// Asks for a frame; awaits() says when it is there. Throws an environment error where it has another size.
+  /// Requests a frame; awaits() becomes false when it has arrived. Throws an environment error if its size differs.
   void expect(const FrameHeader &header, void *data);
-  /// Keeps a frame for expect() as if it had come: a rank's message to itself.
+  /// Stores a frame for expect() as if it had been received: a rank's message to itself.
   void keep(const FrameHeader &header, const void *data);
-  /// Writes and reads what can be without waiting; whether anything moved.
+  /// Writes or reads without blocking; returns whether any bytes moved.
   bool write();
   bool read();
-  /// Forgets frames that were not begun and what is expected; a frame that was begun spoils the connection.
+  /// Drops frames not yet begun and the expected frame; a frame in progress makes the connection unusable.
   void forget();
 
 private:
@@ -98,14 +98,14 @@ private:
     EarlyBuffers::Buffer buffer;
   };
   Incoming incoming;
-  std::vector<Early> early;             ///< in the order they came
-  std::unique_ptr<std::byte[]> staging; ///< bytes [begin, end) were read and not yet looked at
+  std::vector<Early> early;             ///< in order of arrival
+  std::unique_ptr<std::byte[]> staging; ///< bytes [begin, end) were read but not processed
   size_t begin = 0, end = 0;
   FrameHeader current;
   bool inFrame = false; ///< `current` is valid
-  bool placed = false;  ///< its bytes have a place: `target`, which lies in `kept` or where expect() said
-  bool direct = false;  ///< the latter
-  bool parked = false;  ///< it must wait until it is asked for
+  bool placed = false;  ///< its destination is known: `target`, in `kept` or as given to expect()
+  bool direct = false;  ///< as given to expect()
+  bool parked = false;  ///< it waits until it is requested
   std::byte *target = nullptr;
   size_t received = 0;
   EarlyBuffers::Buffer kept;

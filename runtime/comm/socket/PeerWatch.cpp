@@ -17,14 +17,14 @@ namespace cleave {
 using namespace std::chrono_literals;
 
 static constexpr auto interval = 250ms;     // of heartbeats
-static constexpr auto answerToGoodbye = 2s; // that a rank which leaves waits for
-static constexpr auto lastWords = 300ms;    // that a failure has to reach the others before this process ends
+static constexpr auto answerToGoodbye = 2s; // time that a leaving rank waits for answers
+static constexpr auto lastWords = 300ms;    // time for a failure message to reach the others before this process ends
 
 static Clock::duration silenceOf(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 1.0, 60.0)));
 }
 
-/// The one whose rank a signal ends: a process has one, but for tests.
+/// The watch whose rank a signal ends: one per process, except in tests.
 static std::atomic<PeerWatch *> living{nullptr};
 static_assert(std::atomic<PeerWatch *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
@@ -97,7 +97,7 @@ bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
   changed.wait_until(lock, deadlineIn(seconds), [&] { return !rankZeroSaid.empty(); });
   if (rankZeroSaid.empty())
     return false;
-  // The same failure by itself, or told by one of the two to the other.
+  // The same failure by itself, or forwarded by one of the two ranks.
   for (const std::string &text : {message, fmt::format("rank {} failed: {}", me, message)})
     if (rankZeroSaid == text.substr(0, mostText))
       return true;
@@ -108,7 +108,7 @@ void PeerWatch::endedBy(const char *signal) noexcept {
   PeerWatch *watch = living;
   if (!watch)
     return;
-  watch->ending = true; // who is told first may leave before the last is told: that is no failure
+  watch->ending = true; // ranks notified first may leave before the last is notified, which is no failure
   char buffer[sizeof(Frame) + 64];
   constexpr std::string_view before = "it was ended by ";
   const size_t name = std::min<size_t>(std::strlen(signal), 64 - before.size());
@@ -119,7 +119,7 @@ void PeerWatch::endedBy(const char *signal) noexcept {
   for (const std::atomic<int> &descriptor : watch->descriptors)
     if (const int fd = descriptor; fd >= 0) {
       ::send(fd, buffer, sizeof frame + frame.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-      ::shutdown(fd, SHUT_WR); // on its way now; a socket that is closed with bytes unread drops what waits
+      ::shutdown(fd, SHUT_WR); // flushes: closing a socket with unread bytes would drop pending output
       char unread[1024];
       while (::recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0) {
       }
@@ -129,7 +129,7 @@ void PeerWatch::endedBy(const char *signal) noexcept {
 void PeerWatch::abort(const std::string &message) {
   std::lock_guard lock(mutex);
   const bool first = !failed();
-  if (me == 0 && !said) { // also after another rank's failure: the others learn that rank 0 has printed it
+  if (me == 0 && !said) { // even after another rank's failure: the others learn that rank 0 has printed it
     said = true;
     for (Link &link : links)
       append(link, Failure, 0, message);
@@ -146,7 +146,7 @@ void PeerWatch::abort(const std::string &message) {
   changed.notify_all();
 }
 
-/// A failure that this rank has seen or was told of.
+/// Records a failure that this rank has detected or received.
 void PeerWatch::report(unsigned rank, const std::string &text) {
   if (failed() || ending)
     return;
@@ -175,14 +175,14 @@ void PeerWatch::flush(Link &link) {
   while (link.socket && !link.out.empty()) {
     const ssize_t sent = ::send(link.socket.fd(), link.out.data(), link.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent <= 0)
-      return; // full: later; closed: the next read says so
+      return; // full: retry later; closed: the next read reports it
     link.out.erase(0, static_cast<size_t>(sent));
   }
 }
 
 void PeerWatch::lost(Link &link) {
   descriptors[static_cast<size_t>(&link - links.data())] = -1;
-  if (link.socket) { // a signal's handler may be using the descriptor: its number must not become another file's
+  if (link.socket) { // a signal handler may use the descriptor, so its number must not be reused
     ::shutdown(link.socket.fd(), SHUT_RDWR);
     shut.push_back(std::move(link.socket));
   }
@@ -190,7 +190,7 @@ void PeerWatch::lost(Link &link) {
     report(link.rank, "its connection closed without a goodbye (the process has died)");
 }
 
-/// What has come in whole.
+/// Processes the complete frames received.
 void PeerWatch::take(Link &link) {
   for (;;) {
     Frame frame;
@@ -212,7 +212,7 @@ void PeerWatch::take(Link &link) {
       changed.notify_all();
     } else if (frame.kind == Goodbye) {
       link.left = true;
-      if (me == 0) // that is the answer
+      if (me == 0) // the answer to the goodbye
         return lost(link);
     }
   }
@@ -234,7 +234,7 @@ void PeerWatch::read(Link &link, Clock::time_point now) {
   }
 }
 
-/// `now` was read before anything was looked for: a process that slept since then has no reason to miss the others.
+/// `now` was read before any input was checked: a process that has slept since must not report others as silent.
 void PeerWatch::beat(Clock::time_point now) {
   const bool due = now >= nextBeat;
   if (due)

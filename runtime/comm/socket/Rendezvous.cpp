@@ -1,4 +1,4 @@
-// Rank 0's reception, the others' way to it, and the connections between all.
+// Rendezvous: rank 0 accepts the other ranks, and all ranks connect to each other.
 #include "runtime/comm/socket/Rendezvous.h"
 
 #include "runtime/base/Error.h"
@@ -29,20 +29,20 @@ namespace cleave {
 
 namespace {
 
-constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; another byte order gives another number
+constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; differs in another byte order
 constexpr uint32_t protocol = 3;
 
 using Proof = std::array<uint8_t, 16>;
 
-/// What a rank says first, to rank 0 and to every rank that it connects to. Bytes in the host's order.
+/// The first message of a rank, to rank 0 and to every rank it connects to. In the host's byte order.
 struct Hello {
   uint64_t word = magic;
   uint32_t version = protocol, size = 0, rank = 0, port = 0;
-  uint64_t job = 0; ///< 0 while it is not known
-  Proof proof{};    ///< that the sender knows the job's secret, where there is one
+  uint64_t job = 0; ///< 0 while unknown
+  Proof proof{};    ///< proves that the sender knows the job's secret, if there is one
 };
 
-/// The job's secret: CLEAVE_SECRET, or the text of the file CLEAVE_SECRET_FILE; empty where none is given.
+/// The job's secret: CLEAVE_SECRET, or the content of the file CLEAVE_SECRET_FILE; empty if neither is set.
 std::string jobSecret() {
   if (const char *text = std::getenv("CLEAVE_SECRET"))
     return text;
@@ -50,7 +50,7 @@ std::string jobSecret() {
   return file && *file ? readTextFile(file, Status::User, 1 << 16) : "";
 }
 
-/// HMAC-SHA-256 (RFC 2104), its first half, of all that a hello says.
+/// The first half of the HMAC-SHA-256 (RFC 2104) of a hello.
 Proof proofOf(Hello hello, const std::string &secret) {
   if (secret.empty())
     return {};
@@ -77,10 +77,10 @@ Proof proofOf(Hello hello, const std::string &secret) {
   return proof;
 }
 
-/// Rank 0's answer. Then follow `bytes`: the table of addresses, or why it is refused.
+/// Rank 0's answer, followed by `bytes` bytes: the table of addresses, or the reason for a refusal.
 struct Answer {
   uint64_t word = magic;
-  uint32_t status = 0, bytes = 0; ///< 0, or an exit status
+  uint32_t status = 0, bytes = 0; ///< status: 0, or an exit status
   uint64_t job = 0;
 };
 
@@ -89,7 +89,7 @@ struct Place {
   uint16_t port = 0;
 };
 
-/// A connection that came in. `got` < sizeof hello: what it says is no hello.
+/// An incoming connection. If `got` < sizeof hello, it did not send a valid hello.
 struct Guest {
   Socket socket;
   Endpoint from;
@@ -98,24 +98,24 @@ struct Guest {
   bool known() const { return got == sizeof hello && hello.word == magic; }
 };
 
-/// Takes connections as they come; one that says nothing keeps nobody waiting, and many that say nothing make room for
-/// those that come later.
+/// Accepts connections. A silent connection blocks no one, and many silent ones are dropped in favour of newer ones.
 class Reception {
 public:
-  /// `guests`: how many are expected.
+  /// `guests`: the expected number.
   Reception(const Socket &listener, int alarm, size_t guests) : listener(listener), alarm(alarm), most(guests + 32) {}
-  /// The next one that has spoken; none at the deadline or the alarm.
+  /// The next connection that has sent its hello; nullopt at the deadline or the alarm.
   std::optional<Guest> next(Clock::time_point deadline);
 
 private:
   bool listen(Guest &guest);
   const Socket &listener;
   int alarm;
-  size_t most; ///< that wait at once
+  size_t most; ///< maximum number of waiting connections
   std::vector<Guest> waiting;
 };
 
-/// Reads on; whether there is something to say about this guest. One that left without a word is forgotten.
+/// Reads from a connection; returns whether it can be judged. Forgets a connection that closed without sending
+/// anything.
 bool Reception::listen(Guest &guest) {
   const uint64_t expected = magic;
   while (guest.got < sizeof guest.hello) {
@@ -156,7 +156,7 @@ std::optional<Guest> Reception::next(Clock::time_point deadline) {
       Guest &guest = waiting.emplace_back();
       guest.from = Endpoint::ofPeer(socket);
       guest.socket = std::move(socket);
-      if (waiting.size() > most) // the one that has been silent for longest
+      if (waiting.size() > most) // the one silent for longest
         waiting.erase(waiting.begin());
     }
     const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
@@ -167,7 +167,7 @@ std::optional<Guest> Reception::next(Clock::time_point deadline) {
   }
 }
 
-/// Tells a rank that it cannot come in; whoever is gone does not hear it.
+/// Tells a rank why it is refused; ignores a closed connection.
 void refuse(const Socket &socket, const Error &error) {
   const std::string text = error.what();
   const Answer answer{magic, static_cast<uint32_t>(error.status), static_cast<uint32_t>(text.size()), 0};
@@ -176,10 +176,10 @@ void refuse(const Socket &socket, const Error &error) {
   sendAll(socket, text.data(), text.size(), deadline, -1);
 }
 
-/// Those who are no ranks of this job: they are turned away and counted.
+/// Connections that are not ranks of this job: rejected and counted.
 class Strangers {
 public:
-  /// Whether a guest is one.
+  /// Whether a guest is a stranger.
   bool has(const Guest &guest, const std::string &secret) {
     std::string why;
     if (!guest.known()) {
@@ -194,7 +194,7 @@ public:
       first = fmt::format("{}: {}", guest.from.text(), why);
     return true;
   }
-  /// For the message of a meeting that failed.
+  /// For the error message of a failed rendezvous.
   std::string text() const {
     return count == 0 ? "" : fmt::format("; {} connections were of strangers, the first from {}", count, first);
   }
@@ -204,7 +204,7 @@ private:
   std::string first;
 };
 
-/// Why a guest cannot be the rank that it says it is.
+/// The reason why a guest cannot be the rank that it claims to be.
 std::optional<Error> misfit(const Guest &guest, const TorchEnvironment &who, const std::vector<Socket> &links) {
   const Hello &hello = guest.hello;
   const std::string from = guest.from.text();
@@ -223,18 +223,19 @@ std::optional<Error> misfit(const Guest &guest, const TorchEnvironment &who, con
   return {};
 }
 
-/// Whether a loopback address of this host can be where all ranks meet.
+/// Whether all ranks run on this host, so that a loopback address suffices.
 bool onOneHost(const TorchEnvironment &who) {
   const bool named = who.address == "localhost" || who.address.starts_with("127.") || who.address == "::1";
   return named || who.localSize == who.size;
 }
 
-/// Listens at `place`, or, where that is a loopback address by which other hosts may not mean this one, on all of them.
+/// Listens at `place`, or at all addresses if it is a loopback address and other hosts take part.
 Socket listenNear(const Endpoint &place, const TorchEnvironment &who) {
   return place.isAny() || (place.isLoopback() && !onOneHost(who)) ? listenOn(place.port()) : listenAt(place);
 }
 
-/// Listens at the first address of MASTER_ADDR that is this host's; on all where none is (it is translated on the way).
+/// Listens at the first address of MASTER_ADDR that belongs to this host; at all addresses if none does (address
+/// translation).
 Socket listenAtAddress(const TorchEnvironment &who, uint16_t port) {
   std::string problem;
   for (const Endpoint &place : resolve(who.address, port, problem)) {
@@ -248,7 +249,7 @@ Socket listenAtAddress(const TorchEnvironment &who, uint16_t port) {
 Socket listenAtMaster(const TorchEnvironment &who) {
   const uint16_t port = who.storeKey.empty() ? who.port : 0;
   Socket listener = listenAtAddress(who, port);
-  for (int tries = 0; !listener && errno == EADDRINUSE && tries < 20; ++tries) { // whoever had it may just be ending
+  for (int tries = 0; !listener && errno == EADDRINUSE && tries < 20; ++tries) { // a previous owner may just be ending
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     listener = listenAtAddress(who, port);
   }
@@ -260,7 +261,7 @@ Socket listenAtMaster(const TorchEnvironment &who) {
   return listener;
 }
 
-/// The socket for the ranks above this one, if there is one.
+/// The socket for ranks above this one, if any.
 Socket listenForRanks(unsigned rank, Socket listener) {
   if (!listener)
     throw environmentError(fmt::format("rank {}: no port to listen at: {}", rank, std::strerror(errno)));
@@ -275,12 +276,12 @@ std::vector<unsigned> missing(const std::vector<Socket> &links) {
   return ranks;
 }
 
-/// Rank 0: waits for all, then hands the table round.
+/// Rank 0: waits for all ranks, then sends them the address table.
 void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
   const Socket master = listenAtMaster(who);
   meeting.listener = listenForRanks(0, listenNear(Endpoint::ofSelf(master).withPort(0), who));
   if (!who.storeKey.empty()) {
-    const bool given = !meeting.secret.empty(); // which is not for the store
+    const bool given = !meeting.secret.empty(); // a secret given by the user is not published in the store
     if (!given)
       meeting.secret = fmt::format("{:016x}{:016x}", randomBits(), randomBits());
     AgentStore(who, deadline).publish({Endpoint::ofSelf(master).port(), given ? "" : meeting.secret});
@@ -322,7 +323,7 @@ void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point de
     meeting.places.emplace_back(place.address, place.port);
 }
 
-/// Tries again until there is a listener.
+/// Retries until there is a listener.
 Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point deadline, int alarm, std::string &problem) {
   for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
     for (const Endpoint &place : places) {
@@ -339,7 +340,7 @@ Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point dead
   }
 }
 
-/// `secret`: where it is empty, what the launcher's store has.
+/// If `secret` is empty, reads it from the launcher's store.
 Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, double seconds, std::string &secret) {
   const std::string given = secret;
   for (;;) {
@@ -351,7 +352,7 @@ Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, 
     const std::vector<Endpoint> places = resolve(who.address, port, problem);
     if (places.empty())
       throw userError(fmt::format("MASTER_ADDR={}: the name does not resolve: {}", who.address, problem));
-    // What the store says may be from before a restart: look again.
+    // The store may hold values from before a restart: read it again.
     const auto until = store ? std::min(deadline, deadlineIn(2)) : deadline;
     if (Socket made = connectPatiently(places, until, -1, problem))
       return made;
@@ -361,11 +362,11 @@ Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, 
   }
 }
 
-/// The others: say who they are, and wait for the table.
+/// Other ranks: identify themselves and wait for the address table.
 void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
   Socket link = connectToMaster(who, deadline, seconds, meeting.secret);
   const Endpoint master = Endpoint::ofPeer(link), here = master.isLoopback() ? master : Endpoint::ofSelf(link);
-  // Not before: any free port could be the one that rank 0 is to have.
+  // Not earlier: a free port might be the one that rank 0 needs.
   meeting.listener = listenForRanks(who.rank, listenNear(here.withPort(0), who));
   Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0, {}};
   hello.proof = proofOf(hello, meeting.secret);
@@ -394,7 +395,7 @@ void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point dea
                                        table.size() * sizeof(Place), body.size()));
   std::memcpy(table.data(), body.data(), body.size());
   meeting.job = answer.job;
-  // Whom rank 0 knows by an address that only its own host has, and rank 0 itself, are where this rank found rank 0.
+  // Rank 0, and ranks known by loopback addresses of its host, are reached at the address where this rank found rank 0.
   for (unsigned rank = 0; rank < who.size; ++rank) {
     const Endpoint place(table[rank].address, table[rank].port);
     meeting.places.push_back(rank == 0 || place.isLoopback() ? master.withPort(place.port()) : place);
@@ -404,10 +405,10 @@ void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point dea
 
 } // namespace
 
-/// A descriptor for every other rank, where the system lets a process have that many.
+/// Raises the descriptor limit, for a connection to every other rank.
 static void raiseDescriptorLimit(unsigned ranks) {
   rlimit limit{};
-  const rlim_t needed = rlim_t{2} * ranks + 256; // rank 0 has two a rank
+  const rlim_t needed = rlim_t{2} * ranks + 256; // rank 0 has two per rank
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
     return;
   limit.rlim_cur = std::min(needed, limit.rlim_max);
@@ -432,7 +433,7 @@ Meeting meet(const TorchEnvironment &who, double seconds) {
 
 namespace {
 
-/// Where rank 0 waits for heartbeats: this host's name and addresses.
+/// The addresses at which rank 0 can be reached for heartbeats: this host's name and addresses.
 std::vector<std::string> ownAddresses() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
@@ -453,7 +454,7 @@ std::vector<std::string> ownAddresses() {
   return texts;
 }
 
-/// At a loopback address, which is added to `addresses`; at all where the host has none.
+/// Listens at a loopback address and adds it to `addresses`; listens at all addresses if the host has none.
 Socket listenAtLoopback(std::vector<std::string> &addresses) {
   std::string problem;
   for (const char *name : {"127.0.0.1", "::1"})
@@ -466,7 +467,7 @@ Socket listenAtLoopback(std::vector<std::string> &addresses) {
   return listenOn(0);
 }
 
-/// Rank 0: one connection of every other rank; strangers are dropped.
+/// Rank 0: accepts one connection from every other rank and drops strangers.
 std::vector<Socket> receiveHeartbeats(const Socket &listener, unsigned size, uint64_t job, double seconds) {
   std::vector<Socket> links(size);
   const auto deadline = deadlineIn(seconds);
@@ -498,7 +499,7 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost
     std::vector<std::string> addresses;
     if (oneHost) {
       listener = listenForRanks(0, listenAtLoopback(addresses));
-    } else { // MPI does not say by which address the others reach it
+    } else { // MPI does not tell by which address other hosts reach this one
       listener = listenForRanks(0, listenOn(0));
       addresses = ownAddresses();
     }

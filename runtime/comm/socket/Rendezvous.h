@@ -1,12 +1,12 @@
-// How ranks that are processes find each other. Rank 0 listens at MASTER_PORT; the others connect to it, say who they
-// are and where they listen themselves; when all have come, rank 0 hands the table of addresses round, and every pair
-// of ranks makes a connection. What does not fit (another WORLD_SIZE, a RANK that two have) is one error that names the
-// values, on every rank that has come. Strangers on the port are turned away: whoever does not speak as ranks do, and,
-// where the job has a secret (CLEAVE_SECRET or CLEAVE_SECRET_FILE, else what rank 0 leaves in torchrun's store),
-// whoever does not know it. What connects later must carry the number that rank 0 drew and gave to the ranks that met.
+// Rendezvous of ranks that are processes. Rank 0 listens at MASTER_PORT. The others connect to it and send their rank
+// and their own listening port. When all have arrived, rank 0 sends them the address table, and every pair of ranks
+// connects. A mismatch (another WORLD_SIZE, a RANK used twice) is one error that names the values, on every rank that
+// has arrived. Other connections to the port are rejected: those that do not speak the protocol and, if the job has a
+// secret (CLEAVE_SECRET or CLEAVE_SECRET_FILE, otherwise the one that rank 0 publishes in torchrun's store), those that
+// do not know it. Later connections must present the random number that rank 0 gave to the ranks of this rendezvous.
 //
-// Ranks listen only where the others come from: rank 0 at MASTER_ADDR where that is an address of its host, another
-// rank at the address by which it reached rank 0.
+// Ranks listen only on the interface that the others use: rank 0 at MASTER_ADDR if that is an address of its host,
+// another rank at the address by which it reached rank 0.
 #pragma once
 #include "runtime/comm/socket/Socket.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
@@ -15,25 +15,25 @@
 
 namespace cleave {
 
-/// What a rank knows when all have come.
+/// The result of the rendezvous.
 struct Meeting {
-  std::vector<Socket> links;    ///< to rank 0, kept for heartbeats: as PeerWatch takes them
-  Socket listener;              ///< where ranks above this one connect
+  std::vector<Socket> links;    ///< to rank 0, kept for heartbeats; in PeerWatch's format
+  Socket listener;              ///< for ranks above this one
   std::vector<Endpoint> places; ///< where each rank listens
-  std::string secret;           ///< of the job; empty: it has none
-  uint64_t job = 0;             ///< drawn by rank 0: tells this meeting's connections from a stranger's
+  std::string secret;           ///< of the job; empty if it has none
+  uint64_t job = 0;             ///< random number from rank 0: distinguishes this job's connections from others
 };
 
 /// Waits for all ranks, at most `seconds`. Throws user and environment errors.
 Meeting meet(const TorchEnvironment &who, double seconds);
 
-/// Connections for heartbeats between processes that can talk already: rank 0's to every other rank by rank, the others'
-/// to rank 0, as PeerWatch takes them. `oneHost`: all run on this host, so rank 0 listens at a loopback address. `share`
-/// sends rank 0's bytes to all. Throws environmentError naming the rank.
+/// Heartbeat connections between processes that can already communicate: rank 0's to every other rank by rank, the
+/// others' to rank 0, in PeerWatch's format. `oneHost`: all run on this host, so rank 0 listens at a loopback address.
+/// `share` broadcasts rank 0's bytes. Throws environmentError that names the rank.
 std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost,
                                       const std::function<void(std::vector<uint8_t> &)> &share, double seconds);
 
-/// A connection to every other rank, by rank. `alarm`: PeerWatch's; where it ends the wait the result is empty.
+/// A connection to every other rank, by rank. `alarm`: PeerWatch's; if it ends the wait, the result is empty.
 std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm);
 
 } // namespace cleave

@@ -88,7 +88,7 @@ uint16_t Endpoint::port() const {
 }
 
 Endpoint Endpoint::withPort(uint16_t port) const {
-  Endpoint other = *this; // keeps the scope of a link-local address
+  Endpoint other = *this; // keeps the scope id of a link-local address
   if (storage.ss_family == AF_INET6)
     reinterpret_cast<sockaddr_in6 *>(&other.storage)->sin6_port = htons(port);
   else
@@ -121,7 +121,7 @@ std::string Endpoint::text() const {
 static Socket streamSocket(int family) {
   Socket made(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (made) {
-    int on = 1; // small messages are sent at once
+    int on = 1; // send small messages immediately
     ::setsockopt(made.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
   return made;
@@ -137,7 +137,7 @@ Socket listenAt(const Endpoint &place) {
 }
 
 Socket listenOn(uint16_t port) {
-  for (int family : {AF_INET6, AF_INET}) { // one socket for both where the host has IPv6
+  for (int family : {AF_INET6, AF_INET}) { // one socket for both if the host has IPv6
     Socket made = streamSocket(family);
     if (!made)
       continue;
@@ -173,7 +173,7 @@ Socket acceptFrom(const Socket &listener) {
   return made;
 }
 
-/// Until the socket is ready for `events`.
+/// Waits until the socket is ready for `events`.
 static Transfer waitFor(const Socket &socket, short events, Clock::time_point deadline, int alarm) {
   for (;;) {
     pollfd waits[2] = {{socket.fd(), events, 0}, {alarm, POLLIN, 0}};
@@ -212,7 +212,7 @@ Socket connectTo(const Endpoint &to, Clock::time_point deadline, int alarm) {
       return Socket();
     }
   }
-  if (Endpoint::ofSelf(made) == Endpoint::ofPeer(made)) { // a port of this host that nobody listens on can meet itself
+  if (Endpoint::ofSelf(made) == Endpoint::ofPeer(made)) { // TCP can connect a socket to itself
     errno = ECONNREFUSED;
     return Socket();
   }

@@ -1,5 +1,5 @@
-// TCP as ranks use it: descriptors that close themselves, addresses, and transfers with a deadline for the time before
-// ranks know each other. IPv4 and IPv6. Sockets do not block and are not inherited by programs that this one starts.
+// TCP sockets: RAII descriptors, addresses, and transfers with a deadline for use before the rendezvous. IPv4 and IPv6.
+// Sockets are non-blocking and close-on-exec.
 #pragma once
 #include <array>
 #include <chrono>
@@ -15,9 +15,9 @@ namespace cleave {
 
 using Clock = std::chrono::steady_clock;
 
-/// `seconds` from now; far away for what no clock can hold.
+/// `seconds` from now; clamped to what the clock can represent.
 Clock::time_point deadlineIn(double seconds);
-/// Milliseconds until then, as poll() takes them: at least 0, rounded up.
+/// Milliseconds until then for poll(): at least 0, rounded up.
 int millisecondsUntil(Clock::time_point deadline);
 
 /// Owns a descriptor.
@@ -43,7 +43,7 @@ class Endpoint {
 public:
   Endpoint() = default;
   Endpoint(const sockaddr *address, socklen_t bytes);
-  /// IPv6, or IPv4 mapped into it.
+  /// IPv6, or IPv4-mapped.
   Endpoint(const std::array<uint8_t, 16> &address, uint16_t port);
   static Endpoint ofPeer(const Socket &socket);
   static Endpoint ofSelf(const Socket &socket);
@@ -51,7 +51,7 @@ public:
   uint16_t port() const;
   Endpoint withPort(uint16_t port) const;
   bool isLoopback() const;
-  bool isAny() const; ///< every address of a host
+  bool isAny() const; ///< the wildcard address
   std::string text() const; ///< 10.0.0.1:29500, [::1]:29500
   const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&storage); }
   socklen_t bytes() const { return length; }
@@ -62,21 +62,21 @@ private:
   socklen_t length = 0;
 };
 
-/// Listens on every address of this host; port 0 is any that is free. errno says why where the socket is empty.
+/// Listens on every address of this host; port 0 means any free port. If the socket is empty, errno is set.
 Socket listenOn(uint16_t port);
-/// The same on one address of this host; EADDRNOTAVAIL where it is none of this host's.
+/// Listens on one address of this host; EADDRNOTAVAIL if the address is not local.
 Socket listenAt(const Endpoint &place);
-/// The next connection that waits; empty where none does.
+/// Accepts the next pending connection; empty if there is none.
 Socket acceptFrom(const Socket &listener);
-/// Empty, with errno, where there is no answer before the deadline; `alarm` is a descriptor that ends the wait (-1:
-/// none) with ECANCELED.
+/// Empty, with errno set, if there is no answer before the deadline. `alarm`: a descriptor that ends the wait with
+/// ECANCELED when readable (-1: none).
 Socket connectTo(const Endpoint &to, Clock::time_point deadline, int alarm);
-/// All addresses of a host's name. `problem` says why there is none.
+/// All addresses of a host name. If there is none, `problem` tells why.
 std::vector<Endpoint> resolve(const std::string &host, uint16_t port, std::string &problem);
 
 enum class Transfer { Done, Closed, TimedOut, Alarmed };
 Transfer sendAll(const Socket &socket, const void *data, size_t bytes, Clock::time_point deadline, int alarm);
-/// `got`: bytes that came, also where it ends early.
+/// `got`: bytes received, also on early return.
 Transfer receiveAll(const Socket &socket, void *data, size_t bytes, Clock::time_point deadline, int alarm,
                     size_t *got = nullptr);
 

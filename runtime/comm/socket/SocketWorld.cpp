@@ -1,4 +1,4 @@
-// Messages and collectives over the connections of a rank.
+// Messages and collectives over a rank's connections.
 #include "runtime/comm/socket/SocketWorld.h"
 
 #include "runtime/base/Error.h"
@@ -14,17 +14,17 @@
 
 namespace cleave {
 
-static constexpr double verdictSeconds = 2; // that the news of a rank's death may take longer than its connection's end
-static constexpr uint32_t gatherTag = UINT32_MAX; // with microbatch INT32_MIN: no plan uses it
+static constexpr double verdictSeconds = 2; // how much later than a closed connection a death report may arrive
+static constexpr uint32_t gatherTag = UINT32_MAX; // with microbatch INT32_MIN, which no plan uses
 
-/// One rank's membership of a group: blocks to and from every other member, over the world's connections.
+/// One rank's membership of a group: exchanges blocks over the world's connections.
 class SocketCommunicator final : public ExchangeCommunicator {
 public:
   SocketCommunicator(SocketWorld &world, std::vector<uint32_t> list)
       : ExchangeCommunicator(static_cast<unsigned>(list.size()), placeInGroup(list, world.rank()), world.scratch),
         world(world), ranks(std::move(list)), what(fmt::format("ranks {}", fmt::join(ranks, ", "))),
         frames(ranks.size()) {
-    channel = 14695981039346656037ull; // FNV-1a of the members: two groups of the same members are the same group
+    channel = 14695981039346656037ull; // FNV-1a of the members: equal member lists mean the same group
     for (uint32_t rank : ranks)
       channel = (channel ^ rank) * 1099511628211ull;
     channel |= 1;
@@ -38,7 +38,7 @@ private:
   void expect(unsigned m, void *data, size_t bytes);
   void start(unsigned m, const void *data, size_t bytes);
   void finish();
-  /// Calls `visit` with every other member, beginning with the next: not everybody at once with member 0.
+  /// Calls `visit` with every other member, starting with the next, so that not all start with member 0.
   template <typename Visit> void others(Visit visit) {
     for (unsigned i = 1; i < size(); ++i)
       visit((member() + i) % size());
@@ -96,10 +96,10 @@ void SocketCommunicator::gatherBytes(const std::byte *from, std::byte *to) {
   finish();
 }
 
-/// Down a binomial tree: member m has it from m without its lowest bit.
+/// Binomial tree: member m receives from m without its lowest set bit.
 void SocketCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
   const unsigned me = member();
-  unsigned below = 1; // the lowest bit of `me`, or the first that is not among the members'
+  unsigned below = 1; // the lowest set bit of `me`, or for member 0 the first power of two >= size
   while (below < size() && !(me & below))
     below *= 2;
   if (me != 0) {
@@ -112,8 +112,8 @@ void SocketCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
   finish();
 }
 
-/// Dissemination: after k rounds a member knows that 2^k have come. Hensgen, Finkel and Manber, "Two algorithms for
-/// barrier synchronization" (1988).
+/// Dissemination barrier: after k rounds a member knows that 2^k have arrived. Hensgen, Finkel and Manber, "Two
+/// algorithms for barrier synchronization" (1988).
 void SocketCommunicator::barrier() {
   for (unsigned step = 1; step < size(); step *= 2) {
     expect((member() + size() - step) % size(), nullptr, 0);
@@ -140,7 +140,7 @@ SocketWorld::SocketWorld(const TorchEnvironment &who, double limit) : me(who.ran
 }
 
 SocketWorld::~SocketWorld() {
-  watch.reset(); // the goodbye comes before the connections end
+  watch.reset(); // say goodbye before the connections close
 }
 
 Communicator &SocketWorld::group(std::span<const uint32_t> list) {
@@ -163,7 +163,7 @@ void SocketWorld::setTimeout(double value) {
 }
 
 void SocketWorld::fail(const std::string &text) {
-  watch->check(); // the first failure counts
+  watch->check(); // an earlier failure takes precedence
   watch->abort(text);
   throw environmentError(fmt::format("rank {}: {}", me, text));
 }
@@ -175,12 +175,12 @@ void SocketWorld::start(Outgoing &frame, unsigned peer, const FrameHeader &heade
 void SocketWorld::expect(unsigned peer, const FrameHeader &header, void *data) {
   try {
     connections[peer]->expect(header, data);
-  } catch (const Error &error) { // another size
+  } catch (const Error &error) { // sizes differ
     fail(error.what());
   }
 }
 
-/// Writes whatever waits and reads what is awaited; whether anything moved.
+/// Writes pending output and reads expected input; returns whether any bytes moved.
 bool SocketWorld::move() {
   bool moved = false;
   for (auto &connection : connections) {
@@ -192,7 +192,7 @@ bool SocketWorld::move() {
   return moved;
 }
 
-/// Until a connection is ready, which then moves, or a rank has failed.
+/// Waits until a connection is ready and processes it, or a rank has failed.
 void SocketWorld::sleep(Clock::time_point deadline) {
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const Connection &c = *connections[rank];
@@ -211,11 +211,11 @@ void SocketWorld::sleep(Clock::time_point deadline) {
     }
 }
 
-/// A rank that ended although something is to come from it or to go to it.
+/// Reports a rank whose connection closed while data was pending.
 void SocketWorld::checkConnections() {
   for (auto &connection : connections)
     if (connection->isClosed() && (connection->awaits() || connection->sends())) {
-      watch->waitForFailure(verdictSeconds); // most often it has failed, and the reason is on its way
+      watch->waitForFailure(verdictSeconds); // usually it has failed, and the reason is about to arrive
       fail(fmt::format("rank {} has closed its connection", connection->peer()));
     }
 }

@@ -1,7 +1,7 @@
-// Ranks as processes that a launcher started with torchrun's environment: no MPI, a TCP connection between every two
-// ranks, and one more to rank 0 for heartbeats (PeerWatch.h). Any wait moves the bytes of all connections. A message is
-// sent when the system has taken its bytes; one that nobody awaits yet may lie in a buffer of the receiver's, which
-// grows to the most that ever waited and is used again. Otherwise nothing is allocated after set-up.
+// Ranks as processes started by a launcher with torchrun's environment: no MPI, one TCP connection per pair of ranks,
+// and one more to rank 0 for heartbeats (PeerWatch.h). Any wait makes progress on all connections. A message counts as
+// sent when the system has taken its bytes. An early message is stored in a reusable buffer of the receiver, which
+// grows to the maximum needed; otherwise nothing is allocated after set-up.
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/comm/socket/Connection.h"
@@ -19,9 +19,9 @@ class SocketCommunicator;
 
 class SocketWorld final : public World {
 public:
-  /// Meets the other ranks, at most `seconds`. Throws user and environment errors (Rendezvous.h).
+  /// Meets the other ranks, within at most `seconds`. Throws user and environment errors (Rendezvous.h).
   SocketWorld(const TorchEnvironment &who, double seconds);
-  /// Says goodbye: what this rank was to tell the others has been told (barrier), or it has failed.
+  /// Says goodbye. Before, all pending communication has completed (barrier), or this rank has failed.
   ~SocketWorld() override;
 
   unsigned rank() const override { return me; }
@@ -65,7 +65,7 @@ private:
   ExchangeScratch scratch;
   EarlyBuffers buffers;
   std::unique_ptr<PeerWatch> watch;
-  std::vector<std::unique_ptr<Connection>> connections; ///< by rank; its own has no socket
+  std::vector<std::unique_ptr<Connection>> connections; ///< by rank; the own entry has no socket
   std::vector<pollfd> polls;
   std::map<std::vector<uint32_t>, std::unique_ptr<SocketCommunicator>> communicators;
   std::vector<std::unique_ptr<Outgoing>> pool;

@@ -1,4 +1,4 @@
-// Reading torchrun's variables.
+// Reads torchrun's variables.
 #include "runtime/comm/socket/TorchEnvironment.h"
 
 #include "runtime/base/Error.h"
@@ -16,7 +16,7 @@ static const char *valueOf(const char *name) {
   return text && *text ? text : nullptr;
 }
 
-/// A number in [least, most]; `fallback` where the variable is not set, or an error where there is no fallback.
+/// A number in [least, most]; `fallback` if the variable is not set, or an error without fallback.
 static unsigned number(const char *name, unsigned least, unsigned most, std::optional<unsigned> fallback = {}) {
   const char *text = valueOf(name);
   if (!text && fallback)

@@ -1,4 +1,4 @@
-// The environment that torchrun, and launchers like it, give to every process.
+// The environment variables that torchrun and similar launchers set for every process.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,16 +8,16 @@ namespace cleave {
 
 struct TorchEnvironment {
   unsigned rank = 0, size = 1;           ///< RANK, WORLD_SIZE
-  unsigned localRank = 0, localSize = 0; ///< LOCAL_RANK, LOCAL_WORLD_SIZE: on this host; 0: not said
+  unsigned localRank = 0, localSize = 0; ///< LOCAL_RANK, LOCAL_WORLD_SIZE: on this host; 0: unknown
   std::string address;                   ///< MASTER_ADDR: rank 0's host
-  uint16_t port = 0;                     ///< MASTER_PORT: where rank 0 listens, or the launcher's store
-  /// The launcher keeps MASTER_PORT for a store of its own (TORCHELASTIC_USE_AGENT_STORE), where rank 0 says under this
-  /// name at which port it listens. Empty: rank 0 listens at MASTER_PORT.
+  uint16_t port = 0;                     ///< MASTER_PORT: of rank 0, or of the launcher's store
+  /// If the launcher uses MASTER_PORT for its own store (TORCHELASTIC_USE_AGENT_STORE), the key under which rank 0
+  /// publishes its port. Empty: rank 0 listens at MASTER_PORT.
   std::string storeKey;
 };
 
-/// What a launcher said to this process; none where it said nothing: no WORLD_SIZE above 1, and not both RANK and
-/// MASTER_ADDR. Throws a user error that names the variable and its value where one is missing or out of range.
+/// The launcher's variables; nullopt if WORLD_SIZE is not above 1 and not both RANK and MASTER_ADDR are set. Throws a
+/// user error that names the variable and its value if one is missing or out of range.
 std::optional<TorchEnvironment> torchEnvironment();
 
 } // namespace cleave
