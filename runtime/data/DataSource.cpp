@@ -1,4 +1,5 @@
-// What all data sets share: field arithmetic, the plan's data description, opening a built-in set by name.
+// Code shared by all data sets: field arithmetic, parsing the plan's data description, opening a built-in data set by
+// name.
 #include "runtime/data/DataSource.h"
 #include "runtime/base/Error.h"
 #include "runtime/data/Mnist.h"

@@ -1,15 +1,14 @@
-// How an evaluation covers every sample exactly once, whatever the loss, with batches of one size.
+// Evaluates every sample exactly once, for any loss, with batches of one size.
 //
-// A loss gives sums over the rows of a batch (cleave/Loss.h). Of the samples of a split a part may be left that fills
-// no batch. Nothing that could be written into rows without a sample is ignored by every loss, so no row is without
-// one: the `count` samples that are left fill the batch over and over. With q = batch / count and s = batch mod count,
-// the first s of them once more:
+// A loss returns sums over the rows of a batch (cleave/Loss.h). The last samples of a split may not fill a batch.
+// Padding rows do not work, because no value is ignored by every loss. Instead the `count` remaining samples fill the
+// batch repeatedly. With q = batch / count and s = batch mod count, the first s of them occur once more:
 //
 //   sums(batch) = q * sums(count) + sums(s)
 //
-// sums(s) comes from another batch, filled with those s samples, and so on down to s = 0: Euclid's algorithm, which
-// takes few batches (one where `count` divides the batch). No large numbers cancel, and counts stay whole numbers. A
-// loss that returns means instead of sums gets the mean over all samples, too.
+// sums(s) comes from another batch, filled with those s samples, and so on until s = 0: Euclid's algorithm, which needs
+// few batches (one if `count` divides the batch). There is no cancellation of large numbers, and counts stay integers.
+// A loss that returns means instead of sums gets the mean over all samples.
 #pragma once
 #include "runtime/data/Loader.h"
 
@@ -18,8 +17,8 @@
 namespace cleave {
 
 struct EvalBatches {
-  std::vector<BatchRef> list; ///< the whole batches, then those by which the rest is known
-  size_t whole = 0;           ///< so many whole ones
+  std::vector<BatchRef> list; ///< the full batches, then those for the remaining samples
+  size_t whole = 0;           ///< number of full batches
 
   EvalBatches(int64_t samples, int64_t batch) : batch(batch) {
     const int64_t rest = samples % batch, covered = samples - rest;
@@ -30,7 +29,7 @@ struct EvalBatches {
       list.push_back({Split::Eval, 0, covered, count});
   }
 
-  /// Of one sum of each batch in the list's order: the sum over every sample of the split once.
+  /// From one sum per batch, in the list's order: the sum over every sample of the split.
   double total(const std::vector<double> &sums) const {
     double rest = 0, all = 0;
     for (size_t i = list.size(); i-- > whole;)

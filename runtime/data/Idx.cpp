@@ -1,4 +1,4 @@
-// Reading IDX files. Every size is checked against the bytes that are there before anything is allocated for it.
+// Reads IDX files. Sizes are checked against the available bytes before memory is allocated.
 #include "runtime/data/Idx.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
@@ -20,7 +20,7 @@ static uint32_t bigEndian(const uint8_t *p) {
 
 static size_t headerBytes(unsigned rank) { return 4 + 4 * size_t(rank); }
 
-/// Dimensions of an array; `total`: the product of them.
+/// The dimensions of an array; `total`: their product.
 static std::vector<int64_t> parseHeader(std::span<const uint8_t> bytes, unsigned rank, const std::string &name,
                                         uint64_t &total) {
   if (bytes.size() < headerBytes(rank))
@@ -65,7 +65,7 @@ std::vector<uint8_t> encodeIdx(const IdxArray &array) {
 
 namespace {
 
-/// A file's bytes, inflated where it is gzip's.
+/// Reads a file, decompressing gzip.
 class MaybeGzip {
 public:
   explicit MaybeGzip(const std::string &path) : path(path) {
@@ -80,14 +80,14 @@ public:
     gzbuffer(file.get(), 1 << 18);
   }
 
-  /// The next bytes, at most `count`; fewer at the end.
+  /// Reads the next bytes, at most `count`; fewer at the end.
   size_t read(uint8_t *to, size_t count) {
     size_t done = 0;
     while (done < count) {
       const int got = gzread(file.get(), to + done, static_cast<unsigned>(std::min<size_t>(count - done, 1 << 20)));
       int code = Z_OK;
       const char *text = gzerror(file.get(), &code);
-      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // a torn gzip stream shows as Z_BUF_ERROR at its end
+      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // Z_BUF_ERROR at the end: a truncated stream
         throw userError(fmt::format("{}: a torn or damaged file: {}", path,
                                     code == Z_ERRNO ? std::strerror(errno)
                                     : text && *text ? text
@@ -99,7 +99,7 @@ public:
     return done;
   }
 
-  /// No file of this size inflates to more (zlib's technical details: 1032 to 1).
+  /// The maximum decompressed size of the file (zlib's technical details: 1032 to 1).
   uint64_t most() const { return bytes * 1032 + 1032; }
 
 private:
@@ -125,7 +125,7 @@ std::vector<uint8_t> readMaybeGzip(const std::string &path, uint64_t most) {
   });
 }
 
-/// `total`: bytes of data, once the header is read.
+/// `total`: number of data bytes, set when the header has been read.
 static IdxArray readIdxFile(const std::string &path, unsigned rank, uint64_t &total) {
   MaybeGzip file(path);
   std::vector<uint8_t> header(headerBytes(rank));

@@ -1,4 +1,4 @@
-// The loader: what to copy where comes from runtime/plan/Inputs.h; this file reads samples and lays them down.
+// The loader: reads samples and places them as listed by runtime/plan/Inputs.h.
 #include "runtime/data/Loader.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Thread.h"
@@ -103,8 +103,8 @@ void Loader::fill(const BatchRef &batch, std::byte *buffer) {
       fillBox(batch, bound, box, epochOrder.get(), buffer + bound.part.offset);
 }
 
-/// Copies the part of a sample that a box needs (dimensions 1...) to its place in the local tensor, whose rows have
-/// shape local[1...]; converts to a 16-bit type where the slot has one.
+/// Copies the part of a sample inside a box (dimensions 1...) to its position in the local tensor, whose rows have
+/// shape local[1...]. Converts to a 16-bit type if the slot has one.
 static void placeSample(const std::byte *from, const InputPart &part, const Box &box, std::byte *row) {
   const size_t rank = part.global.size();
   int64_t count = 1;

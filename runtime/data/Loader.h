@@ -1,5 +1,5 @@
-// Fills a rank's input buffer with the rows of a batch that the rank needs, on a helper thread, while the executor runs
-// on the other buffer. Per rank; ranks without inputs start no thread. Nothing is allocated after the first batches.
+// Fills a rank's input buffer with its rows of a batch on a helper thread, while the executor uses the other buffer.
+// One per rank; ranks without inputs start no thread. Nothing is allocated after the first batches.
 #pragma once
 #include "runtime/data/DataSource.h"
 #include "runtime/data/Shuffle.h"
@@ -12,8 +12,8 @@
 
 namespace cleave {
 
-/// A batch of a split: samples [first, first + count) of the epoch's order (training) or of the split itself
-/// (evaluation). A batch of fewer samples than rows repeats them: row r is sample first + r mod count.
+/// A batch of a split: samples [first, first + count) in the epoch's order (training) or in the split's order
+/// (evaluation). If a batch has fewer samples than rows, it repeats them: row r is sample first + r mod count.
 struct BatchRef {
   Split split = Split::Train;
   int64_t epoch = 1;
@@ -22,24 +22,24 @@ struct BatchRef {
 
 class Loader {
 public:
-  /// `source` and `order` outlive the loader. Throws userError where the data set lacks a field the plan's inputs need
-  /// or has another shape for it; reading does, through wait, where a label is not below its field's classes in the
-  /// plan or the data set. Negative labels are legal: losses ignore them.
+  /// `source` and `order` must outlive the loader. Throws userError if the data set lacks a field of the plan's inputs
+  /// or has another shape for it. wait() throws if a label is not below its field's number of classes in the plan or
+  /// the data set. Negative labels are allowed: losses ignore them.
   Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order);
   ~Loader();
   Loader(const Loader &) = delete;
 
-  /// Begins to fill `buffer`; at most one batch is under way.
+  /// Starts filling `buffer`; at most one batch at a time.
   void start(const BatchRef &batch, std::byte *buffer);
-  /// Waits for the batch under way; throws what its reading threw.
+  /// Waits for the current batch; rethrows errors from reading it.
   void wait();
 
 private:
-  /// An input part bound to a field of the data set.
+  /// An input part with its field of the data set.
   struct Bound {
     InputPart part;
     size_t field;
-    int64_t classes; ///< labels are below; 0: no labels
+    int64_t classes; ///< labels must be below; 0: no labels
   };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
   void work();

@@ -1,4 +1,4 @@
-// MNIST: four IDX files whose sizes must agree.
+// MNIST: four IDX files with consistent sizes.
 #include "runtime/data/Mnist.h"
 #include "runtime/base/Error.h"
 

@@ -1,5 +1,5 @@
-// The MNIST digits in their original IDX files (gzipped or not), held in memory as bytes.
-// Fields: "image" f32 [1, rows, columns] in [0, 1], "label" i32 [].
+// The MNIST digits in their original IDX files (gzipped or not), held in memory as bytes. Fields: "image" f32 [1, rows,
+// columns] in [0, 1], "label" i32 [].
 #pragma once
 #include "runtime/data/DataSource.h"
 #include "runtime/data/Idx.h"
@@ -8,8 +8,8 @@ namespace cleave {
 
 class MnistSource final : public DataSource {
 public:
-  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`, those that are needed. Labels lie in
-  /// [0, classes), what the model tells apart. Throws userError naming the file and rule.
+  /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`, as far as needed. Labels must lie in [0,
+  /// classes), where `classes` is the model's number. Throws userError that names the file and rule.
   explicit MnistSource(const std::string &folder, int64_t classes = 10, DataNeeds needs = {});
 
   const std::vector<DataField> &fields() const override { return fieldList; }

@@ -1,4 +1,4 @@
-// Shuffling by counter-based random numbers.
+// Shuffles by counter-based random numbers.
 #include "runtime/data/Shuffle.h"
 #include "runtime/device/Philox.h"
 
@@ -13,7 +13,7 @@ std::vector<uint32_t> shuffledOrder(int64_t count, uint64_t seed, int64_t epoch)
   const uint64_t key = seed ^ fnv1a64("cleave.data.order");
   for (uint64_t i = uint64_t(count); i-- > 1;) {
     const PhiloxBlock words = philoxBlock(key, uint64_t(epoch), i);
-    // 64 random bits scaled to [0, i]: the bias is below 2^-32.
+    // Scales 64 random bits to [0, i]; the bias is below 2^-32.
     const uint64_t bits = uint64_t(words[1]) << 32 | words[0];
     const auto j = uint64_t((static_cast<unsigned __int128>(bits) * (i + 1)) >> 64);
     std::swap(order[i], order[j]);

@@ -1,5 +1,5 @@
-// The order in which an epoch visits its samples: a permutation that depends on the seed and the epoch alone, so every
-// mesh and every rank sees the same one.
+// The order of an epoch's samples: a permutation that depends only on the seed and the epoch, so it is the same for
+// every mesh and rank.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@ namespace cleave {
 /// Fisher-Yates keyed by Philox(seed, epoch) over [0, count).
 std::vector<uint32_t> shuffledOrder(int64_t count, uint64_t seed, int64_t epoch);
 
-/// Orders of the last two epochs asked for, shared by the ranks of one process.
+/// Caches the orders of the last two epochs; shared by the ranks of one process.
 class SampleOrder {
 public:
   SampleOrder(int64_t count, uint64_t seed) : count(count), seed(seed) {}

@@ -1,4 +1,4 @@
-// Synthetic data by Philox: element i of sample s of a field is element s * elements + i of a stream of its own.
+// Synthetic data by Philox: element i of sample s of a field is element s * elements + i of the field's stream.
 #include "runtime/data/Synthetic.h"
 #include "runtime/device/Philox.h"
 
@@ -11,7 +11,7 @@ namespace cleave {
 SyntheticSource::SyntheticSource(std::vector<DataField> list, SyntheticSize size, uint64_t seed, int64_t vocab)
     : fieldList(std::move(list)), size(size) {
   for (const DataField &field : fieldList) {
-    // Targets continue the tokens, so both draw from one stream.
+    // Targets are the tokens shifted by one, so both use one stream.
     const std::string name = field.name == "targets" ? "tokens" : field.name;
     keys.push_back(seed ^ fnv1a64("cleave.data.synthetic." + name));
     range.push_back(std::max<int64_t>(1, field.classes > 0 ? field.classes : vocab > 0 ? vocab : 2));

@@ -1,5 +1,5 @@
-// Made-up data of the shapes a model expects: f32 uniform in [0, 1), i32 labels in [0, classes). Each value depends on
-// (seed, split, field, sample) alone. Targets of a text model are the tokens one place on.
+// Random data with the shapes that a model expects: f32 uniform in [0, 1), i32 labels in [0, classes). Each value
+// depends only on (seed, split, field, sample). Targets of a text model are the tokens shifted by one.
 #pragma once
 #include "runtime/data/DataSource.h"
 

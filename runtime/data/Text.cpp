@@ -1,5 +1,5 @@
-// Text windows: window i of a split begins at character i * context of that split; its last target is the character
-// that the next window begins with.
+// Text windows: window i of a split begins at character i * context of that split; its last target is the first
+// character of the next window.
 #include "runtime/data/Text.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/data/Idx.h"
@@ -11,7 +11,7 @@
 namespace cleave {
 namespace fs = std::filesystem;
 
-/// The file that `path` means.
+/// The file for `path`: the file itself, or the only .txt file in a folder.
 static std::string textFile(const std::string &path) {
   std::error_code error;
   if (!fs::exists(path, error))

@@ -1,6 +1,6 @@
-// Characters of one text file as windows for a language model. The first 90% of the characters are for training, the
-// rest for evaluation; an epoch visits windows of `context` characters that do not overlap.
-// Fields: "tokens" i32 [context], "targets" i32 [context] (each the character after its token).
+// Windows of a text file's characters for a language model. The first 90% of the characters are for training, the rest
+// for evaluation. An epoch visits non-overlapping windows of `context` characters. Fields: "tokens" i32 [context],
+// "targets" i32 [context] (the next character for each token).
 #pragma once
 #include "runtime/data/DataSource.h"
 
@@ -8,11 +8,11 @@ namespace cleave {
 
 class TextSource final : public DataSource {
 public:
-  /// `path`: a text file, or a folder with exactly one .txt file. Throws userError: no or several files, a character
-  /// code that is not below `vocab` (named with its offset), too few characters for one window in a split that is
-  /// needed.
+  /// `path`: a text file, or a folder with exactly one .txt file. Throws userError if there is no file or more than
+  /// one, if a character code is not below `vocab` (names its offset), or if a needed split is too short for one
+  /// window.
   TextSource(const std::string &path, int64_t context, int64_t vocab, DataNeeds needs = {});
-  /// The same from characters at hand; `name` stands in error messages.
+  /// The same for characters in memory; `name` is for error messages.
   TextSource(std::string characters, int64_t context, int64_t vocab, const std::string &name, DataNeeds needs = {});
 
   const std::vector<DataField> &fields() const override { return fieldList; }

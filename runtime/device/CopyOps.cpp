@@ -1,6 +1,6 @@
-// Strided copies and fills. Dimensions that continue each other are joined first; then a copy is a run of memcpy where
-// both sides are contiguous inside, a tiled transpose where each side is contiguous in another dimension, and plain
-// loops otherwise.
+// Strided copies and fills. Contiguous dimensions are merged first. A copy is then a loop over memcpy if both sides are
+// contiguous in the same dimension, a tiled transpose if they are contiguous in different dimensions, and plain loops
+// otherwise.
 #include "runtime/device/CopyShape.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/device/Parallel.h"
@@ -14,21 +14,21 @@ namespace cleave {
 
 namespace {
 
-/// How the innermost part of a copy goes.
+/// Kind of the innermost part of a copy.
 enum class Inner { Memcpy, Fill, Transpose, Strided };
 
-/// dst[r * dstStride + c] = src[r + c * srcStride]. Tiles pass through a buffer, so that each cache line of either side
-/// is touched once: lines a power of two apart would otherwise evict each other.
+/// dst[r * dstStride + c] = src[r + c * srcStride]. Copies tiles through a buffer, so that each cache line of either
+/// side is accessed once; otherwise lines at power-of-two distances would evict each other.
 template <typename T>
 void transpose(const T *src, T *dst, int64_t rows, int64_t columns, int64_t srcStride, int64_t dstStride) {
-  constexpr int64_t tile = 128 / sizeof(T); // two cache lines: measured best of 8 to 32 elements, in this order
+  constexpr int64_t tile = 128 / sizeof(T); // two cache lines: the best measured of 8 to 32 elements, in this order
   alignas(64) T buffer[tile][tile];
   for (int64_t c0 = 0; c0 < columns; c0 += tile)
     for (int64_t r0 = 0; r0 < rows; r0 += tile) {
       int64_t height = std::min(tile, rows - r0), breadth = std::min(tile, columns - c0);
       const T *from = src + r0 + c0 * srcStride;
       T *to = dst + r0 * dstStride + c0;
-      if (height == tile && breadth == tile) { // constant bounds vectorise
+      if (height == tile && breadth == tile) { // constant bounds allow vectorisation
         for (int64_t c = 0; c < tile; ++c)
           for (int64_t r = 0; r < tile; ++r)
             buffer[r][c] = from[r + c * srcStride];
@@ -75,7 +75,7 @@ private:
   void chooseInner() {
     if (dims.empty())
       dims.push_back({1, 1, 1});
-    // The transposed pair: the dimension where src is contiguous goes to the end but one.
+    // Transpose: moves the dimension in which src is contiguous to the last but one position.
     if (dims.size() >= 2 && dims.back().dst == 1 && dims.back().src != 1 && dims.back().src != 0)
       for (size_t d = 0; d + 1 < dims.size(); ++d)
         if (dims[d].src == 1 && dims[d].dst != 0) {
@@ -86,7 +86,7 @@ private:
           innerDims = 2;
           return;
         }
-    // A destination that is contiguous elsewhere: the same with the sides exchanged.
+    // The same with the roles of src and dst exchanged.
     if (dims.size() >= 2 && dims.back().src == 1 && dims.back().dst != 1)
       for (size_t d = 0; d + 1 < dims.size(); ++d)
         if (dims[d].dst == 1) {

@@ -1,4 +1,4 @@
-// Joining a copy's dimensions.
+// Merges a copy's dimensions.
 #include "runtime/device/CopyShape.h"
 
 #include "runtime/plan/plan_generated.h"

@@ -1,4 +1,4 @@
-// A strided copy as few loops.
+// A strided copy with as few loops as possible.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -15,7 +15,7 @@ struct CopyDim {
   int64_t size, src, dst; ///< strides in elements
 };
 
-/// Dimensions of one element dropped, neighbours joined that both sides walk as one.
+/// Drops dimensions of size 1 and merges adjacent dimensions that are contiguous on both sides.
 std::vector<CopyDim> copyDims(const plan::Copy &copy);
 
 } // namespace cleave

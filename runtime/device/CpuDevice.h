@@ -1,11 +1,11 @@
-// The CPU device: matrix products, convolutions and pooling by oneDNN, the rest by own loops.
+// The CPU device: matrix products, convolutions and pooling by oneDNN, all other steps by our own loops.
 #pragma once
 #include "runtime/device/Device.h"
 
 #include <string>
 
 namespace cleave {
-/// User error in a build without oneDNN.
+/// Throws a user error in a build without oneDNN.
 std::unique_ptr<Device> makeCpuDevice(unsigned threads);
 /// oneDNN's version; empty in a build without it.
 std::string cpuLibraryVersion();

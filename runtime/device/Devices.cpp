@@ -1,4 +1,4 @@
-// Devices by name.
+// Creates devices by name.
 #include "runtime/base/Error.h"
 #include "runtime/device/CpuDevice.h"
 #include "runtime/device/ReferenceDevice.h"

@@ -1,4 +1,4 @@
-// What a matrix product's epilogue makes of a sum, in double.
+// Computes a matrix product's epilogue for one sum, in double.
 #pragma once
 #include "runtime/plan/plan_generated.h"
 
@@ -6,10 +6,10 @@
 
 namespace cleave {
 
-/// tanh(sqrt(2 / pi) (x + 0.044715 x^3)), of which gelu's approximation is made (Hendrycks and Gimpel 2016).
+/// tanh(sqrt(2 / pi) (x + 0.044715 x^3)), used by the approximation of gelu (Hendrycks and Gimpel 2016).
 inline double tanhOfGelu(double x) { return std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)); }
 
-/// `aux`: the element of the auxiliary matrix, which GeluGradient alone looks at.
+/// `aux`: the element of the auxiliary matrix, used only by GeluGradient.
 inline double epilogueOf(plan::Epilogue epilogue, double x, double aux) {
   switch (epilogue) {
   case plan::Epilogue::None:

@@ -1,4 +1,4 @@
-// Which function makes which step, slot numbering, and generated kernels.
+// Dispatches steps to the functions that create Ops; numbers slots; runs generated kernels.
 #include "runtime/device/HostDevice.h"
 
 #include "runtime/base/Error.h"
@@ -37,7 +37,7 @@ KernelOperands::KernelOperands(const plan::Kernel &kernel, SlotScope &scope) {
 
 namespace {
 
-/// Calls a generated kernel. Small ranges (at most one grain) are called directly.
+/// Calls a generated kernel; directly if the range is at most one grain.
 class KernelOp final : public Op {
 public:
   KernelOp(const plan::Kernel &kernel, SlotScope &scope, const KernelTable &kernels, unsigned threads)
@@ -68,7 +68,7 @@ std::unique_ptr<Op> makeKernelOp(const plan::Kernel &kernel, SlotScope &scope, c
   return std::make_unique<KernelOp>(kernel, scope, kernels, threads);
 }
 
-/// Calls that may run in any order, one after the other.
+/// Independent calls, run one after another.
 class KernelBatchOp final : public Op {
 public:
   KernelBatchOp(const plan::KernelBatch &batch, SlotScope &scope, const KernelTable &kernels, unsigned threads) {

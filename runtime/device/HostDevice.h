@@ -1,5 +1,5 @@
-// Steps that host devices run with their own loops: generated kernels, copies, lookups, random numbers. Parallel over
-// independent outputs, so the bits do not depend on the number of threads.
+// Steps that host devices run by our own loops: generated kernels, copies, lookups, random numbers. They are parallel
+// over independent outputs, so the bits do not depend on the number of threads.
 #pragma once
 #include "runtime/device/Device.h"
 
@@ -16,7 +16,7 @@ protected:
   unsigned threads;
 };
 
-// Each file of the folder gives some of these; all may throw environment errors for what they cannot do.
+// Each file in this folder implements some of these; all may throw environment errors for unsupported steps.
 std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, unsigned threads);
 std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, unsigned threads);
 std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, unsigned threads);

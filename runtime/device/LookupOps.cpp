@@ -1,4 +1,4 @@
-// Lookups by index and their gradients. Gradients are parallel over columns, so each sum keeps the order of the
+// Lookups by index and their gradients. Gradients are parallel over columns, so each sum adds in the order of the
 // indices.
 #include "runtime/base/Error.h"
 #include "runtime/device/HostDevice.h"

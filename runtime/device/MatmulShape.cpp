@@ -1,4 +1,4 @@
-// Normal form of a matrix product.
+// Normalises matrix products.
 #include "runtime/device/MatmulShape.h"
 
 #include "runtime/plan/plan_generated.h"
@@ -9,7 +9,7 @@ namespace cleave {
 
 namespace {
 
-/// Strides of dimensions with one element mean nothing; a library wants plausible ones.
+/// Sets the strides of dimensions of size 1, which are meaningless, to values that libraries accept.
 void canonical(MatmulOperand &operand, int64_t rows, int64_t columns) {
   if (columns == 1 && operand.row != 1)
     operand.column = 1;
@@ -44,7 +44,7 @@ void joinBatch(MatmulShape &shape) {
   }
 }
 
-/// [batch, m, k] times one [k, n] is [batch * m, k] times it.
+/// [batch, m, k] times a shared [k, n] becomes [batch * m, k] times [k, n].
 void foldShared(MatmulShape &shape) {
   if (shape.batch.size() != 1 || shape.b.batch[0] != 0)
     return;

@@ -1,4 +1,4 @@
-// A matrix product as strides, brought to the form a library wants: no needless batch dimensions, the result row-major.
+// A matrix product as strides, in a form that libraries accept: minimal batch dimensions, the result row-major.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -21,11 +21,11 @@ struct MatmulShape {
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;
   MatmulOperand a, b, c;
-  bool exchanged = false; ///< a and b have changed places, so that c's columns are contiguous: c^T = b^T a^T
+  bool exchanged = false; ///< a and b are exchanged, so that c's columns are contiguous: c^T = b^T a^T
   int64_t batches() const;
 };
 
-/// Batch dimensions of one element dropped, neighbours joined, a shared b folded into the rows; c row-major.
+/// Drops batch dimensions of size 1, merges adjacent ones, folds a shared b into the rows, and makes c row-major.
 MatmulShape matmulShape(const plan::Matmul &matmul);
 
 } // namespace cleave

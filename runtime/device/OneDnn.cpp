@@ -80,7 +80,7 @@ namespace {
 class CpuDevice final : public HostDevice {
 public:
   explicit CpuDevice(unsigned threads) : HostDevice(threads) {
-    setThreads(threads); // primitives are made for the number of threads of the moment
+    setThreads(threads); // primitives are created for the current number of threads
     context.threads = threads;
   }
   size_t workspaceBytes() const override { return context.workspace.need; }

@@ -1,5 +1,5 @@
-// The part of oneDNN's API that the CPU device uses, wrapped: a primitive whose arguments are slots or pieces of the
-// shared workspace. The files OneDnn* are all that know oneDNN.
+// A wrapper of the part of oneDNN's API that the CPU device uses: primitives with slots or parts of the shared
+// workspace as arguments. Only the files OneDnn* use oneDNN.
 #pragma once
 #include "runtime/device/Device.h"
 
@@ -11,7 +11,7 @@ namespace cleave {
 struct Workspace {
   std::byte *memory = nullptr;
   size_t need = 0;
-  /// Reserves a piece for an Op whose other pieces take `used` bytes; gives its offset.
+  /// Reserves a part for an Op whose other parts take `used` bytes; returns its offset.
   size_t reserve(size_t &used, size_t bytes);
 };
 
@@ -22,18 +22,17 @@ struct OneDnnContext {
   unsigned threads = 1;
 };
 
-/// A primitive with its arguments. Addresses are set at each run; nothing of ours is allocated then.
+/// A primitive with its arguments. Each run sets the addresses and allocates nothing of ours.
 class BoundPrimitive {
 public:
   BoundPrimitive(OneDnnContext &context, dnnl::primitive primitive)
       : context(&context), primitive(std::move(primitive)) {}
-  /// Argument `arg` is a slot.
+  /// Binds argument `arg` to a slot.
   void bindSlot(int arg, const dnnl::memory::desc &desc, Operand operand);
-  /// Argument `arg` lies in the workspace at `offset`.
+  /// Binds argument `arg` to the workspace at `offset`.
   void bindWorkspace(int arg, const dnnl::memory::desc &desc, size_t offset);
   void run(SlotTable slots);
-  /// With `shift[arg index]` bytes added to the slot arguments in the order bound, and the workspace arguments moved by
-  /// `workspaceShift`.
+  /// Adds `shift[i]` bytes to the i-th bound slot argument, and `workspaceShift` to the workspace arguments.
   void run(SlotTable slots, const int64_t *shift, size_t workspaceShift);
 
 private:
@@ -50,9 +49,9 @@ private:
   std::vector<dnnl_exec_arg_t> list;
 };
 
-/// oneDNN's element type; environment error for one it does not have on CPUs.
+/// oneDNN's element type; throws an environment error for a type that it does not support on CPUs.
 dnnl::memory::data_type oneDnnType(plan::DType dtype);
-/// Scratch memory comes from us.
+/// Attributes for scratch memory provided by us.
 dnnl::primitive_attr userScratchpad(bool accumulate = false, bool relu = false);
 
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context);

@@ -1,7 +1,6 @@
-// Convolutions. A convolution's primitive may want layouts of its own; then its arguments are reordered
-// through the workspace. By measurement, NHWC activations are always taken as they are (only weights are reordered),
-// NCHW activations are reordered to blocked layouts unless the kernel is 1x1 or there are few channels, where oneDNN's
-// GEMM path on plain layouts wins.
+// Convolutions. A primitive may require other layouts; its arguments are then reordered through the workspace. As
+// measured, NHWC activations are never reordered (only weights are). NCHW activations are reordered to blocked layouts,
+// unless the kernel is 1x1 or there are few channels: then oneDNN's GEMM path on plain layouts is faster.
 #include "runtime/device/OneDnn.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -17,7 +16,7 @@ using dnnl::memory;
 using tag = memory::format_tag;
 
 struct ConvDescs {
-  memory::desc src, weights, dst, bias; ///< as the plan has them
+  memory::desc src, weights, dst, bias; ///< as in the plan
   memory::dims strides, dilation, padBegin, padEnd;
 };
 
@@ -38,7 +37,7 @@ ConvDescs describe(const plan::Conv &op, SlotScope &scope) {
   d.strides = {op.stride_h(), op.stride_w()};
   d.dilation = {op.dilation_h() - 1, op.dilation_w() - 1};
   d.padBegin = {op.pad_top(), op.pad_left()};
-  // The end padding that makes the sizes exact: what the plan says may be more than the windows reach.
+  // The exact end padding: the plan's may be more than the windows cover.
   auto end = [](int64_t in, int64_t out, int64_t k, int64_t stride, int64_t dilation, int64_t begin) {
     return (out - 1) * stride + (k - 1) * dilation + 1 - in - begin;
   };
@@ -49,7 +48,7 @@ ConvDescs describe(const plan::Conv &op, SlotScope &scope) {
 
 memory::desc anyLayout(const memory::desc &desc) { return {desc.dims(), desc.data_type(), tag::any}; }
 
-/// A created convolution of either direction: its primitive and the layouts it wants.
+/// A convolution primitive of either direction, and the layouts that it requires.
 struct ConvChoice {
   dnnl::primitive primitive;
   memory::desc src, weights, dst, scratchpad;
@@ -96,7 +95,7 @@ ConvChoice choose(const plan::Conv &op, const ConvDescs &d, OneDnnContext &conte
           back.impl_info_str()};
 }
 
-/// Whether plain NCHW layouts are the faster ones.
+/// Whether plain NCHW layouts are faster.
 bool prefersPlain(const plan::Conv &op) {
   if (op.nhwc() || op.kh() * op.kw() == 1)
     return true;
@@ -114,7 +113,7 @@ ConvChoice chooseBest(const plan::Conv &op, const ConvDescs &d, OneDnnContext &c
       return *choice;
   } catch (const dnnl::error &) {
   }
-  try { // the other way, where the first has only plain loops
+  try { // try the other layout if the first has only the reference implementation
     ConvChoice other = choose(op, d, context, !plain);
     if (!choice || std::string_view(other.name).substr(0, 3) != "ref")
       return other;
@@ -183,7 +182,7 @@ private:
   std::vector<BoundPrimitive> before, after, sequence;
 };
 
-/// An empty share of the batch or of the channels: nothing to compute, the output is zero.
+/// An empty share of the batch or of the channels: nothing to compute; the output is zero.
 class ZeroOp final : public Op {
 public:
   ZeroOp(Operand out, size_t bytes) : out(out), bytes(bytes) {}

@@ -1,7 +1,7 @@
-// Matrix products. Which of three ways is taken depends on shapes alone:
-//   one matrix, f32, large in m and n     dnnl_sgemm, which packs (measured 10 to 120% ahead of the primitive there)
-//   what oneDNN's fast primitive takes    one primitive, batches included
-//   other batches                         a single-thread primitive per matrix, batches in parallel
+// Matrix products, computed in one of three ways, depending only on shapes:
+//   one matrix, f32, large m and n        dnnl_sgemm, which packs (measured 10 to 120% faster than the primitive)
+//   supported by oneDNN's fast primitive  one primitive, including batches
+//   other batches                         a single-threaded primitive per matrix, batches in parallel
 #include "runtime/base/Error.h"
 #include "runtime/device/Epilogue.h"
 #include "runtime/device/MatmulShape.h"
@@ -21,12 +21,13 @@ using dnnl::memory;
 
 struct MatmulPlan {
   MatmulShape shape;
-  Operand a, b, c, bias; ///< a and b as in `shape`, that is, possibly exchanged
+  Operand a, b, c, bias; ///< a and b as in `shape`, possibly exchanged
   plan::DType aType, bType, cType, biasType;
   bool accumulate, hasBias;
 };
 
-/// Adds a bias where the library cannot: row by row, or (exchanged) column by column; in double or not it is one add.
+/// Adds a bias that the library does not support: per row, or (exchanged) per column. A single addition, so double is
+/// not needed.
 void addBias(const MatmulPlan &p, SlotTable slots) {
   std::byte *c = p.c.at(slots), *bias = p.bias.at(slots);
   int64_t batches = p.shape.batches();
@@ -43,7 +44,7 @@ void addBias(const MatmulPlan &p, SlotTable slots) {
   }
 }
 
-/// Nothing to sum, or nothing to write.
+/// An empty sum or an empty result.
 class EmptyMatmul final : public Op {
 public:
   explicit EmptyMatmul(MatmulPlan p) : p(std::move(p)) {}
@@ -136,7 +137,7 @@ MatmulDescs makeDescs(const MatmulPlan &p, OneDnnContext &context, bool withBatc
   return descs;
 }
 
-/// Slot arguments in the order a, b, c, bias.
+/// Binds slot arguments in the order a, b, c, bias.
 BoundPrimitive bind(const MatmulPlan &p, const MatmulDescs &descs, OneDnnContext &context) {
   BoundPrimitive bound(context, dnnl::matmul(descs.primitive));
   bound.bindSlot(DNNL_ARG_SRC, descs.a, p.a);
@@ -166,13 +167,13 @@ private:
   BoundPrimitive primitive;
 };
 
-/// Batches one by one: each thread has a primitive of its own.
+/// Batches matrix by matrix, with one primitive per thread.
 class BatchedMatmul final : public Op {
 public:
   BatchedMatmul(MatmulPlan plan, OneDnnContext &context) : p(std::move(plan)) {
     const MatmulShape &s = p.shape;
     int64_t batches = s.batches();
-    // With fewer matrices than threads, one matrix at a time by all threads.
+    // With fewer matrices than threads: one matrix at a time, by all threads.
     parallel = batches >= context.threads;
     threads = parallel ? context.threads : 1;
     setThreads(parallel ? 1 : context.threads);
@@ -209,13 +210,13 @@ public:
 private:
   MatmulPlan p;
   std::vector<BoundPrimitive> primitives;
-  std::vector<std::array<int64_t, 4>> shifts; ///< bytes, per matrix
+  std::vector<std::array<int64_t, 4>> shifts; ///< in bytes, per matrix
   size_t scratch = 0;
   unsigned threads = 1;
   bool parallel = true;
 };
 
-/// Measured on AVX-512, one thread: where packing pays.
+/// Whether packing is faster; measured with AVX-512, one thread.
 bool prefersSgemm(const MatmulPlan &p) {
   const MatmulShape &s = p.shape;
   bool f32 = p.aType == plan::DType::F32 && p.bType == plan::DType::F32 && p.cType == plan::DType::F32 &&
@@ -226,8 +227,8 @@ bool prefersSgemm(const MatmulPlan &p) {
   return (s.m >= 1024 && s.n >= 1024) || (plain && s.n >= 1024 && s.k >= 1024);
 }
 
-/// A product and then its epilogue, element by element: plans for CPUs have none, their compiler fuses what follows a
-/// product into kernels.
+/// A product followed by its epilogue, element by element. Not used by CPU plans, whose compiler fuses epilogues into
+/// kernels.
 class EpilogueOp final : public Op {
 public:
   EpilogueOp(const plan::Matmul &op, SlotScope &scope, std::unique_ptr<Op> product, unsigned threads)
@@ -262,7 +263,7 @@ private:
   plan::DType type = plan::DType::F32;
 };
 
-/// A product and the sums of its rows: plans for CPUs have none, as for epilogues.
+/// A product and the sums of its rows. Not used by CPU plans, for the same reason.
 class RowSumsOp final : public Op {
 public:
   RowSumsOp(const plan::Matmul &op, SlotScope &scope, std::unique_ptr<Op> product, unsigned threads)
@@ -330,7 +331,7 @@ std::unique_ptr<Op> makeProduct(MatmulPlan p, OneDnnContext &context) {
     if (name.substr(0, 3) == "brg")
       return std::make_unique<PrimitiveMatmul>(std::move(p), descs, context);
   } catch (const dnnl::error &) {
-    // strides the batched primitive does not take
+    // strides that the batched primitive does not support
   }
   return std::make_unique<BatchedMatmul>(std::move(p), context);
 }

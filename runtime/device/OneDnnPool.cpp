@@ -1,4 +1,4 @@
-// Pooling on plain layouts. The places of the maxima are kept in the plan's workspace slot in oneDNN's own form.
+// Pooling on plain layouts. The workspace slot holds the indices of maxima in oneDNN's format.
 #include "runtime/base/Error.h"
 #include "runtime/device/OneDnn.h"
 #include "runtime/plan/plan_generated.h"

@@ -1,4 +1,4 @@
-// libgomp called directly: our code is compiled without OpenMP, but must share oneDNN's threads.
+// Calls libgomp directly: our code is compiled without OpenMP, but must share oneDNN's thread pool.
 #include "runtime/device/Parallel.h"
 
 extern "C" {

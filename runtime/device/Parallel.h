@@ -1,17 +1,17 @@
-// Threads of a rank. Library and own code share libgomp's pool (the one oneDNN uses), so a rank never has two pools.
+// Threads of a rank. Our code shares the libgomp pool that oneDNN uses, so a rank never has two pools.
 #pragma once
 #include <cstdint>
 #include <type_traits>
 
 namespace cleave {
 
-/// Sets how many threads library calls made from this thread use.
+/// Sets the number of threads for library calls from this thread.
 void setThreads(unsigned threads);
 
-/// Calls fn(context, thread) for thread = 0 .. threads - 1, in parallel, and waits. Does not throw.
+/// Calls fn(context, thread) for thread = 0 .. threads - 1 in parallel, and waits. `fn` must not throw.
 void parallelCall(unsigned threads, void (*fn)(void *context, unsigned thread), void *context);
 
-/// fn(thread) for each thread; fn must not throw.
+/// Calls fn(thread) for each thread; fn must not throw.
 template <typename Fn> void parallelFor(unsigned threads, Fn &&fn) {
   if (threads <= 1) {
     fn(0u);
@@ -22,7 +22,8 @@ template <typename Fn> void parallelFor(unsigned threads, Fn &&fn) {
       const_cast<void *>(static_cast<const void *>(&fn)));
 }
 
-/// fn(begin, end) over [0, extent) in contiguous chunks, one per thread, each a multiple of `grain` (but the last).
+/// Calls fn(begin, end) over [0, extent) in contiguous chunks, one per thread, each a multiple of `grain` (except the
+/// last).
 template <typename Fn> void parallelRange(unsigned threads, int64_t extent, int64_t grain, Fn &&fn) {
   if (extent <= 0)
     return;

@@ -1,5 +1,5 @@
-// Filling runs of Philox numbers. The rounds are written over many counters at once so that the compiler vectorises
-// them; the wide variants are chosen by the processor at run time and give the same words.
+// Generates runs of Philox numbers. The rounds process many counters at once, so that the compiler vectorises them. The
+// vector width is chosen at run time; all variants give the same words.
 #include "runtime/device/Philox.h"
 
 namespace cleave {

@@ -1,5 +1,5 @@
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011): random numbers by
-// index, so that they do not depend on who draws them or in which order.
+// index, independent of which rank draws them and in which order.
 //
 // Element i of stream s under a 64-bit key: word i % 4 of the block with counter {lo(i/4), hi(i/4), lo(s), hi(s)}.
 #pragma once
@@ -31,7 +31,7 @@ inline PhiloxBlock philoxBlock(uint64_t key, uint64_t stream, uint64_t index) {
                 static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
 }
 
-/// A word as a number in [0, 1), a multiple of 2^-24.
+/// Converts a word to a number in [0, 1), a multiple of 2^-24.
 inline float philoxUnit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 /// Uniform in [0, 1): element `index` of `stream`.
@@ -47,7 +47,7 @@ inline double philoxNormal(uint64_t key, uint64_t stream, uint64_t index) {
   return std::sqrt(-2 * std::log(1 - u0)) * std::cos(2 * 3.14159265358979323846 * u1);
 }
 
-/// FNV-1a, 64 bits: names to keys.
+/// FNV-1a, 64 bits: hashes names to keys.
 constexpr uint64_t fnv1a64(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (char c : text)
@@ -55,7 +55,7 @@ constexpr uint64_t fnv1a64(std::string_view text) {
   return hash;
 }
 
-/// Fills out[0 .. count) with elements first, first + 1, ... of a stream, uniform in [0, 1).
+/// Writes elements first, first + 1, ... of a stream to out[0 .. count), uniform in [0, 1).
 void philoxFill(float *out, uint64_t key, uint64_t stream, uint64_t first, int64_t count);
 
 } // namespace cleave

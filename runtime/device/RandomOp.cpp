@@ -1,4 +1,4 @@
-// Random numbers for dropout and the like: by global element index, so that any split draws the same ones.
+// Random numbers, for example for dropout, by global element index, so that any split draws the same ones.
 #include "runtime/base/Error.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/device/Parallel.h"

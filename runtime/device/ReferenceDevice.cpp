@@ -1,4 +1,4 @@
-// Every step but generated kernels as the schema's comments define it, element by element.
+// All steps except generated kernels, element by element, as specified in the schema's comments.
 #include "runtime/device/ReferenceDevice.h"
 
 #include "runtime/base/Error.h"
@@ -19,7 +19,7 @@ namespace cleave {
 
 namespace {
 
-/// A slot's memory seen as elements of its type.
+/// A slot's memory as elements of its type.
 struct Elements {
   std::byte *data;
   plan::DType dtype;
@@ -27,7 +27,7 @@ struct Elements {
   void store(int64_t i, double value) const { storeElement(data, i, dtype, value); }
 };
 
-/// An Op that is a function.
+/// An Op that calls a function.
 class FunctionOp final : public Op {
 public:
   explicit FunctionOp(std::function<void(SlotTable)> fn) : fn(std::move(fn)) {}
@@ -37,7 +37,7 @@ private:
   std::function<void(SlotTable)> fn;
 };
 
-/// Addresses a slot (at a byte offset) as elements.
+/// Accesses a slot (at a byte offset) as elements.
 std::function<Elements(SlotTable)> reach(SlotScope &scope, uint32_t slot, uint64_t offset = 0) {
   Operand operand{scope.local(slot), static_cast<int64_t>(offset)};
   plan::DType dtype = scope.slot(slot).dtype();
@@ -151,8 +151,8 @@ std::unique_ptr<Op> convolution(const plan::Conv &op, SlotScope &scope) {
   });
 }
 
-/// Calls fn(dst element, window) for each output; `window(visit)` visits the window's source elements in row order and
-/// returns what an average divides by.
+/// Calls fn(dst element, window) for each output. `window(visit)` visits the window's source elements in row order and
+/// returns the divisor of an average.
 template <typename Fn> void forEachWindow(const plan::Pool &op, Fn fn) {
   Images src{op.c(), op.ih(), op.iw(), op.nhwc()}, dst{op.c(), op.oh(), op.ow(), op.nhwc()};
   for (int64_t n = 0; n < op.n(); ++n)
@@ -273,8 +273,8 @@ std::unique_ptr<Op> scatterAdd(const plan::ScatterAdd &op, SlotScope &scope) {
 /// Attention of one sample and head, in double.
 struct Head {
   const plan::Attention &op;
-  std::vector<double> probabilities; ///< of a row
-  /// exp(scale * q_i k_j - lse) for the keys that row i sees; gives lse.
+  std::vector<double> probabilities; ///< of one row
+  /// Computes exp(scale * q_i k_j - lse) for the keys that row i attends to; returns lse.
   double row(const Elements &q, const Elements &k, int64_t qAt, int64_t kAt, int64_t i, std::optional<double> lse) {
     const int64_t seen = op.causal() ? i + op.keys() - op.rows() + 1 : op.keys();
     probabilities.assign(static_cast<size_t>(seen), 0);
@@ -324,7 +324,7 @@ std::unique_ptr<Op> attentionForward(const plan::Attention &op, SlotScope &scope
   });
 }
 
-/// Dao et al. 2022 (FlashAttention), algorithm 4, without tiles.
+/// Dao et al. 2022 (FlashAttention), algorithm 4, without tiling.
 std::unique_ptr<Op> attentionBackward(const plan::Attention &op, SlotScope &scope) {
   auto of = [&](const plan::View *view) { return reach(scope, view->slot(), view->offset()); };
   auto q = of(op.q()), k = of(op.k()), v = of(op.v()), out = of(op.out()), dout = of(op.dout()), dq = of(op.dq()),

@@ -1,4 +1,4 @@
-// The reference device: plain loops, sums in double, one thread. What the others are compared with.
+// The reference device: plain loops, sums in double, one thread. Other devices are compared with it.
 #pragma once
 #include "runtime/device/Device.h"
 

@@ -1,4 +1,4 @@
-// Opens the shared object in a plan through a memory file, so that nothing is left on disk.
+// Opens a plan's shared object through a memory file, so that nothing is written to disk.
 #include "runtime/executor/Code.h"
 
 #include "runtime/base/Error.h"
@@ -18,7 +18,7 @@ namespace cleave {
 
 namespace {
 
-/// Whether this processor runs code for `target`.
+/// Whether this processor supports `target`.
 bool processorHas(const std::string &target) {
   __builtin_cpu_init();
   if (target.empty() || target == "x86-64")
@@ -35,7 +35,7 @@ bool processorHas(const std::string &target) {
   return false;
 }
 
-/// A memory file with the object's bytes.
+/// Creates a memory file with the object's bytes.
 int memoryFile(const flatbuffers::Vector<uint8_t> &code) {
   int file = ::memfd_create("cleave-plan", MFD_CLOEXEC);
   size_t done = 0;
@@ -73,8 +73,8 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
     if (!processorHas(target))
       throw environmentError(
           fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
-    // The file stays open as long as the library: glibc knows libraries by name, and a second plan whose file got the
-    // same number would be given the first one's code.
+    // The file stays open as long as the library: glibc identifies libraries by name, and a later plan whose file gets
+    // the same number would receive this plan's code.
     code->memory = memoryFile(*plan.code());
     code->library = ::dlopen(fmt::format("/proc/self/fd/{}", code->memory).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!code->library)

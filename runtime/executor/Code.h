@@ -1,4 +1,4 @@
-// The plan's machine code, opened from memory.
+// The plan's machine code, loaded from memory.
 #pragma once
 #include "runtime/device/Device.h"
 #include "runtime/plan/PlanFile.h"
@@ -7,11 +7,11 @@
 
 namespace cleave {
 
-/// Code of one plan, open as long as this lives. Ranks of one process share it.
+/// The code of one plan, loaded for the lifetime of this object. Shared by the ranks of a process.
 class Code {
 public:
-  /// Opens the code, once per process and plan. A plan without code gives an empty table. Environment errors: the
-  /// processor lacks what the code needs, the object does not open, a kernel is missing.
+  /// Loads the code, once per process and plan. A plan without code gives an empty table. Throws environment errors if
+  /// the processor does not support the code, the object does not load, or a kernel is missing.
   static std::shared_ptr<const Code> open(const std::shared_ptr<const PlanFile> &plan);
   ~Code();
   const KernelTable &kernels() const { return table; }

@@ -1,4 +1,4 @@
-// Collectives and messages as Ops.
+// Collectives and messages as Ops on the host.
 #include "runtime/executor/CommunicationOps.h"
 
 #include "runtime/plan/plan_generated.h"

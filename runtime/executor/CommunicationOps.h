@@ -1,11 +1,11 @@
-// Collectives and messages as Ops.
+// Collectives and messages as Ops on the host.
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/device/Device.h"
 
 namespace cleave {
 
-/// For steps of kind Collective, Send and Recv; null for others. `world` outlives the Op.
+/// Creates the Op of a Collective, Send or Recv step; null for other steps. `world` must outlive the Op.
 std::unique_ptr<Op> makeCommunicationOp(const plan::Step &step, SlotScope &scope, World &world);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Which runner, and what is the same for all of them.
+// Chooses the runner, and implements what is common to all runners.
 #include "runtime/executor/Executor.h"
 
 #include "runtime/base/Error.h"
@@ -22,7 +22,7 @@ static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, World &worl
   return *plan.ranks()->Get(rank);
 }
 
-/// A plan's code and library steps are for one backend; plans made without naming one are for CPUs.
+/// A plan's code and library steps are for one backend; plans that name none are for CPUs.
 static void requireBackend(const PlanFile &file, const std::string &device) {
   const std::string backend = file.plan().backend() ? file.plan().backend()->str() : "";
   const bool cuda = backend == "cuda";
@@ -59,7 +59,7 @@ static std::unique_ptr<Runner> makeRunner(std::shared_ptr<const PlanFile> plan, 
   if (options.device == "cuda" && options.findNonFinite)
     throw userError("--find-nan: looks at every step on the host; the cuda backend has no such search, train with "
                     "--backend cpu");
-  requireBackend(*plan, options.device); // before a backend says that this build is without it
+  requireBackend(*plan, options.device); // before the error that this build lacks the backend
   return options.device == "cuda" ? makeCudaRunner(std::move(plan), rank, world, options)
                                   : makeHostRunner(std::move(plan), rank, world, options);
 }

@@ -1,4 +1,4 @@
-// A rank on the host's processors: an iteration is a walk over the list, one Op after another.
+// A rank on the host's processors: an iteration runs the list of Ops one after another.
 #include "runtime/base/Error.h"
 #include "runtime/device/Parallel.h"
 #include "runtime/executor/Code.h"
@@ -31,7 +31,7 @@ unsigned chooseThreads(const plan::Plan &plan, const ExecutorOptions &options) {
 class HostRunner final : public Runner {
 public:
   HostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
-  ~HostRunner() override { world.detach(); } // before the memory goes
+  ~HostRunner() override { world.detach(); } // before the memory is freed
 
   void initialise() override;
   std::byte *inputBuffer(int which) override {
@@ -91,7 +91,7 @@ HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
     stepScalar = arena.data() + slot->offset();
 }
 
-/// Room for the sends of an iteration, and every message one that the world can carry.
+/// Reserves the sends of an iteration, and checks that the world can encode every message.
 void HostRunner::prepareMessages() {
   size_t most = 0;
   for (const auto *actions : {&resolved->train, &resolved->eval}) {
@@ -157,7 +157,7 @@ void HostRunner::run(const std::vector<ResolvedAction> &actions, int64_t step, i
   RunContext context{step, 0};
   if (options.profile)
     beginTrace();
-  const bool searching = search && step > 0; // in training
+  const bool searching = search && step > 0; // only in training
   if (searching)
     search->begin(step);
   for (const ResolvedAction &action : actions) {

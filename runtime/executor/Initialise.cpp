@@ -1,4 +1,4 @@
-// Initial values, piece by piece.
+// Writes initial values, piece by piece.
 #include "runtime/executor/Initialise.h"
 
 #include "runtime/device/Parallel.h"
@@ -16,7 +16,7 @@ double initialValue(const plan::Init &init, uint64_t key, uint64_t index) {
   case plan::InitKind::Constant:
     return init.a();
   case plan::InitKind::Uniform: {
-    // in double, rounded once: stays below b except where that is the nearest f32
+    // computed in double and rounded once: stays below b unless b is the nearest f32
     double u = philoxUniform(key, 0, index);
     return init.a() + (init.b() - init.a()) * u;
   }

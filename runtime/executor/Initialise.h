@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Fills one slot (`memory` holds it) as its tensor's Init says: by global element index, so the values do not depend
-/// on the sharding. Key = seed ^ fnv1a64(tensor name); Uniform draws stream 0, Normal stream 1 (Philox.h).
+/// Initialises one slot (`memory` is its memory) as its tensor's Init specifies: by global element index, so the values
+/// do not depend on the sharding. Key = seed ^ fnv1a64(tensor name); Uniform uses stream 0, Normal stream 1 (Philox.h).
 void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::Slot &slot, std::byte *memory,
                     unsigned threads);
 

@@ -1,4 +1,4 @@
-// Mapped memory.
+// Maps memory.
 #include "runtime/executor/Memory.h"
 
 #include "runtime/base/Error.h"
@@ -31,7 +31,7 @@ Memory::Memory(size_t size, const char *what) : bytes(size) {
     address = (address + hugePage - 1) / hugePage * hugePage;
   start = reinterpret_cast<std::byte *>(address);
   if (large)
-    ::madvise(start, size, MADV_HUGEPAGE); // advice only
+    ::madvise(start, size, MADV_HUGEPAGE); // only a hint
 }
 
 Memory::Memory(Memory &&other) noexcept { *this = std::move(other); }

@@ -1,4 +1,4 @@
-// Memory of a rank: mapped once, zeroed, 64-byte aligned (2 MiB for large pieces, with huge pages where there are any).
+// Memory of a rank: mapped once, zeroed, 64-byte aligned (large sizes 2 MiB, with huge pages if available).
 #pragma once
 #include <cstddef>
 
@@ -7,7 +7,7 @@ namespace cleave {
 class Memory {
 public:
   Memory() = default;
-  /// Environment error when there is not enough; `what` is for its text.
+  /// Throws an environment error if there is not enough; `what` is for its text.
   Memory(size_t bytes, const char *what);
   Memory(Memory &&other) noexcept;
   Memory &operator=(Memory &&other) noexcept;

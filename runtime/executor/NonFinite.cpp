@@ -1,4 +1,4 @@
-// The search for a NaN's origin.
+// Finds the origin of a NaN or infinity.
 #include "runtime/executor/NonFinite.h"
 
 #include "runtime/plan/DTypes.h"
@@ -48,7 +48,7 @@ NonFiniteSearch::Found NonFiniteSearch::look(const check::Access &access, const 
   return found;
 }
 
-/// The order of segments within an iteration, as far as ranks have it in common.
+/// The order of segments within an iteration, as far as it is the same on all ranks.
 static int64_t phaseOf(plan::SegmentKind kind) {
   switch (kind) {
   case plan::SegmentKind::Begin:
@@ -71,7 +71,7 @@ void NonFiniteSearch::note(std::optional<NonFinite> &first, const ResolvedAction
   first = {trainingStep, phase, action.microbatch, phase == 1 ? -stage : stage, sequence, what};
 }
 
-/// Parameters, buffers and states: what the next iteration begins with.
+/// Parameters, buffers and states: the initial state of the next iteration.
 bool NonFiniteSearch::outlivesIteration(uint32_t index) const {
   const plan::Slot &slot = *program.slots()->Get(index);
   if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
@@ -108,7 +108,7 @@ void NonFiniteSearch::before(const ResolvedAction &action, uint32_t index, SlotT
 
 void NonFiniteSearch::after(const ResolvedAction &action, uint32_t index, SlotTable table) {
   const plan::Step &step = *action.segment->info->steps()->Get(index);
-  // A constant is meant; what a message or a collective brings was made elsewhere.
+  // A constant is intended, and the content of a message or collective was produced elsewhere.
   const bool brings = step.op_type() == plan::StepOp::Fill || step.op_type() == plan::StepOp::Recv;
   check::forEachAccess(step, program, [&](const check::Access &access) {
     if (access.kind != check::Access::Write)

@@ -1,4 +1,4 @@
-// Steps to Ops, layouts to addresses.
+// Converts steps to Ops, and layouts to addresses.
 #include "runtime/executor/Resolved.h"
 
 namespace cleave {

@@ -1,8 +1,8 @@
-// A rank's steps as Ops and its schedule as lists, whatever the device: what an executor walks.
+// A rank's steps as Ops and its schedule as lists, for any device.
 //
-// For each segment a SlotScope numbers the slots it touches and a maker turns its steps into Ops. Once memory is there,
-// each (segment, layout) gets two tables of slot addresses, one per input buffer. An action is a segment, a pair of
-// tables and a microbatch.
+// For each segment a SlotScope numbers its slots and a maker converts its steps to Ops. When memory is allocated, each
+// (segment, layout) gets two tables of slot addresses, one per input buffer. An action is a segment, a pair of tables
+// and a microbatch.
 #pragma once
 #include "runtime/device/Device.h"
 #include "runtime/plan/PlanFile.h"
@@ -21,13 +21,13 @@ namespace cleave {
 struct ResolvedSegment {
   const plan::Segment *info = nullptr;
   std::unique_ptr<SlotScope> scope;
-  std::vector<std::unique_ptr<Op>> ops; ///< one a step
+  std::vector<std::unique_ptr<Op>> ops; ///< one per step
 };
 
 struct ResolvedAction {
   const plan::Action *info = nullptr;
   ResolvedSegment *segment = nullptr;
-  std::byte *const *tables[2] = {}; ///< by input buffer; after place()
+  std::byte *const *tables[2] = {}; ///< per input buffer; set by place()
   int32_t microbatch = 0;
 };
 
@@ -36,7 +36,7 @@ public:
   using OpMaker = std::function<std::unique_ptr<Op>(const plan::Step &step, SlotScope &scope)>;
   Resolved(const plan::Plan &plan, const plan::Program &program, const plan::Rank &rank, const OpMaker &make);
 
-  /// Makes the tables, and tells the Ops of them: where the arena and the two input buffers begin.
+  /// Creates the tables and passes them to the Ops. Arguments: start of the arena and of the two input buffers.
   void place(std::byte *arena, std::array<std::byte *, 2> inputs);
 
   std::vector<ResolvedSegment> segments;
@@ -54,12 +54,12 @@ private:
   std::map<std::pair<uint32_t, uint32_t>, std::array<std::vector<std::byte *>, 2>> tables;
 };
 
-/// The slot of a scalar or metric; none where the program has none of that name.
+/// The slot of a scalar or metric; null if the program has none of that name.
 const plan::Slot *findNamed(const plan::Program &program,
                             const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *names,
                             const std::string &name);
 
-/// Path of a step, "" where the plan names none.
+/// The module path of a step, "" if the plan has none.
 std::string pathOf(const plan::Plan &plan, const plan::Step &step);
 
 } // namespace cleave

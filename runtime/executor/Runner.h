@@ -1,5 +1,5 @@
-// One rank of a plan on one kind of device: what an Executor does, told apart by where memory is and how work is
-// started.
+// One rank of a plan on one kind of device: the implementation of Executor, which differs in where memory is and how
+// work is started.
 #pragma once
 #include "runtime/executor/Executor.h"
 
@@ -36,27 +36,27 @@ public:
   const plan::Rank &rank;
   const plan::Program &program;
 
-  // When profiling.
-  std::vector<std::vector<StepTime>> times;   ///< by segment and step; of segments that ran
-  std::deque<std::vector<TraceEvent>> traced; ///< by iteration, the last ones
+  // Only when profiling.
+  std::vector<std::vector<StepTime>> times;   ///< per segment and step; only segments that ran
+  std::deque<std::vector<TraceEvent>> traced; ///< per iteration, the last ones
 
 protected:
-  /// Another iteration; the oldest is dropped.
+  /// Begins another iteration; drops the oldest.
   void beginTrace();
-  /// A run of a step of segment `segment` (index of Program.segments).
+  /// Records a run of a step of segment `segment` (index of Program.segments).
   void noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds);
-  /// This rank's groups in the plan's order, so that all members make them in the same order.
+  /// This rank's groups in the plan's order, so that all members create them in the same order.
   std::vector<std::vector<uint32_t>> groups() const;
 };
 
 /// Devices "cpu" and "reference".
 std::unique_ptr<Runner> makeHostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
                                        const ExecutorOptions &options);
-/// Device "cuda" (runtime/cuda); a user error where this build has none or the machine lacks a GPU.
+/// Device "cuda" (runtime/cuda); throws a user error if this build does not support it or the machine has no GPU.
 std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
                                        const ExecutorOptions &options);
 
-/// Throws what makeCudaRunner would where there is no device.
+/// Throws the error of makeCudaRunner if there is no device.
 void requireCuda();
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// One call of NCCL where the data lie as it wants them; otherwise packed, or unpacked, through scratch memory.
+// Collectives as one NCCL call if the layout allows it; otherwise packed and unpacked through scratch memory.
 #include "runtime/cuda/comm/CollectiveOps.h"
 
 #include "runtime/base/Error.h"
@@ -30,7 +30,7 @@ NcclGroup::~NcclGroup() {
 }
 
 void NcclGroup::registerMemory(void *memory, size_t bytes) {
-  // Where a transport cannot use it NCCL says so; it copies through its own buffers then.
+  // If a transport does not support registration, NCCL copies through its own buffers.
   if (comm && bytes && nccl().commRegister(comm, memory, bytes, &registration) != ncclSuccess)
     registration = nullptr;
 }
@@ -75,7 +75,7 @@ ncclDataType_t typeOf(plan::DType dtype) {
   throw environmentError(fmt::format("nccl: no data type for {}", dtypeName(dtype)));
 }
 
-/// Or is of zeros and ones: their maximum.
+/// A logical or of zeros and ones is their maximum.
 ncclRedOp_t operationOf(plan::ReduceKind reduce) {
   switch (reduce) {
   case plan::ReduceKind::Sum:
@@ -98,7 +98,7 @@ struct Buffer {
   bool even() const {
     return std::ranges::all_of(sizes, [&](int64_t size) { return size == sizes[0]; });
   }
-  /// Whether every member's share lies in one piece.
+  /// Whether every member's share is contiguous.
   bool dense() const { return outer == 1; }
 };
 
@@ -138,7 +138,7 @@ private:
   size_t bytesOf(int64_t elements) const { return static_cast<size_t>(elements * element); }
   cudaStream_t stream() const { return reinterpret_cast<cudaStream_t>(queue.stream); }
 
-  /// A group of one: what comes out is what goes in.
+  /// A group with one member: copies the input to the output.
   void copyAlone(SlotTable slots) {
     for (const auto *list : {&buffers, &packedBuffers})
       for (const Buffer &b : *list) {
@@ -167,7 +167,7 @@ private:
     }
   }
 
-  /// Shares one after another in `out`.
+  /// Gathers shares into `out`, one after another.
   void gather(const Buffer &b, const std::byte *in, std::byte *out) {
     const int64_t unit = b.outer * b.inner;
     if (b.even())
@@ -180,7 +180,7 @@ private:
               mark.name);
   }
 
-  /// Shares one after another in `in`.
+  /// Scatters from `in`, which has the shares one after another.
   void scatter(const Buffer &b, const std::byte *in, std::byte *out) {
     const int64_t unit = b.outer * b.inner;
     if (b.even())
@@ -203,7 +203,7 @@ private:
     }
   }
 
-  /// Between the whole tensor [outer, sum of sizes, inner] and the shares one after another.
+  /// Copies between the whole tensor [outer, sum of sizes, inner] and the concatenated shares.
   void move(const Buffer &b, const std::byte *whole, std::byte *shares, bool unpack) {
     int64_t start = 0;
     for (unsigned m = 0; m < group->size(); start += b.sizes[m++]) {

@@ -1,4 +1,4 @@
-// Collectives and messages as Ops of NCCL.
+// Collectives and messages as NCCL Ops.
 #pragma once
 #include "runtime/cuda/comm/Nccl.h"
 #include "runtime/cuda/kernels/OwnKernels.h"
@@ -14,10 +14,10 @@ struct Collective;
 
 namespace cleave::cuda {
 
-/// A communicator of NCCL and the ranks in it, in member order.
+/// An NCCL communicator and its ranks, in member order.
 class NcclGroup {
 public:
-  /// All members make theirs with the same id at the same time.
+  /// Collective: all members pass the same id at the same time.
   NcclGroup(const ncclUniqueId &id, std::vector<uint32_t> ranks, unsigned member);
   NcclGroup(const NcclGroup &) = delete;
   ~NcclGroup();
@@ -25,9 +25,9 @@ public:
   unsigned size() const { return static_cast<unsigned>(ranks.size()); }
   unsigned member() const { return me; }
   void registerMemory(void *memory, size_t bytes);
-  /// What NCCL found wrong since the last call, "" where nothing is.
+  /// Errors that NCCL has reported asynchronously since the last call, "" if none.
   std::string problem() const;
-  /// Ends what is under way, here.
+  /// Ends all operations of this communicator on this rank.
   void abort() noexcept;
 
 private:
@@ -37,22 +37,22 @@ private:
   void *registration = nullptr;
 };
 
-/// Memory for what must be packed or unpacked around a collective; one at a time uses it.
+/// Scratch memory for packing and unpacking around a collective; used by one at a time.
 struct CommunicationScratch {
   size_t bytes = 0;
   std::byte *memory = nullptr;
 };
 
-/// Where an operation writes its number when it begins, so that the host can say which one never ended.
+/// Where an operation stores its number when it starts, so that the host can tell which one never ended.
 struct Mark {
   std::byte *at;               ///< pinned
-  const DeviceMemory *numbers; ///< on the device: 0, 1, 2, ... as u32, filled before the first run
+  const DeviceMemory *numbers; ///< on the device: 0, 1, 2, ... as u32, written before the first run
   uint32_t number;
-  std::string name; ///< what errors call it
+  std::string name; ///< for error messages
   void enqueue(CUstream stream) const;
 };
 
-/// `group`: null where the rank is alone in it, and the collective a copy.
+/// `group`: null if the rank is its only member; the collective is then a copy.
 std::unique_ptr<Op> makeCollectiveOp(const plan::Collective &collective, SlotScope &scope, NcclGroup *group,
                                      const Queue &queue, OwnKernels &kernels, CommunicationScratch &scratch, Mark mark);
 /// A Send or a Recv; `group`: {sender, receiver}.

@@ -1,4 +1,4 @@
-// Communicators, collectives and messages by NCCL.
+// Communicators, collectives and messages with NCCL.
 #include "runtime/cuda/comm/Communication.h"
 
 #include "runtime/base/Error.h"
@@ -28,7 +28,7 @@ namespace {
 
 constexpr double secondsToEnd = 10;
 
-/// Peers of a program (indices into Rank.peers) that it sends to.
+/// Peers (indices into Rank.peers) to which a program sends.
 std::set<uint32_t> sendPeers(const plan::Program &program) {
   std::set<uint32_t> peers;
   if (program.segments())
@@ -39,7 +39,7 @@ std::set<uint32_t> sendPeers(const plan::Program &program) {
   return peers;
 }
 
-/// Every (sender, receiver) of the plan.
+/// Every (sender, receiver) pair of the plan.
 std::set<std::pair<uint32_t, uint32_t>> directions(const plan::Plan &plan) {
   std::vector<std::set<uint32_t>> byProgram;
   for (const plan::Program *program : *plan.programs())
@@ -51,8 +51,8 @@ std::set<std::pair<uint32_t, uint32_t>> directions(const plan::Plan &plan) {
   return all;
 }
 
-/// Ends the process where what it guards, calls of NCCL that wait for other ranks on the host, does not return in time:
-/// nothing else can.
+/// Ends the process if guarded NCCL calls, which block the host until other ranks take part, do not return in time.
+/// They cannot be interrupted otherwise.
 class Watchdog {
 public:
   Watchdog(std::string what, double seconds)
@@ -78,11 +78,11 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
-  std::thread thread; // the last: it uses the others
+  std::thread thread; // declared last, because it uses the others
 };
 
-/// Streams of a device share its queues; where those are fewer than streams, one that waits for another rank can hold
-/// up what that rank waits for.
+/// Streams share the device's hardware queues. With fewer queues than streams, a stream that waits for another rank can
+/// block the work that this rank waits for.
 void requireQueues() {
   constexpr int fewest = 8;
   const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -96,12 +96,12 @@ void requireQueues() {
 struct Communication::Impl {
   World &world;
   std::map<std::vector<uint32_t>, std::unique_ptr<NcclGroup>> groups; ///< a direction is the group {sender, receiver}
-  std::vector<std::string> names;                                     ///< of the operations, by the number they mark
+  std::vector<std::string> names;                                     ///< of operations, by the number they store
   PinnedMemory mark;
-  DeviceMemory scratch, numbers; ///< numbers: what the operations copy to the mark
+  DeviceMemory scratch, numbers; ///< numbers: source of the stored numbers
   CommunicationScratch needs;
   const int uncaught = std::uncaught_exceptions();
-  std::string failure; ///< the first
+  std::string failure; ///< the first one
   bool ended = false;
 
   explicit Impl(World &world) : world(world) {}
@@ -123,8 +123,8 @@ void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
   groups.emplace(ranks, std::make_unique<NcclGroup>(id, ranks, members.member()));
 }
 
-/// After a failure: what waits on the device for other ranks goes on, so that memory can be freed. Each communicator is
-/// ended by a thread of its own: NCCL waits for the work of one, which may be queued behind that of another.
+/// After a failure: ends device work that waits for other ranks, so that memory can be freed. Each communicator is
+/// aborted in its own thread, because NCCL waits for its work, which may be queued behind another's.
 void Communication::Impl::end() noexcept {
   if (std::exchange(ended, true) || groups.empty())
     return;
@@ -145,8 +145,8 @@ std::string Communication::Impl::where() const {
                                           : "; the last communication begun was " + names[last - 1];
 }
 
-/// Nothing is ended yet: captured iterations must go first, as NCCL waits for them. The other ranks are told before
-/// they see what that does to their own calls.
+/// Aborts nothing yet: captured iterations must be destroyed first, because NCCL waits for them. Tells the other ranks
+/// before they notice errors in their own calls.
 void Communication::Impl::fail(const std::string &what) {
   failure = fmt::format("cuda: rank {}: {}{}", world.rank(), what, where());
   world.abort(failure);
@@ -160,7 +160,7 @@ Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, Wor
     return;
   impl->mark = PinnedMemory(64, "the place of the last communication");
   *reinterpret_cast<uint32_t *>(impl->mark.data()) = 0;
-  // Later than the World's own deadlines, whose messages say more.
+  // Later than World's own timeouts, whose messages are more specific.
   const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5);
   for (const std::vector<uint32_t> &ranks : groups)
     impl->makeGroup(ranks);
@@ -174,13 +174,13 @@ Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, Wor
 }
 
 Communication::~Communication() {
-  // Communicators are destroyed together with those of the other ranks, or, after a failure, ended alone.
+  // Normally all ranks destroy their communicators together; after a failure this rank aborts its own.
   if (std::uncaught_exceptions() > impl->uncaught)
     impl->end();
 }
 
-/// The first operation of each communicator connects it, for which NCCL takes memory and waits for the others: in an
-/// order that all ranks share, before anything is allocated that would not fit beside it.
+/// The first operation of each communicator connects it: NCCL allocates memory and waits for the other members. Done in
+/// an order common to all ranks, before other allocations that could use up the memory.
 void Communication::Impl::connect(const std::set<std::pair<uint32_t, uint32_t>> &all) {
   const DeviceMemory memory(256, "NCCL's start");
   check(driver().memsetD8Async(devicePointer(memory.data()), 0, memory.size(), nullptr), "cuMemsetD8Async");
@@ -252,7 +252,7 @@ void Communication::wait(const Event &event, const char *what, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   for (int round = 0; !event.done(); ++round) {
-    if (round < 2000) { // some milliseconds at full attention
+    if (round < 2000) { // spin for some milliseconds
       std::this_thread::yield();
       continue;
     }

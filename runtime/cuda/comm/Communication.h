@@ -1,9 +1,8 @@
-// What a rank on a GPU says to the others: NCCL communicators, one for each group and for each pair of ranks and
-// direction, and the waiting for work in which other ranks take part. The World carries what is said at set-up, and who
-// has failed.
+// Communication of a rank on a GPU: an NCCL communicator for each group, and for each pair of ranks and direction, and
+// waiting for work that involves other ranks. The World is used for set-up and for failures.
 //
-// Messages of a direction are received in the order in which they are sent (the checker sees to that), each direction
-// in a stream of its own, so that a rank which sends and receives never waits for itself.
+// Messages of a direction are received in the order in which they are sent (the checker verifies this). Each direction
+// has its own stream, so a rank that sends and receives never deadlocks with itself.
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/cuda/kernels/OwnKernels.h"
@@ -17,26 +16,26 @@ namespace cleave::cuda {
 
 class Communication {
 public:
-  /// All ranks make theirs at the same time. With one rank no library is opened. Environment error where NCCL is
-  /// missing or does not start; where it has not started after `seconds`, the process ends with that status, as the
-  /// calls that wait cannot be interrupted.
+  /// Collective over all ranks. With one rank no library is opened. Throws an environment error if NCCL is missing or
+  /// does not start. If it has not started after `seconds`, the process ends with that status, because the blocked
+  /// calls cannot be interrupted.
   Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
                 const std::vector<std::vector<uint32_t>> &groups, double seconds);
-  /// While an exception unwinds, other ranks are not waited for.
+  /// During stack unwinding this does not wait for other ranks.
   ~Communication();
 
-  /// For steps of kind Collective, Send and Recv; null for others.
+  /// Creates the Op of a Collective, Send or Recv step; null for other steps.
   std::unique_ptr<Op> make(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-  /// After the last make(): scratch memory, and the arena's registration, by which NCCL copies without staging.
+  /// Call after the last make(): allocates scratch memory and registers the arena, so that NCCL copies without staging.
   void registerMemory(std::byte *arena, size_t bytes);
 
-  /// Waits until what was recorded has run. After `seconds`, or when another rank or NCCL has failed, throws an
-  /// environment error that names rank, collective and module as far as they are known.
+  /// Waits until the recorded work has completed. After `seconds`, or if another rank or NCCL has failed, throws an
+  /// environment error that names rank, collective and module as far as known.
   void wait(const Event &event, const char *what, double seconds);
-  /// After a failure, and with no captured iteration left: ends all communicators here, so that what waits on the
-  /// device for other ranks goes on.
+  /// After a failure, when no captured iteration is left: aborts all communicators of this rank, which ends device work
+  /// that waits for other ranks.
   void abandon() noexcept;
-  /// Throws that error where something has failed; costs little.
+  /// Throws that error if a failure is known; cheap.
   void lookForFailure();
 
 private:

@@ -1,4 +1,4 @@
-// Opening NCCL.
+// Opens NCCL.
 #include "runtime/cuda/comm/Nccl.h"
 
 #include "runtime/base/Error.h"
@@ -9,7 +9,7 @@
 namespace cleave::cuda {
 
 static Nccl openNccl() {
-  constexpr int oldest = 21900; // communicators with buffers registered
+  constexpr int oldest = 21900; // required for registered buffers
   const Library library = Library::open({"libnccl.so.2"});
   if (!library)
     throw environmentError(

@@ -1,4 +1,4 @@
-// NCCL's functions, opened when more than one rank runs on GPUs.
+// NCCL's functions, opened if more than one rank runs on GPUs.
 #pragma once
 #include <cuda.h>
 #include <nccl.h>
@@ -30,7 +30,7 @@ struct Nccl {
   int version = 0;
 };
 
-/// Opened once a process. Environment error where it is missing or older than 2.19.
+/// Opened once per process. Throws an environment error if it is missing or older than 2.19.
 const Nccl &nccl();
 
 /// Throws an environment error "nccl: WHAT: ..." unless the result is success.

@@ -1,4 +1,4 @@
-// The device's objects.
+// RAII objects of the CUDA driver.
 #include "runtime/cuda/driver/Context.h"
 
 #include "runtime/base/Error.h"
@@ -81,7 +81,7 @@ PinnedMemory::PinnedMemory(size_t bytes, const char *what) : bytes(bytes) {
 
 Stream Stream::make(bool urgent) {
   CUstream made = nullptr;
-  // 0 is the least urgent, and numbers below it are more so; what a device cannot tell apart it takes as it can.
+  // 0 is the lowest priority; lower numbers are more urgent. The driver clamps unsupported values.
   check(driver().streamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, urgent ? -1 : 0), "cuStreamCreate");
   Stream stream;
   stream.stream = Owned<CUstream, &Driver::streamDestroy>(made);

@@ -1,5 +1,5 @@
-// A rank's device and what it owns there: memory, streams, events, code, graphs. Each object frees what it holds and
-// makes the device current where it must be; errors are environment errors that name the call.
+// A rank's device and its resources: memory, streams, events, code, graphs. Each object frees its resource and makes
+// the device current if necessary. Errors are environment errors that name the call.
 #pragma once
 #include "runtime/cuda/driver/Driver.h"
 
@@ -11,10 +11,10 @@
 
 namespace cleave::cuda {
 
-/// A device with its primary context, current on the thread that made it.
+/// A device with its primary context, made current on the creating thread.
 class Context {
 public:
-  /// User error where the machine has no device of that number.
+  /// Throws a user error if the machine has no device of that number.
   explicit Context(int ordinal);
   Context(const Context &) = delete;
   ~Context();
@@ -35,7 +35,7 @@ private:
   std::string deviceName;
 };
 
-/// Something of the driver's that is freed by one call; moves, does not copy.
+/// A driver resource that is freed by one call; movable, not copyable.
 template <typename Handle, auto Free> class Owned {
 public:
   Owned() = default;
@@ -56,13 +56,13 @@ private:
   Handle handle{};
 };
 
-/// Memory of the device, 256-byte aligned.
+/// Device memory, 256-byte aligned.
 class DeviceMemory {
 public:
   DeviceMemory() = default;
-  /// Environment error naming `what` and its size.
+  /// Throws an environment error that names `what` and its size.
   DeviceMemory(size_t bytes, const char *what);
-  /// A copy of memory of the host; waits until it has arrived.
+  /// A copy of host memory; waits until it is complete.
   static DeviceMemory of(const void *data, size_t bytes, const char *what);
   std::byte *data() const { return reinterpret_cast<std::byte *>(memory.get()); }
   size_t size() const { return bytes; }
@@ -72,7 +72,7 @@ private:
   size_t bytes = 0;
 };
 
-/// Memory of the host that the device copies from and to by itself.
+/// Pinned host memory, which the device can copy asynchronously.
 class PinnedMemory {
 public:
   PinnedMemory() = default;
@@ -88,7 +88,7 @@ private:
 class Stream {
 public:
   Stream() = default;
-  /// `urgent`: what it holds is preferred where both could run.
+  /// `urgent`: higher priority than other streams.
   static Stream make(bool urgent = false);
   CUstream get() const { return stream.get(); }
   explicit operator bool() const { return bool(stream); }
@@ -101,14 +101,14 @@ private:
 class Event {
 public:
   Event() = default;
-  /// `timed`: its time can be asked for.
+  /// `timed`: records its time.
   static Event make(bool timed = false);
   CUevent get() const { return event.get(); }
   explicit operator bool() const { return bool(event); }
   void record(CUstream stream) const;
-  /// What comes into `stream` after this waits for what was recorded last.
+  /// Later work in `stream` waits for the last recorded work.
   void holdUp(CUstream stream) const;
-  /// Whether all that was recorded has run; also true before the first record.
+  /// Whether all recorded work has completed; true if nothing was recorded.
   bool done() const;
   void synchronize() const;
   double millisecondsSince(const Event &begin) const;
@@ -117,11 +117,11 @@ private:
   Owned<CUevent, &Driver::eventDestroy> event;
 };
 
-/// Code: a cubin, PTX (with a terminating zero) or a fatbin.
+/// Code: a cubin, PTX (zero-terminated) or a fatbin.
 class Module {
 public:
   Module() = default;
-  /// Environment error naming `what` where the device cannot run it.
+  /// Throws an environment error that names `what` if the device cannot run it.
   Module(const void *image, const std::string &what);
   CUfunction function(const std::string &name) const;
 
@@ -129,7 +129,7 @@ private:
   Owned<CUmodule, &Driver::moduleUnload> module;
 };
 
-/// What a stream was given between begin and end, to be run again and again by one call.
+/// Work captured from a stream, which one call can launch repeatedly.
 class Graph {
 public:
   Graph() = default;
@@ -137,10 +137,10 @@ public:
   void launch(CUstream stream) const;
   size_t nodes() const { return count; }
 
-  /// From here to `capture()`, what `stream` and the streams that wait for it are given is only recorded.
+  /// From here to `end()`, work submitted to `stream`, and to streams that wait for it, is only captured.
   static void begin(CUstream stream);
   static Graph end(CUstream stream);
-  /// After an error while recording: ends it, and drops what was recorded.
+  /// After an error during capture: ends the capture and discards it.
   static void abandon(CUstream stream) noexcept;
 
 private:

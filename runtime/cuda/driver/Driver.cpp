@@ -1,4 +1,4 @@
-// Opening the driver and saying what it says.
+// Opens the driver and describes its errors.
 #include "runtime/cuda/driver/Driver.h"
 
 #include "runtime/base/Error.h"
@@ -12,7 +12,7 @@ namespace cleave::cuda {
 
 namespace {
 
-// 1000 * major + 10 * minor. Drivers load no cubins of a later toolkit's ptxas than their own major version's.
+// 1000 * major + 10 * minor. A driver cannot load cubins from a toolkit with a newer major version.
 constexpr int oldestDriver = CUDA_VERSION / 1000 * 1000;
 
 Driver bindAll(const Library &library) {
@@ -73,7 +73,7 @@ Driver openDriver() {
   if (!library)
     throw userError(fmt::format("--backend cuda: no CUDA device: NVIDIA's driver is not installed: {}", library.why));
   const Driver d = bindAll(library);
-  // Queues of the device: more than there are streams, so that none waits behind another's.
+  // Hardware queues: more than streams, so that no stream waits for another.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int version = 0, devices = 0;
   CUresult result = d.init(0);
@@ -96,7 +96,7 @@ Driver openDriver() {
 } // namespace
 
 const Driver &driver() {
-  static const Driver opened = openDriver(); // a failure is tried again, and says the same
+  static const Driver opened = openDriver(); // if this throws, the next call tries again
   return opened;
 }
 

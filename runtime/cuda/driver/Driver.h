@@ -1,7 +1,7 @@
-// The CUDA driver's functions, opened when a CUDA device is asked for and never linked: one binary serves machines with
-// and without them, and a run on CPUs pays nothing. Only this folder sees CUDA's headers.
+// The CUDA driver's functions, opened on first use and never linked: one binary works with and without CUDA, and a run
+// on CPUs has no overhead. Only this folder includes CUDA's headers.
 //
-// Names and meanings are the CUDA driver API's (CUDA Toolkit 13, driver API reference), without the prefix.
+// Names and semantics are those of the CUDA driver API (CUDA Toolkit 13), without the prefix.
 #pragma once
 #include <cuda.h>
 
@@ -67,8 +67,8 @@ struct Driver {
   decltype(&::cuLaunchKernel) launchKernel;
 };
 
-/// The driver, opened and initialised once a process. Where there is no device, or no driver, --backend cuda cannot be
-/// had: a user error. An environment error where the driver is too old or does not start.
+/// The driver, opened and initialised once per process. Throws a user error if there is no driver or no device, because
+/// --backend cuda is not possible; an environment error if the driver is too old or fails to start.
 const Driver &driver();
 
 /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
@@ -77,7 +77,7 @@ std::string describe(CUresult result);
 /// Throws an environment error "cuda: WHAT: ..." unless the result is success.
 void check(CUresult result, const char *what);
 
-/// The device pointer of an address, and back: addresses of device memory travel as std::byte *.
+/// Conversions between device pointers and addresses: device addresses are passed as std::byte *.
 inline CUdeviceptr devicePointer(const void *address) { return reinterpret_cast<CUdeviceptr>(address); }
 
 } // namespace cleave::cuda

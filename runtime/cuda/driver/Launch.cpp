@@ -1,4 +1,4 @@
-// Devices and code.
+// Selects device and code.
 #include "runtime/cuda/driver/Launch.h"
 
 #include "runtime/base/Error.h"
@@ -36,7 +36,7 @@ int deviceOf(const ExecutorOptions &options, unsigned rank) {
     local = static_cast<int>(rank);
   int devices = 0;
   check(driver().deviceGetCount(&devices), "cuDeviceGetCount");
-  // A launcher may show every process its own device alone.
+  // The launcher may make only one device visible to each process.
   if (devices == 1 && std::getenv("SLURM_LOCALID") && std::getenv("CUDA_VISIBLE_DEVICES"))
     return 0;
   return local >= devices && std::getenv("NCCL_HOSTID") ? local % devices : local;
@@ -47,7 +47,7 @@ Module loadCode(const PlanFile &file, const Context &context) {
   if (!plan.code() || !plan.code()->size())
     return {};
   const std::string target = plan.target() ? plan.target()->str() : "", what = fmt::format("plan '{}'", file.name());
-  if (!target.starts_with("sm_")) // for a driver that plays a device's threads on a CPU; a real one refuses it
+  if (!target.starts_with("sm_")) // for tests whose driver emulates a device on the CPU; a real driver rejects it
     return Module(plan.code()->data(), what + ": its code for " + target);
   const int made = std::atoi(target.c_str() + 3), here = context.capability();
   if (here / 10 == made / 10 && here >= made)

@@ -1,4 +1,4 @@
-// What a rank on a GPU finds out before it begins: which device, which code.
+// What a rank on a GPU determines at start: its device and its code.
 #pragma once
 #include "runtime/cuda/driver/Context.h"
 #include "runtime/executor/Executor.h"
@@ -6,16 +6,16 @@
 
 namespace cleave::cuda {
 
-/// The device of a rank: options.localRank, else its number among the processes of its machine as the launcher says
-/// (LOCAL_RANK, ...), else (ranks are threads) its rank. More ranks than devices share them where NCCL_HOSTID says that
-/// this is meant: NCCL takes them for ranks on different machines then.
+/// The device of a rank: options.localRank, else its index among the processes of its machine as set by the launcher
+/// (LOCAL_RANK, ...), else (ranks are threads) its rank. If there are more ranks than devices, they share devices only
+/// if NCCL_HOSTID is set, which makes NCCL treat them as ranks on different machines.
 int deviceOf(const ExecutorOptions &options, unsigned rank);
 
-/// The plan's kernels: its cubin where it was made for this device, its PTX for later ones. Environment error naming
-/// both where neither runs; empty where the plan carries no code.
+/// The plan's kernels: its cubin if it was compiled for this device, its PTX for newer devices. Throws an environment
+/// error that names both if neither works; empty if the plan has no code.
 Module loadCode(const PlanFile &file, const Context &context);
 
-/// "fp32", "tf32", "bf16", "fp16" as the plan's training choices say; "fp32" where they do not.
+/// "fp32", "tf32", "bf16", "fp16" from the plan's training options; default "fp32".
 std::string precisionOf(const plan::Plan &plan);
 
 } // namespace cleave::cuda

@@ -1,4 +1,4 @@
-// Where NVIDIA's libraries may lie.
+// Searches for NVIDIA's libraries.
 #include "runtime/cuda/driver/Library.h"
 
 #include "runtime/base/Error.h"
@@ -28,7 +28,7 @@ void addWheels(const fs::path &prefix, std::vector<fs::path> &folders) {
   for (const auto &python : fs::directory_iterator(prefix / "lib", ignored)) {
     if (!python.path().filename().string().starts_with("python3"))
       continue;
-    std::set<fs::path> found; // sorted, so that the choice does not depend on the file system
+    std::set<fs::path> found; // sorted, so that the choice is deterministic
     for (const auto &package : fs::directory_iterator(python.path() / "site-packages" / "nvidia", ignored))
       if (fs::is_directory(package.path() / "lib", ignored))
         found.insert(package.path() / "lib");
@@ -45,7 +45,7 @@ std::vector<fs::path> searched() {
   for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const std::string prefix = environment(variable); !prefix.empty())
       addWheels(prefix, folders);
-  // The environment that python3 in PATH belongs to: PREFIX/bin/python3.
+  // The environment of the python3 in PATH: PREFIX/bin/python3.
   const std::string path = environment("PATH");
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find(':', begin), path.size());
@@ -75,7 +75,7 @@ Library Library::open(const std::vector<std::string> &names) {
   for (const std::string &name : names)
     if (attempt(given.empty() ? name : given + "/" + name))
       return library;
-  if (!given.empty()) // what the user chose, or nothing
+  if (!given.empty()) // only the folder that the user chose
     return library;
   for (const fs::path &folder : searched())
     for (const std::string &name : names) {

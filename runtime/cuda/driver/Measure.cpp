@@ -1,4 +1,4 @@
-// Events around several runs.
+// Times work by events around several runs.
 #include "runtime/cuda/driver/Measure.h"
 
 #include <algorithm>

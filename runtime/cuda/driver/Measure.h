@@ -1,4 +1,4 @@
-// Timing a piece of work on the device.
+// Times work on the device.
 #pragma once
 #include "runtime/cuda/driver/Context.h"
 
@@ -6,7 +6,7 @@
 
 namespace cleave::cuda {
 
-/// Milliseconds that `work` takes on the stream: the median of a few runs after two to warm up. Waits for the device.
+/// Milliseconds that `work` takes on the stream: the median of a few runs after two warm-up runs. Waits for the device.
 double measure(CUstream stream, const std::function<void()> &work);
 
 } // namespace cleave::cuda

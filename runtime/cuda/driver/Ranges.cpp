@@ -1,4 +1,4 @@
-// NVTX version 3 is headers alone; they open a tool's library themselves.
+// NVTX version 3 is header-only; it opens the profiling tool's library itself.
 #include "runtime/cuda/driver/Ranges.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -10,7 +10,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// Null where there is no tool.
+/// Null if there is no tool.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t made = nvtxDomainCreateA("cleave");
   return made;

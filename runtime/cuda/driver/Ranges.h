@@ -1,21 +1,20 @@
-// Ranges for tools such as Nsight Systems (NVTX, domain "cleave"): what the host is putting into the streams, by
-// segment and module path. Without a tool (NVTX looks for one in NVTX_INJECTION64_PATH) there is no domain, and a range
-// is a comparison with null.
+// NVTX ranges (domain "cleave") for tools such as Nsight Systems: what the host enqueues, by segment and module path.
+// Without a tool (NVTX looks for one in NVTX_INJECTION64_PATH) there is no domain, and a range costs one comparison.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace cleave::cuda {
 
-/// A text as a tool knows it; null where there is no tool, or no text.
+/// A registered string; null if there is no tool or the text is empty.
 using RangeName = const void *;
-/// Equal texts give equal names. Registers the text, so not to be called inside an iteration.
+/// Equal texts give equal names. Registers the text, so do not call it inside an iteration.
 RangeName rangeName(const std::string &text);
 
-/// On the thread that makes it, for as long as it lives; ranges nest. None where the name is null.
+/// A range on the current thread for the lifetime of this object; ranges nest. No range if the name is null.
 class Range {
 public:
-  /// `number` (a step, a microbatch; none where it is negative) goes along as the payload.
+  /// `number` (a step or microbatch; negative: none) is the payload.
   explicit Range(RangeName name, int64_t number = -1);
   Range(const Range &) = delete;
   ~Range();

@@ -1,4 +1,4 @@
-// Asks the driver and each library for its version.
+// Reads the versions of the driver and of each library.
 #include "runtime/cuda/driver/Report.h"
 
 #include "runtime/base/Error.h"
@@ -37,7 +37,7 @@ CudaDeviceReport describeDevice(int number, int devices) {
   return report;
 }
 
-/// `function` gives the version, `read` makes text of it.
+/// `function` returns the version, `read` formats it.
 template <typename Function, typename Read>
 CudaLibraryReport describeLibrary(const char *name, const std::vector<std::string> &files, const char *function,
                                   Read read) {
@@ -55,7 +55,7 @@ CudaLibraryReport describeLibrary(const char *name, const std::vector<std::strin
   return report;
 }
 
-/// 10000 * major + 100 * minor + patch, as all three count.
+/// Formats 10000 * major + 100 * minor + patch.
 std::string dotted(size_t number) { return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100); }
 
 } // namespace

@@ -15,7 +15,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// Bytes in one piece.
+/// A copy of contiguous bytes.
 class DenseCopy final : public Op {
 public:
   DenseCopy(Operand src, Operand dst, size_t bytes, const Queue &queue)
@@ -49,8 +49,8 @@ private:
   const Queue &queue;
 };
 
-/// The widest unit of at most 16 bytes in which both sides of the copy can be walked. Arenas are 256-byte aligned, so
-/// that offsets and strides decide.
+/// The widest unit of at most 16 bytes in which both sides can be accessed. Arenas are 256-byte aligned, so this
+/// depends only on offsets and strides.
 int64_t copyUnit(const std::vector<CopyDim> &dims, int64_t element, int64_t srcOffset, int64_t dstOffset) {
   int64_t unit = 16;
   const auto fits = [&](int64_t bytes) { return bytes % unit == 0; };
@@ -74,7 +74,7 @@ public:
     std::memcpy(&value16, pattern.data(), 2);
     std::memcpy(&value32, pattern.data(), 4);
     std::memcpy(&high32, pattern.data() + 4, 4);
-    if (element == 8) { // the first by halves, the others from it
+    if (element == 8) { // fill half the first element twice, then copy it to the others
       spread.dims = 1;
       spread.size[0] = spread.total = static_cast<int64_t>(count);
       spread.dst[0] = 1;

@@ -1,5 +1,5 @@
-// Calls of one generated kernel in one launch: the table that tells every block its call (plan.fbs, KernelBatch) is
-// made at load for each place that the segment's slots may have, and stays in the device's memory.
+// Several calls of one generated kernel in one launch. The table that tells every block its call (plan.fbs,
+// KernelBatch) is built at load, once per placement of the segment's slots, and stays in device memory.
 #include "runtime/cuda/runner/Steps.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -52,7 +52,7 @@ private:
     int64_t extent;
     uint32_t blocks;
   };
-  /// A table and the slot tables that it is for.
+  /// A table and the slot tables that it belongs to.
   struct Placed {
     std::vector<SlotTable> slots;
     std::vector<uint32_t> words;

@@ -1,4 +1,4 @@
-// Arguments of the runtime's own kernels (Kernels.cu), as the host fills them in and the device reads them.
+// Argument structs of the runtime's own kernels (Kernels.cu), shared by host and device.
 #pragma once
 #include <cstdint>
 
@@ -15,7 +15,7 @@ struct CopyArguments {
   int64_t size[mostCopyDims], src[mostCopyDims], dst[mostCopyDims];
 };
 
-/// out[o, j, i] = from[o, index[o, j, i], i], zero where the index is outside [0, extent).
+/// out[o, j, i] = from[o, index[o, j, i], i], zero if the index is outside [0, extent).
 struct GatherArguments {
   const void *from;
   const int32_t *index;
@@ -31,8 +31,8 @@ struct ScatterArguments {
   int64_t outer, extent, count, inner;
 };
 
-/// Rows of a table by number: out[i] = table[ids[i] - start], zeros where that is outside [0, rows). A row is `units`
-/// units of the kernel's size.
+/// Table lookup: out[i] = table[ids[i] - start], zeros if that is outside [0, rows). A row has `units` units of the
+/// kernel's size.
 struct LookupArguments {
   const void *table;
   const int32_t *ids;
@@ -40,26 +40,26 @@ struct LookupArguments {
   int64_t rows, units, count, start;
 };
 
-/// The gradient of a lookup. Positions of equal ids are brought together in buckets (whose places depend on which
-/// thread came first), put in order there, and summed in order: so the bits depend on nothing but the numbers.
+/// Gradient of a lookup. Positions with equal ids are collected in buckets (in nondeterministic order), sorted within
+/// the bucket, and summed in order, so the bits are deterministic.
 struct LookupGradArguments {
   const int32_t *ids;
   const void *grad;
   void *table;
   int64_t rows, width, count, start;
   int32_t accumulate;
-  // scratch, zeroed: cursors[0] places taken, cursors[1] rows present
+  // Zeroed scratch. cursors[0]: number of places used, cursors[1]: number of rows present.
   int32_t *cursors, *counts, *filled; ///< 2; rows; rows
-  // scratch, as it is
+  // Uninitialised scratch.
   int32_t *places, *present, *loose, *sorted; ///< rows; rows; count; count
 };
 
-/// A run of elements that lie together in a slot and in the global tensor.
+/// A run of elements that are contiguous both in the slot and in the global tensor.
 struct RandomPiece {
   int64_t local, global, count;
 };
 
-/// Philox4x32-10, as runtime/device/Philox.h has it.
+/// Philox4x32-10, as in runtime/device/Philox.h.
 struct RandomArguments {
   void *out;
   const RandomPiece *pieces;
@@ -68,23 +68,24 @@ struct RandomArguments {
   int64_t pieceCount;
 };
 
-/// Pooling windows over [n, c, h, w]; `wide`: before, `narrow`: after. Strides of both in elements. There are kernels
-/// for any sizes, "small" ones for fewer than 2^30 elements and windows of at most 256 (`chosen` is bytes then), and
-/// "packed" ones for these where channels are neighbours and fill whole 16 bytes.
+/// Pooling windows over [n, c, h, w]; `wide` is the input, `narrow` the output of forward pooling. Strides of both in
+/// elements. There are kernels for any size, "small" ones for fewer than 2^30 elements and windows of at most 256
+/// (`chosen` then has bytes), and "packed" ones for small sizes with contiguous channels that fill multiples of 16
+/// bytes.
 struct PoolArguments {
   void *wide, *narrow;
-  void *chosen; ///< max: the place of the maximum in its window; as narrow
+  void *chosen; ///< max: index of the maximum within its window; shape of narrow
   int64_t n, c, ih, iw, oh, ow, kh, kw, strideH, strideW, padTop, padLeft;
   int64_t wideStrides[4], narrowStrides[4];
   int32_t includePadding;
 };
 
-/// The numbers of plan::Epilogue.
+/// Values as in plan::Epilogue.
 enum class EpilogueKind : int32_t { None, Relu, Gelu, GeluGradient };
 
-/// What follows the sums of a matrix product, done to c[b, row, column] in place: bias[row or column] is added (null:
-/// there is none), then the epilogue; for what cuBLASLt does not do itself or does slowly. `byRow`: c is the transposed
-/// of the plan's, and so `aux`, whose strides are these, is not of c's shape.
+/// An epilogue applied in place to c[b, row, column]: adds bias[row or column] (null: none), then applies the function.
+/// For cases that cuBLASLt does not support or runs slowly. `byRow`: c is the transpose of the plan's c, and so is
+/// `aux`, which has the strides given here instead of c's.
 struct EpilogueArguments {
   void *c;
   const void *bias;
@@ -95,8 +96,8 @@ struct EpilogueArguments {
   EpilogueKind kind;
 };
 
-/// The sums of the rows of a [rows, length], strides in elements: of `slices` pieces of each row into `partial`
-/// [slices, rows], and then of these into `sums` [rows].
+/// Row sums of a [rows, length], strides in elements: sums `slices` parts of each row into `partial` [slices, rows],
+/// then those into `sums` [rows].
 struct RowSumsArguments {
   const void *a;
   float *partial;

@@ -1,6 +1,6 @@
-// The runtime's own kernels: what is neither a library's nor generated for the plan. Every kernel strides over its
-// work, so any grid computes the same; none needs its threads to meet, so the tests can run them one after another on a
-// CPU. Kernel names end in the size of a unit in bytes, or in the element type.
+// The runtime's own kernels, for steps that neither a library nor generated code runs. Every kernel is a grid-stride
+// loop, so any grid gives the same result. No kernel synchronises its threads, so that tests can run them one after
+// another on a CPU. Kernel names end in the unit size in bytes, or in the element type.
 #include "runtime/cuda/kernels/KernelTypes.h"
 
 #include <cuda_bf16.h>
@@ -70,20 +70,20 @@ template <typename T> __device__ void lookup(const LookupArguments &a) {
   }
 }
 
-/// The row that position `i` adds to; -1: none.
+/// The row to which position `i` adds; -1: none.
 __device__ int64_t rowOf(const LookupGradArguments &a, int64_t i) {
   const int64_t row = a.ids[i] - a.start;
   return row >= 0 && row < a.rows ? row : -1;
 }
 
-/// How often each row occurs.
+/// Counts the occurrences of each row.
 __device__ void countRows(const LookupGradArguments &a) {
   for (int64_t i = firstItem(); i < a.count; i += allThreads())
     if (const int64_t row = rowOf(a, i); row >= 0)
       atomicAdd(&a.counts[row], 1);
 }
 
-/// A bucket for each row that occurs.
+/// Allocates a bucket for each row that occurs.
 __device__ void placeBuckets(const LookupGradArguments &a) {
   for (int64_t row = firstItem(); row < a.rows; row += allThreads())
     if (a.counts[row] > 0) {
@@ -98,7 +98,7 @@ __device__ void fillBuckets(const LookupGradArguments &a) {
       a.loose[a.places[row] + atomicAdd(&a.filled[row], 1)] = static_cast<int32_t>(i);
 }
 
-/// Each position goes to the place that its rank in the bucket gives.
+/// Moves each position to its rank within the bucket.
 __device__ void sortBuckets(const LookupGradArguments &a) {
   for (int64_t i = firstItem(); i < a.count; i += allThreads())
     if (const int64_t row = rowOf(a, i); row >= 0) {
@@ -110,7 +110,7 @@ __device__ void sortBuckets(const LookupGradArguments &a) {
     }
 }
 
-/// A block sums a row; its threads share out the columns.
+/// A block sums one row; its threads divide the columns.
 template <typename T> __device__ void sumBuckets(const LookupGradArguments &a) {
   const T *grad = static_cast<const T *>(a.grad);
   T *table = static_cast<T *>(a.table);
@@ -153,7 +153,7 @@ template <typename T> __device__ void randomUniform(const RandomArguments &a) {
   }
 }
 
-/// Neighbouring channels of one place, read and written at once.
+/// Adjacent channels of one position, read and written at once.
 template <typename T, int V> struct alignas(sizeof(T) * V) Pack {
   T at[V];
 };
@@ -165,8 +165,8 @@ template <typename T, int V> __device__ Pack<T, V> narrowAll(const float (&from)
   return to;
 }
 
-/// Pooling's numbers as the kernels compute with them. I: of indices; V: neighbouring channels of an item (channels
-/// last); C: how the maximum's place in its window is kept.
+/// Types of a pooling kernel. I: indices; V: adjacent channels per item (channels last); C: index of the maximum within
+/// its window.
 template <typename I, int V, typename C> struct PoolForm {
   using Index = I;
   using Choice = C;
@@ -178,8 +178,8 @@ template <typename I> __device__ I placeIn(const int64_t (&strides)[4], I n, I c
          w * static_cast<I>(strides[3]);
 }
 
-/// Calls fn(n, c, h, w) for this thread's items among the [n, c, height, width]; the dimension whose stride is 1 is
-/// fastest, so that neighbours read neighbours.
+/// Calls fn(n, c, h, w) for this thread's items of [n, c, height, width]. The dimension with stride 1 is fastest, so
+/// that memory accesses are coalesced.
 template <typename Form, typename Fn>
 __device__ void forItems(const PoolArguments &a, int64_t height, int64_t width, bool channelsLast, Fn fn) {
   using I = typename Form::Index;
@@ -203,7 +203,7 @@ __device__ void forItems(const PoolArguments &a, int64_t height, int64_t width, 
   }
 }
 
-/// Calls fn(h, w, y, x) for every element (h, w) that window (oh, ow) has at (y, x), in order; padding is left out.
+/// Calls fn(h, w, y, x) for every element (h, w) at position (y, x) of window (oh, ow), in order, skipping the padding.
 template <typename I, typename Fn> __device__ void forElements(const PoolArguments &a, I oh, I ow, Fn fn) {
   const I top = oh * static_cast<I>(a.strideH) - static_cast<I>(a.padTop),
           left = ow * static_cast<I>(a.strideW) - static_cast<I>(a.padLeft);
@@ -213,7 +213,7 @@ template <typename I, typename Fn> __device__ void forElements(const PoolArgumen
         fn(top + y, left + x, y, x);
 }
 
-/// The windows first ... last - 1 that reach element `at` (padding counted) of one direction.
+/// The windows first ... last - 1 that cover element `at` (including padding) along one dimension.
 template <typename I> struct Windows {
   I first, last;
   __device__ Windows(I at, I kernel, I stride, I count)
@@ -280,7 +280,7 @@ template <typename T, typename Form> __device__ void maxBackward(const PoolArgum
   });
 }
 
-/// How many elements the average of window (oh, ow) divides by.
+/// The divisor of the average of window (oh, ow).
 template <typename I> __device__ float windowSize(const PoolArguments &a, I oh, I ow) {
   if (a.includePadding)
     return static_cast<float>(a.kh * a.kw);
@@ -336,7 +336,7 @@ __device__ inline float geluSlope(float x) {
   return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
 }
 
-/// `aux`: null, or the element that belongs to x.
+/// `aux`: null, or the auxiliary element of x.
 template <typename C> __device__ float epilogueOf(EpilogueKind kind, float x, C *aux) {
   switch (kind) {
   case EpilogueKind::Relu:
@@ -386,7 +386,7 @@ template <typename C> __device__ void joinSlices(const RowSumsArguments &a) {
 
 } // namespace
 
-#ifndef CLEAVE_KERNEL // the tests make functions for the host of them
+#ifndef CLEAVE_KERNEL // tests compile them as host functions
 #define CLEAVE_KERNEL(name, arguments, call)                                                                           \
   __global__ void name(arguments a) { call(a); }
 #endif

@@ -44,7 +44,7 @@ private:
   const Queue &queue;
 };
 
-/// See LookupGradArguments for how it goes.
+/// The algorithm is described at LookupGradArguments.
 class EmbeddingGradOp final : public Op {
 public:
   EmbeddingGradOp(const plan::EmbeddingGrad &e, SlotScope &scope, const Queue &queue, OwnKernels &kernels)
@@ -80,7 +80,7 @@ public:
   }
 
 private:
-  /// In the order that lookupScratch counts.
+  /// In the order of lookupScratch.
   void placeScratch() {
     auto *at = reinterpret_cast<int32_t *>(queue.workspace);
     const auto take = [&](int64_t count) { return std::exchange(at, at + (count + 63) / 64 * 64); };
@@ -148,7 +148,7 @@ private:
   const Queue &queue;
 };
 
-/// The step is read on the device, so that a captured graph draws anew each time.
+/// Reads the step number on the device, so that a captured graph draws new numbers in each run.
 class RandomOp final : public Op {
 public:
   RandomOp(const plan::Random &random, SlotScope &scope, const Queue &queue, OwnKernels &kernels)

@@ -1,4 +1,4 @@
-// Kernels.cu's fatbin lies in this program as data.
+// The fatbin of Kernels.cu is embedded in this program.
 #include "runtime/cuda/kernels/OwnKernels.h"
 
 #include "runtime/base/Error.h"
@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-// CLEAVE_KERNEL_IMAGE: the file that nvcc made of Kernels.cu.
+// CLEAVE_KERNEL_IMAGE: the file that nvcc compiled from Kernels.cu.
 asm(".section .rodata\n"
     ".balign 64\n"
     "cleaveKernelImage:\n"
@@ -31,7 +31,7 @@ CUfunction OwnKernels::function(const std::string &name) {
 void OwnKernels::launch(CUfunction function, CUstream stream, int64_t blocks, unsigned threads, void **parameters) {
   if (blocks <= 0)
     return;
-  const auto grid = static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 20)); // kernels stride over the rest
+  const auto grid = static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 20)); // grid-stride loops process the rest
   check(driver().launchKernel(function, grid, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 

@@ -8,10 +8,10 @@
 
 namespace cleave::cuda {
 
-/// Where an op puts its work: set by the runner before each step.
+/// Where an Op enqueues its work: set by the runner before each step.
 struct Queue {
   CUstream stream = nullptr;
-  std::byte *workspace = nullptr; ///< scratch memory of the stream that computes
+  std::byte *workspace = nullptr; ///< scratch memory of the compute stream
   const int64_t *step = nullptr;  ///< on the device: the training step
 };
 
@@ -20,7 +20,7 @@ public:
   OwnKernels();
   /// "cleave_NAME_SUFFIX"
   CUfunction function(const std::string &name);
-  /// Starts a kernel of one argument over `items` items, or over as many blocks as there are to fill.
+  /// Launches a kernel with one argument struct for `items` items, with at most as many blocks as needed.
   template <typename Arguments>
   static void start(CUfunction function, const Queue &queue, const Arguments &arguments, int64_t items,
                     unsigned threads = 256) {
@@ -28,7 +28,7 @@ public:
     void *parameters[] = {&copy};
     launch(function, queue.stream, (items + threads - 1) / threads, threads, parameters);
   }
-  /// The same with a number of blocks.
+  /// The same with an explicit number of blocks.
   template <typename Arguments>
   static void startBlocks(CUfunction function, const Queue &queue, const Arguments &arguments, int64_t blocks,
                           unsigned threads = 256) {
@@ -43,7 +43,7 @@ private:
   std::map<std::string, CUfunction> functions;
 };
 
-/// "f32", "f16", "bf16": how kernels over elements are named. Throws an environment error for other types.
+/// "f32", "f16", "bf16": suffix of kernel names. Throws an environment error for other types.
 std::string elementSuffix(plan::DType dtype);
 
 } // namespace cleave::cuda

@@ -1,5 +1,5 @@
-// Pooling by the runtime's own kernels: they walk memory once, in either layout, and a backward pass that gathers
-// instead of scattering gives the same bits every time. (cuDNN's graph API has pooling for channels-last layouts only.)
+// Pooling by the runtime's own kernels: one pass over memory, in either layout. The backward pass gathers instead of
+// scattering, so its bits are deterministic. (cuDNN's graph API supports pooling only for channels last.)
 #include "runtime/cuda/kernels/KernelTypes.h"
 #include "runtime/cuda/runner/Steps.h"
 #include "runtime/plan/DTypes.h"
@@ -30,7 +30,7 @@ const char *nameOf(plan::PoolKind kind) {
   return "";
 }
 
-/// What a thread takes at once.
+/// Granularity of a thread's work.
 enum class Form { Any, Small, Packed };
 
 Form formOf(const plan::Pool &p) {

@@ -1,10 +1,11 @@
-// cuBLASLt counts in columns. A row-major c[m, n] is its n x m matrix, so that c = a b becomes c' = b' a', and a bias
-// per column of c is its bias per row. What follows the sums (a bias, an activation, its gradient) is asked of the
-// library's epilogue where its documentation has it, and done by a kernel of ours behind the product where it has not,
-// or where a library has no algorithm for it, or where that was measured to be faster.
+// cuBLASLt is column-major. A row-major c[m, n] is its n x m matrix, so c = a b becomes c' = b' a', and a bias per
+// column of c is its bias per row. The epilogue (a bias, an activation, its gradient) uses the library's epilogue if
+// its documentation allows it. Otherwise, or if the library has no algorithm, or if it was measured to be faster, one
+// of our kernels runs after the product.
 //
-// The gradient of a bias goes along with that of the weight (BGRAD) where this is f32: the library gives both in one
-// type (cuBLAS documentation, table of supported types), so that beside a result in half it would be rounded to half.
+// The gradient of a bias is computed together with that of the weight (BGRAD) only if the weight's gradient is f32: the
+// library returns both in one type (cuBLAS documentation, table of supported types), so a half result would round the
+// bias gradient to half.
 #include "runtime/cuda/library/CublasLt.h"
 
 #include "runtime/base/Error.h"
@@ -107,17 +108,17 @@ static_assert(int(plan::Epilogue::Relu) == int(EpilogueKind::Relu) &&
 
 constexpr uint32_t slotAlignment = 64; // bytes
 
-/// A product as it is asked of the library, once per combination of the outer batch dimensions.
+/// A product in the library's terms, called once per combination of the outer batch dimensions.
 struct Problem {
   MatmulShape shape;
   plan::DType aType, bType, cType, biasType;
   plan::Epilogue epilogue = plan::Epilogue::None;
   bool accumulate = false, hasBias = false, hasAux = false, hasRowSums = false;
-  bool inLibrary = false;            ///< the library can be asked for bias and epilogue
-  int64_t auxRow = 0, auxColumn = 0; ///< strides of the auxiliary matrix by row and column of c
+  bool inLibrary = false;            ///< the library supports bias and epilogue
+  int64_t auxRow = 0, auxColumn = 0; ///< strides of the auxiliary matrix along rows and columns of c
   int64_t batch = 1;                 ///< of one call
   int64_t aBatch = 0, bBatch = 0, cBatch = 0;
-  std::vector<std::array<int64_t, 3>> calls;                             ///< where a, b and c begin, in elements
+  std::vector<std::array<int64_t, 3>> calls;                             ///< offsets of a, b and c, in elements
   uint32_t alignment[3] = {slotAlignment, slotAlignment, slotAlignment}; ///< of a, b and c, in bytes
   uint32_t auxAlignment = slotAlignment;
 
@@ -138,15 +139,15 @@ struct Problem {
   }
 };
 
-/// As the library's documentation has it (cublasLtEpilogue_t, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD): a bias for each of
-/// its rows, in the result's type; rows of the auxiliary matrix at multiples of 16 bytes.
+/// The library's requirements (cublasLtEpilogue_t, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD): a bias per row of its matrix,
+/// in the result's type; rows of the auxiliary matrix at multiples of 16 bytes.
 bool libraryTakesFollowers(const Problem &p, int64_t auxOffset) {
   const bool bias = !p.hasBias || (!p.shape.exchanged && p.biasType == p.cType);
   const bool aux = !p.hasAux || (p.auxColumn == 1 && p.auxRow >= p.shape.n && p.auxRow % 8 == 0 && auxOffset % 16 == 0);
   return (p.hasFollowers() && bias && aux) || (p.hasRowSums && !p.shape.exchanged);
 }
 
-/// Meaningful where inLibrary.
+/// Only valid if inLibrary.
 cublasLtEpilogue_t libraryEpilogue(const Problem &p) {
   if (p.hasRowSums)
     return CUBLASLT_EPILOGUE_BGRADB; // our a is the library's B
@@ -164,7 +165,7 @@ cublasLtEpilogue_t libraryEpilogue(const Problem &p) {
   }
 }
 
-/// One batch dimension goes to the library, the largest; the others are calls of their own.
+/// Passes the largest batch dimension to the library; the others become separate calls.
 void splitBatch(Problem &p) {
   const MatmulShape &s = p.shape;
   p.calls = {{0, 0, 0}};
@@ -184,7 +185,7 @@ void splitBatch(Problem &p) {
   }
 }
 
-/// Slots are 64-byte aligned; what a view, a call and a batch add takes away from that.
+/// Alignment of an operand: slots are 64-byte aligned, minus the effect of view, call and batch offsets.
 uint32_t alignmentOf(int64_t offsetBytes, size_t element, int64_t batchStride, const Problem &p, size_t which) {
   int64_t common = std::gcd(int64_t{slotAlignment}, offsetBytes);
   common = std::gcd(common, batchStride * static_cast<int64_t>(element));
@@ -193,7 +194,7 @@ uint32_t alignmentOf(int64_t offsetBytes, size_t element, int64_t batchStride, c
   return static_cast<uint32_t>(common);
 }
 
-/// Descriptors, freed with it; `fused`: with bias and epilogue.
+/// RAII descriptors; `fused`: with bias and epilogue.
 class Descriptors {
 public:
   Descriptors(const Functions &f, const Problem &p, bool tf32, bool fused) : f(f) {
@@ -208,7 +209,7 @@ public:
     const auto aligned = [](uint32_t bytes) { return reinterpret_cast<void *>(uintptr_t{bytes}); };
     if (fused && (p.hasBias || p.hasRowSums)) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, dataType(p.hasBias ? p.biasType : p.cType));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned(slotAlignment)); // the heuristics look at pointers
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned(slotAlignment)); // the heuristics examine pointers
     }
     if (fused && p.hasAux) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.auxRow);
@@ -256,10 +257,10 @@ private:
 struct Choice {
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace = 0;
-  bool fused = false; ///< bias and epilogue are the library's
+  bool fused = false; ///< the library applies bias and epilogue
 
-  /// As text for the tuning record: the library says that an algorithm may be kept as its bytes, for the same version.
-  /// "apart": the library could have been asked for bias and epilogue and was not.
+  /// As text for the tuning record. The library's documentation allows storing an algorithm as bytes for the same
+  /// version. "apart": bias and epilogue are not fused although the library supports it.
   std::string text(const Problem &p) const {
     std::string out = fmt::format("{}{} ", p.inLibrary && !fused ? "apart " : "", workspace);
     for (uint64_t word : algorithm.data)
@@ -284,7 +285,7 @@ struct Choice {
   }
 };
 
-/// What the library offers, best first; nothing where it has no algorithm, with the reason in `status`.
+/// The library's algorithms, best first; empty if it has none, with the reason in `status`.
 std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descriptors &d, size_t limit, bool fused,
                                cublasStatus_t &status) {
   cublasLtMatmulPreference_t preference = nullptr;
@@ -294,7 +295,7 @@ std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descr
   };
   uint64_t workspace = limit;
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-  // Parts of a long sum meet in f32, never in the half type of the result.
+  // Split-K partial results are added in f32, never in the half type of the result.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignment[1]);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignment[0]);
@@ -312,7 +313,7 @@ std::vector<Choice> candidates(const Functions &f, const Problem &p, const Descr
   return all;
 }
 
-/// The sums of the rows of the plan's a, without addresses.
+/// Arguments for the row sums of the plan's a, without addresses.
 RowSumsArguments describeRowSums(const Problem &p) {
   const MatmulShape &s = p.shape;
   RowSumsArguments r{};
@@ -355,7 +356,7 @@ public:
     std::vector<Choice> all;
     if (fused)
       all = candidates(f, p, *fused, limit, true, status);
-    // A library may be slower with an epilogue than without it and a kernel behind: what is faster here is measured.
+    // The library may be slower with a fused epilogue than with a separate kernel: measure both.
     if (all.empty() || ((p.epilogue != plan::Epilogue::None || p.hasRowSums) && tuning.measures()))
       for (const Choice &one : candidates(f, p, plain, limit, false, status))
         if (workspaceOf(one) <= limit)
@@ -371,7 +372,7 @@ public:
     tuning.put(key, choice.text(p));
   }
 
-  CUfunction epilogueKernel = nullptr; ///< where something follows the sums
+  CUfunction epilogueKernel = nullptr; ///< if there is an epilogue
   CUfunction rowSumsKernel = nullptr, rowSumsEnd = nullptr;
 
 private:
@@ -463,7 +464,7 @@ private:
           best = time;
           chosen = one;
         }
-      } catch (const Error &) { // what the heuristics offer need not run
+      } catch (const Error &) { // not all algorithms of the heuristics run
         if (all.size() == 1)
           throw;
       }
@@ -478,7 +479,7 @@ private:
   std::optional<Descriptors> fused;
 };
 
-/// Nothing to sum: zeros, and what follows. As compilers make no strided fills, c must be dense.
+/// k = 0: writes zeros and applies the epilogue. c must be dense, because compilers emit no strided fills.
 class EmptyProduct final : public Op {
 public:
   EmptyProduct(Operand c, size_t bytes, const Queue &queue) : c(c), bytes(bytes), queue(queue) {}
@@ -553,7 +554,7 @@ Problem describe(const plan::Matmul &op, SlotScope &scope) {
   p.hasRowSums = op.row_sums() >= 0;
   if (op.aux()) {
     p.hasAux = true;
-    p.auxRow = op.m() > 1 ? op.aux()->strides()->Get(0) : op.n(); // one row has any stride
+    p.auxRow = op.m() > 1 ? op.aux()->strides()->Get(0) : op.n(); // a single row may have any stride
     p.auxColumn = 1;
     p.auxAlignment = std::gcd(slotAlignment, static_cast<uint32_t>(op.aux()->offset() % slotAlignment));
     if (p.shape.exchanged)

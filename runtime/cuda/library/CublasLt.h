@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt. The one header of the folder's that speaks of it has none of its types.
+// Matrix products with cuBLASLt. This header uses none of the library's types.
 #pragma once
 #include "runtime/cuda/runner/Steps.h"
 
@@ -9,13 +9,13 @@ namespace cleave::cuda {
 
 class CublasLt {
 public:
-  /// Opens the library and makes a handle on the current device. Environment error where it is missing.
+  /// Opens the library and creates a handle on the current device. Throws an environment error if it is missing.
   CublasLt();
   ~CublasLt();
   /// "13.0.0"
   std::string version() const;
-  /// c (+)= a * b with a bias; `workspace` becomes what it needs. Environment error where the library has no algorithm
-  /// for the shape within the limit.
+  /// c (+)= a * b with a bias. Sets `workspace` to the bytes needed. Throws an environment error if the library has no
+  /// algorithm for the shape within the limit.
   std::unique_ptr<Op> product(const plan::Step &step, SlotScope &scope, const Context &context, const Queue &queue,
                               OwnKernels &kernels, Tuning &tuning, const StepOptions &options, size_t &workspace);
 

@@ -1,7 +1,6 @@
-// Opening cuDNN, choosing engines and running them. The frontend checks a graph, lowers it and lists its engines.
-// Running one goes around it: its execute() calls the CUDA runtime (which nothing else here needs) and builds its
-// arguments anew. What it does there besides launching the engine, clearing or filling its own scratch tensors, is read
-// off the graph once and done through the driver.
+// Opens cuDNN, chooses engines and runs them. cudnn-frontend validates a graph, lowers it and lists its engines, but
+// does not run it: its execute() calls the CUDA runtime (which nothing else here needs) and rebuilds its arguments each
+// time. Its other work, initialising its scratch tensors, is read from the graph once and done through the driver.
 #include "runtime/cuda/library/Cudnn.h"
 
 #include "runtime/cuda/library/CudnnFrontend.h"
@@ -13,14 +12,14 @@
 #include <algorithm>
 #include <functional>
 
-/// Where the frontend looks its functions up.
+/// The library handle that the frontend uses to resolve functions.
 void *cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace cleave::cuda {
 
 namespace {
 
-constexpr int oldest = 90800; // the first that takes a device as JSON
+constexpr int oldest = 90800; // the first version that accepts a device description as JSON
 
 std::string versionText(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -42,7 +41,7 @@ public:
   cudnnHandle_t handle = nullptr;
 };
 
-/// The options' rules on how an engine computes.
+/// Checks an engine's numerical notes against the options.
 bool allowed(const std::vector<fe::NumericalNote_t> &notes, plan::DType dtype, const CudnnOptions &options) {
   return std::none_of(notes.begin(), notes.end(), [&](fe::NumericalNote_t note) {
     switch (note) {
@@ -61,7 +60,7 @@ bool allowed(const std::vector<fe::NumericalNote_t> &notes, plan::DType dtype, c
 
 class Prepared final : public CudnnGraph {
 public:
-  /// `lowered`: what is to be done once the graph has been lowered to cuDNN's operations.
+  /// `lowered`: called once the graph has been lowered to cuDNN's operations.
   Prepared(std::unique_ptr<Graph> built, std::string what, plan::DType dtype, CudnnHandle *handle,
            const CudnnOptions &options, const std::function<void(cudnnHandle_t)> &lowered)
       : graph(std::move(built)), what(std::move(what)) {
@@ -166,7 +165,7 @@ private:
     chosen = names[candidate];
     workspace = static_cast<size_t>(plan->getWorkspaceSize() + graph->presetBytes());
     addresses = graph->varpack_template.template_ptrs;
-    // By rising number, so the caller's tensors come first.
+    // Sorted by uid, so the caller's tensors come first.
     slots.assign(graph->varpack_template.user_slots.begin(), graph->varpack_template.user_slots.end());
     if (slots.size() != static_cast<size_t>(graph->operands))
       throw std::logic_error(fmt::format("cudnn: {}: wants {} addresses, not {}", what, slots.size(), graph->operands));
@@ -180,7 +179,7 @@ private:
       const CUdeviceptr at = devicePointer(memory + p.offset);
       if (p.values.empty())
         cuda::check(driver().memsetD8Async(at, 0, static_cast<size_t>(p.bytes), stream), "clearing scratch memory");
-      else // from memory of this object, which outlives a captured graph
+      else // from this object's memory, which outlives captured graphs
         cuda::check(driver().memcpyHtoDAsync(at, p.values.data(), static_cast<size_t>(p.bytes), stream),
                     "filling scratch memory");
     }
@@ -194,8 +193,8 @@ private:
   size_t workspace = 0;
   int64_t presetBytes = 0;
   std::vector<Preset> presets;
-  std::vector<void *> addresses; ///< of all tensors, by the frontend's order
-  std::vector<size_t> slots;     ///< where the caller's go
+  std::vector<void *> addresses; ///< of all tensors, in the frontend's order
+  std::vector<size_t> slots;     ///< positions of the caller's tensors
 };
 
 class OpenedCudnn final : public Cudnn {
@@ -244,14 +243,13 @@ public:
   }
 
 private:
-  /// Attention's kernels are compiled here and now. cuDNN looks for the compiler by its name alone, and finds it where
-  /// it is open already.
+  /// Attention kernels are compiled at run time. cuDNN opens the compiler by name, and finds it if it is already open.
   static void openCompiler() {
     static const std::array opened{Library::open({"libnvrtc.so.13"}), Library::open({"libnvrtc.so.12"})};
-    static_cast<void>(opened); // cuDNN takes that of its own version, and says it where there is none
+    static_cast<void>(opened); // cuDNN uses the one of its own version, and reports it if missing
   }
 
-  /// The frontend throws where a function or a library that it wants is missing.
+  /// Converts exceptions of the frontend, which throws if a function or library is missing.
   template <typename Make> static std::unique_ptr<CudnnGraph> guarded(const std::string &what, Make &&make) {
     try {
       return make();
@@ -266,7 +264,7 @@ private:
 } // namespace
 
 Cudnn &Cudnn::open() {
-  static OpenedCudnn opened; // a failure is tried again, and says the same
+  static OpenedCudnn opened; // if this throws, the next call tries again
   return opened;
 }
 

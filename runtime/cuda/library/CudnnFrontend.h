@@ -1,5 +1,5 @@
-// The frontend's graphs of convolution and attention. Seen by Cudnn.cpp alone: the headers below take longer to compile
-// than the rest of the runtime.
+// Frontend graphs of convolution and attention. Included only by Cudnn.cpp, because the headers below take longer to
+// compile than the rest of the runtime.
 #pragma once
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/Cudnn.h"
@@ -17,8 +17,8 @@ namespace cleave::cuda {
 namespace fe = cudnn_frontend;
 using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-/// What a message says: cuDNN's traces name a reason for each engine (something that is not installed is the best), the
-/// frontend's begin with what it was doing.
+/// The essential part of a message: cuDNN's traces give a reason for each engine (a missing installation is the most
+/// useful one); the frontend's messages begin with the current operation.
 inline std::string brief(const std::string &text) {
   size_t begin = 0;
   for (const std::string mark : {"Reason: ", "PREREQUISITE_MISSING; Reason: "})
@@ -44,14 +44,14 @@ inline fe::DataType_t type(plan::DType dtype) {
                                       : fe::DataType_t::HALF;
 }
 
-/// Scratch memory that must hold something before the engine starts: zeros, or `values`.
+/// Scratch memory that must be initialised before the engine starts: with zeros, or `values`.
 struct Preset {
   int64_t offset = 0, bytes = 0;
   std::vector<float> values; ///< empty: zeros
 };
 
-/// The frontend's graph with what its subclasses may see. Tensors that the caller gives an address for are numbered 1,
-/// 2, ... in the order of the addresses.
+/// Gives access to protected members of the frontend's graph. Tensors with addresses from the caller are numbered 1, 2,
+/// ... in the order of the addresses.
 class Graph final : public fe::graph::Graph {
 public:
   Graph(plan::DType dtype, const CudnnOptions &options) : io(type(dtype)) {
@@ -71,8 +71,8 @@ public:
     tensor->set_data_type(dtype.value_or(io));
   }
 
-  /// Replaces the only operation, a convolution between tensors 1, 2 and 3, by one that adds to its result: the
-  /// frontend always sets beta to 0.
+  /// Replaces the only operation, a convolution between tensors 1, 2 and 3, by one that accumulates; the frontend
+  /// always sets beta to 0.
   void addToResult(const plan::Conv &op, const ConvShapes &shapes, cudnnHandle_t handle) {
     const fe::Tensor &first = *uid_to_tensors.at(1), &second = *uid_to_tensors.at(2), &result = *uid_to_tensors.at(3);
     auto convolution = fe::ConvDescBuilder()
@@ -107,11 +107,11 @@ public:
     std::vector<Preset> list;
     for (auto &[uid, entry] : modifications) {
       auto &[kind, offset, values] = entry;
-      if (kind == 1) // zeros: their number of bytes is the only value
+      if (kind == 1) // zeros: the number of bytes is the only value
         list.push_back({offset, static_cast<int64_t>(values.at(0)), {}});
       else if (kind == 0)
         list.push_back({offset, static_cast<int64_t>(values.size() * sizeof(float)), values});
-      else if (kind != 2) // 2: the engine writes it before it reads it
+      else if (kind != 2) // 2: the engine writes it before reading it
         throw environmentError(fmt::format("cudnn: scratch tensors of an unknown kind, {}", kind));
     }
     return list;
@@ -141,7 +141,7 @@ inline void buildConvolution(Graph &graph, const plan::Conv &op, const ConvShape
       result = graph.pointwise(result, graph.input(shapes.bias),
                                fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
     }
-    // Behind a bias: without one only engines that are compiled when they are chosen have it.
+    // Only after a bias: without one, only engines that are compiled at run time support it.
     if (op.epilogue() == plan::Epilogue::Relu) {
       result->set_dim(shapes.dst.sizes).set_stride(shapes.dst.strides);
       result = graph.pointwise(result, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));
@@ -162,7 +162,7 @@ inline TensorShape shape(const plan::Attention &op, const plan::View *view, int6
   return {{op.batch(), op.heads(), rows, op.width()}, {view->strides()->begin(), view->strides()->end()}};
 }
 
-/// Where rows and keys are as many, the diagonal is one and the same; the first form has more engines.
+/// With equal numbers of rows and keys both alignments are the same; more engines support the first.
 inline fe::DiagonalAlignment_t diagonal(const plan::Attention &op) {
   return op.rows() == op.keys() ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
 }

@@ -1,4 +1,4 @@
-// Sizes, strides and padding of convolutions and attention, and their description for people.
+// Sizes, strides and padding of convolutions and attention, and their descriptions for display.
 #include "runtime/cuda/library/CudnnShapes.h"
 
 #include "runtime/base/Error.h"
@@ -31,13 +31,13 @@ void require(bool good, const plan::Attention &op, const std::string &rule) {
     throw environmentError(fmt::format("cudnn: {}: {}", describe(op), rule));
 }
 
-/// One direction of the windows: input, output, kernel, stride, dilation and padding before and after.
+/// One dimension of the windows: input, output, kernel, stride, dilation, and padding before and after.
 struct Windows {
   const char *name;
   int64_t in, out, kernel, stride, dilation, begin, end;
 };
 
-/// The padding after, such that there are `out` windows.
+/// The end padding that gives `out` windows.
 int64_t padEnd(const plan::Conv &op, const Windows &w) {
   require(w.stride > 0 && w.dilation > 0, op,
           fmt::format("stride and dilation must be positive, found {} and {} ({})", w.stride, w.dilation, w.name));
@@ -47,7 +47,7 @@ int64_t padEnd(const plan::Conv &op, const Windows &w) {
   require(windows == w.out, op,
           fmt::format("the output's {} must be {} (input {}, padding {} and {}), found {}", w.name, windows, w.in,
                       w.begin, w.end, w.out));
-  // The last window ends here; up to `stride` more change nothing.
+  // The last window ends here; up to `stride` - 1 more elements change nothing.
   const int64_t exact = (w.out - 1) * w.stride + span - w.in - w.begin;
   return w.begin >= exact && w.begin < exact + w.stride ? w.begin : w.end;
 }

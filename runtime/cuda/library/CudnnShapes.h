@@ -1,4 +1,4 @@
-// What cuDNN's descriptors need of a step, and the rules that a step must keep before cuDNN sees it. No CUDA here.
+// A step's data for cuDNN's descriptors, and the rules that are checked first. No CUDA here.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,8 +13,7 @@ struct View;
 
 namespace cleave::cuda {
 
-/// A tensor of a convolution: sizes [n, c, h, w] (weights [oc, ic/groups, kh, kw]) and the strides that say how it
-/// lies.
+/// A tensor of a convolution: sizes [n, c, h, w] (weights [oc, ic/groups, kh, kw]) and strides.
 struct TensorShape {
   std::vector<int64_t> sizes, strides;
 };
@@ -24,11 +23,11 @@ struct ConvShapes {
   std::vector<int64_t> padBegin, padEnd, stride, dilation; ///< each [height, width]
 };
 
-/// Throws an environment error where the step's sizes do not fit together or its type is none of f32, f16, bf16. The
-/// padding at the end is as much as that at the beginning wherever this leaves the result's size alone, since few
-/// engines know asymmetric padding.
+/// Throws an environment error if the step's sizes are inconsistent or its type is not f32, f16 or bf16. The end
+/// padding is set equal to the begin padding if that does not change the result's size, because few engines support
+/// asymmetric padding.
 ConvShapes convShapes(const plan::Conv &op);
-/// Throws an environment error where the step's sizes, strides or type are none that attention has.
+/// Throws an environment error if cuDNN attention does not support the step's sizes, strides or type.
 void checkAttention(const plan::Attention &op);
 
 /// "forward convolution, bf16 nhwc, 8x64x56x56 by 64x64x3x3, stride 1x1, padding 1,1,1,1"

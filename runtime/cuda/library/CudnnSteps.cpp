@@ -1,4 +1,4 @@
-// Convolutions and attention as steps: which slots they work on, and which of cuDNN's engines runs them.
+// Convolutions and attention as steps: binds slots to cuDNN graphs and chooses engines.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/Cudnn.h"
 #include "runtime/cuda/driver/Measure.h"
@@ -13,7 +13,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// A graph of cuDNN with the slots that it works on.
+/// A cuDNN graph with its slots.
 class CudnnOp final : public Op {
 public:
   CudnnOp(std::unique_ptr<CudnnGraph> graph, std::vector<Operand> operands, CudnnHandle &handle, const Queue &queue)
@@ -29,8 +29,7 @@ public:
 
   const CudnnGraph &prepared() const { return *graph; }
 
-  /// Takes the fastest of the first candidates, on memory of its own that is given back afterwards. `bytes`: of the
-  /// slots.
+  /// Selects the fastest of the first candidates, measured on temporary memory. `bytes`: of the slots.
   void chooseFastest(const std::vector<size_t> &bytes, size_t limit) {
     constexpr size_t most = 6;
     const std::vector<std::string> candidates = graph->candidates();
@@ -54,7 +53,7 @@ public:
           best = time;
           fastest = candidates[i];
         }
-      } catch (const Error &) { // it does not build for this device, or does not run
+      } catch (const Error &) { // it does not build or run on this device
       }
     }
     graph->choose(fastest);
@@ -74,7 +73,7 @@ struct Place {
   int64_t offset = 0;
 };
 
-/// In the order that Cudnn::convolution wants.
+/// In the order of Cudnn::convolution.
 std::vector<Place> placesOf(const plan::Conv &op) {
   const Place src{op.src()}, weights{op.weights()}, dst{op.dst()};
   switch (op.kind()) {
@@ -90,7 +89,7 @@ std::vector<Place> placesOf(const plan::Conv &op) {
   return {};
 }
 
-/// In the order that Cudnn::attention wants.
+/// In the order of Cudnn::attention.
 std::vector<Place> placesOf(const plan::Attention &op) {
   const bool backward = op.kind() == plan::AttentionKind::Backward;
   const auto of = [](const plan::View *view) { return Place{view->slot(), static_cast<int64_t>(view->offset())}; };
@@ -104,7 +103,7 @@ std::vector<Place> placesOf(const plan::Attention &op) {
   return list;
 }
 
-/// A convolution over no samples: nothing, or gradients of weights that are zero.
+/// A convolution over no samples: does nothing, or sets weight gradients to zero.
 class EmptyConv final : public Op {
 public:
   EmptyConv(Operand weights, size_t bytes, const Queue &queue) : weights(weights), bytes(bytes), queue(queue) {}
@@ -127,7 +126,7 @@ std::unique_ptr<Op> makeEmptyConv(const plan::Conv &op, SlotScope &scope, const 
                                      queue);
 }
 
-/// What a tuning record knows a step by.
+/// The key of a step in the tuning record.
 std::string keyOf(const plan::Conv &op) {
   return fmt::format("conv {} n{} c{}x{}x{} to {}x{}x{} k{}x{} s{}x{} p{}x{}x{}x{} d{}x{} g{} {}{}{}{}{}",
                      plan::EnumNameConvKind(op.kind()), op.n(), op.ic(), op.ih(), op.iw(), op.oc(), op.oh(), op.ow(),

@@ -33,7 +33,7 @@ std::optional<Choices> parse(const std::string &text) {
   return choices;
 }
 
-/// None where the file is not there.
+/// nullopt if the file does not exist.
 std::optional<Choices> readRecord(const std::string &file) {
   std::error_code error;
   if (!std::filesystem::exists(file, error))

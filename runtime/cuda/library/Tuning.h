@@ -1,5 +1,5 @@
-// Which of a library's algorithms each step takes. A choice is measured once and kept in a file, by device, library
-// version and step; the same plan with the same record gives the same bits.
+// The choice of a library's algorithm for each step. A choice is measured once and stored in a file, keyed by device,
+// library version and step; the same plan with the same record gives the same bits.
 #pragma once
 #include <map>
 #include <string>
@@ -8,22 +8,22 @@ namespace cleave::cuda {
 
 class Tuning {
 public:
-  /// `file`: where choices are kept; "off": nothing is measured or kept. A file that cannot be read as a record is an
-  /// environment error naming it; one that is not there is made by save().
+  /// `file`: where choices are stored; "off": nothing is measured or stored. Throws an environment error that names the
+  /// file if it is not a valid record; if it does not exist, save() creates it.
   explicit Tuning(const std::string &file);
 
   bool measures() const { return !file.empty(); }
-  /// The choice for a step; empty where there is none yet.
+  /// The choice for a step; empty if there is none yet.
   std::string find(const std::string &key) const;
   void put(const std::string &key, const std::string &choice);
-  /// Writes what was added, together with what others wrote meanwhile. Failing is no error: it only costs time.
+  /// Writes added choices, merged with those written by others in the meantime. Errors are ignored: only time is lost.
   void save();
 
-  /// All choices as text, to be sent to other ranks, and what another rank sent: its choices win.
+  /// All choices as text, for sending to other ranks; adopt() reads it, overriding own choices.
   std::string text() const;
   void adopt(const std::string &text);
 
-  /// The default file: XDG_CACHE_HOME or HOME/.cache, cleave/tuning.json; "off" where neither is set.
+  /// The default file: XDG_CACHE_HOME or HOME/.cache, cleave/tuning.json; "off" if neither is set.
   static std::string defaultFile();
 
 private:

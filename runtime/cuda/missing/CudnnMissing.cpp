@@ -1,4 +1,4 @@
-// Stands in for Cudnn.cpp in a build that found no cuDNN headers or no cudnn-frontend.
+// Replaces Cudnn.cpp in builds without cuDNN headers or cudnn-frontend.
 #include "runtime/cuda/library/Cudnn.h"
 
 #include "runtime/base/Error.h"

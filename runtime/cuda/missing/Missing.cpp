@@ -1,4 +1,4 @@
-// What a build without CUDA's headers has in place of runtime/cuda.
+// Replaces runtime/cuda in builds without CUDA headers.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/driver/Report.h"
 #include "runtime/executor/Runner.h"

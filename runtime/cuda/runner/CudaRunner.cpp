@@ -1,7 +1,7 @@
-// A rank on a GPU. Memory is one arena and two input buffers on the device, each with a pinned copy on the host; the
-// iteration is captured once for each input buffer and then started by one call. The host does not wait for the device:
-// it is at most two iterations ahead, because the pinned copy of an input buffer is written anew only when it has
-// arrived.
+// A rank on a GPU. Device memory consists of an arena and two input buffers, each with a pinned copy on the host. The
+// iteration is captured once per input buffer and then launched by one call. The host does not wait for the device, but
+// is at most two iterations ahead, because it refills the pinned copy of an input buffer only after the previous
+// transfer from it has completed.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/comm/Communication.h"
 #include "runtime/cuda/runner/Lanes.h"
@@ -31,21 +31,21 @@ constexpr size_t stepsInGraph = 20000;
 
 using Clock = std::chrono::steady_clock;
 
-/// What the host sends before an iteration: the step for random numbers, then one f32 for each scalar of the program.
+/// Host data of an iteration: the step number for random numbers, then one f32 per scalar of the program.
 struct ScalarRing {
-  static constexpr size_t entries = 4; ///< more than iterations can be ahead
+  static constexpr size_t entries = 4; ///< more than the host can be iterations ahead
   PinnedMemory memory;
   size_t stride = 0;
   std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % entries * stride; }
 };
 
-/// What comes back of the last iterations: the program's metrics, those that lie side by side by one copy.
+/// Results of the last iterations: the program's metrics. Metrics close to each other share one copy.
 struct MetricRing {
   struct Copy {
     uint64_t offset;  ///< in the arena
     size_t bytes, at; ///< in an entry
   };
-  static constexpr uint64_t farthest = 256; ///< bytes between metrics that one copy takes along
+  static constexpr uint64_t farthest = 256; ///< maximum gap in bytes between metrics of one copy
   PinnedMemory memory;
   size_t stride = 0;
   std::vector<Copy> copies;
@@ -105,13 +105,13 @@ public:
   size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
 
 private:
-  /// The train or the eval list, and its graphs by input buffer once they are captured.
+  /// The train or the eval list, and its captured graphs by input buffer.
   struct Mode {
     std::vector<ResolvedAction> *actions;
     std::unique_ptr<Lane> lane;
     std::array<std::vector<Graph>, 2> graphs;
     RangeName name;
-    bool warm = false; ///< it ran before: libraries have loaded what they load on first use
+    bool warm = false; ///< has run before, so libraries have loaded their code
   };
 
   void requireMemory();
@@ -133,7 +133,7 @@ private:
   Context context;
   Tuning tuning;
   Queue queue;
-  std::map<uint32_t, Stream> streams; ///< 0 computes
+  std::map<uint32_t, Stream> streams; ///< 0 is the compute stream
   Stream copies;
   std::unique_ptr<Communication> communication;
   Module code;
@@ -151,7 +151,7 @@ private:
   const RangeName captureName = rangeName("capture"), launchName = rangeName("launch");
   uint64_t iterations = 0, finished = 0;
   std::optional<HostTime> timeOfHost;
-  bool starting = false; ///< an iteration is being put into the streams, or failed to be
+  bool starting = false; ///< an iteration is being enqueued, or its enqueueing failed
   const int uncaught = std::uncaught_exceptions();
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
@@ -168,7 +168,7 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
   communication = std::make_unique<Communication>(plan, rank, world, groups(), options.timeoutSeconds);
   makeOpsInTurn();
   if (world.size() > 1)
-    requireMemory(); // NCCL has taken its own
+    requireMemory(); // NCCL has already allocated its memory
   arena = DeviceMemory(program.arena_bytes(), "the arena");
   for (size_t which = 0; which < 2; ++which) {
     inputs[which] = DeviceMemory(program.input_bytes(), "an input buffer");
@@ -186,7 +186,8 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
     end = Event::make();
   makeScalars();
   const auto mode = [&](std::vector<ResolvedAction> &actions, const char *name) {
-    // Pieces end when all of their messages have arrived, of which the other rank may send some in its next piece.
+    // A graph completes only when all of its messages have arrived, and the peer may send some in its next graph. Use
+    // one graph if messages are exchanged.
     const size_t most = exchangesMessages() ? std::numeric_limits<size_t>::max() : stepsInGraph;
     return Mode{&actions, std::make_unique<Lane>(plan, actions, streams, most), {}, rangeName(name)};
   };
@@ -198,9 +199,9 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
 
 bool CudaRunner::exchangesMessages() const { return rank.peers() && rank.peers()->size() > 0; }
 
-/// Runs each library's step once, on whatever is in memory: on first use the driver may load a library's code, for
-/// which it may wait until the device is idle, and that it never is while a message from a rank that waits for this one
-/// is outstanding.
+/// Runs each library's step once, on arbitrary data. On first use the driver may load a library's code, for which it
+/// may wait until the device is idle. During an iteration that would deadlock if a pending message comes from a rank
+/// that waits for this one.
 void CudaRunner::startLibraries() {
   std::set<const ResolvedSegment *> seen;
   for (const auto *actions : {&resolved->train, &resolved->eval})
@@ -216,21 +217,21 @@ void CudaRunner::startLibraries() {
 
 CudaRunner::~CudaRunner() {
   world.detach();
-  // Something has failed where an iteration was not started to its end or has not ended: other ranks may be gone, and
-  // what waits for them on the device must end before memory and code go. Errors have been reported, or nobody hears
-  // them.
+  // An iteration that was not enqueued completely or has not completed indicates a failure: other ranks may be gone,
+  // and device work that waits for them must be aborted before memory and code are freed. Errors have already been
+  // reported.
   bool failed = starting || std::uncaught_exceptions() > uncaught;
   for (uint64_t i = finished + 1; i <= iterations; ++i)
     failed |= driver().eventQuery(ends[i % ends.size()].get()) != CUDA_SUCCESS;
-  for (Mode *mode : {&training, &evaluation}) // communicators end after the graphs that use them
+  for (Mode *mode : {&training, &evaluation}) // destroy graphs before the communicators they use
     mode->graphs = {};
   if (failed)
     communication->abandon();
   driver().ctxSynchronize();
-  communication.reset(); // it gives the arena's registration back
+  communication.reset(); // deregisters the arena
 }
 
-/// What the plan needs is known before anything is allocated.
+/// Checks the plan's memory before allocating anything.
 void CudaRunner::requireMemory() {
   const uint64_t needed = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
   const size_t available = context.freeBytes();
@@ -257,8 +258,8 @@ void CudaRunner::makeOps() {
   });
 }
 
-/// The lowest rank of each program measures what is not in its record, in turn; the other ranks get what was chosen. So
-/// ranks that compute the same thing compute it alike.
+/// In turn, the lowest rank of each program measures choices missing in its record and shares them with the other
+/// ranks, so that ranks with equal work use equal algorithms.
 void CudaRunner::makeOpsInTurn() {
   if (world.size() == 1 || !tuning.measures()) {
     makeOps();
@@ -394,7 +395,7 @@ void CudaRunner::writeBack() {
 
 // ---- iterations ----------------------------------------------------------------------------------------------------
 
-/// Until the ring's entry for this iteration may be written anew.
+/// Waits until the ring's entry for this iteration may be overwritten.
 void CudaRunner::waitForScalars() {
   if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
     waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
@@ -478,7 +479,7 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
   try {
     launch(mode, which);
   } catch (const Error &) {
-    world.checkPeers(); // another rank's failure may be why
+    world.checkPeers(); // another rank's failure may be the cause
     throw;
   }
   const Clock::time_point launched = Clock::now();
@@ -499,7 +500,7 @@ void CudaRunner::eval(int whichInput) { run(evaluation, 0, whichInput); }
 
 // ---- profile -------------------------------------------------------------------------------------------------------
 
-/// Step by step, with a pair of events around each; the sum is taken when all have run.
+/// Runs step by step, with a pair of events around each; reads the times at the end.
 void CudaRunner::runTimed(Mode &mode, int which) {
   struct Timed {
     size_t action, step;

@@ -1,4 +1,4 @@
-// Waits to events.
+// Implements waits between streams by events.
 #include "runtime/cuda/runner/Lanes.h"
 
 #include <optional>
@@ -76,7 +76,7 @@ void Lane::enqueue(const Piece &piece, Queue &queue, int whichInput, const Aroun
       const uint32_t stream = action.segment->info->steps()->Get(s)->stream();
       queue.stream = streams.at(stream).get();
       if (s == 0 || named.paths[s] != named.paths[s - 1]) {
-        module.reset(); // before the next one begins
+        module.reset(); // end this range before the next begins
         module.emplace(named.paths[s]);
       }
       if (stream != 0 && used.insert(stream).second)

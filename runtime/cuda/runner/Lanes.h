@@ -1,6 +1,6 @@
-// The streams of a rank, and the events by which steps in one wait for steps in another. The plan says both
-// (Step.stream, Action.waits); the checker has shown that where these waits are kept, steps that touch the same bytes
-// run in the order of the list.
+// The streams of a rank, and the events that synchronise steps in different streams. The plan defines both
+// (Step.stream, Action.waits). The checker has verified that with these waits, steps that access the same bytes run in
+// list order.
 #pragma once
 #include "runtime/cuda/kernels/OwnKernels.h"
 #include "runtime/cuda/driver/Ranges.h"
@@ -12,22 +12,22 @@
 
 namespace cleave::cuda {
 
-/// A list of actions with its waits as events.
+/// A list of actions, with its waits as events.
 class Lane {
 public:
-  /// An iteration, or the piece of one that a graph holds.
+  /// An iteration, or the part of one that a graph holds.
   struct Piece {
     size_t begin = 0, end = 0; ///< actions
   };
-  /// What to do around a step: for timing.
+  /// Called before and after each step, for timing.
   using Around = std::function<void(size_t action, size_t step, CUstream stream, bool before)>;
 
-  /// `steps`: about how many steps a piece has at most; pieces end between actions.
+  /// `steps`: approximate maximum number of steps per piece; pieces end between actions.
   Lane(const plan::Plan &plan, std::vector<ResolvedAction> &actions, std::map<uint32_t, Stream> &streams, size_t steps);
 
   const std::vector<Piece> &pieces() const { return list; }
-  /// Puts a piece's steps into their streams. All begin after what the compute stream holds, and what is put there
-  /// afterwards begins after them. A tool is told each action and, inside it, each module path.
+  /// Enqueues a piece's steps into their streams. All of them start after work already in the compute stream; work
+  /// enqueued there later starts after them. Marks each action, and each module path within it, as an NVTX range.
   void enqueue(const Piece &piece, Queue &queue, int whichInput, const Around *around = nullptr) const;
 
 private:
@@ -37,7 +37,7 @@ private:
   };
   struct Names {
     RangeName segment = nullptr;
-    std::vector<RangeName> paths; ///< by step
+    std::vector<RangeName> paths; ///< per step
   };
   void makeEvents(std::map<uint32_t, Stream> &streams);
   void makeNames(const plan::Plan &plan);
@@ -45,12 +45,12 @@ private:
   std::vector<ResolvedAction> &actions;
   std::map<uint32_t, Stream> &streams;
   std::vector<Piece> list;
-  std::vector<size_t> pieceOf;               ///< by action
-  std::vector<std::vector<StepWaits>> waits; ///< by action and step
+  std::vector<size_t> pieceOf;               ///< per action
+  std::vector<std::vector<StepWaits>> waits; ///< per action and step
   std::map<const ResolvedSegment *, Names> names;
   std::vector<Event> events;
   Event fork;
-  std::map<uint32_t, Event> joins; ///< by stream, but for the one that computes
+  std::map<uint32_t, Event> joins; ///< per stream except the compute stream
 };
 
 } // namespace cleave::cuda

@@ -1,4 +1,4 @@
-// Which function makes which step, and the kernels that were generated for the plan.
+// Dispatches steps to the functions that create Ops, and runs the plan's generated kernels.
 #include "runtime/cuda/runner/Steps.h"
 
 #include "runtime/base/Error.h"
@@ -14,7 +14,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// Calls a generated kernel; its parameters are the buffers, the scalars and the extent (passes/codegen/GpuEmit.h).
+/// Launches a generated kernel; parameters are the buffers, the scalars and the extent (passes/codegen/GpuEmit.h).
 class KernelOp final : public Op {
 public:
   KernelOp(const plan::Kernel &kernel, SlotScope &scope, const Queue &queue, CUfunction function, unsigned threads)
@@ -44,7 +44,7 @@ private:
   int64_t extent;
   KernelOperands operands;
   std::vector<std::byte *> addresses;
-  std::vector<void *> parameters; ///< of the addresses, the scalars and the extent above
+  std::vector<void *> parameters; ///< pointers to the addresses, scalars and extent above
   const Queue &queue;
 };
 

@@ -1,4 +1,4 @@
-// Steps of the plan as Ops that put work into a stream. Running one allocates nothing and decides nothing.
+// Steps of the plan as Ops that enqueue work into a stream. Running an Op allocates nothing and makes no decisions.
 #pragma once
 #include "runtime/cuda/kernels/OwnKernels.h"
 #include "runtime/cuda/library/Tuning.h"
@@ -10,25 +10,25 @@
 namespace cleave::cuda {
 
 struct StepOptions {
-  bool tf32 = false;         ///< f32 products and convolutions on the matrix units, inputs rounded to 10 bits
-  bool deterministic = true; ///< no library algorithm whose bits change from run to run
-  size_t workspaceLimit = 0; ///< of a library step
+  bool tf32 = false;         ///< f32 products and convolutions on tensor cores, with inputs rounded to 10 bits
+  bool deterministic = true; ///< no library algorithm with nondeterministic results
+  size_t workspaceLimit = 0; ///< maximum per library step
 };
 
 class CublasLt;
 class CudnnHandle;
 
-/// Makes the Ops of one rank. The queue and the context outlive them.
+/// Creates the Ops of one rank. The queue and the context must outlive them.
 class Steps {
 public:
   Steps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
         std::vector<CUfunction> planKernels);
   ~Steps();
-  /// For all steps but collectives and messages. Errors: a step or a type that the device cannot run, a library that is
-  /// missing or has nothing for the shape.
+  /// For all steps except collectives and messages. Throws for a step or type that the device does not support, and for
+  /// a library that is missing or does not support the shape.
   std::unique_ptr<Op> make(const plan::Step &step, SlotScope &scope);
   OwnKernels &kernels() { return own; }
-  /// Scratch memory that the Ops made so far need; one at a time uses it.
+  /// Scratch memory that the Ops created so far need; used by one at a time.
   size_t workspaceBytes() const { return workspace; }
 
 private:
@@ -42,11 +42,11 @@ private:
   OwnKernels own;
   std::vector<CUfunction> planKernels;
   std::unique_ptr<CublasLt> cublas;
-  std::unique_ptr<CudnnHandle> cudnn; ///< of the stream that computes
+  std::unique_ptr<CudnnHandle> cudnn; ///< of the compute stream
   size_t workspace = 0;
 };
 
-// Each file of the folder gives some of these.
+// Each file in this folder implements some of these.
 std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
                                  unsigned threads);
 std::unique_ptr<Op> makeKernelBatchOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,

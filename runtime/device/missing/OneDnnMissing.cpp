@@ -1,4 +1,4 @@
-// What a build without oneDNN has in place of runtime/device/OneDnn*.cpp.
+// Replaces runtime/device/OneDnn*.cpp in builds without oneDNN.
 #include "runtime/base/Error.h"
 #include "runtime/device/CpuDevice.h"
 

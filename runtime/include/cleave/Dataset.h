@@ -1,10 +1,8 @@
-// A data set: named fields of fixed shape per sample, two splits, random access by sample index. A user's own derives
-// from Dataset, and so do the built-in ones (Mnist, Text, Synthetic): there is nothing between the training loop and
-// `read`. Order, batches, a last batch that is not full and slices for ranks are the loader's business, never a data
-// set's.
+// A data set: named fields with a fixed shape per sample, two splits, random access by sample index. User-defined data
+// sets derive from Dataset, as do the built-in ones (Mnist, Text, Synthetic); the training loop calls `read` directly.
+// The loader is responsible for order, batches, an incomplete last batch, and slices for ranks.
 //
-// The runtime's one public header: installed beside the frontend's, and like them it includes the standard library
-// alone.
+// The runtime's only public header: installed with the frontend's, and like them it includes only the standard library.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +13,7 @@ namespace cleave {
 
 enum class FieldType : uint8_t { F32, I32 };
 
-/// One named value of a sample, for example "image" f32 [1, 28, 28] or "label" i32 [] (a scalar).
+/// One named field of a sample, for example "image" f32 [1, 28, 28] or "label" i32 [] (a scalar).
 struct DataField {
   std::string name;
   FieldType dtype = FieldType::F32;
@@ -36,9 +34,9 @@ enum class Split : uint8_t { Train, Eval };
 class Dataset {
 public:
   virtual ~Dataset() = default;
-  /// The fields of every sample, in the order that `read` counts them.
+  /// The fields of every sample; `read` refers to their indices.
   virtual const std::vector<DataField> &fields() const = 0;
-  /// How many samples a split has.
+  /// Number of samples of a split.
   virtual int64_t samples(Split split) const = 0;
   /// Writes field `field` of sample `index` (in [0, samples(split))) to `dst`: row-major, fields()[field].bytes()
   /// bytes.
