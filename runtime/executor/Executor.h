@@ -94,7 +94,7 @@ public:
   /// Waits until all iterations have completed. Call before destruction, so that this rank does not leave others in a
   /// collective; an executor destroyed earlier counts as failed.
   void wait();
-  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last one), or
+  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last), or
   /// of the last. Waits for it. nullopt if this rank has no metric of that name.
   std::optional<float> metric(const std::string &name, uint64_t iteration);
   std::optional<float> metric(const std::string &name);

@@ -1,4 +1,4 @@
-// The plan checker: tables and structure first; what follows values and messages only when the structure holds.
+// The plan checker: tables and structure first; values and messages only if the structure is valid.
 #include "runtime/plan/Check.h"
 
 #include "runtime/base/Error.h"

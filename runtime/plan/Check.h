@@ -1,15 +1,15 @@
-// Checks a plan before anything runs it; used by the tools, the tests and the runtime.
+// Checks a plan before it runs; used by the tools, the tests and the runtime.
 //
-// Structure: every index in range, every view inside its slot, every layout inside its arena, persistent slots apart,
-// rank counts and coordinates match the mesh, groups and peers valid, slot shapes follow from tensor and sharding,
-// names and sizes that others rely on are there; ranks that share a program have tables that suit it. Memory: following
-// each program's actions, no step reads bytes of a placed slot that were never written, or that another slot has
-// overwritten since; no step writes over what it reads, but for kernels and all-reduces in place; no slot changes while
-// a message is sent from it; the arena is as large as said and fits. Meaning: all ranks are run symbolically. Every
-// collective is issued by all members of its group in the same order with the same kind, type and counts; every send
-// meets one receive of the same bytes; nobody waits for ever; a value that is still partial over mesh axes is read only
-// by collectives, copies, messages and kernels, and only into values that are partial over the same axes, less those a
-// reduction removes.
+// Structure: all indices are in range, views are inside their slots, layouts inside their arena, and persistent slots
+// do not overlap. Rank counts and coordinates match the mesh. Groups and peers are valid. Slot shapes follow from
+// tensor and sharding. Required names and sizes exist. Ranks that share a program have matching tables. Memory:
+// following each program's actions, no step reads bytes of a placed slot that were never written or that another slot
+// has overwritten; no step overwrites what it reads, except kernels and all-reduces in place; no slot changes while a
+// message is sent from it; the arena has the stated size and fits. Meaning: all ranks are executed symbolically. All
+// members of a group issue the same collectives in the same order with the same kind, type and counts; every send
+// matches one receive of the same bytes; there is no deadlock. A value that is partial over mesh axes is read only by
+// collectives, copies, messages and kernels, and only into values that are partial over the same axes, except those
+// that a reduction removes.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -20,18 +20,18 @@
 namespace cleave {
 
 struct CheckOptions {
-  uint64_t memoryBytes = 0; ///< a rank's memory; 0: not known
+  uint64_t memoryBytes = 0; ///< memory of one rank; 0: unknown
   size_t maxErrors = 20;
 };
 
-/// Everything found wrong, each one line: the place, the rule, the value. Empty: the plan is good.
+/// All defects, one line each: the place, the rule, the value. Empty: the plan is valid.
 std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options = {});
-/// The part that makes it safe to look at a plan: tables, structure, and what ranks share. Fast. Every tool that shows a
-/// plan asks this first; text of a plan that passes has no control characters.
+/// Only the checks that make reading a plan safe: tables, structure, and what ranks share. Fast. Every tool that
+/// displays a plan runs this first; the texts of a plan that passes have no control characters.
 std::vector<std::string> checkPlanStructure(const plan::Plan &plan, const CheckOptions &options = {});
-/// An environment error with what checkPlanStructure found, `name` first.
+/// Throws an environment error with the defects found by checkPlanStructure, beginning with `name`.
 void checkPlanStructureOrThrow(const plan::Plan &plan, const std::string &name);
-/// An environment error with what was found, `name` first.
+/// Throws an environment error with the defects found by checkPlan, beginning with `name`.
 void checkPlanOrThrow(const plan::Plan &plan, const std::string &name, const CheckOptions &options = {});
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Which parts of which slots a step touches.
+// The parts of slots that a step accesses.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 
@@ -36,12 +36,12 @@ struct Accesses {
     }
     fn(access);
   }
-  /// A strided window of the given sizes; a written one may accumulate.
+  /// Reports a strided window of the given sizes; a written one may accumulate.
   void window(Access::Kind kind, const plan::View *view, const std::vector<int64_t> &sizes, uint64_t element,
               bool accumulate = false) const {
     std::vector<Access::Repeat> dims;
     unsigned __int128 span = element;
-    bool empty = false; // the slot must be there all the same
+    bool empty = false; // the slot must exist nevertheless
     for (uint32_t d = 0; d < sizes.size(); ++d) {
       empty = empty || sizes[d] == 0;
       Access::Repeat dim{static_cast<uint64_t>(sizes[d]), static_cast<uint64_t>(view->strides()->Get(d)) * element};
@@ -49,7 +49,7 @@ struct Accesses {
       if (dim.count > 1)
         dims.push_back(dim);
     }
-    constexpr uint64_t beyond = 2 * largest; // any slot
+    constexpr uint64_t beyond = 2 * largest; // more than any slot
     Access access{kind, view->slot(), view->offset(), beyond};
     if (empty) {
       access.bytes = 0;
@@ -61,11 +61,11 @@ struct Accesses {
   }
 
 private:
-  /// Dimensions that continue each other become one.
+  /// Merges contiguous dimensions.
   static void joinDims(std::vector<Access::Repeat> &dims, uint64_t element, Access &access) {
     std::sort(dims.begin(), dims.end(), [](const auto &a, const auto &b) { return a.stride < b.stride; });
     access.run = element;
-    uint64_t below = element; // bytes that the dimensions so far span
+    uint64_t below = element; // bytes spanned by the dimensions so far
     for (const Access::Repeat &dim : dims) {
       access.twice = access.twice || dim.stride < below;
       below += (dim.count - 1) * dim.stride;
@@ -157,7 +157,7 @@ void attention(const plan::Attention &op, const Accesses &a) {
   a.window(Access::Write, op.dv(), keys, element);
 }
 
-/// The arguments from `first` to `end`.
+/// Reports the arguments from `first` to `end`.
 void arguments(const plan::Kernel &op, uint32_t first, uint32_t end, const Accesses &a, int part = -1) {
   for (uint32_t i = first; i < end; ++i) {
     const plan::View *view = op.args()->Get(i);
@@ -190,7 +190,7 @@ void collective(const plan::Collective &op, const Accesses &a) {
       for (int64_t size : *buffer->sizes())
         whole += static_cast<uint64_t>(size);
     whole *= product({buffer->outer(), buffer->inner()});
-    // A member's own share is what its slot holds; that it fits is checked with the group at hand.
+    // A member's own share is the content of its slot; its size is checked together with the group.
     uint64_t inAll = a.slotBytes(buffer->in()) / a.elementBytes(buffer->in());
     uint64_t outAll = a.slotBytes(buffer->out()) / a.elementBytes(buffer->out());
     bool gather = op.kind() == plan::CollectiveKind::AllGather,
@@ -237,7 +237,7 @@ void forEachAccess(const plan::Step &step, const plan::Program &program, const F
     std::vector<int64_t> sizes;
     if (op->shape())
       sizes.assign(op->shape()->begin(), op->shape()->end());
-    if (op->src_offset_scalar() >= 0) // where it begins differs between ranks
+    if (op->src_offset_scalar() >= 0) // the start differs between ranks
       fn({Access::Read, op->src()->slot(), 0, a.slotBytes(op->src()->slot())});
     else
       a.window(Access::Read, op->src(), sizes, dtypeSize(op->dtype()));

@@ -1,6 +1,6 @@
-// Runs all ranks symbolically: each has a list of collectives, sends, receives and waits, and goes on until it must
-// wait for another. Sends only start; a receive waits for its message, a wait for the receiver, a collective for all
-// members. When nobody can go on and somebody is not done, the plan would hang.
+// Executes all ranks symbolically. Each rank has a list of collectives, sends, receives and waits, and advances until
+// it must wait for another rank. A send only starts; a receive waits for its message, a wait for the receiver, a
+// collective for all members. If no rank can advance and some are not finished, the plan would deadlock.
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Meeting {
   std::vector<uint32_t> arrived;
 };
 
-/// Where a rank stands: the action, and in it the waits, then the events.
+/// A rank's position: the action, and within it first the waits, then the events.
 struct Cursor {
   uint32_t action = 0, wait = 0, event = 0;
   bool waiting = false; ///< in a collective
@@ -123,8 +123,8 @@ private:
     return *plan.programs()->Get(rankAt(rank).program())->slots()->Get(slot);
   }
 
-  /// Whether two slots hold as many elements of one type, of one tensor where both are more than activations, which each
-  /// stage names and shapes in its own way.
+  /// Whether two slots have equal element counts and types, and belong to one tensor if both are more than activations
+  /// (which each stage names and shapes differently).
   bool sameValue(const plan::Slot &a, const plan::Slot &b) const {
     const auto named = [&](const plan::Slot &slot) {
       return slot.tensor() >= 0 && plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() !=
@@ -154,7 +154,7 @@ private:
                        placeOf(program, *plan.programs()->Get(program), action.segment(), event.step));
   }
 
-  /// One thing that `rank` does; false when it must wait or is done.
+  /// Advances `rank` by one event; returns false if it must wait or has finished.
   bool advance(uint32_t rank) {
     Cursor &cursor = cursors[rank];
     const auto *actions = actionsOf(rank);
@@ -224,7 +224,7 @@ private:
   Meeting &meetingOf(uint32_t group) {
     std::vector<uint32_t> members(plan.groups()->Get(group)->ranks()->begin(),
                                   plan.groups()->Get(group)->ranks()->end());
-    Meeting &meeting = meetings[members]; // groups of the same members are one
+    Meeting &meeting = meetings[members]; // groups with equal members are the same
     meeting.members = members;
     return meeting;
   }
@@ -287,7 +287,7 @@ private:
   std::vector<SegmentEvents> programs;
   std::vector<Cursor> cursors;
   std::deque<uint32_t> ready;
-  std::map<MessageKey, std::deque<Sent>> messages; ///< what is under way
+  std::map<MessageKey, std::deque<Sent>> messages; ///< messages in flight
   std::map<MessageKey, int64_t> started;               ///< by (sender, sender, tag, microbatch): not yet received
   std::map<std::vector<uint32_t>, Meeting> meetings;
 };

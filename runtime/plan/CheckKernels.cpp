@@ -1,5 +1,5 @@
-// Generated code as the plan declares it: what each kernel touches of its arguments, that every call is a call of that
-// kernel with such arguments, and that the code holds the kernels. The code itself is never opened or run here.
+// Checks the plan's declarations of generated code: what each kernel accesses of its arguments, that every call matches
+// its kernel, and that the code contains the kernels. The code itself is never loaded or run here.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Kernels.h"
@@ -47,12 +47,12 @@ std::string declarationProblem(const plan::KernelInfo &kernel) {
   return "";
 }
 
-/// An ELF file's tables, each inside it.
+/// The tables of an ELF file, with bounds checks.
 class Elf {
 public:
   explicit Elf(std::span<const uint8_t> bytes) : bytes(bytes) {}
 
-  /// Of the code as a whole; "" where its tables and all that they name lie inside.
+  /// A defect of the whole file; "" if its tables and everything they refer to are inside it.
   std::string problem(uint16_t machine) {
     if (bytes.size() < sizeof head || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
       return "it is no ELF file";
@@ -71,7 +71,7 @@ public:
     return "";
   }
 
-  /// Functions with a body inside the code, by name.
+  /// Functions whose code is inside the file, by name.
   std::set<std::string> functions() const {
     std::set<std::string> found;
     for (const Elf64_Shdr &table : sections) {
@@ -108,7 +108,7 @@ private:
     return std::string(begin, strnlen(begin, names.sh_size - symbol.st_name));
   }
 
-  /// A function whose bytes lie in a section with code.
+  /// Whether the symbol is a function whose bytes are in a code section.
   bool hasBody(const Elf64_Sym &symbol) const {
     if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_size == 0 || symbol.st_shndx == SHN_UNDEF ||
         symbol.st_shndx >= sections.size())
@@ -125,7 +125,7 @@ private:
   std::vector<Elf64_Shdr> sections;
 };
 
-/// Where there is code, it is the code that the kernels were declared with, and it has all of them.
+/// If the plan has code, it must be the code that the kernels were declared with, and contain all of them.
 void checkCode(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T6");
   const std::span<const uint8_t> code = bytesOf(plan.code());

@@ -1,7 +1,7 @@
-// Follows the values in each program's arena. Every placed slot that is written owns its bytes until another slot is
-// written over them; whoever reads must find his own value, of his own microbatch, and only bytes that were written. So
-// two slots that live at the same time can never overlap without being found. Within a step, nothing is written over
-// what the same step reads, except where the schema allows it.
+// Follows the values in each program's arena. A placed slot owns its bytes from its write until another slot overwrites
+// them. A read must find its own value, of its own microbatch, and only bytes that were written. So any overlap of two
+// live slots is found. Within a step, nothing may overwrite what the same step reads, except where the schema allows
+// it.
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
@@ -17,20 +17,20 @@ namespace cleave::check {
 
 namespace {
 
-/// What a step wrote and nobody has read so far.
+/// What a step wrote and no step has read yet.
 struct Unread {
-  uint64_t begin, end; ///< of the slot
+  uint64_t begin, end; ///< within the slot
   uint32_t segment, step;
-  uint64_t run; ///< which run of the step
+  uint64_t run; ///< number of the step's run
 };
 
 struct Owner {
   uint64_t end;
   uint32_t slot;
   int32_t microbatch;
-  Coverage written; ///< of the slot, from its first byte
+  Coverage written; ///< relative to the slot's first byte
   std::vector<Unread> unread{};
-  std::optional<double> filled{}; ///< the value with which a fill wrote it last
+  std::optional<double> filled{}; ///< the value of the fill that wrote it last
 };
 
 struct Message {
@@ -40,7 +40,7 @@ struct Message {
   uint64_t begin, end;
 };
 
-/// Accesses of a segment's steps, found once.
+/// Accesses of a segment's steps, computed once.
 struct SegmentAccesses {
   std::vector<std::vector<Access>> steps;
   std::map<uint32_t, uint32_t> places; ///< slot -> index in the segment's list
@@ -84,12 +84,12 @@ private:
     const int32_t tensor = program.slots()->Get(slot)->tensor();
     return tensor < 0 ? plan::TensorKind::Activation : plan.tensors()->Get(static_cast<uint32_t>(tensor))->kind();
   }
-  /// Sums of an iteration: what they held before it is nobody's.
+  /// Sums of one iteration: their old content must not be read.
   bool beginsAnew(uint32_t slot) const {
     return kindOf(slot) == plan::TensorKind::Gradient || kindOf(slot) == plan::TensorKind::Metric;
   }
 
-  /// The list is at its end: metrics are there, and what was made for this iteration alone has been read.
+  /// At the end of the list: metrics must exist, and values made only for this iteration must have been read.
   void finish() {
     Rule rule(report, "M4");
     for (uint32_t i = 0; i < length(program.metrics()) && !report.full(); ++i) {
@@ -120,8 +120,8 @@ private:
       lost.push_back({unread, owner.slot});
   }
 
-  /// Whether a step may leave what nobody reads: a collective is joined and a message taken for the others' sake, and of
-  /// kernels the compiler does not always see that nobody needs a value.
+  /// Whether the result of a step may remain unread. Collectives and receives are also needed by other ranks, and the
+  /// compiler does not always detect that a kernel's result is unused.
   bool mayBeUnread(const Unread &unread) const {
     switch (program.segments()->Get(unread.segment)->steps()->Get(unread.step)->op_type()) {
     case plan::StepOp::Collective:
@@ -134,7 +134,7 @@ private:
     }
   }
 
-  /// A step of several results may have made one that nobody needs.
+  /// At least one result of each step must be read.
   void reportLost() {
     Rule rule(report, "M5");
     for (const auto &[unread, slot] : lost)
@@ -168,7 +168,7 @@ private:
       for (const Access &access : accesses.steps[s])
         touch(action, s, access, addressOf(action, accesses, access.slot));
       const auto *send = segment.steps()->Get(s)->op_as_Send();
-      if (send && program.slots()->Get(send->slot())->space() != plan::Space::Input) { // those lie in buffers of their own
+      if (send && program.slots()->Get(send->slot())->space() != plan::Space::Input) { // those have buffers
         uint64_t at = addressOf(action, accesses, send->slot());
         messages.push_back({send->tag(), action.microbatch(), send->slot(), at, at + send->bytes()});
       }
@@ -182,7 +182,7 @@ private:
     return program.layouts()->Get(action.layout())->offsets()->Get(accesses.places.at(slot));
   }
 
-  /// No step writes over what it reads, and no product one of its results over another.
+  /// No step may overwrite what it reads, and no product may overwrite one of its results with another.
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
     Rule rule(report, "M2");
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
@@ -205,7 +205,7 @@ private:
     }
   }
 
-  /// No call of a batch touches what another writes, nor writes over what it reads itself but in place.
+  /// No call of a batch may access what another writes, nor overwrite what it reads, except in place.
   void checkCallsApart(const plan::Action &action, uint32_t s, const SegmentAccesses &accesses) {
     struct Place {
       uint64_t begin, end;
@@ -217,7 +217,7 @@ private:
       order.push_back({begin, begin + access.bytes, &access});
     }
     std::sort(order.begin(), order.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
-    std::vector<Place> open; // that reach beyond where the walk is
+    std::vector<Place> open; // that extend beyond the current position
     for (const Place &now : order) {
       std::erase_if(open, [&](const Place &one) { return one.end <= now.begin; });
       for (const Place &one : open) {
@@ -234,7 +234,7 @@ private:
     }
   }
 
-  /// A kernel may update an argument, an all-reduce each of its buffers.
+  /// A kernel may update an argument in place, an all-reduce each of its buffers.
   static bool inPlace(const plan::Step &step, const Access &read, uint64_t from, const Access &write, uint64_t to) {
     if (const auto *collective = step.op_as_Collective())
       return collective->kind() == plan::CollectiveKind::AllReduce && read.part == write.part && from == to;
@@ -260,7 +260,7 @@ private:
     }
     Owner &owner = found->second;
     if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
-      owner.written = {}; // what remains of the other is nobody's
+      owner.written = {}; // the rest of the overwritten slot is invalid
     owner.microbatch = action.microbatch();
     owner.written.add(access);
     noteWrite(action, step, access, owner);
@@ -309,12 +309,12 @@ private:
       report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step), action.microbatch(),
                  describe(access.slot), owner.microbatch);
     noteRead(action, step, access, owner);
-    const uint64_t value = valueBytes(*program.slots()->Get(access.slot)); // what follows in the slot is padding
+    const uint64_t value = valueBytes(*program.slots()->Get(access.slot)); // the rest of the slot is padding
     uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
     if (auto at = owner.written.missing(access, access.begin, bytes)) {
       report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which nobody wrote", place(action, step),
                  action.microbatch(), *at, describe(access.slot), address);
-      owner.written.add({Access::Write, access.slot, 0, program.slots()->Get(access.slot)->bytes()}); // reported once
+      owner.written.add({Access::Write, access.slot, 0, program.slots()->Get(access.slot)->bytes()}); // report once
     }
   }
 
@@ -326,7 +326,7 @@ private:
     report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(action, step), action.microbatch(),
                describe(access.slot), address, who);
     const uint64_t bytes = program.slots()->Get(access.slot)->bytes();
-    own(action, step, {Access::Write, access.slot, 0, bytes}, address); // reported once
+    own(action, step, {Access::Write, access.slot, 0, bytes}, address); // report only once
   }
 
   void own(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
@@ -347,7 +347,7 @@ private:
     owner.written.add(access);
   }
 
-  /// Activations belong to one microbatch; gradients and the like may gather several.
+  /// Activations belong to one microbatch; gradients and similar values may accumulate over several.
   bool otherMicrobatch(uint32_t slot, int32_t held, int32_t wanted) const {
     int32_t tensor = program.slots()->Get(slot)->tensor();
     return held >= 0 && wanted >= 0 && held != wanted && tensor >= 0 &&
@@ -368,16 +368,16 @@ private:
   const plan::Program &program;
   Report &report;
   std::vector<SegmentAccesses> segments;
-  std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts seen by checkApart
-  uint64_t run = 0;                              ///< of steps, counted
-  std::set<uint32_t> added;                      ///< slots that steps other than fills and collectives wrote
-  std::set<uint64_t> readRuns;                   ///< some result of which was read
-  std::vector<std::pair<Unread, uint32_t>> lost; ///< what nobody read, and its slot
+  std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts already checked by checkApart
+  uint64_t run = 0;                              ///< number of step runs so far
+  std::set<uint32_t> added;                      ///< slots written by steps other than fills and collectives
+  std::set<uint64_t> readRuns;                   ///< runs with at least one result that was read
+  std::vector<std::pair<Unread, uint32_t>> lost; ///< unread results, with their slots
   std::map<uint64_t, Owner> owners;              ///< by first byte
-  std::vector<Message> messages;                 ///< started, not waited for
+  std::vector<Message> messages;                 ///< started but not waited for
 };
 
-/// Two microbatches' rows may not share bytes of the input buffer.
+/// Rows of two microbatches must not share bytes of the input buffer.
 void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
   Rule rule(report, "M6");
   for (bool eval : {false, true})

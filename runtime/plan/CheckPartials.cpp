@@ -1,8 +1,7 @@
-// A value that is still to be reduced may be copied, sent, and used linearly, as long as what comes out is still marked
-// as partial over the same axes; a reducing collective over a group removes the axes along which the group extends.
-// A slot is partial as its sharding says when it is written; a reduction in place makes it whole until it is written
-// again, so the actions are followed in order. A reduce segment makes no new partial values: what it computes is as
-// partial as what it reads. Slots without a sharding say nothing and are passed over.
+// A partial value may be copied, sent and used linearly if the result is marked as partial over the same axes. A
+// reducing collective removes the axes of its group. A slot is partial as declared by its sharding when it is written;
+// a reduction in place makes it whole until the next write, so actions are followed in order. A reduce segment creates
+// no new partial values: its results are as partial as its inputs. Slots without a sharding are skipped.
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -15,7 +14,7 @@ namespace {
 /// A set of mesh axes, one bit each.
 using Axes = uint32_t;
 
-/// Axes of more than one member over which a slot is written as partial.
+/// Axes with more than one member over which a slot is declared partial.
 Axes declaredAxes(const plan::Plan &plan, const plan::Slot &slot) {
   Axes axes = 0;
   const auto *list = slot.sharding() ? slot.sharding()->partial_axes() : nullptr;
@@ -33,7 +32,7 @@ std::string names(const plan::Plan &plan, Axes axes) {
   return list.empty() ? "nothing" : fmt::format("{}", fmt::join(list, "+"));
 }
 
-/// Steps that are linear in what they read, so partial in gives partial out.
+/// Steps that are linear in their inputs, so that partial inputs give partial results.
 bool isLinear(const plan::Step &step) {
   switch (step.op_type()) {
   case plan::StepOp::Matmul: // a gradient's epilogue multiplies each sum by a factor
@@ -56,7 +55,7 @@ bool isLinear(const plan::Step &step) {
   }
 }
 
-/// What of a step matters here, found once. Each call of a batch of kernels counts by itself.
+/// The relevant properties of a step, computed once. Each call of a kernel batch is handled separately.
 struct StepFacts {
   const plan::Step *step;
   uint32_t index; ///< of the step
@@ -152,7 +151,7 @@ private:
     }
   }
 
-  /// A sum over an axis is taken once. Stages that add nothing to it hold a zero that is not said to be partial.
+  /// Each axis must be summed exactly once. Stages that add nothing hold a zero that is not marked as partial.
   void checkOnce(const plan::CollectiveBuffer &buffer, Axes before, Axes removed, uint32_t segment, uint32_t step) {
     Rule rule(report, "P2");
     if (reduced[buffer.in()] & removed)
@@ -187,8 +186,8 @@ private:
         return report.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
                           op->b()->slot());
     }
-    // A fused kernel may have unrelated outputs; for each partial slot that it reads, one at least must carry what is
-    // partial.
+    // A fused kernel may have unrelated outputs; for each partial slot that it reads, at least one output must be
+    // partial over the same axes.
     const auto carries = [&](Axes partial) {
       return std::any_of(facts.writes.begin(), facts.writes.end(),
                          [&](uint32_t slot) { return !known(slot) || !(partial & ~declared[slot]); });
@@ -207,7 +206,7 @@ private:
   const std::vector<Axes> &axesOf; ///< of each group of the plan
   Report &report;
   std::vector<Axes> declared, current; ///< by slot
-  std::vector<Axes> reduced;           ///< by slot: over what a collective has summed it since it was written
+  std::vector<Axes> reduced;           ///< per slot: axes summed by collectives since the last write
   Axes stages = 0;                     ///< the axis of pipeline stages
   std::vector<std::vector<StepFacts>> segments;
 };

@@ -1,5 +1,5 @@
-// Mesh, tensors, groups, and what differs between the ranks of a program. A program is checked once, as its first rank
-// runs it; for the others it is enough that their tables are like the first's and that their parts of the tensors fit.
+// Checks mesh, tensors, groups, and what differs between the ranks of a program. A program is checked once, for its
+// first rank; for the others it suffices that their tables match the first's and that their parts of the tensors fit.
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
@@ -33,7 +33,7 @@ uint64_t checkMesh(const plan::Plan &plan, Report &report) {
   return ranks;
 }
 
-/// Who runs the plan, and for what its code is.
+/// Checks the plan's backend and the target of its code.
 void checkBackend(const plan::Plan &plan, Report &report) {
   static const std::set<std::string> cpu{"", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
   const std::string backend = text(plan.backend()), target = text(plan.target());
@@ -48,7 +48,7 @@ void checkTensors(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T2");
   for (uint32_t t = 0; t < length(plan.tensors()); ++t) {
     const plan::Tensor &tensor = *plan.tensors()->Get(t);
-    if (tensor.kind() != plan::TensorKind::Activation && text(tensor.name()).empty()) // data and checkpoints go by it
+    if (tensor.kind() != plan::TensorKind::Activation && text(tensor.name()).empty()) // data and checkpoints use it
       report.add("tensor {} has no name", t);
     if (tensor.dtype() > plan::DType::MAX || tensor.kind() > plan::TensorKind::MAX)
       report.add("tensor {}: unknown element type or kind", t);
@@ -120,7 +120,7 @@ void checkGroups(const plan::Plan &plan, Report &report) {
   }
 }
 
-/// Mesh axes of a group, in the order in which its members are counted; nothing where its name says none of the mesh.
+/// The mesh axes named by a group, in member order; nullopt if the name contains an unknown axis.
 std::optional<std::vector<uint32_t>> namedAxes(const plan::Plan &plan, const std::string &name) {
   std::vector<uint32_t> axes;
   for (size_t begin = 0; begin <= name.size();) {
@@ -136,8 +136,8 @@ std::optional<std::vector<uint32_t>> namedAxes(const plan::Plan &plan, const std
   return axes;
 }
 
-/// The members of a group differ along its axes alone, stand in the axes' order, and are all that do; of pipeline stages, all
-/// of some.
+/// The members of a group must differ only along its axes, be in the axes' order, and be complete; along pipeline
+/// stages a subset of the coordinates is allowed.
 void checkMembers(const plan::Plan &plan, uint32_t g, Report &report) {
   const plan::Group &group = *plan.groups()->Get(g);
   const auto axes = namedAxes(plan, text(group.axis()));
@@ -168,7 +168,7 @@ void checkMembers(const plan::Plan &plan, uint32_t g, Report &report) {
     report.add("group {}: {} members along {}, the mesh has {}", g, length(group.ranks()), text(group.axis()), all);
 }
 
-/// Each entry of a rank's scalars is where a share begins, which follows from the rank's coordinates.
+/// Each entry of a rank's scalars is the start of a share, which follows from the rank's coordinates.
 void checkStarts(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T7");
   for (uint32_t r = 0; r < length(plan.ranks()); ++r) {
@@ -199,7 +199,7 @@ void checkStarts(const plan::Plan &plan, Report &report) {
   }
 }
 
-/// What of a program depends on the rank that runs it, each once.
+/// The parts of a program that depend on the rank, each once.
 class RankCheck {
 public:
   RankCheck(const plan::Plan &plan, uint32_t first, const std::vector<uint32_t> &axes, Report &report)
@@ -240,7 +240,7 @@ private:
   struct Shape {
     uint32_t slot;
     std::vector<int64_t> global;
-    bool exact; ///< the slot's shape; otherwise it only must fit its bytes
+    bool exact; ///< the slot must have exactly this shape; otherwise it only must be large enough
   };
   struct Share {
     uint32_t slot, group;
@@ -262,7 +262,7 @@ private:
   void addShape(uint32_t slot, const flatbuffers::Vector<int64_t> *global, bool exact) {
     const plan::Sharding *sharding = slotAt(slot).sharding();
     if (!sharding)
-      return; // the same on every rank
+      return; // equal on all ranks
     Shape shape{slot, {}, exact};
     if (global)
       shape.global.assign(global->begin(), global->end());
@@ -324,7 +324,7 @@ private:
   const plan::Plan &plan;
   const plan::Program &program;
   uint32_t first;
-  const std::vector<uint32_t> &axes; ///< of each group
+  const std::vector<uint32_t> &axes; ///< per group
   std::vector<uint32_t> mesh;
   Report &report;
   std::set<std::vector<int64_t>> known;

@@ -1,4 +1,4 @@
-// Structure: what must hold before anything in a plan may be followed.
+// Structure: the requirements for following a plan's indices safely.
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
@@ -12,9 +12,9 @@ namespace cleave::check {
 
 namespace {
 
-constexpr int64_t mostWindow = 1 << 20; // elements of a pooling window, which no slot bounds
+constexpr int64_t mostWindow = 1 << 20; // elements of a pooling window, which no slot limits
 
-/// One program, as its first rank runs it.
+/// Checks one program, for its first rank.
 class ProgramCheck {
 public:
   ProgramCheck(const plan::Plan &plan, uint32_t index, std::optional<uint32_t> rankIndex, Report &report)
@@ -84,7 +84,7 @@ private:
 
   static std::string nameOf(const plan::Tensor &tensor) { return tensor.name() ? tensor.name()->str() : ""; }
 
-  /// What is filled by its tensor's shape must have it.
+  /// A slot that is initialised by its tensor's shape must have that shape.
   void whole(uint32_t i, const plan::Slot &slot) {
     if (slot.tensor() < 0 || slot.space() == plan::Space::Placed)
       return;
@@ -184,7 +184,7 @@ private:
     }
   }
 
-  /// The elements of a step lie in slots of its type, indices in slots of i32.
+  /// A step's elements must be in slots of its type, indices in slots of i32.
   std::string typeProblem(plan::DType type, std::initializer_list<int64_t> values,
                           std::initializer_list<int64_t> indices = {}) const {
     if (type > plan::DType::MAX)
@@ -210,7 +210,7 @@ private:
     return "";
   }
 
-  /// Operands are of one float type; the result is of that type or of f32.
+  /// Operands must have one float type; the result has that type or f32.
   std::string productTypeProblem(uint32_t a, uint32_t b, uint32_t result, plan::DType type) const {
     if (!slotAt(a) || !slotAt(b) || !slotAt(result))
       return "";
@@ -253,7 +253,7 @@ private:
     };
     if (!unit(op.a(), op.m(), op.k()) || !unit(op.b(), op.k(), op.n()) || !unit(op.c(), op.m(), op.n()))
       return "one of the last two strides of each view must be 1";
-    auto walks = [&](const plan::View *view, int64_t rows, int64_t columns) { // 0 is for batch dimensions
+    auto walks = [&](const plan::View *view, int64_t rows, int64_t columns) { // 0 is the number of batch dimensions
       return (rows <= 1 || view->strides()->Get(last) > 0) && (columns <= 1 || view->strides()->Get(last + 1) > 0);
     };
     if (!walks(op.a(), op.m(), op.k()) || !walks(op.b(), op.k(), op.n()))
@@ -268,7 +268,7 @@ private:
     return result ? typeProblem(result->dtype(), {op.row_sums()}) : "";
   }
 
-  /// The views of a, b and c are sound.
+  /// Requires valid views of a, b and c.
   std::string epilogueProblem(const plan::Matmul &op) {
     const plan::Epilogue epilogue = op.epilogue();
     const bool gradient = epilogue == plan::Epilogue::GeluGradient;
@@ -323,7 +323,8 @@ private:
     return op.lse() < 0 ? "" : typeProblem(plan::DType::F32, {op.lse()});
   }
 
-  /// Whether windows of `window` elements, `stride` apart, on a padded line of `size` elements are `count`.
+  /// Whether there are exactly `count` windows of `window` elements at distance `stride` on a padded line of `size`
+  /// elements.
   static bool reaches(int64_t size, int64_t low, int64_t high, int64_t window, int64_t stride, int64_t count) {
     const __int128 all = static_cast<__int128>(size) + low + high - window;
     return all >= 0 && all / stride + 1 == count;
@@ -387,7 +388,7 @@ private:
                          length(op.args()));
     if (std::string problem = callProblem(plan, program, op); !problem.empty())
       return problem;
-    for (uint32_t i = 0; i < length(op.args()) && gpu(); ++i) // moves 16 bytes at a time
+    for (uint32_t i = 0; i < length(op.args()) && gpu(); ++i) // accesses 16 bytes at a time
       if (const plan::View *view = op.args()->Get(i); view && view->offset() % 16)
         return fmt::format("argument {} at byte {} of its slot, no multiple of 16", i, view->offset());
     for (uint32_t i = 0; i < length(op.scalars()); ++i)
@@ -398,10 +399,10 @@ private:
 
   bool gpu() const { return plan.backend() && plan.backend()->string_view() == "cuda"; }
 
-  /// Calls of one kernel that differ in where and how much, not in what. That they stay apart is checked with the
-  /// memory.
+  /// The calls must have the same kernel and differ only in buffers and extents. That they do not overlap is checked in
+  /// CheckMemory.cpp.
   std::string kernelBatchProblem(const plan::KernelBatch &op) {
-    constexpr uint64_t mostBlocks = (uint64_t{1} << 31) - 1; // of a GPU's grid
+    constexpr uint64_t mostBlocks = (uint64_t{1} << 31) - 1; // maximum grid size of a GPU
     if (length(op.calls()) == 0)
       return "a batch of no calls";
     const plan::Kernel &first = *op.calls()->Get(0);
@@ -462,7 +463,7 @@ private:
 
   uint64_t elementsOf(uint32_t slot) const { return check::elementsOf(*slotAt(slot)); }
 
-  /// A collective moves whole values: what it takes and gives are all elements of its slots.
+  /// A collective must use all elements of its slots.
   std::string wholeProblem(const plan::Collective &op) {
     stepRule = "S7";
     if (length(op.buffers()) == 0)
@@ -502,8 +503,8 @@ private:
     return "";
   }
 
-  /// A copy whose source begins at a value of the rank's table stays inside its slot on every rank.
-  /// Called when the slot and the view's offset are known to be good.
+  /// A copy with a start from the rank's table must stay inside its slot on every rank. Requires a valid slot and view
+  /// offset.
   std::string copyStartProblem(const plan::Copy &op) {
     if (op.src_offset_scalar() == -1)
       return "";
@@ -524,7 +525,7 @@ private:
     for (const plan::Rank *each : *plan.ranks()) {
       if (each->program() != index)
         continue;
-      if (scalar >= length(each->scalars())) // tables of ranks that share a program may differ in length
+      if (scalar >= length(each->scalars())) // ranks that share a program may have tables of different lengths
         return fmt::format("rank scalar {} of {}", scalar, length(each->scalars()));
       int64_t start = each->scalars()->Get(scalar);
       if (start < 0 || static_cast<uint64_t>(start) >= elements || last >= elements - static_cast<uint64_t>(start))
@@ -621,7 +622,7 @@ private:
     }
   }
 
-  /// The operations that a product says to take (0: it does not) are those of its sizes, so that no size changes alone.
+  /// The FLOPs that a product states (0: none) must follow from its sizes.
   std::string flopsProblem(const plan::Step &step) const {
     double flops = 2;
     if (const auto *op = step.op_as_Matmul()) {
@@ -678,7 +679,7 @@ private:
 
   void actions(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *list, const char *entry) {
     Rule rule(report, "S9");
-    std::set<std::pair<uint32_t, uint32_t>> seen; // a (segment, layout) pair is checked once
+    std::set<std::pair<uint32_t, uint32_t>> seen; // each (segment, layout) pair is checked once
     for (uint32_t i = 0; i < length(list) && !report.full(); ++i) {
       const plan::Action &action = *list->Get(i);
       if (action.segment() >= length(program.segments()) || action.layout() >= length(program.layouts())) {
@@ -724,7 +725,7 @@ private:
     return slot.tensor() < 0 ? nullptr : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
   }
 
-  /// Every slot of a kind of tensor is in the list by which the host finds it.
+  /// Every slot of a kind of tensor must be in the list by which the host finds it.
   void listed(plan::TensorKind kind, const flatbuffers::Vector<flatbuffers::Offset<plan::NamedSlot>> *list,
               const char *what) {
     std::set<uint32_t> slots;
@@ -774,15 +775,15 @@ private:
   uint32_t index;
   const plan::Program &program;
   uint32_t rankIndex;
-  const char *stepRule = "S5"; ///< by which the last step was wrong
-  const plan::Rank *rank; ///< the first that runs the program; null: none does
+  const char *stepRule = "S5"; ///< violated by the last step
+  const plan::Rank *rank; ///< the first that runs the program; null if none does
   Report &report;
 };
 
 } // namespace
 
 void checkStructure(const plan::Plan &plan, Report &report) {
-  std::vector<std::optional<uint32_t>> first(length(plan.programs())); // rank that runs the program
+  std::vector<std::optional<uint32_t>> first(length(plan.programs())); // first rank that runs the program
   for (uint32_t r = length(plan.ranks()); r-- > 0;)
     first[plan.ranks()->Get(r)->program()] = r;
   for (uint32_t p = 0; p < first.size() && !report.full(); ++p)

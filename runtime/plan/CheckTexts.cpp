@@ -1,4 +1,4 @@
-// Texts: what a terminal would obey has no place in them.
+// Texts must not contain control characters, which a terminal would interpret.
 #include "runtime/plan/CheckParts.h"
 
 #include <optional>
@@ -7,7 +7,7 @@ namespace cleave::check {
 
 namespace {
 
-/// The first control character: of ASCII, or U+0080 to U+009F as UTF-8. `lines`: ends of lines and tabs are none.
+/// The first control character: in ASCII, or U+0080 to U+009F in UTF-8. `lines`: newlines and tabs are allowed.
 std::optional<size_t> controlCharacter(std::string_view text, bool lines) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<uint8_t>(text[i]);

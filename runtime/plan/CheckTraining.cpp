@@ -1,6 +1,6 @@
-// What makes a list of actions a training iteration: every segment runs once for each microbatch, in order, nothing is added
-// twice, and every trained parameter is written whole, from its own gradient. That the gradient is whole by then, and
-// was summed once over every axis of the mesh, is for CheckPartials.cpp; that its sum begins at 0, for CheckMemory.cpp.
+// Checks that a list of actions is a training iteration: every segment runs once per microbatch, in order; nothing is
+// added twice; every trained parameter is written completely, from its own gradient. CheckPartials.cpp checks that the
+// gradient has been summed exactly once over every mesh axis; CheckMemory.cpp checks that its sum starts at 0.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 
-/// Where a segment stands in an iteration: before the microbatches, among them, the sums over ranks, the updates.
+/// A segment's phase in an iteration: before the microbatches, per microbatch, reductions over ranks, updates.
 int phaseOf(plan::SegmentKind kind) {
   return kind == plan::SegmentKind::Begin    ? 0
          : kind == plan::SegmentKind::Reduce ? 2
@@ -22,16 +22,16 @@ int phaseOf(plan::SegmentKind kind) {
                                              : 1;
 }
 
-/// Segments that run for each microbatch; the others run once.
+/// Whether a segment runs for each microbatch; the others run once.
 bool perMicrobatch(plan::SegmentKind kind) { return phaseOf(kind) == 1; }
 
-/// Sums are added in this order: another one rounds in another way, and moves statistics in another.
+/// Sums must be added in this order: another order would round differently and update running statistics differently.
 void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
   Rule rule(report, "G4");
   const plan::Program &program = *plan.programs()->Get(p);
   const std::string name = plan.schedule() ? plan.schedule()->str() : "";
   std::map<uint32_t, int32_t> last;
-  std::set<int32_t> finished; // microbatches whose gradients of weights are there
+  std::set<int32_t> finished; // microbatches with computed weight gradients
   int phase = 0;
   for (uint32_t a = 0; a < length(actions); ++a) {
     const plan::Action &action = *actions->Get(a);
@@ -80,7 +80,7 @@ void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const
                  plan.microbatches());
 }
 
-/// What makes two steps the same: where they come from, kind, kernel, and all that they touch.
+/// The identity of a step: its origin, kind, kernel, and all its accesses.
 std::string contentOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
   std::string text = fmt::format("{} {} {}", static_cast<int>(step.op_type()), step.path(), step.location());
   const auto call = [&](const plan::Kernel &op) {
@@ -104,7 +104,7 @@ std::string contentOf(const plan::Plan &plan, const plan::Program &program, cons
   return text;
 }
 
-/// A step that changes what it finds, done again with the same operands, adds the same again.
+/// Finds an accumulating step that is repeated with the same operands, which would add the same value twice.
 class RepeatCheck {
 public:
   RepeatCheck(const plan::Plan &plan, uint32_t p, uint32_t s, Report &report)
@@ -120,7 +120,7 @@ public:
 private:
   void visit(const plan::Step &step, uint32_t i) {
     std::set<uint32_t> reads, writes, changed;
-    bool adds = false, product = false; // what is used twice may add the same product twice
+    bool adds = false, product = false; // product: a value used twice may add the same product twice
     forEachAccess(step, program, [&](const Access &access) {
       (access.kind == Access::Write ? writes : reads).insert(access.slot);
       product = product || access.accumulated;
@@ -140,7 +140,7 @@ private:
       written[slot] = i;
   }
 
-  /// Whether nobody wrote what is only read since step `earlier`.
+  /// Whether the slots that are only read have not been written since step `earlier`.
   bool sameOperands(const std::set<uint32_t> &reads, const std::set<uint32_t> &changed, uint32_t earlier) const {
     return std::all_of(reads.begin(), reads.end(), [&](uint32_t slot) {
       const auto last = written.find(slot);
@@ -152,11 +152,11 @@ private:
   const plan::Program &program;
   uint32_t p, s;
   Report &report;
-  std::map<std::string, uint32_t> done; ///< the last step of some content
+  std::map<std::string, uint32_t> done; ///< the last step with this content
   std::map<uint32_t, uint32_t> written; ///< the last step that wrote a slot
 };
 
-/// Follows gradients to the parameters they move.
+/// Follows gradients to the parameters that they update.
 class UpdateCheck {
 public:
   UpdateCheck(const plan::Plan &plan, uint32_t p, Report &report)
@@ -185,7 +185,7 @@ public:
 private:
   struct Update {
     Coverage written;
-    bool moved = false;   ///< by its own gradient, or a message
+    bool moved = false;   ///< from its own gradient, or a message
     bool without = false; ///< written from something else
   };
 
@@ -196,7 +196,7 @@ private:
 
   uint64_t elementsOf(uint32_t slot) const { return check::elementsOf(*program.slots()->Get(slot)); }
 
-  /// Calls of a batch, and buffers of a collective, have nothing to do with each other.
+  /// Calls of a batch, and buffers of a collective, are independent.
   void visit(const plan::Step &step) {
     std::map<int, std::vector<Access>> parts;
     forEachAccess(step, program, [&](const Access &access) { parts[access.part].push_back(access); }, &plan);
@@ -243,7 +243,7 @@ private:
   const plan::Program &program;
   uint32_t p;
   Report &report;
-  std::vector<std::set<int32_t>> carried; ///< by slot: parameters whose gradients went into it
+  std::vector<std::set<int32_t>> carried; ///< per slot: parameters whose gradients were used for it
   std::map<uint32_t, Update> parameters;  ///< by slot
 };
 

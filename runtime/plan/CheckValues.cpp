@@ -1,6 +1,6 @@
-// Follows values by their numbers through each segment: what a step finds in a slot is the value that the compiler's graph
-// gives it, and what a segment leaves is what later ones are to find. The numbers come from the graph, the order of steps
-// and their slots from the plan, so that a step that is missing, done again, in another place or on another slot is found.
+// Follows values by number through each segment: a step must find in a slot the value that the compiler's graph
+// assigns, and a segment must leave the values that later ones expect. The numbers come from the graph, the order of
+// steps and their slots from the plan, so a missing, repeated, moved or misdirected step is found.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
 
@@ -82,7 +82,7 @@ private:
         report.add("{}: it leaves {} in slot {}, which it does not list", place(), name(value), slot);
   }
 
-  /// What copies write into a tensor that lives on is all of it, together with what other steps write: pieces of a whole.
+  /// Copies into a persistent tensor, together with other writes, must cover all of it.
   void checkCopies() {
     Rule rule(report, "V2");
     for (uint32_t slot : copied) {
@@ -105,10 +105,10 @@ private:
   const plan::Segment &segment;
   uint32_t p, s;
   Report &report;
-  std::map<uint32_t, uint32_t> holds; ///< by slot: the value that a step made there
+  std::map<uint32_t, uint32_t> holds; ///< per slot: the value that a step wrote
   std::set<uint32_t> made;             ///< values
-  std::set<uint32_t> copied;           ///< slots that live on and are written by copies
-  std::map<uint32_t, Coverage> written; ///< by slot that lives on
+  std::set<uint32_t> copied;           ///< persistent slots written by copies
+  std::map<uint32_t, Coverage> written; ///< per persistent slot
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Written bytes as ranges; strided windows are taken apart into their runs.
+// Written bytes as ranges; strided windows are split into their runs.
 #include "runtime/plan/Coverage.h"
 
 #include <algorithm>
@@ -7,13 +7,14 @@ namespace cleave::check {
 
 namespace {
 
-constexpr uint64_t mostRuns = 1 << 20; ///< a window of more counts as touched from end to end
+constexpr uint64_t mostRuns = 1 << 20; ///< a window with more runs counts as contiguous
 
-/// Calls visit(begin, bytes) for each run, ascending unless the window names bytes twice; stops where visit says false.
+/// Calls visit(begin, bytes) for each run, ascending unless the window contains bytes twice; stops if visit returns
+/// false.
 template <typename Visit> void forEachRun(const Access &access, Visit visit) {
   uint64_t runs = 1;
   for (const Access::Repeat &repeat : access.repeats)
-    runs = std::min(runs * repeat.count, mostRuns + 1); // counts are below 2^46
+    runs = std::min(runs * repeat.count, mostRuns + 1); // each count is below 2^46
   if (access.repeats.empty() || runs > mostRuns) {
     visit(access.begin, access.bytes);
     return;

@@ -50,7 +50,7 @@ uint16_t floatToF16(float value) {
     return sign | 0x7c00 | (bits > 0x7f800000 ? 0x200 : 0);
   if (bits >= 0x477ff000) // rounds to 65536
     return sign | 0x7c00;
-  if (bits < 0x38800000) // subnormal: let the float adder round to multiples of 2^-24
+  if (bits < 0x38800000) // subnormal: adding a float rounds to multiples of 2^-24
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(std::bit_cast<float>(bits) + 0.5f) - 0x3f000000);
   uint32_t rounded = bits + 0xfff + ((bits >> 13) & 1);
   return sign | static_cast<uint16_t>((rounded - 0x38000000) >> 13);

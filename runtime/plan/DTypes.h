@@ -23,7 +23,7 @@ inline uint16_t floatToBf16(float value) {
 float f16ToFloat(uint16_t bits);
 uint16_t floatToF16(float value);
 
-/// Element `index` of an array of `type` as a double, and back (rounded; integers truncate).
+/// Reads element `index` of an array of `type` as a double, or writes it (rounded; integers truncate).
 double loadElement(const void *data, int64_t index, plan::DType type);
 void storeElement(void *data, int64_t index, plan::DType type, double value);
 

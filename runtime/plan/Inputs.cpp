@@ -1,4 +1,4 @@
-// Lists what a rank reads, from the layouts of its actions.
+// Lists a rank's inputs, from the layouts of its actions.
 #include "runtime/plan/Inputs.h"
 
 #include "runtime/base/Error.h"

@@ -1,5 +1,5 @@
-// Where a rank's input rows go: for every microbatch and input slot the place in the input buffer and the part of the
-// global batch that belongs there. The data loader fills buffers by this list.
+// The placement of a rank's input rows: for every microbatch and input slot the position in the input buffer and the
+// part of the global batch that it holds. The data loader uses this list.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 #include "runtime/plan/Slices.h"
@@ -17,11 +17,11 @@ struct InputPart {
   uint64_t offset, bytes;      ///< in the input buffer
   std::vector<int64_t> shape;  ///< local
   std::vector<int64_t> global; ///< global shape at microbatch size, [B / M, ...]
-  /// Boxes of the global tensor; add microbatch * global[0] to dimension 0 for rows of the global batch.
+  /// Boxes of the global tensor; for rows of the global batch add microbatch * global[0] to dimension 0.
   std::vector<Box> boxes;
 };
 
-/// What `rank` reads in a training iteration, or in an evaluation. Each place once, by microbatch then slot.
+/// The inputs of `rank` in a training iteration, or in an evaluation. Each placement once, by microbatch then slot.
 std::vector<InputPart> inputParts(const plan::Plan &plan, unsigned rank, bool eval);
 
 } // namespace cleave

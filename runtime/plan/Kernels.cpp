@@ -8,7 +8,7 @@ namespace cleave {
 
 namespace {
 
-/// FNV-1a, 64 bits; numbers as 8 bytes, little endian, texts behind their length.
+/// FNV-1a, 64 bits; numbers as 8 bytes, little endian; texts preceded by their length.
 struct Hash {
   uint64_t value = 0xcbf29ce484222325u;
   void byte(uint8_t b) { value = (value ^ b) * 0x100000001b3u; }

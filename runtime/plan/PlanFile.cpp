@@ -1,8 +1,7 @@
-// Reading, sealing and writing plan files.
+// Reads, seals and writes plan files.
 //
 // Header, 64 bytes, little endian: "CLEAVEPL", u32 version, u32 header size, u64 file size, the first 8 bytes of the
-// SHA-256 of plan.fbs, SHA-256 of the file with the hash itself left out. So every bit of the file is bound: by the
-// hash, or by being the hash.
+// SHA-256 of plan.fbs, SHA-256 of the file without this hash. So every bit of the file is protected.
 #include "runtime/plan/PlanFile.h"
 
 #include "runtime/base/AtomicFile.h"
@@ -41,7 +40,7 @@ std::array<uint8_t, 32> contentHash(std::span<const uint8_t> file) {
   return hash.finish();
 }
 
-/// The first bytes of a hash given as hexadecimal digits.
+/// The first bytes of a hash in hexadecimal.
 constexpr std::array<uint8_t, 8> leadingBytes(std::string_view digits) {
   auto value = [](char c) { return static_cast<uint8_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
   std::array<uint8_t, 8> bytes{};
@@ -52,7 +51,7 @@ constexpr std::array<uint8_t, 8> leadingBytes(std::string_view digits) {
 
 constexpr auto schemaHash = leadingBytes(CLEAVE_SCHEMA_SHA256);
 
-/// Whether vectors of 8-byte numbers lie at multiples of 8, which flatbuffers' verifier does not look at.
+/// Whether vectors of 8-byte numbers are 8-byte aligned, which flatbuffers' verifier does not check.
 bool wellAligned(const plan::Plan &plan) {
   bool good = true;
   auto numbers = [&](const auto *vector) {

@@ -1,6 +1,6 @@
-// A plan as bytes: a 64-byte header (magic, version, size, SHA-256 of everything) followed by a flatbuffer. What loads
-// is whole and unaltered: the hash covers every byte but its own, and the flatbuffer's structure is verified after it.
-// Whether the plan makes sense is checked by Check.h.
+// A plan as bytes: a 64-byte header (magic, version, size, SHA-256 of everything) followed by a flatbuffer. Loading
+// verifies the hash, which covers every byte except itself, and then the flatbuffer's structure. Check.h checks the
+// plan's meaning.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -13,15 +13,16 @@ namespace cleave {
 
 class PlanFile {
 public:
-  /// Reads a file. A missing or unreadable file is the user's error; a torn, altered or foreign one the environment's.
+  /// Reads a file. A missing or unreadable file is a user error; a truncated, modified or foreign one an environment
+  /// error.
   static std::shared_ptr<const PlanFile> load(const std::string &path);
-  /// Takes the bytes of a whole file (header included); `name` is for error texts.
+  /// Takes the bytes of a whole file (with header); `name` is for error messages.
   static std::shared_ptr<const PlanFile> fromBytes(std::vector<uint8_t> bytes, const std::string &name);
 
   const plan::Plan &plan() const { return *root; }
-  /// 64 hexadecimal digits; people are shown the first six.
+  /// 64 hexadecimal digits; messages show the first six.
   std::string hash() const;
-  /// The whole file, header included: what another process needs.
+  /// The whole file with its header, for sending to another process.
   std::span<const uint8_t> bytes() const { return data; }
   const std::string &name() const { return fileName; }
 
@@ -32,11 +33,11 @@ private:
   const plan::Plan *root = nullptr;
 };
 
-/// Puts the header before a finished flatbuffer.
+/// Adds the header to a finished flatbuffer.
 std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer);
 
-/// Writes sealed bytes under a temporary name beside `path`, syncs, and renames: the file is whole or absent.
-/// A path that cannot be written is the user's error, a full disk the environment's.
+/// Writes sealed bytes atomically: to a temporary file next to `path`, with sync and rename. A path that cannot be
+/// written is a user error, a full disk an environment error.
 void writePlan(const std::string &path, std::span<const uint8_t> bytes);
 
 } // namespace cleave

@@ -1,5 +1,5 @@
-// Names of the plan schema's types for headers that need no more than the names; the whole is
-// "runtime/plan/plan_generated.h", generated into the build folder.
+// Forward declarations of the plan schema's types. The definitions are in "runtime/plan/plan_generated.h", which is
+// generated into the build folder.
 #pragma once
 #include <cstdint>
 

@@ -12,7 +12,7 @@ namespace cleave {
 
 namespace {
 
-/// What of a factor this rank holds.
+/// The part of a factor that this rank holds.
 Part factorPart(const plan::Factor &factor, std::span<const uint32_t> mesh, std::span<const uint32_t> coords) {
   int64_t parts = 1, part = 0;
   if (factor.axes())
@@ -25,7 +25,7 @@ Part factorPart(const plan::Factor &factor, std::span<const uint32_t> mesh, std:
   return splitPart(factor.size(), parts, part);
 }
 
-/// Appends a run, joined to the last where both sides continue.
+/// Appends a run; merges it with the last one if both sides are contiguous.
 void append(std::vector<Run> &runs, Run run) {
   if (run.size == 0)
     return;
@@ -39,7 +39,7 @@ void append(std::vector<Run> &runs, Run run) {
   runs.push_back(run);
 }
 
-/// Runs of one dimension: factor by factor from the minor end, each repeats the runs of those below it.
+/// Runs of one dimension: starting at the minor factor, each factor repeats the runs of those below it.
 std::vector<Run> dimensionRuns(const plan::Dim &dim, int64_t extent, std::span<const uint32_t> mesh,
                                std::span<const uint32_t> coords) {
   std::vector<Run> runs{{0, 1, 0}};
@@ -67,12 +67,12 @@ std::vector<Run> dimensionRuns(const plan::Dim &dim, int64_t extent, std::span<c
   return runs;
 }
 
-/// Cuts a box into runs of consecutive elements, none longer than `most`.
+/// Splits a box into runs of contiguous elements, none longer than `most`.
 void addPieces(const Box &box, std::span<const int64_t> global, std::span<const int64_t> local, int64_t most,
                std::vector<Piece> &pieces) {
   size_t rank = global.size(), inner = rank;
   int64_t run = 1;
-  while (inner > 0) { // trailing dimensions that are whole on both sides join the run; one more may be cut
+  while (inner > 0) { // trailing dimensions that are complete on both sides join the run; one more may be split
     --inner;
     run *= box.size[inner];
     if (box.size[inner] != global[inner] || box.size[inner] != local[inner])

@@ -1,5 +1,5 @@
-// Which part of a global tensor a rank holds. A dimension is a product of factors, major first; a factor that is split
-// over mesh axes with T members gives member c size/T elements, and one more to each of the first size%T members.
+// The part of a global tensor that a rank holds. A dimension is a product of factors, major first. A factor split over
+// mesh axes with T members gives each member size/T elements, and one more to each of the first size%T members.
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -9,13 +9,13 @@
 
 namespace cleave {
 
-/// A run of consecutive indices of one dimension: global [globalStart, globalStart + size) lies at localStart.
+/// A run of consecutive indices of one dimension: global [globalStart, globalStart + size) is at localStart.
 struct Run {
   int64_t globalStart, size, localStart;
   bool operator==(const Run &) const = default;
 };
 
-/// A hyper-rectangle of the global tensor and where it begins in the local one; all have one entry per dimension.
+/// A box of the global tensor and its start in the local one; one entry per dimension.
 struct Box {
   std::vector<int64_t> globalStart, size, localStart;
   bool operator==(const Box &) const = default;
@@ -27,31 +27,31 @@ struct Part {
 };
 Part splitPart(int64_t size, int64_t parts, int64_t part);
 
-/// Local shape of a tensor of shape `global`. `sharding` may be null: whole. `meshSizes` and `coords` have one entry
-/// per axis of Plan.mesh. Throws an environment error where the factors do not multiply to the shape.
+/// Local shape of a tensor of shape `global`. `sharding` may be null: not split. `meshSizes` and `coords` have one
+/// entry per axis of Plan.mesh. Throws an environment error if the factors do not multiply to the shape.
 std::vector<int64_t> localShape(const plan::Sharding *sharding, std::span<const int64_t> global,
                                 std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
 
-/// For each dimension the runs a rank holds, ascending, adjacent ones joined.
+/// For each dimension the runs that a rank holds, ascending, adjacent ones merged.
 std::vector<std::vector<Run>> localRuns(const plan::Sharding *sharding, std::span<const int64_t> global,
                                         std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
 
-/// The product of localRuns: boxes in row-major order which together tile the local tensor. A scalar gives one box with
-/// no dimensions; an empty share gives none.
+/// The product of localRuns: boxes in row-major order that tile the local tensor. A scalar gives one box without
+/// dimensions; an empty share gives none.
 std::vector<Box> localBoxes(const plan::Sharding *sharding, std::span<const int64_t> global,
                             std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords);
 
-/// `count` consecutive elements both of the global tensor and of the local one, by row-major index.
+/// `count` elements that are contiguous in both the global and the local tensor, by row-major index.
 struct Piece {
   int64_t global, local, count;
   bool operator==(const Piece &) const = default;
 };
 
-/// The local tensor as pieces, none of more than `most` elements.
+/// The local tensor as pieces of at most `most` elements.
 std::vector<Piece> localPieces(const plan::Sharding *sharding, std::span<const int64_t> global,
                                std::span<const uint32_t> meshSizes, std::span<const uint32_t> coords, int64_t most);
 
-/// Sizes of Plan.mesh's axes.
+/// Sizes of the axes of Plan.mesh.
 std::vector<uint32_t> meshSizes(const plan::Plan &plan);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Clocks of streams, and the last accesses of every byte of the arena.
+// Vector clocks of streams, and the last accesses of every byte of the arena.
 #include "runtime/plan/Streams.h"
 
 #include "runtime/plan/CheckParts.h"
@@ -25,17 +25,17 @@ using check::Access;
 using check::length;
 using ActionList = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 
-/// The `index`-th step of a stream, from 1.
+/// The `index`-th step of a stream, counted from 1.
 struct Done {
   uint32_t stream = 0, index = 0;
   StepPlace place{};
 };
 
-/// Who last touched a run of bytes.
+/// The last accesses of a run of bytes.
 struct Bytes {
   uint64_t end;
-  Done write;              ///< index 0: nobody
-  std::vector<Done> reads; ///< since then, the last of each stream
+  Done write;              ///< index 0: none
+  std::vector<Done> reads; ///< since the write, the last of each stream
 };
 
 class Walk {
@@ -88,7 +88,7 @@ private:
     const Done now{stream, clock[stream] + 1, place};
     std::vector<Touched> touched;
     check::forEachAccess(step, program, [&](const Access &access) { look(access, now, touched); });
-    // The latest first: what it has waited for needs no wait of its own.
+    // Latest first: a wait for a step includes everything that it has waited for.
     std::ranges::sort(touched, [](const Touched &a, const Touched &b) {
       return std::pair(a.before.place.action, a.before.place.step) >
              std::pair(b.before.place.action, b.before.place.step);
@@ -104,7 +104,7 @@ private:
     check::forEachAccess(step, program, [&](const Access &access) { note(access, now); });
   }
 
-  /// After `before` has ended, so has all that it came after.
+  /// Updates the clock: once `before` has completed, so has everything before it.
   void follow(std::vector<uint32_t> &clock, const Done &before) const {
     const std::vector<uint32_t> &then = known[before.stream][before.index - 1];
     for (size_t i = 0; i < clock.size(); ++i)
@@ -116,7 +116,7 @@ private:
     uint32_t slot;
   };
 
-  /// Bytes of the arena; false: an input buffer's, or none.
+  /// The byte range in the arena; false for an input buffer or an empty access.
   bool range(const Access &access, uint64_t &begin, uint64_t &end) const {
     const plan::Slot &slot = *program.slots()->Get(access.slot);
     if (slot.space() == plan::Space::Input || access.bytes == 0)
@@ -126,7 +126,7 @@ private:
     return true;
   }
 
-  /// Earlier accesses in other streams that this one must come after.
+  /// Finds earlier accesses in other streams that this one must follow.
   void look(const Access &access, const Done &now, std::vector<Touched> &touched) const {
     uint64_t begin = 0, end = 0;
     if (!range(access, begin, end))
@@ -146,7 +146,7 @@ private:
     }
   }
 
-  /// Makes `address` the beginning of an entry where it lies inside one.
+  /// Splits an entry at `address`.
   void cut(uint64_t address) {
     auto at = memory.upper_bound(address);
     if (at == memory.begin() || std::prev(at)->second.end <= address || std::prev(at)->first == address)
@@ -167,7 +167,7 @@ private:
       memory[begin] = {end, now, {}};
       return;
     }
-    for (uint64_t gap = begin; gap < end;) { // bytes that nobody touched before are read, too
+    for (uint64_t gap = begin; gap < end;) { // also records reads of bytes not accessed before
       auto at = memory.lower_bound(gap);
       if (at == memory.end() || at->first > gap)
         at = memory.emplace(gap, Bytes{at == memory.end() ? end : std::min(end, at->first), {}, {}}).first;
@@ -182,9 +182,9 @@ private:
   const ActionList *actions;
   const Unordered &unordered;
   std::vector<uint32_t> streams;                         ///< their numbers, in order of first use
-  std::vector<std::vector<uint32_t>> clocks;             ///< by stream: how far it knows each stream to have come
-  std::vector<std::vector<std::vector<uint32_t>>> known; ///< by stream and step: its clock after the step
-  std::vector<std::vector<Done>> byPlace;                ///< by action and step
+  std::vector<std::vector<uint32_t>> clocks;             ///< per stream: its knowledge of each stream's progress
+  std::vector<std::vector<std::vector<uint32_t>>> known; ///< per stream and step: its clock after the step
+  std::vector<std::vector<Done>> byPlace;                ///< per action and step
   std::map<uint32_t, uint64_t> places;                   ///< offsets of the action's slots
   std::map<uint64_t, Bytes> memory;                      ///< by first byte
 };
@@ -203,11 +203,11 @@ LookupScratch lookupScratch(int64_t rows, int64_t count) {
 uint64_t gpuWorkspace(const plan::Step &step) {
   if (const auto *grad = step.op_as_EmbeddingGrad())
     return lookupScratch(grad->rows(), grad->count()).bytes();
-  constexpr uint64_t usual = uint64_t{32} << 20; // what NVIDIA recommends for cuBLASLt on Hopper
+  constexpr uint64_t usual = uint64_t{32} << 20; // NVIDIA's recommendation for cuBLASLt on Hopper
   if (step.op_type() == plan::StepOp::Matmul)
     return usual;
   if (const auto *attention = step.op_as_Attention()) {
-    // Repeatable sums of the queries' gradient keep the scores' gradient in a half type.
+    // The deterministic gradient of the queries stores the scores' gradient in a half type.
     const bool backward = attention->kind() == plan::AttentionKind::Backward;
     return usual + (backward ? 2 * static_cast<uint64_t>(attention->batch() * attention->heads() * attention->rows() *
                                                          attention->keys())

@@ -1,4 +1,4 @@
-// Comparing what ranks were given.
+// Compares the configurations of ranks.
 #include "runtime/session/Agreement.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
@@ -66,14 +66,14 @@ std::string digestOfFile(const std::string &path) {
     return "none";
   try {
     return digestOf(readTextFile(path));
-  } catch (const Error &) { // whoever reads it says so
+  } catch (const Error &) { // the reader reports it
     return "none";
   }
 }
 
 static const char *nameOf(FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; }
 
-/// The contents of samples that lie evenly over a split.
+/// A digest of samples spread evenly over a split.
 static std::string digestOfSamples(const DataSource &data, Split split, bool labels) {
   constexpr int64_t most = 8;
   const int64_t samples = data.samples(split), count = std::min(samples, most);

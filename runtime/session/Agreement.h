@@ -1,5 +1,5 @@
-// What the processes of a job must have been given alike. They compare it before the first step: a rank that was started
-// with another option, plan, program or data set would train another model, or wait for messages that never come.
+// The configuration that must be equal in all processes of a job. They compare it before the first step: a rank with
+// another option, plan, program or data set would train another model or deadlock.
 #pragma once
 #include "runtime/comm/Communicator.h"
 #include "runtime/data/DataSource.h"
@@ -10,20 +10,20 @@
 
 namespace cleave {
 
-/// Names, as the user knows them ("--seed"), and values as text.
+/// Names as the user knows them ("--seed"), and values as text.
 using GivenValues = std::vector<std::pair<std::string, std::string>>;
 
-/// All ranks call this together. Throws userError, on rank 0, naming the first rank that differs from rank 0, the name
-/// and both values; the others learn of it as of any failure.
+/// Collective over all ranks. On rank 0, throws userError that names the first rank that differs from rank 0, the name
+/// and both values; the other ranks are notified as of any failure.
 void compareAmongRanks(World &world, const GivenValues &mine);
 
-/// A data set as far as ranks can tell it from another: fields, samples, and the contents of some samples of each split.
+/// A description of a data set for comparison: fields, samples, and the contents of some samples of each split.
 GivenValues describeData(const DataSource &data, DataNeeds needs);
 
-/// This program and the libraries that compute.
+/// This program's version and its libraries'.
 GivenValues describeProgram();
 
-/// "sha256:" and the first digits of a text's or file's hash; "none" for an empty name or a file that is not there.
+/// "sha256:" and the first digits of a text's or file's hash; "none" for an empty name or a missing file.
 std::string digestOf(const std::string &text);
 std::string digestOfFile(const std::string &path);
 

@@ -1,4 +1,4 @@
-// Interrupts.
+// Handles interrupts.
 #include "runtime/session/Interrupt.h"
 #include "runtime/comm/socket/PeerWatch.h"
 #include "runtime/plan/plan_generated.h"
@@ -16,14 +16,14 @@ namespace cleave {
 
 static std::atomic<int> interrupts{0};
 static std::atomic<int64_t> firstAt{0};
-constexpr int64_t oneInterrupt = 1000; ///< milliseconds; a launcher passes on what the terminal has sent as well
+constexpr int64_t oneInterrupt = 1000; ///< milliseconds; a launcher also forwards the terminal's signal
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 constexpr std::array signals{SIGINT, SIGTERM, SIGHUP};
 static std::array<struct sigaction, signals.size()> previous;
 
-static std::array<char, 32> beginning{"error: "}; // of a message; written before there is a handler
+static std::array<char, 32> beginning{"error: "}; // start of the message; set before the handler is installed
 
-/// Ends the process, in a signal's handler.
+/// Ends the process from a signal handler.
 static void end(int signal, std::string_view text) {
   const char *name = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
   PeerWatch::endedBy(name);
@@ -58,7 +58,7 @@ void endOnInterrupt(unsigned rank) {
   sigemptyset(&action.sa_mask);
   for (int signal : signals) {
     struct sigaction now {};
-    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) // nohup's choice stands
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) // respect nohup
       sigaction(signal, &action, nullptr);
   }
 }
@@ -80,11 +80,11 @@ InterruptGuard::~InterruptGuard() {
 
 bool InterruptGuard::interrupted() { return interrupts.load(std::memory_order_relaxed) > 0; }
 
-/// How often processes ask: one small collective then costs nothing, and no interrupt is noticed late.
+/// How often processes communicate: often enough to notice an interrupt soon, rarely enough to cost nothing.
 constexpr double secondsBetween = 0.25;
 constexpr int64_t mostStepsBetween = 10000;
 
-/// Who has been interrupted, and when to ask again: all take the soonest that one of them wants.
+/// Asks whether any rank was interrupted, and agrees on when to ask again: the earliest time that any rank proposes.
 void StopAgreement::ask(int64_t step) {
   const Clock::time_point now = Clock::now();
   int64_t steps = 1;

@@ -1,5 +1,5 @@
-// An interrupt (Ctrl-C, SIGTERM) of any rank ends training after a step that all ranks finish, so that a checkpoint can
-// be written.
+// An interrupt (Ctrl-C, SIGTERM) of any rank ends training after a step that all ranks complete, so that a checkpoint
+// can be written.
 #pragma once
 #include "runtime/comm/Communicator.h"
 
@@ -10,12 +10,12 @@
 
 namespace cleave {
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the process with status 3 and a message that names the signal and, where
-/// it is not 0, the rank; other processes of the job are told. A signal that is ignored stays so.
+/// From now on SIGINT, SIGTERM and SIGHUP end the process with status 3 and a message that names the signal and, if it
+/// is not 0, the rank. Other processes of the job are notified. Ignored signals stay ignored.
 void endOnInterrupt(unsigned rank = 0);
 
-/// While one lives, those signals are only noted; another one, a second later or more, ends the process at once with
-/// status 3.
+/// During the lifetime of this object, those signals are only recorded; a second one, at least one second later, ends
+/// the process immediately with status 3.
 class InterruptGuard {
 public:
   InterruptGuard();
@@ -24,17 +24,17 @@ public:
   static bool interrupted();
 };
 
-/// The step after which all ranks stop, agreed on once. Ranks that are threads of one process: the furthest any has
-/// begun. Ranks that are processes ask each other now and then, every quarter of a second or so, and stop where one of
-/// them has been interrupted.
+/// Agrees once on the step after which all ranks stop. Ranks that are threads stop after the furthest step that any
+/// rank has begun. Ranks that are processes communicate about every quarter of a second, and stop if any was
+/// interrupted.
 class StopAgreement {
 public:
-  /// The ranks are processes, and this process is a member of all of them. The communicator must outlive this.
+  /// Call if ranks are processes; all of them are members of the communicator, which must outlive this object.
   void among(Communicator &all) { others = &all; }
-  /// Whether this rank may begin `step`. All ranks ask for the same steps, in order, and get the same answers. Errors:
-  /// those of the communicator.
+  /// Whether this rank may begin `step`. All ranks must ask for the same steps, in order, and get the same answers.
+  /// Throws the communicator's errors.
   bool mayBegin(int64_t step);
-  /// The last step of all ranks; none where nobody was interrupted.
+  /// The last step of all ranks; nullopt if no rank was interrupted.
   std::optional<int64_t> stoppedAfter() const { return last >= 0 ? std::optional(last) : std::nullopt; }
 
 private:

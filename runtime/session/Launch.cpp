@@ -1,4 +1,4 @@
-// Threads or processes, and how a program ends.
+// Ranks as threads or processes, and the main function of programs.
 #include "runtime/session/Launch.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/StandardStreams.h"
@@ -26,7 +26,7 @@
 
 namespace cleave {
 
-/// A number in the environment; `fallback` where there is none.
+/// An integer environment variable; `fallback` if not set.
 static long environmentNumber(const char *name, long fallback) {
   const char *text = std::getenv(name);
   if (!text || !*text)
@@ -36,16 +36,16 @@ static long environmentNumber(const char *name, long fallback) {
   return *end ? fallback : value;
 }
 
-/// torchrun's environment, where it counts: what MPI started is MPI's.
+/// torchrun's environment, unless MPI started the process.
 static std::optional<TorchEnvironment> torchRank() { return startedByMpi() ? std::nullopt : torchEnvironment(); }
 
 namespace {
 
-/// The world of this process, made when it is first needed and kept until the process ends: ranks find each other once.
+/// The world of this process, created on first use and kept until the process ends, so that ranks meet only once.
 class ProcessWorld {
 public:
   ~ProcessWorld() {
-    if (!dynamic_cast<SocketWorld *>(world.get())) // MPI may have ended before; it frees what is its own
+    if (!dynamic_cast<SocketWorld *>(world.get())) // MPI may be finalised already; it frees its own resources
       (void)world.release();
   }
   World &get(double seconds) {
@@ -57,7 +57,7 @@ public:
       world = makeMpiWorld(0, seconds);
     return *world;
   }
-  /// Null while the ranks have not met.
+  /// Null if the ranks have not met.
   World *met() const { return world.get(); }
 
 private:
@@ -92,7 +92,7 @@ unsigned launchedRank() {
     try {
       const auto torch = torchRank();
       return torch ? torch->rank : 0;
-    } catch (const Error &) { // said by ranksAreProcesses
+    } catch (const Error &) { // reported by ranksAreProcesses
       return 0;
     }
   for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
@@ -101,7 +101,7 @@ unsigned launchedRank() {
   return 0;
 }
 
-/// Ranks on this host as the launcher says; `ranks` where it does not.
+/// Number of ranks on this host from the launcher; `ranks` if unknown.
 static long localRanks(unsigned ranks) {
   if (const auto torch = torchRank())
     return torch->localSize ? torch->localSize : torch->size;
@@ -113,7 +113,7 @@ unsigned defaultThreads(unsigned ranks) {
   const long allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   if (!ranksAreProcesses())
     return unsigned(std::max(1l, allowed / long(std::max(1u, ranks))));
-  // A launcher may have bound this process to its share already, so both limits count.
+  // A launcher may already have bound this process to its share of the cores, so both limits apply.
   const long share = sysconf(_SC_NPROCESSORS_ONLN) / std::max(1l, localRanks(ranks));
   return unsigned(std::max(1l, std::min(allowed, share)));
 }
@@ -126,7 +126,7 @@ std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_
   withProcessWorld(seconds, [&](World &world) {
     world.setTimeout(seconds);
     compareAmongRanks(world, given());
-    world.setTimeout(24 * 3600); // rank 0 may compile for long
+    world.setTimeout(24 * 3600); // rank 0 may compile for a long time
     world.setSilence(seconds);
     std::vector<uint8_t> bytes;
     if (world.rank() == 0) {
@@ -151,28 +151,28 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &
       throw userError(fmt::format("the plan is for {} ranks, {} started {} processes", ranks,
                                   startedByMpi() ? "mpi" : "the launcher (WORLD_SIZE)", world.size()));
     fn(world.rank(), world);
-    world.barrier(); // nobody leaves while another may still fail
+    world.barrier(); // do not leave while another rank may still fail
   });
 }
 
 static void printError(unsigned rank, const std::string &message) {
   fflush(stdout);
   const std::string who = rank ? fmt::format("rank {}: ", rank) : "";
-  fputs(fmt::format("error: {}{}\n", who, message).c_str(), stderr); // nothing to be done where that fails
+  fputs(fmt::format("error: {}{}\n", who, message).c_str(), stderr); // nothing can be done if this fails
   fflush(stderr);
 }
 
-// A failure that every rank has (a missing file) is rank 0's to print; it, or the launcher, ends the others before they
-// get to it. Before the ranks have met that takes the launcher a while.
+// Rank 0 prints a failure that every rank has (a missing file), and it or the launcher ends the others before they
+// print. Before the ranks have met, the launcher needs longer.
 static constexpr auto soon = std::chrono::milliseconds(500), late = std::chrono::milliseconds(4000);
 
-/// Prints the message, unless rank 0 prints the same, and tells the others. MPI's processes are ended by MPI_Abort, where
-/// they may be waiting for this one.
+/// Prints the message, unless rank 0 prints the same, and notifies the other ranks. MPI processes are ended by
+/// MPI_Abort, because they may be blocked.
 static int failAmongRanks(Status status, const std::string &message) {
   static volatile std::sig_atomic_t quiet;
   quiet = int(status);
   const unsigned rank = launchedRank();
-  if (rank != 0) // the launcher may end this process while it waits to learn whether it must say anything
+  if (rank != 0) // the launcher may end this process while it waits for rank 0's verdict
     std::signal(SIGTERM, [](int) { _exit(quiet); });
   bool said = false;
   if (World *world = processWorld().met()) {
@@ -183,19 +183,19 @@ static int failAmongRanks(Status status, const std::string &message) {
   if (!said)
     printError(rank, message);
   if (mpiIsRunning()) {
-    if (said) // rank 0 ends them all
+    if (said) // rank 0 ends all ranks
       std::this_thread::sleep_for(late);
     abortMpi(int(status));
   }
   return int(status);
 }
 
-/// Prints the message and tells other processes, which may be waiting for this one.
+/// Prints the message and notifies other processes, which may be waiting for this one.
 static int fail(Status status, const std::string &message) {
   bool ranks = false;
   try {
     ranks = ranksAreProcesses();
-  } catch (const Error &) { // the message says it
+  } catch (const Error &) { // the message reports it
   }
   if (ranks)
     return failAmongRanks(status, message);
@@ -206,7 +206,7 @@ static int fail(Status status, const std::string &message) {
 int guardedMain(const std::function<int()> &fn) {
   holdStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, not the end of the process
+  std::signal(SIGXFSZ, SIG_IGN); // exceeding a file-size limit should be a write error, not end the process
   endOnInterrupt(launchedRank());
   try {
     const int status = fn();
@@ -216,7 +216,7 @@ int guardedMain(const std::function<int()> &fn) {
     return fail(e.status, e.what());
   } catch (const std::bad_alloc &) {
     return fail(Status::Environment, "out of memory");
-  } catch (const std::system_error &e) { // what fmt::print throws: a full disk, a closed stream
+  } catch (const std::system_error &e) { // thrown by fmt::print: a full disk, a closed stream
     if (e.code() == std::errc::broken_pipe && outputReaderLeft())
       return int(Status::Success);
     return fail(Status::Environment, std::ferror(stdout) ? outputLost(e.code().message()) : e.what());
@@ -227,8 +227,8 @@ int guardedMain(const std::function<int()> &fn) {
   }
 }
 
-/// The path that this program was started by, so that `ps` names it as before; the kernel's own link where another file
-/// lies there by now.
+/// The path by which this program was started, so that `ps` shows the same name; the kernel's link if another file is
+/// there now.
 static const char *ownPath() {
   const char *self = "/proc/self/exe";
   const auto given = getauxval(AT_EXECFN);
@@ -250,8 +250,8 @@ void shortenThreadWaits(int argc, char **argv) {
     given.append(argv[i]).push_back('\0');
   if (mine != given)
     return;
-  ::setenv("GOMP_SPINCOUNT", "5000", 1); // some tenths of a millisecond
-  ::execv(ownPath(), argv);              // where that fails the program goes on as it is
+  ::setenv("GOMP_SPINCOUNT", "5000", 1); // a fraction of a millisecond
+  ::execv(ownPath(), argv);              // if this fails, the program continues unchanged
 }
 
 } // namespace cleave

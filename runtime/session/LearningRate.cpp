@@ -63,7 +63,7 @@ std::string LearningRate::withLength(const std::string &training, int64_t steps)
   return json.dump();
 }
 
-/// A half cosine from base to min, `done` of `length` steps along.
+/// A half cosine from base to min, after `done` of `length` steps.
 static double cosine(const LearningRate &rate, int64_t done, int64_t length) {
   const double part = length > 0 ? std::clamp(double(done) / double(length), 0.0, 1.0) : 0.0;
   return rate.min + (rate.base - rate.min) * 0.5 * (1 + std::cos(std::numbers::pi * part));

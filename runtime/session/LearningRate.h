@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-/// Rates by 1-based step s:
+/// Rates for step s, counted from 1:
 ///   constant       base
 ///   step           base * gamma^floor((s - 1) / every)
 ///   cosine         min + (base - min) * (1 + cos(pi * min(1, (s - 1) / steps))) / 2
@@ -17,16 +17,16 @@ struct LearningRate {
   double min = 0;
   double gamma = 0.1;
   int64_t warmup = 0;
-  int64_t steps = 0; ///< length of the whole schedule; 0: the length of the run
+  int64_t steps = 0; ///< length of the whole schedule; 0: that of the run
   int64_t every = 1;
 
   /// Reads {"lr":{"kind","base","min","warmup","steps","gamma","every"}}; an empty text is the default. Throws
-  /// environmentError naming the key and value that break a rule.
+  /// environmentError that names an invalid key and value.
   static LearningRate parse(const std::string &training);
-  /// `training` with the schedule's length, where it leaves it to the run: what a checkpoint keeps, so that a run that
-  /// is resumed for more steps goes on along the same curve.
+  /// Returns `training` with the schedule's length if it is not set: checkpoints store it, so that a run resumed for
+  /// more steps continues on the same curve.
   static std::string withLength(const std::string &training, int64_t steps);
-  /// The rate of step `step` (1 is the first) in a run of `total` steps.
+  /// The rate of step `step` (counted from 1) in a run of `total` steps.
   double at(int64_t step, int64_t total) const;
 };
 

@@ -1,4 +1,4 @@
-// Metrics as JSON lines.
+// Writes metrics as JSON lines.
 #include "runtime/session/Metrics.h"
 #include "runtime/base/Error.h"
 
@@ -50,7 +50,7 @@ std::string toJson(const EpochRecord &record) {
                      jsonNumber(record.accuracy));
 }
 
-/// Cuts off what follows the last newline: a run that was killed may have left half a record.
+/// Removes an incomplete last line: a killed run may have left half a record.
 static void dropTornLine(const std::string &path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
@@ -67,7 +67,7 @@ MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {
     return;
   if (append)
     dropTornLine(path);
-  // A pipe that nobody reads would keep the program waiting.
+  // O_NONBLOCK: opening a pipe without a reader would block.
   const int how = append ? O_APPEND : O_TRUNC;
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how, 0666);
   if (fd >= 0 && fcntl(fd, F_SETFL, how & O_APPEND) == 0)

@@ -1,5 +1,5 @@
-// The metrics file: JSON lines, numbers printed so that they read back exactly. First one "run" record, then a record
-// per step and one per evaluated epoch.
+// The metrics file: JSON lines, with numbers that read back exactly. The first is a "run" record, then one record per
+// step and one per evaluated epoch.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -13,9 +13,9 @@ namespace cleave {
 struct StepRecord {
   int64_t step = 0, epoch = 0;
   double loss = 0, lr = 0, samplesPerSecond = 0, milliseconds = 0;
-  std::optional<double> lossScale{}; ///< after the step; none: the loss is not scaled
-  int64_t skippedSteps = 0;          ///< since the start of training, where the loss is scaled
-  /// What the host did to start the step, without waiting, and of it the launch; none: the device is the host.
+  std::optional<double> lossScale{}; ///< after the step; nullopt: no loss scaling
+  int64_t skippedSteps = 0;          ///< since the start of training, with loss scaling
+  /// Host time to enqueue the step without waits, and the part for the launch; nullopt: the device is the host.
   std::optional<double> hostMicroseconds{}, launchMicroseconds{};
 };
 
@@ -24,7 +24,7 @@ struct EpochRecord {
   double loss = 0, accuracy = 0;
 };
 
-/// What a run is: the first record of the metrics file.
+/// A description of the run: the first record of the metrics file.
 struct RunRecord {
   std::string program;
   int64_t dp = 1, tp = 1, pp = 1;
@@ -38,7 +38,7 @@ struct RunRecord {
   double compileSeconds = 0;
 };
 
-/// JSON of one record, without a newline. Infinities and NaNs, which JSON lacks, are printed as null.
+/// One record as JSON, without a newline. Infinities and NaNs, which JSON does not support, become null.
 std::string toJson(const RunRecord &run);
 std::string toJson(const StepRecord &step);
 std::string toJson(const EpochRecord &epoch);
@@ -46,15 +46,15 @@ std::string toJson(const EpochRecord &epoch);
 /// A number as JSON: the shortest text that reads back exactly, null if not finite.
 std::string jsonNumber(double value);
 
-/// Writes records to a file; does nothing when the path is empty.
+/// Writes records to a file; does nothing if the path is empty.
 class MetricsFile {
 public:
   MetricsFile() = default;
-  /// Throws userError naming a path that cannot be opened. `append`: a resumed run adds to what is there.
+  /// Throws userError that names a path that cannot be opened. `append`: for a resumed run.
   MetricsFile(const std::string &path, bool append);
-  /// Throws environmentError naming the path when the disk is full.
+  /// Throws environmentError that names the path if the disk is full.
   void write(const std::string &line);
-  /// Makes what was written so far visible to readers.
+  /// Flushes, so that readers see everything written so far.
   void flush();
 
 private:

@@ -1,4 +1,4 @@
-// What ends training because of a NaN.
+// Ends training because of a NaN or infinity.
 #include "runtime/session/NonFiniteLoss.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Plan.h"
@@ -12,7 +12,8 @@
 
 namespace cleave {
 
-/// A scale halves at each skipped step; from the largest, 2^24, to where fp16's largest number is its gradient's least.
+/// Every skipped step halves the scale; this many take it from the largest, 2^24, to one at which no fp16 gradient
+/// overflows.
 static constexpr int64_t mostSkipped = 40;
 
 NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
@@ -34,7 +35,7 @@ std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
     return "";
   }
   const char *what = std::isnan(loss) ? "NaN" : "infinite";
-  const bool scaled = std::isfinite(sums.lossScale); // its update was skipped
+  const bool scaled = std::isfinite(sums.lossScale); // the update was skipped
   if (options.keepGoing || (scaled && ++skipped < mostSkipped)) {
     if (std::exchange(warned, true))
       return "";
@@ -47,7 +48,7 @@ std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
   return "";
 }
 
-/// What rank 0 says beside the reason.
+/// Rank 0's advice, printed after the reason.
 std::string NonFiniteLoss::advice(int64_t saved) const {
   std::string text = "a smaller learning rate may help";
   if (!options.findNan)
@@ -93,7 +94,7 @@ std::optional<NonFinite> unpack(const std::vector<uint8_t> &bytes) {
                    order[3], order[4], std::string(bytes.begin() + sizeof order, bytes.end())};
 }
 
-/// The first of all ranks, on rank 0.
+/// The first origin among all ranks, on rank 0.
 std::optional<NonFinite> firstOf(World &world, const std::shared_ptr<const NonFinite> &mine) {
   std::optional<NonFinite> first;
   for (const std::vector<uint8_t> &bytes : world.gather(pack(mine)))
@@ -107,7 +108,7 @@ std::optional<NonFinite> firstOf(World &world, const std::shared_ptr<const NonFi
 std::string NonFiniteLoss::origins(const Executor &executor) {
   const NonFiniteOrigins mine = executor.nonFinite();
   const auto infinity = firstOf(world, mine.infinity), nan = firstOf(world, mine.nan);
-  if (rank != 0) { // rank 0 ends them all
+  if (rank != 0) { // rank 0 ends all ranks
     world.barrier();
     return "";
   }
@@ -138,7 +139,7 @@ bool NonFiniteLoss::finite(unsigned index, const SlotMemory &memory) const {
 std::string NonFiniteLoss::checkSaved(int64_t step, int64_t saved, const SlotMemory &memory) {
   if (!all)
     return "";
-  int64_t mine = -1, any = -1; // a tensor that is not finite
+  int64_t mine = -1, any = -1; // tensors that are not finite
   for (uint32_t slot : savedSlots(file->plan(), rank))
     if (!finite(slot, memory)) {
       mine = program.slots()->Get(slot)->tensor();

@@ -1,8 +1,9 @@
-// A loss that is NaN or infinite ends training, and the last good checkpoint stays: one whose parameters are not finite
-// is never written. --keep-going goes on instead; --find-nan names the step of the plan that made the first such value.
+// Ends training if the loss is NaN or infinite, and keeps the last good checkpoint: parameters that are not finite are
+// never written. --keep-going continues instead; --find-nan names the step of the plan that produced the first such
+// value.
 //
-// A step whose gradients overflowed and that loss scaling skipped changed nothing, so it is no reason to end, unless so
-// many follow each other that nothing is learnt any more. A batch in which nothing counts has no loss.
+// A step skipped by loss scaling because of overflow changed nothing and does not end training, unless so many follow
+// each other that training makes no progress. A batch in which no sample counts has no loss.
 #pragma once
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/session/RankJob.h"
@@ -14,12 +15,12 @@ namespace cleave {
 
 class NonFiniteLoss {
 public:
-  /// Made by all ranks, at set-up.
+  /// Collective over all ranks, during set-up.
   NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const TrainOptions &options);
 
   /// Rank 0 saw the loss of a step. What to warn of; empty: nothing. Then wrong() says whether training must end.
   std::string see(int64_t step, const LossSums &sums);
-  /// Why training must end; empty: it need not.
+  /// The reason why training must end; empty if it need not.
   const std::string &wrong() const { return reason; }
   /// All ranks, after rank 0 saw losses: ends training with an environmentError where that must be. `saved`: steps in
   /// the last checkpoint; -1: none. (Ranks that search for an origin ask each other here.)
@@ -38,10 +39,10 @@ private:
   unsigned rank;
   World &world;
   const TrainOptions &options;
-  Communicator *all = nullptr; ///< ranks, where they must agree on something
+  Communicator *all = nullptr; ///< all ranks, if they must agree on something
   std::string reason;
   bool warned = false;
-  int64_t skipped = 0; ///< steps in a row
+  int64_t skipped = 0; ///< consecutive steps
 };
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-// Ranks that wait for work: threads with a list of one job, or this process itself.
+// Ranks that wait for work: threads with a queue of one job, or this process.
 #include "runtime/session/Predict.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Thread.h"
@@ -28,7 +28,7 @@ int64_t PredictedOutput::elements() const {
 
 namespace {
 
-/// What the loaders read: the data set of the call that is under way, whatever its fields' order and split.
+/// The loaders' data source: the data set of the current call, with any order of fields and any split.
 class Feed final : public DataSource {
 public:
   explicit Feed(const plan::Plan &plan);
@@ -42,7 +42,7 @@ public:
 
 private:
   std::vector<DataField> list;
-  std::vector<size_t> fieldOf; ///< of `list`, in the data set at hand
+  std::vector<size_t> fieldOf; ///< of `list`, in the current data set
   const DataSource *source = nullptr;
   Split split = Split::Eval;
 };
@@ -72,7 +72,7 @@ struct Job {
   const Prediction::Take &take;
 };
 
-/// What the ranks of this process share.
+/// State shared by the ranks of this process.
 struct Shared {
   Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
 
@@ -80,13 +80,13 @@ struct Shared {
   PredictOptions options;
   std::optional<Manifest> manifest;
   Feed feed;
-  SampleOrder order{0, 0}; ///< of a training split; there is none
+  SampleOrder order{0, 0}; ///< for a training split, which does not exist here
   std::vector<PredictedOutput> outputs;
-  std::vector<unsigned> owners; ///< of outputs: the lowest rank that holds it
+  std::vector<unsigned> owners; ///< of outputs: the lowest rank that holds each
   std::mutex taking;
 };
 
-/// Outputs in a rank's program, by name: their slots.
+/// Slots of the outputs in a rank's program, by name.
 std::map<std::string, uint32_t> outputSlots(const plan::Plan &plan, unsigned rank) {
   std::map<std::string, uint32_t> slots;
   const auto *list = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
@@ -133,9 +133,9 @@ private:
   unsigned rank;
   Executor runner;
   std::map<std::string, uint32_t> slots; ///< of outputs
-  std::vector<Communicator *> toAll;     ///< of outputs: from its owner; null where ranks are threads
+  std::vector<Communicator *> toAll;     ///< per output: broadcasts from its owner; null if ranks are threads
   std::vector<float> received;
-  Loader loader; ///< last: stops before the buffers it fills go
+  Loader loader; ///< declared last: must stop before its buffers are freed
   int buffer = 0;
 };
 
@@ -253,7 +253,7 @@ private:
       runPlanRanks(ranks, [this](unsigned rank, World &world) {
         try {
           work(rank, world);
-        } catch (...) { // ranks that wait for a job would wait for ever
+        } catch (...) { // ranks that wait for a job would wait forever
           end();
           throw;
         }
@@ -286,8 +286,8 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   const Job *job = nullptr;
-  uint64_t posted = 0;  ///< jobs so far
-  unsigned waiting = 0; ///< ranks that have done the last job
+  uint64_t posted = 0;  ///< number of jobs so far
+  unsigned waiting = 0; ///< ranks that have finished the last job
   bool stop = false;
   std::exception_ptr failure;
   std::thread thread;
@@ -297,8 +297,8 @@ private:
 
 struct Prediction::Impl {
   Shared shared;
-  std::unique_ptr<Workers> workers;  ///< ranks are threads
-  std::unique_ptr<PredictRank> rank; ///< ranks are processes
+  std::unique_ptr<Workers> workers;  ///< if ranks are threads
+  std::unique_ptr<PredictRank> rank; ///< if ranks are processes
 
   Impl(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) : shared(std::move(plan), options) {
     if (ranksAreProcesses())

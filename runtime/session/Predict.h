@@ -1,5 +1,5 @@
 // A compiled prediction that stays loaded: ranks, parameters of a checkpoint and buffers are set up once, then any
-// number of samples go through. What `PROGRAM predict` and Predictor share.
+// number of samples can be computed. Shared by `PROGRAM predict` and Predictor.
 #pragma once
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/PlanFile.h"
@@ -15,9 +15,9 @@ namespace cleave {
 
 struct PredictOptions {
   std::string checkpointDir; ///< empty: the initial parameters
-  unsigned threads = 0;      ///< per rank; 0: the plan's, else cores / ranks on the host
+  unsigned threads = 0;      ///< per rank; 0: the plan's, otherwise cores / ranks on the host
   std::string deviceName = {}, tuning = {};
-  std::optional<int64_t> atStep = {}; ///< of the checkpoint; none: the last
+  std::optional<int64_t> atStep = {}; ///< step of the checkpoint; nullopt: the last
   double timeoutSeconds = 60;
 };
 
@@ -28,13 +28,12 @@ struct PredictedOutput {
   int64_t elements() const;   ///< of one sample
 };
 
-/// Where the ranks are threads they live as long as this does, in threads of its own, and it may be called from any
-/// thread, by one at a time. Where ranks are processes, every process makes one and makes the same calls, and all get
-/// the outputs.
+/// If ranks are threads, they live as long as this object, which may be called from any thread, by one at a time. If
+/// ranks are processes, every process must create one and make the same calls, and all get the outputs.
 class Prediction {
 public:
-  /// `plan`: of a prediction, with outputs among Program.metrics. Throws userError for a plan without outputs and for
-  /// what the checkpoint lacks.
+  /// `plan`: of a prediction, with outputs in Program.metrics. Throws userError for a plan without outputs, and for
+  /// tensors that the checkpoint lacks.
   Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
   ~Prediction();
   Prediction(const Prediction &) = delete;
@@ -45,11 +44,11 @@ public:
   int64_t batch() const;
   const plan::Plan &plan() const;
 
-  /// Gets the rows of one batch of output `output`, in the order of the samples; batches come in order too. Called by
-  /// one thread at a time.
+  /// Receives the rows of one batch of output `output`, in the order of the samples; batches arrive in order too.
+  /// Called by one thread at a time.
   using Take = std::function<void(size_t output, std::span<const float> rows)>;
-  /// The outputs of samples [first, first + count) of a split. Throws userError where `source` lacks an input or has
-  /// another shape for it. After any other error this is of no more use: further calls throw the same.
+  /// Computes the outputs for samples [first, first + count) of a split. Throws userError if `source` lacks an input or
+  /// has another shape for it. After any other error this object is unusable: further calls throw the same error.
   void run(const DataSource &source, Split split, int64_t first, int64_t count, const Take &take);
 
 private:

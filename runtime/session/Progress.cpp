@@ -1,4 +1,4 @@
-// The progress bar and its plain form.
+// The progress bar and its plain-text form.
 #include "runtime/session/Progress.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ void Progress::step(int64_t step, double loss, double rate) {
     first = step - 1;
   const auto now = Clock::now();
   const double since = std::chrono::duration<double>(now - last).count();
-  // A terminal is redrawn ten times a second; elsewhere a line comes every ten seconds. The last step always shows.
+  // A terminal is redrawn ten times a second; other outputs get a line every ten seconds. The last step is always
+  // shown.
   if (step < total && since < (terminal ? 0.1 : 10.0))
     return;
   last = now;
@@ -56,7 +57,7 @@ void Progress::draw(int64_t step, double loss, double rate) {
   }
 }
 
-/// Training does not end because nobody can see how far it is.
+/// Ignores errors: failing to show progress does not end training.
 void Progress::say(const std::string &text) {
   std::fputs(text.c_str(), to);
   std::fflush(to);

@@ -1,4 +1,4 @@
-// Progress of a run on standard error: one bar that redraws itself on a terminal, an occasional plain line elsewhere.
+// Progress of a run on standard error: on a terminal a bar that redraws itself, otherwise occasional plain lines.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace cleave {
 
 class Progress {
 public:
-  /// `total`: steps of the run; `quiet`: prints nothing.
+  /// `total`: number of steps of the run; `quiet`: prints nothing.
   Progress(int64_t total, bool quiet, FILE *to = stderr);
   ~Progress() { finish(); }
 
-  /// After a step. `rate`: samples per second.
+  /// Call after a step. `rate`: samples per second.
   void step(int64_t step, double loss, double rate);
-  /// A line of its own, for example an epoch's evaluation.
+  /// Prints a separate line, for example an epoch's evaluation.
   void line(const std::string &text);
   /// Ends the bar's line.
   void finish();
@@ -31,9 +31,9 @@ private:
   Clock::time_point began = Clock::now(), last{};
 };
 
-/// Seconds as people read them: "0:07", "12:40", "3:05:00".
+/// A duration for display: "0:07", "12:40", "3:05:00".
 std::string clockTime(double seconds);
-/// A count with thousands separated: "118,400".
+/// A count with thousands separators: "118,400".
 std::string grouped(int64_t value);
 
 } // namespace cleave

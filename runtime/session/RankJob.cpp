@@ -1,4 +1,4 @@
-// One rank's work: batches in, iterations, sums out.
+// Runs one rank: loads batches, starts iterations, returns sums.
 #include "runtime/session/RankJob.h"
 #include "runtime/data/EvalBatches.h"
 #include "runtime/plan/plan_generated.h"
@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// The lowest rank whose program reports the loss; 0 where none does.
+/// The lowest rank whose program reports the loss; 0 if none does.
 static unsigned metricsOwner(const plan::Plan &plan) {
   for (unsigned rank = 0; rank < plan.ranks()->size(); ++rank) {
     const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();

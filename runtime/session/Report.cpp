@@ -1,4 +1,4 @@
-// Reading a report out of a plan.
+// Computes a report from a plan.
 #include "runtime/session/Report.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
@@ -55,8 +55,8 @@ const char *collectiveText(plan::CollectiveKind kind) {
   return names[size_t(kind)];
 }
 
-/// What a collective carries, from its first buffer's tensor and the segment it lies in. The compiler gives sums of
-/// parameters' gradients the path "gradients", whatever segment they are finished in.
+/// What a collective carries, from its first buffer's tensor and its segment. The compiler sets the path "gradients" on
+/// reductions of gradients in any segment.
 std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const plan::Segment &segment,
                      const plan::Collective &collective, const std::string &path) {
   const uint32_t index = collective.buffers()->Get(0)->in();
@@ -172,8 +172,8 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
   }
 }
 
-/// What the timeline draws of a segment: a letter and how long it takes, 0 for nothing. Without segments of their own
-/// for the gradients of weights, the backward pass takes two forward passes.
+/// How the timeline draws a segment: a letter and its duration, 0 for nothing. Without separate segments for weight
+/// gradients, the backward pass takes two forward passes.
 std::pair<char, double> drawn(const plan::Segment &segment, bool splitBackward) {
   switch (segment.kind()) {
   case plan::SegmentKind::Forward:
@@ -189,8 +189,8 @@ std::pair<char, double> drawn(const plan::Segment &segment, bool splitBackward) 
   }
 }
 
-/// Plays the representatives' schedules against each other: an action begins when the one before it and the senders of
-/// what it receives have ended.
+/// Simulates the representatives' schedules: an action begins when the previous one, and the senders of what it
+/// receives, have ended.
 void addTimeline(const plan::Plan &plan, PlanReport &report) {
   const auto stages = representatives(plan);
   if (stages.size() < 2)

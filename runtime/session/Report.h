@@ -1,4 +1,4 @@
-// What a plan says, as plain values: computed once from the file, printed by `cleave show` and compared by `cleave
+// The contents of a plan as plain values: computed once from the file, printed by `cleave show` and compared by `cleave
 // diff`.
 #pragma once
 #include "runtime/plan/PlanFile.h"
@@ -16,28 +16,28 @@ struct PlanReport {
     uint64_t parameters = 0;
     double flops = 0;
   };
-  /// A tensor that lives as long as the run, and how it is split: "[512/dp, 784]", or "whole".
+  /// A persistent tensor and its split: "[512/dp, 784]", or "whole".
   struct Tensor {
     std::string name, kind, dtype;
-    std::string parameter; ///< states: whose they are
+    std::string parameter; ///< states: the parameter they belong to
     std::vector<int64_t> shape;
     std::string sharding;
     int64_t elements = 0;
   };
-  /// Collectives of one training step of the same kind, axis and source. `bytes`: the payload of one rank of each
+  /// Collectives of one training step with the same kind, axis and source. `bytes`: the payload of one rank of each
   /// stage, summed over stages and calls. Source: "gradients", "activations", "activation gradients", "parameters",
   /// "states", "loss".
   struct Collective {
     std::string kind, axis, source;
     uint64_t bytes = 0, count = 0;
   };
-  /// Messages of one training step between two stages, of one rank of the sending stage.
+  /// Messages of one training step between two stages, for one rank of the sending stage.
   struct Message {
     uint32_t from = 0, to = 0;
-    std::string source; ///< module path of the step that sends
+    std::string source; ///< module path of the sending step
     uint64_t bytes = 0, count = 0;
   };
-  /// An action of a stage as the timeline draws it; times in forward passes.
+  /// An action of a stage in the timeline; times in forward passes.
   struct Span {
     char kind; ///< F, B, W, R
     int32_t microbatch;
@@ -54,19 +54,19 @@ struct PlanReport {
   std::vector<Message> messages;
   std::vector<uint64_t> peakBytes, lowerBoundBytes; ///< per rank
   std::vector<std::vector<Span>> timeline;          ///< per stage; empty for one stage
-  uint64_t actions = 0, steps = 0;                  ///< of all ranks' training iteration
+  uint64_t actions = 0, steps = 0;                  ///< of all ranks in a training iteration
 
-  /// All parameters, tied ones once.
+  /// Number of elements of all parameters; tied ones count once.
   uint64_t parameterCount() const;
 };
 
-/// Throws environmentError when the plan's structure is broken (Check.h); what it means may be wrong all the same.
+/// Throws environmentError if the plan's structure is invalid (Check.h). Its meaning is not checked.
 PlanReport reportPlan(const PlanFile &file);
 
 /// The JSON of `cleave show --json`.
 std::string toJson(const PlanReport &report);
 
-/// How a tensor is split, as text.
+/// A tensor's split as text.
 std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding);
 
 } // namespace cleave

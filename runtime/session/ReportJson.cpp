@@ -1,4 +1,4 @@
-// A report as JSON: the fields that `cleave show --json` promises, and a few more.
+// A report as JSON: the documented fields of `cleave show --json`, and some others.
 #include "runtime/session/Report.h"
 
 #include <nlohmann/json.hpp>

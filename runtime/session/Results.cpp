@@ -1,4 +1,4 @@
-// Results.
+// Prints results.
 #include "runtime/session/Results.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/plan/plan_generated.h"

@@ -1,4 +1,4 @@
-// What a job prints on standard output when it is done, for people or as one JSON object.
+// Prints a job's results on standard output, as text or as one JSON object.
 #pragma once
 #include "runtime/session/Session.h"
 
@@ -7,13 +7,13 @@
 namespace cleave {
 
 void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options);
-/// `before` and the accuracy in percent; nothing where the loss counts none (NaN).
+/// `before` and the accuracy in percent; empty if the loss does not count correct predictions (NaN).
 std::string accuracyText(const std::string &before, double accuracy);
-/// {"loss","accuracy","samples"}; accuracy is null where the loss counts none.
+/// {"loss","accuracy","samples"}; accuracy is null if the loss does not count correct predictions.
 void printResult(const EvalResult &result, bool json);
-/// The costliest steps of a rank, on standard error.
+/// Prints the slowest steps of a rank to standard error.
 void printProfile(std::vector<StepTime> times, double seconds);
-/// What --profile and --trace ask of a rank that has run for `seconds`: printProfile, writeTrace (Trace.h).
+/// Handles --profile and --trace of a rank that has run for `seconds`: printProfile, writeTrace (Trace.h).
 void reportTimes(Executor &executor, const plan::Plan &plan, const TrainOptions &options, double seconds);
 
 } // namespace cleave

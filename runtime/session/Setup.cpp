@@ -1,4 +1,4 @@
-// Before the ranks start.
+// Preparation before the ranks start.
 #include "runtime/session/Setup.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"

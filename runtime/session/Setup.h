@@ -1,5 +1,4 @@
-// What a job needs before its ranks start: its data set, executor options, and checks that what was asked fits the
-// plan.
+// Preparation of a job before its ranks start: data set, executor options, and checks that the options fit the plan.
 #pragma once
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/data/DataSource.h"
@@ -15,24 +14,24 @@ struct OpenedData {
   const DataSource *source = nullptr;
 };
 
-/// The data set a plan runs on: synthetic when asked for, else the program's own, else the built-in one of the plan's
+/// Opens the data set of a plan: synthetic if requested, else the program's own, else the built-in one of the plan's
 /// kind.
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom,
                         DataNeeds needs = {});
 
 ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options);
 
-/// Throws userError when the plan has no train program.
+/// Throws userError if the plan has no train program.
 void requireTraining(const plan::Plan &plan, const std::string &name);
 
-/// A run continues only the run that was saved: throws userError naming both values where model or seed differ.
+/// Checks that the checkpoint belongs to this run: throws userError that names both values if model or seed differ.
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder);
 
-/// The checkpoint's folder as the options say; an empty path: none.
+/// The checkpoint folder from the options; an empty path: none.
 CheckpointFolder checkpointFolder(const TrainOptions &options);
 
-/// Makes the checkpoint's folder before hours of training; throws userError naming it where that cannot be done, or where
-/// it holds a checkpoint that this training must not replace.
+/// Creates the checkpoint folder before training; throws userError that names it if that fails, or if it holds a
+/// checkpoint that this training must not replace.
 void prepareCheckpointFolder(const TrainOptions &options);
 
 /// The first record of the metrics file.

@@ -1,4 +1,4 @@
-// A run's last iterations as a trace that ui.perfetto.dev and chrome://tracing show.
+// Writes a run's last iterations as a trace for ui.perfetto.dev and chrome://tracing.
 #pragma once
 #include "runtime/executor/Executor.h"
 
@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// Writes Chrome's trace event format (JSON, complete events; times in microseconds), a track a stream. Errors name the
-/// file (AtomicFile.h).
+/// Writes Chrome's trace event format (JSON, complete events; times in microseconds), one track per stream. Errors name
+/// the file (AtomicFile.h).
 void writeTrace(const std::string &file, const std::string &program, unsigned rank,
                 const std::vector<TraceEvent> &events);
 

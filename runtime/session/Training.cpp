@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// What the ranks of one process share.
+/// State shared by the ranks of one process.
 struct Training {
   std::shared_ptr<const PlanFile> file;
   const TrainOptions &options;
@@ -36,15 +36,15 @@ struct Training {
   LearningRate rate;
   std::optional<Manifest> resumed;
   int64_t samples, batch;
-  bool runsAhead;                      ///< the device: the host does not wait for an iteration to end
-  int64_t firstStep = 1, lastStep = 0; ///< of this run; none when last < first
+  bool runsAhead;                      ///< the device runs asynchronously: the host does not wait for iterations
+  int64_t firstStep = 1, lastStep = 0; ///< of this run; no steps if last < first
   DataPosition begin;
   StopAgreement stop;
   TrainResult result; ///< written by rank 0's thread
 
   Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source);
   int64_t lastOfEpochs() const;
-  /// Throws environmentError where the checkpoint that this run goes on from is no longer the folder's.
+  /// Throws environmentError if the checkpoint that this run continues from has been replaced.
   void checkUnchanged() const;
   bool evaluates() const {
     return options.evalEachEpoch && canEvaluate(file->plan()) && source.samples(Split::Eval) > 0;
@@ -120,10 +120,10 @@ private:
   RankJob job;
   Progress progress;
   MetricsFile metrics;
-  /// Steps that were started and not reported yet, oldest first, with their iterations.
+  /// Steps started but not yet reported, oldest first, with their iterations.
   std::deque<std::pair<uint64_t, StepRecord>> running;
   NonFiniteLoss guard;
-  int64_t saved = -1; ///< steps in the last checkpoint
+  int64_t saved = -1; ///< number of steps in the last checkpoint
   Clock::time_point last, flushed;
 };
 
@@ -158,8 +158,8 @@ void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<Da
   report(false);
 }
 
-/// Reports the steps that have ended, or waits for all. A device that runs ahead is waited for only when it is several
-/// steps ahead; where the metrics are another rank's, both ranks ask for them at the same steps.
+/// Reports the steps that have completed, or waits for all. Waits for an asynchronous device only if several steps are
+/// unreported. If another rank has the metrics, both ranks read them at the same steps.
 void RankLoop::report(bool all) {
   const size_t most = shared.runsAhead ? 8 : 1;
   size_t count = 0;
@@ -274,7 +274,7 @@ void RankLoop::run() {
   }
   report(true);
   save(done, at);
-  job.executor().wait(); // also where nobody asked for metrics
+  job.executor().wait(); // even if metrics were not read
   if (writer)
     writer->close();
   if (rank != 0)
@@ -308,9 +308,9 @@ void checkOptions(const TrainOptions &options) {
     throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", options.steps));
 }
 
-/// Processes see to it that they run the same program on the same data.
+/// Checks that all processes run the same program on the same data.
 void compareJobs(World &world, const DataSource &data, DataNeeds needs, double silence) {
-  world.setTimeout(meetingSeconds); // one may have read its data sooner than another
+  world.setTimeout(meetingSeconds); // ranks may need different times to read their data
   world.setSilence(silence);
   GivenValues values = describeProgram();
   for (auto &value : describeData(data, needs))
@@ -329,7 +329,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
   prepareCheckpointFolder(options);
   const unsigned ranks = plan->plan().ranks()->size();
   if (ranksAreProcesses()) {
-    runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before they have met ends a process
+    runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before the ranks have met ends the process
       const InterruptGuard guard;
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);

@@ -74,7 +74,7 @@ public:
     std::memcpy(&value16, pattern.data(), 2);
     std::memcpy(&value32, pattern.data(), 4);
     std::memcpy(&high32, pattern.data() + 4, 4);
-    if (element == 8) { // fill half the first element twice, then copy it to the others
+    if (element == 8) { // set the first element as two 32-bit halves, then copy it
       spread.dims = 1;
       spread.size[0] = spread.total = static_cast<int64_t>(count);
       spread.dst[0] = 1;
