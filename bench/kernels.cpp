@@ -1,5 +1,5 @@
-// Generated kernels against memcpy on one thread: GB/s of what must travel (each operand once, each result once), and
-// what compiling them costs. Usage: bench_kernels [seconds per kernel]
+// Compares generated kernels with memcpy on one thread: GB/s of required traffic (each operand once, each result once), and
+// compile time. Usage: bench_kernels [seconds per kernel]
 #include "ir/GraphModule.h"
 #include "ir/graph/Graph.h"
 #include "passes/codegen/Codegen.h"
@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Processor time of this thread: other processes do not count.
+/// CPU time of this thread, so that other processes do not count.
 double threadSeconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -175,7 +175,7 @@ void runCase(const Case &c, double budget) {
   for (auto &[value, p] : memory)
     if (!value.getDefiningOp<ir::ReshapeOp>())
       std::free(p);
-  dlclose(library); // the next library may come under the same name
+  dlclose(library); // the next library may have the same name
   close(fd);
   if (std::getenv("CLEAVE_SHOW_KERNELS"))
     for (const auto &info : builder.kernels())

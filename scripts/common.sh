@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034
-# Shared by the scripts here: where things are, how many jobs fit, how long text is shown. Sourced, never run.
+# Shared by the scripts here: paths, number of jobs, output. Sourced, never run.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# A compile of an MLIR file takes up to 1.5 GB: one job per processor, fewer where memory is short.
+# A compile of an MLIR file takes up to 1.5 GB: one job per processor, fewer if memory is short.
 jobCount() {
   local processors memory
   processors=$(nproc 2>/dev/null || echo 1)
@@ -14,13 +14,13 @@ jobCount() {
 
 say() { printf '%s\n' "$*" >&2; }
 
-# fail STATUS TEXT: 2 a mistake of the caller's, 3 an environment that lacks something.
+# fail STATUS TEXT: status 2 for a user error, 3 for an environment that lacks something.
 fail() {
   say "${0##*/}: $2"
   exit "$1"
 }
 
-# quietly LOG COMMAND...: output goes to LOG; the last lines are shown when the command fails.
+# quietly LOG COMMAND...: writes the output to LOG; shows the last lines if the command fails.
 quietly() {
   local log=$1 status=0
   shift
@@ -33,7 +33,7 @@ quietly() {
   return $status
 }
 
-# The compiler cache works through precompiled headers only when told that this is meant.
+# ccache supports precompiled headers only with this setting.
 export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
-# Open MPI starts nothing as root, and no more ranks than processors, unless asked.
+# By default Open MPI does not run as root, nor more ranks than processors.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What a build for NVIDIA GPUs needs and the system's CUDA toolkit lacks: headers and compilers, out of NVIDIA's wheels on
-# PyPI into .cuda/ of this project. Nothing is installed into a Python environment. The libraries themselves are
-# not brought: they are opened at run time, from the toolkit or from the wheels of a Python environment. Sourced by setup.
+# Installs what a build for NVIDIA GPUs needs and the system's CUDA toolkit lacks: headers and compilers from NVIDIA's wheels on
+# PyPI, into .cuda/ of this project. Nothing is installed into a Python environment. The libraries are not installed: they are
+# opened at run time, from the toolkit or from wheels of a Python environment. Sourced by setup.
 
 cudaFolder=${root:?}/.cuda
 
-# What must be there, the wheel that has it, and the wheel's SHA-256 (the one for x86-64; headers are the same for all).
-# One wheel may stand for several files. The first is wanted wherever there is a toolkit.
+# Required file, the wheel that contains it, and the wheel's SHA-256 (for x86-64; headers are the same for all). One wheel may
+# provide several files. The first is wanted on any machine with a toolkit.
 cudaParts=(
   "include/cudnn_frontend.h nvidia-cudnn-frontend==1.32.0 c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0"
   "include/cuda.h nvidia-cuda-runtime==13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
@@ -21,8 +21,8 @@ cudaParts=(
   "bin/nvcc nvidia-cuda-nvcc==13.0.88 56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03"
 )
 
-# haveCuda FILE: in the toolkit, in the system, in this project's own folder, or (a program) in PATH. Newer toolkits
-# keep nv/target under include/cccl; another version of cudnn-frontend in our folder does not count.
+# haveCuda FILE: whether it is in the toolkit, the system, this project's .cuda/ or (for a program) in PATH. Newer toolkits have
+# nv/target in include/cccl; another version of cudnn-frontend in .cuda/ does not count.
 haveCuda() {
   local file=$1 prefix
   if [ "$file" = include/cudnn_frontend.h ] && [ -e "$cudaFolder/$file" ]; then
@@ -54,7 +54,7 @@ missingCuda() { # those of the files that are nowhere
   done
 }
 
-# A Python with pip: the system's, else one of a throw-away virtual environment in FOLDER.
+# A Python with pip: the system's, otherwise one in a temporary virtual environment in FOLDER.
 pythonWithPip() {
   local folder=$1
   if python3 -m pip --version >/dev/null 2>&1; then
@@ -66,7 +66,7 @@ pythonWithPip() {
   fi
 }
 
-# unpackWheel PYTHON WHEEL FOLDER: its headers and compilers, as a toolkit has them.
+# unpackWheel PYTHON WHEEL FOLDER: extracts headers and compilers into a toolkit's layout.
 unpackWheel() {
   "$1" - "$2" "$3" <<'PYTHON'
 import os, re, sys, zipfile
@@ -87,7 +87,7 @@ with zipfile.ZipFile(wheel) as archive:
 PYTHON
 }
 
-# fetchCuda FILE...: brings the wheels that have the files. A status other than 0 where one cannot be had.
+# fetchCuda FILE...: downloads the wheels with these files. Returns a status other than 0 if one is not available.
 fetchCuda() {
   local file part python platforms=() status=0 folder
   folder=$(mktemp -d)
@@ -116,7 +116,7 @@ fetchCuda() {
   return $status
 }
 
-# setupCuda CHECK: all that a build for GPUs needs; CHECK (1) only says what is missing.
+# setupCuda CHECK: installs everything that a build for GPUs needs; CHECK (1) only reports what is missing.
 setupCuda() {
   local missing
   mapfile -t missing < <(missingCuda)
@@ -130,8 +130,8 @@ setupCuda() {
   [ ${#missing[@]} -eq 0 ] || fail 3 "still missing for NVIDIA GPUs: ${missing[*]}"
 }
 
-# offerCudnnFrontend CHECK: where there is a toolkit with cuDNN, its frontend's headers too, so that the build has cuDNN.
-# It does without where they cannot be had.
+# offerCudnnFrontend CHECK: if there is a toolkit with cuDNN, installs the headers of its frontend, so that the build supports
+# cuDNN. If they are not available, the build continues without.
 offerCudnnFrontend() {
   haveCuda include/cudnn.h && haveCuda include/cuda.h || return 0
   haveCuda include/cudnn_frontend.h && return 0

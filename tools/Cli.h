@@ -1,4 +1,4 @@
-// Command lines of the tools: CLI11 with our exit statuses and error texts.
+// Command lines of the tools: CLI11 with Cleave's exit statuses and error messages.
 #pragma once
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
@@ -9,22 +9,22 @@
 
 namespace cleave {
 
-/// A whole number from 1.
+/// Accepts integers from 1.
 inline std::string checkPositive(const std::string &text) {
   const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
   return digits && text.find_first_not_of('0') != std::string::npos ? ""
                                                                     : "must be a whole number from 1, found " + text;
 }
 
-/// An empty text would be taken as not given.
+/// Rejects an empty text, which would look like a missing option.
 inline std::string checkNotEmpty(const std::string &text) { return text.empty() ? "must not be empty" : ""; }
 
-/// Parses; true: go on. False: --help or --version was printed. Throws userError with the offending word.
+/// Parses the command line. Returns false if --help or --version was printed. Throws userError with the offending word.
 inline bool parseCommandLine(CLI::App &app, int argc, const char *const *argv) {
   app.set_version_flag("--version", std::string("cleave ") + CLEAVE_VERSION);
   std::vector<std::string> known;
   for (CLI::Option *option : app.get_options({})) {
-    if (option->get_expected_min() > 0) // no flag
+    if (option->get_expected_min() > 0) // not a flag
       option->check(checkNotEmpty);
     for (const std::string &name : option->get_lnames())
       known.push_back("--" + name);

@@ -1,4 +1,4 @@
-"""The sample models in PyTorch, layer for layer what samples/ define: same shapes, biases, initial learning rates.
+"""The sample models in PyTorch, with the same layers as in samples/: same shapes, biases, initial learning rates.
 
 `MODELS[name]`: the module, its synthetic batch and its optimizer.
 """
@@ -40,7 +40,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet18():
-    """ResNet-18 with the small stem: 3x3, stride 1, no max-pool; 28x28 pictures of one channel, 10 classes."""
+    """ResNet-18 with the small stem: 3x3, stride 1, no max-pool; 28x28 images with one channel, 10 classes."""
     layers, inputs = [nn.Conv2d(1, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
     for stage, outputs in enumerate((64, 128, 256, 512)):
         for block in range(2):

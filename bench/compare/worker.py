@@ -1,7 +1,7 @@
-"""Trains one of models.py's models with PyTorch and prints one JSON object: every step's time, the peak memory, and how
-much of it merely importing PyTorch took.
+"""Trains one of models.py's models with PyTorch and prints one JSON object: every step's time, the peak memory, and the
+memory that importing PyTorch alone takes.
 
-A process of its own, so that its memory and its threads are its own. Called by compare.
+A separate process, so that its memory and threads are measured separately. Called by compare.
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ def main():
     torch.manual_seed(1)
     spec = MODELS[a.model]
     model = spec.make()
-    # Eager is what a user writes; compiled is the fastest PyTorch offers, its fused optimizer included.
+    # Eager is typical user code; compiled is PyTorch's fastest mode, with its fused optimizer.
     optimizer = spec.optimizer(model.parameters(), **({"fused": True} if a.mode == "compile" else {}))
     x, y = spec.batch()
     criterion = torch.nn.CrossEntropyLoss()

@@ -1,7 +1,7 @@
-"""What the benchmark for GPUs trains, in PyTorch: layer for layer what scripts/gpu-bundle's BENCH has in Cleave.
+"""The models of the GPU benchmark in PyTorch, with the same layers as scripts/gpu-bundle's BENCH has in Cleave.
 
-`MODELS[name]`: the module, its batch on the device, its optimizer, and in which types it runs. MLP, ConvNet and GPT are
-those of bench/compare (in a bundle: compare_models.py beside this file); ResNet-50 is here.
+`MODELS[name]`: the module, its batch on the device, its optimizer, and its element types. MLP, ConvNet and GPT are
+those of bench/compare (in a bundle: compare_models.py in this folder); ResNet-50 is defined here.
 """
 import importlib.util
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Cleave beside PyTorch (eager and torch.compile) on the same GPU: GPT-2 124M, ResNet-50, ConvNet and MLP from the plans of a
-bundle (scripts/gpu-bundle). README.md beside this file says what is and is not counted. Never part of a test.
+"""Compares Cleave with PyTorch (eager and torch.compile) on the same GPU: GPT-2 124M, ResNet-50, ConvNet and MLP from the plans of a
+bundle (scripts/gpu-bundle). README.md in this folder says what is and is not measured. Not part of any test.
 
 usage: run.py [--bundle DIR] [--target sm_90] [--models NAME,...] [--rounds N] [--no-torch] [--no-compile] [--json FILE] [--budget S]
 Prints Markdown for docs/performance.md. Exit status: 0 measured, 1 a side failed, 2 a wrong argument, 3 no bundle.
@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WHAT = {"gpt2": "GPT-2 124M, context 1024, bf16", "resnet50-b256": "ResNet-50 at 224, bf16, batch 256",
         "convnet": "ConvNet, tf32, batch 100", "mlp": "MLP 784-512-512-10, tf32, batch 128"}
 GPT2 = {"layers": 12, "width": 768, "context": 1024}
-LAUNCH_US = 20 # of the host's time a step, for starting captured graphs
+LAUNCH_US = 20 # limit of host time per step for launching captured graphs
 NAMES = {"cleave": "Cleave", "eager": "PyTorch eager", "compile": "torch.compile"}
 
 
@@ -20,11 +20,11 @@ def say(text):
 
 
 class Problem(Exception):
-    """A side that cannot be measured, and why."""
+    """A side that cannot be measured, with the reason."""
 
 
 class Worker:
-    """A worker.py that stays."""
+    """A persistent worker.py process."""
 
     def __init__(self, limit, model=None, mode="eager"):
         self.err = tempfile.TemporaryFile("w+")
@@ -70,7 +70,7 @@ class Bench:
         return min(most, left)
 
     def plan(self, name):
-        """Its plan, unpacked."""
+        """The path of the unpacked plan."""
         path = os.path.join(self.scratch, f"{name}.plan")
         if not os.path.exists(path):
             with gzip.open(os.path.join(self.a.bundle, self.plans[name]["plan"].replace("{target}", self.a.target) + ".gz"), "rb") as packed, \
@@ -79,7 +79,7 @@ class Bench:
         return path
 
     def cleave(self, name, steps, *more):
-        """One run: time of a step after the first quarter, peak memory by the plan, and what was said on standard error."""
+        """One run: step time after the first quarter, peak memory from the plan, and the text on standard error."""
         metrics = os.path.join(self.scratch, f"{name}.jsonl")
         command = [os.path.join(self.a.bundle, "bin/cleave-run"), self.plan(name), "--data", "synthetic", "--steps", str(steps), "--metrics",
                    metrics, "--quiet", "--tuning", os.path.join(self.scratch, f"{name}.tuning.json"), *more]
@@ -94,7 +94,7 @@ class Bench:
             records = [json.loads(line) for line in lines]
         times = [r["step_ms"] for r in records if "step" in r]
         run = records[0]["run"]
-        # Steps are reported some at a time, so that one alone says nothing; their sum is the clock's.
+        # Steps are reported in groups, so the time of a single step is meaningless; their sum is correct.
         host = {key: statistics.median([r[key] for r in records if key in r][len(times) // 4:]) for key in ("host_us", "launch_us")
                 if any(key in r for r in records)}
         return {**host, "step_ms": statistics.fmean(times[len(times) // 4:]), "peak_bytes": run["peak_bytes"][0], "parameters": run["parameters"],
@@ -116,7 +116,7 @@ class Bench:
         self.attempt("the device", work)
 
     def compare(self, name):
-        """All sides of a model, in turns: {side: {"step_ms": [...], ...}}."""
+        """Measures all sides of a model in turn: {side: {"step_ms": [...], ...}}."""
         steps = self.a.steps or self.plans[name]["steps"]
         sides, workers = {}, {}
         for kind in self.a.kinds:
@@ -153,7 +153,7 @@ class Bench:
         return int(re.search(r"--batch (\d+)", self.plans[name]["choices"]).group(1))
 
     def gpt2(self):
-        """Each side at its best batch: found by one short run of Cleave and of eager; torch.compile takes eager's."""
+        """Measures each side at its best batch size, found by short runs of Cleave and of eager; torch.compile uses eager's."""
         names = [n for n in self.plans if n.startswith("gpt2-")]
         best, where = {}, {}
         for name in names:
@@ -179,7 +179,7 @@ class Bench:
         return sides, where.get("cleave")
 
     def bandwidth(self, name):
-        """Generated kernels against the copy: bytes of the slots that a kernel is given, over its time in --profile."""
+        """Compares generated kernels with a copy: bytes of a kernel's slots divided by its time in --profile."""
         said = self.attempt(f"{name}, profile", lambda: self.cleave(name, 12, "--profile")[1])
         shown = subprocess.run([os.path.join(self.a.bundle, "bin/cleave"), "show", "--steps", self.plan(name)], capture_output=True, text=True)
         return kernel_rates(said or "", shown.stdout)
@@ -193,7 +193,7 @@ def kernel_rates(profile, steps):
         head = re.match(r"^  segment \d+ \w+ (\S+)$", line)
         segment = head[1] if head else segment
         found = re.match(r"^\s+\d+\s+kernel (\S+?)\(([^)]*)\).*?; \S.*?  (.*)  \S+:\d+:\d+$", line)
-        if found: # a slot that is read and written stands there twice
+        if found: # a slot that is read and written is listed twice
             kernels.setdefault((segment, found[3].strip()), []).append(sum(slots.get(a.strip().lstrip("%"), 0) for a in found[2].split(",")))
     rates = []
     for line in profile.splitlines():
@@ -225,8 +225,8 @@ def row(title, sides):
 
 
 def matrix_share(side, facts):
-    """What GPT-2's step does in matrix products (6 a parameter and token; attention's two products, causal: half) over the
-    rate of a plain product."""
+    """FLOPs of matrix products in GPT-2's step (6 per parameter and token; attention's two products, causal: half), divided by
+    the rate of a plain product."""
     tokens = side["batch"] * GPT2["context"]
     flops = tokens * (6 * side["parameters"] + 6 * GPT2["layers"] * GPT2["width"] * GPT2["context"])
     return flops / (side["median_ms"] / 1000), flops / (side["median_ms"] / 1000) / facts["matmul_flops"]

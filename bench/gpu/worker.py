@@ -1,9 +1,9 @@
-"""One of PyTorch's sides of the benchmark: a process that keeps its model, so that torch.compile compiles once, and answers
-each line of its input with a line of JSON. Started by run.py.
+"""PyTorch's side of the benchmark: a process that keeps its model, so that torch.compile compiles only once, and answers
+each input line with a line of JSON. Started by run.py.
 
   run STEPS   trains; the time of a step and the peak memory
   matmul      the rate of a plain 8192^3 bf16 product
-  copy        bytes a second, read and written, of a copy within the device's memory
+  copy        bytes per second, read and written, of a copy within device memory
 """
 import argparse
 import json
@@ -93,7 +93,7 @@ def main():
     a = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
-    answers, sys.stdout = sys.stdout, sys.stderr # whatever PyTorch prints is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr # PyTorch's own output must not be taken for an answer
     trainer = Trainer(a.model, a.mode) if a.model else None
     print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version()}),
           file=answers, flush=True)

@@ -18,15 +18,15 @@ public:
   /// Collective over all ranks, during set-up.
   NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const TrainOptions &options);
 
-  /// Rank 0 saw the loss of a step. What to warn of; empty: nothing. Then wrong() says whether training must end.
+  /// Call on rank 0 with the loss of a step. Returns a warning, or "". Then wrong() tells whether training must end.
   std::string see(int64_t step, const LossSums &sums);
   /// The reason why training must end; empty if it need not.
   const std::string &wrong() const { return reason; }
-  /// All ranks, after rank 0 saw losses: ends training with an environmentError where that must be. `saved`: steps in
-  /// the last checkpoint; -1: none. (Ranks that search for an origin ask each other here.)
+  /// Call on all ranks after rank 0 has seen losses: throws environmentError if training must end. `saved`: number of steps in
+  /// the last checkpoint; -1: none. (Ranks that search for an origin communicate here.)
   void agree(const Executor &executor, int64_t saved);
-  /// All ranks, before a checkpoint is written: an environmentError where one of its values is not finite. Under
-  /// --keep-going what to warn of instead: no such checkpoint is written. Empty: all are finite.
+  /// Call on all ranks before writing a checkpoint: throws environmentError if one of its values is not finite. With
+  /// --keep-going returns a warning instead, and no checkpoint is written. Empty: all values are finite.
   std::string checkSaved(int64_t step, int64_t saved, const SlotMemory &memory);
 
 private:

@@ -2,7 +2,7 @@
 #include <cleave/cleave.h>
 using namespace cleave;
 
-/// 5x5 convolution that keeps the picture's size, batch normalisation, ReLU, and a pool that halves it.
+/// 5x5 convolution with unchanged image size, batch normalisation, ReLU, and pooling to half the size.
 struct Block : Module {
   Conv2d conv;
   BatchNorm2d norm;

@@ -11,7 +11,7 @@ struct GptOptions {
   int64_t layers = 4, width = 128, heads = 4, context = 64, vocab = 128;
 };
 
-/// GPT-2's beginnings: N(0, 0.02), and less for what is added to the residual stream, which adds up over the layers.
+/// GPT-2's initial values: N(0, 0.02), scaled down for layers that add to the residual stream, which accumulates over layers.
 static LinearOptions linearInit(double scale = 1) {
   return {.weightInit = init::normal(0, 0.02 * scale), .biasInit = init::zeros()};
 }
@@ -79,7 +79,7 @@ struct Gpt : Module {
   }
 };
 
-/// One of `logits` by softmax(logits / temperature), `u` uniform in [0, 1); the largest at temperature 0.
+/// Draws from softmax(logits / temperature) with `u` uniform in [0, 1); the largest logit at temperature 0.
 static int64_t draw(std::span<const float> logits, double temperature, double u) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (temperature == 0)
@@ -99,8 +99,8 @@ struct SampleOptions {
   int64_t seed;
 };
 
-/// Prints the prompt and what the model writes after it. Attention is causal: what stands behind the last character of
-/// the window changes nothing before it.
+/// Prints the prompt and its continuation by the model. Attention is causal, so padding after the last character of the window
+/// changes nothing before it.
 static void sample(Predictor &model, const GptOptions &o, const SampleOptions &s) {
   std::vector<int32_t> text;
   for (unsigned char c : s.prompt) {
@@ -114,7 +114,7 @@ static void sample(Predictor &model, const GptOptions &o, const SampleOptions &s
   if (model.writes())
     std::cout << s.prompt;
   if (text.empty())
-    text.push_back('\n'); // what the model reads in place of nothing
+    text.push_back('\n'); // the model's input for an empty prompt
   std::mt19937_64 random(static_cast<uint64_t>(s.seed));
   for (int64_t i = 0; i < s.tokens; ++i) {
     const int64_t seen = std::min<int64_t>(o.context, static_cast<int64_t>(text.size()));

@@ -24,10 +24,10 @@ struct ConvNorm : Module {
   Tensor forward(Tensor x) { return norm(conv(x)); }
 };
 
-/// Two 3x3 convolutions, or 1x1, 3x3, 1x1 with four times as many channels at the end, beside a shortcut.
+/// Two 3x3 convolutions, or 1x1, 3x3, 1x1 with four times as many channels at the end, and a shortcut.
 struct Residual : Module {
   ModuleList<ConvNorm> convs{*this, "convs"};
-  ModuleList<ConvNorm> shortcut{*this, "shortcut"}; // none: the identity
+  ModuleList<ConvNorm> shortcut{*this, "shortcut"}; // empty: the identity
 
   Residual(Module &parent, std::string name, int64_t in, int64_t width, int64_t stride, bool bottleneck)
       : Module(parent, std::move(name)) {

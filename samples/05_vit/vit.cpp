@@ -1,5 +1,5 @@
 // Lesson 5: a vision transformer on digits. README.md beside this file walks through it.
-// Dosovitskiy et al. 2021: a picture is a sequence of patches. The answer is read from the mean of all positions.
+// Dosovitskiy et al. 2021: an image is a sequence of patches. The classifier uses the mean of all positions.
 #include <cleave/cleave.h>
 using namespace cleave;
 

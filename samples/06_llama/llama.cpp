@@ -1,5 +1,5 @@
 // Lesson 6: a small Llama on the characters of a text. README.md beside this file walks through it.
-// Touvron et al. 2023: RMS norm, rotary positions, a gated MLP (SwiGLU), and heads of k and v shared by several of q.
+// Touvron et al. 2023: RMS norm, rotary positions, a gated MLP (SwiGLU), and heads of k and v shared by several heads of q.
 #include <cleave/cleave.h>
 using namespace cleave;
 
@@ -11,7 +11,7 @@ struct LlamaOptions {
 static const LinearOptions plain{.bias = false, .weightInit = init::normal(0, 0.02)};
 
 struct Attention : Module {
-  int64_t size; ///< of a head
+  int64_t size; ///< of one head
   Linear q, k, v, o;
 
   Attention(Module &parent, std::string name, const LlamaOptions &l)

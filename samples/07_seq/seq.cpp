@@ -1,5 +1,5 @@
 // Lesson 7: an LSTM on the characters of a text. README.md beside this file walks through it.
-// Hochreiter and Schmidhuber 1997: a state is carried from character to character.
+// Hochreiter and Schmidhuber 1997: the state is passed from character to character.
 #include <cleave/cleave.h>
 using namespace cleave;
 
@@ -17,7 +17,7 @@ struct Seq : Module {
         head{*this, "head", o.width, o.vocab} {}
 
   Tensor forward(Tensor tokens) {
-    auto [output, state] = lstm(embed(tokens)); // [b, t, width]; the state at the end is not needed here
+    auto [output, state] = lstm(embed(tokens)); // [b, t, width]; the final state is not needed
     return head(output);
   }
 };

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/// A word that names a device, which may go on for ever: LLVM would read it until there is no memory left. Null: none.
+/// The argument that names a device, which LLVM would read until memory is exhausted; null if there is none.
 static const char *endlessInput(int argc, char **argv) {
   struct stat device {}, null {};
   ::stat("/dev/null", &null);
@@ -35,9 +35,9 @@ static const char *endlessInput(int argc, char **argv) {
   return nullptr;
 }
 
-/// Where LLVM knows no other way than to end the process: output that cannot be written, no memory.
+/// Called by LLVM before it ends the process: output that cannot be written, or no memory.
 static void endOn(void *, const char *reason, bool) {
-  if (cleave::outputReaderLeft()) // it has seen enough
+  if (cleave::outputReaderLeft()) // a reader that left is no error
     std::_Exit(static_cast<int>(cleave::Status::Success));
   std::fprintf(stderr, "error: %s\n", reason);
   std::_Exit(static_cast<int>(cleave::Status::Environment));
@@ -58,6 +58,6 @@ int main(int argc, char **argv) {
   mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
   cleave::passes::registerPasses();
   const bool good = succeeded(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));
-  llvm::errs().clear_error(); // messages that are lost are no failure
+  llvm::errs().clear_error(); // lost messages are no error
   return static_cast<int>(good ? cleave::Status::Success : cleave::Status::User);
 }

@@ -1,4 +1,4 @@
-// cleave-run: trains or evaluates from a plan file with the runtime alone.
+// cleave-run: trains or evaluates from a plan file, using only the runtime.
 #include "runtime/session/Launch.h"
 #include "runtime/session/Session.h"
 #include "tools/Cli.h"
@@ -7,7 +7,7 @@
 
 using namespace cleave;
 
-/// What all ranks of a job must have been given.
+/// The values that must be equal on all ranks of a job.
 static GivenValues givenValues(const std::string &plan, const TrainOptions &options, bool evaluate) {
   const auto flag = [](bool set) { return set ? "given" : "not given"; };
   return {{"plan", digestOfFile(plan)},

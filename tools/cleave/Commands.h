@@ -1,4 +1,4 @@
-// The commands of `cleave`. Each takes its own arguments (argv[0] is the command) and returns the exit status.
+// The commands of `cleave`. Each takes its arguments (argv[0] is the command) and returns the exit status.
 #pragma once
 #include "runtime/session/Report.h"
 
@@ -13,13 +13,13 @@ int diff(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);
 
-/// A plan whose structure is sound, so that it may be shown: indices in range, texts without control characters. Its code is
-/// not loaded. An environment error says what is wrong.
+/// Loads a plan and checks its structure, so that it is safe to display: indices in range, texts without control characters.
+/// Does not load its code. Throws an environment error with the defects.
 std::shared_ptr<const PlanFile> loadSound(const std::string &file);
 
-/// The page `cleave show` prints.
+/// The page printed by `cleave show`.
 std::string showPage(const PlanReport &report);
-/// Every program's segments with their steps, slots and layouts.
+/// A listing of every program's segments with their steps, slots and layouts.
 std::string showSteps(const plan::Plan &plan);
 
 /// Bytes as MiB with three significant digits: "12.1", "0.937", "1,024".

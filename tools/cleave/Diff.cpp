@@ -1,4 +1,4 @@
-// cleave diff: what differs between two plans. Exit status 0 either way; --json has an empty list for equal plans.
+// cleave diff: the differences between two plans. Exit status 0 in any case; --json prints an empty list for equal plans.
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
@@ -36,16 +36,16 @@ std::string stageText(const PlanReport &r) {
 
 using Pair = std::pair<std::string, std::string>;
 
-/// What one plan says of an optimizer state, told by its parameter where it lies as that does.
+/// Describes the sharding of an optimizer state, relative to its parameter's if they are equal.
 std::string besideParameter(const std::string &state, const std::string &parameter) {
   return state.empty() ? "absent" : state == parameter ? "as its parameter" : state;
 }
 
-/// Tensors whose difference is the same, in equal layers or of the optimizer's state, are one line.
+/// Merges equal differences, in repeated layers or between a parameter and its optimizer states, into one line.
 void addFolded(const std::map<std::string, Pair> &all, const std::map<std::string, std::string> &owners,
                Differ &differ) {
   struct Line {
-    std::string first, folded; ///< what it is called alone, and for several
+    std::string first, folded; ///< name of a single tensor, and pattern for several
     Pair both;
     int64_t count = 0;
   };

@@ -1,5 +1,5 @@
-// cleave doctor: what of this machine works for Cleave, and what to do about what does not. Never fails because a GPU
-// or a library is missing.
+// cleave doctor: checks what works on this machine, and advises how to fix what does not. A missing GPU or library is not an
+// error.
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
@@ -21,7 +21,7 @@
 namespace cleave::tool {
 namespace {
 
-/// One line of the report: works, what was found, and advice where it does not.
+/// One line of the report: a status, what was found, and advice if it does not work.
 struct Finding {
   std::string name;
   bool works;
@@ -67,7 +67,7 @@ Finding mpiFinding() {
           "install openmpi-bin to start ranks with mpirun; torchrun's environment needs no MPI"};
 }
 
-/// What started this process, as the ranks of a training would see it.
+/// The launcher that started this process, as a training's ranks would detect it.
 Finding launcherFinding() {
   if (startedByMpi())
     return {"launcher", true, "MPI: one rank a process", ""};
@@ -123,7 +123,7 @@ Finding sharedMemoryFinding() {
           "give the container more shared memory (for example --shm-size=1g)"};
 }
 
-/// Driver, devices and libraries as the CUDA backend finds them.
+/// Driver, devices and libraries found by the CUDA backend.
 void addCuda(std::vector<Finding> &findings) {
   const CudaReport report = examineCuda();
   findings.push_back({"CUDA driver", report.problem.empty(), report.problem.empty() ? report.driver : report.problem,

@@ -1,4 +1,4 @@
-// cleave new: a folder with a model that builds against an installed Cleave and trains.
+// cleave new: creates a folder with a model that builds against an installed Cleave.
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "tools/Cli.h"
@@ -55,7 +55,7 @@ std::string filled(std::string text, const std::string &name) {
   return text;
 }
 
-/// It becomes a folder, a program, a target of the build and the name in checkpoints.
+/// The name becomes a folder, a program, a build target and the name stored in checkpoints.
 void checkName(const std::string &name) {
   const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; };
   if (name.empty() || !std::isalpha(static_cast<unsigned char>(name[0])) ||
@@ -75,7 +75,7 @@ void write(const fs::path &file, const std::string &text) {
   out.commit();
 }
 
-/// The folder that this program was installed to, where the package lies beside it; empty in a build.
+/// The install prefix of this program, next to which the package is; empty in a build folder.
 std::string ownPrefix() {
   std::error_code error;
   const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();

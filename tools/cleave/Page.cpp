@@ -1,4 +1,4 @@
-// The page of `cleave show`.
+// Prints the page of `cleave show`.
 #include "runtime/session/Progress.h"
 #include "tools/cleave/Commands.h"
 
@@ -24,7 +24,7 @@ std::string mebibytes(double bytes) {
   return fmt::format("{:.{}f}", mib, digits);
 }
 
-/// "blocks.12" as {"blocks.", 12, true}; a name without a number at its end as {name, 0, false}.
+/// Splits "blocks.12" into {"blocks.", 12, true}; a name without a number at its end gives {name, 0, false}.
 static std::tuple<std::string, long, bool> splitNumber(const std::string &name) {
   size_t at = name.size();
   while (at > 0 && isdigit(static_cast<unsigned char>(name[at - 1])))
@@ -76,7 +76,7 @@ std::string numberRanges(const std::vector<uint32_t> &numbers) {
   return out;
 }
 
-/// "1.2 GFLOP": a count of operations with its unit.
+/// A number of operations with its unit: "1.2 GFLOP".
 static std::string operations(double flops) {
   const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
   int unit = 0;
@@ -113,8 +113,7 @@ void printHead(const PlanReport &r, Out out) {
                  r.threads ? counted(r.threads, "thread") : std::string("any number of threads"), r.seed);
 }
 
-/// The stages side by side, each a grid of ranks with dp down and tp across. Falls back to lists where the mesh is
-/// wide.
+/// Prints the stages next to each other, each as a grid of ranks with dp down and tp across; as lists if the mesh is wide.
 void printStages(const PlanReport &r, Out out) {
   const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
   const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
@@ -168,8 +167,8 @@ std::string bar(double part, int width) {
 
 using Row = std::vector<std::string>;
 
-/// Rows with their columns under each other, two blanks apart or one: a column is as wide as its widest cell, and as
-/// `least` says. Negative: its cells stand at the left.
+/// Formats rows as a table with gaps of one or two blanks. A column is as wide as its widest cell, and at least `least`; if
+/// `least` is negative, its cells are left-aligned.
 std::vector<std::string> aligned(const std::vector<Row> &rows, std::vector<int> least, const std::string &gap) {
   std::vector<size_t> widths;
   for (size_t c = 0; c < least.size(); ++c) {
@@ -188,7 +187,7 @@ std::vector<std::string> aligned(const std::vector<Row> &rows, std::vector<int> 
   return lines;
 }
 
-/// One line per rank, or per run of equal ranks when there are many.
+/// One line per rank, or per run of equal ranks if there are many.
 std::vector<std::string> memoryLines(const PlanReport &r) {
   std::vector<Row> rows{{"memory, MiB", "peak", "bound"}};
   uint64_t most = 1;
@@ -246,7 +245,7 @@ void printSideBySide(const std::vector<std::string> &left, const std::vector<std
   fmt::format_to(out, "\n");
 }
 
-/// One line: how many elements the optimizer keeps, and whether they lie as their parameters do.
+/// Prints one line: the number of optimizer state elements, and whether they are sharded like their parameters.
 void printState(const PlanReport &r, Out out) {
   std::map<std::string, std::string> parameters;
   for (const auto &tensor : r.tensors)
@@ -267,7 +266,7 @@ void printState(const PlanReport &r, Out out) {
                                 : fmt::format("{} of them split otherwise than their parameters", grouped(otherwise)));
 }
 
-/// The largest parameters, repeated layers as one line; then the optimizer's state, which mostly lies as they do.
+/// Prints the largest parameters, with repeated layers on one line, then the optimizer state, usually sharded like them.
 void printTensors(const PlanReport &r, Out out) {
   struct Line {
     std::string name, shape, sharding;
@@ -305,8 +304,8 @@ void printTensors(const PlanReport &r, Out out) {
   fmt::format_to(out, "\n");
 }
 
-/// One row per stage, one cell per forward pass's time: F2 is the forward of microbatch 2, B2 its backward (W2: of the
-/// weights), R2 its recomputation.
+/// Prints one row per stage and one cell per duration of a forward pass: F2 is the forward pass of microbatch 2, B2 its
+/// backward pass (W2: of the weights), R2 its recomputation.
 void printTimeline(const PlanReport &r, Out out) {
   if (r.timeline.size() < 2)
     return;

@@ -1,4 +1,4 @@
-// cleave show: a plan as a page that people read, as JSON, as the list of its steps, or as its strategy.
+// cleave show: prints a plan as a page, as JSON, as a list of its steps, or as its strategy.
 #include "runtime/plan/plan_generated.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"

@@ -1,4 +1,4 @@
-// The listing of `cleave show --steps`: what every program does, step by step.
+// The listing of `cleave show --steps`: every program, step by step.
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Progress.h"
@@ -25,7 +25,7 @@ std::string shapeText(const flatbuffers::Vector<int64_t> *shape) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-/// "%3" and, where a window is not the whole slot, its byte offset.
+/// "%3" and, if the window is not the whole slot, its byte offset.
 std::string viewText(const plan::View *view) {
   if (!view)
     return "-";
@@ -54,7 +54,7 @@ std::string kernelText(const plan::Plan &plan, const plan::Kernel &kernel) {
                      ops.empty() ? "" : "  ; " + ops);
 }
 
-/// The calls follow in lines of their own (printSegment).
+/// The calls follow on separate lines (printSegment).
 std::string batchText(const plan::Plan &plan, const plan::KernelBatch &batch) {
   const plan::KernelInfo &info = *plan.kernels()->Get(batch.calls()->Get(0)->kernel());
   uint64_t blocks = 0;
@@ -140,7 +140,7 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
   return plan::EnumNameStepOp(step.op_type());
 }
 
-/// Whose call a step is on a GPU.
+/// The library that runs a step on a GPU.
 std::string libraryOf(const plan::Plan &plan, const plan::Step &step) {
   if (!plan.backend() || plan.backend()->string_view() != "cuda")
     return "";
@@ -204,7 +204,7 @@ void printActions(const plan::Program &program, const flatbuffers::Vector<flatbu
     line += word;
   }
   fmt::format_to(out, "{}\n", line);
-  // What orders streams: all else may overlap.
+  // Waits between streams: everything else may overlap.
   for (const plan::Action *action : *actions)
     for (uint32_t i = 0; action->waits() && i < action->waits()->size(); ++i) {
       const plan::Wait &wait = *action->waits()->Get(i);

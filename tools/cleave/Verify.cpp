@@ -1,4 +1,4 @@
-// cleave verify: checks a plan and says what was proven.
+// cleave verify: checks a plan and reports what was verified.
 #include "runtime/base/StandardStreams.h"
 #include "runtime/plan/Check.h"
 #include "tools/Cli.h"

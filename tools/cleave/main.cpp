@@ -1,4 +1,4 @@
-// cleave: looks at plan files, and begins new programs. Every command is in a file of its own; none needs the compiler.
+// cleave: inspects plan files, and creates new programs. Each command has its own file; none needs the compiler.
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/session/Launch.h"
