@@ -1,4 +1,4 @@
-// The expectations of Collectives.h. A header, because two programs compile it: one with Catch2, one started by mpirun.
+// The checks of Collectives.h. A header, because two programs compile it: one with Catch2, one started by mpirun.
 #pragma once
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"

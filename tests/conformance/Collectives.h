@@ -1,5 +1,6 @@
-// What every communicator must do, whoever carries it: run by each rank of a world, results compared with sums made
-// here. Data are integers, so comparisons are exact; the order of additions is checked with numbers that show it.
+// The required behaviour of every communicator: run by each rank of a world, with results compared with locally
+// computed sums. Data are integers, so comparisons are exact; the order of additions is tested with numbers that reveal
+// it.
 #pragma once
 #include "runtime/comm/Communicator.h"
 

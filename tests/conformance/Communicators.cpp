@@ -1,4 +1,4 @@
-// Communicators among threads.
+// Tests communicators among threads.
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/Reduce.h"

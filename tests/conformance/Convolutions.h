@@ -1,4 +1,4 @@
-// The convolutions of the suite, which cuDNN is also asked for without a GPU (tests/unit/runtime/cuda/CudnnDescriptors.cpp).
+// The convolutions of the suite, also used for cuDNN tests without a GPU (tests/unit/runtime/cuda/CudnnDescriptors.cpp).
 #pragma once
 #include "tests/conformance/DeviceRun.h"
 

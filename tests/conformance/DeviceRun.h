@@ -1,5 +1,5 @@
-// Runs one step of a hand-made plan on a device, with data that are given or drawn. CLEAVE_CONFORMANCE_DEVICE names the
-// device that the suite is run on; without it, it is the CPU.
+// Runs one step of a hand-written plan on a device, with given or random data. CLEAVE_CONFORMANCE_DEVICE names the
+// device under test; default: the CPU.
 #pragma once
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Device.h"

@@ -1,5 +1,5 @@
-// A device against the reference device, step by step: exact on integers, close on reals. GPUs also in the half types
-// and in TF32. The reference adds in f64 and rounds once.
+// Compares a device with the reference device, step by step: exact on integers, close on reals. GPUs also in the half
+// types and in TF32. The reference adds in f64 and rounds once.
 #include "runtime/base/Error.h"
 #include "runtime/device/CpuDevice.h"
 #include "tests/conformance/Convolutions.h"

@@ -1,5 +1,5 @@
-// Batches of kernel calls, with a kernel that is compiled here: on a host call by call, on a CUDA device in one launch
-// of the kernel's batch form, at every place that the slots have.
+// Batches of kernel calls, with a kernel compiled here: on a host call by call, on a CUDA device in one launch of the
+// kernel's batch form, at every placement of the slots.
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/CpuDevice.h"
 #include "runtime/plan/Check.h"

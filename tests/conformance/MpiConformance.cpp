@@ -1,4 +1,4 @@
-// The expectations of every communicator, on MPI processes; started by mpirun, one line per failure, status 1.
+// The checks of every communicator, on MPI processes; started by mpirun, one line per failure, status 1.
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "tests/conformance/CollectiveChecks.h"

@@ -1,6 +1,6 @@
-// The expectations of every communicator, on processes that a launcher would have started with torchrun's environment;
-// and what only processes can show: a rank that is killed, stopped, or wedged. `conformance_sockets RANKS [CASE]`
-// is the launcher of copies of itself; one line per case, status 1 where one is wrong.
+// The checks of every communicator, on processes with torchrun's environment; and cases that need processes: a rank
+// that is killed, stopped, or hangs. `conformance_sockets RANKS [CASE]` launches copies of itself; one line per case,
+// status 1 on failure.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"

@@ -1,5 +1,5 @@
-// Communicators over sockets: each thread here is a rank with a world of its own, as a process would have it. What
-// needs processes that die is in SocketProcesses.cpp.
+// Communicators over sockets: each thread is a rank with its own world, as a process would be. Cases with dying
+// processes are in SocketProcesses.cpp.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/Rendezvous.h"
 #include "runtime/comm/socket/SocketWorld.h"

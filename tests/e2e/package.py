@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cleave in a project of one's own: installed, as a part of a build, `cleave new`, and docs/your-model.md as it stands.
+"""Cleave in another project: installed, as part of a build, `cleave new`, and the steps of docs/your-model.md.
 
 package.py --build BUILD [unittest arguments]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every option that takes a path, given every kind of path that is wrong for it. Standard library only.
+"""Every option that takes a path, with every kind of invalid path. Standard library only.
 
 paths.py --build BUILD [unittest arguments]
 """

@@ -1,4 +1,4 @@
-// A network without normalisation, for the tests: ReLU follows a convolution with a bias and one without.
+// A test network without normalisation: ReLU follows a convolution with a bias and one without.
 #include <cleave/cleave.h>
 using namespace cleave;
 

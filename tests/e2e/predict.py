@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a trained model gives: predictions, samples, profiles; and what a process reads and is called. Standard library only.
+"""Uses of a trained model: predictions, samples, profiles; and how a process reads files and is named. Standard library only.
 
 predict.py --build BUILD [unittest arguments]
 """

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: where the programs are, and how a file of tests runs."""
+"""Shared by the end-to-end tests: paths of the programs, and running a file of tests."""
 import argparse
 import os
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks that a launcher starts as processes: how they meet, and what they say when they end. Standard library only.
+"""Ranks that a launcher starts as processes: how they meet, and their messages when they end. Standard library only.
 
 ranks.py --build BUILD [unittest arguments]
 """

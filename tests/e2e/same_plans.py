@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether two builds compile the same plans: four samples under eight options, byte by byte.
+"""Checks that two builds compile the same plans: four samples under eight options, byte by byte.
 
 For changes that must not change a plan. Where the bytes differ, the first lines of `cleave diff` are shown. Exit status: 0 all
 plans are the same, 1 one differs.

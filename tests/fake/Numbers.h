@@ -1,4 +1,4 @@
-// Floating point numbers of 16 bits, as the fakes of libraries read and write them.
+// 16-bit floating-point numbers for the fake libraries.
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Good plans that fuzzers alter, and what happens to one that is altered: the checker finds a defect, or it runs.
+// Valid plans that fuzzers modify, and the expected outcome: the checker finds a defect, or the plan runs.
 #pragma once
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"

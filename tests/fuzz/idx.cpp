@@ -1,4 +1,4 @@
-// IDX files: any bytes are refused with an Error or give an array as large as its sizes say.
+// IDX files: any bytes are rejected with an Error or give an array of the stated size.
 #include "runtime/data/Idx.h"
 #include "runtime/base/Error.h"
 

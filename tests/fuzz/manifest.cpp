@@ -1,5 +1,5 @@
-// Manifests: any text is refused with an Error, or prints and reads back as it was. The checksum is put right first, so
-// that what comes after it is reached.
+// Manifests: any text is rejected with an Error, or prints and reads back unchanged. The checksum is corrected first,
+// so that the checks after it are reached.
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/base/Error.h"
 

@@ -1,4 +1,4 @@
-// Plans: whatever bytes a sealed file holds, loading and checking it ends in an Error, in defects, or in none of them.
+// Plans: for any bytes in a sealed file, loading and checking ends with an Error, with defects, or without any.
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/PlanFile.h"

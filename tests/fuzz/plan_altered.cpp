@@ -1,5 +1,5 @@
-// A good plan with some bytes altered, then sealed again: the checker finds a defect, or it runs. The input is a byte
-// that says which plan, and a list of (offset, value) pairs: two bytes, little endian, and one.
+// A valid plan with some bytes modified, sealed again: the checker finds a defect, or the plan runs. The input is a
+// byte that selects the plan, and a list of (offset, value) pairs: two bytes, little endian, and one.
 #include "tests/fuzz/RunPlan.h"
 
 using namespace cleave;

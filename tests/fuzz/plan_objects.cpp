@@ -1,6 +1,6 @@
-// A good plan with fields and list entries of its objects altered, packed and sealed again: the checker finds a defect,
-// or it runs. The input is a byte that says which plan, and alterations of four bytes: which field or list (two), how,
-// and a value.
+// A valid plan with fields and list entries of its objects modified, packed and sealed again: the checker finds a
+// defect, or the plan runs. The input is a byte that selects the plan, and modifications of four bytes: which field or
+// list (two), how, and a value.
 #include "tests/fuzz/RunPlan.h"
 
 #include <cstring>

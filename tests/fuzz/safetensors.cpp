@@ -1,4 +1,4 @@
-// Safetensors headers: any text is refused with an Error or describes ranges inside the file.
+// Safetensors headers: any text is rejected with an Error or describes ranges inside the file.
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/base/Error.h"
 

@@ -1,5 +1,4 @@
-// Strategy files: any text is refused with the error of a user's mistake, or what is written of it reads back as it
-// was.
+// Strategy files: any text is rejected with a user error, or it can be written and read back unchanged.
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 

@@ -1,5 +1,5 @@
-// Texts are cut into tokens, or lines, and some of them are replaced, dropped, repeated or swapped. What is replaced
-// everywhere at once stays consistent, so that more of it passes the verifier.
+// Splits a text into tokens or lines and replaces, drops, repeats or swaps some of them. Replacing all occurrences at
+// once keeps the text consistent, so that more results pass the verifier.
 #include "tests/fuzz_ir/Alter.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Alterations of IR as text: what a person's editor, or a program that writes IR, may do to it.
+// Modifications of IR as text, as made by an editor or by a program that generates IR.
 #pragma once
 #include "tests/random/Chance.h"
 

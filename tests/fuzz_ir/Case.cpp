@@ -1,5 +1,5 @@
-// Good IR comes from random models, at the phase that the seed draws. What is read again runs through the passes as
-// cleave-opt runs them, or a traced model through the whole compiler to a plan that the checker must call good.
+// Valid IR comes from random models, in a phase drawn from the seed. After modification it runs through passes as in
+// cleave-opt, or as a traced model through the whole compiler to a plan that must pass the checker.
 #include "tests/fuzz_ir/Case.h"
 
 #include "frontend/cleave/cleave.h"

@@ -1,4 +1,4 @@
-// One case: good IR of some phase, altered, and what the compiler makes of it.
+// One case: valid IR of some phase, its modification, and the compiler's result.
 #pragma once
 #include "tests/random/Run.h"
 

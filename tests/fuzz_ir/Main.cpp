@@ -1,5 +1,5 @@
-// fuzz_ir: alters IR as text and asks parser, verifiers, passes and the compiler: each ends in a diagnostic or
-// succeeds.
+// fuzz_ir: modifies IR as text and runs parser, verifiers, passes and the compiler: each must succeed or end with a
+// diagnostic.
 #include "tests/fuzz_ir/Case.h"
 #include "tests/random/Children.h"
 

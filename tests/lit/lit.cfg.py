@@ -1,4 +1,4 @@
-# Configuration of the text tests: each .mlir file says how to run cleave-opt and what it must print.
+# Configuration of the text tests: each .mlir file specifies how to run cleave-opt and its expected output.
 # The build folder is given as `lit --param build=DIR` or in CLEAVE_BUILD; LLVM's tools as `--param llvm=BIN` or found.
 import os
 import shutil

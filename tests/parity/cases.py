@@ -1,4 +1,4 @@
-"""One case an op: its IR, its inputs and the PyTorch function it must equal.
+"""One case per op: its IR, its inputs and the PyTorch function it must equal.
 
 A case becomes a module whose @forward has every float input as a trainable parameter and returns
 loss = sum(result * c), for a given tensor c, and the result itself (kind "buffer"); so that the gradient of every operand is

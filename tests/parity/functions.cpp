@@ -1,6 +1,6 @@
-// Every function of the DSL and its gradient in the reference interpreter against PyTorch's numbers
-// (goldens/functions.json, made by make_goldens.py from the cases of functions.py), as traced and after decomposition;
-// and the gradients of smooth ones against finite differences.
+// Compares every function of the DSL and its gradient in the reference interpreter with PyTorch's numbers
+// (goldens/functions.json, made by make_goldens.py from the cases in functions.py), as traced and after decomposition;
+// compares the gradients of smooth functions with finite differences.
 #include "frontend/trace/Trace.h"
 #include "ir/graph/Graph.h"
 #include "passes/decompose/Decompose.h"

@@ -1,4 +1,4 @@
-"""One case a function of the DSL: its inputs and the PyTorch function that it must equal.
+"""One case per function of the DSL: its inputs and the equivalent PyTorch function.
 
 The C++ side of a case, by the same name, stands in functions.cpp. Every float input is a trained parameter there, the loss is
 sum(result * c) for a given tensor c, so that the gradient of every operand is compared under a cotangent that is not uniform.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch (CPU, double) computes for every op and function, their gradients, and the optimizers, as JSON under
+"""Writes PyTorch's results (CPU, double) for every op and function, their gradients, and the optimizers, as JSON under
 goldens/.
 
     python3 -m venv .venv && .venv/bin/pip install numpy torch

@@ -1,5 +1,5 @@
-// Modules and composed functions against PyTorch's numbers (goldens/modules.json, made by modules.py): each is written
-// through the DSL, traced, differentiated and run by the interpreter.
+// Compares modules and composed functions with PyTorch's numbers (goldens/modules.json, made by modules.py): each is
+// written with the DSL, traced, differentiated and run by the interpreter.
 #include "frontend/trace/Trace.h"
 #include "frontend/trace/TraceModel.h"
 #include "passes/decompose/Decompose.h"

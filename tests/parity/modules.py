@@ -1,4 +1,4 @@
-"""Modules and composed functions: what PyTorch makes of the same parameters and inputs.
+"""Modules and composed functions: PyTorch's results for the same parameters and inputs.
 
 modules.cpp writes each case through the DSL under the same name. Every tensor is trained, so that all gradients are
 compared, under a cotangent that is not uniform.

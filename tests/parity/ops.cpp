@@ -1,4 +1,4 @@
-// Every op and its gradient in the reference interpreter against PyTorch's numbers (goldens/ops.json, made by
+// Compares every op and its gradient in the reference interpreter with PyTorch's numbers (goldens/ops.json, made by
 // make_goldens.py): as traced, and after simplification and decomposition.
 #include "ir/graph/Graph.h"
 #include "passes/decompose/Decompose.h"

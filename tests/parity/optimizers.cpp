@@ -1,4 +1,4 @@
-// @update in the reference interpreter against five steps of PyTorch's optimizers (goldens/optimizers.json).
+// Compares @update in the reference interpreter with five steps of PyTorch's optimizers (goldens/optimizers.json).
 #include "passes/optimizer/Optimizer.h"
 
 #include "ir/graph/Graph.h"

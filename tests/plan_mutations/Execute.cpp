@@ -1,4 +1,4 @@
-// A child per run: what generated code does to it is seen from outside.
+// Each run is a child process, so that crashes caused by generated code are observed from outside.
 #include "tests/plan_mutations/Execute.h"
 
 #include "runtime/base/Error.h"

@@ -1,4 +1,4 @@
-// Runs plans in processes of their own.
+// Runs plans in separate processes.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Kinds of fault that are put into good plans, one at a time.
+// Kinds of faults injected into valid plans, one at a time.
 #pragma once
 #include "runtime/plan/plan_generated.h"
 

@@ -1,5 +1,6 @@
-// plan_mutations: puts each kind of fault into good plans of different models and splits. The checker finds it by one of
-// its rules, or the plan runs and every rank ends with the bits of the plan without the fault. Anything else fails.
+// plan_mutations: injects each kind of fault into valid plans of different models and splits. The checker must report
+// one of its rules, or the plan must run and give the same bits on every rank as without the fault. Anything else
+// fails.
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/PlanFile.h"

@@ -1,5 +1,5 @@
-// Numbers by chance that are the same everywhere: splitmix64 (Steele, Lea and Flood 2014), no distribution of the standard
-// library, whose results differ from one to the next.
+// Portable random numbers: splitmix64 (Steele, Lea and Flood 2014), without the standard library's distributions, whose
+// results differ between implementations.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// A child per case; results come back through a pipe.
+// One child process per case; results are returned through a pipe.
 #include "tests/random/Children.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Runs cases in processes of their own, so that a crash or a hang is a result like any other.
+// Runs cases in separate processes, so that a crash or a hang is an ordinary result.
 #pragma once
 #include "tests/random/Run.h"
 

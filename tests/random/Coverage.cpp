@@ -1,4 +1,4 @@
-// Words for what a case has.
+// Finds the features of a case.
 #include "tests/random/Coverage.h"
 #include "partitioner/strategy/Strategy.h"
 #include "tests/random/Tables.h"

@@ -1,4 +1,4 @@
-// What a case reaches, as words, and the list of all there is, so that the table shows what is never reached.
+// The features that a case covers, as words, and the list of all features, so that the table shows those never covered.
 #pragma once
 #include "tests/random/Run.h"
 

@@ -1,4 +1,4 @@
-// Drawing calls one by one.
+// Draws calls one by one.
 #include "tests/random/Drawing.h"
 #include "frontend/trace/Trace.h"
 #include "runtime/base/Error.h"

@@ -1,5 +1,5 @@
-// Draws one class's body, call by call, while a trace is alive: every call that is drawn is made at once, so that shapes are
-// known and what the DSL refuses is dropped.
+// Draws the body of a class call by call during a trace. Each drawn call is executed immediately, so that shapes are
+// known, and calls that the DSL rejects are dropped.
 #pragma once
 #include "tests/random/Chance.h"
 #include "tests/random/Recipe.h"

@@ -1,4 +1,4 @@
-// What the tables of ops share: tests of shapes, and second operands.
+// Shared by the tables of ops: tests of shapes, and second operands.
 #pragma once
 #include "tests/random/Tables.h"
 

@@ -1,4 +1,4 @@
-// From a seed to a case: data, model, loss, training, split.
+// Generates a case from a seed: data, model, loss, training, split.
 #include "frontend/trace/Trace.h"
 #include "ir/GraphModule.h"
 #include "partitioner/stages/Layers.h"

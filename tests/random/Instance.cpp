@@ -1,4 +1,4 @@
-// Members made and bodies interpreted.
+// Creates members and interprets bodies.
 #include "tests/random/Instance.h"
 #include "tests/random/Tables.h"
 

@@ -1,4 +1,4 @@
-// A recipe's classes as live modules: members are made as the class declares them, forward interprets its body.
+// A recipe's classes as live modules: members are created as declared, and forward interprets the class's body.
 #pragma once
 #include "tests/random/Recipe.h"
 

@@ -1,4 +1,4 @@
-// random_models: draws models and splits from seeds and holds the product to what the interpreter says of them.
+// random_models: draws models and splits from seeds and compares the product's results with the interpreter's.
 #include "tests/random/Children.h"
 #include "tests/random/Coverage.h"
 #include "tests/random/Drawing.h"

@@ -1,5 +1,5 @@
-// The numbers of a case: data and beginnings by hash, the interpreter's results on the undivided graph under several
-// roundings, and how far rounding alone can move each of them.
+// The numbers of a case: data and initial values by hash, the interpreter's results on the unsplit graph with several
+// roundings, and how much rounding alone can change each of them.
 #pragma once
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Distributed.h"

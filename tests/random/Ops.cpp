@@ -1,4 +1,4 @@
-// The table of ops: those of Functional.h, members, modules and marks.
+// The table of ops: functions of Functional.h, members, modules and markers.
 #include "tests/random/Draws.h"
 
 #include <algorithm>

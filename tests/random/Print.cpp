@@ -1,4 +1,4 @@
-// A recipe as a C++ program.
+// Prints a recipe as a C++ program.
 #include "tests/random/Recipe.h"
 #include "tests/random/Tables.h"
 

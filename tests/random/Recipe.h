@@ -1,6 +1,6 @@
-// A case as plain data: a model (classes of modules with their members and what their forward does), its data and loss,
-// and how it is split and trained. A recipe is drawn from a seed, interpreted into calls of the DSL, printed as C++, and
-// made smaller when it fails.
+// A case as plain data: a model (classes of modules with their members and the calls in forward), its data and loss,
+// and how it is split and trained. A recipe is drawn from a seed, interpreted as calls of the DSL, printed as C++, and
+// reduced when it fails.
 #pragma once
 #include <cstdint>
 #include <deque>

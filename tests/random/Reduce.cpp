@@ -1,4 +1,4 @@
-// Steps that make a case smaller, tried until none helps.
+// Tries reduction steps until none helps.
 #include "tests/random/Reduce.h"
 #include "partitioner/strategy/Strategy.h"
 #include "tests/random/Drawing.h"

@@ -1,4 +1,4 @@
-// Makes a failing case smaller while it fails in the same way (delta debugging; Zeller and Hildebrandt 2002).
+// Reduces a failing case while it fails in the same way (delta debugging; Zeller and Hildebrandt 2002).
 #pragma once
 #include "tests/random/Children.h"
 

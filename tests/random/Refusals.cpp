@@ -1,4 +1,4 @@
-// Reasons and their checks.
+// The reasons and their checks.
 #include "tests/random/Refusals.h"
 #include "partitioner/strategy/Strategy.h"
 #include "tests/random/Instance.h"

@@ -1,4 +1,4 @@
-// The reasons for which a case may be refused, each with a check that it is true of the case.
+// The reasons for which a case may be rejected, each with a check that it is true of the case.
 #pragma once
 #include "tests/random/Recipe.h"
 

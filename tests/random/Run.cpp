@@ -1,4 +1,4 @@
-// One case through the whole product, and its judgement.
+// Runs one case through the whole product, and judges the result.
 #include "tests/random/Run.h"
 #include "frontend/program/Job.h"
 #include "frontend/trace/Trace.h"

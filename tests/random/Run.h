@@ -1,4 +1,5 @@
-// Runs a case: the product's way, through strategy, plan and executor, and the interpreter's, on the undivided graph.
+// Runs a case in two ways: by the product, through strategy, plan and executor, and by the interpreter on the unsplit
+// graph.
 #pragma once
 #include "tests/random/Recipe.h"
 

@@ -1,5 +1,5 @@
-// What can be drawn: one entry for each op, layer and loss, which says how its arguments are drawn, how it is called, and
-// how the call is printed. A new function of the DSL is one more entry.
+// What can be drawn: one entry per op, layer and loss, with functions that draw its arguments, call it, and print the
+// call. A new function of the DSL needs one more entry.
 #pragma once
 #include "tests/random/Drawing.h"
 #include "tests/random/Instance.h"

@@ -1,5 +1,5 @@
-// Three GPUs as cuDNN describes devices to itself (JSON), for making plans where there is none: written by hand from
-// the data sheets. Steps for cuDNN, written down by their fields.
+// Three GPUs in cuDNN's own device description (JSON), written by hand from the data sheets, for compiling plans
+// without a GPU; and steps for cuDNN, built from their fields.
 #pragma once
 #include "runtime/plan/plan_generated.h"
 

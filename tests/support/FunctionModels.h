@@ -1,5 +1,5 @@
-// Small models that between them call every function of the DSL that is not in the samples' models, on activations and
-// on parameters, within a sample and across samples: for the tests of splits, kernels and precisions.
+// Small models that together call every function of the DSL not used by the samples' models, on activations and on
+// parameters, within a sample and across samples: for tests of splits, kernels and precisions.
 #pragma once
 #include <cleave/cleave.h>
 

@@ -1,4 +1,4 @@
-// Writes small plans by hand: for tests of the runtime that need no compiler.
+// Builds small plans by hand, for tests of the runtime without the compiler.
 #pragma once
 #include "runtime/plan/Check.h"
 #include "runtime/plan/CheckParts.h"

@@ -1,5 +1,5 @@
 // What cuBLASLt accepts (cuBLAS library documentation, cublasLtMatmul, tables of supported types; cublasLtEpilogue_t),
-// and the algorithms it offers. Where the documentation leaves it open, the stricter answer.
+// and the algorithms it offers. Where the documentation is ambiguous, the stricter reading applies.
 #include "tests/fake/cublas/Types.h"
 
 #include "tests/fake/cuda/Fake.h"

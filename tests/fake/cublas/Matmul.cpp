@@ -1,5 +1,4 @@
-// The product itself, evaluated when the stream comes to it: sums in f32 over k, in as many pieces as the algorithm
-// splits.
+// The product, evaluated when the stream reaches it: sums in f32 over k, in as many parts as the algorithm splits.
 #include "tests/fake/cublas/Types.h"
 
 #include "tests/fake/Numbers.h"

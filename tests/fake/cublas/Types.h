@@ -1,4 +1,4 @@
-// What the opaque descriptors of cuBLASLt hold here.
+// The contents of cuBLASLt's opaque descriptors.
 #pragma once
 #pragma GCC visibility push(default)
 #include <cublasLt.h>

@@ -1,4 +1,4 @@
-// Capture of streams into graphs, and what is refused meanwhile.
+// Captures streams into graphs, and rejects calls that are illegal during capture.
 #include "tests/fake/cuda/Capture.h"
 
 #include <algorithm>

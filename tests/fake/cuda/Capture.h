@@ -1,5 +1,5 @@
-// Stream capture: what is put into a captured stream becomes nodes of a graph, after the nodes that came before in the
-// stream and those of the events it waited for.
+// Stream capture: work enqueued in a captured stream becomes graph nodes that depend on earlier nodes of the stream and
+// of the events it waited for.
 #pragma once
 #include "tests/fake/cuda/Stream.h"
 

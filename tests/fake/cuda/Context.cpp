@@ -1,4 +1,4 @@
-// Primary contexts. One that nobody retains takes what was made in it along.
+// Primary contexts. Releasing the last reference destroys everything created in the context.
 #include "tests/fake/cuda/Capture.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// What tests and the other fakes ask for (Fake.h).
+// Control functions for tests and the other fakes (Fake.h).
 #include "tests/fake/cuda/Capture.h"
 
 using namespace cleave::fake;

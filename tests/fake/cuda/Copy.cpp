@@ -1,5 +1,5 @@
-// Copies and fills. Ranges that do not lie in one allocation are refused at once; what was freed before a graph runs is
-// found when it runs.
+// Copies and fills. Ranges outside one allocation are rejected immediately; memory freed before a graph runs is
+// detected when it runs.
 #include "tests/fake/cuda/Capture.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Emulated kernels: the words that a thread of a GPU knows, and barriers where the kernel reduces rows.
+// Emulated kernels: thread intrinsics, and barriers for kernels that reduce rows.
 #include "tests/fake/cuda/Fiber.h"
 #include "tests/fake/cuda/Module.h"
 

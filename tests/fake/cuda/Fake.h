@@ -1,5 +1,5 @@
-// What the fake driver offers beside CUDA's own functions: to the other fakes, and to tests, which find these by dlsym
-// in libcuda.so.1. All may be called from any thread.
+// Functions of the fake driver in addition to CUDA's, for the other fakes and for tests, which find them by dlsym in
+// libcuda.so.1. All are thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>

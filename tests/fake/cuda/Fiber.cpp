@@ -1,4 +1,4 @@
-// Switching between fibers, and who waits for whom.
+// Switches between fibers, and synchronises them.
 #include "tests/fake/cuda/Fiber.h"
 
 #include <cstdlib>

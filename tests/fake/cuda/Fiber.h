@@ -1,4 +1,4 @@
-// Fibers: the threads of a GPU's block, taking turns on one thread of the host.
+// Fibers: the threads of a GPU block, taking turns on one host thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>

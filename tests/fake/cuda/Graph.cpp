@@ -1,5 +1,5 @@
-// Graphs: instantiated, launched, run in the order of their dependencies. As many threads run a graph as streams were
-// captured into it, so what the streams could do side by side, the graph can.
+// Graphs: instantiated, launched, run in the order of their dependencies. A graph is run by as many threads as streams
+// were captured into it, so it has the same concurrency.
 #include "tests/fake/cuda/Capture.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Memory of devices is the host's, counted by device; fresh memory holds 0xff (NaN). Behind every block lies a page
-// that nobody may touch: what goes too far ends the program.
+// Device memory is host memory, counted per device; new memory contains 0xff (NaN). Each block is followed by a
+// protected page, so an overrun ends the program.
 #include "tests/fake/cuda/Capture.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The runtime's own kernels, compiled for the host: what a module has whose image is their fat binary.
+// The runtime's own kernels, compiled for the host: the contents of the module for their fat binary.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -1,5 +1,6 @@
-// Finds work that touches the same bytes without an order between it (race=1): vector clocks, one count a stream.
-// Judged when work is put into a stream, so the answer does not depend on timing. What kernels touch is not known.
+// Data race detection (race=1): finds work that accesses the same bytes without ordering, by vector clocks with one
+// count per stream. It checks when work is enqueued, so the result does not depend on timing. Accesses of kernels are
+// unknown.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Streams: a thread each, which runs what was put into its queue in order. Waits and records are items of the queue
-// too.
+// Streams: each is a thread that runs the items of its queue in order. Waits and event records are queue items too.
 #pragma once
 #include "tests/fake/cuda/Race.h"
 #include "tests/fake/cuda/World.h"

@@ -1,4 +1,4 @@
-// Settings, failures on demand, and what every call begins with.
+// Settings, injected failures, and the common prologue of all calls.
 #include "tests/fake/cuda/World.h"
 
 #include "tests/fake/cuda/Capture.h"

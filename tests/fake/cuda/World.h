@@ -1,4 +1,4 @@
-// All state of the fake driver. One lock guards it; what streams run, they run without the lock.
+// All state of the fake driver, guarded by one lock. Streams run their work without the lock.
 #pragma once
 #pragma GCC visibility push(default)
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// A descriptor is a bag of attributes. Handles share the contents, so that a descriptor which another one refers to may
-// be destroyed, as cuDNN allows.
+// A descriptor is a set of attributes. Handles share the contents, so a descriptor that another one refers to may be
+// destroyed, as cuDNN allows.
 #pragma once
 #include <cudnn.h>
 

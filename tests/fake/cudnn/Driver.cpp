@@ -1,4 +1,4 @@
-// Finding the fake driver and giving it work.
+// Finds the fake driver and enqueues work.
 #include "tests/fake/cudnn/Driver.h"
 
 #include "tests/fake/cuda/Fake.h"

@@ -1,5 +1,5 @@
-// The fake driver, where it is loaded: found by name at run time, so that this library also works by itself. As in
-// tests/fake/cuda/Fake.h.
+// The fake driver, if it is loaded: found by name at run time, so that this library also works without it. Declarations
+// as in tests/fake/cuda/Fake.h.
 #pragma once
 #include <cstddef>
 #include <memory>

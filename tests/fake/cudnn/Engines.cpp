@@ -1,4 +1,4 @@
-// What is derived from other attributes: the engines of a graph, in the order of the heuristics, and their properties.
+// Derived attributes: the engines of a graph, in heuristics order, and their properties.
 #include "tests/fake/cudnn/Descriptors.h"
 #include "tests/fake/cudnn/Program.h"
 

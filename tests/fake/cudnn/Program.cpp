@@ -1,4 +1,4 @@
-// Reading an operation graph's descriptors.
+// Reads an operation graph's descriptors.
 #include "tests/fake/cudnn/Program.h"
 
 #include <algorithm>

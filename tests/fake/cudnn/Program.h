@@ -1,4 +1,4 @@
-// An operation graph as values, and what it computes.
+// An operation graph as values, and its evaluation.
 #pragma once
 #include "tests/fake/cudnn/Descriptors.h"
 

@@ -1,4 +1,4 @@
-// NCCL's operations and questions.
+// NCCL's operations and queries.
 #include "tests/fake/nccl/Comm.h"
 
 #include "tests/fake/cuda/Fake.h"

@@ -1,4 +1,4 @@
-// Collectives, a piece at a time through the ranks' slots: all write, all wait, all read, all wait.
+// Collectives, piece by piece through the ranks' slots: all write, all wait, all read, all wait.
 #include "tests/fake/nccl/Comm.h"
 
 #include <algorithm>

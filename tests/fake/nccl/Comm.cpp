@@ -1,4 +1,4 @@
-// A communicator's life: it waits for the other ranks when it begins, and sees when one is gone.
+// The lifetime of a communicator: it waits for the other ranks at start, and detects ranks that have gone.
 #include "tests/fake/nccl/Comm.h"
 
 #include <climits>

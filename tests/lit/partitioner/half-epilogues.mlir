@@ -1,5 +1,5 @@
-// Biases that a library adds to its products are cast once an iteration: an activation follows that goes along, or the sum is
-// read from memory. Others are cast where a kernel adds them, and so are all where the module does not say that there are
+// Biases that a library adds in the epilogue are cast once per iteration: a supported activation follows, or the sum is read
+// from memory. Other biases are cast in the kernel that adds them, as are all biases if the module does not declare
 // epilogues.
 // RUN: cleave-opt %s --precision="level=2 half=bf16" --differentiate --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --apply="mesh=dp=1" | FileCheck %s

@@ -1,5 +1,5 @@
-// Mixed precision under dp: parameters are cast once an iteration, gradients add up over the microbatches in f32 and are
-// reduced once, in the type that the module names.
+// Mixed precision under dp: parameters are cast once per iteration; gradients accumulate over microbatches in f32 and are
+// reduced once, in the type given by the module.
 // RUN: cleave-opt %s --precision="level=2 half=bf16" --differentiate=microbatches=2 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --apply="mesh=dp=2 microbatches=2" | FileCheck %s --check-prefixes=CHECK,HALF
 // RUN: sed 's/cleave.reduce_dtype = bf16/cleave.reduce_dtype = f32/' %t.step | cleave-opt --apply="mesh=dp=2 microbatches=2" | FileCheck %s --check-prefixes=CHECK,SINGLE

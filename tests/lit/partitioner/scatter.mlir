@@ -1,4 +1,4 @@
-// A sum that every user wants split is finished by a reduce-scatter; one that somebody needs whole, by an all-reduce.
+// A sum that all users need split becomes a reduce-scatter; one that some user needs whole, an all-reduce.
 // RUN: cleave-opt %s --assign-stages=mesh=pp=1 --differentiate=microbatches=1 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --annotate="mesh=dp=2,tp=2" | FileCheck %s --check-prefix=ANNOTATED
 // RUN: cleave-opt %t.step --apply="mesh=dp=2,tp=2" | FileCheck %s --check-prefix=LOCAL

@@ -1,5 +1,5 @@
-// A product of which slices take runs is split inside the runs: slices and their gradients are local, also where shares
-// differ (6 columns over 4 ranks are 2, 2, 1, 1).
+// A product whose slices are runs of a dimension is split inside the runs: slices and their gradients are local, even if
+// shares differ (6 columns over 4 ranks are 2, 2, 1, 1).
 // RUN: cleave-opt %s --assign-stages=mesh=pp=1 --differentiate=microbatches=1 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --annotate="mesh=tp=2" | FileCheck %s --check-prefix=ANNOTATED
 // RUN: cleave-opt %t.step --apply="mesh=tp=2" | FileCheck %s --check-prefix=LOCAL

@@ -1,4 +1,4 @@
-// Reductions to few results are cut so that a GPU's blocks of threads find work; halves are added up in f32.
+// Reductions to few results are split so that all thread blocks of a GPU have work; half types are summed in f32.
 // RUN: cleave-opt %s --fuse=gpu=true | FileCheck %s --check-prefix=GPU
 // RUN: cleave-opt %s --fuse | FileCheck %s --check-prefix=CPU
 

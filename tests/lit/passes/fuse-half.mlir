@@ -1,4 +1,4 @@
-// A sum in half that is only widened, as a bias's gradient is, is made in f32; one that is read as half is rounded.
+// A half-type sum that is only widened, such as a bias's gradient, is computed in f32; one that is read as half is rounded.
 // RUN: cleave-opt %s --fuse | FileCheck %s
 
 // CHECK-LABEL: func.func @widened(

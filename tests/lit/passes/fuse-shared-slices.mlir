@@ -1,4 +1,4 @@
-// Kernels that differ only in where a slice begins become one: the slices stay outside. Three are not worth the copies.
+// Kernels that differ only in the start of a slice become one, with the slices outside. For three the copies do not pay off.
 // RUN: cleave-opt %s --fuse | FileCheck %s
 
 // CHECK-LABEL: func.func @four(

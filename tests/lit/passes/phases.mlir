@@ -1,4 +1,4 @@
-// A pass that is given a module of another phase says so, and what it found; it does not run into what is not there.
+// A pass that is given a module of another phase reports the expected and the actual phase.
 // RUN: not cleave-opt %s --apply 2>&1 | FileCheck %s --check-prefix=APPLY
 // RUN: not cleave-opt %s --annotate 2>&1 | FileCheck %s --check-prefix=ANNOTATE
 // RUN: not cleave-opt %s --build-optimizer 2>&1 | FileCheck %s --check-prefix=OPTIMIZER

@@ -1,4 +1,4 @@
-// A composition between casts to its own type keeps f32 (as RMS norm does); behind the last one, which is marked, the
+// A composite between same-type casts stays f32 (as in RMS norm); after the last cast, which has the marker attribute, the
 // value is an activation again.
 // RUN: cleave-opt %s --precision="level=1 half=bf16" | FileCheck %s --check-prefix=O1
 // RUN: cleave-opt %s --precision="level=2 half=bf16" | FileCheck %s --check-prefix=O2

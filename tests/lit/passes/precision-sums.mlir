@@ -1,5 +1,5 @@
-// What is computed in f32 stays so until it meets a half, and arithmetic that only sums read is f32: of a mean of squares
-// nothing is rounded, and nothing overflows.
+// Values computed in f32 stay f32 until they meet a half, and arithmetic used only by sums is f32: in a mean of squares
+// nothing is rounded and nothing overflows.
 // RUN: cleave-opt %s --precision="level=2 half=fp16" | FileCheck %s
 
 // CHECK-LABEL: func.func @forward(

@@ -1,4 +1,4 @@
-// Deep models: what a compilation keeps grows with the layers, not with their square; what is too deep is refused.
+// Deep models: the memory of a compilation grows linearly with the layers; models that are too deep are rejected.
 #include "frontend/trace/Diagnose.h"
 #include "partitioner/apply/Applied.h"
 #include "passes/pipeline/Phases.h"

@@ -1,4 +1,4 @@
-// Functions of the DSL: what each refuses, and every one of them compiled, split and run beside the interpreter.
+// Functions of the DSL: what each rejects; all of them compiled, split, run and compared with the interpreter.
 #include "tests/support/FunctionModels.h"
 #include "tests/unit/frontend/Support.h"
 

@@ -1,4 +1,4 @@
-// Choices of a job: program defaults, options, and the mistakes among them.
+// Options of a job: program defaults, command line, and invalid values.
 #include "frontend/program/Job.h"
 #include "frontend/program/Given.h"
 #include "tests/unit/frontend/Support.h"

@@ -1,4 +1,4 @@
-// Mistakes in models: the message names place, rule and values, and shows the user's line.
+// Mistakes in models: the message has the place, rule and values, and shows the user's line.
 #include "frontend/program/Advice.h"
 #include "tests/unit/frontend/Support.h"
 

@@ -1,4 +1,4 @@
-// Modules with several parts, models of several outputs, losses that are sums of others.
+// Modules with several parts, models with several outputs, losses that are sums of others.
 #include "tests/unit/frontend/Support.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// A checkpoint's model as a function of new inputs, and the files that predictions are written to.
+// A checkpoint's model as a function of new inputs, and the files with predictions.
 #include "frontend/program/Npy.h"
 #include "tests/unit/frontend/Support.h"
 

@@ -1,4 +1,4 @@
-// Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes what the graph says.
+// Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes the same as the graph.
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Report.h"
 #include "tests/unit/frontend/Support.h"

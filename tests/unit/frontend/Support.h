@@ -1,4 +1,4 @@
-// Helpers: trace a model, and read the error that a mistake gives.
+// Helpers: trace a model, and read the error of a mistake.
 #pragma once
 #include "frontend/trace/TraceModel.h"
 #include "runtime/base/Error.h"

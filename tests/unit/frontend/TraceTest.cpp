@@ -1,4 +1,4 @@
-// What tracing makes of models: ops, paths, marks, parameters, buffers.
+// The results of tracing: ops, paths, attributes, parameters, buffers.
 #include "tests/unit/frontend/Support.h"
 
 using namespace cleave;

@@ -1,4 +1,4 @@
-// Training without the command line, on a data set of one's own.
+// Training without the command line, on a user-defined data set.
 #include "tests/unit/frontend/Support.h"
 
 #include <cstring>

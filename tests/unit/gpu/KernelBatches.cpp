@@ -1,4 +1,4 @@
-// Optimizer updates of all parameters in one launch give the same bits as one after the other.
+// Updating all parameters in one launch gives the same bits as separate launches.
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"

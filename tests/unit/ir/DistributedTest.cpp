@@ -1,4 +1,4 @@
-// The distributed interpreter: collectives, messages, slots, schedules, and the mistakes it finds.
+// The distributed interpreter: collectives, messages, slots, schedules, and the errors it detects.
 #include "ir/interpreter/Distributed.h"
 #include "runtime/base/Error.h"
 #include "tests/unit/ir/Ir.h"

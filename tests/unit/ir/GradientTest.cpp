@@ -1,4 +1,4 @@
-// Gradient ops of the interpreter against finite differences of the ops they belong to: for a function y = f(x...) and
+// Compares gradient ops in the interpreter with finite differences of their forward ops: for a function y = f(x...) and
 // random r, the gradient of sum(r * y) in each direction.
 #include "tests/unit/ir/Ir.h"
 

@@ -1,4 +1,4 @@
-// The reference interpreter against values computed by hand.
+// Compares the reference interpreter with values computed by hand.
 #include "ir/interpreter/Philox.h"
 #include "runtime/base/Error.h"
 #include "tests/unit/ir/Ir.h"

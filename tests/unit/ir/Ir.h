@@ -1,4 +1,4 @@
-// Helpers of the IR's tests: a function's text in, tensors out.
+// Helpers for IR tests: run a function given as text on tensors.
 #pragma once
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Interpreter.h"

@@ -1,4 +1,4 @@
-// Shardings: arithmetic of shares, text form, pieces.
+// Shardings: sizes of shares, text form, pieces.
 #include "ir/interpreter/Slices.h"
 #include "tests/unit/ir/Ir.h"
 

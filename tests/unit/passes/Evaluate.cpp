@@ -1,4 +1,4 @@
-// `evaluate` of Programs.h: names to the interpreter's positions and back.
+// `evaluate` of Programs.h: maps names to the interpreter's positions and back.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Interpreter.h"
 #include "tests/unit/passes/Programs.h"

@@ -1,4 +1,4 @@
-// See Programs.h.
+// Helpers of Programs.h.
 #include "tests/unit/passes/Programs.h"
 
 #include "ir/graph/Graph.h"

@@ -1,4 +1,4 @@
-// Small graph programs for the passes' tests: building them from text, looking at what came out, and PyTorch's goldens.
+// Small graph programs for tests of passes: build them from text, inspect the results, and read PyTorch's goldens.
 #pragma once
 #include "ir/GraphModule.h"
 

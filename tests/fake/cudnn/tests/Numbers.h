@@ -1,4 +1,4 @@
-// Tensors in host memory, as the tests of the fake cuDNN fill and read them.
+// Tensors in host memory for the tests of the fake cuDNN.
 #pragma once
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"

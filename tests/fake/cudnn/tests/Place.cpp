@@ -1,4 +1,4 @@
-// The two places.
+// Implements both places.
 #include "tests/fake/cudnn/tests/Place.h"
 
 #include "runtime/base/Error.h"

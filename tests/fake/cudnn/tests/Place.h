@@ -1,4 +1,4 @@
-// Where the fake cuDNN runs: a stream and memory of the fake driver, where that is there, otherwise at once and on the
+// Where the fake cuDNN runs: in a stream and memory of the fake driver if it is loaded, otherwise synchronously on the
 // heap.
 #pragma once
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Every strategy computes the same step: what the distributed interpreter makes of an applied strategy, with a thread
-// per rank, against the step on global shapes run by the reference interpreter. No device, no plan. Adam has a large
-// eps: some gradients are zero but for rounding (a bias before a normalisation), which it would otherwise blow up.
+// Every strategy computes the same step: compares the distributed interpreter on an applied strategy, with a thread per
+// rank, with the reference interpreter on global shapes. No device, no plan. Adam has a large eps: some gradients are
+// zero except for rounding (a bias before a normalisation), which it would otherwise amplify.
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Distributed.h"

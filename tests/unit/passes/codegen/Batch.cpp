@@ -1,4 +1,4 @@
-// Kernels in batch form: each call gets the bits that it gets by itself, on the blocks that are its own.
+// Kernels in batch form: each call gives the same bits as a separate launch, on its own blocks.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"

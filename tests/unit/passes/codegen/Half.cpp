@@ -1,5 +1,5 @@
-// Half types in kernels: what others read of a value is what memory would hold, so that it makes no difference whether
-// a kernel reads a value or computes it again. Each graph runs with vectors of both widths and as threads of a GPU.
+// Half types in kernels: readers of a value see it rounded as in memory, so it makes no difference whether a kernel
+// loads or recomputes it. Each graph runs with both vector widths and as GPU threads.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 

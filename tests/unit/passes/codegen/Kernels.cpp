@@ -1,4 +1,5 @@
-// Every kind of kernel, generated and executed, against the reference: odd sizes, cut ranges, aliasing, both targets.
+// Every kind of kernel, compiled, executed and compared with the reference: odd sizes, divided ranges, aliasing, both
+// targets.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 

@@ -1,5 +1,5 @@
-// Kernels for GPUs assemble for every chip, without spills. (That they compute the right thing is shown by the other
-// tests of codegen, which run them with a CPU's threads.)
+// GPU kernels assemble for every chip without spills. (Other codegen tests verify their results by emulating the
+// threads on a CPU.)
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Ptx.h"

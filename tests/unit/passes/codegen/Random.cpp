@@ -1,4 +1,5 @@
-// Random kernel graphs: whatever the planner accepts must compute what the reference does, in one piece and in several.
+// Random kernel graphs: every graph that the planner accepts must give the reference's results, in one range and in
+// several.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 

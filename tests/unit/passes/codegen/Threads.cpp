@@ -1,5 +1,5 @@
-// Kernels as GPU threads share them out: widths of accesses, rows that stay in registers, lines of threads over
-// columns. Executed with sizes that fit nothing; any number of blocks gives the same bits.
+// How GPU threads divide kernels: access widths, rows held in registers, lines of threads over columns. Uses sizes that
+// divide nothing; any number of blocks gives the same bits.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"

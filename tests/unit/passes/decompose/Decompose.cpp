@@ -1,4 +1,4 @@
-// Decomposition: what stays, what the primitives carry, and that they compute the same.
+// Decomposition: which ops stay, the attributes of primitives, and equal results.
 #include "passes/decompose/Decompose.h"
 
 #include "ir/graph/Graph.h"

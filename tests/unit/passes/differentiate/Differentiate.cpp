@@ -1,4 +1,4 @@
-// Differentiation: what @train looks like, and every rule against finite differences in the interpreter.
+// Differentiation: the form of @train, and every rule against finite differences in the interpreter.
 #include "passes/differentiate/Differentiate.h"
 
 #include "ir/graph/Graph.h"

@@ -1,5 +1,5 @@
-// Which steps become a batch: those of one kernel that do not depend on each other, by no path, in an order that keeps
-// every dependence.
+// Which steps form a batch: steps of one kernel without direct or indirect dependences, in an order that respects all
+// dependences.
 #include "passes/export/Batches.h"
 
 #include <catch2/catch.hpp>

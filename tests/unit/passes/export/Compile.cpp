@@ -1,5 +1,5 @@
-// From a traced model to a running plan on several meshes: every plan passes the checker, trains as the one-rank plan
-// does, and stays near the memory bound.
+// From a traced model to a running plan on several meshes: every plan passes the checker, trains like the one-rank
+// plan, and stays close to the memory bound.
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"

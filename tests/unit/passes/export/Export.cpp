@@ -1,4 +1,4 @@
-// Plan export end to end: a hand-made distributed step becomes a plan that passes the checker and computes the right
+// Plan export end to end: a hand-written distributed step becomes a plan that passes the checker and gives the right
 // numbers on every rank.
 #include "ir/GraphModule.h"
 #include "passes/pipeline/Phases.h"

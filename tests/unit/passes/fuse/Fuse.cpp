@@ -1,5 +1,5 @@
-// Fusion and code generation together: training steps are fused, every fusion is compiled and executed, the ops outside
-// run in the interpreter, and the results equal the interpreter's on the function as it was.
+// Fusion and code generation together: training steps are fused, every fusion is compiled and executed, other ops run
+// in the interpreter, and the results are compared with the interpreter's on the original function.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Interpreter.h"
 #include "passes/codegen/Codegen.h"

@@ -1,4 +1,4 @@
-// Channels last: which ops change, where transposes remain, and that the numbers and gradients stay.
+// Channels last: which ops change, where transposes remain, and unchanged values and gradients.
 #include "passes/layout/Layout.h"
 
 #include "ir/graph/Graph.h"

@@ -1,4 +1,4 @@
-// The loss scale as a state machine, transition by transition, on @update alone.
+// The loss scale as a state machine: every transition, on @update alone.
 #include "passes/precision/LossScale.h"
 
 #include "ir/graph/Graph.h"

@@ -1,4 +1,4 @@
-// The optimizer's function: its signature, its settings, and steps computed by hand. PyTorch's steps: tests/parity.
+// @update: its signature, its settings, and steps computed by hand. For PyTorch's steps see tests/parity.
 #include "passes/optimizer/Optimizer.h"
 
 #include "ir/graph/Graph.h"

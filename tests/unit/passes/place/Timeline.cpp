@@ -1,4 +1,4 @@
-// Lifetimes over a schedule: nothing alive is overlapped, pipelines reach the bound, microbatches share frames.
+// Lifetimes over a schedule: live slots never overlap, pipelines reach the lower bound, microbatches share frames.
 #include "passes/place/Timeline.h"
 
 #include <catch2/catch.hpp>

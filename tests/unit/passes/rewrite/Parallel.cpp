@@ -1,4 +1,4 @@
-// Work on several functions at once: every one is changed, errors arrive in order, and dialects are loaded before.
+// Parallel work on functions: every function is changed, errors are ordered, and dialects must be loaded before.
 #include "passes/rewrite/Parallel.h"
 
 #include "ir/GraphModule.h"

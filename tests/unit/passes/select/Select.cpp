@@ -1,9 +1,9 @@
-// Stride arithmetic, and selection of library calls: what a matrix product takes along, and that it stays the same
-// product.
-#include "passes/select/Select.h"
+// Stride arithmetic, and selection of library calls: what is folded into a matrix product, and that its value does not
+// change.
 #include "ir/GraphModule.h"
 #include "ir/library/Library.h"
 #include "passes/select/Detail.h"
+#include "passes/select/Select.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"

@@ -1,4 +1,4 @@
-// Simplification: the rewrites, sharing of equal ops, and that every op keeps its marks.
+// Simplification: the rewrites, sharing of equal ops, and preserved attributes.
 #include "passes/simplify/Simplify.h"
 
 #include "ir/graph/Graph.h"

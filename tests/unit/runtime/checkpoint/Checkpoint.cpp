@@ -1,4 +1,4 @@
-// Checkpoints: round trips between meshes, what is written when, and what a torn one says.
+// Checkpoints: round trips between meshes, when what is written, and the errors of corrupt ones.
 #include "runtime/checkpoint/Checkpoint.h"
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/AtomicFile.h"

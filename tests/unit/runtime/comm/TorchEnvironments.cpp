@@ -1,4 +1,4 @@
-// What a launcher's environment may say, and where rank 0 listens when the launcher holds the port itself.
+// Valid and invalid launcher environments, and rank 0's port if the launcher uses MASTER_PORT itself.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/AgentStore.h"
 #include "runtime/comm/socket/TorchEnvironment.h"

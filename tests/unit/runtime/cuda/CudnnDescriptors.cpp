@@ -1,6 +1,5 @@
-// What the runtime asks of cuDNN, checked without a GPU: shapes that are refused, graphs that cuDNN accepts, and
-// engines that it lists and builds for devices that are described to it. Where cuDNN or its headers are missing the
-// tests that need them say so and pass.
+// The runtime's use of cuDNN without a GPU: rejected shapes, graphs that cuDNN accepts, and engines that it lists and
+// builds for described devices. Without cuDNN or its headers these tests report that and pass.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/Cudnn.h"
 #include "runtime/cuda/library/CudnnShapes.h"

@@ -1,4 +1,4 @@
-// Data sets: file formats, their errors, shuffling, and what the loader lays down on every mesh.
+// Data sets: file formats, their errors, shuffling, and the loader's placement on every mesh.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/data/EvalBatches.h"

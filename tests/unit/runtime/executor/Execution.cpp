@@ -1,4 +1,4 @@
-// The executor on hand-made plans: two ranks, messages, collectives, kernels, initial values.
+// The executor on hand-written plans: two ranks, messages, collectives, kernels, initial values.
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Philox.h"

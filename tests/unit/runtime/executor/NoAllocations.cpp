@@ -1,5 +1,5 @@
-// An iteration allocates nothing of ours: operator new is counted. Sanitizers bring an operator new of their own, so
-// this file is left out of their builds.
+// An iteration makes no allocations of ours: counts calls of operator new. Excluded from sanitizer builds, which
+// replace operator new.
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/executor/Executor.h"

@@ -1,4 +1,4 @@
-// The plan checker finds each kind of planted defect, and nothing in a good plan.
+// The plan checker finds every kind of injected defect, and none in a valid plan.
 #include "runtime/base/Error.h"
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/plan/Pipeline.h"

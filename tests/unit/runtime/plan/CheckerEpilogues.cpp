@@ -1,4 +1,4 @@
-// The plan checker on epilogues of matrix products and convolutions: which are sound, what they touch, and that they
+// The plan checker on epilogues of matrix products and convolutions: which are valid, what they access, and that they
 // are not linear.
 #include "tests/conformance/Convolutions.h"
 #include "tests/unit/runtime/plan/Defects.h"

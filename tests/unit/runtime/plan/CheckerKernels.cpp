@@ -1,4 +1,4 @@
-// The plan checker finds what is wrong with batches of kernel calls.
+// The plan checker on batches of kernel calls.
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/plan/KernelCalls.h"
 

@@ -1,4 +1,4 @@
-// The plan checker follows values by their numbers, and the order of microbatches.
+// The plan checker on values by number, and on the order of microbatches.
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/plan/Pipeline.h"
 

@@ -1,4 +1,4 @@
-// What the plan checker says of a plan, for tests.
+// The plan checker's messages for a plan, for tests.
 #pragma once
 #include "runtime/plan/Check.h"
 #include "tests/support/PlanBuilder.h"

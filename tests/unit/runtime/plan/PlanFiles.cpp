@@ -1,4 +1,4 @@
-// Plan files: whole or refused.
+// Plan files are complete or rejected.
 #include "runtime/base/Error.h"
 #include "tests/support/PlanBuilder.h"
 

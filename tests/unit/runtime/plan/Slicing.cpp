@@ -1,4 +1,4 @@
-// Which part of a tensor a rank holds.
+// The part of a tensor that a rank holds.
 #include "runtime/base/Error.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Slices.h"

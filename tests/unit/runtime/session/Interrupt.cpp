@@ -1,4 +1,4 @@
-// Ranks that are processes agree on where to stop; here each is a thread with an agreement of its own.
+// Ranks that are processes agree on where to stop; here each is a thread with its own StopAgreement.
 #include "runtime/session/Interrupt.h"
 #include "runtime/comm/LocalWorld.h"
 

@@ -1,4 +1,4 @@
-// Learning-rate schedules, metrics records and numbers for people.
+// Learning-rate schedules, metrics records, and formatted numbers.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/session/LearningRate.h"

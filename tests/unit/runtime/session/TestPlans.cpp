@@ -1,4 +1,4 @@
-// Hand-made plans.
+// Hand-written plans.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/plan/Slices.h"
 

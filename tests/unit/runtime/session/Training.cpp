@@ -1,4 +1,5 @@
-// Whole sessions on a hand-made plan: any mesh trains alike, a resumed run continues, evaluation covers every sample.
+// Whole sessions on a hand-written plan: every mesh trains alike, a resumed run continues, evaluation covers every
+// sample.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
