@@ -1,5 +1,5 @@
-// Compares generated kernels with memcpy on one thread: GB/s of required traffic (each operand once, each result once), and
-// compile time. Usage: bench_kernels [seconds per kernel]
+// Compares generated kernels with memcpy on one thread: GB/s of required traffic (each operand once, each result once),
+// and compile time. Usage: bench_kernels [seconds per kernel]
 #include "ir/GraphModule.h"
 #include "ir/graph/Graph.h"
 #include "passes/codegen/Codegen.h"

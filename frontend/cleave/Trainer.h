@@ -52,12 +52,12 @@ struct RunOptions {
   bool profile = false;   ///< print the slowest steps of rank 0 to standard error
   std::string trace = {}; ///< file for a trace of rank 0's last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
-  bool overwrite = false;              ///< start over and replace an existing checkpoint in the folder
-  std::optional<int64_t> keep = {};    ///< number of checkpoints to keep in the folder (default: 2)
-  std::optional<int64_t> atStep = {};  ///< step of the checkpoint to read (default: the last)
-  std::optional<double> timeout = {};  ///< seconds that a rank waits for another (default: 60)
-  bool keepGoing = false; ///< continue if the loss is NaN or infinite; by default that ends training
-  bool findNan = false;   ///< name the op that produced the first NaN; slow
+  bool overwrite = false;             ///< start over and replace an existing checkpoint in the folder
+  std::optional<int64_t> keep = {};   ///< number of checkpoints to keep in the folder (default: 2)
+  std::optional<int64_t> atStep = {}; ///< step of the checkpoint to read (default: the last)
+  std::optional<double> timeout = {}; ///< seconds that a rank waits for another (default: 60)
+  bool keepGoing = false;             ///< continue if the loss is NaN or infinite; by default that ends training
+  bool findNan = false;               ///< name the op that produced the first NaN; slow
   std::vector<std::string> printAfter = {};
 };
 

@@ -50,9 +50,12 @@ Tensor MultiheadAttention::attend(Tensor q, Tensor k, Tensor v, Tensor mask) {
 static void checkInputs(Tensor q, Tensor k, Tensor v, int64_t width, Where where) {
   const auto fits = [&](Tensor x) { return x.rank() == 3 && x.size(0) == q.size(0) && x.size(2) == width; };
   if (!fits(q) || !fits(k) || !fits(v) || k.size(1) != v.size(1))
-    failRule(name, 2,
-             fmt::format("inputs must be [batch, positions, {}], batches and the positions of k and v agree", width),
-             {fact(q, "q"), fact(k, "k"), fact(v, "v")}, where);
+    failRule(
+        name, 2,
+        fmt::format(
+            "inputs must be [batch, positions, {}] with equal batches, and k and v must have equally many positions",
+            width),
+        {fact(q, "q"), fact(k, "k"), fact(v, "v")}, where);
 }
 
 Tensor MultiheadAttention::forward(Tensor x) { return forward(x, x, x); }

@@ -28,7 +28,7 @@ void Module::takeName(const std::string &name, const char *rule, Where where) {
   while (root->parent)
     root = root->parent;
   if (++root->parts > mostParts)
-    failAt(fmt::format("a model has at most {} modules, parameters and buffers; {} would be one more", mostParts,
+    failAt(fmt::format("a model may have at most {} modules, parameters and buffers; {} exceeds this", mostParts,
                        joined(path(), name)),
            {}, where);
   if (name.empty() || name.find_first_of(".* \t\n\"") != std::string::npos)

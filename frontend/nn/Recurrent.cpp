@@ -48,7 +48,7 @@ void Recurrent::check(const char *op, Tensor x, std::initializer_list<Tensor> st
   const Shape expected{static_cast<int64_t>(layers.size()), x.size(0), hidden};
   for (Tensor state : states)
     if (state && (state.shape() != expected || state.dtype() != x.dtype()))
-      failRule(op, 2, fmt::format("the state must be {} as the input's elements are", shapeText(expected)),
+      failRule(op, 2, fmt::format("the state must have shape {} and the input's element type", shapeText(expected)),
                {fact(x, "input"), fact(state, "state")}, where);
 }
 

@@ -14,7 +14,7 @@ template <class T> CLI::Validator whole() {
         T value;
         auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc() && end == text.data() + text.size() ? std::string()
-                                                                        : text + " is no whole number in range";
+                                                                        : text + " is not an integer in range";
       },
       "");
 }
@@ -32,7 +32,7 @@ CLI::Validator positive() {
         auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc() && end == text.data() + text.size() && value > 0 && value < 1e9
                    ? std::string()
-                   : text + " is no positive number";
+                   : text + " is not a positive number";
       },
       "");
 }
@@ -40,13 +40,13 @@ CLI::Validator positive() {
 /// Options for the split and for the training step.
 void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--mesh", run.mesh, "devices along each axis, for example dp=2,tp=2,pp=2")->type_name("AXES");
-  command.add_option("--devices", run.devices, "how many devices --strategy splits over")
+  command.add_option("--devices", run.devices, "number of devices for --strategy")
       ->check(whole<int64_t>())
       ->type_name("N");
   command.add_option("--strategy", run.strategy, "data, model, pipeline, hybrid, or a strategy file")
       ->type_name("WORD|FILE");
   command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")->type_name("NAME");
-  command.add_option("--microbatches", run.microbatches, "parts a batch is cut into (default: 1)")
+  command.add_option("--microbatches", run.microbatches, "number of parts of a batch (default: 1)")
       ->check(whole<int64_t>())
       ->type_name("M");
   command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
@@ -72,9 +72,8 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--precision", run.precision, "fp32, tf32 (cuda), bf16 or fp16; bf16 and fp16 alone mean O2")
       ->type_name("NAME");
   command
-      .add_option(
-          "--reduce-dtype", run.reduceDtype,
-          "in which gradients are summed over dp: fp32 (default, except with O3), or bf16 or fp16 as --precision")
+      .add_option("--reduce-dtype", run.reduceDtype,
+                  "type of gradient reductions over dp: fp32 (default, except with O3), or bf16 or fp16 as --precision")
       ->type_name("NAME");
   command
       .add_option(
@@ -93,7 +92,7 @@ void addData(CLI::App &command, RunOptions &run) {
 
 /// Options for profiling, named as in cleave-run.
 void addTimes(CLI::App &command, RunOptions &run) {
-  command.add_flag("--profile", run.profile, "list the costliest steps of rank 0");
+  command.add_flag("--profile", run.profile, "list the slowest steps of rank 0");
   command.add_option("--trace", run.trace, "write rank 0's last iterations as a trace for ui.perfetto.dev")
       ->type_name("FILE.json");
 }
@@ -106,7 +105,7 @@ void addTimeout(CLI::App &command, RunOptions &run) {
 
 /// Selects one of the checkpoints in a folder.
 void addAtStep(CLI::App &command, RunOptions &run) {
-  command.add_option("--at-step", run.atStep, "the checkpoint after this step (default: the last; older ones are kept)")
+  command.add_option("--at-step", run.atStep, "use the checkpoint of this step (default: the last)")
       ->check(whole<int64_t>())
       ->type_name("S");
 }
@@ -124,19 +123,19 @@ void addTrain(CLI::App &app, RunOptions &run) {
   train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->type_name("FILE.jsonl");
   train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
   CLI::Option *resume = train.add_flag("--resume", run.resume, "continue from the checkpoint");
-  train.add_flag("--overwrite", run.overwrite, "train anew where the folder holds a checkpoint, and replace it")
+  train.add_flag("--overwrite", run.overwrite, "start over and replace an existing checkpoint in the folder")
       ->excludes(resume);
   addAtStep(train, run);
-  train.add_option("--keep", run.keep, "checkpoints that stay in the folder (default: 2)")
+  train.add_option("--keep", run.keep, "number of checkpoints to keep in the folder (default: 2)")
       ->check(whole<int64_t>())
       ->type_name("N");
   addTimeout(train, run);
   train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
   addTimes(train, run);
   train.add_flag("--json", run.json, "print the result as one JSON object");
-  CLI::Option *keepGoing =
-      train.add_flag("--keep-going", run.keepGoing, "go on where the loss is NaN or infinite, which ends training");
-  train.add_flag("--find-nan", run.findNan, "name the op that made the first NaN or infinity; slow")
+  CLI::Option *keepGoing = train.add_flag("--keep-going", run.keepGoing,
+                                          "continue if the loss is NaN or infinite (by default that ends training)");
+  train.add_flag("--find-nan", run.findNan, "name the op that produced the first NaN or infinity; slow")
       ->excludes(keepGoing);
   train.add_flag("--quiet", run.quiet, "no progress");
 }
@@ -184,7 +183,7 @@ void addCommands(CLI::App &app, CommandLine &line) {
       ->check(whole<int64_t>())
       ->type_name("B");
   predict.add_option("-o,--output", line.output, "the file, one row a sample")->type_name("FILE.npy")->required();
-  predict.add_flag("--json", line.run.json, "print what was written as one JSON object");
+  predict.add_flag("--json", line.run.json, "print a summary as one JSON object");
   CLI::App &plan = *app.add_subcommand("plan", "compiles the training step into a plan file");
   addChoices(plan, line.run);
   addData(plan, line.run);
@@ -192,10 +191,10 @@ void addCommands(CLI::App &app, CommandLine &line) {
                   "of the code: x86-64-v3, x86-64-v4 (default: this processor's); sm_80, sm_90, sm_100 "
                   "(with --backend cuda; default sm_90)")
       ->type_name("NAME");
-  plan.add_flag("!--no-code", line.run.code, "leave the kernels' machine code out");
+  plan.add_flag("!--no-code", line.run.code, "omit the kernels' machine code");
   plan.add_option("-o,--output", line.output, "the plan file")->type_name("FILE.plan")->required();
-  plan.add_flag("--json", line.run.json, "print what the plan is as one JSON object");
-  CLI::App &check = *app.add_subcommand("check", "runs plan and reference interpreter side by side");
+  plan.add_flag("--json", line.run.json, "print a summary of the plan as one JSON object");
+  CLI::App &check = *app.add_subcommand("check", "compares the plan with the reference interpreter");
   addChoices(check, line.run);
   addData(check, line.run);
   check.add_option("--steps", line.run.steps, "training steps to compare (default: 1)")

@@ -88,7 +88,7 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
   const std::string planned = plan.model() ? plan.model()->str() : "";
   if (planned != model.name)
     throw userError(
-        fmt::format("--plan {}: it trains the model {}, this program is {}", file.name(), planned, model.name));
+        fmt::format("--plan {}: the plan is for model {}, but this program is {}", file.name(), planned, model.name));
   checkMesh(compare, plan, options);
   compare.word("--schedule", options.schedule, plan.schedule());
   compare.word("--backend", options.backend, plan.backend());
@@ -97,10 +97,10 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
   compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
   checkTraining(compare, plan, config, options);
   if (!options.layout.empty())
-    throw userError(fmt::format("--layout: cannot be given beside --plan {}, whose steps have one", file.name()));
+    throw userError(fmt::format("--layout: cannot be combined with --plan {}, which has a fixed layout", file.name()));
   if (!options.strategy.empty() || options.devices > 0)
     throw userError(
-        fmt::format("--strategy: cannot be given beside --plan {}, which has its strategy inside", file.name()));
+        fmt::format("--strategy: cannot be combined with --plan {}, which contains its strategy", file.name()));
 }
 
 /// Takes the stored optimizer if the options do not set one. If the options name another optimizer, its defaults apply.

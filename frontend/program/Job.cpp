@@ -100,7 +100,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
         fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; found {}",
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
-    throw userError(fmt::format("--devices {}: cannot be given beside --mesh {}", options.devices, options.mesh));
+    throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
   if (options.devices != 0 && !isStrategyKind(options.strategy))
     throw userError(fmt::format(
         "--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead", options.devices));

@@ -285,7 +285,7 @@ void Program::Impl::addOptions(CLI::App &app, std::vector<std::string> &ignored)
 
 void Program::Impl::runOwn(const Own &own, RunOptions options, Trainer &trainer) const {
   if (!own.body)
-    throw Error(Status::Internal, fmt::format("the program says nothing of what its command {} does", own.name));
+    throw Error(Status::Internal, fmt::format("the program does not define what its command {} does", own.name));
   if (!options.batch)
     options.batch = own.batch;
   Predictor predictor = trainer.predictor(options);
@@ -314,7 +314,7 @@ static bool parse(CLI::App &app, std::vector<std::string> args) {
     commands.push_back(command->get_name());
   if (!args.empty() && !args[0].starts_with("-") &&
       std::find(commands.begin(), commands.end(), args[0]) == commands.end())
-    throw userError(fmt::format("{} is no command of {}; the commands are {}{}", args[0], app.get_name(),
+    throw userError(fmt::format("{} is not a command of {}; the commands are {}{}", args[0], app.get_name(),
                                 fmt::join(commands, ", "), suggestion(args[0], commands)));
   if (!args.empty() && !args[0].starts_with("-")) {
     const CLI::App &command = *app.get_subcommand(args[0]);

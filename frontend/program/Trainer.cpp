@@ -141,8 +141,8 @@ CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char
     throw userError(fmt::format("--checkpoint: {} needs the folder of a checkpoint", what));
   CheckpointInfo info = readCheckpointInfo(options.checkpoint, options.atStep);
   if (info.model != model.name)
-    throw userError(fmt::format("--checkpoint {}: it is of the model {}, this program is {}", options.checkpoint,
-                                info.model, model.name));
+    throw userError(fmt::format("--checkpoint {}: the checkpoint is of model {}, but this program is {}",
+                                options.checkpoint, info.model, model.name));
   return info;
 }
 
@@ -216,7 +216,7 @@ std::string Trainer::graph(const RunOptions &options) { return impl->trace(resol
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
-    throw userError("check: runs in one process, found a launcher of several");
+    throw userError("check: must run in one process, but a launcher started several");
   RunOptions options = given;
   checkBackend(options.backend);
   std::shared_ptr<const PlanFile> plan;

@@ -98,14 +98,17 @@ void checkAttention(Tensor q, Tensor k, Tensor v, const AttentionOptions &o, Whe
     failRule(attention, 1, fmt::format("ranks must be 4, found {}, {} and {}", q.rank(), k.rank(), v.rank()), facts,
              where);
   if (k.shape() != v.shape() || q.size(0) != k.size(0) || q.size(3) != k.size(3))
-    failRule(attention, 2, "batch and head size must agree, and k's shape be v's", facts, where);
+    failRule(attention, 2, "batch and head size must agree, and k and v must have the same shape", facts, where);
   if (!isFloat(q) || q.dtype() != k.dtype() || q.dtype() != v.dtype())
     failRule(attention, 6, "element types must be one float type", facts, where);
   if (q.size(1) % k.size(1))
     failRule(attention, 2, fmt::format("{} heads cannot share {} heads of k and v", q.size(1), k.size(1)), facts,
              where);
   if (o.causal && q.size(2) > k.size(2))
-    failRule(attention, 3, fmt::format("causal attention of {} positions over {}", q.size(2), k.size(2)), facts, where);
+    failRule(
+        attention, 3,
+        fmt::format("causal attention needs at most as many queries as keys, found {} and {}", q.size(2), k.size(2)),
+        facts, where);
   if (!(o.dropout >= 0 && o.dropout < 1))
     failRule(attention, 5, fmt::format("the dropout must lie in [0, 1), found {}", o.dropout), facts, where);
 }

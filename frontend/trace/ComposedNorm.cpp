@@ -72,7 +72,7 @@ static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight,
   if (!isFloat(x))
     failRule(name, 5, "the input's elements must be of a float type", facts, where);
   if (x.elements() / (x.size(0) * groups) < 2)
-    failRule(name, 4, "one value a group has no variance", facts, where);
+    failRule(name, 4, "each group has only one value, so its variance is undefined", facts, where);
   Tensor y = reshape(inSingle(x, where), {x.size(0), groups, -1}, where);
   y = Operand(y, where) - alongRows(mean(y, {-1}, false, where), y, where);
   y = reshape(byRootMeanSquare(y, eps, where), x.shape(), where);

@@ -32,8 +32,7 @@ template <class T> static Tensor constantOf(const Shape &shape, const std::vecto
              {}, where);
   if (count > largest)
     failRule("constant", 3,
-             fmt::format("{} elements, at most {} can be part of a plan's code (use a Buffer)", count, largest), {},
-             where);
+             fmt::format("{} elements exceed the limit of {} for a constant; use a Buffer", count, largest), {}, where);
   return tensorOf(ops.constant(shape, values));
 }
 
@@ -65,7 +64,7 @@ Tensor arange(double start, double end, double step, Where where) {
   Ops ops("arange", where);
   const double count = std::ceil((end - start) / step);
   if (!(step != 0 && count >= 1 && count < 0x1p31))
-    failRule("arange", 1, fmt::format("no numbers lie between {} and {} in steps of {}", start, end, step), {}, where);
+    failRule("arange", 1, fmt::format("the range from {} to {} in steps of {} is empty", start, end, step), {}, where);
   Value steps = ops.cast(ops.iota({static_cast<int64_t>(count)}, 0), DType::F32);
   Value scaled = ops.scale(steps, step);
   return tensorOf(start == 0 ? scaled : ops.add(scaled, ops.splat(scaled, start)));

@@ -60,7 +60,7 @@ private:
       } else if (std::isalpha(static_cast<unsigned char>(word[i]))) {
         labels.push_back(word[i]);
       } else {
-        fail(1, fmt::format("'{}' is no letter", word[i]));
+        fail(1, fmt::format("'{}' is not a letter", word[i]));
       }
     return labels;
   }
@@ -104,8 +104,9 @@ private:
       const int64_t size = operand.size(static_cast<int64_t>(d));
       int64_t &known = sizes.try_emplace(term.labels[d], size).first->second;
       if (known != size && known != 1 && size != 1)
-        fail(3, term.labels[d] < 256 ? fmt::format("'{}' is {} and {}", char(term.labels[d]), known, size)
-                                     : fmt::format("dimensions of {} and {} cannot be broadcast", known, size));
+        fail(3, term.labels[d] < 256
+                    ? fmt::format("dimension '{}' has sizes {} and {}", char(term.labels[d]), known, size)
+                    : fmt::format("dimensions of {} and {} cannot be broadcast", known, size));
       known = std::max(known, size);
     }
     terms.push_back(term);
@@ -169,7 +170,7 @@ private:
   void diagonal(Term &term, size_t i, size_t j) {
     const Shape shape = Ops::shape(term.value);
     if (shape[i] != shape[j])
-      fail(3, fmt::format("a diagonal of {} and {}", shape[i], shape[j]));
+      fail(3, fmt::format("a diagonal needs equal sizes, found {} and {}", shape[i], shape[j]));
     Value on =
         ops.compare(Predicate::Eq, ops.iota(shape, static_cast<int64_t>(i)), ops.iota(shape, static_cast<int64_t>(j)));
     Value rest = ops.select(on, term.value, ops.splat(term.value, 0));

@@ -83,7 +83,7 @@ std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a
     const Tensor side = a.tensor ? a.tensor : b.tensor;
     const double number = a.tensor ? b.number : a.number;
     if (!isFloat(side) && number != std::trunc(number))
-      failRule(name, 1, fmt::format("the tensor's elements are integers, the number {} is none", number),
+      failRule(name, 1, fmt::format("the tensor has integer elements, but {} is not an integer", number),
                {fact(side, a.tensor ? "left" : "right")}, where);
     mlir::Value x = valueOf(side), y = ops.splat(x, number);
     return a.tensor ? std::pair(x, y) : std::pair(y, x);

@@ -36,8 +36,9 @@ Tensor matmul(Tensor a, Tensor b, Where where) {
     failRule("matmul", 1, fmt::format("ranks must be at least 2, found {} and {}", a.rank(), b.rank()), facts, where);
   if (a.size(-1) != b.size(-2))
     failRule("matmul", 2,
-             fmt::format("the left's last dimension is {}, the right's last but one {}", a.size(-1), b.size(-2)), facts,
-             where);
+             fmt::format("the left operand's last dimension is {}, but the right operand's last but one is {}",
+                         a.size(-1), b.size(-2)),
+             facts, where);
   if (a.dtype() != b.dtype() || !llvm::isa<mlir::FloatType>(typeOf(a).getElementType()))
     failRule("matmul", 4, "element types must be one float type", facts, where);
   mlir::Value x = valueOf(a), y = valueOf(b);
@@ -119,7 +120,7 @@ static void checkConv(Tensor x, Tensor weight, Tensor bias, const ConvOptions &o
   if (positions(x.size(2), weight.size(2), o.stride.h, o.padding.h, o.dilation.h) < 1 ||
       positions(x.size(3), weight.size(3), o.stride.w, o.padding.w, o.dilation.w) < 1)
     failRule("conv2d", 4,
-             fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), weight.size(2),
+             fmt::format("the image {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), weight.size(2),
                          weight.size(3)),
              facts, where);
   if (bias && bias.shape() != Shape{weight.size(0)})
@@ -165,10 +166,9 @@ template <class Op> static Tensor pool(const char *name, Tensor x, Pair kernel, 
              facts, where);
   if (positions(x.size(2), kernel.h, o.stride.h, o.padding.h, 1) < 1 ||
       positions(x.size(3), kernel.w, o.stride.w, o.padding.w, 1) < 1)
-    failRule(
-        name, 2,
-        fmt::format("the picture {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), kernel.h, kernel.w),
-        facts, where);
+    failRule(name, 2,
+             fmt::format("the image {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), kernel.h, kernel.w),
+             facts, where);
   const int64_t size[] = {kernel.h, kernel.w}, stride[] = {o.stride.h, o.stride.w},
                 padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
   auto op = trace.make<Op>(where, valueOf(x), llvm::ArrayRef<int64_t>(size), llvm::ArrayRef<int64_t>(stride),

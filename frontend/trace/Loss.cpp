@@ -115,7 +115,7 @@ Loss nllLoss(Tensor logs, Tensor labels, CrossEntropyOptions o, Where where) {
   Ops ops(name, where);
   checkLabels(name, logs, labels, "log-probabilities", where);
   if (o.labelSmoothing != 0)
-    failRule(name, 3, "labels are smoothed by crossEntropy, not here", {}, where);
+    failRule(name, 3, "label smoothing is only available in crossEntropy", {}, where);
   const std::vector<float> weights = scaledWeights(name, logs, o, where);
   Value known = withoutIgnored(ops, valueOf(labels), o);
   Value correct = ops.trace.make<TopOneCorrectOp>(where, valueOf(logs), known);

@@ -115,7 +115,7 @@ Sorted topk(Tensor x, int64_t k, int64_t dim, bool largest, Where where) {
   Ops ops("topk", where);
   dim = normalDim("topk", 1, x, dim, where);
   if (k < 1 || k > x.size(dim))
-    failRule("topk", 2, fmt::format("the {} best of dimension {}, which has {}", k, dim, x.size(dim)),
+    failRule("topk", 2, fmt::format("cannot take the top {} of dimension {}, which has size {}", k, dim, x.size(dim)),
              {fact(x, "input")}, where);
   return ordered(ops, x, dim, k, largest);
 }

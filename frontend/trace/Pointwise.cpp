@@ -33,7 +33,8 @@ Tensor operator>=(Operand a, Operand b) { return ge(a, b); }
 static std::pair<Value, Value> booleans(const char *name, Tensor a, Tensor b, Where where) {
   Trace::current(name, where);
   if (a.dtype() != DType::I1 || b.dtype() != DType::I1)
-    failRule(name, 1, "operands must be i1: what a comparison gives", {fact(a, "left"), fact(b, "right")}, where);
+    failRule(name, 1, "operands must be i1, such as the result of a comparison", {fact(a, "left"), fact(b, "right")},
+             where);
   return bothSides(name, Operand(a, where), Operand(b, where), where);
 }
 
@@ -52,7 +53,7 @@ Tensor logicalXor(Tensor a, Tensor b, Where where) {
 Tensor logicalNot(Tensor x, Where where) {
   Ops ops("logicalNot", where);
   if (x.dtype() != DType::I1)
-    failRule("logicalNot", 1, "the operand must be i1: what a comparison gives", {fact(x, "input")}, where);
+    failRule("logicalNot", 1, "the operand must be i1, such as the result of a comparison", {fact(x, "input")}, where);
   return tensorOf(ops.compare(Predicate::Eq, valueOf(x), 0));
 }
 
@@ -66,7 +67,8 @@ Tensor isnan(Tensor x, Where where) {
 
 static void checkCondition(const char *name, Tensor condition, const char *role, Where where) {
   if (condition.dtype() != DType::I1)
-    failRule(name, 3, fmt::format("the {} must be i1: what a comparison gives", role), {fact(condition, role)}, where);
+    failRule(name, 3, fmt::format("the {} must be i1, such as the result of a comparison", role),
+             {fact(condition, role)}, where);
 }
 
 Tensor where(Tensor condition, Operand a, Operand b, Where where) {
@@ -89,7 +91,7 @@ Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
   Ops ops("maskedFill", where);
   checkCondition("maskedFill", mask, "mask", where);
   if (!isFloat(x) && value != std::trunc(value))
-    failRule("maskedFill", 1, fmt::format("the tensor's elements are integers, the value {} is none", value),
+    failRule("maskedFill", 1, fmt::format("the tensor has integer elements, but {} is not an integer", value),
              {fact(x, "input")}, where);
   if (commonShape(mask.shape(), x.shape()) != x.shape())
     failRule("maskedFill", 2, "the mask cannot be broadcast to the input", {fact(x, "input"), fact(mask, "mask")},

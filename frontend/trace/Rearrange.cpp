@@ -116,7 +116,8 @@ std::vector<Tensor> split(Tensor x, const std::vector<int64_t> &sizes, int64_t d
   }
   if (!positive || all != x.size(dim))
     failRule("split", 2,
-             fmt::format("sizes [{}] do not cut dimension {}, which has {}", fmt::join(sizes, ", "), dim, x.size(dim)),
+             fmt::format("sizes [{}] do not add up to dimension {}, which has size {}", fmt::join(sizes, ", "), dim,
+                         x.size(dim)),
              {fact(x, "input")}, where);
   return pieces("split", x, sizes, dim, where);
 }
@@ -134,14 +135,15 @@ Tensor pad(Tensor x, std::vector<int64_t> amounts, double value, Where where) {
   Ops ops("pad", where);
   if (amounts.size() % 2 || static_cast<int64_t>(amounts.size()) > 2 * x.rank())
     failRule("pad", 1,
-             fmt::format("{} amounts for rank {}: a pair a dimension, the last first", amounts.size(), x.rank()),
+             fmt::format("found {} amounts for rank {}; expected one pair per dimension, starting with the last",
+                         amounts.size(), x.rank()),
              {fact(x, "input")}, where);
   Value v = valueOf(x);
   std::vector<int64_t> low(static_cast<size_t>(x.rank()), 0), high = low;
   for (size_t i = 0; i + 1 < amounts.size(); i += 2) {
     const int64_t dim = x.rank() - 1 - static_cast<int64_t>(i / 2), before = amounts[i], after = amounts[i + 1];
     if (x.size(dim) + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 1)
-      failRule("pad", 2, fmt::format("nothing is left of dimension {} between {} and {}", dim, before, after),
+      failRule("pad", 2, fmt::format("dimension {} would be empty after padding by {} and {}", dim, before, after),
                {fact(x, "input")}, where);
     v = ops.slice(v, dim, std::max<int64_t>(-before, 0), x.size(dim) - std::max<int64_t>(-after, 0));
     low[dim] = std::max<int64_t>(before, 0);

@@ -23,7 +23,8 @@ static Value variance(Ops &ops, const char *name, Tensor x, const std::vector<in
   const Shape shape = x.shape();
   const int64_t count = countOf(shape, dims);
   if (o.correction < 0 || count <= o.correction)
-    failRule(name, 2, fmt::format("a variance of {} values with a correction of {}", count, o.correction),
+    failRule(name, 2,
+             fmt::format("a variance needs more values than the correction, found {} and {}", count, o.correction),
              {fact(x, "input")}, ops.where);
   Value v = ops.single(valueOf(x));
   Value mean = ops.scale(ops.sum(v, dims), 1 / static_cast<double>(count));
@@ -62,7 +63,7 @@ Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where 
   Ops ops("norm", where);
   checkFloat("norm", 3, x, where);
   if (std::isnan(p))
-    failRule("norm", 2, "p must be a number", {fact(x, "input")}, where);
+    failRule("norm", 2, "p must not be NaN", {fact(x, "input")}, where);
   const auto dims = reducedDims("norm", x, given, where);
   Value v = ops.single(valueOf(x)), result;
   if (p == 2)

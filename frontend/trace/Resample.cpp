@@ -105,13 +105,14 @@ Tensor interpolate(Tensor x, InterpolateOptions o, Where where) {
               static_cast<int64_t>(std::floor(static_cast<double>(x.size(3)) * o.scale))};
   else if (o.scale != 0)
     failRule(name, 2,
-             fmt::format("a size or a positive scale, found size {}x{} and scale {}", o.size.h, o.size.w, o.scale),
+             fmt::format("either a size or a positive scale is required, found size {}x{} and scale {}", o.size.h,
+                         o.size.w, o.scale),
              {fact(x, "input")}, where);
   if (o.size.h < 1 || o.size.w < 1)
     failRule(name, 2, fmt::format("the result's size must be positive, found {}x{}", o.size.h, o.size.w),
              {fact(x, "input")}, where);
   if (o.alignCorners && o.mode != Interpolation::Bilinear)
-    failRule(name, 3, "corners can be aligned with bilinear interpolation only", {fact(x, "input")}, where);
+    failRule(name, 3, "alignCorners requires bilinear interpolation", {fact(x, "input")}, where);
   Value v = valueOf(x);
   if (o.mode == Interpolation::Nearest)
     return tensorOf(nearest(ops, nearest(ops, v, 3, o.size.w, o.scale), 2, o.size.h, o.scale));

@@ -92,8 +92,8 @@ Tensor flatten(Tensor x, int64_t start, int64_t end, Where where) {
   start = normalDim("flatten", 1, x, start, where);
   end = normalDim("flatten", 1, x, end, where);
   if (start > end)
-    failRule("flatten", 1, fmt::format("the first dimension is {}, the last {}", start, end), {fact(x, "input")},
-             where);
+    failRule("flatten", 1, fmt::format("the first dimension {} must not be after the last {}", start, end),
+             {fact(x, "input")}, where);
   Shape shape = x.shape(), flat(shape.begin(), shape.begin() + start);
   flat.push_back(std::accumulate(shape.begin() + start, shape.begin() + end + 1, int64_t(1), std::multiplies<>()));
   flat.insert(flat.end(), shape.begin() + end + 1, shape.end());
@@ -122,7 +122,7 @@ Tensor permute(Tensor x, std::vector<int64_t> dims, Where where) {
   std::vector<int64_t> sorted = found;
   std::sort(sorted.begin(), sorted.end());
   if (static_cast<int64_t>(dims.size()) != x.rank() || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-    failRule("permute", 1, fmt::format("[{}] is no permutation of {} dimensions", fmt::join(dims, ", "), x.rank()),
+    failRule("permute", 1, fmt::format("[{}] is not a permutation of {} dimensions", fmt::join(dims, ", "), x.rank()),
              {fact(x, "input")}, where);
   return permuted("permute", x, found, where);
 }
@@ -132,7 +132,8 @@ static Tensor sliced(const char *name, Tensor x, int64_t dim, int64_t start, int
   dim = normalDim(name, 1, x, dim, where);
   const int64_t size = x.size(dim), from = start < 0 ? start + size : start, to = end < 0 ? end + size : end;
   if (from < 0 || from >= to || to > size)
-    failRule(name, 2, fmt::format("elements [{}, {}) of dimension {}, which has {}", start, end, dim, size),
+    failRule(name, 2,
+             fmt::format("elements [{}, {}) are not within dimension {}, which has size {}", start, end, dim, size),
              {fact(x, "input")}, where);
   std::vector<int64_t> starts(static_cast<size_t>(x.rank()), 0);
   Shape sizes = x.shape();
@@ -166,7 +167,7 @@ Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where) {
     if (a.size() == b.size())
       a[dim] = b[dim] = 0;
     if (a != b || tensor.dtype() != tensors[0].dtype())
-      failRule("concat", 3, fmt::format("tensors must agree but for dimension {}", dim),
+      failRule("concat", 3, fmt::format("tensors must agree in all dimensions except {}", dim),
                {fact(tensors[0], "first"), fact(tensor, "other")}, where);
     values.push_back(valueOf(tensor));
   }
@@ -182,7 +183,7 @@ Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
   Shape a = x.shape(), b = index.shape();
   a[dim] = b[dim];
   if (a != b)
-    failRule("gather", 3, fmt::format("input and index must agree but for dimension {}", dim), facts, where);
+    failRule("gather", 3, fmt::format("input and index must agree in all dimensions except {}", dim), facts, where);
   if (index.dtype() != DType::I32)
     failRule("gather", 4, "the index must be i32", facts, where);
   return tensorOf(trace.make<GatherOp>(where, valueOf(x), valueOf(index), static_cast<uint64_t>(dim)).getResult());
@@ -253,7 +254,7 @@ Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
   for (const std::string &entry : axes) {
     if (!knownEntry(entry))
       failRule("withSharding", 2,
-               fmt::format("an entry is \"\", \"whole\", or axes dp or tp joined by +; found \"{}\"", entry),
+               fmt::format("an entry must be \"\", \"whole\", or axes dp or tp joined by +; found \"{}\"", entry),
                {fact(x, "input")}, where);
     entries.push_back(entry);
   }
@@ -265,7 +266,7 @@ void stage(int64_t k, Where where) {
   Trace &trace = Trace::current("stage", where);
   if (k < trace.stage.value_or(0))
     failRule("stage", 1,
-             fmt::format("stages begin at 0 and do not decrease, found {} after {}", k, trace.stage.value_or(0)), {},
+             fmt::format("stages must not be negative or decrease, found {} after {}", k, trace.stage.value_or(0)), {},
              where);
   trace.stage = k;
 }

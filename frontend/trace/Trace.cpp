@@ -20,7 +20,7 @@ Trace *Trace::active() { return activeTrace; }
 Trace &Trace::current(const char *what, Where where) {
   lastCall = {what, where};
   if (!activeTrace)
-    failAt(fmt::format("{}: called while no model is traced; ops belong into a module's forward", what), {}, where);
+    failAt(fmt::format("{}: called outside a trace; ops can only be created in a module's forward", what), {}, where);
   return *activeTrace;
 }
 
@@ -53,9 +53,9 @@ void Trace::checkSize(mlir::Operation *op, Where where) {
 }
 
 void Trace::tooManyOps(Where where) {
-  failAt(
-      fmt::format("{}: a pass over the model has at most {} ops, and this would be one more", lastCall.what, mostOps),
-      {}, where);
+  failAt(fmt::format("{}: one pass over the model may have at most {} ops, and this op exceeds that", lastCall.what,
+                     mostOps),
+         {}, where);
 }
 
 std::string Trace::path() const { return frames.empty() ? "" : frames.back().path; }
@@ -104,10 +104,10 @@ mlir::Value Trace::splat(Where where, mlir::RankedTensorType type, double value)
 
 void requireHeld(Tensor tensor, const char *what, Where where) {
   if (!tensor)
-    failAt(fmt::format("{}: was given a Tensor that holds none", what), {}, where);
+    failAt(fmt::format("{}: the Tensor is empty", what), {}, where);
   if (!activeTrace || tensor.traceNumber() != activeTrace->number)
-    failAt(fmt::format("{}: was given a tensor of an earlier trace; forward runs once for training and once for "
-                       "evaluation, and what it makes lives no longer: make the tensor anew, or keep it in a Buffer",
+    failAt(fmt::format("{}: the tensor belongs to an earlier trace; forward runs once for training and once for "
+                       "evaluation: create the tensor again in each run, or keep its value in a Buffer",
                        what),
            {}, where);
 }

@@ -276,7 +276,7 @@ std::vector<DataField> fieldsOf(const Data &data) {
             {"label", FieldType::I32, {}, images->classes}};
   const auto &own = std::get<std::shared_ptr<Dataset>>(data);
   if (!own)
-    throw userError("data: the program's data set is a null pointer");
+    throw userError("data: the program's data set must not be a null pointer");
   return own->fields();
 }
 

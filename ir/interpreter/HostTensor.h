@@ -23,7 +23,7 @@ struct Rounding {
     None,   ///< no rounding: every float is a double
     Digits, ///< to `digits` significant bits, whatever the type
     Noise,  ///< to the type (or, if `ofDouble`, to 49 bits); inexact results are first multiplied by 1 + r, with r
-          ///< random and |r| at most `ulps` units of the last bit
+            ///< random and |r| at most `ulps` units of the last bit
   };
   Kind kind = Kind::ToType;
   int digits = 53;

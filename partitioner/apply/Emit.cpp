@@ -256,7 +256,7 @@ void findOwners(StepInfo &info) {
       stages.insert(0);
     if (buffers.count(name) && stages.size() > 1)
       throw userError(
-          fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer belongs to one stage",
+          fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer must be in one stage",
                       name, *stages.begin(), *stages.rbegin()));
     info.owners[name].assign(stages.begin(), stages.end());
   }

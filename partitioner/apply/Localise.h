@@ -27,7 +27,8 @@ private:
   mlir::OpBuilder &builder;
   const Mesh &mesh;
   const std::vector<int64_t> &coords;
-  mutable llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::RankedTensorType> types; ///< by sharding and type
+  mutable llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::RankedTensorType>
+      types; ///< by sharding and type
 
   mlir::Value reshard(mlir::Operation *op, mlir::Value local);
   mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);

@@ -31,23 +31,25 @@ Stages stagesByMarks(const Layers &layers, int64_t pp) {
   int64_t current = 0;
   for (const Layer &layer : layers) {
     if (layer.mark >= 0 && layer.mark < current)
-      throw userError(fmt::format("stage({}) on {} comes after stage {}: stages must not go back", layer.mark,
+      throw userError(fmt::format("stage({}) on {} comes after stage {}: stages must not decrease", layer.mark,
                                   nameOf(layer), current));
     if (layer.mark > current + 1)
-      throw userError(fmt::format("stage({}) on {} follows stage {}: stage {} has no work; stages count up by one",
-                                  layer.mark, nameOf(layer), current, current + 1));
+      throw userError(
+          fmt::format("stage({}) on {} follows stage {}: stage {} would be empty; stages must increase by one",
+                      layer.mark, nameOf(layer), current, current + 1));
     current = std::max(current, layer.mark);
     stages.push_back(current);
   }
   if (current + 1 != pp)
-    throw userError(fmt::format("the model's stage marks make {} stages, the mesh has pp = {}", current + 1, pp));
+    throw userError(
+        fmt::format("the model's stage(k) calls define {} stages, but the mesh has pp = {}", current + 1, pp));
   return stages;
 }
 
 LayerUse useOf(const std::string &entry) {
   auto use = LayerUse::parse(entry);
   if (!use)
-    throw userError(fmt::format("stages: \"{}\" is no module path", entry));
+    throw userError(fmt::format("stages: \"{}\" is not a module path", entry));
   return *use;
 }
 

@@ -48,7 +48,7 @@ Mesh parseMesh(const std::string &text) {
   std::stringstream parts(text);
   std::string part;
   if (text.empty())
-    throw userError("the mesh is empty; it reads like dp=2,tp=2,pp=2");
+    throw userError("the mesh is empty; expected for example dp=2,tp=2,pp=2");
   while (std::getline(parts, part, ',')) {
     size_t equals = part.find('=');
     std::string name = part.substr(0, equals), number = equals == std::string::npos ? "" : part.substr(equals + 1);
@@ -163,7 +163,7 @@ void readStages(const std::string &file, const toml::node &node, Strategy &strat
       std::string name = stringAt(file, "a module path", path);
       if (!LayerUse::parse(name))
         throw userError(
-            fmt::format("{}: stages: \"{}\" is no module path; a later use of a layer reads \"embed use 2\"",
+            fmt::format("{}: stages: \"{}\" is not a module path; a later use of a layer is written \"embed use 2\"",
                         at(file, path), name));
       for (const std::vector<std::string> &before : strategy.stages)
         if (std::find(before.begin(), before.end(), name) != before.end())

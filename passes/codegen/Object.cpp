@@ -80,7 +80,7 @@ public:
       done += static_cast<size_t>(n);
     }
     if (fd < 0)
-      throw environmentError("code generation: cannot make a temporary file in memory");
+      throw environmentError("code generation: cannot create a temporary file in memory");
   }
   MemoryFile(const MemoryFile &) = delete;
   MemoryFile(MemoryFile &&other) noexcept : fd(other.fd) { other.fd = -1; }
@@ -105,7 +105,7 @@ public:
       if (mkdtemp(directory.data()))
         return;
     }
-    throw environmentError("code generation: no temporary directory can be made in /dev/shm, TMPDIR or /tmp");
+    throw environmentError("code generation: cannot create a temporary directory in /dev/shm, TMPDIR or /tmp");
   }
   ~OutputDirectory() {
     unlink(file().c_str());

@@ -71,7 +71,7 @@ class Temporary {
 public:
   explicit Temporary(const char *suffix) {
     if (llvm::sys::fs::createTemporaryFile("cleave", suffix, path))
-      throw environmentError("code generation: no temporary file can be made");
+      throw environmentError("code generation: cannot create a temporary file");
   }
   Temporary(const Temporary &) = delete;
   ~Temporary() { llvm::sys::fs::remove(path); }
@@ -139,8 +139,7 @@ Cubin assembleAsIs(const std::string &ptx, const std::string &chip) {
   const int status = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
   const std::string report = log.read();
   if (status != 0)
-    throw environmentError(
-        fmt::format("code generation: ptxas refused a kernel for {}: {}", chip, report.substr(0, 1000)));
+    throw environmentError(fmt::format("code generation: ptxas failed for {}: {}", chip, report.substr(0, 1000)));
   const std::string bytes = out.read();
   return {{bytes.begin(), bytes.end()}, readResources(report)};
 }

@@ -115,7 +115,7 @@ void applyRule(Operation *op, Adjoints &adjoints) {
   const RuleTable::Rule *rule = gradientRules().find(op);
   if (!rule)
     throw userError(where + "error: differentiate: " + name +
-                    " has no gradient and stands between a trainable parameter and the loss");
+                    " has no gradient, but is between a trainable parameter and the loss");
   for (size_t i = 1; i < grads.size(); ++i)
     if (grads[i])
       throw userError(where + "error: differentiate: the loss depends on result " + std::to_string(i) + " of " + name +

@@ -3,7 +3,8 @@
 //  1. half-type sums that are only widened become f32 sums (WidenSums.cpp); on a GPU, variances are summed in the same
 //     pass as their means (Moments.cpp); very large reductions to few results are split in two (SplitReductions.cpp);
 //  2. constants, iotas, broadcasts and widening casts are cloned for each of their users, where they cost nothing;
-//  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the kernel planner
+//  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the kernel
+//  planner
 //     accepts the result and the cost model finds it cheaper;
 //  4. a result that only other fusions read is recomputed in them if that is cheaper than memory traffic;
 //  5. reshapes at a group's border stay outside (they are free there), and so do slices if kernels differ only in them

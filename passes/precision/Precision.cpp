@@ -255,11 +255,11 @@ struct PrecisionPass : PassWrapper<PrecisionPass, OperationPass<ModuleOp>> {
 
 void applyPrecision(ModuleOp module, const PrecisionOptions &options) {
   if (options.level < 0 || options.level > 3)
-    throw userError(fmt::format("precision: the level is 0 to 3, found {}", options.level));
+    throw userError(fmt::format("precision: the level must be 0 to 3, found {}", options.level));
   if (options.level == 0)
     return;
   if (options.half != "bf16" && options.half != "fp16")
-    throw userError(fmt::format("precision: the half type is bf16 or fp16, found {}", options.half));
+    throw userError(fmt::format("precision: the half type must be bf16 or fp16, found {}", options.half));
   Type half = options.half == "bf16" ? Type(BFloat16Type::get(module.getContext()))
                                      : Type(Float16Type::get(module.getContext()));
   for (const char *name : {"forward", "eval"})

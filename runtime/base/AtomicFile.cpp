@@ -97,8 +97,8 @@ void makeFolders(const std::string &folder, const std::string &what) {
     fs::create_directories(folder, error);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    throw userError(
-        fmt::format("{} {}: cannot be made: {}", what, folder, error ? error.message() : "it exists and is no folder"));
+    throw userError(fmt::format("{} {}: cannot be made: {}", what, folder,
+                                error ? error.message() : "it exists and is not a folder"));
   for (const fs::path &parent : parents)
     syncFolder(parent.string());
 }

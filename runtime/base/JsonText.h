@@ -21,7 +21,7 @@ template <class Json = nlohmann::json> Json parseJson(std::string_view text, con
       return true;
     });
   } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("{}: torn or not the JSON expected: {}", name, e.what()));
+    throw environmentError(fmt::format("{}: truncated or not the expected JSON: {}", name, e.what()));
   }
 }
 

@@ -55,7 +55,7 @@ void checkOptionNames(const std::vector<std::string> &args, const std::vector<st
         name[1] != '-' && std::find(options.begin(), options.end(), name.substr(0, 2)) != options.end();
     if (shortWithValue || std::find(options.begin(), options.end(), name) != options.end())
       continue;
-    throw userError(name + " is no option of " + who + suggestion(name, options) + " (" + who +
+    throw userError(name + " is not an option of " + who + suggestion(name, options) + " (" + who +
                     " --help lists the options)");
   }
 }

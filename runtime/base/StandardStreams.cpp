@@ -18,7 +18,8 @@ static std::atomic<int> lostOnError{0}; // errno of the first failure
 void holdStandardDescriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) // open returns the lowest free descriptor, which is fd
-      [[maybe_unused]] const int made = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        [[maybe_unused]]
+      const int made = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 static bool readerLeft(int fd) {

@@ -38,7 +38,7 @@ std::vector<PieceHome> pieceHomes(const plan::Plan &plan);
 
 struct CheckpointFolder {
   std::string path;
-  int64_t keep = 2;         ///< checkpoints to keep in the folder
+  int64_t keep = 2;       ///< checkpoints to keep in the folder
   bool overwrite = false; ///< a checkpoint of another training may be replaced
   bool resumed = false;   ///< this training continues from the folder's checkpoint
 };

@@ -100,11 +100,11 @@ std::optional<Owner> readOwner(const std::string &folder) {
   const auto json = parseJson(readTextFile(file, Status::Environment, 1 << 16), file);
   try {
     if (json.at("format") != formatName || json.at("version") != 1 || !isRunName(json.at("run").get<std::string>()))
-      throw environmentError(fmt::format("{}: is no lock of Cleave's of version 1", file));
+      throw environmentError(fmt::format("{}: is not a Cleave lock of version 1", file));
     return Owner{json.at("run"), json.at("host"),  json.at("machine"), json.at("since"),
                  json.at("pid"), json.at("start"), json.at("ended")};
   } catch (const nlohmann::json::exception &) {
-    throw environmentError(fmt::format("{}: is no lock of Cleave's of version 1", file));
+    throw environmentError(fmt::format("{}: is not a Cleave lock of version 1", file));
   }
 }
 
@@ -189,8 +189,8 @@ bool beats(const std::string &folder, const std::string &run) {
 }
 
 [[noreturn]] void refuse(const std::string &folder, const Owner &owner) {
-  throw userError(fmt::format("checkpoint {}: {} trains with this folder; end it or give another --checkpoint", folder,
-                              owner.text()));
+  throw userError(fmt::format("checkpoint {}: {} is training with this folder; end it or choose another --checkpoint",
+                              folder, owner.text()));
 }
 
 /// Whether `run` wrote a file of this name (see Save.cpp), complete or not.
@@ -304,12 +304,12 @@ void FolderLock::whileOwned(const std::function<void()> &commit) const {
   const Alone alone(folder);
   const auto owner = readOwner(folder);
   if (!owner)
-    throw environmentError(fmt::format("checkpoint {}: {} is gone: another run took the folder over and has ended, or "
-                                       "somebody removed it; nothing was written after that",
+    throw environmentError(fmt::format("checkpoint {}: {} is gone: another run took over the folder and has ended, or "
+                                       "it was removed; nothing was written afterwards",
                                        folder, fileName));
   if (owner->run != run)
-    throw environmentError(fmt::format("checkpoint {}: {} took the folder over while this process was stopped or its "
-                                       "host was silent; nothing was written after that",
+    throw environmentError(fmt::format("checkpoint {}: {} took over the folder while this process was stopped or its "
+                                       "host did not respond; nothing was written afterwards",
                                        folder, owner->text()));
   commit();
 }

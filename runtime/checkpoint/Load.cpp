@@ -131,7 +131,7 @@ const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> 
   const std::string name = tensor.name()->str();
   const auto it = byName.find(name);
   if (it == byName.end())
-    throw userError(fmt::format("checkpoint {}: tensor {} is missing; the model or optimizer that wrote it was another",
+    throw userError(fmt::format("checkpoint {}: tensor {} is missing; the checkpoint is of another model or optimizer",
                                 folder, name));
   const std::vector<int64_t> shape = tensorShape(tensor);
   if (it->second->shape != shape || it->second->dtype != safetensorsName(tensor.dtype()))
@@ -149,7 +149,7 @@ void refuseExtras(const Manifest &manifest, const plan::Plan &plan, LoadWhat wha
       known.insert(name->str());
   for (const ManifestTensor &tensor : manifest.tensors)
     if (!known.contains(tensor.name) && (what == LoadWhat::Everything || tensor.kind != "state"))
-      throw userError(fmt::format("checkpoint {}: tensor {} [{}] has no place in the model", folder, tensor.name,
+      throw userError(fmt::format("checkpoint {}: tensor {} [{}] does not exist in the model", folder, tensor.name,
                                   fmt::join(tensor.shape, ", ")));
 }
 

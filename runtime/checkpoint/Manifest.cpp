@@ -125,7 +125,7 @@ static std::vector<ManifestFile> parseFiles(const Json &json, const std::string 
   for (const auto &[key, value] : json.items()) {
     if (!isOwnName(key, ".safetensors"))
       throw environmentError(
-          fmt::format("{}: a file of tensors is called step-....safetensors, found \"{}\"", name, key));
+          fmt::format("{}: a file of tensors must be named step-....safetensors, found \"{}\"", name, key));
     files.push_back({key, uint64_t(count(value, "bytes", 8, name)), uint32_t(count(value, "crc32", 0, name)),
                      uint32_t(count(value, "rank", 0, name))});
   }
@@ -137,8 +137,8 @@ static std::vector<KeptCheckpoint> parseEarlier(const Json &json, const std::str
   for (const Json &item : json) {
     earlier.push_back({item.at("manifest").get<std::string>(), count(item, "step", 0, name)});
     if (!isOwnName(earlier.back().manifest, ".manifest.json"))
-      throw environmentError(fmt::format("{}: an earlier manifest is called step-....manifest.json, found \"{}\"", name,
-                                         earlier.back().manifest));
+      throw environmentError(fmt::format("{}: an earlier manifest must be named step-....manifest.json, found \"{}\"",
+                                         name, earlier.back().manifest));
   }
   return earlier;
 }
@@ -163,8 +163,8 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
       throw environmentError(
           fmt::format("{}: version {} expected, found {}", name, formatVersion, version.dump()));
     if (const auto found = json.at("checksum"), due = Json(checksumOf(json)); found != due)
-      throw environmentError(fmt::format("{}: was altered or is torn: it says checksum {}, its text has {}", name,
-                                         found.dump().substr(0, 24), due.dump().substr(0, 24)));
+      throw environmentError(fmt::format("{}: modified or truncated: its stated checksum is {}, its content has {}",
+                                         name, found.dump().substr(0, 24), due.dump().substr(0, 24)));
     manifest.generation = count(json, "generation", 1, name);
     manifest.run = json.at("run").get<std::string>();
     manifest.info = parseInfo(json, name);
@@ -183,7 +183,7 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
               fmt::format("{}: tensor {}: a piece's file must be listed, found \"{}\"", name, key, piece.file));
     }
   } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("{}: torn or not the JSON expected: {}", name, e.what()));
+    throw environmentError(fmt::format("{}: truncated or not the expected JSON: {}", name, e.what()));
   }
   return manifest;
 }
@@ -236,7 +236,7 @@ static Manifest readLast(const std::string &folder) {
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
   if (error && error != std::errc::no_such_file_or_directory)
-    throw userError(fmt::format("checkpoint {}: cannot be looked at: {}", folder, error.message()));
+    throw userError(fmt::format("checkpoint {}: cannot be accessed: {}", folder, error.message()));
   if (!std::filesystem::is_directory(status))
     throw userError(fmt::format("checkpoint {}: no such folder", folder));
   const std::string file = folder + "/manifest.json";
@@ -260,7 +260,7 @@ Manifest readManifest(const std::string &folder, std::optional<int64_t> step) {
     }
     steps.push_back(kept.step);
   }
-  throw userError(fmt::format("checkpoint {}: keeps the checkpoints of steps {}, not of {}", folder,
+  throw userError(fmt::format("checkpoint {}: has the checkpoints of steps {}, but not of {}", folder,
                               fmt::join(steps, ", "), *step));
 }
 

@@ -35,7 +35,7 @@ static SafetensorsEntry parseEntry(const nlohmann::json &json, const std::string
   const auto &range = json.at("data_offsets");
   if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
     throw environmentError(
-        fmt::format("{}: tensor {}: data_offsets are two numbers, found {}", name, key, range.dump()));
+        fmt::format("{}: tensor {}: data_offsets must be two numbers, found {}", name, key, range.dump()));
   entry.begin = range[0].get<uint64_t>();
   entry.end = range[1].get<uint64_t>();
   if (entry.begin > entry.end || entry.end > dataBytes || entry.end - entry.begin != bytes)
@@ -67,7 +67,7 @@ SafetensorsHeader parseSafetensors(std::span<const char> text, uint64_t fileSize
       if (key != "__metadata__")
         header.entries.emplace(key, parseEntry(value, key, fileSize - header.dataStart, name));
   } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("{}: the header is not the JSON expected: {}", name, e.what()));
+    throw environmentError(fmt::format("{}: the header is not the expected JSON: {}", name, e.what()));
   }
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto &[key, entry] : header.entries)
@@ -144,7 +144,7 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
   }
   if (found != *header.crc32)
     throw environmentError(
-        fmt::format("{}: its data was altered or is torn: it has CRC-32 {:08x}, the header says {:08x}", path, found,
+        fmt::format("{}: its data was modified or truncated: it has CRC-32 {:08x}, the header says {:08x}", path, found,
                     *header.crc32));
   whole = joinedCrc32(crc32Of(0, head.data(), head.size()), found, file.size() - header.dataStart);
 }

@@ -73,11 +73,11 @@ std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder) {
   } catch (const Error &error) {
     if (may)
       throw;
-    throw Error(error.status, fmt::format("{}; --overwrite trains anew and replaces it", error.what()));
+    throw Error(error.status, fmt::format("{}; --overwrite starts over and replaces it", error.what()));
   }
   if (last && !may)
-    throw userError(fmt::format("--checkpoint {}: holds a checkpoint of {} after step {}: --resume goes on from it, "
-                                "--overwrite trains anew and replaces it",
+    throw userError(fmt::format("--checkpoint {}: holds a checkpoint of {} after step {}: --resume continues from it, "
+                                "--overwrite starts over and replaces it",
                                 folder.path, last->info.model, last->info.step));
   return last;
 }
@@ -136,7 +136,7 @@ CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigne
   for (int attempt = 0; lockedBy(folder.path) != run; ++attempt) {
     if (attempt == 50)
       throw environmentError(fmt::format("rank {}: --checkpoint {}: is not the folder that rank 0 writes to; all ranks "
-                                         "must see one folder, on a file system that they share",
+                                         "must see the same folder, on a shared file system",
                                          rank, folder.path));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -245,9 +245,10 @@ void CheckpointWriter::verify(const ManifestFile &file, bool contents) const {
         throw environmentError(
             fmt::format("{}: CRC-32 {:08x} expected, found {:08x}", path, file.crc32, found.value_or(0)));
   } catch (const Error &error) {
-    throw environmentError(fmt::format("checkpoint: rank {} does not find what rank {} wrote: {}; all ranks must see one "
-                                       "folder, on a file system that they share",
-                                       rank, file.rank, error.what()));
+    throw environmentError(
+        fmt::format("checkpoint: rank {} does not see what rank {} wrote: {}; all ranks must see the same "
+                    "folder, on a shared file system",
+                    rank, file.rank, error.what()));
   }
 }
 

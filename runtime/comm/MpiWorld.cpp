@@ -127,13 +127,14 @@ void initialise(double seconds) {
   if (initialised)
     return;
   const Watchdog dog(-1, seconds, [=] {
-    return fmt::format("mpi: {} has waited for {} s in MPI_Init, which not all ranks of the job have called. Ranks that "
-                       "wait say this, those that are missing do not: their own messages, if there are any, say why",
-                       ownName(), seconds);
+    return fmt::format(
+        "mpi: {} has waited for {} s in MPI_Init, which some ranks of the job have not called. Waiting ranks "
+        "print this message, missing ranks do not: see their messages, if any, for the reason",
+        ownName(), seconds);
   });
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
-    throw environmentError("mpi: it does not start");
+    throw environmentError("mpi: MPI_Init failed");
   std::atexit(finalise);
 }
 
@@ -364,7 +365,7 @@ static int messageTag(uint32_t tag, int32_t microbatch, int largest) {
   int64_t value = tag * microbatches + microbatch + 1;
   if (microbatch < -1 || microbatch + 1 >= microbatches || value > largest)
     throw environmentError(
-        fmt::format("mpi: message tag {} of microbatch {} is beyond what mpi can name", tag, microbatch));
+        fmt::format("mpi: message tag {} of microbatch {} exceeds mpi's largest tag", tag, microbatch));
   return static_cast<int>(value);
 }
 

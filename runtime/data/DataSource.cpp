@@ -54,7 +54,7 @@ DataSpec DataSpec::parse(const std::string &text) {
       for (const auto &field : json.at("fields"))
         spec.fields.push_back(parseField(field));
   } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("plan data: not the JSON object expected: {}", e.what()));
+    throw environmentError(fmt::format("plan data: not the expected JSON object: {}", e.what()));
   }
   return spec;
 }
@@ -79,7 +79,7 @@ std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &wh
   if (spec.kind == "text")
     return std::make_unique<TextSource>(where, spec.context, spec.vocab, needs);
   throw userError(
-      fmt::format("--data {}: the data set of this model ({}) is its program's own: run it with that program, "
+      fmt::format("--data {}: the data set of this model ({}) is defined in its program: run it with that program, "
                   "or with --data synthetic",
                   where, spec.kind));
 }

@@ -88,7 +88,7 @@ public:
       int code = Z_OK;
       const char *text = gzerror(file.get(), &code);
       if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // Z_BUF_ERROR at the end: a truncated stream
-        throw userError(fmt::format("{}: a torn or damaged file: {}", path,
+        throw userError(fmt::format("{}: truncated or damaged file: {}", path,
                                     code == Z_ERRNO ? std::strerror(errno)
                                     : text && *text ? text
                                                     : "unexpected end"));

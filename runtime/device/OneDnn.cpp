@@ -89,8 +89,7 @@ public:
 protected:
   std::unique_ptr<Op> prepareLibrary(const plan::Step &step, SlotScope &scope) override {
     if (step.op_type() == plan::StepOp::Attention)
-      throw environmentError(
-          "cpu: attention is a step of GPUs; the compiler makes products and a softmax of it for CPUs");
+      throw environmentError("cpu: attention steps run only on GPUs; for CPUs the compiler decomposes attention");
     try {
       if (step.op_type() == plan::StepOp::Matmul)
         return makeOneDnnMatmul(step, scope, context);

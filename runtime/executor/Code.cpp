@@ -72,13 +72,13 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
     std::string target = plan.target() ? plan.target()->str() : "";
     if (!processorHas(target))
       throw environmentError(
-          fmt::format("plan '{}': its code is for '{}', which this processor is not", file->name(), target));
+          fmt::format("plan '{}': its code is for '{}', which this processor does not support", file->name(), target));
     // The file stays open as long as the library: glibc identifies libraries by name, and a later plan whose file gets
     // the same number would receive this plan's code.
     code->memory = memoryFile(*plan.code());
     code->library = ::dlopen(fmt::format("/proc/self/fd/{}", code->memory).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!code->library)
-      throw environmentError(fmt::format("plan '{}': its code does not open: {}", file->name(), ::dlerror()));
+      throw environmentError(fmt::format("plan '{}': its code cannot be loaded: {}", file->name(), ::dlerror()));
     if (plan.kernels())
       for (const plan::KernelInfo *kernel : *plan.kernels()) {
         void *symbol = ::dlsym(code->library, kernel->symbol()->c_str());

@@ -57,8 +57,9 @@ std::vector<std::vector<uint32_t>> Runner::groups() const {
 static std::unique_ptr<Runner> makeRunner(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
                                           const ExecutorOptions &options) {
   if (options.device == "cuda" && options.findNonFinite)
-    throw userError("--find-nan: looks at every step on the host; the cuda backend has no such search, train with "
-                    "--backend cpu");
+    throw userError(
+        "--find-nan: not supported by the cuda backend, because it examines every step on the host; train with "
+        "--backend cpu");
   requireBackend(*plan, options.device); // before the error that this build lacks the backend
   return options.device == "cuda" ? makeCudaRunner(std::move(plan), rank, world, options)
                                   : makeHostRunner(std::move(plan), rank, world, options);

@@ -88,7 +88,7 @@ public:
     bool stuck = false;
     for (uint32_t r = 0; r < cursors.size(); ++r)
       if (!cursors[r].done) {
-        report.add("{}: rank {} waits for ever: {}", entry(), r, waitsFor(r));
+        report.add("{}: rank {} waits forever: {}", entry(), r, waitsFor(r));
         stuck = true;
       }
     for (auto &[key, queue] : messages)
@@ -287,7 +287,7 @@ private:
   std::vector<SegmentEvents> programs;
   std::vector<Cursor> cursors;
   std::deque<uint32_t> ready;
-  std::map<MessageKey, std::deque<Sent>> messages; ///< messages in flight
+  std::map<MessageKey, std::deque<Sent>> messages;     ///< messages in flight
   std::map<MessageKey, int64_t> started;               ///< by (sender, sender, tag, microbatch): not yet received
   std::map<std::vector<uint32_t>, Meeting> meetings;
 };

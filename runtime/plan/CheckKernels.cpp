@@ -55,7 +55,7 @@ public:
   /// A defect of the whole file; "" if its tables and everything they refer to are inside it.
   std::string problem(uint16_t machine) {
     if (bytes.size() < sizeof head || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
-      return "it is no ELF file";
+      return "it is not an ELF file";
     std::memcpy(&head, bytes.data(), sizeof head);
     if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != machine)
       return fmt::format("it is for machine {}, the plan's target needs {}", head.e_machine, machine);
@@ -175,7 +175,7 @@ std::string callProblem(const plan::Plan &plan, const plan::Program &program, co
   const plan::KernelInfo &kernel = *plan.kernels()->Get(call.kernel());
   const std::string name(text(kernel.symbol()));
   if (call.signature() != kernelSignature(kernel))
-    return fmt::format("a call with signature {:016x} of kernel {} ({}), whose is {:016x}", call.signature(),
+    return fmt::format("a call with signature {:016x} of kernel {} ({}), which has {:016x}", call.signature(),
                        call.kernel(), name, kernelSignature(kernel));
   if (length(call.args()) != length(kernel.arguments()) || call.outputs() != outputsOf(kernel) ||
       length(call.scalars()) != kernel.scalars())

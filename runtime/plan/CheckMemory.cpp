@@ -96,7 +96,7 @@ private:
       const uint32_t slot = program.metrics()->Get(i)->slot();
       const auto found = owners.find(program.slots()->Get(slot)->offset());
       if (kindOf(slot) == plan::TensorKind::Metric && (found == owners.end() || found->second.slot != slot))
-        report.add("program {}: nobody writes metric '{}', slot {}", index, program.metrics()->Get(i)->name()->str(),
+        report.add("program {}: no step writes metric '{}', slot {}", index, program.metrics()->Get(i)->name()->str(),
                    describe(slot));
     }
     const auto summed = [&](uint32_t slot) { return kindOf(slot) == plan::TensorKind::Metric && added.count(slot); };
@@ -106,7 +106,7 @@ private:
     for (uint32_t i = 0; some && i < length(program.metrics()); ++i)
       if (const uint32_t slot = program.metrics()->Get(i)->slot();
           kindOf(slot) == plan::TensorKind::Metric && !summed(slot))
-        report.add("program {}: nobody adds to metric '{}', slot {}, where others are added to", index,
+        report.add("program {}: no step adds to metric '{}', slot {}, although steps add to other metrics", index,
                    program.metrics()->Get(i)->name()->str(), describe(slot));
     for (const auto &[address, owner] : owners)
       if (program.slots()->Get(owner.slot)->space() == plan::Space::Placed ||
@@ -139,8 +139,8 @@ private:
     Rule rule(report, "M5");
     for (const auto &[unread, slot] : lost)
       if (!readRuns.count(unread.run) && !report.full() && !mayBeUnread(unread))
-        report.add("{}: nobody reads what it writes into slot {}", placeOf(index, program, unread.segment, unread.step),
-                   describe(slot));
+        report.add("{}: no step reads what it writes into slot {}",
+                   placeOf(index, program, unread.segment, unread.step), describe(slot));
   }
 
   /// Persistent slots own their bytes from the start.
@@ -284,7 +284,7 @@ private:
     owner.filled = fill ? std::optional(fill->value()) : std::nullopt;
     if (fill && fill->value() != 0 && beginsAnew(access.slot)) {
       Rule rule(report, "M4");
-      report.add("{}: the sum in slot {} begins at {}, not at 0", place(action, step), describe(access.slot),
+      report.add("{}: the sum in slot {} starts at {} instead of 0", place(action, step), describe(access.slot),
                  fill->value());
     }
   }
@@ -299,7 +299,7 @@ private:
     });
     if (access.accumulated && owner.filled.value_or(0) != 0) {
       Rule rule(report, "M4");
-      report.add("{}: adds to slot {}, which begins at {}, not at 0", place(action, step), describe(access.slot),
+      report.add("{}: adds to slot {}, which starts at {} instead of 0", place(action, step), describe(access.slot),
                  *owner.filled);
     }
   }
@@ -312,7 +312,7 @@ private:
     const uint64_t value = valueBytes(*program.slots()->Get(access.slot)); // the rest of the slot is padding
     uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
     if (auto at = owner.written.missing(access, access.begin, bytes)) {
-      report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which nobody wrote", place(action, step),
+      report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which no step wrote", place(action, step),
                  action.microbatch(), *at, describe(access.slot), address);
       owner.written.add({Access::Write, access.slot, 0, program.slots()->Get(access.slot)->bytes()}); // report once
     }
@@ -320,7 +320,7 @@ private:
 
   void missing(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
     auto last = owners.upper_bound(address);
-    std::string who = "nobody wrote";
+    std::string who = "no step wrote";
     if (last != owners.begin() && std::prev(last)->second.end > address)
       who = fmt::format("slot {} has overwritten", describe(std::prev(last)->second.slot));
     report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(action, step), action.microbatch(),

@@ -145,7 +145,7 @@ private:
         continue;
       }
       if (known(buffer.out()) && (after & ~declared[buffer.out()]))
-        report.add("{}: slot {} is partial over {}, the group reduces {}, slot {} is said to be whole",
+        report.add("{}: slot {} is partial over {}, the group reduces {}, but slot {} is declared whole",
                    place(segment, step), buffer.in(), names(plan, before), names(plan, removed), buffer.out());
       current[buffer.out()] = declared[buffer.out()];
     }

@@ -41,7 +41,7 @@ void checkBackend(const plan::Plan &plan, Report &report) {
   if (!cuda && backend != "cpu")
     report.add("backend '{}': must be cpu or cuda", backend);
   else if (cuda ? !target.empty() && target != "emulated" && !target.starts_with("sm_") : !cpu.count(target))
-    report.add("target '{}': is no target of the {} backend", target, backend);
+    report.add("target '{}': is not a target of the {} backend", target, backend);
 }
 
 void checkTensors(const plan::Plan &plan, Report &report) {
@@ -175,8 +175,7 @@ void checkStarts(const plan::Plan &plan, Report &report) {
     const plan::Rank &rank = *plan.ranks()->Get(r);
     const auto *starts = plan.programs()->Get(rank.program())->starts();
     if (length(starts) != length(rank.scalars())) {
-      report.add("rank {}: {} scalars, its program says of {} what they are", r, length(rank.scalars()),
-                 length(starts));
+      report.add("rank {}: {} scalars, but its program describes {}", r, length(rank.scalars()), length(starts));
       continue;
     }
     for (uint32_t s = 0; s < length(starts); ++s) {
@@ -194,7 +193,7 @@ void checkStarts(const plan::Plan &plan, Report &report) {
         return report.add("rank {}: scalar {} is a share of {} times {}", r, s, start.size(), start.scale());
       if (const int64_t wanted = splitPart(start.size(), parts, part).begin * start.scale();
           wanted != rank.scalars()->Get(s))
-        report.add("rank {}: scalar {} is {}, its coordinates make it {}", r, s, rank.scalars()->Get(s), wanted);
+        report.add("rank {}: scalar {} is {}, but its coordinates give {}", r, s, rank.scalars()->Get(s), wanted);
     }
   }
 }
@@ -306,7 +305,7 @@ private:
       if (slot.shape())
         mine.assign(slot.shape()->begin(), slot.shape()->end());
       if (shape.exact ? local != mine : bytes > slot.bytes())
-        report.add("rank {}: slot {} of its program is [{}], its coordinates make it [{}]", r, shape.slot,
+        report.add("rank {}: slot {} of its program is [{}], but its coordinates give [{}]", r, shape.slot,
                    fmt::join(mine, ", "), fmt::join(local, ", "));
     }
   }

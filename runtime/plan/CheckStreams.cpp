@@ -37,7 +37,7 @@ public:
       findUnordered(program, eval, [&](const StepPlace &earlier, const StepPlace &later, uint32_t slot) {
         const auto *actions = eval ? program.eval() : program.train();
         const auto *name = program.slots()->Get(slot)->name();
-        report.add("{}: nothing makes it wait for {} of action {}, which touches the same bytes as its slot {} ({})",
+        report.add("{}: it does not wait for {} of action {}, which accesses the same bytes as its slot {} ({})",
                    placeOf(index, program, actions->Get(later.action)->segment(), later.step),
                    placeOf(index, program, actions->Get(earlier.action)->segment(), earlier.step), earlier.action, slot,
                    name ? name->str() : "");

@@ -119,8 +119,8 @@ private:
         for (uint32_t a = 0; a < length(factors->Get(f)->axes()); ++a) {
           uint32_t axis = factors->Get(f)->axes()->Get(a);
           if (axis >= length(plan.mesh()) || (split >> axis & 1))
-            return report.add("program {}, slot {}: mesh axis {} of {} is not there or splits it twice", index, i, axis,
-                              length(plan.mesh()));
+            return report.add("program {}, slot {}: mesh axis {} of {} does not exist or splits it twice", index, i,
+                              axis, length(plan.mesh()));
           split |= 1u << axis;
         }
       }
@@ -374,7 +374,7 @@ private:
     if (max != (op.workspace() >= 0))
       return max ? "max pooling needs a workspace slot" : "average pooling has no workspace slot";
     if (op.dtype() > plan::DType::BF16)
-      return "pooling of an element type that is no float";
+      return "pooling requires a float element type";
     return typeProblem(op.dtype(), {op.src(), op.dst()}, {op.workspace()});
   }
 
@@ -390,7 +390,7 @@ private:
       return problem;
     for (uint32_t i = 0; i < length(op.args()) && gpu(); ++i) // accesses 16 bytes at a time
       if (const plan::View *view = op.args()->Get(i); view && view->offset() % 16)
-        return fmt::format("argument {} at byte {} of its slot, no multiple of 16", i, view->offset());
+        return fmt::format("argument {} at byte {} of its slot, which is not a multiple of 16", i, view->offset());
     for (uint32_t i = 0; i < length(op.scalars()); ++i)
       if (!scalarFits(op.scalars()->Get(i)->rank_scalar()))
         return fmt::format("rank scalar {}", op.scalars()->Get(i)->rank_scalar());
@@ -637,7 +637,9 @@ private:
     } else {
       return "";
     }
-    return step.flops() == flops || step.flops() == 0 ? "" : fmt::format("{} operations, its sizes take {}", step.flops(), flops);
+    return step.flops() == flops || step.flops() == 0
+               ? ""
+               : fmt::format("{} operations stated, but its sizes give {}", step.flops(), flops);
   }
 
   std::string stepProblem(const plan::Step &step, const std::set<uint32_t> &listed) {
@@ -776,7 +778,7 @@ private:
   const plan::Program &program;
   uint32_t rankIndex;
   const char *stepRule = "S5"; ///< violated by the last step
-  const plan::Rank *rank; ///< the first that runs the program; null if none does
+  const plan::Rank *rank;      ///< the first that runs the program; null if none does
   Report &report;
 };
 

@@ -45,7 +45,7 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
     if (!perMicrobatch(segment.kind()))
       continue;
     if (segment.kind() == plan::SegmentKind::InputGradient && finished.count(action.microbatch()))
-      report.add("program {}, {} action {}: segment {} runs for microbatch {} after its gradients of weights", p, entry, a,
+      report.add("program {}, {} action {}: segment {} runs for microbatch {} after its weight gradients", p, entry, a,
                  action.segment(), action.microbatch());
     if (segment.kind() == plan::SegmentKind::WeightGradient)
       finished.insert(action.microbatch());
@@ -133,7 +133,7 @@ private:
     if (!changed.empty() && !product) {
       auto [found, fresh] = done.try_emplace(contentOf(plan, program, step), i);
       if (!fresh && (adds || found->second + 1 == i) && sameOperands(reads, changed, found->second))
-        report.add("{}: does what step {} has done, to what it left", placeOf(p, program, s, i), found->second);
+        report.add("{}: repeats step {} on its result", placeOf(p, program, s, i), found->second);
       found->second = i;
     }
     for (uint32_t slot : writes)
@@ -231,7 +231,7 @@ private:
     const uint64_t bytes = valueBytes(*program.slots()->Get(slot));
     const std::string name = tensorOf(slot)->name() ? tensorOf(slot)->name()->str() : "";
     if (bytes && !update.moved && !update.without)
-      report.add("program {}: nobody updates parameter {}, slot {}", p, name, slot);
+      report.add("program {}: no step updates parameter {}, slot {}", p, name, slot);
     else if (bytes && update.without)
       report.add("program {}: parameter {}, slot {}, is written from something that is not its gradient", p, name, slot);
     else if (bytes && update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes))

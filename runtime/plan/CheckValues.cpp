@@ -54,7 +54,7 @@ private:
   void follow(uint32_t i, const Access &access, uint32_t value, const std::set<uint32_t> &left) {
     if (access.kind == Access::Write) {
       if (value < firstMade || !made.insert(value).second)
-        report.add("{}: it makes {} in slot {}, which is there already", placeOf(p, program, s, i), name(value),
+        report.add("{}: it produces {} in slot {}, which was already produced", placeOf(p, program, s, i), name(value),
                    access.slot);
       holds[access.slot] = value;
       return;
@@ -72,7 +72,8 @@ private:
     for (uint32_t i = 0; i < length(segment.leaves()); ++i) {
       const plan::SlotValue &leaves = *segment.leaves()->Get(i);
       if (leaves.slot() >= length(program.slots()) || !listed.insert(leaves.slot()).second)
-        report.add("{}: it leaves a value in slot {}, which is listed before or not there", place(), leaves.slot());
+        report.add("{}: it leaves a value in slot {}, which is already listed or does not exist", place(),
+                   leaves.slot());
       else if (held(leaves.slot()) != leaves.value())
         report.add("{}: it must leave {} in slot {}, which holds {}", place(), name(leaves.value()), leaves.slot(),
                    name(held(leaves.slot())));
@@ -88,7 +89,7 @@ private:
     for (uint32_t slot : copied) {
       const uint64_t bytes = valueBytes(*program.slots()->Get(slot));
       if (const auto missing = written[slot].missing({Access::Read, slot, 0, bytes}, 0, bytes))
-        report.add("{}: of what it copies into slot {} nobody writes byte {}", place(), slot, *missing);
+        report.add("{}: it copies into parts of slot {}, but no step writes byte {}", place(), slot, *missing);
     }
   }
 
@@ -105,7 +106,7 @@ private:
   const plan::Segment &segment;
   uint32_t p, s;
   Report &report;
-  std::map<uint32_t, uint32_t> holds; ///< per slot: the value that a step wrote
+  std::map<uint32_t, uint32_t> holds;  ///< per slot: the value that a step wrote
   std::set<uint32_t> made;             ///< values
   std::set<uint32_t> copied;           ///< persistent slots written by copies
   std::map<uint32_t, Coverage> written; ///< per persistent slot

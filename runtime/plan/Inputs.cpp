@@ -66,7 +66,7 @@ std::vector<InputPart> inputParts(const plan::Plan &plan, unsigned rankIndex, bo
         found->second.microbatch = action->microbatch();
         found->second.offset = offset;
       } else if (found->second.offset != offset) {
-        throw environmentError(fmt::format("plan: input slot {} of microbatch {} lies at {} and at {}", slot,
+        throw environmentError(fmt::format("plan: input slot {} of microbatch {} is at {} and at {}", slot,
                                            action->microbatch(), found->second.offset, offset));
       }
     }

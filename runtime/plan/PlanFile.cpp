@@ -136,7 +136,7 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
     throw refuse(fmt::format("the header says {} bytes, the file has {}", header.fileSize, bytes.size()));
   auto hash = contentHash(bytes);
   if (std::memcmp(hash.data(), header.hash, sizeof header.hash) != 0)
-    throw refuse(fmt::format("the file was altered: its content has hash {}, its header says {}",
+    throw refuse(fmt::format("the file was modified: its content has hash {}, its header says {}",
                              toHex(hash).substr(0, 16), toHex(header.hash).substr(0, 16)));
   if (std::memcmp(header.schema, schemaHash.data(), sizeof header.schema) != 0)
     throw refuse(fmt::format("it was written with plan schema {}, this program reads {}; compile the plan again",

@@ -43,7 +43,7 @@ void compareAmongRanks(World &world, const GivenValues &mine) {
     for (const auto &[name, value] : mine) {
       const auto found = theirs.find(name);
       if (found == theirs.end())
-        throw userError(fmt::format("rank {} runs another program than rank 0: it says nothing of {}", rank, name));
+        throw userError(fmt::format("rank {} runs another program than rank 0: it has no {}", rank, name));
       if (found->second != value)
         throw userError(fmt::format("rank {} was given another {} than rank 0: {}, rank 0 has {}; all ranks must be given "
                                     "the same",

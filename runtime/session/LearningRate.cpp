@@ -40,7 +40,7 @@ LearningRate LearningRate::parse(const std::string &training) {
     rate.steps = lr.value("steps", rate.steps);
     rate.every = lr.value("every", rate.every);
   } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("plan training: not the JSON object expected: {}", e.what()));
+    throw environmentError(fmt::format("plan training: not the expected JSON object: {}", e.what()));
   }
   if (!std::isfinite(rate.base) || !std::isfinite(rate.gamma) || !std::isfinite(rate.min))
     throw environmentError(fmt::format("plan training: lr.base must be finite, found {}", rate.base));

@@ -79,7 +79,7 @@ MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {
     std::error_code ignored;
     const bool pipe = code == ENXIO && std::filesystem::is_fifo(path, ignored);
     throw userError(fmt::format("--metrics {}: cannot be written: {}", path,
-                                pipe ? "nobody reads the pipe" : std::strerror(code)));
+                                pipe ? "the pipe has no reader" : std::strerror(code)));
   }
 }
 

@@ -52,8 +52,8 @@ std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
 std::string NonFiniteLoss::advice(int64_t saved) const {
   std::string text = "a smaller learning rate may help";
   if (!options.findNan)
-    text += "; --find-nan names what made it";
-  text += "; --keep-going trains on";
+    text += "; --find-nan names its origin";
+  text += "; --keep-going continues training";
   if (!options.checkpointDir.empty())
     text += saved > 0 ? fmt::format("; {} keeps the checkpoint of step {}", options.checkpointDir, saved)
                       : fmt::format("; no checkpoint was written to {}", options.checkpointDir);
@@ -113,14 +113,14 @@ std::string NonFiniteLoss::origins(const Executor &executor) {
     return "";
   }
   const auto sentence = [](const char *what, const NonFinite &one) {
-    return fmt::format("; the first {} was made by {} in step {}", what, one.what, one.step);
+    return fmt::format("; the first {} was produced by {} in step {}", what, one.what, one.step);
   };
   std::string text;
   if (infinity && (!nan || *infinity < *nan))
     text += sentence("infinity", *infinity);
   if (nan)
     text += sentence("NaN", *nan);
-  return text.empty() ? "; no step of the plan made it: training began with it" : text;
+  return text.empty() ? "; no step of the plan produced it: it was there at the start" : text;
 }
 
 bool NonFiniteLoss::finite(unsigned index, const SlotMemory &memory) const {

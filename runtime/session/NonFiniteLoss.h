@@ -22,8 +22,8 @@ public:
   std::string see(int64_t step, const LossSums &sums);
   /// The reason why training must end; empty if it need not.
   const std::string &wrong() const { return reason; }
-  /// Call on all ranks after rank 0 has seen losses: throws environmentError if training must end. `saved`: number of steps in
-  /// the last checkpoint; -1: none. (Ranks that search for an origin communicate here.)
+  /// Call on all ranks after rank 0 has seen losses: throws environmentError if training must end. `saved`: number of
+  /// steps in the last checkpoint; -1: none. (Ranks that search for an origin communicate here.)
   void agree(const Executor &executor, int64_t saved);
   /// Call on all ranks before writing a checkpoint: throws environmentError if one of its values is not finite. With
   /// --keep-going returns a warning instead, and no checkpoint is written. Empty: all values are finite.

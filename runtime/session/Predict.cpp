@@ -117,7 +117,7 @@ Shared::Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &given
     owners.push_back(owner);
   }
   if (outputs.empty())
-    throw userError(fmt::format("{}: the plan has no outputs; it is of no prediction", file->name()));
+    throw userError(fmt::format("{}: the plan has no outputs, so it is not a prediction", file->name()));
 }
 
 /// One rank.

@@ -40,7 +40,7 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const TrainO
     return;
   }
   if (result.trained == 0) {
-    fmt::print("{}: {} steps were trained before, nothing is left to do\n", model, grouped(result.steps));
+    fmt::print("{}: all {} steps are already trained\n", model, grouped(result.steps));
     return;
   }
   fmt::print("{}: {} steps, loss {:.6g}, {} samples/s, {}\n", model, grouped(result.steps), result.loss,

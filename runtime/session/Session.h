@@ -18,9 +18,9 @@ struct TrainOptions {
   std::string checkpointDir;     ///< written after every epoch and at the end; empty: none
   bool resume = false;           ///< continue from checkpointDir
   std::optional<int64_t> atStep = {}; ///< step of the checkpoint to continue from; nullopt: the last
-  bool overwrite = false;        ///< start over even if checkpointDir holds a checkpoint
-  int64_t keep = 2;              ///< number of checkpoints to keep in checkpointDir
-  unsigned threads = 0;          ///< per rank; 0: the plan's, otherwise cores / ranks on the host
+  bool overwrite = false;             ///< start over even if checkpointDir holds a checkpoint
+  int64_t keep = 2;                   ///< number of checkpoints to keep in checkpointDir
+  unsigned threads = 0;               ///< per rank; 0: the plan's, otherwise cores / ranks on the host
   std::string deviceName = {};   ///< "cpu", "reference", "cuda"; empty: the plan's backend
   bool graph = true;             ///< cuda: iterations as captured graphs; false: step by step
   bool deterministic = true;     ///< cuda: only library algorithms with bit-identical results

@@ -299,11 +299,11 @@ void checkOptions(const TrainOptions &options) {
   if (options.resume && options.checkpointDir.empty())
     throw userError("--resume needs --checkpoint DIR");
   if (options.resume && options.overwrite)
-    throw userError("--resume goes on from a checkpoint, --overwrite trains anew: give one of them");
+    throw userError("--resume continues from a checkpoint, --overwrite starts over: give only one of them");
   if (options.atStep && !options.resume)
     throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
   if (options.keep < 1)
-    throw userError(fmt::format("--keep {}: at least one checkpoint is kept", options.keep));
+    throw userError(fmt::format("--keep {}: must be at least 1", options.keep));
   if (options.steps >= mostSteps)
     throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", options.steps));
 }

@@ -11,7 +11,8 @@ struct GptOptions {
   int64_t layers = 4, width = 128, heads = 4, context = 64, vocab = 128;
 };
 
-/// GPT-2's initial values: N(0, 0.02), scaled down for layers that add to the residual stream, which accumulates over layers.
+/// GPT-2's initial values: N(0, 0.02), scaled down for layers that add to the residual stream, which accumulates over
+/// layers.
 static LinearOptions linearInit(double scale = 1) {
   return {.weightInit = init::normal(0, 0.02 * scale), .biasInit = init::zeros()};
 }
@@ -99,8 +100,8 @@ struct SampleOptions {
   int64_t seed;
 };
 
-/// Prints the prompt and its continuation by the model. Attention is causal, so padding after the last character of the window
-/// changes nothing before it.
+/// Prints the prompt and its continuation by the model. Attention is causal, so padding after the last character of the
+/// window changes nothing before it.
 static void sample(Predictor &model, const GptOptions &o, const SampleOptions &s) {
   std::vector<int32_t> text;
   for (unsigned char c : s.prompt) {

@@ -84,12 +84,12 @@ struct ResNet : Module {
 
 int main(int argc, char **argv) {
   Program program{"resnet", argc, argv};
-  const ResNetOptions o{
-      .depth = program.option<int64_t>("--depth", 18, "layers", {18, 34, 50}),
-      .stem = program.option("--stem", "small", "first layer: small or imagenet", {"small", "imagenet"}),
-      .image = program.option("--image", 28, "height and width of the pictures", between(1, 1'000'000)),
-      .classes = program.option("--classes", 10, "classes", between(1, 1'000'000)),
-      .channels = program.option("--channels", 1, "channels of the pictures", between(1, 1'000'000))};
+  const ResNetOptions o{.depth = program.option<int64_t>("--depth", 18, "layers", {18, 34, 50}),
+                        .stem =
+                            program.option("--stem", "small", "first layer: small or imagenet", {"small", "imagenet"}),
+                        .image = program.option("--image", 28, "height and width of the images", between(1, 1'000'000)),
+                        .classes = program.option("--classes", 10, "classes", between(1, 1'000'000)),
+                        .channels = program.option("--channels", 1, "channels of the images", between(1, 1'000'000))};
   return program.run<ResNet>({.data = Mnist{.channels = o.channels, .size = o.image, .classes = o.classes},
                               .loss = crossEntropy,
                               .optimizer = Sgd{.lr = 0.05, .momentum = 0.9, .weightDecay = 0.0005},

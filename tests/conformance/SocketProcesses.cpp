@@ -72,7 +72,7 @@ const std::vector<Case> &cases() {
          reduceForEver(world);
        },
        true},
-      {"stopped", "failed: no sign of life for", 1.5, [](World &) { ::raise(SIGSTOP); }, false},
+      {"stopped", "failed: no heartbeat for", 1.5, [](World &) { ::raise(SIGSTOP); }, false},
       {"wedged", "no answer within 1.5 s from rank", 1.5,
        [](World &) {
          for (;;)

@@ -295,8 +295,8 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
         std::this_thread::sleep_for(std::chrono::milliseconds(1200));
       }
     });
-    CHECK(has(thrown[0], "no word from rank 1"));
-    CHECK(has(thrown[0], "1 connections were of strangers"));
+    CHECK(has(thrown[0], "no connection from rank 1"));
+    CHECK(has(thrown[0], "1 connections were rejected"));
     CHECK(has(thrown[0], "47 45 54 20"));
   }
   SECTION("very many who say nothing make room") {
@@ -336,7 +336,7 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
       sendAll(guest, "220 ready\r\n", 11, deadlineIn(5), -1);
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     });
-    CHECK(has(thrown[1], "is no rank 0 of this program"));
+    CHECK(has(thrown[1], "is not rank 0 of this program"));
   }
   SECTION("a port that is taken") {
     const Socket listener = listenOn(port);
@@ -351,7 +351,7 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
   }
   SECTION("ranks that do not come") {
     const auto thrown = eachRank(2, [&](unsigned rank) { SocketWorld world(rankOf(rank, 4, port), 0.5); });
-    CHECK(has(thrown[0], "no word from rank 2, 3 within 0.5 s"));
+    CHECK(has(thrown[0], "no connection from rank 2, 3 within 0.5 s"));
     CHECK(!thrown[1].empty());
   }
   SECTION("no rank 0") {

@@ -388,7 +388,7 @@ class Ranks(Case):
             if stopped and os.path.exists(f"/proc/{stopped}"):
                 os.kill(stopped, signal.SIGKILL)
         self.assertLess(time.time() - began, 30)
-        self.assertIn("rank 1 failed: no sign of life", err)
+        self.assertIn("rank 1 failed: no heartbeat", err)
 
 
 class Files(Case):
@@ -437,7 +437,7 @@ class Files(Case):
         self.assertIn("--resume", err)
         self.ok("mlp", *train[:1], *train[3:], "--steps", 6, "--resume")
         self.ok("mlp", "eval", "--data", DIGITS, "--checkpoint", checkpoint, "--at-step", 4)
-        self.refused("mlp", "eval", "--data", DIGITS, "--checkpoint", checkpoint, "--at-step", 5, word="steps 6, 4, not of 5")
+        self.refused("mlp", "eval", "--data", DIGITS, "--checkpoint", checkpoint, "--at-step", 5, word="steps 6, 4, but not of 5")
         self.ok("mlp", *train, "--steps", 2, "--overwrite", "--keep", 1)
         with open(os.path.join(checkpoint, "manifest.json")) as manifest:
             self.assertEqual(json.load(manifest)["step"], 2)
@@ -537,7 +537,7 @@ class Mistakes(Case):
             self.refused("mlp", "train", "--data", DIGITS, *args, word=word)
 
     def test_unknown_options_and_words(self):
-        for program, args, word in (("mlp", ["train", "--mehs", "dp=2"], "--mehs is no option of mlp train; did you mean --mesh?"),
+        for program, args, word in (("mlp", ["train", "--mehs", "dp=2"], "--mehs is not an option of mlp train; did you mean --mesh?"),
                                     ("mlp", ["plan", "--microbatch=2"], "did you mean --microbatches?"),
                                     ("mlp", ["plan", "--hiden", "3"], "did you mean --hidden?"),
                                     ("mlp", ["trian"], "did you mean train?"),
@@ -568,7 +568,7 @@ class Mistakes(Case):
             self.assertEqual(manifest.read(), before)
         for mesh in ("dp=1", "dp=2,pp=2"):
             err = self.refused("mlp", "train", *common, "--lr", 1e25, "--steps", 9, "--find-nan", "--mesh", mesh,
-                               "--microbatches", 2, word="was made by layers.", status=3)
+                               "--microbatches", 2, word="was produced by layers.", status=3)
             self.assertIn("mlp.cpp:", err)
         self.ok("mlp", "train", *common, "--lr", 1e25, "--steps", 5, "--keep-going")
         status, _, err = run("mlp", "train", *common, "--lr", 1e25, "--steps", 9, "--mesh", "dp=2", ranks=2)

@@ -79,7 +79,7 @@ class Predict(Case):
         predict = ["predict", "--checkpoint", checkpoint, "--data", DIGITS]
         self.refused("mlp", *predict, word="--output")
         self.refused("mlp", *predict, "-o", self.path("none/p.npy"), word="none/p.npy")
-        self.refused("convnet", *predict, "-o", self.path("p.npy"), word="it is of the model mlp")
+        self.refused("convnet", *predict, "-o", self.path("p.npy"), word="the checkpoint is of model mlp")
         self.refused("mlp", "predict", "--checkpoint", self.path("none"), "--data", DIGITS, "-o", self.path("p.npy"), word="none")
         self.assertFalse(os.path.exists(self.path("p.npy")))
 

@@ -98,15 +98,17 @@ const std::vector<Reason> &reasons() {
          return r.stagesAndShards.find("stages") == std::string::npos ? markedStageWithoutParameters(r)
                                                                       : listedStageWithoutParameters(r);
        }},
-      {"a stage without work", "the model's stage marks make * stages",
+      {"a stage without work", "the model's stage(k) calls define * stages",
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
-      {"a stage without work between two", "stage(*) on * follows stage *: stage * has no work",
+      {"a stage without work between two", "stage(*) on * follows stage *: stage * would be empty",
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
       {"a buffer in two stages", "buffer * is used in stages",
        [](const Recipe &r, const std::string &) { return axis(r, "pp") > 1 && hasBuffers(r); }},
       {"a mark in a module that is called with another rank", "withSharding: * entries for rank *", marksInModules},
-      {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *", marksInModules},
-      {"heads of an attention that does not matter", "sharding of * (rule *no dimension of this tensor becomes the heads",
+      {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *",
+       marksInModules},
+      {"heads of an attention that does not matter",
+       "sharding of * (rule *no dimension of this tensor becomes the heads",
        [](const Recipe &r, const std::string &message) {
          const size_t from = message.find("sharding of ") + 12;
          return !parametersThatMatter(r).count(message.substr(from, message.find(' ', from) - from));

@@ -43,29 +43,29 @@ static int run(int argc, char **argv) {
   app.add_option("--checkpoint", options.checkpointDir, "write checkpoints here, read them with --resume and --eval")
       ->type_name("DIR");
   CLI::Option *resume = app.add_flag("--resume", options.resume, "continue from the checkpoint");
-  app.add_flag("--overwrite", options.overwrite, "train anew where the folder holds a checkpoint, and replace it")
+  app.add_flag("--overwrite", options.overwrite, "start over and replace an existing checkpoint in the folder")
       ->excludes(resume);
-  app.add_option("--at-step", options.atStep, "the checkpoint after this step (default: the last; older ones are kept)")
-      ->type_name("S");
-  app.add_option("--keep", options.keep, "checkpoints that stay in the folder (default: 2)")->check(checkPositive);
+  app.add_option("--at-step", options.atStep, "use the checkpoint of this step (default: the last)")->type_name("S");
+  app.add_option("--keep", options.keep, "number of checkpoints to keep in the folder (default: 2)")
+      ->check(checkPositive);
   app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
       ->check(checkPositive)
       ->check(CLI::Range(1, 256));
   app.add_option("--device", options.deviceName, "cpu, cuda, or reference: plain loops (default: the plan's backend)")
       ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
   app.add_flag("!--no-graph", options.graph, "cuda: step by step instead of captured graphs, with the same bits");
-  app.add_flag("!--no-deterministic", options.deterministic,
-               "cuda: also library algorithms whose bits change from run to run");
+  app.add_flag("!--no-deterministic", options.deterministic, "cuda: also use nondeterministic library algorithms");
   app.add_option("--tuning", options.tuning,
                  "cuda: record of measured library choices (default: the user's cache), or \"off\"")
       ->type_name("FILE");
   app.add_flag("--eval", evaluate, "evaluate the checkpoint instead of training");
-  app.add_flag("--keep-going", options.keepGoing, "go on where the loss is NaN or infinite, which ends training");
-  app.add_flag("--find-nan", options.findNan, "name the step that made the first NaN or infinity; slow")
+  app.add_flag("--keep-going", options.keepGoing,
+               "continue if the loss is NaN or infinite (by default that ends training)");
+  app.add_flag("--find-nan", options.findNan, "name the step that produced the first NaN or infinity; slow")
       ->excludes("--keep-going");
   app.add_flag("--json", options.json, "print results as one JSON object");
   app.add_flag("--quiet", options.quiet, "no progress");
-  app.add_flag("--profile", options.profile, "list the costliest steps of rank 0");
+  app.add_flag("--profile", options.profile, "list the slowest steps of rank 0");
   app.add_option("--trace", options.traceFile, "write rank 0's last iterations as a trace for ui.perfetto.dev")
       ->type_name("FILE.json");
   app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
@@ -73,9 +73,9 @@ static int run(int argc, char **argv) {
     return 0;
 
   if (evaluate && options.checkpointDir.empty())
-    throw userError("--eval: needs --checkpoint DIR, what it evaluates");
+    throw userError("--eval: needs --checkpoint DIR, the checkpoint to evaluate");
   if (evaluate && (options.steps > 0 || options.epochs > 0))
-    throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are of training");
+    throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are only for training");
   const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, [&] { return givenValues(file, options, evaluate); },
                                     app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
   if (!evaluate) {

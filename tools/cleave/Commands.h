@@ -13,8 +13,8 @@ int diff(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);
 
-/// Loads a plan and checks its structure, so that it is safe to display: indices in range, texts without control characters.
-/// Does not load its code. Throws an environment error with the defects.
+/// Loads a plan and checks its structure, so that it is safe to display: indices in range, texts without control
+/// characters. Does not load its code. Throws an environment error with the defects.
 std::shared_ptr<const PlanFile> loadSound(const std::string &file);
 
 /// The page printed by `cleave show`.

@@ -1,4 +1,5 @@
-// cleave diff: the differences between two plans. Exit status 0 in any case; --json prints an empty list for equal plans.
+// cleave diff: the differences between two plans. Exit status 0 in any case; --json prints an empty list for equal
+// plans.
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
@@ -156,7 +157,7 @@ void printJson(const PlanReport &a, const PlanReport &b, const std::vector<Chang
 } // namespace
 
 int diff(int argc, char **argv) {
-  CLI::App app{"Says what differs between two plans.", "cleave diff"};
+  CLI::App app{"Shows the differences between two plans.", "cleave diff"};
   std::string first, second;
   bool json = false;
   app.add_option("a", first, "plan file")->required()->type_name("A.plan");

@@ -1,5 +1,5 @@
-// cleave doctor: checks what works on this machine, and advises how to fix what does not. A missing GPU or library is not an
-// error.
+// cleave doctor: checks what works on this machine, and advises how to fix what does not. A missing GPU or library is
+// not an error.
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
@@ -79,7 +79,7 @@ Finding launcherFinding() {
                   : "none: ranks are threads of one process",
             ""};
   } catch (const Error &error) {
-    return {"launcher", false, error.what(), "unset what is left of a launcher's environment, or complete it"};
+    return {"launcher", false, error.what(), "unset or complete the launcher's environment variables"};
   }
 }
 
@@ -158,7 +158,7 @@ bool isGpu(const Finding &finding) {
 } // namespace
 
 int doctor(int argc, char **argv) {
-  CLI::App app{"Says what of this machine works for Cleave.", "cleave doctor"};
+  CLI::App app{"Checks what works on this machine.", "cleave doctor"};
   bool json = false;
   app.add_flag("--json", json, "as one JSON object");
   if (!parseCommandLine(app, argc, argv))

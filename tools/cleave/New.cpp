@@ -27,7 +27,7 @@ add_executable(@NAME@ @NAME@.cpp)
 target_link_libraries(@NAME@ PRIVATE cleave::cleave)
 )";
 
-constexpr const char *modelFile = "// A network for pictures of digits: two convolutions and a classifier.\n"
+constexpr const char *modelFile = "// A network for images of digits: two convolutions and a classifier.\n"
                                   "#include <cleave/cleave.h>\n"
                                   R"(using namespace cleave;
 
@@ -66,7 +66,7 @@ void checkName(const std::string &name) {
   for (const char *taken :
        {"all", "clean", "help", "install", "package", "test", "depend", "edit_cache", "rebuild_cache"})
     if (name == taken)
-      throw userError(fmt::format("new {}: CMake keeps this name for a target of its own", name));
+      throw userError(fmt::format("new {}: CMake reserves this name for its own target", name));
 }
 
 void write(const fs::path &file, const std::string &text) {
@@ -88,7 +88,7 @@ std::string ownPrefix() {
 } // namespace
 
 int create(int argc, char **argv) {
-  CLI::App app{"Makes a folder with a CMakeLists.txt and a model that builds and trains.", "cleave new"};
+  CLI::App app{"Creates a folder with a CMakeLists.txt and a model that builds and trains.", "cleave new"};
   std::string name;
   app.add_option("name", name, "of the folder and of the program")->required()->type_name("NAME");
   if (!parseCommandLine(app, argc, argv))
@@ -96,9 +96,9 @@ int create(int argc, char **argv) {
   checkName(name);
   std::error_code error;
   if (fs::exists(fs::symlink_status(name, error)))
-    throw userError(fmt::format("new {}: a file or folder of this name is here already", name));
+    throw userError(fmt::format("new {}: a file or folder of this name already exists", name));
   if (!fs::create_directory(name, error))
-    throw userError(fmt::format("new {}: the folder cannot be made: {}", name, error.message()));
+    throw userError(fmt::format("new {}: the folder cannot be created: {}", name, error.message()));
   write(fs::path(name) / "CMakeLists.txt", filled(buildFile, name));
   write(fs::path(name) / (name + ".cpp"), filled(modelFile, name));
   const std::string prefix = ownPrefix();

@@ -113,7 +113,8 @@ void printHead(const PlanReport &r, Out out) {
                  r.threads ? counted(r.threads, "thread") : std::string("any number of threads"), r.seed);
 }
 
-/// Prints the stages next to each other, each as a grid of ranks with dp down and tp across; as lists if the mesh is wide.
+/// Prints the stages next to each other, each as a grid of ranks with dp down and tp across; as lists if the mesh is
+/// wide.
 void printStages(const PlanReport &r, Out out) {
   const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
   const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
@@ -167,8 +168,8 @@ std::string bar(double part, int width) {
 
 using Row = std::vector<std::string>;
 
-/// Formats rows as a table with gaps of one or two blanks. A column is as wide as its widest cell, and at least `least`; if
-/// `least` is negative, its cells are left-aligned.
+/// Formats rows as a table with gaps of one or two blanks. A column is as wide as its widest cell, and at least
+/// `least`; if `least` is negative, its cells are left-aligned.
 std::vector<std::string> aligned(const std::vector<Row> &rows, std::vector<int> least, const std::string &gap) {
   std::vector<size_t> widths;
   for (size_t c = 0; c < least.size(); ++c) {
@@ -266,7 +267,8 @@ void printState(const PlanReport &r, Out out) {
                                 : fmt::format("{} of them split otherwise than their parameters", grouped(otherwise)));
 }
 
-/// Prints the largest parameters, with repeated layers on one line, then the optimizer state, usually sharded like them.
+/// Prints the largest parameters, with repeated layers on one line, then the optimizer state, usually sharded like
+/// them.
 void printTensors(const PlanReport &r, Out out) {
   struct Line {
     std::string name, shape, sharding;

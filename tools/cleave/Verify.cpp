@@ -37,18 +37,18 @@ static void printProof(const PlanReport &report, const std::string &file) {
   fmt::print("  one rank of each stage: {} collectives, {} messages sent\n", total(report.collectives),
              total(report.messages));
   fmt::print("  every index is in range, every slice inside its slot, every slot inside its arena\n");
-  fmt::print("  no step reads memory that was never written or that another slot has taken since\n");
+  fmt::print("  no step reads memory that was never written or that another slot has overwritten\n");
   fmt::print("  all members of a group issue the same collectives in the same order\n");
-  fmt::print("  every send meets its receive and no rank waits for ever\n");
+  fmt::print("  every send has its receive, and there is no deadlock\n");
   fmt::print("  no partial value is read as a whole, and none is summed twice\n");
-  fmt::print("  every kernel is called with what it declares\n");
-  fmt::print("  every sum begins at 0, every parameter is updated whole from its own gradient\n");
+  fmt::print("  every kernel call matches its declaration\n");
+  fmt::print("  every sum starts at 0, every parameter is updated completely from its own gradient\n");
   if (peak != report.peakBytes.end())
     fmt::print("  peak memory {} MiB on rank {}\n", mebibytes(double(*peak)), peak - report.peakBytes.begin());
 }
 
 int verify(int argc, char **argv) {
-  CLI::App app{"Checks a plan before anything runs it.", "cleave verify"};
+  CLI::App app{"Checks a plan before it runs.", "cleave verify"};
   std::string file;
   double memory = 0;
   bool json = false;

@@ -19,9 +19,9 @@ struct Command {
 const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
-    {"diff", "what differs between two plans", tool::diff},
-    {"new", "make a folder with a model that builds and trains", tool::create},
-    {"doctor", "what of this machine works for Cleave, and what to do about the rest", tool::doctor},
+    {"diff", "show the differences between two plans", tool::diff},
+    {"new", "create a folder with a model that builds and trains", tool::create},
+    {"doctor", "check what works on this machine, and how to fix the rest", tool::doctor},
 };
 
 std::string commandNames() {

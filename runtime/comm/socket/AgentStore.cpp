@@ -48,14 +48,14 @@ AgentStore::AgentStore(const TorchEnvironment &who, Clock::time_point deadline) 
 
 void AgentStore::send(const std::string &request) {
   if (sendAll(socket, request.data(), request.size(), deadline, -1) != Transfer::Done)
-    throw environmentError(
-        fmt::format("the launcher's store at MASTER_ADDR={}, MASTER_PORT={} takes no request", who.address, who.port));
+    throw environmentError(fmt::format("the launcher's store at MASTER_ADDR={}, MASTER_PORT={} accepts no request",
+                                       who.address, who.port));
 }
 
 void AgentStore::receive(void *data, size_t bytes) {
   const Transfer done = receiveAll(socket, data, bytes, deadline, -1);
   if (done == Transfer::TimedOut)
-    throw environmentError(fmt::format("rank 0 has not said in time where it listens (in the launcher's store at "
+    throw environmentError(fmt::format("rank 0 has not published its port in time (in the launcher's store at "
                                        "MASTER_ADDR={}, MASTER_PORT={})",
                                        who.address, who.port));
   if (done != Transfer::Done)

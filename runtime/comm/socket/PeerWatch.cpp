@@ -247,7 +247,7 @@ void PeerWatch::beat(Clock::time_point now) {
       append(link, Alive, me, "");
     flush(link);
     if (link.socket && !link.left && !leaving && now - link.heard > silence)
-      report(link.rank, fmt::format("no sign of life for {:.0f} s (the process is stopped or its host is gone)",
+      report(link.rank, fmt::format("no heartbeat for {:.0f} s (the process is stopped or its host is gone)",
                                     std::chrono::duration<double>(now - link.heard).count()));
   }
 }

@@ -70,7 +70,7 @@ private:
   const unsigned me;
   Socket alarmEvent, wakeEvent;
   std::atomic<bool> anyFailure{false}, ending{false}; ///< ending: a signal handler is notifying the others
-  mutable std::mutex mutex; ///< guards the following members
+  mutable std::mutex mutex;                           ///< guards the following members
   mutable std::condition_variable changed;
   std::vector<Link> links;
   std::vector<Socket> shut; ///< of lost links

@@ -163,7 +163,7 @@ std::optional<Guest> Reception::next(Clock::time_point deadline) {
     if (full && !waiting.empty())
       waiting.erase(waiting.begin());
     else if (full)
-      throw environmentError(fmt::format("a rank's connection cannot be taken: {}", std::strerror(errno)));
+      throw environmentError(fmt::format("a rank's connection cannot be accepted: {}", std::strerror(errno)));
   }
 }
 
@@ -196,7 +196,10 @@ public:
   }
   /// For the error message of a failed rendezvous.
   std::string text() const {
-    return count == 0 ? "" : fmt::format("; {} connections were of strangers, the first from {}", count, first);
+    return count == 0
+               ? ""
+               : fmt::format("; {} connections were rejected because they are not ranks of this job, the first from {}",
+                             count, first);
   }
 
 private:
@@ -302,7 +305,7 @@ void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point de
   for (unsigned left = who.size - 1; left > 0;) {
     std::optional<Guest> guest = reception.next(deadline);
     if (!guest)
-      fail(environmentError(fmt::format("no word from rank {} within {} s (WORLD_SIZE={}, MASTER_PORT={}){}",
+      fail(environmentError(fmt::format("no connection from rank {} within {} s (WORLD_SIZE={}, MASTER_PORT={}){}",
                                         fmt::join(missing(meeting.links), ", "), seconds, who.size, who.port,
                                         strangers.text())),
            nullptr);
@@ -318,7 +321,7 @@ void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point de
   for (unsigned rank = 1; rank < who.size; ++rank)
     if (sendAll(meeting.links[rank], &answer, sizeof answer, deadline, -1) != Transfer::Done ||
         sendAll(meeting.links[rank], table.data(), answer.bytes, deadline, -1) != Transfer::Done)
-      fail(environmentError(fmt::format("rank {} closed its connection before all ranks had come", rank)), nullptr);
+      fail(environmentError(fmt::format("rank {} closed its connection before all ranks had arrived", rank)), nullptr);
   for (const Place &place : table)
     meeting.places.emplace_back(place.address, place.port);
 }
@@ -377,7 +380,7 @@ void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point dea
     done = receiveAll(link, &answer, sizeof answer, deadline, -1, &got);
   if (got > 0 && std::memcmp(&answer.word, &hello.word, std::min(got, sizeof magic)) != 0)
     throw environmentError(
-        fmt::format("what listens at {} (MASTER_ADDR={}) is no rank 0 of this program", master.text(), who.address));
+        fmt::format("the listener at {} (MASTER_ADDR={}) is not rank 0 of this program", master.text(), who.address));
   std::string body(done == Transfer::Done ? answer.bytes : 0, '\0');
   if (done == Transfer::Done)
     done = receiveAll(link, body.data(), body.size(), deadline, -1);
@@ -386,7 +389,7 @@ void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point dea
         fmt::format("rank 0 at {} has not met all {} ranks within {} s", master.text(), who.size, seconds));
   if (done != Transfer::Done)
     throw environmentError(
-        fmt::format("rank 0 at {} closed the connection before all {} ranks had come", master.text(), who.size));
+        fmt::format("rank 0 at {} closed the connection before all {} ranks had arrived", master.text(), who.size));
   if (answer.status != 0)
     throw Error(answer.status == uint32_t(Status::User) ? Status::User : Status::Environment, body);
   std::vector<Place> table(who.size);

@@ -51,7 +51,7 @@ public:
   uint16_t port() const;
   Endpoint withPort(uint16_t port) const;
   bool isLoopback() const;
-  bool isAny() const; ///< the wildcard address
+  bool isAny() const;       ///< the wildcard address
   std::string text() const; ///< 10.0.0.1:29500, [::1]:29500
   const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&storage); }
   socklen_t bytes() const { return length; }

@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-static constexpr double verdictSeconds = 2; // how much later than a closed connection a death report may arrive
+static constexpr double verdictSeconds = 2;       // how much later than a closed connection a death report may arrive
 static constexpr uint32_t gatherTag = UINT32_MAX; // with microbatch INT32_MIN, which no plan uses
 
 /// One rank's membership of a group: exchanges blocks over the world's connections.

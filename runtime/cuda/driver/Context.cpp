@@ -17,11 +17,10 @@ Context::Context(int ordinal) : number(ordinal) {
   int count = 0;
   check(driver().deviceGetCount(&count), "cuDeviceGetCount");
   if (ordinal < 0 || ordinal >= count)
-    throw userError(
-        fmt::format("--backend cuda: device {} was asked for, the machine has {} (ranks that are processes "
-                    "take the device of their LOCAL_RANK, ranks that are threads the device of their number; "
-                    "processes share one where each has an NCCL_HOSTID of its own)",
-                    ordinal, count));
+    throw userError(fmt::format("--backend cuda: device {} was asked for, the machine has {} (ranks that are processes "
+                                "use the device of their LOCAL_RANK, ranks that are threads that of their rank; "
+                                "processes can share one if each has its own NCCL_HOSTID)",
+                                ordinal, count));
   check(driver().deviceGet(&device, ordinal), "cuDeviceGet");
   char text[256] = {};
   check(driver().deviceGetName(text, sizeof text - 1, device), "cuDeviceGetName");

@@ -89,7 +89,7 @@ Driver openDriver() {
     throw userError("--backend cuda: no CUDA device: the driver finds none");
   if (result != CUDA_SUCCESS)
     throw environmentError(
-        fmt::format("--backend cuda: no CUDA device: the driver does not start (error {})", static_cast<int>(result)));
+        fmt::format("--backend cuda: no CUDA device: the driver fails to start (error {})", static_cast<int>(result)));
   return d;
 }
 

@@ -33,7 +33,7 @@ struct CudnnOptions {
   size_t workspaceLimit = 0; ///< maximum bytes of scratch memory for an engine
   bool deterministic = true; ///< only engines with bit-identical results
   bool tf32 = false;         ///< f32 products may round their factors to TF32; otherwise no tensor cores for f32
-  std::string choice; ///< the candidate to use if available; otherwise the first that builds, in heuristics order
+  std::string choice;     ///< the candidate to use if available; otherwise the first that builds, in heuristics order
   std::string deviceJson; ///< without a handle: cuDNN's description of an absent device (cuDNN 9.8)
   bool buildPlans = true; ///< false: the graph is only validated; it has no candidates and cannot run
 };

@@ -40,7 +40,7 @@ std::optional<Choices> readRecord(const std::string &file) {
     return std::nullopt;
   auto found = parse(readTextFile(file, Status::Environment, 64 << 20));
   if (!found)
-    throw environmentError(fmt::format("{}: is not a tuning record; remove it to measure anew", file));
+    throw environmentError(fmt::format("{}: is not a tuning record; remove it to measure again", file));
   return found;
 }
 

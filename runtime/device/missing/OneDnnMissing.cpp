@@ -5,7 +5,7 @@
 namespace cleave {
 
 std::unique_ptr<Device> makeCpuDevice(unsigned) {
-  throw userError("--device cpu: this build was made without oneDNN, which multiplies and convolves there "
+  throw userError("--device cpu: this build lacks oneDNN, which computes products and convolutions "
                   "(CLEAVE_ONEDNN=OFF): use --device reference, or a full build");
 }
 

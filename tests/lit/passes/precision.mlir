@@ -32,7 +32,7 @@
 // O3-SAME: tensor<4x4xbf16> {cleave.kind = "parameter"
 
 // O0-NOT: bf16
-// BAD: precision: the level is 0 to 3, found 4
+// BAD: precision: the level must be 0 to 3, found 4
 
 module {
 func.func @forward(%x: tensor<6x4xf32> {cleave.kind="input", cleave.name="x"}, %label: tensor<6xi32> {cleave.kind="input", cleave.name="label"},

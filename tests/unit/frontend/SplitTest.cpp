@@ -422,7 +422,7 @@ TEST_CASE("wrong uses of a layer in a strategy file") {
   CHECK(has(said(R"([["in", "a", "b", "a use 3"], ["a use 2", "out"]])"),
             "layer \"a use 3\" is in stage 0, but layers that run before it are in stage 1"));
   CHECK(has(said(R"([["in", "a use 2", "b"], ["out"]])"), "layer \"a\" of the model is in no stage"));
-  CHECK(has(said(R"([["in", "a", "b"], ["a use two", "out"]])"), "a later use of a layer reads \"embed use 2\""));
+  CHECK(has(said(R"([["in", "a", "b"], ["a use two", "out"]])"), "a later use of a layer is written \"embed use 2\""));
   CHECK(has(said(R"([["in", "a", "b", "out"], []])"), "stage 1 is empty in the order in which the model runs"));
 }
 

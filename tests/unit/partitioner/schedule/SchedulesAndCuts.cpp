@@ -162,7 +162,7 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
     CHECK_THROWS_WITH(Strategy::parse(text, "f.toml"), Catch::Contains("f.toml:2"));
   CHECK(Strategy::parse("stages = [[\"a\", \"a use 2\"]]", "f.toml").stages[0][1] == "a use 2");
   CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a\",\n\"a use\"]]", "f.toml"),
-                    Catch::Contains("f.toml:2:1: stages: \"a use\" is no module path"));
+                    Catch::Contains("f.toml:2:1: stages: \"a use\" is not a module path"));
   CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a use 2\", \"a use 2\"]]", "f.toml"), Catch::Contains("twice"));
   CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
   std::string deep = "a";

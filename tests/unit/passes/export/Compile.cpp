@@ -292,7 +292,7 @@ TEST_CASE("plans for GPUs: every wait between streams is needed, and the checker
           INFO(mesh << " program " << p << " action " << a << " step " << gone.step() << " on " << gone.on_action()
                     << "." << gone.on_step());
           REQUIRE_FALSE(errors.empty());
-          CHECK(errors[0].find("nothing makes it wait for") != std::string::npos);
+          CHECK(errors[0].find("it does not wait for") != std::string::npos);
         }
     CHECK(waits > 2);
   }

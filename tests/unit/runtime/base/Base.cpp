@@ -108,6 +108,6 @@ TEST_CASE("the word that is meant is the nearest one") {
   } catch (const Error &error) {
     CHECK(error.status == Status::User);
     CHECK(std::string(error.what()) ==
-          "--sed is no option of p train; did you mean --seed? (p train --help lists the options)");
+          "--sed is not an option of p train; did you mean --seed? (p train --help lists the options)");
   }
 }

@@ -124,7 +124,7 @@ TEST_CASE("mnist names what is wrong with a folder", "[data]") {
   CHECK(MnistSource(folder.path(), 34).fields()[1].classes == 34);
   writeMnist(folder.path(), "train", 7, false);
   std::filesystem::resize_file(folder.path("t10k-images-idx3-ubyte.gz"), 20);
-  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("t10k-images-idx3-ubyte.gz") && Contains("torn"));
+  CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("t10k-images-idx3-ubyte.gz") && Contains("truncated"));
 }
 
 TEST_CASE("text windows do not overlap and targets are one on", "[data]") {

@@ -166,12 +166,12 @@ TEST_CASE("checker: structure") {
     p.plan.ranks[0]->scalars = {0};
     CHECK_FOUND(p.plan, "rank scalar 0 of 0"); // the other rank of the program
     p.plan.ranks[1]->scalars = {0};
-    CHECK_FOUND(p.plan, "rank 0: 1 scalars, its program says of 0 what they are");
+    CHECK_FOUND(p.plan, "rank 0: 1 scalars, but its program describes 0");
     auto start = std::make_unique<ShardStartT>(); // of two elements, one a rank
     start->size = 2;
     start->axes = {0};
     p.program(0).starts.push_back(std::move(start));
-    CHECK_FOUND(p.plan, "rank 1: scalar 0 is 0, its coordinates make it 1");
+    CHECK_FOUND(p.plan, "rank 1: scalar 0 is 0, but its coordinates give 1");
     p.program(0).starts[0]->axes = {};
     CHECK(defects(p.plan).empty());
     p.plan.ranks[1]->scalars = {1};
@@ -371,7 +371,7 @@ TEST_CASE("checker: every rank of a program, however many") {
     Wide w;
     w.plan.tensors[0]->shape = {Wide::ranks - 1, 3}; // nothing is left for the last
     w.plan.programs[0]->slots[w.mine]->sharding->dims[0]->factors[0]->size = Wide::ranks - 1;
-    CHECK_FOUND(w.plan, "rank 128: slot 0 of its program is [1, 3], its coordinates make it [0, 3]");
+    CHECK_FOUND(w.plan, "rank 128: slot 0 of its program is [1, 3], but its coordinates give [0, 3]");
   }
 }
 
@@ -381,7 +381,7 @@ TEST_CASE("checker: memory") {
     auto *copy = p.step(0, 1, 0).op.AsCopy(); // two of three columns of g
     copy->shape = {4, 2};
     copy->src->strides = copy->dst->strides = {3, 1};
-    CHECK_FOUND(p.plan, "(Collective)", "reads byte 8 of slot 3 (g)", "nobody wrote");
+    CHECK_FOUND(p.plan, "(Collective)", "reads byte 8 of slot 3 (g)", "no step wrote");
     auto rest = std::make_unique<StepT>(*p.program(0).segments[1]->steps[0]);
     rest->op.AsCopy()->shape = {4, 1};
     rest->op.AsCopy()->dst->offset = 8;
@@ -456,7 +456,7 @@ TEST_CASE("checker: memory") {
     Pipeline p;
     auto &steps = p.program(0).segments[0]->steps;
     steps.erase(steps.begin());
-    CHECK_FOUND(p.plan, "reads slot 2 (h)", "nobody wrote");
+    CHECK_FOUND(p.plan, "reads slot 2 (h)", "no step wrote");
   }
   SECTION("a live value overwritten") {
     Pipeline p;
@@ -531,7 +531,7 @@ TEST_CASE("checker: partial values") {
   SECTION("reduced over another axis") {
     Pipeline p;
     p.program(0).slots[p.g]->sharding->partial_axes = {0, 2};
-    CHECK_FOUND(p.plan, "slot 3 is partial over dp+pp, the group reduces dp, slot 4 is said to be whole");
+    CHECK_FOUND(p.plan, "slot 3 is partial over dp+pp, the group reduces dp, but slot 4 is declared whole");
   }
   SECTION("reduced by another operation") {
     Pipeline p;
@@ -614,12 +614,12 @@ TEST_CASE("checker: communication") {
     copy->train.pop_back();
     p.plan.programs.push_back(std::move(copy));
     p.plan.ranks[1]->program = 2;
-    CHECK_FOUND(p.plan, "rank 0 waits for ever", "for ranks 1 to join");
+    CHECK_FOUND(p.plan, "rank 0 waits forever", "for ranks 1 to join");
   }
   SECTION("a message nobody sends") {
     Pipeline p;
     p.step(1, 0, 0).op.AsRecv()->tag = 12;
-    CHECK_FOUND(p.plan, "rank 2 waits for ever", "for message 12 from rank 0");
+    CHECK_FOUND(p.plan, "rank 2 waits forever", "for message 12 from rank 0");
   }
   SECTION("a message nobody receives") {
     Pipeline p;
@@ -652,8 +652,8 @@ TEST_CASE("checker: communication") {
       plan.ranks[r]->peers = {1 - r};
     }
     auto errors = defects(plan);
-    CHECK(found(errors, {"rank 0 waits for ever", "from rank 1"}));
-    CHECK(found(errors, {"rank 1 waits for ever", "from rank 0"}));
+    CHECK(found(errors, {"rank 0 waits forever", "from rank 1"}));
+    CHECK(found(errors, {"rank 1 waits forever", "from rank 0"}));
   }
   SECTION("two groups in opposite order") {
     PlanT plan = makePlan(2, 2);
@@ -671,7 +671,7 @@ TEST_CASE("checker: communication") {
       plan.programs.push_back(w.finish());
       plan.ranks[r]->program = r;
     }
-    CHECK_FOUND(plan, "waits for ever");
+    CHECK_FOUND(plan, "waits forever");
   }
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("checker: batches of kernel calls") {
     scalar.batch().calls[1]->scalars[0]->rank_scalar = 3;
     CHECK_FOUND(scalar.plan, "call 1: rank scalar 3");
     offset.batch().calls[1]->args[1]->offset = 4;
-    CHECK_FOUND(offset.plan, "call 1: argument 1 at byte 4 of its slot, no multiple of 16");
+    CHECK_FOUND(offset.plan, "call 1: argument 1 at byte 4 of its slot, which is not a multiple of 16");
     extent.batch().calls[0]->extent = -1;
     CHECK_FOUND(extent.plan, "call 0: extent -1");
   }

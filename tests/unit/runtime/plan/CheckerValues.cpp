@@ -26,7 +26,7 @@ TEST_CASE("checker: values are those of the graph") {
   }
   SECTION("a step done again") {
     update.steps.push_back(std::make_unique<StepT>(*update.steps[2]));
-    CHECK_FOUND(p.plan, "step 3", "it makes value", "which is there already", "(rule V1)");
+    CHECK_FOUND(p.plan, "step 3", "it produces value", "which was already produced", "(rule V1)");
   }
   SECTION("values left out") {
     forward.steps[0]->values.pop_back();

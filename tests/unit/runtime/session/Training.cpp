@@ -177,7 +177,7 @@ TEST_CASE("a loss that is not finite ends training, and the last good checkpoint
     CHECK_THAT(message, Contains("step ") && Contains("checkpoint of step 4") && Contains("--keep-going"));
     CHECK(readManifest(options.checkpointDir).info.step == 4);
     if (options.findNan)
-      CHECK_THAT(message, Contains("was made by"));
+      CHECK_THAT(message, Contains("was produced by"));
   }
   options.checkpointDir.clear();
   options.findNan = false;
