@@ -1,4 +1,5 @@
 // Checks of a traced model before compilation: likely mistakes, and parameters that exceed this machine's memory.
+#pragma once
 #include "cleave/Trainer.h"
 #include "ir/GraphModule.h"
 
