@@ -1,4 +1,4 @@
-// Lesson 1: a multi-layer perceptron on handwritten digits. README.md beside this file walks through it.
+// Lesson 1: a multi-layer perceptron on handwritten digits. README.md in this folder explains it.
 #include <cleave/cleave.h>
 using namespace cleave;
 

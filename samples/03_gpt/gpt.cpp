@@ -1,4 +1,4 @@
-// Lesson 3: a small GPT on the characters of a text. README.md beside this file walks through it.
+// Lesson 3: a small GPT on the characters of a text. README.md in this folder explains it.
 // Radford et al. 2019 (GPT-2): pre-norm blocks, learned positions, tanh-GELU, head tied to the token embedding.
 #include <algorithm>
 #include <cleave/cleave.h>
@@ -11,8 +11,7 @@ struct GptOptions {
   int64_t layers = 4, width = 128, heads = 4, context = 64, vocab = 128;
 };
 
-/// GPT-2's initial values: N(0, 0.02), scaled down for layers that add to the residual stream, which accumulates over
-/// layers.
+/// GPT-2's initial values: N(0, 0.02), smaller for layers that add to the residual stream, which accumulates.
 static LinearOptions linearInit(double scale = 1) {
   return {.weightInit = init::normal(0, 0.02 * scale), .biasInit = init::zeros()};
 }

@@ -1,4 +1,4 @@
-// Lesson 4: residual networks. README.md beside this file walks through it.
+// Lesson 4: residual networks. README.md in this folder explains it.
 // He et al. 2016; v1.5: a bottleneck's stride is in its 3x3 convolution.
 #include <cleave/cleave.h>
 using namespace cleave;

@@ -1,4 +1,4 @@
-// Lesson 5: a vision transformer on digits. README.md beside this file walks through it.
+// Lesson 5: a vision transformer on digits. README.md in this folder explains it.
 // Dosovitskiy et al. 2021: an image is a sequence of patches. The classifier uses the mean of all positions.
 #include <cleave/cleave.h>
 using namespace cleave;

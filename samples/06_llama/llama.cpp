@@ -1,6 +1,5 @@
-// Lesson 6: a small Llama on the characters of a text. README.md beside this file walks through it.
-// Touvron et al. 2023: RMS norm, rotary positions, a gated MLP (SwiGLU), and heads of k and v shared by several heads
-// of q.
+// Lesson 6: a small Llama on the characters of a text. README.md in this folder explains it.
+// Touvron et al. 2023: RMS norm, rotary positions, a gated MLP (SwiGLU), and k and v heads shared by several q heads.
 #include <cleave/cleave.h>
 using namespace cleave;
 

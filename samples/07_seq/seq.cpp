@@ -1,4 +1,4 @@
-// Lesson 7: an LSTM on the characters of a text. README.md beside this file walks through it.
+// Lesson 7: an LSTM on the characters of a text. README.md in this folder explains it.
 // Hochreiter and Schmidhuber 1997: the state is passed from character to character.
 #include <cleave/cleave.h>
 using namespace cleave;
