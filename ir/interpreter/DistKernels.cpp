@@ -1,7 +1,7 @@
 // Kernels of the distribution dialect's ops. A collective exchanges every member's tensor and reduces in member
 // order.
 #include "ir/dist/Dist.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 #include "ir/interpreter/RankPort.h"
 #include "runtime/base/Error.h"
 

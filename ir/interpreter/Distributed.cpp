@@ -3,7 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 #include "ir/interpreter/Slices.h"
 #include "ir/interpreter/World.h"
 #include "runtime/base/Error.h"
@@ -30,7 +30,7 @@ struct SlotInfo {
 struct LocalFunction {
   std::string name;
   std::vector<SlotInfo> arguments, results;
-  Program program;
+  Executable executable;
 };
 
 } // namespace
@@ -82,7 +82,7 @@ static std::map<std::string, LocalFunction> readFunctions(const DistributedProgr
     for (unsigned i = 0; i < func.getNumResults(); ++i)
       function.results.push_back(slotInfo(func.getResultAttrDict(i), func.getResultTypes()[i], function.name));
     if (code)
-      function.program = programOf(func.getBody().front());
+      function.executable = executableOf(func.getBody().front());
   }
   return functions;
 }
@@ -102,7 +102,7 @@ static void runSegment(const LocalFunction &function, int64_t rank, int64_t micr
                                         typeText(found->second) + ", not " + typeText(argument.type) + where);
     inputs.push_back(&found->second);
   }
-  std::vector<HostTensor> results = function.program.run(inputs, environment);
+  std::vector<HostTensor> results = function.executable.run(inputs, environment);
   for (size_t i = 0; i < results.size(); ++i)
     slots[keyAt(function.results[i].key, microbatch)] = std::move(results[i]);
 }

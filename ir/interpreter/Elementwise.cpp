@@ -1,6 +1,6 @@
 // Kernels of the elementwise ops.
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

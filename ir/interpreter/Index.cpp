@@ -3,7 +3,7 @@
 #include "ir/dist/Sharding.h"
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Philox.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 #include "ir/interpreter/RankPort.h"
 #include "ir/interpreter/Slices.h"
 #include "runtime/base/Error.h"

@@ -3,7 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 #include "runtime/base/Error.h"
 
 #include <cassert>
@@ -39,8 +39,8 @@ static Kernel fusionKernel(Operation *op) {
   auto fusion = dyn_cast<FusionOp>(op);
   if (!fusion)
     return {};
-  return [program = programOf(fusion.getBody().front())](const Operands &in, Environment &environment) {
-    return program.run(in, environment);
+  return [executable = executableOf(fusion.getBody().front())](const Operands &in, Environment &environment) {
+    return executable.run(in, environment);
   };
 }
 
@@ -105,37 +105,37 @@ static Kernel kernelOf(Operation *op) {
   throw Error(Status::Internal, "interpreter: no rule for " + op->getName().getStringRef().str());
 }
 
-Program programOf(Block &block) {
-  Program program;
+Executable executableOf(Block &block) {
+  Executable executable;
   llvm::DenseMap<Value, int> number;
   llvm::DenseMap<Value, size_t> lastUse; // the last instruction that reads a value
-  auto add = [&](Value value) { return number[value] = program.values++; };
+  auto add = [&](Value value) { return number[value] = executable.values++; };
   for (BlockArgument argument : block.getArguments())
-    program.arguments.push_back(add(argument));
+    executable.arguments.push_back(add(argument));
   for (Operation &op : block.without_terminator()) {
     Instruction instruction;
     instruction.kernel = kernelOf(&op);
     for (Value operand : op.getOperands()) {
       instruction.operands.push_back(number.at(operand));
-      lastUse[operand] = program.code.size();
+      lastUse[operand] = executable.code.size();
     }
     for (Value result : op.getResults()) {
       instruction.results.push_back(add(result));
-      lastUse[result] = program.code.size();
+      lastUse[result] = executable.code.size();
     }
-    program.code.push_back(std::move(instruction));
+    executable.code.push_back(std::move(instruction));
   }
   for (Value result : block.getTerminator()->getOperands()) {
-    program.results.push_back(number.at(result));
+    executable.results.push_back(number.at(result));
     lastUse.erase(result);
   }
   for (auto [value, at] : lastUse)
     if (!isa<BlockArgument>(value))
-      program.code[at].dead.push_back(number.at(value));
-  return program;
+      executable.code[at].dead.push_back(number.at(value));
+  return executable;
 }
 
-std::vector<HostTensor> Program::run(const Operands &inputs, Environment &environment) const {
+std::vector<HostTensor> Executable::run(const Operands &inputs, Environment &environment) const {
   assert(inputs.size() == arguments.size());
   std::vector<HostTensor> made(values);
   Operands at(values, nullptr);
@@ -175,7 +175,7 @@ std::vector<HostTensor> evaluate(Operation *function, const std::vector<HostTens
     operands.push_back(&input);
   }
   Environment environment{context, nullptr};
-  return programOf(func.getBody().front()).run(operands, environment);
+  return executableOf(func.getBody().front()).run(operands, environment);
 }
 
 } // namespace cleave::ir

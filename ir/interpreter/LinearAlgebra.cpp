@@ -1,7 +1,7 @@
 // Kernels of matrix products and convolutions. A convolution is a product with its unfolded windows (im2col). Sums
 // are accumulated in double and rounded once.
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

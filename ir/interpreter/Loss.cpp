@@ -1,6 +1,6 @@
 // Kernels of softmax and the losses.
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 #include "runtime/base/Error.h"
 
 #include "llvm/ADT/TypeSwitch.h"

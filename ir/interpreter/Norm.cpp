@@ -1,7 +1,7 @@
 // Kernels of the normalisations and their gradients. Layer and batch normalisation differ only in which elements form
 // a group and which weight an element has.
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,6 +1,6 @@
 // Kernels of pooling and its gradients.
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,6 +1,6 @@
 // Kernels of the ops that move elements: broadcast, reduce, reshape, transpose, slice, pad, concat.
 #include "ir/graph/Graph.h"
-#include "ir/interpreter/Program.h"
+#include "ir/interpreter/Executable.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

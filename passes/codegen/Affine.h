@@ -1,6 +1,6 @@
-// Affine index expressions over a program's loops, and their reshapes.
+// Affine index expressions over a loop nest's loops, and their reshapes.
 #pragma once
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <vector>
 

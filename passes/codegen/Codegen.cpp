@@ -54,7 +54,7 @@ struct KernelBuilder::Impl {
   std::map<std::string, unsigned> bySource;
   std::unordered_map<kernel::Signature, KernelCall, kernel::SignatureHash> calls; // one per distinct fusion added
   kernel::OpKinds kinds;
-  std::vector<std::shared_ptr<const kernel::Program>> programs; // one per entry of `infos`
+  std::vector<std::shared_ptr<const kernel::LoopNest>> nests; // one per entry of `infos`
   std::vector<Info> infos;
   std::string ptx;
   std::vector<uint8_t> linkGpu();
@@ -121,20 +121,19 @@ plan::DType dtypeOf(kernel::Element element) {
 }
 
 /// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
-std::string keyOf(const kernel::Program &program) {
-  return program.anyExtent() ? program.str()
-                             : fmt::format("{}buffers of {}", program.str(), fmt::join(program.bufferSizes, ", "));
+std::string keyOf(const kernel::LoopNest &nest) {
+  return nest.anyExtent() ? nest.str() : fmt::format("{}buffers of {}", nest.str(), fmt::join(nest.bufferSizes, ", "));
 }
 
-/// Records in `info` which elements the program accesses.
-void declare(const kernel::Program &program, KernelBuilder::Info &info) {
-  const std::vector<kernel::Program::Reach> reaches = program.reaches();
+/// Records in `info` which elements the loop nest accesses.
+void declare(const kernel::LoopNest &nest, KernelBuilder::Info &info) {
+  const std::vector<kernel::LoopNest::Reach> reaches = nest.reaches();
   for (size_t b = 0; b < reaches.size(); ++b)
-    info.arguments.push_back({dtypeOf(program.buffers[b]), reaches[b].base, reaches[b].perExtent,
-                              b >= static_cast<size_t>(program.inputs)});
-  info.scalars = static_cast<unsigned>(program.scalarInputs.size());
-  info.extent = program.anyExtent() ? -1 : program.extent;
-  info.grain = program.grain;
+    info.arguments.push_back(
+        {dtypeOf(nest.buffers[b]), reaches[b].base, reaches[b].perExtent, b >= static_cast<size_t>(nest.inputs)});
+  info.scalars = static_cast<unsigned>(nest.scalarInputs.size());
+  info.extent = nest.anyExtent() ? -1 : nest.extent;
+  info.grain = nest.grain;
 }
 
 } // namespace
@@ -149,34 +148,34 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
 KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
   kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
   std::string why;
-  std::optional<kernel::Program> program = kernel::schedule(graph, &why, impl->width);
-  if (!program)
+  std::optional<kernel::LoopNest> nest = kernel::loopNestOf(graph, &why, impl->width);
+  if (!nest)
     llvm::report_fatal_error(llvm::Twine("a fusion is not one kernel: ") + why);
   KernelCall call;
-  call.extent = program->extent;
-  call.grain = program->grain;
-  const std::optional<kernel::Launch> launch = impl->gpu ? std::optional(kernel::launchOf(*program)) : std::nullopt;
+  call.extent = nest->extent;
+  call.grain = nest->grain;
+  const std::optional<kernel::Launch> launch = impl->gpu ? std::optional(kernel::launchOf(*nest)) : std::nullopt;
   call.blocks = launch ? launch->blocks() : 0;
-  for (int s : program->scalarInputs)
+  for (int s : nest->scalarInputs)
     call.scalarOperands.push_back(static_cast<unsigned>(s));
   std::vector<unsigned> operandOf; // input buffer -> operand
   for (unsigned i = 0; i < fusion->getNumOperands(); ++i)
     if (!graph.nodes[i].scalar)
       operandOf.push_back(i);
-  for (auto [result, buffer] : program->mayAlias())
+  for (auto [result, buffer] : nest->mayAlias())
     call.mayAlias.push_back({static_cast<unsigned>(result), operandOf[static_cast<size_t>(buffer)]});
 
   static const char *const shapes[] = {"map", "rows", "columns"};
-  auto [it, added] = impl->bySource.emplace(keyOf(*program), static_cast<unsigned>(impl->infos.size()));
+  auto [it, added] = impl->bySource.emplace(keyOf(*nest), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info;
-    info.symbol = fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(program->shape)]);
-    info.source = program->str();
+    info.symbol = fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(nest->shape)]);
+    info.source = nest->str();
     info.ops = opNames(graph);
     info.threads = launch ? launch->threads : 0;
-    declare(*program, info);
+    declare(*nest, info);
     impl->infos.push_back(std::move(info));
-    impl->programs.push_back(std::make_shared<const kernel::Program>(std::move(*program)));
+    impl->nests.push_back(std::make_shared<const kernel::LoopNest>(std::move(*nest)));
   }
   call.kernel = it->second;
   return call;
@@ -191,7 +190,7 @@ unsigned KernelBuilder::batched(unsigned kernel) {
     info.symbol += "_batch";
     info.batch = true;
     impl->infos.push_back(std::move(info));
-    impl->programs.push_back(impl->programs[kernel]);
+    impl->nests.push_back(impl->nests[kernel]);
   }
   return it->second;
 }
@@ -199,22 +198,22 @@ unsigned KernelBuilder::batched(unsigned kernel) {
 void KernelBuilder::keep(const std::vector<bool> &used) {
   assert(used.size() == impl->infos.size() && "an entry for each kernel");
   std::vector<Info> infos;
-  std::vector<std::shared_ptr<const kernel::Program>> programs;
+  std::vector<std::shared_ptr<const kernel::LoopNest>> nests;
   for (size_t k = 0; k < used.size(); ++k)
     if (used[k]) {
       infos.push_back(std::move(impl->infos[k]));
-      programs.push_back(std::move(impl->programs[k]));
+      nests.push_back(std::move(impl->nests[k]));
     }
   impl->infos = std::move(infos);
-  impl->programs = std::move(programs);
+  impl->nests = std::move(nests);
   impl->bySource.clear();
   impl->calls.clear();
 }
 
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
   std::vector<kernel::NamedProgram> kernels;
-  for (size_t k = 0; k < programs.size(); ++k)
-    kernels.push_back({infos[k].symbol, programs[k].get(), target == emulatedTarget, infos[k].batch});
+  for (size_t k = 0; k < nests.size(); ++k)
+    kernels.push_back({infos[k].symbol, nests[k].get(), target == emulatedTarget, infos[k].batch});
   if (target == emulatedTarget)
     return kernel::linkShared({kernel::compileObject(kernels, "x86-64-v3")});
   ptx = kernel::ptxOf(kernels, target);
@@ -227,7 +226,7 @@ std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
 }
 
 std::vector<uint8_t> KernelBuilder::link() {
-  size_t count = impl->programs.size();
+  size_t count = impl->nests.size();
   if (count == 0)
     return {};
   if (impl->gpu)
@@ -243,7 +242,7 @@ std::vector<uint8_t> KernelBuilder::link() {
       try {
         std::vector<kernel::NamedProgram> kernels;
         for (size_t k = i * batch; k < std::min(count, (i + 1) * batch); ++k)
-          kernels.push_back({impl->infos[k].symbol, impl->programs[k].get()});
+          kernels.push_back({impl->infos[k].symbol, impl->nests[k].get()});
         objects[i] = kernel::compileObject(kernels, impl->target);
       } catch (...) {
         errors[i] = std::current_exception();

@@ -7,7 +7,7 @@
 
 namespace cleave::passes::kernel {
 
-static double unroundedCycles(const ProgramValue &v) {
+static double unroundedCycles(const LoopValue &v) {
   if (v.kind != ValueKind::Op)
     return v.kind == ValueKind::Constant || v.kind == ValueKind::Scalar ? 0 : 1;
   switch (v.op) {
@@ -38,14 +38,14 @@ static double unroundedCycles(const ProgramValue &v) {
   }
 }
 
-double operationCycles(const ProgramValue &v) { return unroundedCycles(v) + (needsRounding(v) ? 3 : 0); }
+double operationCycles(const LoopValue &v) { return unroundedCycles(v) + (needsRounding(v) ? 3 : 0); }
 
 namespace {
 
 constexpr double launchMicroseconds = 2, bytesPerMicrosecond = 6000, cyclesPerMicrosecond = 2500;
 constexpr int64_t threads = 4, cachedBytes = 512 * 1024;
 
-double iterations(const Program &p, uint32_t loops) {
+double iterations(const LoopNest &p, uint32_t loops) {
   double count = 1;
   for (size_t l = 0; l < p.loops.size(); ++l)
     count *= loops >> l & 1 ? static_cast<double>(p.loops[l].extent) : 1;
@@ -53,7 +53,7 @@ double iterations(const Program &p, uint32_t loops) {
 }
 
 /// How often each value is computed, in vectors or scalars.
-double evaluations(const Program &p, size_t i) {
+double evaluations(const LoopNest &p, size_t i) {
   uint32_t loops = p.placements[i].loops;
   double count = iterations(p, loops);
   if (p.vectorLoop >= 0 && loops >> p.vectorLoop & 1) {
@@ -63,12 +63,12 @@ double evaluations(const Program &p, size_t i) {
   return count;
 }
 
-bool gathers(const Program &p, const Expr &e) {
+bool gathers(const LoopNest &p, const Expr &e) {
   return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1;
 }
 
 /// The sweeps that recompute a value; an upper bound by the sweeps between its first and its last.
-std::vector<std::set<int>> sweepsOfValues(const Program &p) {
+std::vector<std::set<int>> sweepsOfValues(const LoopNest &p) {
   uint32_t reduced = 0;
   for (size_t l = 0; l < p.loops.size(); ++l)
     reduced |= p.loops[l].reduced ? 1u << l : 0;
@@ -93,14 +93,14 @@ std::vector<std::set<int>> sweepsOfValues(const Program &p) {
 }
 
 /// For a large GPU: limited by memory bandwidth, unless there are too few threads to saturate it.
-double gpuCost(const Program &p) {
+double gpuCost(const LoopNest &p) {
   constexpr double bytesPerMicrosecond = 2.8e6, cyclesPerMicrosecond = 2.8e7, sector = 32;
   constexpr int64_t enoughThreads = 132 * 512, mostBuffers = 32;
   const std::vector<std::set<int>> sweepsOf = sweepsOfValues(p);
   double cycles = 0, bytes = 0;
   std::vector<double> read(p.buffers.size(), 0);
   for (size_t i = 0; i < p.values.size(); ++i) {
-    const ProgramValue &v = p.values[i];
+    const LoopValue &v = p.values[i];
     const double times = p.threads.held ? std::min<double>(1, static_cast<double>(sweepsOf[i].size()))
                                         : static_cast<double>(sweepsOf[i].size());
     bool shared = p.shape != Shape::Map; // every thread of the group computes it
@@ -130,7 +130,7 @@ double gpuCost(const Program &p) {
 
 } // namespace
 
-double cost(const Program &p) {
+double cost(const LoopNest &p) {
   if (p.width == 1)
     return gpuCost(p);
   bool rowCached = p.reducedCount() * 4 * (p.shape == Shape::Columns ? p.width * p.unroll : 1) <= cachedBytes;
@@ -138,7 +138,7 @@ double cost(const Program &p) {
   double cycles = 0, bytes = 0;
   std::vector<double> read(p.buffers.size(), 0);
   for (size_t i = 0; i < p.values.size(); ++i) {
-    const ProgramValue &v = p.values[i];
+    const LoopValue &v = p.values[i];
     double times = static_cast<double>(sweepsOf[i].size());
     bool isGather = v.kind == ValueKind::Load && gathers(p, v.expr);
     cycles += evaluations(p, i) * times * (operationCycles(v) + (isGather ? 24 : 0));

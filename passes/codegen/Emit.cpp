@@ -7,12 +7,12 @@ namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
 
-llvm::Function *emitKernel(const Program &program, llvm::Module &module, const std::string &name) {
-  return Emitter(program, module, name).run();
+llvm::Function *emitKernel(const LoopNest &nest, llvm::Module &module, const std::string &name) {
+  return Emitter(nest, module, name).run();
 }
 
-Emitter::Emitter(const Program &program, llvm::Module &module, MathUnit unit)
-    : p(program), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
+Emitter::Emitter(const LoopNest &nest, llvm::Module &module, MathUnit unit)
+    : p(nest), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
   llvm::FastMathFlags flags;
   flags.setNoSignedZeros(true); // no contraction: a recomputed value must be bit-identical (Machine.h)
   b.setFastMathFlags(flags);
@@ -23,8 +23,8 @@ Emitter::Emitter(const Program &program, llvm::Module &module, MathUnit unit)
   levels.resize(3 + reducedLoopsInside.size());
 }
 
-Emitter::Emitter(const Program &program, llvm::Module &module, const std::string &name)
-    : Emitter(program, module, MathUnit::Cpu) {
+Emitter::Emitter(const LoopNest &nest, llvm::Module &module, const std::string &name)
+    : Emitter(nest, module, MathUnit::Cpu) {
   llvm::Type *pointer = b.getPtrTy(), *i64 = b.getInt64Ty();
   auto *type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, i64, i64}, false);
   function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
@@ -266,7 +266,7 @@ void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
   }
   for (int c = 0; c < copies; ++c)
     for (const Accumulator &a : accumulators) {
-      const ProgramValue &v = p.values[a.value];
+      const LoopValue &v = p.values[a.value];
       V x = emit(v.operands[0], c);
       at(p.shape == Shape::Columns ? level - 1 : level);
       auto *type = a.slots[c]->getAllocatedType();
@@ -299,7 +299,7 @@ void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
 /// Ends a sweep: combines copies and lanes in a fixed order; the results are values of the row.
 void Emitter::finish(std::vector<Accumulator> &accumulators) {
   for (const Accumulator &a : accumulators) {
-    const ProgramValue &v = p.values[a.value];
+    const LoopValue &v = p.values[a.value];
     at(1);
     std::vector<V> parts;
     for (llvm::AllocaInst *slot : a.slots)

@@ -1,6 +1,6 @@
-// Translates programs to LLVM IR.
+// Translates loop nests to LLVM IR.
 #pragma once
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <string>
 
@@ -12,6 +12,6 @@ class Module;
 namespace cleave::passes::kernel {
 
 /// Adds the kernel `name` (ABI in Codegen.h) to `module`. Vector operations are explicit; loops are ordinary loops.
-llvm::Function *emitKernel(const Program &program, llvm::Module &module, const std::string &name);
+llvm::Function *emitKernel(const LoopNest &nest, llvm::Module &module, const std::string &name);
 
 } // namespace cleave::passes::kernel

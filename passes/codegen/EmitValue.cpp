@@ -62,7 +62,7 @@ V Emitter::scalarArgument(int index) {
                       b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(index)));
 }
 
-V Emitter::compute(const ProgramValue &v, int value, int copy) {
+V Emitter::compute(const LoopValue &v, int value, int copy) {
   int level = levelOf(value);
   std::vector<V> x;
   std::vector<Element> types;
@@ -127,7 +127,7 @@ V Emitter::compute(const ProgramValue &v, int value, int copy) {
   return operation(v, x, types);
 }
 
-V Emitter::operation(const ProgramValue &v, const std::vector<V> &x, const std::vector<Element> &types) {
+V Emitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vector<Element> &types) {
   switch (v.op) {
   case NodeKind::Cast:
     return cast(x[0], types[0], v.type);
@@ -140,7 +140,7 @@ V Emitter::operation(const ProgramValue &v, const std::vector<V> &x, const std::
   }
 }
 
-V Emitter::floatOperation(const ProgramValue &v, const std::vector<V> &x) {
+V Emitter::floatOperation(const LoopValue &v, const std::vector<V> &x) {
   V zero = math.constant(x[0], 0);
   switch (v.op) {
   case NodeKind::Neg:
@@ -193,7 +193,7 @@ V Emitter::floatOperation(const ProgramValue &v, const std::vector<V> &x) {
   }
 }
 
-V Emitter::intOperation(const ProgramValue &v, const std::vector<V> &x) {
+V Emitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
   V zero = llvm::Constant::getNullValue(x[0]->getType());
   bool boolean = v.type == Element::I1;
   switch (v.op) {
@@ -220,7 +220,7 @@ V Emitter::intOperation(const ProgramValue &v, const std::vector<V> &x) {
   case NodeKind::Min:
     return boolean ? b.CreateAnd(x[0], x[1]) : b.CreateSelect(b.CreateICmpSLT(x[0], x[1]), x[0], x[1]);
   default: { // all others through f32
-    ProgramValue asFloat = v;
+    LoopValue asFloat = v;
     asFloat.type = Element::F32;
     std::vector<V> y;
     for (V operand : x)
@@ -368,7 +368,7 @@ V Emitter::lanePointers(V first, llvm::Type *element, int64_t step) {
   return b.CreateGEP(element, first, lanes(small ? b.getInt32Ty() : b.getInt64Ty(), step));
 }
 
-V Emitter::load(const ProgramValue &v, int value, int copy) {
+V Emitter::load(const LoopValue &v, int value, int copy) {
   int level = levelOf(value);
   bool vector = p.width > 1 && onVector(p.placements[value].loops);
   bool table = v.buffer < 0 && isFloat(v.type); // tables of floats are f32

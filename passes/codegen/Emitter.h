@@ -4,8 +4,8 @@
 // emitted at the level of the innermost loop that it depends on, at the current end of that level, which dominates all
 // later code of the level. In Columns the vector loop belongs to the row level.
 #pragma once
+#include "passes/codegen/LoopNest.h"
 #include "passes/codegen/Math.h"
-#include "passes/codegen/Program.h"
 
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
@@ -17,13 +17,13 @@ namespace cleave::passes::kernel {
 
 class Emitter {
 public:
-  Emitter(const Program &program, llvm::Module &module, const std::string &name);
+  Emitter(const LoopNest &nest, llvm::Module &module, const std::string &name);
   virtual ~Emitter() = default;
   llvm::Function *run();
 
 protected:
   /// The derived class creates the function.
-  Emitter(const Program &program, llvm::Module &module, MathUnit unit);
+  Emitter(const LoopNest &nest, llvm::Module &module, MathUnit unit);
   using V = llvm::Value *;
   struct Level {
     llvm::BasicBlock *block = nullptr;
@@ -65,15 +65,15 @@ protected:
   /// A value for a store, which rounds it.
   V unrounded(int value, int copy);
   virtual V scalarArgument(int index);
-  V compute(const ProgramValue &v, int value, int copy);
-  V operation(const ProgramValue &v, const std::vector<V> &x, const std::vector<Element> &types);
-  V floatOperation(const ProgramValue &v, const std::vector<V> &x);
-  V intOperation(const ProgramValue &v, const std::vector<V> &x);
+  V compute(const LoopValue &v, int value, int copy);
+  V operation(const LoopValue &v, const std::vector<V> &x, const std::vector<Element> &types);
+  V floatOperation(const LoopValue &v, const std::vector<V> &x);
+  V intOperation(const LoopValue &v, const std::vector<V> &x);
   V compare(Relation relation, V x, V y, Element type);
   V cast(V x, Element from, Element to);
   V roundTo(V x, Element type); // the nearest value of a 16-bit type, as f32
-  virtual V load(const ProgramValue &v, int value, int copy);
-  V loadMasked(const ProgramValue &v, V pointer, V mask, bool vector);
+  virtual V load(const LoopValue &v, int value, int copy);
+  V loadMasked(const LoopValue &v, V pointer, V mask, bool vector);
   void store(const Store &s, int copy);
   V fromMemory(V x, Element type);
   virtual V toMemory(V x, Element type);
@@ -107,10 +107,10 @@ protected:
     return vector && p.width > 1 ? llvm::VectorType::get(element, p.width, false) : element;
   }
 
-  const Program &p;
+  const LoopNest &p;
   llvm::Module &module;
   llvm::IRBuilder<> b;
-  llvm::IntegerType *indexType; // of loops and addresses: i64, or i32 if a GPU program is small enough
+  llvm::IntegerType *indexType; // of loops and addresses: i64, or i32 if a GPU loop nest is small enough
   Math math;
   llvm::Function *function = nullptr;
   llvm::BasicBlock *entry = nullptr;

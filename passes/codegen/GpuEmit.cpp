@@ -11,7 +11,7 @@ constexpr int warp = 32;
 using V = llvm::Value *;
 
 /// Whether indices fit in 32 bits, including the last step of a grid-stride loop.
-bool isSmall(const Program &p) {
+bool isSmall(const LoopNest &p) {
   constexpr int64_t most = int64_t{1} << 30;
   bool small = !p.flat && p.keptCount() * p.reducedCount() < most;
   for (int64_t size : p.bufferSizes)
@@ -21,9 +21,9 @@ bool isSmall(const Program &p) {
 
 } // namespace
 
-GpuEmitter::GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words,
+GpuEmitter::GpuEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words,
                        bool batch)
-    : Emitter(program, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(program.threads),
+    : Emitter(nest, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(nest.threads),
       words(words), batch(batch), chunk(plan.chunk) {
   reduced = reducedLoopsInside;
   levels.assign(3, {});
@@ -363,7 +363,7 @@ void GpuEmitter::loadAhead(int value, std::vector<char> &seen) {
 void GpuEmitter::accumulate(std::vector<Accumulator> &accumulators) {
   const int copies = static_cast<int>(passes.size()) * chunk;
   for (const Accumulator &a : accumulators) {
-    const ProgramValue &v = p.values[a.value];
+    const LoopValue &v = p.values[a.value];
     const bool all = p.shape == Shape::Rows || onVector(p.placements[v.operands[0]].loops);
     for (int c = 0; c < copies; ++c) {
       if (!all && c % chunk)
@@ -383,7 +383,7 @@ void GpuEmitter::accumulate(std::vector<Accumulator> &accumulators) {
 
 int64_t Launch::blocks() const { return std::max<int64_t>(1, (items + perBlock - 1) / perBlock); }
 
-Launch launchOf(const Program &p) {
+Launch launchOf(const LoopNest &p) {
   const ThreadPlan &t = p.threads;
   Launch launch{t.block, t.group, 1, 1, t.group > 1};
   switch (p.shape) {
@@ -403,9 +403,9 @@ Launch launchOf(const Program &p) {
   return launch;
 }
 
-llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words,
+llvm::Function *emitGpuKernel(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words,
                               bool batch) {
-  return GpuEmitter(program, module, name, words, batch).build();
+  return GpuEmitter(nest, module, name, words, batch).build();
 }
 
 } // namespace cleave::passes::kernel

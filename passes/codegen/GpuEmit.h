@@ -1,4 +1,4 @@
-// Translates programs of width 1 to LLVM IR for GPU threads.
+// Translates loop nests of width 1 to LLVM IR for GPU threads.
 //
 // Kernel ABI: the parameters are the buffers (non-scalar inputs, then outputs), each aligned to 16 bytes, the scalars
 // as i64, and the extent as i64. Blocks are one-dimensional with `Launch::threads` threads; the results do not depend
@@ -14,7 +14,7 @@
 //   columns  a thread processes a chunk of adjacent columns; lines of threads share a column's length and combine their
 //            parts in shared memory
 #pragma once
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <string>
 
@@ -34,7 +34,7 @@ struct Launch {
   bool together = false;  ///< the threads of a block synchronise
   int64_t blocks() const; ///< the number that gives every item a thread
 };
-Launch launchOf(const Program &program);
+Launch launchOf(const LoopNest &nest);
 
 /// How thread intrinsics are emitted: as PTX, or as calls to functions that a test supplies to run the kernel on a CPU
 /// (cleave_emu_tid, _block, _blocks, _barrier, _warp_barrier, _shuffle_f32, _shuffle_i32). Emulated kernels use the
@@ -42,7 +42,7 @@ Launch launchOf(const Program &program);
 /// The symbol NAME_parameters holds two u32: the numbers of buffers and scalars.
 enum class ThreadWords { Ptx, Emulated };
 
-llvm::Function *emitGpuKernel(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words,
+llvm::Function *emitGpuKernel(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words,
                               bool batch = false);
 
 } // namespace cleave::passes::kernel

@@ -10,7 +10,7 @@ namespace cleave::passes::kernel {
 
 class GpuEmitter final : public Emitter {
 public:
-  GpuEmitter(const Program &program, llvm::Module &module, const std::string &name, ThreadWords words, bool batch);
+  GpuEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words, bool batch);
   llvm::Function *build();
 
 private:
@@ -51,7 +51,7 @@ private:
   void finish(std::vector<Accumulator> &accumulators) override;
   void finishRows(std::vector<Accumulator> &accumulators);
   void acrossWarps(const std::vector<Accumulator> &accumulators, std::vector<V> &parts);
-  V tree(std::vector<V> x, const ProgramValue &v);
+  V tree(std::vector<V> x, const LoopValue &v);
   void finishColumns(std::vector<Accumulator> &accumulators);
   void acrossLines(const std::vector<Part> &parts);
   V linePlace(int64_t byte, llvm::Type *type, V line, int e);
@@ -64,7 +64,7 @@ private:
   void warpBarrier();
 
   // memory (GpuMemory.cpp)
-  V load(const ProgramValue &v, int value, int copy) override;
+  V load(const LoopValue &v, int value, int copy) override;
   V toMemory(V x, Element type) override;
   void storeChunk(const Store &s, int pass, int level);
   void storeTogether(const Store &s, const std::vector<V> &elements, V index);

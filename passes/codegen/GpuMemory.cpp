@@ -35,7 +35,7 @@ V GpuEmitter::elementOf(const std::vector<V> &words, int i, Element type) {
   }
 }
 
-V GpuEmitter::load(const ProgramValue &v, int value, int copy) {
+V GpuEmitter::load(const LoopValue &v, int value, int copy) {
   const int width = v.buffer < 0 || chunk < plan.chunk ? 1 : accessWidth(p, v.expr, v.type, v.conditions);
   if (width == 1)
     return Emitter::load(v, value, copy);

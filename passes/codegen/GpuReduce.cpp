@@ -1,5 +1,5 @@
 // Results of reductions: each thread's partial result, then lanes by shuffles, then warps (columns: lines of threads)
-// through shared memory, always in the same order, so that the bits depend only on the program.
+// through shared memory, always in the same order, so that the bits depend only on the loop nest.
 #include "passes/codegen/GpuEmitter.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -21,7 +21,7 @@ int64_t GpuEmitter::sharedBytes() const {
     return 0;
   const int64_t parts = p.shape == Shape::Rows ? plan.block / warp : int64_t{plan.block} * plan.chunk;
   int64_t bytes = 0;
-  for (const ProgramValue &v : p.values)
+  for (const LoopValue &v : p.values)
     if (v.kind == ValueKind::Reduce)
       bytes += (parts * partBytes(v.type) + 7) / 8 * 8;
   return bytes;
@@ -79,7 +79,7 @@ void GpuEmitter::finish(std::vector<Accumulator> &accumulators) {
 }
 
 /// Combines the two halves until one value is left.
-V GpuEmitter::tree(std::vector<V> x, const ProgramValue &v) {
+V GpuEmitter::tree(std::vector<V> x, const LoopValue &v) {
   for (size_t count = x.size(); count > 1; count /= 2)
     for (size_t i = 0; i < count / 2; ++i)
       x[i] = combine(v.combine, x[i], x[i + count / 2], v.type);
@@ -90,7 +90,7 @@ void GpuEmitter::finishRows(std::vector<Accumulator> &accumulators) {
   at(1);
   std::vector<V> parts;
   for (const Accumulator &a : accumulators) {
-    const ProgramValue &v = p.values[a.value];
+    const LoopValue &v = p.values[a.value];
     std::vector<V> x;
     for (int e = 0; e < plan.chunk; ++e) {
       llvm::AllocaInst *slot = a.slots[static_cast<size_t>(e)];
@@ -140,7 +140,7 @@ void GpuEmitter::finishColumns(std::vector<Accumulator> &accumulators) {
   at(1);
   std::vector<Part> parts;
   for (const Accumulator &a : accumulators) {
-    const ProgramValue &v = p.values[a.value];
+    const LoopValue &v = p.values[a.value];
     const int elements = onVector(p.placements[v.operands[0]].loops) ? plan.chunk : 1;
     for (int e = 0; e < elements; ++e) {
       llvm::AllocaInst *slot = a.slots[static_cast<size_t>(e)];
@@ -162,7 +162,7 @@ void GpuEmitter::acrossLines(const std::vector<Part> &parts) {
     barrier();
     Branch lower = branch(b.CreateICmpSLT(member, number(lines)));
     for (const Part &part : parts) {
-      const ProgramValue &v = p.values[part.value];
+      const LoopValue &v = p.values[part.value];
       V to = linePlace(part.byte, part.type, member, part.element);
       V from = linePlace(part.byte, part.type, b.CreateAdd(member, number(lines)), part.element);
       b.CreateStore(combine(v.combine, b.CreateLoad(part.type, to), b.CreateLoad(part.type, from), v.type), to);

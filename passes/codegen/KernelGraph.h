@@ -1,5 +1,5 @@
 // What a fusion computes, as value structs: a small graph of elementwise, indexing and reduction nodes with static
-// shapes. Built from IR by FromFusion.h; scheduled by Program.h. No MLIR here.
+// shapes. Built from IR by FromFusion.h; scheduled by LoopNest.h. No MLIR here.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -57,8 +57,8 @@ std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::
   auto module = std::make_unique<llvm::Module>("cleave_kernels", context);
   prepareModule(*module, machine);
   for (const NamedProgram &k : kernels) {
-    llvm::Function *f = k.emulatedThreads ? emitGpuKernel(*k.program, *module, k.symbol, ThreadWords::Emulated, k.batch)
-                                          : emitKernel(*k.program, *module, k.symbol);
+    llvm::Function *f = k.emulatedThreads ? emitGpuKernel(*k.nest, *module, k.symbol, ThreadWords::Emulated, k.batch)
+                                          : emitKernel(*k.nest, *module, k.symbol);
     f->addFnAttr("target-cpu", cpu);
     f->addFnAttr("prefer-vector-width", cpu == "x86-64-v4" ? "512" : "256");
     f->addFnAttr("min-legal-vector-width", cpu == "x86-64-v4" ? "512" : "256");

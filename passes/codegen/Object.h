@@ -1,6 +1,6 @@
 // Compiles LLVM modules of kernels to object code, and links objects to one shared object. No MLIR.
 #pragma once
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@ namespace cleave::passes::kernel {
 
 struct NamedProgram {
   std::string symbol;
-  const Program *program;
+  const LoopNest *nest;
   bool emulatedThreads = false; ///< a GPU kernel that tests run on the CPU (GpuEmit.h)
   bool batch = false;           ///< a GPU kernel that takes a table of calls
 };

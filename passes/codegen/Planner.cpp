@@ -67,7 +67,7 @@ void Planner::makeLoops() {
     }
 }
 
-bool Planner::run(Program &program) {
+bool Planner::run(LoopNest &nest) {
   if (!chooseRoot())
     return false;
   for (int tries = 0; tries < 12; ++tries) {
@@ -76,7 +76,7 @@ bool Planner::run(Program &program) {
       total += static_cast<int>(f.size());
     if (total > maxLoops)
       return fail("too many loops") >= 0;
-    p = Program{};
+    p = LoopNest{};
     memo.clear();
     demanded.clear();
     numbers.clear();
@@ -84,7 +84,7 @@ bool Planner::run(Program &program) {
     split = {};
     makeLoops();
     if (attempt()) {
-      program = std::move(p);
+      nest = std::move(p);
       return true;
     }
     if (split.loop < 0)
@@ -176,7 +176,7 @@ bool Planner::placeOutputs() {
   return true;
 }
 
-int Planner::intern(ProgramValue value) {
+int Planner::intern(LoopValue value) {
   bool comparable = !std::isnan(value.constant);
   if (comparable)
     if (auto it = numbers.find(value); it != numbers.end())
@@ -246,7 +246,7 @@ int Planner::compute(int node, const Index &index, const Conditions &guards) {
 
 int Planner::load(int node, const Index &index, const Conditions &guards) {
   const Node &n = graph.nodes[node];
-  ProgramValue v;
+  LoopValue v;
   v.type = n.type;
   if (n.kind == NodeKind::Constant && n.table.empty()) {
     v.kind = ValueKind::Constant;
@@ -276,13 +276,13 @@ int Planner::load(int node, const Index &index, const Conditions &guards) {
 }
 
 int Planner::iota(const Node &n, const Index &index, const Conditions &guards) {
-  ProgramValue v;
+  LoopValue v;
   v.kind = ValueKind::Index;
   v.type = Element::I32;
   v.expr = index[n.dim];
   int value = intern(v);
   auto op = [&](NodeKind kind, Element type, std::vector<int> operands) {
-    ProgramValue o;
+    LoopValue o;
     o.kind = ValueKind::Op;
     o.op = kind;
     o.type = type;
@@ -312,7 +312,7 @@ int Planner::guarded(const Conditions &conditions, int inside, int outside, Elem
     return -1;
   if (conditions.empty())
     return inside;
-  ProgramValue v;
+  LoopValue v;
   v.kind = ValueKind::Guarded;
   v.type = type;
   v.operands = {inside, outside};
@@ -331,7 +331,7 @@ int Planner::pad(const Node &n, const Index &index, const Conditions &guards) {
       own.push_back(c);
   }
   all.insert(all.end(), own.begin(), own.end());
-  ProgramValue zero;
+  LoopValue zero;
   zero.type = n.type;
   int inside = demand(n.operands[0], inner, all);
   return guarded(own, inside, intern(zero), n.type);
@@ -406,7 +406,7 @@ int Planner::reduce(const Node &n, const Index &index, const Conditions &guards)
     else if (loops & keptMask)
       return fail("a reduction under a condition on both kept and reduced loops");
   }
-  ProgramValue v;
+  LoopValue v;
   v.kind = ValueKind::Reduce;
   v.type = n.type;
   v.combine = n.combine;
@@ -418,7 +418,7 @@ int Planner::reduce(const Node &n, const Index &index, const Conditions &guards)
 }
 
 int Planner::elementwise(const Node &n, const Index &index, const Conditions &guards) {
-  ProgramValue v;
+  LoopValue v;
   v.kind = ValueKind::Op;
   v.op = n.kind;
   v.type = n.type;

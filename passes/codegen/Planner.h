@@ -1,5 +1,5 @@
-// From a kernel graph to the values of a program: demand-driven, each output at every index of the iteration space.
-// Private to codegen; see Program.h for the result.
+// From a kernel graph to the values of a loop nest: demand-driven, each output at every index of the iteration space.
+// Private to codegen; see LoopNest.h for the result.
 #pragma once
 #include "passes/codegen/Affine.h"
 
@@ -12,9 +12,9 @@ namespace cleave::passes::kernel {
 class Planner {
 public:
   explicit Planner(const KernelGraph &graph) : graph(graph) {}
-  /// Fills loops, values, stores and buffers of `program`. Returns false and sets `why` if the graph cannot be one
+  /// Fills loops, values, stores and buffers of `nest`. Returns false and sets `why` if the graph cannot be one
   /// kernel.
-  bool run(Program &program);
+  bool run(LoopNest &nest);
   std::string why;
 
 private:
@@ -33,12 +33,12 @@ private:
   int reduce(const Node &n, const Index &index, const Conditions &guards);
   int elementwise(const Node &n, const Index &index, const Conditions &guards);
   int guarded(const Conditions &conditions, int inside, int outside, Element type);
-  int intern(ProgramValue value);
+  int intern(LoopValue value);
   bool alwaysTrue(const Condition &c) const;
   int fail(const std::string &reason);
 
   const KernelGraph &graph;
-  Program p;
+  LoopNest p;
   std::vector<std::vector<int64_t>> factors; // per dimension of the root: the extents of its loops
   std::vector<bool> reducedDims;
   std::vector<int64_t> rootShape;
@@ -46,7 +46,7 @@ private:
   uint32_t keptMask = 0, allMask = 0;
   std::map<std::tuple<int, Index, Conditions>, int> memo;
   std::map<int, std::vector<Index>> demanded; // without guards
-  std::map<ProgramValue, int> numbers;
+  std::map<LoopValue, int> numbers;
   std::vector<int> bufferOf, scalarOf; // per input node
   SplitRequest split;
 };

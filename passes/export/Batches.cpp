@@ -1,7 +1,7 @@
 // Finds dependences between steps, forms groups of independent steps, and reorders the segment.
 #include "passes/export/Batches.h"
 
-#include "passes/export/Program.h"
+#include "passes/export/ProgramBuilder.h"
 
 #include <algorithm>
 #include <map>

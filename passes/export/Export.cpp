@@ -3,7 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/export/Schedule.h"
+#include "passes/export/Actions.h"
 #include "passes/export/Segment.h"
 #include "passes/export/Streams.h"
 #include "runtime/base/Error.h"
@@ -156,7 +156,7 @@ void PlanBuilder::addProgram(const partitioner::RankClass &rankClass, const Clas
   registerArguments(builder, functions.evaluation);
   addSegments(builder, functions.training);
   addSegments(builder, functions.evaluation);
-  placeAndSchedule(builder, itemsOf(applied.train, rankClass.stage), itemsOf(applied.eval, rankClass.stage));
+  writeActions(builder, itemsOf(applied.train, rankClass.stage), itemsOf(applied.eval, rankClass.stage));
   auto index = static_cast<uint32_t>(plan.programs.size());
   for (int64_t rank : rankClass.ranks)
     plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));

@@ -1,7 +1,7 @@
 // Builds one segment: assigns a slot to every value (Slots.cpp), then emits steps for every op (Steps*.cpp).
 #pragma once
 #include "ir/library/Library.h"
-#include "passes/export/Program.h"
+#include "passes/export/ProgramBuilder.h"
 #include "runtime/plan/CheckParts.h"
 
 #include "llvm/ADT/DenseMap.h"

@@ -14,7 +14,7 @@
 #include "passes/codegen/FromFusion.h"
 #include "passes/fuse/Groups.h"
 #include "passes/fuse/KernelCosts.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"

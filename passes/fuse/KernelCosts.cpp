@@ -16,8 +16,8 @@ double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *
   auto [found, fresh] = known.try_emplace(
       kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kindOf(op); }), 0);
   if (fresh) {
-    auto program = kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
-    found->second = program ? kernel::cost(*program) : std::numeric_limits<double>::infinity();
+    auto nest = kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
+    found->second = nest ? kernel::cost(*nest) : std::numeric_limits<double>::infinity();
   }
   return found->second;
 }

@@ -1,7 +1,7 @@
 // Converts groups to `cleave.fusion` ops.
 #include "ir/graph/Graph.h"
 #include "passes/codegen/FromFusion.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -15,7 +15,7 @@ bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
   llvm::SmallVector<bool> scalar;
   for (mlir::Value input : inputs)
     scalar.push_back(kernel::isShardOffset(input));
-  return kernel::schedule(kernel::graphOf(inputs, ops, outputs, scalar)).has_value();
+  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar)).has_value();
 }
 
 namespace {

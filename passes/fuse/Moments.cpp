@@ -1,6 +1,6 @@
 // Computes sums of squared differences from the mean in the same pass over memory as the mean.
 #include "ir/graph/Graph.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 #include "passes/rewrite/Emitter.h"
 
 #include <cmath>

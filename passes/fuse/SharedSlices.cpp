@@ -1,7 +1,7 @@
 // Kernels that differ only in the start of slices of their operands, such as those of an unrolled loop, are made equal:
 // the slices stay outside as copies. The number of kernels then does not grow with the number of steps.
 #include "ir/graph/Graph.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // Splits reductions that would occupy only one thread (on a GPU: a few thread blocks).
 #include "ir/graph/Graph.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 
 #include "mlir/IR/Builders.h"
 

@@ -1,7 +1,7 @@
 // Half-type sums that are only widened, such as gradients of biases, become f32 sums without rounding in between. This
 // is a step of fusion, because GPU libraries combine some of these sums with a product before.
 #include "ir/graph/Graph.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 
 #include "mlir/IR/Builders.h"
 

@@ -1,6 +1,6 @@
 // Matrix products: from which memory operands are read, where the result is written, and with which strides.
 #include "passes/rewrite/Emitter.h"
-#include "passes/select/Detail.h"
+#include "passes/select/Selection.h"
 
 using namespace mlir;
 

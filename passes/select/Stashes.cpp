@@ -4,7 +4,7 @@
 // stashed, neither does.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/select/Detail.h"
+#include "passes/select/Selection.h"
 #include "passes/simplify/Simplify.h"
 
 #include "llvm/ADT/BitVector.h"

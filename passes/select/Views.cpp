@@ -1,5 +1,5 @@
 // Operands of library calls as strided views of the tensor behind reshapes, transposes, slices and broadcasts.
-#include "passes/select/Detail.h"
+#include "passes/select/Selection.h"
 
 using namespace mlir;
 

@@ -1,7 +1,7 @@
 // Faults in tables, memory, schedules and code.
 #include "tests/plan_mutations/Kinds.h"
 
-#include "tests/plan_mutations/Steps.h"
+#include "tests/plan_mutations/PlanSteps.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 // Faults in steps.
-#include "tests/plan_mutations/Steps.h"
+#include "tests/plan_mutations/PlanSteps.h"
 
 #include <algorithm>
 #include <limits>

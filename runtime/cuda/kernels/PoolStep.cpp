@@ -1,7 +1,7 @@
 // Pooling by the runtime's own kernels: one pass over memory, in either layout. The backward pass gathers instead of
 // scattering, so its bits are deterministic. (cuDNN's graph API supports pooling only for channels last.)
 #include "runtime/cuda/kernels/KernelTypes.h"
-#include "runtime/cuda/runner/Steps.h"
+#include "runtime/cuda/runner/StepOps.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 

@@ -2,7 +2,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/Cudnn.h"
 #include "runtime/cuda/driver/Measure.h"
-#include "runtime/cuda/runner/Steps.h"
+#include "runtime/cuda/runner/StepOps.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -148,7 +148,7 @@ std::string keyOf(const plan::Attention &op) {
 
 } // namespace
 
-std::unique_ptr<Op> Steps::makeCudnnStep(const plan::Step &step, SlotScope &scope, size_t &needed) {
+std::unique_ptr<Op> StepOps::makeCudnnStep(const plan::Step &step, SlotScope &scope, size_t &needed) {
   const auto *conv = step.op_as_Conv();
   const auto *attention = step.op_as_Attention();
   if (conv && conv->n() == 0) // an empty share of the batch

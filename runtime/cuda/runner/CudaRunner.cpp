@@ -6,7 +6,7 @@
 #include "runtime/cuda/comm/Communication.h"
 #include "runtime/cuda/runner/Lanes.h"
 #include "runtime/cuda/driver/Launch.h"
-#include "runtime/cuda/runner/Steps.h"
+#include "runtime/cuda/runner/StepOps.h"
 #include "runtime/executor/Initialise.h"
 #include "runtime/executor/Resolved.h"
 #include "runtime/executor/Runner.h"
@@ -137,7 +137,7 @@ private:
   Stream copies;
   std::unique_ptr<Communication> communication;
   Module code;
-  std::unique_ptr<Steps> steps;
+  std::unique_ptr<StepOps> steps;
   std::unique_ptr<Resolved> resolved;
   DeviceMemory arena, inputs[2], workspace, control;
   PinnedMemory hostInputs[2];
@@ -247,7 +247,7 @@ void CudaRunner::makeOps() {
   if (plan.code() && plan.code()->size() && plan.kernels())
     for (const plan::KernelInfo *kernel : *plan.kernels())
       kernels.push_back(code.function(kernel->symbol()->str()));
-  steps = std::make_unique<Steps>(context, queue, tuning,
+  steps = std::make_unique<StepOps>(context, queue, tuning,
                                   StepOptions{.tf32 = precisionOf(plan) == "tf32",
                                               .deterministic = options.deterministic,
                                               .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},

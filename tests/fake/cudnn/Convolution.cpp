@@ -1,5 +1,5 @@
 // The three convolutions as sums over windows.
-#include "tests/fake/cudnn/Program.h"
+#include "tests/fake/cudnn/OperationGraph.h"
 
 namespace cleave::fake {
 

@@ -1,7 +1,7 @@
 // cuDNN's functions for descriptors.
 #include "tests/fake/cudnn/Descriptors.h"
 
-#include "tests/fake/cudnn/Program.h"
+#include "tests/fake/cudnn/OperationGraph.h"
 
 #include <algorithm>
 #include <cstring>

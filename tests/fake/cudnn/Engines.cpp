@@ -1,6 +1,6 @@
 // Derived attributes: the engines of a graph, in heuristics order, and their properties.
 #include "tests/fake/cudnn/Descriptors.h"
-#include "tests/fake/cudnn/Program.h"
+#include "tests/fake/cudnn/OperationGraph.h"
 
 #include <algorithm>
 

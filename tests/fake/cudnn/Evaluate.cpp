@@ -1,5 +1,5 @@
 // Operations on whole tensors, one after another. Virtual tensors are rounded to their type too.
-#include "tests/fake/cudnn/Program.h"
+#include "tests/fake/cudnn/OperationGraph.h"
 
 #include "runtime/plan/DTypes.h"
 

@@ -1,7 +1,7 @@
 // The library's own functions: versions, handles, and running a plan.
 #include "tests/fake/cudnn/Descriptors.h"
 #include "tests/fake/cudnn/Driver.h"
-#include "tests/fake/cudnn/Program.h"
+#include "tests/fake/cudnn/OperationGraph.h"
 
 #include <cstdlib>
 #include <cstring>

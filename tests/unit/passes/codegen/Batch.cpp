@@ -13,15 +13,15 @@ namespace {
 
 struct Made {
   KernelGraph graph;
-  Program program;
+  LoopNest nest;
 };
 
 Made made(KernelGraph graph) {
   std::string why;
-  std::optional<Program> program = schedule(graph, &why, 1);
+  std::optional<LoopNest> nest = loopNestOf(graph, &why, 1);
   INFO(why);
-  REQUIRE(program);
-  return {std::move(graph), std::move(*program)};
+  REQUIRE(nest);
+  return {std::move(graph), std::move(*nest)};
 }
 
 /// An optimizer's update: results over three of its operands, a rate that all elements share, an offset as a scalar.
@@ -49,41 +49,41 @@ KernelGraph columnSums(int64_t rows, int64_t columns) {
   return m.graph;
 }
 
-/// All in one launch against each by itself, in place where the program allows it and not.
+/// All in one launch against each by itself, in place where the loop nest allows it and not.
 void check(const std::vector<Made> &all, const std::vector<int> &blocks) {
-  LoadedKernel batch(all[0].program, "x86-64-v3", true), single(all[0].program, "x86-64-v3");
+  LoadedKernel batch(all[0].nest, "x86-64-v3", true), single(all[0].nest, "x86-64-v3");
   for (bool inPlace : {false, true}) {
     std::vector<BatchCall> calls;
     for (size_t i = 0; i < all.size(); ++i) {
-      REQUIRE(all[i].program.str() == all[0].program.str());
+      REQUIRE(all[i].nest.str() == all[0].nest.str());
       std::vector<std::pair<int, int>> alias;
-      for (auto pair : all[i].program.mayAlias())
+      for (auto pair : all[i].nest.mayAlias())
         if (inPlace && alias.empty())
           alias.push_back(pair);
-      calls.push_back({&all[i].program, &all[i].graph, randomInputs(all[i].graph, static_cast<unsigned>(10 + i)),
+      calls.push_back({&all[i].nest, &all[i].graph, randomInputs(all[i].graph, static_cast<unsigned>(10 + i)),
                        blocks[i], alias});
     }
     const auto found = executeBatch(batch, calls);
     for (size_t i = 0; i < all.size(); ++i) {
       INFO("call " << i << (inPlace ? " in place" : ""));
-      CHECK(found[i] == execute(all[i].program, single, all[i].graph, calls[i].inputs, blocks[i], calls[i].alias));
+      CHECK(found[i] == execute(all[i].nest, single, all[i].graph, calls[i].inputs, blocks[i], calls[i].alias));
     }
   }
 }
 
 } // namespace
 
-TEST_CASE("batch: updates of tensors of any shape are one program", "[batch]") {
+TEST_CASE("batch: updates of tensors of any shape are one loop nest", "[batch]") {
   for (bool offset : {false, true}) {
     std::vector<Made> all;
     std::vector<int> blocks;
     for (const std::vector<int64_t> &shape :
          std::vector<std::vector<int64_t>>{{3000}, {2}, {64, 33}, {2, 3, 5, 7}, {4}, {1021}, {8, 512}}) {
       all.push_back(made(update(shape, offset)));
-      blocks.push_back(static_cast<int>(launchOf(all.back().program).blocks()));
+      blocks.push_back(static_cast<int>(launchOf(all.back().nest).blocks()));
     }
-    CHECK(all[0].program.flat);
-    CHECK(all[0].program.mayAlias().size() >= 2);
+    CHECK(all[0].nest.flat);
+    CHECK(all[0].nest.mayAlias().size() >= 2);
     CHECK(std::accumulate(blocks.begin(), blocks.end(), 0) > static_cast<int>(all.size()));
     check(all, blocks);
     check(all, {1, 1, 5, 1, 2, 1, 3}); // fewer and more than they need
@@ -95,14 +95,14 @@ TEST_CASE("batch: reductions of rows and of columns", "[batch]") {
     std::vector<Made> all;
     for (int i = 0; i < 3; ++i)
       all.push_back(made(squares(9, columns)));
-    CHECK(all[0].program.shape == Shape::Rows);
+    CHECK(all[0].nest.shape == Shape::Rows);
     check(all, {1, 3, 9});
   }
   std::vector<Made> all;
   for (int i = 0; i < 4; ++i)
     all.push_back(made(columnSums(300, 70)));
-  CHECK(all[0].program.shape == Shape::Columns);
-  CHECK(launchOf(all[0].program).together);
+  CHECK(all[0].nest.shape == Shape::Columns);
+  CHECK(launchOf(all[0].nest).together);
   check(all, {1, 2, 1, 4});
 }
 

@@ -21,11 +21,11 @@ std::vector<std::vector<TestTensor>> outputsOf(const KernelGraph &graph, const s
     if (wide && hostTarget() == "x86-64-v3")
       continue;
     std::string why;
-    std::optional<Program> program = schedule(graph, &why, threads ? 1 : wide ? 16 : 8);
+    std::optional<LoopNest> nest = loopNestOf(graph, &why, threads ? 1 : wide ? 16 : 8);
     INFO(why);
-    REQUIRE(program);
-    LoadedKernel kernel(*program, threads ? "x86-64-v3" : cpu);
-    auto bytes = execute(*program, kernel, graph, inputs, 2);
+    REQUIRE(nest);
+    LoadedKernel kernel(*nest, threads ? "x86-64-v3" : cpu);
+    auto bytes = execute(*nest, kernel, graph, inputs, 2);
     std::vector<TestTensor> outputs;
     for (size_t o = 0; o < bytes.size(); ++o) {
       const Node &node = graph.nodes[static_cast<size_t>(graph.outputs[o])];

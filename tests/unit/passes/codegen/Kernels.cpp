@@ -31,28 +31,28 @@ void compareTensors(const TestTensor &found, const TestTensor &wanted, double to
 
 /// Plans, compiles, runs whole and in pieces (equal bits), with every allowed aliasing, and compares with the
 /// reference.
-Program check(const KernelGraph &graph, double tolerance = 2e-6) {
+LoopNest check(const KernelGraph &graph, double tolerance = 2e-6) {
   auto inputs = randomInputs(graph, 7);
   auto wanted = evaluate(graph, inputs);
-  std::optional<Program> program;
+  std::optional<LoopNest> nest;
   for (const char *cpu : {"threads", "x86-64-v3", "x86-64-v4"}) {
     const bool threads = cpu == std::string("threads"); // of a GPU
     if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
       continue;
     std::string why;
-    program = schedule(graph, &why, threads ? 1 : cpu == std::string("x86-64-v4") ? 16 : 8);
+    nest = loopNestOf(graph, &why, threads ? 1 : cpu == std::string("x86-64-v4") ? 16 : 8);
     INFO(why);
-    REQUIRE(program);
-    INFO(program->str());
-    LoadedKernel kernel(*program, threads ? "x86-64-v3" : cpu);
-    auto whole = execute(*program, kernel, graph, inputs, 1);
+    REQUIRE(nest);
+    INFO(nest->str());
+    LoadedKernel kernel(*nest, threads ? "x86-64-v3" : cpu);
+    auto whole = execute(*nest, kernel, graph, inputs, 1);
     for (size_t o = 0; o < whole.size(); ++o)
       compareTensors(unpack(whole[o], wanted[o].shape, wanted[o].type), wanted[o], tolerance);
-    REQUIRE(execute(*program, kernel, graph, inputs, 3) == whole);
-    for (auto pair : program->mayAlias())
-      REQUIRE(execute(*program, kernel, graph, inputs, 2, {pair}) == whole);
+    REQUIRE(execute(*nest, kernel, graph, inputs, 3) == whole);
+    for (auto pair : nest->mayAlias())
+      REQUIRE(execute(*nest, kernel, graph, inputs, 2, {pair}) == whole);
   }
-  return *program;
+  return *nest;
 }
 
 int rowBroadcast(GraphMaker &m, int rows, std::vector<int64_t> shape) {
@@ -77,7 +77,7 @@ TEST_CASE("maps of one loop share code over sizes") {
     GraphMaker m;
     int x = m.input({n}), y = m.input({n});
     m.graph.outputs = {m.add(m.mul(x, y), m.constant({n}, 2)), m.op(NodeKind::Relu, {x})};
-    Program p = check(m.graph);
+    LoopNest p = check(m.graph);
     if (n == 17)
       text = p.str();
     if (n > 17)
@@ -170,7 +170,7 @@ TEST_CASE("rows: softmax is one kernel of three sweeps") {
   }
   GraphMaker m;
   m.graph.outputs = {softmax(m, m.input({3, 1000}))};
-  Program p = *schedule(m.graph);
+  LoopNest p = *loopNestOf(m.graph);
   REQUIRE(p.shape == Shape::Rows);
   REQUIRE(p.sweeps == 3);
   REQUIRE(p.scratchSlots == 1); // the exponentials
@@ -353,7 +353,7 @@ TEST_CASE("an output cannot overwrite what a later sweep reads") {
   int y = m.op(NodeKind::Neg, {x});
   int s = m.reduce(Combine::Sum, x, {1});
   m.graph.outputs = {y, m.mul(x, m.broadcast(s, {3, 40}, {0}))};
-  Program p = check(m.graph, 1e-5);
+  LoopNest p = check(m.graph, 1e-5);
   auto pairs = p.mayAlias();
   REQUIRE(std::find(pairs.begin(), pairs.end(), std::pair(0, 0)) == pairs.end());
   REQUIRE(std::find(pairs.begin(), pairs.end(), std::pair(1, 0)) != pairs.end());
@@ -363,11 +363,11 @@ TEST_CASE("what is not one kernel is refused") {
   GraphMaker m;
   int x = m.input({4, 6});
   m.graph.outputs = {m.reduce(Combine::Sum, x, {0}), m.reduce(Combine::Sum, x, {1})};
-  REQUIRE(!schedule(m.graph));
+  REQUIRE(!loopNestOf(m.graph));
   GraphMaker n;
   int a = n.input({4}), b = n.input({5});
   n.graph.outputs = {n.op(NodeKind::Neg, {a}), n.op(NodeKind::Neg, {b})};
-  REQUIRE(!schedule(n.graph));
+  REQUIRE(!loopNestOf(n.graph));
 }
 
 TEST_CASE("transposes are walked in blocks") {
@@ -408,7 +408,7 @@ TEST_CASE("elementary functions at the ends of their range") {
     for (const char *cpu : {"x86-64-v3", "x86-64-v4"}) {
       if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
         continue;
-      Program p = *schedule(m.graph, nullptr, cpu == std::string("x86-64-v4") ? 16 : 8);
+      LoopNest p = *loopNestOf(m.graph, nullptr, cpu == std::string("x86-64-v4") ? 16 : 8);
       LoadedKernel kernel(p, cpu);
       auto found = unpack(execute(p, kernel, m.graph, {{{n}, Element::F32, e.x}}, 1)[0], {n}, Element::F32);
       for (size_t i = 0; i < e.x.size(); ++i) {
@@ -428,7 +428,7 @@ TEST_CASE("sine and cosine are right to the last digits of 1 up to 1e5") {
       GraphMaker m;
       int64_t n = 100003;
       m.graph.outputs = {m.op(kind, {m.input({n})})};
-      Program p = *schedule(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
+      LoopNest p = *loopNestOf(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
       LoadedKernel kernel(p, hostTarget());
       TestTensor x{{n}, Element::F32, {}};
       for (int64_t i = 0; i < n; ++i)
@@ -453,7 +453,7 @@ TEST_CASE("elementary functions are within a few units in the last place") {
     GraphMaker m;
     int64_t n = 100003;
     m.graph.outputs = {m.op(kind, {m.input({n})})};
-    Program p = *schedule(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
+    LoopNest p = *loopNestOf(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
     LoadedKernel kernel(p, hostTarget());
     TestTensor x{{n}, Element::F32, {}};
     for (int64_t i = 0; i < n; ++i)

@@ -59,16 +59,16 @@ TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
                                                                 {"bias", biasGradient(8192, 768)},
                                                                 {"adam", adam(100000)},
                                                                 {"power", power(1000)}};
-  std::vector<Program> programs;
+  std::vector<LoopNest> nests;
   for (const auto &[name, graph] : graphs)
-    programs.push_back(*schedule(graph, nullptr, 1));
+    nests.push_back(*loopNestOf(graph, nullptr, 1));
   std::vector<NamedProgram> kernels;
   for (size_t i = 0; i < graphs.size(); ++i)
-    kernels.push_back({graphs[i].first, &programs[i]});
+    kernels.push_back({graphs[i].first, &nests[i]});
   for (size_t i = 0; i < graphs.size(); ++i)
-    kernels.push_back({graphs[i].first + "_batch", &programs[i], false, true});
-  CHECK(launchOf(programs[1]).threadsPerRow == 32);
-  CHECK(launchOf(programs[2]).threadsPerRow > 32);
+    kernels.push_back({graphs[i].first + "_batch", &nests[i], false, true});
+  CHECK(launchOf(nests[1]).threadsPerRow == 32);
+  CHECK(launchOf(nests[2]).threadsPerRow > 32);
   for (const char *chip : {"sm_80", "sm_90", "sm_100"}) {
     const std::string ptx = ptxOf(kernels, chip);
     CHECK(ptx.find(std::string(".target ") + chip) != std::string::npos);

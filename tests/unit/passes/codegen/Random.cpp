@@ -124,14 +124,14 @@ TEST_CASE("random graphs") {
       for (int width : {1, hostTarget() == "x86-64-v4" ? 16 : 8}) { // a GPU's threads, this processor
         KernelGraph one = graph;
         one.outputs = outputs;
-        auto program = schedule(one, nullptr, width);
-        if (!program)
+        auto nest = schedule(one, nullptr, width);
+        if (!nest)
           continue;
         ++accepted;
         auto wanted = evaluate(one, inputs);
-        LoadedKernel kernel(*program, hostTarget());
-        auto whole = execute(*program, kernel, one, inputs, 1);
-        INFO("seed " << seed << "\n" << program->str());
+        LoadedKernel kernel(*nest, hostTarget());
+        auto whole = execute(*nest, kernel, one, inputs, 1);
+        INFO("seed " << seed << "\n" << nest->str());
         for (size_t o = 0; o < wanted.size(); ++o) {
           TestTensor found = unpack(whole[o], wanted[o].shape, wanted[o].type);
           double worst = 0;
@@ -141,9 +141,9 @@ TEST_CASE("random graphs") {
                                                                  : 1e9);
           REQUIRE(worst < 1e-4);
         }
-        REQUIRE(execute(*program, kernel, one, inputs, 4) == whole);
-        for (auto pair : program->mayAlias())
-          REQUIRE(execute(*program, kernel, one, inputs, 2, {pair}) == whole);
+        REQUIRE(execute(*nest, kernel, one, inputs, 4) == whole);
+        for (auto pair : nest->mayAlias())
+          REQUIRE(execute(*nest, kernel, one, inputs, 2, {pair}) == whole);
       }
   }
   CHECK(accepted > 150);

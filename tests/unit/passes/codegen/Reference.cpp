@@ -400,8 +400,8 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
   return t;
 }
 
-LoadedKernel::LoadedKernel(const Program &program, const std::string &cpu, bool batch) {
-  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &program, program.width == 1, batch}}, cpu)});
+LoadedKernel::LoadedKernel(const LoopNest &nest, const std::string &cpu, bool batch) {
+  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &nest, nest.width == 1, batch}}, cpu)});
   fd = memfd_create("kernel", 0);
   if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     throw std::runtime_error("cannot write the kernel");
@@ -488,9 +488,9 @@ void Grid::enter() {
   grid.waits[self] = Wait::Done;
 }
 
-void runGrid(const Program &program, LoadedKernel &kernel, void *const *args, const int64_t *scalars, int64_t extent,
+void runGrid(const LoopNest &nest, LoadedKernel &kernel, void *const *args, const int64_t *scalars, int64_t extent,
              int blocks) {
-  const Launch launch = launchOf(program);
+  const Launch launch = launchOf(nest);
   grid.blocks = static_cast<unsigned>(blocks);
   for (grid.block = 0; grid.block < grid.blocks; ++grid.block)
     grid.run(static_cast<unsigned>(launch.threads), launch.together,
@@ -527,7 +527,7 @@ struct Arguments {
   std::vector<int64_t> scalars;
   std::vector<void *> args;
 
-  Arguments(const Program &program, const KernelGraph &graph, const std::vector<TestTensor> &inputs,
+  Arguments(const LoopNest &nest, const KernelGraph &graph, const std::vector<TestTensor> &inputs,
             const std::vector<std::pair<int, int>> &alias) {
     size_t next = 0;
     for (const Node &n : graph.nodes) {
@@ -539,24 +539,24 @@ struct Arguments {
       else
         memory.push_back(pack(t));
     }
-    for (size_t b = static_cast<size_t>(program.inputs); b < program.buffers.size(); ++b)
-      memory.push_back(std::vector<uint8_t>(bytesOf(program, b), 0xff));
+    for (size_t b = static_cast<size_t>(nest.inputs); b < nest.buffers.size(); ++b)
+      memory.push_back(std::vector<uint8_t>(bytesOf(nest, b), 0xff));
     for (auto &m : memory)
       m.resize(m.size() + 64, 0xee); // a fence behind each
     for (auto &m : memory)
       args.push_back(m.data());
     for (auto [output, input] : alias)
-      args[static_cast<size_t>(program.inputs + output)] = args[static_cast<size_t>(input)];
+      args[static_cast<size_t>(nest.inputs + output)] = args[static_cast<size_t>(input)];
   }
 
-  static size_t bytesOf(const Program &program, size_t buffer) {
-    return static_cast<size_t>(program.bufferSizes[buffer] * elementBytes(program.buffers[buffer]));
+  static size_t bytesOf(const LoopNest &nest, size_t buffer) {
+    return static_cast<size_t>(nest.bufferSizes[buffer] * elementBytes(nest.buffers[buffer]));
   }
 
-  std::vector<std::vector<uint8_t>> results(const Program &program) const {
+  std::vector<std::vector<uint8_t>> results(const LoopNest &nest) const {
     std::vector<std::vector<uint8_t>> results;
-    for (size_t b = static_cast<size_t>(program.inputs); b < program.buffers.size(); ++b) {
-      const size_t bytes = bytesOf(program, b);
+    for (size_t b = static_cast<size_t>(nest.inputs); b < nest.buffers.size(); ++b) {
+      const size_t bytes = bytesOf(nest, b);
       const uint8_t *from = static_cast<const uint8_t *>(args[b]);
       for (size_t i = 0; i < 64; ++i)
         if (from[bytes + i] != 0xee)
@@ -569,21 +569,21 @@ struct Arguments {
 
 } // namespace
 
-std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
+std::vector<std::vector<uint8_t>> execute(const LoopNest &nest, LoadedKernel &kernel, const KernelGraph &graph,
                                           const std::vector<TestTensor> &inputs, int pieces,
                                           const std::vector<std::pair<int, int>> &alias) {
-  Arguments with(program, graph, inputs, alias);
-  if (program.width == 1) {
-    runGrid(program, kernel, with.args.data(), with.scalars.data(), program.extent, pieces);
+  Arguments with(nest, graph, inputs, alias);
+  if (nest.width == 1) {
+    runGrid(nest, kernel, with.args.data(), with.scalars.data(), nest.extent, pieces);
     pieces = 0;
   }
-  int64_t blocks = (program.extent + program.grain - 1) / program.grain;
+  int64_t blocks = (nest.extent + nest.grain - 1) / nest.grain;
   for (int k = pieces; k-- > 0;) { // backwards: the order must not matter
-    int64_t begin = blocks * k / pieces * program.grain, end = blocks * (k + 1) / pieces * program.grain;
-    if (begin < std::min(end, program.extent))
-      kernel.function(with.args.data(), with.scalars.data(), begin, std::min(end, program.extent));
+    int64_t begin = blocks * k / pieces * nest.grain, end = blocks * (k + 1) / pieces * nest.grain;
+    if (begin < std::min(end, nest.extent))
+      kernel.function(with.args.data(), with.scalars.data(), begin, std::min(end, nest.extent));
   }
-  return with.results(program);
+  return with.results(nest);
 }
 
 std::vector<std::vector<std::vector<uint8_t>>> executeBatch(LoadedKernel &kernel, const std::vector<BatchCall> &calls) {
@@ -591,8 +591,8 @@ std::vector<std::vector<std::vector<uint8_t>>> executeBatch(LoadedKernel &kernel
   std::vector<int64_t> table;
   std::vector<uint32_t> ofBlock;
   for (const BatchCall &call : calls) {
-    with.emplace_back(*call.program, *call.graph, call.inputs, call.alias);
-    table.insert(table.end(), {static_cast<int64_t>(ofBlock.size()), call.blocks, call.program->extent});
+    with.emplace_back(*call.nest, *call.graph, call.inputs, call.alias);
+    table.insert(table.end(), {static_cast<int64_t>(ofBlock.size()), call.blocks, call.nest->extent});
     for (void *argument : with.back().args)
       table.push_back(reinterpret_cast<int64_t>(argument));
     table.insert(table.end(), with.back().scalars.begin(), with.back().scalars.end());
@@ -604,10 +604,10 @@ std::vector<std::vector<std::vector<uint8_t>>> executeBatch(LoadedKernel &kernel
   table.resize(words + ofBlock.size() / 2);
   std::memcpy(table.data() + words, ofBlock.data(), ofBlock.size() * sizeof ofBlock[0]);
   void *const args[] = {table.data()};
-  runGrid(*calls[0].program, kernel, args, nullptr, static_cast<int64_t>(calls.size()), blocks);
+  runGrid(*calls[0].nest, kernel, args, nullptr, static_cast<int64_t>(calls.size()), blocks);
   std::vector<std::vector<std::vector<uint8_t>>> results;
   for (size_t i = 0; i < calls.size(); ++i)
-    results.push_back(with[i].results(*calls[i].program));
+    results.push_back(with[i].results(*calls[i].nest));
   return results;
 }
 

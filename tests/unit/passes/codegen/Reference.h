@@ -1,7 +1,7 @@
 // Kernel graphs for tests: a builder, a reference evaluator in double, and execution of the generated kernel.
 #pragma once
 #include "passes/codegen/Object.h"
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <cstdint>
 #include <string>
@@ -55,7 +55,7 @@ class LoadedKernel {
 public:
   using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
   /// `batch`: a GPU's kernel that takes a table of calls.
-  explicit LoadedKernel(const Program &program, const std::string &cpu, bool batch = false);
+  explicit LoadedKernel(const LoopNest &nest, const std::string &cpu, bool batch = false);
   LoadedKernel(const LoadedKernel &) = delete;
   ~LoadedKernel();
   Function function = nullptr;
@@ -69,15 +69,15 @@ private:
 std::vector<uint8_t> pack(const TestTensor &t);
 TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, Element type);
 
-/// Runs the program over [0, extent) cut into `pieces` parts; one for a GPU's threads on that many blocks. Buffers
+/// Runs the loop nest over [0, extent) cut into `pieces` parts; one for a GPU's threads on that many blocks. Buffers
 /// begin at multiples of 16 bytes, as GPU kernels expect. alias: (output, input buffer) that share memory.
-std::vector<std::vector<uint8_t>> execute(const Program &program, LoadedKernel &kernel, const KernelGraph &graph,
+std::vector<std::vector<uint8_t>> execute(const LoopNest &nest, LoadedKernel &kernel, const KernelGraph &graph,
                                           const std::vector<TestTensor> &inputs, int pieces,
                                           const std::vector<std::pair<int, int>> &alias = {});
 
-/// A call among several in one launch: of a program whose text is that of the others, on blocks of its own.
+/// A call among several in one launch: of a loop nest whose text is that of the others, on blocks of its own.
 struct BatchCall {
-  const Program *program;
+  const LoopNest *nest;
   const KernelGraph *graph;
   std::vector<TestTensor> inputs;
   int blocks;

@@ -17,16 +17,16 @@ constexpr Element half = Element::BF16, f32 = Element::F32;
 
 /// Runs on one block, on as many as would be started and on odd numbers between; compares bits, and one with the
 /// reference within `tolerance` of the largest result.
-Program check(const KernelGraph &graph, double tolerance = 1e-5) {
+LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
   std::string why;
-  std::optional<Program> program = schedule(graph, &why, 1);
+  std::optional<LoopNest> nest = loopNestOf(graph, &why, 1);
   INFO(why);
-  REQUIRE(program);
-  INFO(program->str());
+  REQUIRE(nest);
+  INFO(nest->str());
   auto inputs = randomInputs(graph, 5);
   auto wanted = evaluate(graph, inputs);
-  LoadedKernel kernel(*program, "x86-64-v3");
-  auto whole = execute(*program, kernel, graph, inputs, 1);
+  LoadedKernel kernel(*nest, "x86-64-v3");
+  auto whole = execute(*nest, kernel, graph, inputs, 1);
   for (size_t o = 0; o < whole.size(); ++o) {
     TestTensor found = unpack(whole[o], wanted[o].shape, wanted[o].type);
     double scale = 1e-3, worst = 0;
@@ -36,11 +36,11 @@ Program check(const KernelGraph &graph, double tolerance = 1e-5) {
     }
     CHECK(worst <= scale * (elementBytes(wanted[o].type) == 2 ? 8e-3 : tolerance));
   }
-  for (int64_t blocks : {int64_t{2}, int64_t{5}, std::min<int64_t>(launchOf(*program).blocks(), 40)})
-    CHECK(execute(*program, kernel, graph, inputs, static_cast<int>(blocks)) == whole);
-  for (auto pair : program->mayAlias())
-    CHECK(execute(*program, kernel, graph, inputs, 3, {pair}) == whole);
-  return *program;
+  for (int64_t blocks : {int64_t{2}, int64_t{5}, std::min<int64_t>(launchOf(*nest).blocks(), 40)})
+    CHECK(execute(*nest, kernel, graph, inputs, static_cast<int>(blocks)) == whole);
+  for (auto pair : nest->mayAlias())
+    CHECK(execute(*nest, kernel, graph, inputs, 3, {pair}) == whole);
+  return *nest;
 }
 
 int spread(GraphMaker &m, int rows, const std::vector<int64_t> &shape) { return m.broadcast(rows, shape, {0}); }
@@ -80,8 +80,8 @@ KernelGraph biasGradient(int64_t rows, int64_t columns, Element type) {
   return m.graph;
 }
 
-int loadWidth(const Program &p, int buffer) {
-  for (const ProgramValue &v : p.values)
+int loadWidth(const LoopNest &p, int buffer) {
+  for (const LoopValue &v : p.values)
     if (v.kind == ValueKind::Load && v.buffer == buffer)
       return accessWidth(p, v.expr, v.type, v.conditions);
   return 0;
@@ -97,7 +97,7 @@ TEST_CASE("threads: flat maps of mixed types", "[threads]") {
       int sum = m.add(m.cast(x, f32), y);
       m.graph.outputs = {sum, m.cast(m.op(NodeKind::Relu, {sum}), half), m.compare(Relation::Gt, y, m.constant({n}, 0)),
                          m.cast(x, Element::I64)};
-      Program p = check(m.graph);
+      LoopNest p = check(m.graph);
       if (n > 1) {
         CHECK(p.threads.chunk == 8);
         CHECK(loadWidth(p, 1) == 4); // 16 bytes of f32
@@ -111,13 +111,13 @@ TEST_CASE("threads: aligned rows are read 16 bytes at a time, others as they all
     std::vector<int64_t> shape{5, columns};
     int x = m.input(shape, half), bias = m.input({columns}, half);
     m.graph.outputs = {m.add(x, m.broadcast(bias, shape, {1}))};
-    Program p = check(m.graph);
+    LoopNest p = check(m.graph);
     CHECK(loadWidth(p, 0) == width);
   }
   for (auto [start, width] : std::vector<std::pair<int64_t, int>>{{8, 8}, {4, 4}, {2, 2}, {3, 1}}) { // a view
     GraphMaker m;
     m.graph.outputs = {m.op(NodeKind::Neg, {m.slice(m.input({6, 64}, half), {1, start}, {4, 48})})};
-    Program p = check(m.graph);
+    LoopNest p = check(m.graph);
     CHECK(loadWidth(p, 0) == width);
   }
 }
@@ -127,7 +127,7 @@ TEST_CASE("threads: parts that are joined or padded are read whole where their b
     GraphMaker m;
     int a = m.input({3, size}), c = m.input({3, 32 - size % 2});
     m.graph.outputs = {m.concat({a, c}, 1)};
-    Program p = check(m.graph);
+    LoopNest p = check(m.graph);
     CHECK(loadWidth(p, 0) == (size % 4 ? 1 : 4));
     GraphMaker q;
     q.graph.outputs = {q.pad(q.input({3, size}), {1, 8}, {0, 4})};
@@ -138,7 +138,7 @@ TEST_CASE("threads: parts that are joined or padded are read whole where their b
 TEST_CASE("threads: rows that fit stay in registers", "[threads]") {
   for (int64_t width : {1, 5, 33, 64, 100, 768, 1000, 1001, 2056, 4096})
     for (Element type : {half, f32}) {
-      Program p = check(softmax({3, width}, type));
+      LoopNest p = check(softmax({3, width}, type));
       CHECK((width == 1 || p.threads.held));
       p = check(layerNorm(5, width, type), 1e-4);
       CHECK((width == 1 || p.threads.held));
@@ -148,7 +148,7 @@ TEST_CASE("threads: rows that fit stay in registers", "[threads]") {
 
 TEST_CASE("threads: rows that are too long are walked", "[threads]") {
   for (int64_t width : {17000, 20011, 32768}) {
-    Program p = check(softmax({2, width}, half));
+    LoopNest p = check(softmax({2, width}, half));
     CHECK_FALSE(p.threads.held);
     CHECK(p.threads.group > 32);
   }
@@ -174,7 +174,7 @@ TEST_CASE("threads: columns are shared by lines of threads", "[threads]") {
            {1, 8}, {2, 3}, {3, 1000}, {19, 48}, {64, 768}, {100, 33}, {257, 1}, {300, 264}, {1000, 7}})
     for (Element type : {half, f32})
       check(biasGradient(rows, columns, type), 2e-5);
-  Program p = check(biasGradient(64, 768, half));
+  LoopNest p = check(biasGradient(64, 768, half));
   CHECK(p.shape == Shape::Columns);
   CHECK(p.threads.group > 1);
   CHECK(loadWidth(p, 0) == 8);
@@ -219,7 +219,7 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
     GraphMaker m;
     const auto n = static_cast<int64_t>(e.x.size());
     m.graph.outputs = {m.op(e.kind, {m.input({n})})};
-    Program p = *schedule(m.graph, nullptr, 1);
+    LoopNest p = *loopNestOf(m.graph, nullptr, 1);
     LoadedKernel kernel(p, "x86-64-v3");
     auto found = unpack(execute(p, kernel, m.graph, {{{n}, f32, e.x}}, 1)[0], {n}, f32);
     for (size_t i = 0; i < e.x.size(); ++i) {
@@ -236,12 +236,12 @@ TEST_CASE("threads: memory moves 16 bytes at a time, with few registers and no s
                                                                 {"vocabulary", softmax({8192, 50304}, half)},
                                                                 {"bias", biasGradient(8192, 768, half)},
                                                                 {"columns", biasGradient(64, 3072, f32)}};
-  std::vector<Program> programs;
+  std::vector<LoopNest> nests;
   for (const auto &[name, graph] : graphs)
-    programs.push_back(*schedule(graph, nullptr, 1));
+    nests.push_back(*loopNestOf(graph, nullptr, 1));
   std::vector<NamedProgram> kernels;
   for (size_t i = 0; i < graphs.size(); ++i)
-    kernels.push_back({graphs[i].first, &programs[i]});
+    kernels.push_back({graphs[i].first, &nests[i]});
   const std::string ptx = ptxOf(kernels, "sm_90");
   for (const auto &[name, graph] : graphs) {
     const size_t begin = ptx.find(".entry " + name), end = ptx.find("\n}\n", begin);

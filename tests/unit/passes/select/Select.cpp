@@ -2,7 +2,7 @@
 // change.
 #include "ir/GraphModule.h"
 #include "ir/library/Library.h"
-#include "passes/select/Detail.h"
+#include "passes/select/Selection.h"
 #include "passes/select/Select.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

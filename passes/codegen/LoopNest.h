@@ -1,4 +1,4 @@
-// A kernel before code generation: loops, values with affine addresses, and stores. `schedule` builds it from a
+// A kernel before code generation: loops, values with affine addresses, and stores. `loopNestOf` builds it from a
 // KernelGraph and decides whether a graph can be one kernel; fusion asks it before merging. No LLVM here.
 //
 // The iteration space is a list of loops: *kept* (parallel) and *reduced* ones. A value is computed at the current
@@ -38,7 +38,7 @@ enum class ValueKind : uint8_t { Load, Scalar, Constant, Index, Op, Guarded, Red
 /// Load: element `expr` of buffer `buffer` (of table `-1 - buffer` if negative) if all `conditions` hold, else 0.
 /// Scalar: scalars[buffer]. Constant: `constant`. Index: the value of `expr`, i32. Op: `op` of the operands. Guarded:
 /// operand 0 if all conditions hold, else operand 1. Reduce: operand 0 combined over the reduced loops.
-struct ProgramValue {
+struct LoopValue {
   ValueKind kind = ValueKind::Constant;
   NodeKind op = NodeKind::Input;
   Element type = Element::F32;
@@ -50,14 +50,14 @@ struct ProgramValue {
   Combine combine = Combine::Sum;
   Relation relation = Relation::Eq;
   bool tanh = false;
-  auto operator<=>(const ProgramValue &) const = default;
+  auto operator<=>(const LoopValue &) const = default;
 };
 
 /// Whether a value computed in f32 must be rounded to its type: it has a half type and does not merely select among
 /// values of that type.
-bool needsRounding(const ProgramValue &value);
+bool needsRounding(const LoopValue &value);
 
-/// Properties that follow from a value's position in the program.
+/// Properties that follow from a value's position in the loop nest.
 struct Placement {
   uint32_t loops = 0;  // bit l: depends on loop l
   bool row = false;    // depends on a reduction, so it is not available when the row begins
@@ -80,7 +80,7 @@ struct Loop {
 
 enum class Shape : uint8_t { Map, Rows, Columns };
 
-/// How GPU threads divide a program of width 1 (GpuSchedule.cpp). The vector loop is divided into chunks.
+/// How GPU threads divide a loop nest of width 1 (ThreadPlan.cpp). The vector loop is divided into chunks.
 struct ThreadPlan {
   int block = 128;   ///< threads per block
   int chunk = 1;     ///< adjacent elements per access; divides the vector loop (except for flat maps)
@@ -89,11 +89,11 @@ struct ThreadPlan {
   bool held = false; ///< rows: `passes` cover the whole row, which stays in registers between sweeps
 };
 
-struct Program {
+struct LoopNest {
   Shape shape = Shape::Map;
   std::vector<Loop> loops;           // outermost first; exprs are over these
   int vectorLoop = -1;               // -1: every loop has extent 1
-  std::vector<ProgramValue> values;  // operands before users
+  std::vector<LoopValue> values;     // operands before users
   std::vector<Placement> placements; // one per value
   std::vector<Store> stores;
   std::vector<Element> buffers;     // args: non-scalar inputs, then outputs
@@ -124,7 +124,7 @@ struct Program {
   bool anyExtent() const;
   /// One per buffer; the whole buffer if the code is for one extent.
   std::vector<Reach> reaches() const;
-  /// The program as text; equal text means equal code.
+  /// The loop nest as text; equal text means equal code.
   std::string str() const;
 };
 
@@ -132,18 +132,18 @@ struct Program {
 /// (except a reduction of i1, or more than maxLoops dimensions). `width`: lanes of a vector, 16 for AVX-512, 8 for AVX2
 /// (LLVM 22 miscompiles masked loads that it has to split), 1 for GPU threads, which have no scratch memory; see
 /// ThreadPlan.
-std::optional<Program> schedule(const KernelGraph &graph, std::string *why = nullptr, int width = 16);
+std::optional<LoopNest> loopNestOf(const KernelGraph &graph, std::string *why = nullptr, int width = 16);
 
-/// Sets `threads`, `unroll` and `extent` of a program of width 1. All maps with one loop get the same plan, whatever
+/// Sets `threads`, `unroll` and `extent` of a loop nest of width 1. All maps with one loop get the same plan, whatever
 /// their size.
-void planThreads(Program &program);
+void planThreads(LoopNest &nest);
 
 /// The widest aligned access, in elements, that covers adjacent elements along the vector loop at `expr`, from a
 /// chunk's first element; 1 if they are not adjacent. `conditions` hold for all of the access or none.
-int accessWidth(const Program &program, const Expr &expr, Element type, const std::vector<Condition> &conditions = {});
+int accessWidth(const LoopNest &nest, const Expr &expr, Element type, const std::vector<Condition> &conditions = {});
 
 /// Estimated microseconds of one execution, including the launch, on a few threads or (width 1) a GPU; for comparisons
 /// only.
-double cost(const Program &program);
+double cost(const LoopNest &nest);
 
 } // namespace cleave::passes::kernel

@@ -1,10 +1,10 @@
-// How GPU threads divide a program: elements per access, chunks in flight, threads per row.
+// How GPU threads divide a loop nest: elements per access, chunks in flight, threads per row.
 //
 // These kernels are limited by memory bandwidth. A thread reads 16 bytes at once if aligned, and has 32 bytes or more
 // in flight before it computes; a row that fits stays in registers for all sweeps. Every buffer is aligned to 16 bytes
 // (the plan's checker verifies this), so the alignment of an access follows from its strides.
 #include "passes/codegen/Affine.h"
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <algorithm>
 
@@ -18,16 +18,16 @@ constexpr int64_t chip = 132 * 1024;                                     // thre
 constexpr int64_t mostShared = 40 * 1024;
 constexpr int sector = 32, few = 32; // smallest memory transaction in bytes; number of blocks considered too few
 
-uint32_t reducedMask(const Program &p) {
+uint32_t reducedMask(const LoopNest &p) {
   uint32_t mask = 0;
   for (size_t l = 0; l < p.loops.size(); ++l)
     mask |= p.loops[l].reduced ? 1u << l : 0;
   return mask;
 }
 
-int64_t extentOf(const Program &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent; }
+int64_t extentOf(const LoopNest &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent; }
 
-/// Memory traffic of a program along its vector loop.
+/// Memory traffic of a loop nest along its vector loop.
 struct Traffic {
   int smallest = 4;  // bytes of its smallest element
   int loadBytes = 0; // read for one element
@@ -37,14 +37,14 @@ struct Traffic {
 };
 
 /// Number of distinct elements that an address takes.
-int64_t elementsOf(const Program &p, const Expr &e) {
+int64_t elementsOf(const LoopNest &p, const Expr &e) {
   int64_t count = 1;
   for (size_t l = 0; l < p.loops.size(); ++l)
     count *= loopsOf(e) >> l & 1 ? p.loops[l].extent : 1;
   return count;
 }
 
-Traffic trafficOf(const Program &p) {
+Traffic trafficOf(const LoopNest &p) {
   Traffic t;
   const uint32_t inner = p.shape == Shape::Map ? ~0u : reducedMask(p);
   bool any = false;
@@ -55,7 +55,7 @@ Traffic trafficOf(const Program &p) {
     t.smallest = any ? std::min(t.smallest, bytes) : bytes;
     return any = true;
   };
-  for (const ProgramValue &v : p.values) {
+  for (const LoopValue &v : p.values) {
     t.reductions += v.kind == ValueKind::Reduce;
     if (v.kind == ValueKind::Load && v.buffer >= 0 && (loopsOf(v.expr) & inner)) {
       ++t.loads;
@@ -73,7 +73,7 @@ Traffic trafficOf(const Program &p) {
 }
 
 /// The largest chunk up to `wanted` that divides the vector loop.
-int chunkOf(const Program &p, int wanted) {
+int chunkOf(const LoopNest &p, int wanted) {
   while (wanted > 1 && extentOf(p) % wanted)
     wanted /= 2;
   return wanted;
@@ -86,7 +86,7 @@ int powerAtMost(int64_t x) {
   return power;
 }
 
-void planMap(Program &p) {
+void planMap(LoopNest &p) {
   ThreadPlan &t = p.threads;
   const Traffic traffic = trafficOf(p);
   int wanted = accessBytes / traffic.smallest;
@@ -101,7 +101,7 @@ void planMap(Program &p) {
       t.passes /= 2;
 }
 
-void planRows(Program &p) {
+void planRows(LoopNest &p) {
   ThreadPlan &t = p.threads;
   const Traffic traffic = trafficOf(p);
   const int64_t length = p.reducedCount(), rows = p.keptCount();
@@ -131,15 +131,15 @@ void planRows(Program &p) {
 }
 
 /// Bytes of shared memory in which the threads of a column combine their parts.
-int64_t columnBytes(const Program &p) {
+int64_t columnBytes(const LoopNest &p) {
   int64_t bytes = 0;
-  for (const ProgramValue &v : p.values)
+  for (const LoopValue &v : p.values)
     if (v.kind == ValueKind::Reduce)
       bytes += int64_t{p.threads.block} * p.threads.chunk * (v.type == Element::I64 ? 8 : 4);
   return bytes;
 }
 
-void planColumns(Program &p) {
+void planColumns(LoopNest &p) {
   ThreadPlan &t = p.threads;
   const Traffic traffic = trafficOf(p);
   const int64_t length = p.reducedCount();
@@ -167,7 +167,7 @@ void planColumns(Program &p) {
 
 } // namespace
 
-int accessWidth(const Program &p, const Expr &expr, Element type, const std::vector<Condition> &conditions) {
+int accessWidth(const LoopNest &p, const Expr &expr, Element type, const std::vector<Condition> &conditions) {
   if (p.vectorLoop < 0 || expr.coef[p.vectorLoop] != 1)
     return 1;
   int64_t width = std::min<int64_t>(p.threads.chunk, accessBytes / elementBytes(type));
@@ -186,7 +186,7 @@ int accessWidth(const Program &p, const Expr &expr, Element type, const std::vec
   return width * elementBytes(type) < 4 ? 1 : static_cast<int>(width);
 }
 
-void planThreads(Program &p) {
+void planThreads(LoopNest &p) {
   p.threads = {};
   if (p.shape == Shape::Map)
     planMap(p);

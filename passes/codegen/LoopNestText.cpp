@@ -1,6 +1,6 @@
-// Programs as text, for display in the plan and as the key for finding equal kernels.
+// Loop nests as text, for display in the plan and as the key for finding equal kernels.
 #include "passes/codegen/Affine.h"
-#include "passes/codegen/Program.h"
+#include "passes/codegen/LoopNest.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-std::string text(const Expr &e, const Program &p) {
+std::string text(const Expr &e, const LoopNest &p) {
   std::string out;
   for (size_t l = 0; l < p.loops.size(); ++l) {
     if (!e.coef[l])
@@ -22,20 +22,20 @@ std::string text(const Expr &e, const Program &p) {
   return out;
 }
 
-std::string text(const std::vector<Condition> &conditions, const Program &p) {
+std::string text(const std::vector<Condition> &conditions, const LoopNest &p) {
   std::string out;
   for (const Condition &c : conditions)
     out += fmt::format("{}{} <= {} < {}", out.empty() ? " where " : " and ", c.low, text(c.expr, p), c.high);
   return out;
 }
 
-std::string bufferName(int b, const Program &p) {
+std::string bufferName(int b, const LoopNest &p) {
   return b < 0          ? fmt::format("table{}", -1 - b)
          : b < p.inputs ? fmt::format("in{}", b)
                         : fmt::format("out{}", b - p.inputs);
 }
 
-std::string text(const ProgramValue &v, const Program &p) {
+std::string text(const LoopValue &v, const LoopNest &p) {
   static const char *const relations[] = {"eq", "ne", "lt", "le", "gt", "ge"}, *const combines[] = {"sum", "max",
                                                                                                     "min"};
   std::string out;
@@ -69,7 +69,7 @@ std::string text(const ProgramValue &v, const Program &p) {
 
 } // namespace
 
-std::string Program::str() const {
+std::string LoopNest::str() const {
   static const char *const shapes[] = {"map", "rows", "columns"};
   std::string out = fmt::format("{} {} x {}", shapes[static_cast<int>(shape)], width, unroll);
   for (size_t l = 0; l < loops.size(); ++l)
@@ -82,7 +82,7 @@ std::string Program::str() const {
                        threads.chunk, threads.held ? " held" : "");
   for (int i = 0; i < inputs; ++i) // unused inputs are arguments too
     if (std::none_of(values.begin(), values.end(),
-                     [&](const ProgramValue &v) { return v.kind == ValueKind::Load && v.buffer == i; }))
+                     [&](const LoopValue &v) { return v.kind == ValueKind::Load && v.buffer == i; }))
       out += fmt::format("; {} unread", bufferName(i, *this));
   out += "\n";
   for (size_t i = 0; i < values.size(); ++i) {

@@ -10,8 +10,8 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-template <typename Fn> void forEachExpr(Program &p, Fn fn) {
-  for (ProgramValue &v : p.values) {
+template <typename Fn> void forEachExpr(LoopNest &p, Fn fn) {
+  for (LoopValue &v : p.values) {
     if (v.kind == ValueKind::Load || v.kind == ValueKind::Index)
       fn(v.expr);
     for (Condition &c : v.conditions)
@@ -22,7 +22,7 @@ template <typename Fn> void forEachExpr(Program &p, Fn fn) {
 }
 
 /// Merges loop `outer` into `inner` if every expression allows it.
-bool joinLoops(Program &p, int outer, int inner) {
+bool joinLoops(LoopNest &p, int outer, int inner) {
   if (p.loops[outer].reduced != p.loops[inner].reduced)
     return false;
   bool joinable = true;
@@ -38,7 +38,7 @@ bool joinLoops(Program &p, int outer, int inner) {
   return true;
 }
 
-void joinAllLoops(Program &p) {
+void joinAllLoops(LoopNest &p) {
   for (bool changed = true; changed;) {
     changed = false;
     for (int a = 0; a < static_cast<int>(p.loops.size()) && !changed; ++a)
@@ -48,7 +48,7 @@ void joinAllLoops(Program &p) {
 }
 
 /// Chooses the loop with the most contiguous memory accesses; stores count twice.
-void chooseVectorLoop(Program &p) {
+void chooseVectorLoop(LoopNest &p) {
   std::vector<double> votes(p.loops.size(), 0);
   auto vote = [&](const Expr &e, double weight) {
     for (size_t l = 0; l < p.loops.size(); ++l)
@@ -56,7 +56,7 @@ void chooseVectorLoop(Program &p) {
     for (size_t l = 0; l < p.loops.size(); ++l)
       votes[l] += e.coef[l] == 1 ? weight : 0;
   };
-  for (const ProgramValue &v : p.values)
+  for (const LoopValue &v : p.values)
     if (v.kind == ValueKind::Load)
       vote(v.expr, 1);
   for (const Store &s : p.stores)
@@ -77,7 +77,7 @@ void chooseVectorLoop(Program &p) {
 }
 
 /// Splits loop `l` into an outer loop, inserted before it, and an inner loop of `piece` iterations.
-void cutLoop(Program &p, int l, int64_t piece) {
+void cutLoop(LoopNest &p, int l, int64_t piece) {
   int64_t outer = p.loops[l].extent / piece;
   p.loops[l].extent = piece;
   p.loops.insert(p.loops.begin() + l, Loop{outer, p.loops[l].reduced});
@@ -90,7 +90,7 @@ void cutLoop(Program &p, int l, int64_t piece) {
 }
 
 /// Splits the few long rows of a map, to provide work for all threads.
-void cutLongRows(Program &p) {
+void cutLongRows(LoopNest &p) {
   int v = p.vectorLoop;
   if (p.shape != Shape::Map || v < 0 || p.loops.size() < 2 || static_cast<int>(p.loops.size()) == maxLoops)
     return;
@@ -106,7 +106,7 @@ void cutLongRows(Program &p) {
 }
 
 /// Moves loop `from` to the last position.
-void moveLast(Program &p, int from) {
+void moveLast(LoopNest &p, int from) {
   std::rotate(p.loops.begin() + from, p.loops.begin() + from + 1, p.loops.end());
   auto count = static_cast<long>(p.loops.size());
   forEachExpr(p,
@@ -116,11 +116,11 @@ void moveLast(Program &p, int from) {
 
 /// A transpose reads along another loop than it writes. Blocks both loops by up to 64, so that the cache lines read
 /// stay in L1 until they are fully used.
-void blockTransposes(Program &p) {
+void blockTransposes(LoopNest &p) {
   int other = -1, v = p.vectorLoop;
   if (p.shape != Shape::Map || v < 0 || static_cast<int>(p.loops.size()) + 2 > maxLoops)
     return;
-  for (const ProgramValue &value : p.values)
+  for (const LoopValue &value : p.values)
     if (value.kind == ValueKind::Load && value.expr.coef[v] > 1)
       for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
         if (value.expr.coef[l] == 1 && p.loops[l].extent >= 16)
@@ -141,18 +141,18 @@ void blockTransposes(Program &p) {
   moveLast(p, p.vectorLoop);
 }
 
-uint32_t reducedMask(const Program &p) {
+uint32_t reducedMask(const LoopNest &p) {
   uint32_t mask = 0;
   for (size_t l = 0; l < p.loops.size(); ++l)
     mask |= p.loops[l].reduced ? 1u << l : 0;
   return mask;
 }
 
-void placeValues(Program &p) {
+void placeValues(LoopNest &p) {
   uint32_t reduced = reducedMask(p);
   p.placements.assign(p.values.size(), {});
   for (size_t i = 0; i < p.values.size(); ++i) {
-    const ProgramValue &v = p.values[i];
+    const LoopValue &v = p.values[i];
     Placement &at = p.placements[i];
     if (v.kind == ValueKind::Load || v.kind == ValueKind::Index)
       at.loops = loopsOf(v.expr);
@@ -179,7 +179,7 @@ void placeValues(Program &p) {
 /// Decides what each sweep computes and what it reads from scratch memory.
 class ScratchPlan {
 public:
-  explicit ScratchPlan(Program &p)
+  explicit ScratchPlan(LoopNest &p)
       : p(p), reduced(reducedMask(p)), first(p.values.size(), -1), work(p.values.size(), 0) {}
 
   void run() {
@@ -224,14 +224,14 @@ private:
         visit(o, s);
   }
 
-  Program &p;
+  LoopNest &p;
   uint32_t reduced;
   std::vector<int> first; // the first sweep that computes it
   std::vector<double> work;
   int64_t slotsLeft = 0;
 };
 
-void chooseUnroll(Program &p) {
+void chooseUnroll(LoopNest &p) {
   p.unroll = 1;
   if (p.vectorLoop < 0)
     return;
@@ -250,7 +250,7 @@ void chooseUnroll(Program &p) {
       p.unroll *= 2;
 }
 
-void chooseExtent(Program &p) {
+void chooseExtent(LoopNest &p) {
   int64_t vector = p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent, perStep;
   if (p.flat) {
     p.extent = vector;
@@ -271,7 +271,7 @@ void chooseExtent(Program &p) {
 
 } // namespace
 
-bool needsRounding(const ProgramValue &v) {
+bool needsRounding(const LoopValue &v) {
   if (v.type != Element::F16 && v.type != Element::BF16)
     return false;
   if (v.kind != ValueKind::Op)
@@ -289,22 +289,22 @@ bool needsRounding(const ProgramValue &v) {
   }
 }
 
-int64_t Program::reducedCount() const {
+int64_t LoopNest::reducedCount() const {
   int64_t count = 1;
   for (const Loop &l : loops)
     count *= l.reduced ? l.extent : 1;
   return count;
 }
 
-int64_t Program::keptCount() const {
+int64_t LoopNest::keptCount() const {
   int64_t count = 1;
   for (const Loop &l : loops)
     count *= l.reduced ? 1 : l.extent;
   return count;
 }
 
-std::optional<Program> schedule(const KernelGraph &graph, std::string *why, int width) {
-  Program p;
+std::optional<LoopNest> loopNestOf(const KernelGraph &graph, std::string *why, int width) {
+  LoopNest p;
   Planner planner(graph);
   if (!planner.run(p)) {
     if (why)
@@ -336,12 +336,12 @@ namespace {
 
 /// The elements that a loop's addresses reach in each buffer; nullopt if conditions, tables or different addresses
 /// decide.
-std::optional<std::vector<Program::Reach>> evenReaches(const Program &p) {
-  std::vector<std::optional<Program::Reach>> found(p.buffers.size());
+std::optional<std::vector<LoopNest::Reach>> evenReaches(const LoopNest &p) {
+  std::vector<std::optional<LoopNest::Reach>> found(p.buffers.size());
   bool even = p.flat;
   const auto visit = [&](int buffer, const Expr &e) {
     const int64_t step = e.coef[0];
-    const Program::Reach reach{e.constant + 1 - step, step};
+    const LoopNest::Reach reach{e.constant + 1 - step, step};
     even = even && buffer >= 0 && step >= 0;
     if (!even)
       return;
@@ -349,7 +349,7 @@ std::optional<std::vector<Program::Reach>> evenReaches(const Program &p) {
     even = !mine || *mine == reach;
     mine = reach;
   };
-  for (const ProgramValue &v : p.values) {
+  for (const LoopValue &v : p.values) {
     even = even && v.conditions.empty();
     if (v.kind == ValueKind::Load)
       visit(v.buffer, v.expr);
@@ -358,17 +358,17 @@ std::optional<std::vector<Program::Reach>> evenReaches(const Program &p) {
     visit(s.buffer, s.expr);
   if (!even)
     return std::nullopt;
-  std::vector<Program::Reach> reaches;
+  std::vector<LoopNest::Reach> reaches;
   for (const auto &reach : found)
-    reaches.push_back(reach.value_or(Program::Reach{}));
+    reaches.push_back(reach.value_or(LoopNest::Reach{}));
   return reaches;
 }
 
 } // namespace
 
-bool Program::anyExtent() const { return evenReaches(*this).has_value(); }
+bool LoopNest::anyExtent() const { return evenReaches(*this).has_value(); }
 
-std::vector<Program::Reach> Program::reaches() const {
+std::vector<LoopNest::Reach> LoopNest::reaches() const {
   if (auto even = evenReaches(*this))
     return *even;
   std::vector<Reach> whole;
@@ -377,7 +377,7 @@ std::vector<Program::Reach> Program::reaches() const {
   return whole;
 }
 
-std::vector<std::pair<int, int>> Program::mayAlias() const {
+std::vector<std::pair<int, int>> LoopNest::mayAlias() const {
   std::vector<std::pair<int, int>> pairs;
   uint32_t reduced = reducedMask(*this);
   auto readsAfter = [&](int buffer, int sweep) { // can the buffer be read in a later sweep?
@@ -398,7 +398,7 @@ std::vector<std::pair<int, int>> Program::mayAlias() const {
       if (buffers[b] != buffers[s.buffer] || bufferSizes[b] != bufferSizes[s.buffer])
         continue;
       bool read = false, same = true;
-      for (const ProgramValue &v : values)
+      for (const LoopValue &v : values)
         if (v.kind == ValueKind::Load && v.buffer == b) {
           read = true;
           same &= v.expr == s.expr && v.conditions.empty();

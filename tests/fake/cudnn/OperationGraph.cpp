@@ -1,5 +1,5 @@
 // Reads an operation graph's descriptors.
-#include "tests/fake/cudnn/Program.h"
+#include "tests/fake/cudnn/OperationGraph.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Actions, waits, frames, lifetimes, layouts.
-#include "passes/export/Schedule.h"
+#include "passes/export/Actions.h"
 
 #include "passes/place/Timeline.h"
 #include "runtime/base/Error.h"
@@ -206,8 +206,8 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 
 } // namespace
 
-void placeAndSchedule(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
-                      const std::vector<partitioner::ScheduleItem> &eval) {
+void writeActions(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
+                  const std::vector<partitioner::ScheduleItem> &eval) {
   Pass training(builder, train), evaluation(builder, eval);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);

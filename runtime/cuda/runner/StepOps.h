@@ -19,11 +19,11 @@ class CublasLt;
 class CudnnHandle;
 
 /// Creates the Ops of one rank. The queue and the context must outlive them.
-class Steps {
+class StepOps {
 public:
-  Steps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
+  StepOps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
         std::vector<CUfunction> planKernels);
-  ~Steps();
+  ~StepOps();
   /// For all steps except collectives and messages. Throws for a step or type that the device does not support, and for
   /// a library that is missing or does not support the shape.
   std::unique_ptr<Op> make(const plan::Step &step, SlotScope &scope);

@@ -1,5 +1,5 @@
 // The slots and rank tables of one program.
-#include "passes/export/Program.h"
+#include "passes/export/ProgramBuilder.h"
 
 #include "ir/graph/Graph.h"
 #include "passes/precision/LossScale.h"

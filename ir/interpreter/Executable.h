@@ -28,7 +28,7 @@ struct Instruction {
   std::vector<int> dead;              // values not read after it
 };
 
-struct Program {
+struct Executable {
   int values = 0;
   std::vector<int> arguments, results; // value numbers
   std::vector<Instruction> code;
@@ -36,7 +36,7 @@ struct Program {
 };
 
 /// Reads a block that ends in a terminator whose operands are the results. Throws an internal error for an unknown op.
-Program programOf(mlir::Block &block);
+Executable executableOf(mlir::Block &block);
 
 /// An empty tensor with the shape and element type of `type`.
 HostTensor emptyTensor(mlir::Type type);

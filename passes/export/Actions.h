@@ -1,6 +1,6 @@
 // Actions of a program, the sends they wait for, lifetimes of slots over an iteration, placement and layouts.
 #pragma once
-#include "passes/export/Program.h"
+#include "passes/export/ProgramBuilder.h"
 
 namespace cleave::passes {
 
@@ -9,7 +9,7 @@ namespace cleave::passes {
 /// Waits: a message of "forward" is waited for when the same microbatch returns ("input_gradient", else
 /// "weight_gradient"); any other message two microbatches later, or at the end of the iteration. Until then its slot is
 /// live. Placement: Timeline.h.
-void placeAndSchedule(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
-                      const std::vector<partitioner::ScheduleItem> &eval);
+void writeActions(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
+                  const std::vector<partitioner::ScheduleItem> &eval);
 
 } // namespace cleave::passes

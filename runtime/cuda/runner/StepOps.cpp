@@ -1,5 +1,5 @@
 // Dispatches steps to the functions that create Ops, and runs the plan's generated kernels.
-#include "runtime/cuda/runner/Steps.h"
+#include "runtime/cuda/runner/StepOps.h"
 
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/CublasLt.h"
@@ -55,12 +55,12 @@ std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const
   return std::make_unique<KernelOp>(*step.op_as_Kernel(), scope, queue, function, threads);
 }
 
-Steps::Steps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
+StepOps::StepOps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
              std::vector<CUfunction> planKernels)
     : context(context), queue(queue), tuning(tuning), options(options), planKernels(std::move(planKernels)) {}
-Steps::~Steps() = default;
+StepOps::~StepOps() = default;
 
-std::unique_ptr<Op> Steps::make(const plan::Step &step, SlotScope &scope) {
+std::unique_ptr<Op> StepOps::make(const plan::Step &step, SlotScope &scope) {
   switch (step.op_type()) {
   case plan::StepOp::Kernel:
   case plan::StepOp::KernelBatch: {
@@ -90,7 +90,7 @@ std::unique_ptr<Op> Steps::make(const plan::Step &step, SlotScope &scope) {
   }
 }
 
-std::unique_ptr<Op> Steps::makeLibraryStep(const plan::Step &step, SlotScope &scope) {
+std::unique_ptr<Op> StepOps::makeLibraryStep(const plan::Step &step, SlotScope &scope) {
   size_t needed = 0;
   std::unique_ptr<Op> op;
   if (step.op_type() == plan::StepOp::EmbeddingGrad)
