@@ -137,12 +137,12 @@ int main(int argc, char **argv) {
                            .width = program.option("--width", 128, "width of the residual stream", sizes),
                            .heads = program.option("--heads", 4, "attention heads; they divide the width", sizes),
                            .context = program.option("--context", 64, "characters that the model sees", sizes),
-                           .vocab = program.option("--vocab", 128, "character codes lie below this", sizes)};
-  Command command = program.command("sample", "goes on with a text, a character at a time");
+                           .vocab = program.option("--vocab", 128, "character codes are below this", sizes)};
+  Command command = program.command("sample", "continues a text, character by character");
   const SampleOptions wish{.prompt = command.option("--prompt", "", "the text"),
-                           .tokens = command.option<int64_t>("--tokens", 200, "how many characters follow", atLeast(0)),
+                           .tokens = command.option<int64_t>("--tokens", 200, "characters to generate", atLeast(0)),
                            .temperature = command.option("--temperature", 1.0, "0: always the likeliest character"),
-                           .seed = command.option<int64_t>("--seed", 1, "of what is drawn", atLeast(0))};
+                           .seed = command.option<int64_t>("--seed", 1, "seed of the random draws", atLeast(0))};
   command.does([&](Predictor &model) { sample(model, options, wish); });
   return program.run<Gpt>({.data = Text{.context = options.context, .vocab = options.vocab},
                            .loss = crossEntropy,
