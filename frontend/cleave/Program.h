@@ -95,7 +95,7 @@ private:
 
 /// A command of the program, with its own options in addition to --checkpoint, --mesh, --backend and --threads:
 ///
-///   Command sample = program.command("sample", "goes on with a text");
+///   Command sample = program.command("sample", "continues a text");
 ///   auto prompt = sample.option("--prompt", "", "the text");
 ///   sample.does([=](Predictor &model) { ... });
 class Command {

@@ -19,7 +19,7 @@ llvm::SmallVector<Value> orderedOperands(Operation *op) {
   return operands;
 }
 
-/// Discardable attributes without the module path, unless the path alone determines the op's stage.
+/// Discardable attributes, without the module path if the op has operands.
 llvm::SmallVector<NamedAttribute> placing(Operation *op) {
   llvm::SmallVector<NamedAttribute> attributes(op->getDiscardableAttrs());
   if (op->getNumOperands() != 0)
