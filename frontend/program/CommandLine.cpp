@@ -53,17 +53,17 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--batch", run.batch, "global batch, in samples")->check(whole<int64_t>())->type_name("B");
   command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
   command.add_option("--lr", run.lr, "learning rate")->type_name("X");
-  command.add_option("--momentum", run.momentum, "of sgd")->type_name("X");
-  command.add_option("--weight-decay", run.weightDecay, "of any optimizer")->type_name("X");
-  command.add_option("--seed", run.seed, "of initial values, data order and dropout (default: 0)")
+  command.add_option("--momentum", run.momentum, "momentum of sgd")->type_name("X");
+  command.add_option("--weight-decay", run.weightDecay, "weight decay of any optimizer")->type_name("X");
+  command.add_option("--seed", run.seed, "seed of initial values, data order and dropout (default: 0)")
       ->check(whole<uint64_t>())
       ->type_name("S");
-  command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
+  command.add_option("--threads", run.threads, "threads per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
   command
       .add_option("--opt-level", run.optLevel,
-                  "how much is in the half type, as Apex names it: O0 none (default), O1 products, "
+                  "what uses the half type, as in Apex: O0 none (default), O1 products, "
                   "O2 activations, O3 parameters too")
       ->type_name("O0..O3");
   command
@@ -76,9 +76,9 @@ void addChoices(CLI::App &command, RunOptions &run) {
                   "type of gradient reductions over dp: fp32 (default, except with O3), or bf16 or fp16 as --precision")
       ->type_name("NAME");
   command
-      .add_option(
-          "--layout", run.layout,
-          "of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on GPUs unless --precision is fp32")
+      .add_option("--layout", run.layout,
+                  "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on GPUs unless "
+                  "--precision is fp32")
       ->type_name("NAME");
   command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
@@ -150,7 +150,7 @@ void addEval(CLI::App &app, RunOptions &run) {
       ->check(whole<int64_t>())
       ->type_name("B");
   eval.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
-  eval.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
+  eval.add_option("--threads", run.threads, "threads per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
   addAtStep(eval, run);
@@ -167,7 +167,7 @@ void addPrediction(CLI::App &command, RunOptions &run) {
   addTimeout(command, run);
   command.add_option("--mesh", run.mesh, "devices along each axis (default: one device)")->type_name("AXES");
   command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
-  command.add_option("--threads", run.threads, "per rank (default: cores / ranks)")
+  command.add_option("--threads", run.threads, "threads per rank (default: cores / ranks)")
       ->check(whole<int64_t>())
       ->type_name("T");
 }
@@ -188,7 +188,7 @@ void addCommands(CLI::App &app, CommandLine &line) {
   addChoices(plan, line.run);
   addData(plan, line.run);
   plan.add_option("--target", line.run.target,
-                  "of the code: x86-64-v3, x86-64-v4 (default: this processor's); sm_80, sm_90, sm_100 "
+                  "target of the code: x86-64-v3, x86-64-v4 (default: this processor's); sm_80, sm_90, sm_100 "
                   "(with --backend cuda; default sm_90)")
       ->type_name("NAME");
   plan.add_flag("!--no-code", line.run.code, "omit the kernels' machine code");
