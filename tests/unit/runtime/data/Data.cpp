@@ -207,7 +207,7 @@ TEST_CASE("data descriptions are checked", "[data]") {
   CHECK_THROWS_WITH(DataSpec::parse("[1"), Contains("plan data"));
   CHECK_THROWS_WITH(DataSpec::parse(R"({"fields":[{"name":"x","dtype":"f64","shape":[]}]})"), Contains("f64"));
   CHECK_THROWS_WITH(openData(spec, "", 1), Contains("--data"));
-  CHECK_THROWS_WITH(openData({"custom", {}, 0, 0}, "/tmp", 1), Contains("own"));
+  CHECK_THROWS_WITH(openData({"custom", {}, 0, 0}, "/tmp", 1), Contains("defined in its program"));
   const test::CountingData data(2, 3, 4, 4);
   CHECK(findField(data, "image", FieldType::F32, {6}) == 0);
   CHECK_THROWS_WITH(findField(data, "image", FieldType::F32, {3, 224, 224}), Contains("224") && Contains("2, 3"));
