@@ -11,10 +11,6 @@ mlir::LogicalResult broken(std::optional<mlir::Location> loc, llvm::StringRef op
   return mlir::emitOptionalError(loc, "'", op, "' op ", std::forward<Parts>(parts)...);
 }
 
-inline mlir::RankedTensorType tensorType(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType());
-}
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
 inline mlir::Type elementOf(mlir::Value value) { return tensorType(value).getElementType(); }
 
 /// Whether values increase strictly within [0, rank).

@@ -54,6 +54,13 @@ inline constexpr llvm::StringLiteral wholeDimension = "whole";
 /// Unit attribute of convolutions, pooling and batch normalisation: the layout is [n, ..., c] instead of [n, c, ...].
 inline constexpr llvm::StringLiteral channelsLast = "channels_last";
 
+/// The type, the sizes and the number of dimensions of a tensor value.
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType());
+}
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
+inline int64_t rankOf(mlir::Value value) { return tensorType(value).getRank(); }
+
 /// A string attribute (kind, name, ...) of a function's argument or result; empty if missing.
 llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
 llvm::StringRef argumentText(mlir::BlockArgument argument, llvm::StringRef attribute);

@@ -13,8 +13,6 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 int64_t Localiser::share(const Factor &factor) const {
   return shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords));
 }
@@ -22,7 +20,7 @@ int64_t Localiser::share(const Factor &factor) const {
 RankedTensorType Localiser::localType(Value global) const {
   RankedTensorType &type = types[{shardingAttrOf(global), global.getType()}];
   if (!type)
-    type = RankedTensorType::get(shardingOf(global).localShape(mesh, coords), typeOf(global).getElementType());
+    type = RankedTensorType::get(shardingOf(global).localShape(mesh, coords), ir::tensorType(global).getElementType());
   return type;
 }
 
@@ -43,9 +41,10 @@ SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::ve
 }
 
 Value Localiser::reshaped(Location loc, Value local, ArrayRef<int64_t> shape) {
-  if (typeOf(local).getShape() == shape)
+  if (ir::tensorType(local).getShape() == shape)
     return local;
-  return ir::ReshapeOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()), local);
+  return ir::ReshapeOp::create(builder, loc, RankedTensorType::get(shape, ir::tensorType(local).getElementType()),
+                               local);
 }
 
 // The shape with the dimension viewed as [outer, size, inner] around one factor.
@@ -63,14 +62,14 @@ Value Localiser::alongFactor(Location loc, Value local, int64_t dim, ArrayRef<in
     outer *= size;
   for (int64_t size : sizes.drop_front(f + 1))
     inner *= size;
-  SmallVector<int64_t> shape(typeOf(local).getShape());
+  SmallVector<int64_t> shape(ir::tensorType(local).getShape());
   bool alone = outer == 1 && inner == 1;
   Value input = alone ? local : reshaped(loc, local, opened(shape, dim, outer, sizes[f], inner));
   int64_t at = alone ? dim : dim + 1;
-  SmallVector<int64_t> made(typeOf(input).getShape());
+  SmallVector<int64_t> made(ir::tensorType(input).getShape());
   made[at] = after;
   shape[dim] = outer * after * inner;
-  return reshaped(loc, make(RankedTensorType::get(made, typeOf(local).getElementType()), input, at), shape);
+  return reshaped(loc, make(RankedTensorType::get(made, ir::tensorType(local).getElementType()), input, at), shape);
 }
 
 DenseI64ArrayAttr Localiser::sharesOf(const Factor &factor) {
@@ -103,14 +102,15 @@ Value Localiser::gatherDim(Location loc, Value local, int64_t dim, const DimShar
 }
 
 Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimSharding &to) {
-  int64_t outer = 1, inner = typeOf(local).getShape()[dim];
+  int64_t outer = 1, inner = ir::tensorType(local).getShape()[dim];
   for (const Factor &factor : to.factors) {
     inner /= factor.size;
     if (mesh.size(factor.axes) > 1) {
-      SmallVector<int64_t> shape(typeOf(local).getShape());
+      SmallVector<int64_t> shape(ir::tensorType(local).getShape());
       shape[dim] = outer * share(factor) * inner;
-      local = dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, typeOf(local).getElementType()),
-                                         local, axesOf(factor), dim, outer, factor.size, inner);
+      local =
+          dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, ir::tensorType(local).getElementType()),
+                                     local, axesOf(factor), dim, outer, factor.size, inner);
     }
     outer *= share(factor);
   }
@@ -189,7 +189,7 @@ Value Localiser::iota(Operation *op) {
   if (dim.factors.size() == 1)
     return ir::IotaOp::create(builder, op->getLoc(), type, offset(op, dim), iota.getDimAttr());
   SmallVector<int64_t> shape(type.getShape());
-  shape[iota.getDim()] = typeOf(iota.getResult()).getShape()[iota.getDim()];
+  shape[iota.getDim()] = ir::tensorType(iota.getResult()).getShape()[iota.getDim()];
   Value whole = ir::IotaOp::create(builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType()), Value(),
                                    iota.getDimAttr());
   return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
@@ -252,10 +252,12 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
     for (auto [result, type] : llvm::zip_equal(local->getResults(), types))
       result.setType(type);
     if (auto slice = dyn_cast<ir::SliceOp>(local)) {
-      slice.setStarts(localOf(slice.getStarts(), typeOf(op->getOperand(0)).getShape(), typeOf(operands[0]).getShape()));
+      slice.setStarts(localOf(slice.getStarts(), ir::tensorType(op->getOperand(0)).getShape(),
+                              ir::tensorType(operands[0]).getShape()));
       slice.setSizes(cast<RankedTensorType>(types[0]).getShape());
     } else if (auto pad = dyn_cast<ir::PadOp>(local)) {
-      ArrayRef<int64_t> whole = typeOf(op->getResult(0)).getShape(), here = cast<RankedTensorType>(types[0]).getShape();
+      ArrayRef<int64_t> whole = ir::tensorType(op->getResult(0)).getShape(),
+                        here = cast<RankedTensorType>(types[0]).getShape();
       pad.setLow(localOf(pad.getLow(), whole, here));
       pad.setHigh(localOf(pad.getHigh(), whole, here));
     }

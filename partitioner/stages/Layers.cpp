@@ -24,26 +24,26 @@ static std::string pathOf(Operation *op) {
   return path ? path.str() : "";
 }
 
-static double elements(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
+static double elements(Value value) { return ir::tensorType(value).getNumElements(); }
 
 double flopsOf(Operation *op) {
-  auto shape = [](Value v) { return cast<RankedTensorType>(v.getType()).getShape(); };
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case([&](ir::MatmulOp o) {
         return 2 * elements(o.getResult()) *
-               shape(o.getA())[o.getTransA() ? shape(o.getA()).size() - 2 : shape(o.getA()).size() - 1];
+               ir::shapeOf(
+                   o.getA())[o.getTransA() ? ir::shapeOf(o.getA()).size() - 2 : ir::shapeOf(o.getA()).size() - 1];
       })
       .Case([&](ir::Conv2dOp o) {
-        return 2 * elements(o.getResult()) * elements(o.getWeight()) / shape(o.getWeight())[0];
+        return 2 * elements(o.getResult()) * elements(o.getWeight()) / ir::shapeOf(o.getWeight())[0];
       })
       .Case([&](ir::Conv2dInputGradOp o) {
-        return 2 * elements(o.getGrad()) * elements(o.getWeight()) / shape(o.getWeight())[0];
+        return 2 * elements(o.getGrad()) * elements(o.getWeight()) / ir::shapeOf(o.getWeight())[0];
       })
       .Case([&](ir::Conv2dWeightGradOp o) {
-        return 2 * elements(o.getGrad()) * elements(o.getResult()) / shape(o.getResult())[0];
+        return 2 * elements(o.getGrad()) * elements(o.getResult()) / ir::shapeOf(o.getResult())[0];
       })
-      .Case([&](ir::AttentionOp o) { return 4 * elements(o.getQ()) * shape(o.getK())[2]; })
-      .Case([&](ir::AttentionGradOp o) { return 10 * elements(o.getQ()) * shape(o.getK())[2]; })
+      .Case([&](ir::AttentionOp o) { return 4 * elements(o.getQ()) * ir::shapeOf(o.getK())[2]; })
+      .Case([&](ir::AttentionGradOp o) { return 10 * elements(o.getQ()) * ir::shapeOf(o.getK())[2]; })
       .Default([](Operation *) { return 0.0; });
 }
 

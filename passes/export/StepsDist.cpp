@@ -1,6 +1,7 @@
 // Steps for distribution: collectives, messages, and slices of this rank's share.
 #include "ir/dist/Dist.h"
 #include "passes/export/Segment.h"
+#include "passes/rewrite/Emitter.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -9,15 +10,6 @@ using namespace mlir;
 namespace cleave::passes {
 
 namespace {
-
-ArrayRef<int64_t> sizesOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
-
-int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t all = 1;
-  for (int64_t size : sizes)
-    all *= size;
-  return all;
-}
 
 plan::CollectiveT collective(SegmentBuilder &s, plan::CollectiveKind kind, ArrayAttr axes, Type type,
                              std::optional<ArrayRef<int64_t>> stages = std::nullopt) {
@@ -55,9 +47,9 @@ void emitShares(SegmentBuilder &s, Operation *op, plan::CollectiveT step, Value 
   auto buffer = std::make_unique<plan::CollectiveBufferT>();
   Value input = op->getOperand(0), result = op->getResult(0);
   buffer->in = s.slot(input), buffer->out = s.slot(result);
-  buffer->outer = product(sizesOf(whole).take_front(static_cast<size_t>(dim)));
-  buffer->inner = product(sizesOf(whole).drop_front(static_cast<size_t>(dim) + 1));
-  buffer->count = product(sizesOf(whole));
+  buffer->outer = product(shapeOf(whole).take_front(static_cast<size_t>(dim)));
+  buffer->inner = product(shapeOf(whole).drop_front(static_cast<size_t>(dim) + 1));
+  buffer->count = product(shapeOf(whole));
   buffer->sizes = sizes.vec();
   step.buffers.push_back(std::move(buffer));
   s.step(op, std::move(step));
@@ -76,12 +68,12 @@ void emitReduceScatter(SegmentBuilder &s, dist::ReduceScatterOp op) {
 
 /// [lead x outer, size, inner x trail] -> this rank's share of `size`; its start is in the rank's table.
 void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
-  ArrayRef<int64_t> shape = sizesOf(op.getInput());
+  ArrayRef<int64_t> shape = shapeOf(op.getInput());
   size_t dim = static_cast<size_t>(op.getDim());
   int64_t rows = product(shape.take_front(dim)) * static_cast<int64_t>(op.getOuter());
   int64_t inner = static_cast<int64_t>(op.getInner()) * product(shape.drop_front(dim + 1));
   int64_t size = static_cast<int64_t>(op.getSize());
-  int64_t share = product(sizesOf(op.getResult())) / std::max<int64_t>(1, rows * inner);
+  int64_t share = product(shapeOf(op.getResult())) / std::max<int64_t>(1, rows * inner);
   plan::CopyT step;
   step.shape = {rows, share * inner};
   step.src = s.view(op.getInput(), 0, {size * inner, 1});

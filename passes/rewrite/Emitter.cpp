@@ -8,10 +8,6 @@ using namespace mlir;
 
 namespace cleave::passes {
 
-RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
-Dims shapeOf(Value value) { return tensorType(value).getShape(); }
-int64_t rankOf(Value value) { return tensorType(value).getRank(); }
-
 llvm::SmallVector<int64_t> dimsExcept(int64_t count, Dims excluded) {
   llvm::SmallVector<int64_t> dims;
   for (int64_t i = 0; i < count; ++i)

@@ -13,10 +13,9 @@ namespace cleave::passes {
 
 using Dims = llvm::ArrayRef<int64_t>;
 
-/// The type of a tensor value.
-mlir::RankedTensorType tensorType(mlir::Value value);
-Dims shapeOf(mlir::Value value);
-int64_t rankOf(mlir::Value value);
+using ir::rankOf;
+using ir::shapeOf;
+using ir::tensorType;
 /// 0, 1, ..., count - 1, except those listed.
 llvm::SmallVector<int64_t> dimsExcept(int64_t count, Dims excluded = {});
 /// Product of sizes.
