@@ -120,7 +120,7 @@ struct Step {
 
 void runCase(const Case &c, double budget) {
   GraphModule module = GraphModule::parse(c.text, c.name);
-  passes::decompose(module.module(), {});
+  passes::decompose(module.module());
   auto function = module.module().lookupSymbol<mlir::func::FuncOp>("f");
   auto bytesOf = [](mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()).getNumElements() * 4; };
   double travels = 0;

@@ -59,15 +59,15 @@ void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &op
 /// Compares the given optimizer options with the plan's.
 void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
   const std::string training = trainingOf(plan);
-  const StoredPrecision precision = storedPrecision(training);
+  const Precision::Words precision = storedPrecision(training);
   const auto word = [&](const char *option, const std::string &given, const std::string &stored) {
     if (!given.empty())
       compare.same(option, given, stored);
   };
   word("--precision", options.precision, precision.type);
-  word("--opt-level", options.optLevel, precision.optLevel);
+  word("--opt-level", options.optLevel, precision.level);
   word("--loss-scale", options.lossScale, precision.lossScale);
-  word("--reduce-dtype", options.reduceDtype, precision.reduceDtype);
+  word("--reduce-dtype", options.reduceDtype, precision.reduce);
   const auto found = nlohmann::json::parse(training, nullptr, false);
   if (found.is_discarded() || !found.contains("optimizer"))
     return;
@@ -126,8 +126,8 @@ static void takeTraining(const std::string &stored, RunOptions &options) {
     number("momentum", options.momentum);
 }
 
-StoredPrecision storedPrecision(const std::string &training) {
-  StoredPrecision stored;
+Precision::Words storedPrecision(const std::string &training) {
+  Precision::Words stored = Precision{}.words();
   const auto json = nlohmann::json::parse(training, nullptr, false);
   if (!json.is_object() || !json.contains("precision") || !json.at("precision").is_object())
     return stored;
@@ -137,24 +137,24 @@ StoredPrecision storedPrecision(const std::string &training) {
       word = precision.at(key).get<std::string>();
   };
   take("type", stored.type);
-  take("opt_level", stored.optLevel);
+  take("opt_level", stored.level);
   take("loss_scale", stored.lossScale);
-  if (stored.optLevel == "O3") // default if reduce_dtype is not stored
-    stored.reduceDtype = stored.type;
-  take("reduce_dtype", stored.reduceDtype);
+  if (stored.level == "O3") // of plans that do not say
+    stored.reduce = stored.type;
+  take("reduce_dtype", stored.reduce);
   return stored;
 }
 
 void takePrecision(const std::string &training, RunOptions &options) {
   if (!options.precision.empty() || !options.optLevel.empty())
     return;
-  const StoredPrecision stored = storedPrecision(training);
+  const Precision::Words stored = storedPrecision(training);
   options.precision = stored.type;
-  options.optLevel = stored.optLevel;
+  options.optLevel = stored.level;
   if (options.lossScale.empty())
     options.lossScale = stored.lossScale;
   if (options.reduceDtype.empty())
-    options.reduceDtype = stored.reduceDtype;
+    options.reduceDtype = stored.reduce;
 }
 
 void takeFromPlan(const PlanFile &file, RunOptions &options) {

@@ -1,6 +1,7 @@
 // Checks that command line options agree with a given plan or checkpoint.
 #pragma once
 #include "cleave/Trainer.h"
+#include "runtime/base/Precision.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/session/Agreement.h"
@@ -14,11 +15,8 @@ void checkAgainstPlan(const PlanFile &plan, const Model &model, const TrainConfi
 /// mesh.
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
 
-/// The precision of a stored training (of a plan or checkpoint), in the form of the options.
-struct StoredPrecision {
-  std::string type = "fp32", optLevel = "O0", lossScale = "none", reduceDtype = "fp32";
-};
-StoredPrecision storedPrecision(const std::string &training);
+/// What a stored training (of a plan or checkpoint) says of its precision, as the options would.
+Precision::Words storedPrecision(const std::string &training);
 
 /// Takes the precision from a stored training if the options do not set it.
 void takePrecision(const std::string &training, RunOptions &options);

@@ -2,7 +2,6 @@
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/schedule/Schedule.h"
-#include "passes/precision/Precision.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/executor/Executor.h"
@@ -21,17 +20,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// `given` if it is one of `known`; `otherwise` if it is empty. Throws a user error for other values.
-std::string oneOf(const char *option, const std::string &given, const std::string &otherwise, const Words &known) {
-  if (given.empty())
-    return otherwise;
-  if (std::find(known.begin(), known.end(), given) == known.end())
-    throw userError(
-        fmt::format("{} {}: must be one of {}{}", option, given, fmt::join(known, ", "), suggestion(given, known)));
-  return given;
-}
-
-/// For an option of which only the first value is implemented.
+/// A choice of which only the first is there yet.
 void onlyFirst(const char *option, const std::string &given, const Words &known) {
   if (oneOf(option, given, known[0], known) != known[0])
     throw userError(fmt::format("{} {}: not available yet; {} is", option, given, known[0]));
@@ -122,7 +111,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
 
 } // namespace
 
-void checkBackend(const std::string &backend) { requireDevice(backend); }
+void checkBackend(const std::string &backend) { requireDevice(text(Target::parseKind(backend))); }
 
 bool isStrategyKind(const std::string &strategy) {
   return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
@@ -137,57 +126,32 @@ void checkNumbers(const RunOptions &options) {
   between("--steps", options.steps, most);
 }
 
-/// --precision sets the half type, --opt-level how much of the model uses it. bf16 and fp16 without a level mean O2; O1
-/// to O3 without a type mean fp16, as in Apex. fp16 needs loss scaling, because its smallest number is 6e-8.
-static void choosePrecision(Job &job, const RunOptions &options) {
-  const std::string precision = oneOf("--precision", options.precision, "", {"fp32", "tf32", "bf16", "fp16"});
-  const std::string level = oneOf("--opt-level", options.optLevel, "", {"O0", "O1", "O2", "O3"});
-  if (precision == "tf32" && job.backend == "cpu")
-    throw userError("--precision tf32: is a mode of NVIDIA's tensor cores; the cpu backend has fp32, bf16 and fp16");
-  const bool half = precision == "bf16" || precision == "fp16";
-  if (!level.empty() && half == (level == "O0") && !precision.empty())
-    throw userError(fmt::format("--opt-level {}: contradicts --precision {}", level, precision));
-  job.optLevel = !level.empty() ? level[1] - '0' : half ? 2 : 0;
-  job.precision = half || precision == "tf32" ? precision : job.optLevel > 0 ? "fp16" : "fp32";
-  if (options.lossScale.empty() || options.lossScale == "dynamic")
-    job.lossScale = job.precision == "fp16" || !options.lossScale.empty() ? -1 : 0;
-  else if (options.lossScale != "none") {
-    char *end = nullptr;
-    job.lossScale = std::strtod(options.lossScale.c_str(), &end);
-    if (*end || !(job.lossScale >= 1 && job.lossScale <= passes::largestLossScale))
-      throw userError(fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to {}", options.lossScale,
-                                  passes::largestLossScale));
-  }
-}
-
-/// Gradients are reduced over dp in f32 or in the run's half type. With half parameters (O3), gradients are half
-/// already.
-static void chooseReduceDtype(Job &job, const RunOptions &options) {
-  const std::string otherwise = job.optLevel == 3 ? job.precision : "fp32";
-  job.reduceDtype = oneOf("--reduce-dtype", options.reduceDtype, otherwise, {"fp32", "bf16", "fp16"});
-  if (job.reduceDtype != "fp32" && (job.optLevel == 0 || job.reduceDtype != job.precision))
-    throw userError(fmt::format("--reduce-dtype {}: must be fp32 or the half type of the run, whose --precision is {}",
-                                job.reduceDtype, job.precision));
-}
-
-/// Tensor cores need channels last. Otherwise cuDNN and oneDNN are faster on [n, c, h, w].
-static void chooseLayout(Job &job, const RunOptions &options) {
+/// Tensor cores read channels last; without them cuDNN's and oneDNN's faster engines are those of [n, c, h, w].
+static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
   const std::string layout = oneOf("--layout", options.layout, "auto", {"auto", "nchw", "nhwc"});
-  job.channelsLast = layout == "auto" ? job.backend == "cuda" && job.precision != "fp32" : layout == "nhwc";
+  return layout == "auto" ? job.backend == Target::Kind::Cuda && job.precision.type != Precision::Type::Fp32
+                          : layout == "nhwc";
 }
 
-Job resolveJob(const TrainConfig &config, const RunOptions &options) {
-  checkNumbers(options);
-  Job job;
-  job.backend = oneOf("--backend", options.backend, "cpu", {"cpu", "cuda"});
-  choosePrecision(job, options);
-  chooseReduceDtype(job, options);
-  chooseLayout(job, options);
+/// Choices that are known by name but cannot be made yet.
+static void refuseWhatIsMissing(const RunOptions &options) {
   onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)
     throw userError(
         fmt::format("--zero {}: {}", *options.zero,
                     *options.zero < 0 || *options.zero > 3 ? "must lie in [0, 3]" : "not available yet; 0 is"));
+}
+
+Job resolveJob(const TrainConfig &config, const RunOptions &options) {
+  checkNumbers(options);
+  Job job;
+  job.backend = Target::parseKind(options.backend);
+  if (!options.target.empty())
+    job.target = Target::parse(options.target, job.backend);
+  job.precision =
+      Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, job.backend);
+  job.channelsLast = chooseChannelsLast(job, options);
+  refuseWhatIsMissing(options);
   job.config = config;
   job.config.optimizer = chooseOptimizer(config.optimizer, options);
   job.strategy = chooseStrategy(options);
@@ -198,6 +162,10 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
                                 job.batch, job.strategy.microbatches));
   job.threads = options.threads ? static_cast<unsigned>(*options.threads)
                                 : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
+  job.code = options.code;
+  job.data = dataJson(config.data);
+  job.training = trainingJson(job.config, job.precision);
+  job.printAfter = options.printAfter;
   return job;
 }
 
@@ -234,8 +202,7 @@ static nlohmann::ordered_json rateJson(const LearningRateSchedule &schedule, dou
   return {{"kind", "constant"}, {"base", base}};
 }
 
-std::string trainingJson(const Job &job) {
-  const TrainConfig &config = job.config;
+std::string trainingJson(const TrainConfig &config, const Precision &precision) {
   nlohmann::ordered_json optimizer = {{"name", optimizerName(config.optimizer)},
                                       {"lr", learningRate(config.optimizer)},
                                       {"weight_decay", weightDecay(config.optimizer)},
@@ -255,13 +222,13 @@ std::string trainingJson(const Job &job) {
     betas(*adam);
   nlohmann::ordered_json json = {{"optimizer", optimizer},
                                  {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
-  if (job.optLevel > 0 || job.lossScale != 0 || job.precision == "tf32")
-    json["precision"] = {{"type", job.precision},
-                         {"opt_level", fmt::format("O{}", job.optLevel)},
-                         {"loss_scale", job.lossScale < 0    ? "dynamic"
-                                        : job.lossScale == 0 ? "none"
-                                                             : fmt::format("{}", job.lossScale)},
-                         {"reduce_dtype", job.reduceDtype}};
+  if (precision != Precision{}) {
+    const Precision::Words words = precision.words();
+    json["precision"] = {{"type", words.type},
+                         {"opt_level", words.level},
+                         {"loss_scale", words.lossScale},
+                         {"reduce_dtype", words.reduce}};
+  }
   return json.dump();
 }
 

@@ -2,22 +2,13 @@
 // can be detected without the model.
 #pragma once
 #include "cleave/Trainer.h"
-#include "partitioner/strategy/Strategy.h"
+#include "passes/CompileOptions.h"
 
 namespace cleave {
 
-struct Job {
-  TrainConfig config; ///< with the optimizer overridden by options
-  partitioner::Strategy strategy;
-  int64_t batch = 0; ///< global, a multiple of strategy.microbatches
-  uint64_t seed = 0;
-  unsigned threads = 0; ///< per rank
-  std::string backend = "cpu";
-  std::string precision = "fp32";   ///< "bf16" or "fp16" if optLevel > 0
-  int64_t optLevel = 0;             ///< O0 to O3
-  double lossScale = 0;             ///< 0: none; < 0: dynamic; otherwise the scale
-  bool channelsLast = false;        ///< convolutions use [n, h, w, c]
-  std::string reduceDtype = "fp32"; ///< for gradient reductions over dp: "fp32" or `precision`
+/// What is trained, and how it is compiled. The program's name and the model's options are left to the caller.
+struct Job : passes::CompileOptions {
+  TrainConfig config; ///< optimizer as overridden
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
@@ -33,9 +24,9 @@ void checkNumbers(const RunOptions &options);
 /// Throws a user error that names the option, the rule and the value.
 Job resolveJob(const TrainConfig &config, const RunOptions &options);
 
-/// What plans and checkpoints store: {"kind","fields",...} and {"optimizer","lr"}, as JSON.
+/// What plans and checkpoints store: {"kind","fields",...} and {"optimizer","lr","precision"}, as JSON.
 std::string dataJson(const Data &data);
-std::string trainingJson(const Job &job);
+std::string trainingJson(const TrainConfig &config, const Precision &precision);
 
 /// The program's own data set, or null.
 const Dataset *customData(const Data &data);

@@ -28,7 +28,9 @@ struct Trainer::Impl {
 
   /// Traces the model; prints warnings once.
   GraphModule trace(const Job &job);
-  passes::CompileOptions compileOptions(const Job &job, const RunOptions &options) const;
+  Job jobOf(const RunOptions &options) const;
+  /// The job's options, its code for the GPU of this machine where there is one and no other is named.
+  static const passes::CompileOptions &forThisMachine(Job &job);
   bool warned = false;
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds);
@@ -47,26 +49,17 @@ GraphModule Trainer::Impl::trace(const Job &job) {
   return graph;
 }
 
-passes::CompileOptions Trainer::Impl::compileOptions(const Job &job, const RunOptions &options) const {
-  passes::CompileOptions compile;
-  compile.strategy = job.strategy;
-  compile.batch = job.batch;
-  compile.seed = job.seed;
-  compile.threads = static_cast<int>(job.threads);
-  compile.backend = job.backend;
-  compile.target = options.target.empty() && job.backend == "cuda" ? cudaTarget() : options.target;
-  compile.code = options.code;
-  compile.model = model.name;
-  compile.modelOptions = model.options;
-  compile.data = dataJson(job.config.data);
-  compile.training = trainingJson(job);
-  compile.half = job.precision;
-  compile.level = job.optLevel;
-  compile.lossScale = job.lossScale;
-  compile.reduceDtype = job.reduceDtype;
-  compile.channelsLast = job.channelsLast;
-  compile.printAfter = options.printAfter;
-  return compile;
+Job Trainer::Impl::jobOf(const RunOptions &options) const {
+  Job job = resolveJob(config, options);
+  job.model = model.name;
+  job.modelOptions = model.options;
+  return job;
+}
+
+const passes::CompileOptions &Trainer::Impl::forThisMachine(Job &job) {
+  if (job.backend == Target::Kind::Cuda && !job.target)
+    job.target = cudaTarget();
+  return job;
 }
 
 std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
@@ -81,10 +74,11 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       checkAgainstPlan(*file, model, config, options);
       return file;
     };
-    plan = planForAllRanks(load, [&] { return givenValues(model, options); }, wait);
+    plan = planForAllRanks(
+        load, [&] { return givenValues(model, options); }, wait);
   } else {
-    const Job job = resolveJob(config, options);
-    if (job.backend == "cpu" && !ranksAreProcesses()) // all ranks are on this machine
+    Job job = jobOf(options);
+    if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // then all ranks are in this machine
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
     GraphModule graph = trace(job);
@@ -94,7 +88,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       return values;
     };
     const auto compile = [&] {
-      return PlanFile::fromBytes(passes::compile(std::move(graph), compileOptions(job, options)), "the compiled plan");
+      return PlanFile::fromBytes(passes::compile(std::move(graph), forThisMachine(job)), "the compiled plan");
     };
     plan = planForAllRanks(compile, given, wait);
   }
@@ -179,10 +173,10 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   options.microbatches = 1;
   if (!options.batch && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
-  const Job job = resolveJob(config, options);
+  Job job = jobOf(options);
   GraphModule graph = tracePrediction(model, job.config, job.batch);
   const auto compile = [&] {
-    return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), compileOptions(job, options)),
+    return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(job)),
                                "the compiled prediction");
   };
   const auto plan = planForAllRanks(
@@ -208,11 +202,11 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
 }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
-  const Job job = resolveJob(impl->config, options);
-  return passes::compile(impl->trace(job), impl->compileOptions(job, options));
+  Job job = impl->jobOf(options);
+  return passes::compile(impl->trace(job), Impl::forThisMachine(job));
 }
 
-std::string Trainer::graph(const RunOptions &options) { return impl->trace(resolveJob(impl->config, options)).str(); }
+std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(options)).str(); }
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
@@ -225,8 +219,8 @@ CheckResult Trainer::check(const RunOptions &given) {
     checkAgainstPlan(*plan, impl->model, impl->config, options);
     takeFromPlan(*plan, options);
   }
-  const Job job = resolveJob(impl->config, options);
-  const passes::CompileOptions compile = impl->compileOptions(job, options);
+  Job job = impl->jobOf(options);
+  const passes::CompileOptions &compile = Impl::forThisMachine(job);
   if (!plan)
     plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");
   const OpenedData data =

@@ -23,7 +23,7 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   for (const ShardRule &rule : strategy.shard) {
     bool matched = false;
     for (unsigned i = 0; i < train.getNumArguments(); ++i)
-      if (auto name = train.getArgAttrOfType<StringAttr>(i, ir::attr::name))
+      if (const StringRef name = ir::argumentText(train.getArgument(i), ir::attr::name); !name.empty())
         matched |= matches(rule.pattern, name.str());
     if (!matched)
       throw userError(fmt::format("shard: no parameter or buffer of the model matches \"{}\"", rule.pattern));
@@ -166,18 +166,24 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
 
 } // namespace
 
-Applied apply(OwningOpRef<ModuleOp> &step, const Strategy &strategy) {
-  splitTiedGradients(step->lookupSymbol<func::FuncOp>("train"));
-  keepChangedBuffers(step->lookupSymbol<func::FuncOp>("train"));
+Strategy annotateStep(ModuleOp step, const Strategy &strategy) {
+  auto train = step.lookupSymbol<func::FuncOp>("train");
+  splitTiedGradients(train);
+  keepChangedBuffers(train);
+  Strategy complete = strategy;
+  complete.shard = completeRules(annotate(step, strategy), strategy);
+  if (auto type = step->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
+    setTypeOfGradientSums(train, type.getValue(), strategy.mesh);
+  return complete;
+}
+
+Applied apply(ModuleOp annotated, const Strategy &strategy) {
   Applied applied;
   applied.strategy = strategy;
-  applied.strategy.shard = completeRules(annotate(*step, strategy), strategy);
-  if (auto type = (*step)->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
-    setTypeOfGradientSums(step->lookupSymbol<func::FuncOp>("train"), type.getValue(), strategy.mesh);
-  StepInfo info = describeStep(*step, strategy);
-  applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(step->getLoc()));
+  StepInfo info = describeStep(annotated, strategy);
+  applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(annotated.getLoc()));
   declareMesh(*applied.module, strategy.mesh);
-  applied.classes = classesOf(strategy, *step);
+  applied.classes = classesOf(strategy, annotated);
   for (RankClass &rankClass : applied.classes)
     emitClass(info, *applied.module, rankClass, strategy.mesh.coords(rankClass.ranks.front()));
   applied.stages = stagesOf(strategy, info);

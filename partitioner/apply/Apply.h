@@ -5,13 +5,17 @@
 
 namespace cleave::partitioner {
 
-/// Converts a differentiated, decomposed step (@train, @update, @eval; cleave.stage on every op of @train and @eval,
-/// see assignStages) to local programs with explicit collectives, messages and schedules. Brings `step` to the
-/// annotated phase: shardings on every value. Throws userError if the model cannot satisfy the strategy.
-Applied apply(mlir::OwningOpRef<mlir::ModuleOp> &step, const Strategy &strategy);
+/// A step (@train, @update, @eval of primitives; cleave.stage on every op of @train and @eval, see assignStages)
+/// becomes annotated: every value has a sharding, misfits are resharded, and what ranks will sum is written as such.
+/// Returns the strategy with a rule for every parameter and buffer. Throws userError for what the strategy asks and the
+/// model cannot have.
+Strategy annotateStep(mlir::ModuleOp step, const Strategy &strategy);
 
-/// Only brings the step to the annotated phase; returns the shardings of parameters and buffers. Throws userError for a
-/// rule that matches no tensor.
+/// Local programs with explicit collectives, messages and schedules, of a step that annotateStep has annotated by
+/// `strategy`, which it returned. Deterministic, for any valid strategy, whoever wrote it.
+Applied apply(mlir::ModuleOp annotated, const Strategy &strategy);
+
+/// Shardings alone; returns how parameters and buffers lie. Throws userError for a rule that no tensor matches.
 NamedShardings annotate(mlir::ModuleOp step, const Strategy &strategy);
 
 /// Gives a parameter used in several stages one gradient result per stage (cleave.stage on the result). The sum over

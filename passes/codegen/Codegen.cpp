@@ -21,36 +21,18 @@
 
 namespace cleave::passes {
 
-std::string hostTarget() {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return "x86-64-v4";
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-    return "x86-64-v3";
+Target hostTarget() {
+  for (const Target target : {Target::X86_64_v4, Target::X86_64_v3})
+    if (target.runsHere())
+      return target;
   throw environmentError("code generation: this processor has no AVX2 and FMA (target x86-64-v3)");
 }
 
-const std::vector<std::string> &cpuTargets() {
-  static const std::vector<std::string> targets{"x86-64-v3", "x86-64-v4"};
-  return targets;
-}
-
-const std::vector<std::string> &gpuTargets() {
-  static const std::vector<std::string> targets{"sm_80", "sm_90", "sm_100"};
-  return targets;
-}
-
-static bool listed(const std::vector<std::string> &targets, const std::string &target) {
-  return std::find(targets.begin(), targets.end(), target) != targets.end();
-}
-
-bool isGpuTarget(const std::string &target) { return target == emulatedTarget || listed(gpuTargets(), target); }
+int lanesOf(Target target) { return target.gpu() ? 1 : target == Target::X86_64_v4 ? 16 : 8; }
 
 struct KernelBuilder::Impl {
-  std::string target;
-  bool gpu = false;
-  int width = 1; // lanes of a vector
+  explicit Impl(Target target) : target(target) {}
+  const Target target;
   std::map<std::string, unsigned> bySource;
   std::unordered_map<kernel::Signature, KernelCall, kernel::SignatureHash> calls; // one per distinct fusion added
   kernel::OpKinds kinds;
@@ -60,13 +42,8 @@ struct KernelBuilder::Impl {
   std::vector<uint8_t> linkGpu();
 };
 
-KernelBuilder::KernelBuilder(std::string target) : impl(std::make_unique<Impl>()) {
-  impl->gpu = isGpuTarget(target);
-  if (!impl->gpu && !listed(cpuTargets(), target))
-    throw userError(fmt::format("code target {}: must be one of {}, {}", target, fmt::join(cpuTargets(), ", "),
-                                fmt::join(gpuTargets(), ", ")));
-  impl->width = impl->gpu ? 1 : target == "x86-64-v4" ? 16 : 8;
-  impl->target = std::move(target);
+KernelBuilder::KernelBuilder(Target target) : impl(std::make_unique<Impl>(target)) {
+  assert((target.gpu() || target == Target::X86_64_v3 || target == Target::X86_64_v4) && "a target that has code");
 }
 
 KernelBuilder::~KernelBuilder() = default;
@@ -148,13 +125,14 @@ KernelCall KernelBuilder::add(mlir::Operation *fusion) {
 KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
   kernel::KernelGraph graph = kernel::graphOfFusion(fusion);
   std::string why;
-  std::optional<kernel::LoopNest> nest = kernel::loopNestOf(graph, &why, impl->width);
+  std::optional<kernel::LoopNest> nest = kernel::loopNestOf(graph, &why, lanesOf(impl->target));
   if (!nest)
     llvm::report_fatal_error(llvm::Twine("a fusion is not one kernel: ") + why);
   KernelCall call;
   call.extent = nest->extent;
   call.grain = nest->grain;
-  const std::optional<kernel::Launch> launch = impl->gpu ? std::optional(kernel::launchOf(*nest)) : std::nullopt;
+  const std::optional<kernel::Launch> launch =
+      impl->target.gpu() ? std::optional(kernel::launchOf(*nest)) : std::nullopt;
   call.blocks = launch ? launch->blocks() : 0;
   for (int s : nest->scalarInputs)
     call.scalarOperands.push_back(static_cast<unsigned>(s));
@@ -182,7 +160,7 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
 }
 
 unsigned KernelBuilder::batched(unsigned kernel) {
-  assert(impl->gpu && !impl->infos[kernel].batch && "a GPU's kernel in its usual form");
+  assert(impl->target.gpu() && !impl->infos[kernel].batch && "a GPU's kernel in its usual form");
   auto [it, added] =
       impl->bySource.emplace(fmt::format("batch of {}", kernel), static_cast<unsigned>(impl->infos.size()));
   if (added) {
@@ -213,9 +191,9 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
   std::vector<kernel::NamedProgram> kernels;
   for (size_t k = 0; k < nests.size(); ++k)
-    kernels.push_back({infos[k].symbol, nests[k].get(), target == emulatedTarget, infos[k].batch});
-  if (target == emulatedTarget)
-    return kernel::linkShared({kernel::compileObject(kernels, "x86-64-v3")});
+    kernels.push_back({infos[k].symbol, nests[k].get(), target == Target::Emulated, infos[k].batch});
+  if (target == Target::Emulated)
+    return kernel::linkShared({kernel::compileObject(kernels, Target::X86_64_v3)});
   ptx = kernel::ptxOf(kernels, target);
   kernel::Cubin cubin = kernel::assemble(ptx, target);
   for (const kernel::KernelResources &found : cubin.kernels)
@@ -229,7 +207,7 @@ std::vector<uint8_t> KernelBuilder::link() {
   size_t count = impl->nests.size();
   if (count == 0)
     return {};
-  if (impl->gpu)
+  if (impl->target.gpu())
     return impl->linkGpu();
   // The batch size is fixed, so that the bytes do not depend on the number of compiling threads.
   constexpr size_t batch = 12;

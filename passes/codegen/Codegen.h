@@ -7,6 +7,7 @@
 // part of [0, extent); begin is a multiple of `grain`, and so is end unless it equals the extent. The results have the
 // same bits however the extent is divided. Kernels allocate nothing, keep no state and are thread-safe.
 #pragma once
+#include "runtime/base/Target.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
@@ -21,17 +22,11 @@ class Operation;
 
 namespace cleave::passes {
 
-/// "x86-64-v4" if this processor has AVX-512 (F, BW, CD, DQ, VL), "x86-64-v3" if it has AVX2 and FMA. Throws
-/// environmentError for older processors.
-std::string hostTarget();
-/// The supported code generation targets.
-const std::vector<std::string> &cpuTargets();
-const std::vector<std::string> &gpuTargets();
-/// GPU code for tests without a GPU: the CPU emulates the threads one by one, from an ELF shared object (GpuEmit.h,
-/// ThreadWords::Emulated).
-inline constexpr const char *emulatedTarget = "emulated";
-/// One of gpuTargets() or emulatedTarget.
-bool isGpuTarget(const std::string &target);
+/// x86-64-v4 where this processor has AVX-512 (F, BW, CD, DQ, VL), x86-64-v3 where it has AVX2 and FMA. Throws
+/// environmentError on anything older.
+Target hostTarget();
+/// Elements of f32 in a vector of the target's kernels; on a GPU every thread works on one.
+int lanesOf(Target target);
 
 /// How to run one fusion op.
 struct KernelCall {
@@ -46,8 +41,8 @@ struct KernelCall {
 
 class KernelBuilder {
 public:
-  /// `target`: one of cpuTargets() or gpuTargets(); throws a user error otherwise.
-  explicit KernelBuilder(std::string target);
+  /// `target`: one of Target::all, or the emulated one.
+  explicit KernelBuilder(Target target);
   ~KernelBuilder();
 
   /// Plans the kernel of a `cleave.fusion`. Fusions with equal bodies (after collapsing dimensions) share one kernel.

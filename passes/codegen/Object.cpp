@@ -28,7 +28,7 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-std::unique_ptr<llvm::TargetMachine> targetMachine(const std::string &cpu) {
+std::unique_ptr<llvm::TargetMachine> targetMachine(Target cpu) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeX86TargetInfo();
@@ -36,7 +36,7 @@ std::unique_ptr<llvm::TargetMachine> targetMachine(const std::string &cpu) {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
   });
-  return makeMachine("x86_64-unknown-linux-gnu", cpu, "", llvm::Reloc::PIC_, llvm::CodeGenOptLevel::Default);
+  return makeMachine("x86_64-unknown-linux-gnu", cpu.text(), "", llvm::Reloc::PIC_, llvm::CodeGenOptLevel::Default);
 }
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -53,15 +53,15 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 }
 
 std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::vector<NamedProgram> &kernels,
-                                         const std::string &cpu, llvm::TargetMachine &machine) {
+                                         Target cpu, llvm::TargetMachine &machine) {
   auto module = std::make_unique<llvm::Module>("cleave_kernels", context);
   prepareModule(*module, machine);
   for (const NamedProgram &k : kernels) {
     llvm::Function *f = k.emulatedThreads ? emitGpuKernel(*k.nest, *module, k.symbol, ThreadWords::Emulated, k.batch)
                                           : emitKernel(*k.nest, *module, k.symbol);
-    f->addFnAttr("target-cpu", cpu);
-    f->addFnAttr("prefer-vector-width", cpu == "x86-64-v4" ? "512" : "256");
-    f->addFnAttr("min-legal-vector-width", cpu == "x86-64-v4" ? "512" : "256");
+    f->addFnAttr("target-cpu", cpu.text());
+    f->addFnAttr("prefer-vector-width", cpu == Target::X86_64_v4 ? "512" : "256");
+    f->addFnAttr("min-legal-vector-width", cpu == Target::X86_64_v4 ? "512" : "256");
   }
   assert(!llvm::verifyModule(*module, &llvm::errs()) && "a kernel's LLVM IR is not valid");
   optimize(*module, machine);
@@ -119,7 +119,7 @@ private:
 
 } // namespace
 
-std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, const std::string &cpu) {
+std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, Target cpu) {
   auto machine = targetMachine(cpu);
   llvm::LLVMContext context;
   auto module = makeModule(context, kernels, cpu, *machine);
@@ -127,7 +127,7 @@ std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, const 
   return {bytes.begin(), bytes.end()};
 }
 
-std::string irText(const std::vector<NamedProgram> &kernels, const std::string &cpu) {
+std::string irText(const std::vector<NamedProgram> &kernels, Target cpu) {
   auto machine = targetMachine(cpu);
   llvm::LLVMContext context;
   std::string text;

@@ -1,6 +1,7 @@
 // Compiles LLVM modules of kernels to object code, and links objects to one shared object. No MLIR.
 #pragma once
 #include "passes/codegen/LoopNest.h"
+#include "runtime/base/Target.h"
 
 #include <cstdint>
 #include <string>
@@ -15,13 +16,13 @@ struct NamedProgram {
   bool batch = false;           ///< a GPU kernel that takes a table of calls
 };
 
-/// Compiles the kernels for a CPU ("x86-64-v4", ...) to one relocatable object. Thread-safe.
-std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, const std::string &cpu);
+/// Compiles the kernels for a CPU to one relocatable object. Safe on several threads at once.
+std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, Target cpu);
 
 /// Links objects to an ELF shared object. Throws environmentError if temporary files cannot be created.
 std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects);
 
-/// The kernels of one module as LLVM IR after optimisation, for inspection and tests.
-std::string irText(const std::vector<NamedProgram> &kernels, const std::string &cpu);
+/// The kernels of one module as LLVM IR after optimisation, for people and tests.
+std::string irText(const std::vector<NamedProgram> &kernels, Target cpu);
 
 } // namespace cleave::passes::kernel

@@ -1,6 +1,5 @@
 // Generates PTX and cubins.
 #include "passes/codegen/Ptx.h"
-#include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Machine.h"
 #include "runtime/base/Error.h"
@@ -9,23 +8,21 @@
 #include "llvm/IR/Verifier.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cassert>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <mutex>
 #include <regex>
 
 namespace cleave::passes::kernel {
 
-static std::unique_ptr<llvm::TargetMachine> gpuMachine(const std::string &chip) {
-  if (!isGpuTarget(chip))
-    throw userError(fmt::format("code target {}: GPU targets are {}", chip, fmt::join(gpuTargets(), ", ")));
+static std::unique_ptr<llvm::TargetMachine> gpuMachine(Target chip) {
+  assert(chip.gpu() && chip != Target::Emulated && "a GPU's target");
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
@@ -33,11 +30,11 @@ static std::unique_ptr<llvm::TargetMachine> gpuMachine(const std::string &chip) 
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
   });
-  return makeMachine("nvptx64-nvidia-cuda", chip, chip == "sm_100" ? "+ptx86" : "+ptx78", std::nullopt,
+  return makeMachine("nvptx64-nvidia-cuda", chip.text(), chip == Target::Sm100 ? "+ptx86" : "+ptx78", std::nullopt,
                      llvm::CodeGenOptLevel::Aggressive);
 }
 
-std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &chip) {
+std::string ptxOf(const std::vector<NamedProgram> &kernels, Target chip) {
   auto machine = gpuMachine(chip);
   llvm::LLVMContext context;
   llvm::Module module("cleave_kernels", context);
@@ -118,7 +115,7 @@ void loosen(std::string &ptx, const std::string &symbol) {
   ptx.replace(number, ptx.find_first_not_of("0123456789", number) - number, "1");
 }
 
-Cubin assembleAsIs(const std::string &ptx, const std::string &chip) {
+Cubin assembleAsIs(const std::string &ptx, Target chip) {
   const std::string program = findPtxas();
   if (program.empty())
     throw environmentError(
@@ -132,21 +129,23 @@ Cubin assembleAsIs(const std::string &ptx, const std::string &chip) {
     if (error || file.has_error())
       throw environmentError("code generation: a temporary file cannot be written");
   }
-  const std::string architecture = "-arch=" + chip, inName = in.name(), outName = out.name(), logName = log.name();
+  const std::string architecture = "-arch=" + chip.text(), inName = in.name(), outName = out.name(),
+                    logName = log.name();
   const llvm::StringRef arguments[] = {program, "-v", "-O3", architecture, inName, "-o", outName};
   const std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(logName),
                                                       llvm::StringRef(logName)};
   const int status = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
   const std::string report = log.read();
   if (status != 0)
-    throw environmentError(fmt::format("code generation: ptxas failed for {}: {}", chip, report.substr(0, 1000)));
+    throw environmentError(
+        fmt::format("code generation: ptxas refused a kernel for {}: {}", chip.text(), report.substr(0, 1000)));
   const std::string bytes = out.read();
   return {{bytes.begin(), bytes.end()}, readResources(report)};
 }
 
 } // namespace
 
-Cubin assemble(const std::string &ptx, const std::string &chip) {
+Cubin assemble(const std::string &ptx, Target chip) {
   constexpr int mostSpilled = 32;
   Cubin made = assembleAsIs(ptx, chip);
   std::string looser = ptx;

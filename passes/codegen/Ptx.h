@@ -4,8 +4,8 @@
 
 namespace cleave::passes::kernel {
 
-/// The kernels of one module as PTX for a chip: "sm_80", "sm_90" or "sm_100"; throws a user error otherwise.
-std::string ptxOf(const std::vector<NamedProgram> &kernels, const std::string &chip);
+/// The kernels of one module as PTX for a GPU, not the emulated one.
+std::string ptxOf(const std::vector<NamedProgram> &kernels, Target chip);
 
 /// Resources of a kernel, as reported by ptxas.
 struct KernelResources {
@@ -21,8 +21,8 @@ struct Cubin {
 /// The path of ptxas: in PATH, or in the bin folder of CUDA_HOME or /usr/local/cuda; empty if not found.
 std::string findPtxas();
 
-/// Assembles PTX for a chip. Kernels that spill more than 32 bytes per thread are assembled again with more registers.
-/// Throws environmentError if ptxas is missing or fails.
-Cubin assemble(const std::string &ptx, const std::string &chip);
+/// Assembles PTX for such a GPU; kernels that spill more than 32 bytes a thread are assembled again with more
+/// registers. Throws environmentError where ptxas is missing or refuses.
+Cubin assemble(const std::string &ptx, Target chip);
 
 } // namespace cleave::passes::kernel

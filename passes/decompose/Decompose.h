@@ -18,14 +18,11 @@ namespace cleave::passes {
 /// that NVIDIA's libraries support, namely half types with a head size of at most 128 that is a multiple of 8.
 enum class AttentionOps { Decompose, KeepHalf, Keep };
 
-struct DecomposeOptions {
-  AttentionOps attention = AttentionOps::Decompose;
-};
-
 /// Rewrites every function of the module.
-void decompose(mlir::ModuleOp module, const DecomposeOptions &options);
+void decompose(mlir::ModuleOp module, AttentionOps attention = AttentionOps::Decompose);
 
-/// As the pass `--decompose` or `--decompose=attention=keep` (or keep-half).
-std::unique_ptr<mlir::Pass> createDecomposePass(const DecomposeOptions &options = {});
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_DECOMPOSEPASS
+#include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

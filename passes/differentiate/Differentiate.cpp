@@ -5,11 +5,15 @@
 #include "ir/Phase.h"
 #include "passes/differentiate/Rules.h"
 #include "passes/precision/LossScale.h"
+#include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
 
 using namespace mlir;
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_DIFFERENTIATEPASS
+#include "passes/Passes.h.inc"
 
 static int64_t stageIn(Operation *op) {
   auto stage = op ? op->getAttrOfType<IntegerAttr>(ir::attr::stage) : IntegerAttr();
@@ -151,9 +155,9 @@ Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &a
   return adjoints.e.constantLike(parameter, 0);
 }
 
-/// The argument that holds the loss scale; null if the module has no loss scaling.
-Value lossScaleOf(ModuleOp module, func::FuncOp function) {
-  std::optional<LossScale> scale = LossScale::of(module);
+/// The argument that holds the loss scale; none where the module asks for none.
+Value lossScaleArgument(ModuleOp module, func::FuncOp function) {
+  std::optional<LossScale> scale = lossScaleOf(module);
   if (!scale)
     return {};
   Builder b(module.getContext());
@@ -188,48 +192,31 @@ void returnGradients(func::FuncOp function, Adjoints &adjoints) {
   function.setAllResultAttrs(attributes);
 }
 
-struct DifferentiatePass : PassWrapper<DifferentiatePass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DifferentiatePass)
-  DifferentiatePass() = default;
-  DifferentiatePass(const DifferentiatePass &other) : PassWrapper(other) {}
+struct DifferentiatePass : ThrowingPass<impl::DifferentiatePassBase<DifferentiatePass>> {
+  using ThrowingPass::ThrowingPass;
 
-  StringRef getArgument() const override { return "differentiate"; }
-  StringRef getDescription() const override { return "reverse-mode differentiation: @forward becomes @train"; }
-
-  void runOnOperation() override {
-    try {
-      ir::requirePhase(getOperation(), "differentiate", ir::Phase::Traced);
-      differentiate(getOperation(), {microbatches});
-    } catch (const Error &error) {
-      getOperation().emitError(error.what());
-      signalPassFailure();
-    }
+  void work() override {
+    ir::requirePhase(getOperation(), "differentiate", ir::Phase::Traced);
+    differentiate(getOperation(), microbatches);
   }
-  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches a step"), llvm::cl::init(1)};
 };
 
 } // namespace
 
-void differentiate(ModuleOp module, const DifferentiateOptions &options) {
+void differentiate(ModuleOp module, int64_t microbatches) {
   auto function = module.lookupSymbol<func::FuncOp>("forward");
   if (!function)
     throw userError("differentiate: the module has no @forward");
   auto weight = function->getAttrOfType<IntegerAttr>("cleave.static_weight");
-  if (!weight || weight.getInt() < 1 || options.microbatches < 1)
+  if (!weight || weight.getInt() < 1 || microbatches < 1)
     throw userError("differentiate: @forward needs cleave.static_weight >= 1, and microbatches must be at least 1");
   OpBuilder builder(function.front().getTerminator());
-  int64_t staticCount = weight.getInt() * options.microbatches;
+  int64_t staticCount = weight.getInt() * microbatches;
   Adjoints adjoints(builder, activeValues(function));
-  appendBackward(function, adjoints, static_cast<double>(staticCount), lossScaleOf(module, function));
+  appendBackward(function, adjoints, static_cast<double>(staticCount), lossScaleArgument(module, function));
   returnGradients(function, adjoints);
   function.setName("train");
   function->setAttr("cleave.static_count", builder.getI64IntegerAttr(staticCount));
-}
-
-std::unique_ptr<Pass> createDifferentiatePass(const DifferentiateOptions &options) {
-  auto pass = std::make_unique<DifferentiatePass>();
-  pass->microbatches = options.microbatches;
-  return pass;
 }
 
 } // namespace cleave::passes

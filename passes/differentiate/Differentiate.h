@@ -25,15 +25,13 @@ class Pass;
 
 namespace cleave::passes {
 
-struct DifferentiateOptions {
-  int64_t microbatches = 1;
-};
+/// Replaces @forward by @train, for a batch of `microbatches` parts. Throws userError where an op between a trainable
+/// parameter and the loss has no gradient, naming the op and the user's source line, and where @forward has no loss or
+/// no static weight.
+void differentiate(mlir::ModuleOp module, int64_t microbatches);
 
-/// Replaces @forward by @train. Throws userError, naming the op and the user's source line, if an op between a
-/// trainable parameter and the loss has no gradient, and if @forward has no loss or no static weight.
-void differentiate(mlir::ModuleOp module, const DifferentiateOptions &options);
-
-/// As the pass `--differentiate=microbatches=M`.
-std::unique_ptr<mlir::Pass> createDifferentiatePass(const DifferentiateOptions &options = {});
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_DIFFERENTIATEPASS
+#include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

@@ -68,12 +68,11 @@ void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list
     builder.addSegment(list[i].function, list[i].segment, ArrayRef<func::FuncOp>(functions).drop_front(i + 1));
 }
 
-void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const CompileOptions &options,
-                 const std::string &target) {
+void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const CompileOptions &options, Target target) {
   plan.compiler = "cleave 0.1.0";
-  plan.backend = options.backend;
-  plan.target = target;
-  plan.threads = static_cast<uint32_t>(std::max(1, options.threads));
+  plan.backend = text(target.kind());
+  plan.target = target.text();
+  plan.threads = std::max(1U, options.threads);
   plan.model = options.model;
   plan.options = options.modelOptions;
   plan.schedule = applied.strategy.schedule;
@@ -143,15 +142,15 @@ std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied) {
   return classes;
 }
 
-PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, const std::string &target)
-    : applied(applied), options(options), tables(plan, applied.strategy.mesh), kernels(target) {
+PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, Target target)
+    : applied(applied), options(options), target(target), tables(plan, applied.strategy.mesh), kernels(target) {
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
   tables.string("");
 }
 
 void PlanBuilder::addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions) {
-  ProgramBuilder builder(tables, kernels, rankClass, isGpuTarget(plan.target) && options.batchKernels);
+  ProgramBuilder builder(tables, kernels, rankClass, target.gpu() && options.batchKernels);
   registerArguments(builder, functions.training);
   registerArguments(builder, functions.evaluation);
   addSegments(builder, functions.training);
@@ -169,7 +168,7 @@ void PlanBuilder::link() {
       throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
   tables.linkParameters();
   dropUnusedKernels(plan, kernels);
-  if (isGpuTarget(plan.target))
+  if (target.gpu())
     assignStreams(plan);
 }
 

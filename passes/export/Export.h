@@ -30,7 +30,7 @@ llvm::SmallVector<mlir::func::FuncOp> bare(llvm::ArrayRef<NamedFunction> list);
 /// Builds a plan. `applied` and `options` must outlive it.
 class PlanBuilder {
 public:
-  PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, const std::string &target);
+  PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, Target target);
 
   /// Adds the program of a rank class from its functions, which consist of library calls and fusions. Throws userError,
   /// naming the op and the user's source line, if an op has neither a library step nor a kernel, and if the program
@@ -46,6 +46,7 @@ public:
 private:
   const partitioner::Applied &applied;
   const CompileOptions &options;
+  const Target target;
   plan::PlanT plan;
   Tables tables;
   KernelBuilder kernels;

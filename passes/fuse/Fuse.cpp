@@ -14,7 +14,8 @@
 #include "passes/codegen/FromFusion.h"
 #include "passes/fuse/Groups.h"
 #include "passes/fuse/KernelCosts.h"
-#include "passes/fuse/Rewrites.h"
+#include "passes/fuse/Steps.h"
+#include "passes/rewrite/ThrowingPass.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
@@ -24,6 +25,9 @@
 #include <set>
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_FUSEPASS
+#include "passes/Passes.h.inc"
 
 namespace {
 
@@ -333,23 +337,14 @@ void fuse(mlir::func::FuncOp function, FuseOptions options) {
 
 namespace {
 
-struct FusePass : mlir::PassWrapper<FusePass, mlir::OperationPass<mlir::func::FuncOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FusePass)
-  FusePass() = default;
-  FusePass(const FusePass &other) : PassWrapper(other) {}
-  Option<bool> gpu{*this, "gpu", llvm::cl::desc("for the threads of a GPU"), llvm::cl::init(false)};
-  llvm::StringRef getArgument() const override { return "fuse"; }
-  llvm::StringRef getDescription() const override {
-    return "groups elementwise, indexing and reducing ops into fusions";
-  }
-  void runOnOperation() override {
+struct FusePass : ThrowingPass<impl::FusePassBase<FusePass>> {
+  using ThrowingPass::ThrowingPass;
+  void work() override {
     if (getOperation().getBody().hasOneBlock())
       fuse(getOperation(), {gpu});
   }
 };
 
 } // namespace
-
-std::unique_ptr<mlir::Pass> createFusePass() { return std::make_unique<FusePass>(); }
 
 } // namespace cleave::passes

@@ -24,7 +24,8 @@ struct FuseOptions {
 /// with side effects keep their order.
 void fuse(mlir::func::FuncOp function, FuseOptions options = {});
 
-/// As the pass `--fuse`, on every function with one block.
-std::unique_ptr<mlir::Pass> createFusePass();
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_FUSEPASS
+#include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

@@ -5,10 +5,10 @@
 
 #include "ir/Phase.h"
 #include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/Pass.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -17,6 +17,10 @@
 using namespace mlir;
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_CHANNELSLASTPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
 /// Dimension i of [n, h, w, c] is dimension toLast[i] of [n, c, h, w], and the reverse.
@@ -156,18 +160,10 @@ private:
   }
 };
 
-struct ChannelsLastPass : PassWrapper<ChannelsLastPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChannelsLastPass)
-  StringRef getArgument() const override { return "channels-last"; }
-  StringRef getDescription() const override { return "convolutions and what follows them on [n, h, w, c]"; }
-  void runOnOperation() override {
-    try {
-      ir::requirePhase(getOperation(), "channels-last", ir::Phase::Traced);
-      useChannelsLast(getOperation());
-    } catch (const Error &error) {
-      getOperation().emitError(error.what());
-      signalPassFailure();
-    }
+struct ChannelsLastPass : ThrowingPass<impl::ChannelsLastPassBase<ChannelsLastPass>> {
+  void work() override {
+    ir::requirePhase(getOperation(), "channels-last", ir::Phase::Traced);
+    useChannelsLast(getOperation());
   }
 };
 
@@ -178,7 +174,5 @@ void useChannelsLast(ModuleOp module) {
     if (auto function = module.lookupSymbol<func::FuncOp>(name))
       Rewriter(function).run();
 }
-
-std::unique_ptr<Pass> createChannelsLastPass() { return std::make_unique<ChannelsLastPass>(); }
 
 } // namespace cleave::passes

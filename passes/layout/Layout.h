@@ -15,7 +15,8 @@ namespace cleave::passes {
 /// their use. Gradients follow by differentiation.
 void useChannelsLast(mlir::ModuleOp module);
 
-/// As the pass `--channels-last`.
-std::unique_ptr<mlir::Pass> createChannelsLastPass();
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_CHANNELSLASTPASS
+#include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

@@ -4,8 +4,8 @@
 #include "ir/Phase.h"
 #include "passes/optimizer/Settings.h"
 #include "passes/precision/LossScale.h"
-#include "passes/precision/Precision.h"
 #include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
 
 #include <cmath>
@@ -15,6 +15,10 @@
 using namespace mlir;
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_BUILDOPTIMIZERPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
 /// A trainable parameter and its values in @update.
@@ -49,7 +53,7 @@ public:
   UpdateBuilder(ModuleOp module, func::FuncOp train)
       : module(module), train(train), e(OpBuilder(module.getContext())),
         settings(readOptimizerSettings(module->getAttrOfType<DictionaryAttr>(ir::attr::optimizer))),
-        lossScale(LossScale::of(module)) {}
+        lossScale(lossScaleOf(module)) {}
 
   void build() {
     collectParameters();
@@ -276,7 +280,7 @@ void UpdateBuilder::moveLossScale(llvm::SmallVector<Value> &results) {
   sharedOrigin();
   Value clean = e.shift(scalars.cleanSteps, 1), scale = scalars.lossScale;
   Value due = e.compare(ir::Predicate::Ge, clean, static_cast<double>(lossScale->growthInterval));
-  Value grown = e.min(e.scale(scale, 2), scalar(largestLossScale));
+  Value grown = e.min(e.scale(scale, 2), scalar(LossScale::largest));
   Value next = e.select(scalars.finite, e.select(due, grown, scale), e.scale(scale, 0.5));
   results.push_back(lossScale->dynamic ? next : scale);
   results.push_back(e.select(scalars.finite, e.select(due, scalar(0), clean), scalar(0)));
@@ -313,18 +317,10 @@ Value UpdateBuilder::adam(Parameter &p, Value gradient) {
   return e.sub(value, e.div(e.mul(step, m), e.shift(root, settings.eps)));
 }
 
-struct BuildOptimizerPass : PassWrapper<BuildOptimizerPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildOptimizerPass)
-  StringRef getArgument() const override { return "build-optimizer"; }
-  StringRef getDescription() const override { return "builds @update from the module attribute cleave.optimizer"; }
-  void runOnOperation() override {
-    try {
-      ir::requirePhase(getOperation(), "build-optimizer", ir::Phase::Differentiated);
-      buildOptimizer(getOperation());
-    } catch (const Error &error) {
-      getOperation().emitError(error.what());
-      signalPassFailure();
-    }
+struct BuildOptimizerPass : ThrowingPass<impl::BuildOptimizerPassBase<BuildOptimizerPass>> {
+  void work() override {
+    ir::requirePhase(getOperation(), "build-optimizer", ir::Phase::Differentiated);
+    buildOptimizer(getOperation());
   }
 };
 
@@ -336,7 +332,5 @@ void buildOptimizer(ModuleOp module) {
     throw userError("optimizer: the module has no @train (differentiate first)");
   UpdateBuilder(module, train).build();
 }
-
-std::unique_ptr<Pass> createBuildOptimizerPass() { return std::make_unique<BuildOptimizerPass>(); }
 
 } // namespace cleave::passes

@@ -32,7 +32,8 @@ namespace cleave::passes {
 /// Adds @update. Throws userError for an unknown optimizer or option, or a value out of range.
 void buildOptimizer(mlir::ModuleOp module);
 
-/// As the pass `--build-optimizer`.
-std::unique_ptr<mlir::Pass> createBuildOptimizerPass();
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_BUILDOPTIMIZERPASS
+#include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

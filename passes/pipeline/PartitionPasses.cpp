@@ -2,65 +2,97 @@
 #include "passes/pipeline/PartitionPasses.h"
 
 #include "ir/Phase.h"
-#include "ir/dist/Dist.h"
-#include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/stages/Layers.h"
+#include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
 
-#include "mlir/Pass/Pass.h"
 #include <algorithm>
 #include <fmt/format.h>
 
 using namespace mlir;
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_LIBRARYEPILOGUESPASS
+#define GEN_PASS_DEF_ASSIGNSTAGESPASS
+#define GEN_PASS_DEF_FORWARDASTRAINPASS
+#define GEN_PASS_DEF_ANNOTATEPASS
+#define GEN_PASS_DEF_APPLYPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
-enum class Phase { Stages, Annotate, Apply };
+using partitioner::Strategy;
 
-struct PartitionPass : PassWrapper<PartitionPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PartitionPass)
-  explicit PartitionPass(Phase phase) : phase(phase) {}
-  PartitionPass(const PartitionPass &other) : PassWrapper(other), phase(other.phase) {}
+/// A pass that works by a strategy: the pipeline's, or what its options say.
+template <class Base> struct StrategyPass : ThrowingPass<Base> {
+  using ThrowingPass<Base>::ThrowingPass;
 
-  Phase phase;
-  Option<std::string> mesh{*this, "mesh", llvm::cl::desc("mesh shorthand"), llvm::cl::init("dp=1")};
-  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("number of microbatches"), llvm::cl::init(1)};
-  Option<std::string> schedule{*this, "schedule", llvm::cl::desc("gpipe or 1f1b"), llvm::cl::init("1f1b")};
-
-  StringRef getArgument() const final {
-    return phase == Phase::Stages ? "assign-stages" : phase == Phase::Annotate ? "annotate" : "apply";
+  Strategy fromOptions() {
+    Strategy strategy;
+    strategy.mesh = partitioner::parseMesh(this->mesh);
+    strategy.microbatches = this->microbatches;
+    strategy.schedule = this->schedule;
+    return strategy;
   }
-  StringRef getDescription() const final {
-    return phase == Phase::Stages     ? "cuts a traced model into pipeline stages"
-           : phase == Phase::Annotate ? "gives every value of a step its sharding"
-                                      : "splits a step into local programs with explicit collectives and messages";
-  }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<dist::DistDialect, ir::CleaveDialect, func::FuncDialect>();
+};
+
+struct LibraryEpiloguesPass : ThrowingPass<impl::LibraryEpiloguesPassBase<LibraryEpiloguesPass>> {
+  void work() override { getOperation()->setAttr(ir::attr::epilogues, UnitAttr::get(&getContext())); }
+};
+
+struct AssignStagesPass : StrategyPass<impl::AssignStagesPassBase<AssignStagesPass>> {
+  using StrategyPass::StrategyPass;
+  explicit AssignStagesPass(Strategy &given) : given(&given) {}
+
+  void work() override {
+    Strategy own = given ? Strategy() : fromOptions();
+    ir::requirePhase(getOperation(), "assign-stages", ir::Phase::Traced);
+    partitioner::assignStages(getOperation(), given ? *given : own);
   }
 
-  void runOnOperation() override {
-    try {
-      partitioner::Strategy strategy;
-      strategy.mesh = partitioner::parseMesh(mesh);
-      strategy.microbatches = microbatches;
-      strategy.schedule = schedule;
-      ir::requirePhase(getOperation(), getArgument().str(),
-                       phase == Phase::Stages ? ir::Phase::Traced : ir::Phase::Step);
-      if (phase == Phase::Apply)
-        checkStages(strategy.mesh);
-      if (phase == Phase::Stages)
-        partitioner::assignStages(getOperation(), strategy);
-      else if (phase == Phase::Annotate)
-        partitioner::annotate(getOperation(), strategy);
-      else
-        apply(strategy);
-    } catch (const Error &error) {
-      getOperation().emitError(error.what());
-      signalPassFailure();
+  Strategy *given = nullptr;
+};
+
+struct ForwardAsTrainPass : ThrowingPass<impl::ForwardAsTrainPassBase<ForwardAsTrainPass>> {
+  void work() override {
+    ir::requirePhase(getOperation(), "forward-as-train", ir::Phase::Traced);
+    getOperation().lookupSymbol<func::FuncOp>("forward").setName("train");
+  }
+};
+
+struct AnnotatePass : StrategyPass<impl::AnnotatePassBase<AnnotatePass>> {
+  using StrategyPass::StrategyPass;
+  explicit AnnotatePass(Strategy &given) : given(&given) {}
+
+  void work() override {
+    if (given) {
+      *given = partitioner::annotateStep(getOperation(), *given);
+      return;
     }
+    const Strategy strategy = fromOptions();
+    ir::requirePhase(getOperation(), "annotate", ir::Phase::Step);
+    partitioner::annotateStep(getOperation(), strategy);
+  }
+
+  Strategy *given = nullptr;
+};
+
+struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
+  using StrategyPass::StrategyPass;
+  ApplyPass(const Strategy &given, partitioner::Applied &applied) : given(&given), applied(&applied) {}
+
+  void work() override {
+    if (given) {
+      *applied = partitioner::apply(getOperation(), *given);
+      return takeBody(*applied);
+    }
+    const Strategy strategy = fromOptions();
+    ir::requirePhase(getOperation(), "apply", ir::Phase::Step);
+    checkStages(strategy.mesh);
+    partitioner::Applied own = partitioner::apply(getOperation(), partitioner::annotateStep(getOperation(), strategy));
+    takeBody(own);
   }
 
   /// Stages are cut before differentiation, for a mesh that may be another one than is applied.
@@ -71,21 +103,28 @@ struct PartitionPass : PassWrapper<PartitionPass, OperationPass<ModuleOp>> {
         last = std::max(last, stage.getInt());
     });
     if (last >= mesh.size("pp"))
-      throw userError(
-          fmt::format("{}: the mesh has pp = {}, the step has a stage {}", getArgument().str(), mesh.size("pp"), last));
+      throw userError(fmt::format("apply: the mesh has pp = {}, the step has a stage {}", mesh.size("pp"), last));
   }
 
-  void apply(const partitioner::Strategy &strategy) {
-    OwningOpRef<ModuleOp> step(getOperation().clone());
-    partitioner::Applied applied = partitioner::apply(step, strategy);
-    getOperation().getBodyRegion().takeBody(applied.module->getBodyRegion());
+  /// The pass's module becomes that of the local programs.
+  void takeBody(partitioner::Applied &from) {
+    getOperation()->setAttrs(from.module.get()->getAttrDictionary());
+    getOperation().getBodyRegion().takeBody(from.module->getBodyRegion());
+    from.module = nullptr;
   }
+
+  const Strategy *given = nullptr;
+  partitioner::Applied *applied = nullptr;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createAssignStagesPass() { return std::make_unique<PartitionPass>(Phase::Stages); }
-std::unique_ptr<Pass> createAnnotatePass() { return std::make_unique<PartitionPass>(Phase::Annotate); }
-std::unique_ptr<Pass> createApplyPass() { return std::make_unique<PartitionPass>(Phase::Apply); }
+std::unique_ptr<Pass> createAssignStagesPass(Strategy &strategy) {
+  return std::make_unique<AssignStagesPass>(strategy);
+}
+std::unique_ptr<Pass> createAnnotatePass(Strategy &strategy) { return std::make_unique<AnnotatePass>(strategy); }
+std::unique_ptr<Pass> createApplyPass(const Strategy &strategy, partitioner::Applied &applied) {
+  return std::make_unique<ApplyPass>(strategy, applied);
+}
 
 } // namespace cleave::passes

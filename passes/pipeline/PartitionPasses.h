@@ -1,5 +1,8 @@
-// The partitioner's phases as passes, for cleave-opt and the IR tests. Options: mesh=dp=2,tp=2 microbatches=M.
+// The partitioner's phases as passes. With options they are for cleave-opt and the tests of IR; the pipeline gives them
+// its strategy instead, which they complete, and takes what they find out beside the IR.
 #pragma once
+#include "partitioner/apply/Applied.h"
+
 #include <memory>
 
 namespace mlir {
@@ -8,11 +11,20 @@ class Pass;
 
 namespace cleave::passes {
 
-/// `--assign-stages`: cleave.stage on every op of @forward and @eval.
-std::unique_ptr<mlir::Pass> createAssignStagesPass();
-/// `--annotate`: shardings on every value of @train, @update and @eval, and reshards between them.
-std::unique_ptr<mlir::Pass> createAnnotatePass();
-/// `--apply`: the module becomes its local programs.
-std::unique_ptr<mlir::Pass> createApplyPass();
+// The passes and their options: passes/Passes.td.
+#define GEN_PASS_DECL_LIBRARYEPILOGUESPASS
+#define GEN_PASS_DECL_ASSIGNSTAGESPASS
+#define GEN_PASS_DECL_FORWARDASTRAINPASS
+#define GEN_PASS_DECL_ANNOTATEPASS
+#define GEN_PASS_DECL_APPLYPASS
+#include "passes/Passes.h.inc"
+
+/// Cuts stages as `strategy` says and completes its `stages`. It outlives the pass, as below.
+std::unique_ptr<mlir::Pass> createAssignStagesPass(partitioner::Strategy &strategy);
+/// Annotates as `strategy` says and completes its `shard`.
+std::unique_ptr<mlir::Pass> createAnnotatePass(partitioner::Strategy &strategy);
+/// An annotated module becomes its local programs. The rest of what applying gives goes to `applied`, whose module
+/// stays null.
+std::unique_ptr<mlir::Pass> createApplyPass(const partitioner::Strategy &strategy, partitioner::Applied &applied);
 
 } // namespace cleave::passes

@@ -5,9 +5,6 @@
 
 namespace cleave::passes {
 
-/// Names of the phases that `CompileOptions::printAfter` may name, in order.
-const std::vector<std::string> &phaseNames();
-
 /// Everything up to the local programs; `model` becomes the step on global shapes.
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options);
 

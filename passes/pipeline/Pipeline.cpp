@@ -3,27 +3,24 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Apply.h"
-#include "partitioner/stages/Layers.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/export/Export.h"
 #include "passes/fuse/Fuse.h"
 #include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
+#include "passes/pipeline/PartitionPasses.h"
+#include "passes/pipeline/PhasePipeline.h"
 #include "passes/pipeline/Phases.h"
-#include "passes/precision/LossScale.h"
 #include "passes/precision/Precision.h"
 #include "passes/rewrite/Parallel.h"
+#include "passes/rewrite/ThrowingPass.h"
 #include "passes/select/Select.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
-#include "runtime/base/StandardStreams.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "mlir/IR/Verifier.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -33,113 +30,132 @@ using namespace mlir;
 
 namespace cleave::passes {
 
-const std::vector<std::string> &phaseNames() {
-  static const std::vector<std::string> names{"trace",     "precision", "stages",   "layout", "differentiate",
-                                              "optimizer", "decompose", "annotate", "apply", "fuse"};
-  return names;
-}
-
 namespace {
 
-/// Ends a phase: verifies the module and prints it where that was asked for.
-void finish(const char *phase, ModuleOp module, const CompileOptions &options) {
-  std::string messages;
-  llvm::raw_string_ostream stream(messages);
-  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-    stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
-    return success();
-  });
-  if (failed(mlir::verify(module)))
-    throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase, messages));
-  if (std::find(options.printAfter.begin(), options.printAfter.end(), phase) != options.printAfter.end()) {
-    std::string text;
-    llvm::raw_string_ostream out(text);
-    out << "// ---- IR after " << phase << " ----\n";
-    module.print(out);
-    out << '\n';
-    printOnStandardError(text);
+/// The phase after the local programs.
+constexpr const char *callsPhase = "fuse";
+
+bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
+
+/// The phases up to the local programs, as two pass managers: between them lies the step on global shapes, at which the
+/// tests and `PROGRAM check` look.
+class Phases {
+public:
+  enum class Purpose { Training, Prediction };
+
+  /// `options` outlive it. Throws userError where they contradict each other or name a phase that there is not.
+  Phases(MLIRContext *context, const CompileOptions &options, Purpose purpose = Purpose::Training)
+      : options(options), strategy(options.strategy), toStep(context, options.printAfter),
+        toLocal(context, options.printAfter) {
+    addTypesAndStages(purpose);
+    if (purpose == Purpose::Training)
+      addTraining();
+    addPrimitives(purpose);
+    addSplit();
+    checkOptions();
   }
+
+  /// From the traced model to the step on global shapes.
+  void buildStep(ModuleOp module) {
+    ir::requirePhase(module, "compile", ir::Phase::Traced);
+    toStep.run(module);
+  }
+
+  /// From the step, which is consumed, to the local programs.
+  partitioner::Applied split(OwningOpRef<ModuleOp> step) {
+    toLocal.run(*step);
+    applied.module = std::move(step);
+    return std::move(applied);
+  }
+
+private:
+  void addTypesAndStages(Purpose purpose);
+  void addTraining();
+  void addPrimitives(Purpose purpose);
+  void addSplit();
+  void checkOptions() const;
+
+  const CompileOptions &options;
+  partitioner::Strategy strategy; // its stages and shardings are filled in on the way
+  partitioner::Applied applied;
+  PhasePipeline toStep, toLocal;
+};
+
+void Phases::addTypesAndStages(Purpose purpose) {
+  toStep.add("trace"); // the model as it was traced
+
+  // The choice of types comes first: it is made on the ops that the user wrote, and gradients follow from the casts.
+  const Precision &precision = options.precision;
+  const bool training = purpose == Purpose::Training;
+  PrecisionPassOptions types{.level = precision.level};
+  if (precision.level > 0)
+    types.half = precision.type;
+  if (training) {
+    types.lossScale = text(precision.lossScale);
+    types.reduceType = precision.level > 0 ? text(precision.reduce) : "";
+  }
+  // What libraries do beside their products decides later which copies of parameters are worth keeping.
+  if (onGpu(options))
+    toStep.add("precision", createPrecisionPass(types), createLibraryEpiloguesPass());
+  else
+    toStep.add("precision", createPrecisionPass(types));
+
+  // Stages are cut before anything is simplified away, so that layers are the model's; and before differentiation,
+  // because gradient ops inherit their forward op's stage.
+  toStep.add("stages", createAssignStagesPass(strategy));
+
+  // The layout of images comes before differentiation too: gradients then have that of their values.
+  if (options.channelsLast)
+    toStep.add("layout", createChannelsLastPass(), createSimplifyPass());
+  else
+    toStep.add("layout");
 }
 
-void checkOptions(const CompileOptions &options) {
+void Phases::addTraining() {
+  // One rule for each op as the user wrote it: composite ops have gradients of their own, shorter and more exact than
+  // those of their primitives, so they are differentiated before they are decomposed.
+  toStep.add("differentiate", createDifferentiatePass({.microbatches = strategy.microbatches}), createSimplifyPass());
+
+  // The update follows the gradients, whose types and parameters it reads; as graph ops, so that it is split like them.
+  toStep.add("optimizer", createBuildOptimizerPass());
+}
+
+void Phases::addPrimitives(Purpose purpose) {
+  // Composite ops become primitives before the split, so that a reduction over a split dimension is a partial sum like
+  // any other, and only primitives need sharding rules.
+  const AttentionOps attention = onGpu(options) ? AttentionOps::KeepHalf : AttentionOps::Decompose;
+  if (purpose == Purpose::Prediction)
+    toStep.add("decompose", createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
+  else
+    toStep.add("decompose", createDecomposePass({attention}), createSimplifyPass());
+}
+
+void Phases::addSplit() {
+  // Shardings are chosen on the whole step, forward, backward and update at once: a parameter has one for all of them.
+  toLocal.add("annotate", createAnnotatePass(strategy));
+
+  // Apply needs the sharding of every value, and comes before selection and fusion: those look at the local shapes, and
+  // leave the messages between stages as they are.
+  toLocal.add("apply", createApplyPass(strategy, applied));
+}
+
+void Phases::checkOptions() const {
+  std::vector<std::string> names = toStep.names();
+  llvm::append_range(names, toLocal.names());
+  names.push_back(callsPhase);
   for (const std::string &name : options.printAfter)
-    if (std::find(phaseNames().begin(), phaseNames().end(), name) == phaseNames().end())
+    if (!llvm::is_contained(names, name))
       throw userError(
-          fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(phaseNames(), ", ")));
-  int64_t microbatches = options.strategy.microbatches;
+          fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(names, ", ")));
+  const int64_t microbatches = options.strategy.microbatches;
   if (microbatches < 1 || options.batch % microbatches != 0)
     throw userError(
         fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
 }
 
-/// Gradients are summed over dp in this type; without an attribute, or a difference, in their own.
-void setReduceDtype(ModuleOp module, const CompileOptions &options) {
-  if (options.level == 0 || options.reduceDtype.empty())
-    return;
-  MLIRContext *context = module.getContext();
-  Type type = options.reduceDtype == "fp32"   ? Type(Float32Type::get(context))
-              : options.reduceDtype == "bf16" ? Type(BFloat16Type::get(context))
-                                              : Type(Float16Type::get(context));
-  module->setAttr(ir::attr::reduceDtype, TypeAttr::get(type));
-}
-
-/// NVIDIA's library does biases and activations with its products; on CPUs fused kernels do.
-void setEpilogues(ModuleOp module, const CompileOptions &options) {
-  if (options.backend == "cuda")
-    module->setAttr(ir::attr::epilogues, UnitAttr::get(module.getContext()));
-}
-
-/// Ends the choice of types; then the stage of every op, and how convolutions lie in memory.
-void chooseStagesAndLayout(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
-  setEpilogues(module, options);
-  finish("precision", module, options);
-  // Before anything is simplified away, so that layers are the model's; gradient ops inherit their forward op's stage.
-  partitioner::assignStages(module, strategy);
-  finish("stages", module, options);
-  if (options.channelsLast) {
-    useChannelsLast(module);
-    simplify(module);
-  }
-  finish("layout", module, options);
-}
-
-/// Composite ops become primitives.
-void reachPrimitives(ModuleOp module, const CompileOptions &options) {
-  decompose(module, {options.backend == "cuda" ? AttentionOps::KeepHalf : AttentionOps::Decompose});
-  simplify(module);
-  finish("decompose", module, options);
-}
-
-/// From the traced model to the step on global shapes. The strategy, its stages completed.
-partitioner::Strategy buildStep(ModuleOp module, const CompileOptions &options) {
-  checkOptions(options);
-  partitioner::Strategy strategy = options.strategy;
-  finish("trace", module, options);
-  ir::requirePhase(module, "compile", ir::Phase::Traced);
-  applyPrecision(module, {options.half, options.level});
-  if (options.lossScale < 0)
-    LossScale{}.setOn(module);
-  else if (options.lossScale > 0)
-    LossScale{.initial = options.lossScale, .dynamic = false}.setOn(module);
-  setReduceDtype(module, options);
-  chooseStagesAndLayout(module, strategy, options);
-  differentiate(module, {strategy.microbatches});
-  simplify(module);
-  finish("differentiate", module, options);
-  buildOptimizer(module);
-  finish("optimizer", module, options);
-  reachPrimitives(module, options);
-  return strategy;
-}
-
-/// The forward pass of a prediction on global shapes, where apply looks for a step.
-void buildPrediction(ModuleOp module, partitioner::Strategy &strategy, const CompileOptions &options) {
-  finish("trace", module, options);
-  ir::requirePhase(module, "compile", ir::Phase::Traced);
-  applyPrecision(module, {options.half, options.level});
-  chooseStagesAndLayout(module, strategy, options);
-  module.lookupSymbol<func::FuncOp>("forward").setName("train");
-  reachPrimitives(module, options);
+/// What code is generated for: what was asked for, or this machine's, or the GPU that plans are made for by default.
+Target targetOf(const CompileOptions &options) {
+  return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
 }
 
 /// The applied forward pass becomes what an evaluation runs; nothing is left to train.
@@ -156,62 +172,57 @@ void forwardAsEval(partitioner::Applied &applied) {
   applied.train.assign(stages, {});
 }
 
-/// The code target: what was asked for, or this machine's, or the GPU that plans are made for by default.
-std::string targetOf(const CompileOptions &options) {
-  const bool cuda = options.backend == "cuda";
-  const std::string target = !options.target.empty() ? options.target : cuda ? "sm_90" : hostTarget();
-  if (cuda != isGpuTarget(target))
-    throw userError(fmt::format("--target {}: is no target of the {} backend; it has {}", target, options.backend,
-                                fmt::join(cuda ? gpuTargets() : cpuTargets(), ", ")));
-  return target;
-}
-
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// reads strides, biases and accumulation off the plain graph, and fusion takes all that it leaves. What a function
-/// stashes is laid out first, because the function that reads it must agree.
-void selectAndFuse(const std::vector<ClassFunctions> &classes, const std::string &target) {
-  SmallVector<func::FuncOp> all;
-  for (const ClassFunctions &functions : classes)
-    for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
-      dropUnreadStashes(bare(*list));
-      layOutStashes(bare(*list));
-      llvm::append_range(all, bare(*list));
-    }
-  forEachInParallel(all, [&](func::FuncOp function) {
-    select(function, target);
-    fuse(function, {.gpu = isGpuTarget(target)});
-    eraseDeadOps(function);
-  });
-}
+/// stashes is laid out first, because the function that reads it must agree. (Not in Passes.td: a text does not say
+/// which functions are of one schedule.)
+struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, OperationPass<ModuleOp>>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SelectAndFusePass)
 
-/// Splits a step on global shapes, which is consumed, over the devices.
-partitioner::Applied split(OwningOpRef<ModuleOp> step, const partitioner::Strategy &strategy,
-                           const CompileOptions &options) {
-  partitioner::Applied applied = partitioner::apply(step, strategy);
-  finish("annotate", *step, options);
-  finish("apply", *applied.module, options);
-  return applied;
-}
+  /// `classes` are functions of the module, and outlive the pass.
+  SelectAndFusePass(const std::vector<ClassFunctions> &classes, Target target) : classes(classes), target(target) {}
+  StringRef getArgument() const override { return "select-and-fuse"; }
+
+  void work() override {
+    SmallVector<func::FuncOp> all;
+    for (const ClassFunctions &functions : classes)
+      for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
+        dropUnreadStashes(bare(*list));
+        layOutStashes(bare(*list));
+        llvm::append_range(all, bare(*list));
+      }
+    forEachInParallel(all, [&](func::FuncOp function) {
+      select(function, target);
+      fuse(function, {.gpu = target.gpu()});
+      eraseDeadOps(function);
+    });
+  }
+
+  const std::vector<ClassFunctions> &classes;
+  const Target target;
+};
 
 } // namespace
 
 GraphModule step(GraphModule model, const CompileOptions &options) {
-  buildStep(model.module(), options);
+  Phases(&model.context(), options).buildStep(model.module());
   return model;
 }
 
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options) {
-  const partitioner::Strategy strategy = buildStep(model.module(), options);
-  return split(model.module().clone(), strategy, options);
+  Phases phases(&model.context(), options);
+  phases.buildStep(model.module());
+  return phases.split(model.module().clone());
 }
 
 std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options) {
   if (!applied.unequalMetric.empty())
     throw userError("plan: " + applied.unequalMetric);
-  const std::string target = targetOf(options);
+  const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
-  selectAndFuse(functions, target);
-  finish("fuse", applied.module.get(), options);
+  PhasePipeline toCalls(applied.module.get().getContext(), options.printAfter);
+  toCalls.add(callsPhase, std::make_unique<SelectAndFusePass>(functions, target));
+  toCalls.run(applied.module.get());
   PlanBuilder plan(applied, options, target); // export
   for (size_t c = 0; c < functions.size(); ++c)
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration
@@ -221,19 +232,19 @@ std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOpt
 }
 
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
-  checkOptions(options);
   if (options.strategy.microbatches != 1)
     throw Error(Status::Internal, "a prediction is one microbatch");
-  partitioner::Strategy strategy = options.strategy;
-  buildPrediction(model.module(), strategy, options);
-  partitioner::Applied applied = split(model.release(), strategy, options);
+  Phases phases(&model.context(), options, Phases::Purpose::Prediction);
+  phases.buildStep(model.module());
+  partitioner::Applied applied = phases.split(model.release());
   forwardAsEval(applied);
   return lowerToPlan(applied, options);
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
-  const partitioner::Strategy strategy = buildStep(model.module(), options);
-  partitioner::Applied applied = split(model.release(), strategy, options);
+  Phases phases(&model.context(), options);
+  phases.buildStep(model.module());
+  partitioner::Applied applied = phases.split(model.release());
   return lowerToPlan(applied, options);
 }
 

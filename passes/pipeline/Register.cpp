@@ -14,18 +14,12 @@
 
 namespace cleave::passes {
 
+#define GEN_PASS_REGISTRATION
+#include "passes/Passes.h.inc"
+
 void registerPasses() {
   static const bool once = [] {
-    mlir::registerPass([] { return createDifferentiatePass(); });
-    mlir::registerPass([] { return createDecomposePass(); });
-    mlir::registerPass([] { return createBuildOptimizerPass(); });
-    mlir::registerPass([] { return createPrecisionPass(); });
-    mlir::registerPass([] { return createChannelsLastPass(); });
-    mlir::registerPass([] { return createSimplifyPass(); });
-    mlir::registerPass([] { return createAssignStagesPass(); });
-    mlir::registerPass([] { return createAnnotatePass(); });
-    mlir::registerPass([] { return createApplyPass(); });
-    mlir::registerPass([] { return createFusePass(); });
+    registerCleavePasses();
     return true;
   }();
   (void)once;

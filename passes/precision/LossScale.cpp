@@ -9,7 +9,7 @@ namespace cleave::passes {
 
 static constexpr llvm::StringLiteral attribute = "cleave.loss_scale";
 
-std::optional<LossScale> LossScale::of(ModuleOp module) {
+std::optional<LossScale> lossScaleOf(ModuleOp module) {
   auto dictionary = module->getAttrOfType<DictionaryAttr>(attribute);
   if (!dictionary)
     return std::nullopt;
@@ -23,12 +23,16 @@ std::optional<LossScale> LossScale::of(ModuleOp module) {
   return scale;
 }
 
-void LossScale::setOn(ModuleOp module) const {
+void setLossScale(ModuleOp module, const std::optional<LossScale> &scale) {
   Builder b(module.getContext());
+  if (!scale) {
+    module->removeAttr(attribute);
+    return;
+  }
   module->setAttr(attribute,
-                  b.getDictionaryAttr({b.getNamedAttr("initial", b.getF64FloatAttr(initial)),
-                                       b.getNamedAttr("dynamic", b.getBoolAttr(dynamic)),
-                                       b.getNamedAttr("growth_interval", b.getI64IntegerAttr(growthInterval))}));
+                  b.getDictionaryAttr({b.getNamedAttr("initial", b.getF64FloatAttr(scale->initial)),
+                                       b.getNamedAttr("dynamic", b.getBoolAttr(scale->dynamic)),
+                                       b.getNamedAttr("growth_interval", b.getI64IntegerAttr(scale->growthInterval))}));
 }
 
 } // namespace cleave::passes

@@ -2,6 +2,8 @@
 // underflow in fp16. The update divides by it and skips a step with gradients that are not finite. The scale is part of
 // the training state: checkpoints store it, and every rank updates its own copy identically.
 #pragma once
+#include "runtime/base/Precision.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -9,17 +11,10 @@
 
 namespace cleave::passes {
 
-/// The module attribute `cleave.loss_scale`, a dictionary: initial, dynamic, growth_interval. A dynamic scale is at
-/// most largestLossScale.
-struct LossScale {
-  double initial = 65536;        ///< 2^16
-  bool dynamic = true;           ///< false: `initial` is constant
-  int64_t growthInterval = 2000; ///< applied steps after which the scale doubles; a skipped step halves it
-
-  /// Reads the attribute of a module; nullopt if it has none.
-  static std::optional<LossScale> of(mlir::ModuleOp module);
-  void setOn(mlir::ModuleOp module) const;
-};
+/// The module attribute `cleave.loss_scale`, a dictionary: initial, dynamic, growth_interval. None: the loss is not
+/// scaled.
+std::optional<LossScale> lossScaleOf(mlir::ModuleOp module);
+void setLossScale(mlir::ModuleOp module, const std::optional<LossScale> &scale);
 
 /// Names of the states, each tensor<f32>: the scale, applied steps since its last change, steps skipped so far.
 inline constexpr const char *lossScaleState = "loss_scale", *cleanStepsState = "loss_scale.clean_steps",

@@ -6,11 +6,12 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Marks.h"
+#include "passes/precision/LossScale.h"
 #include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/Pass.h"
 
 #include <fmt/format.h>
 #include <map>
@@ -18,6 +19,10 @@
 using namespace mlir;
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_PRECISIONPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
 enum class Claim { Neutral, Computed, Activation, Strong };
@@ -231,42 +236,39 @@ private:
   }
 };
 
-struct PrecisionPass : PassWrapper<PrecisionPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PrecisionPass)
-  PrecisionPass() = default;
-  PrecisionPass(const PrecisionPass &other) : PassWrapper(other) {}
+/// Tf32 is a way to compute in f32.
+Type elementType(MLIRContext *context, Precision::Type type) {
+  return type == Precision::Type::Bf16   ? Type(BFloat16Type::get(context))
+         : type == Precision::Type::Fp16 ? Type(Float16Type::get(context))
+                                         : Type(Float32Type::get(context));
+}
 
-  StringRef getArgument() const override { return "precision"; }
-  StringRef getDescription() const override { return "element types of the traced model by optimisation level"; }
-  void runOnOperation() override {
-    try {
-      ir::requirePhase(getOperation(), "precision", ir::Phase::Traced);
-      applyPrecision(getOperation(), {half, level});
-    } catch (const Error &error) {
-      getOperation().emitError(error.what());
-      signalPassFailure();
-    }
+struct PrecisionPass : ThrowingPass<impl::PrecisionPassBase<PrecisionPass>> {
+  using ThrowingPass::ThrowingPass;
+
+  void work() override {
+    ir::requirePhase(getOperation(), "precision", ir::Phase::Traced);
+    applyPrecision(getOperation(), half, level);
+    if (!lossScale.empty())
+      setLossScale(getOperation(), LossScale::parse(lossScale));
+    if (!reduceType.empty())
+      getOperation()->setAttr(ir::attr::reduceDtype,
+                              TypeAttr::get(elementType(&getContext(), Precision::typeOf("reduce-dtype", reduceType))));
   }
-  Option<std::string> half{*this, "half", llvm::cl::desc("bf16 or fp16"), llvm::cl::init("bf16")};
-  Option<int64_t> level{*this, "level", llvm::cl::desc("0 to 3"), llvm::cl::init(1)};
 };
 
 } // namespace
 
-void applyPrecision(ModuleOp module, const PrecisionOptions &options) {
-  if (options.level < 0 || options.level > 3)
-    throw userError(fmt::format("precision: the level must be 0 to 3, found {}", options.level));
-  if (options.level == 0)
+void applyPrecision(ModuleOp module, Precision::Type half, int64_t level) {
+  if (level < 0 || level > 3)
+    throw userError(fmt::format("precision: the level is 0 to 3, found {}", level));
+  if (level == 0)
     return;
-  if (options.half != "bf16" && options.half != "fp16")
-    throw userError(fmt::format("precision: the half type must be bf16 or fp16, found {}", options.half));
-  Type half = options.half == "bf16" ? Type(BFloat16Type::get(module.getContext()))
-                                     : Type(Float16Type::get(module.getContext()));
+  if (half != Precision::Type::Bf16 && half != Precision::Type::Fp16)
+    throw userError(fmt::format("precision: the half type is bf16 or fp16, found {}", text(half)));
   for (const char *name : {"forward", "eval"})
     if (auto function = module.lookupSymbol<func::FuncOp>(name))
-      Rewriter(function, half, options.level).run();
+      Rewriter(function, elementType(module.getContext(), half), level).run();
 }
-
-std::unique_ptr<Pass> createPrecisionPass() { return std::make_unique<PrecisionPass>(); }
 
 } // namespace cleave::passes

@@ -14,9 +14,10 @@
 // Integers cast to f32 stay f32 at every level: they are counts or positions, which exceed the range of half types.
 // Gradients follow by differentiating the casts: those of f32 parameters are f32.
 #pragma once
+#include "runtime/base/Precision.h"
+
 #include <cstdint>
 #include <memory>
-#include <string>
 
 namespace mlir {
 class ModuleOp;
@@ -25,18 +26,12 @@ class Pass;
 
 namespace cleave::passes {
 
-struct PrecisionOptions {
-  std::string half = "bf16"; ///< "bf16" or "fp16"
-  int64_t level = 0;         ///< 0 to 3
-};
+/// Rewrites @forward and @eval as traced for a half type and a level from 0 to 3. Types of inputs, buffers and results
+/// stay as they are.
+void applyPrecision(mlir::ModuleOp module, Precision::Type half, int64_t level);
 
-/// The largest loss scale: 2^24.
-inline constexpr double largestLossScale = 16777216;
-
-/// Rewrites the traced @forward and @eval. Types of inputs, buffers and results do not change.
-void applyPrecision(mlir::ModuleOp module, const PrecisionOptions &options);
-
-/// As the pass `--precision=level=1 half=bf16`.
-std::unique_ptr<mlir::Pass> createPrecisionPass();
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_PRECISIONPASS
+#include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

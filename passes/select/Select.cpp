@@ -1,7 +1,6 @@
 // Chooses library calls for convolutions, pooling and embedding gradients; writes the pieces of concatenations in
 // place.
-#include "passes/codegen/Codegen.h"
-#include "passes/select/Selection.h"
+#include "passes/select/Detail.h"
 #include "passes/simplify/Simplify.h"
 
 using namespace mlir;
@@ -189,15 +188,15 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   eraseDeadOps(function);
 }
 
-/// oneDNN 2.6 on x86-64 computes in bf16 with AVX-512 and never in fp16. NVIDIA's libraries support all types.
-static bool libraryHas(Type type, const std::string &target) {
-  return isGpuTarget(target) || (!type.isF16() && (!type.isBF16() || target == "x86-64-v4"));
+/// oneDNN 2.6 on x86-64 computes in bf16 from AVX-512 on, never in fp16; NVIDIA's libraries in all.
+static bool libraryHas(Type type, Target target) {
+  return target.gpu() || (!type.isF16() && (!type.isBF16() || target == Target::X86_64_v4));
 }
 
-void select(func::FuncOp function, const std::string &target) {
+void select(func::FuncOp function, Target target) {
   widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
   joinPads(function);
-  selectLibraryCalls(function, {.epilogues = isGpuTarget(target), .widen = isGpuTarget(target)});
+  selectLibraryCalls(function, {.epilogues = target.gpu(), .widen = target.gpu()});
 }
 
 } // namespace cleave::passes

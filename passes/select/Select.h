@@ -1,6 +1,8 @@
 // Selection of library calls, before fusion. A call reads its operands and writes its result with strides, so that
 // transposes, slices and reshapes around it cost nothing; it adds biases and accumulates gradients.
 #pragma once
+#include "runtime/base/Target.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::passes {
@@ -31,7 +33,7 @@ struct SelectOptions {
 /// together with the biases, activations and accumulations that the library computes; then removes unused ops.
 void selectLibraryCalls(mlir::func::FuncOp function, SelectOptions options = {});
 
-/// Chooses the library calls of one function for a code target (passes/codegen/Codegen.h): widens, tidies, selects.
-void select(mlir::func::FuncOp function, const std::string &target);
+/// Chooses the library calls of one function for a code target: widens, tidies, selects.
+void select(mlir::func::FuncOp function, Target target);
 
 } // namespace cleave::passes

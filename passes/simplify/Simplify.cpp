@@ -3,6 +3,7 @@
 
 #include "ir/graph/Graph.h"
 #include "passes/rewrite/Parallel.h"
+#include "passes/rewrite/ThrowingPass.h"
 
 #include "mlir/Rewrite/FrozenRewritePatternSet.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -10,6 +11,10 @@
 using namespace mlir;
 
 namespace cleave::passes {
+
+#define GEN_PASS_DEF_SIMPLIFYPASS
+#include "passes/Passes.h.inc"
+
 namespace {
 
 /// Gives ops created by patterns and folders the marker attributes of the op they are inserted before.
@@ -45,11 +50,8 @@ void simplifyFunction(func::FuncOp function, const FrozenRewritePatternSet &patt
   eraseDeadOps(function);
 }
 
-struct SimplifyPass : PassWrapper<SimplifyPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SimplifyPass)
-  StringRef getArgument() const override { return "simplify"; }
-  StringRef getDescription() const override { return "canonical forms, common subexpressions, dead ops"; }
-  void runOnOperation() override { simplify(getOperation()); }
+struct SimplifyPass : ThrowingPass<impl::SimplifyPassBase<SimplifyPass>> {
+  void work() override { simplify(getOperation()); }
 };
 
 } // namespace
@@ -62,7 +64,5 @@ void simplify(ModuleOp module) {
       functions.push_back(function);
   forEachInParallel(functions, [&](func::FuncOp function) { simplifyFunction(function, patterns); });
 }
-
-std::unique_ptr<Pass> createSimplifyPass() { return std::make_unique<SimplifyPass>(); }
 
 } // namespace cleave::passes

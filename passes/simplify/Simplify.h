@@ -20,8 +20,9 @@ namespace cleave::passes {
 /// Simplifies every function of the module to a fixed point.
 void simplify(mlir::ModuleOp module);
 
-/// As the pass `--simplify`.
-std::unique_ptr<mlir::Pass> createSimplifyPass();
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_SIMPLIFYPASS
+#include "passes/Passes.h.inc"
 
 /// Rewrites in addition to the ops' own canonicalisation (Patterns.cpp).
 void addSimplifyPatterns(mlir::RewritePatternSet &patterns);

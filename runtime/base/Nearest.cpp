@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave {
 
@@ -41,6 +43,16 @@ std::optional<std::string> nearest(const std::string &word, const std::vector<st
 std::string suggestion(const std::string &word, const std::vector<std::string> &known) {
   const auto found = nearest(word, known);
   return found ? "; did you mean " + *found + "?" : "";
+}
+
+std::string oneOf(const char *option, const std::string &given, const std::string &otherwise,
+                  const std::vector<std::string> &known) {
+  if (given.empty())
+    return otherwise;
+  if (std::find(known.begin(), known.end(), given) == known.end())
+    throw userError(
+        fmt::format("{} {}: must be one of {}{}", option, given, fmt::join(known, ", "), suggestion(given, known)));
+  return given;
 }
 
 void checkOptionNames(const std::vector<std::string> &args, const std::vector<std::string> &options,

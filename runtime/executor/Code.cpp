@@ -2,6 +2,7 @@
 #include "runtime/executor/Code.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Target.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -20,19 +21,8 @@ namespace {
 
 /// Whether this processor supports `target`.
 bool processorHas(const std::string &target) {
-  __builtin_cpu_init();
-  if (target.empty() || target == "x86-64")
-    return true;
-  if (target == "x86-64-v2")
-    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  if (target == "x86-64-v3")
-    return v3;
-  if (target == "x86-64-v4")
-    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
-  return false;
+  const std::optional<Target> named = Target::named(target);
+  return target.empty() || (named && named->runsHere());
 }
 
 /// Creates a memory file with the object's bytes.

@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/executor/Resolved.h"
 #include "runtime/executor/Runner.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -24,11 +25,10 @@ static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, World &worl
 
 /// A plan's code and library steps are for one backend; plans that name none are for CPUs.
 static void requireBackend(const PlanFile &file, const std::string &device) {
-  const std::string backend = file.plan().backend() ? file.plan().backend()->str() : "";
-  const bool cuda = backend == "cuda";
-  if (cuda != (device == "cuda"))
+  const Target::Kind backend = backendOf(file.plan());
+  if ((backend == Target::Kind::Cuda) != (device == "cuda"))
     throw userError(
-        fmt::format("plan '{}' is for the {} backend, asked to run on {}", file.name(), cuda ? "cuda" : "cpu", device));
+        fmt::format("plan '{}' is for the {} backend, asked to run on {}", file.name(), text(backend), device));
 }
 
 void requireDevice(const std::string &name) {

@@ -8,6 +8,7 @@
 //
 // An executor must be used by the thread that created it (runRanks gives each rank one).
 #pragma once
+#include "runtime/base/Target.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/plan/PlanFile.h"
 
@@ -42,8 +43,8 @@ constexpr size_t traceIterations = 4;
 
 /// Throws a user error that names what is missing if no executor can run on this device here.
 void requireDevice(const std::string &name);
-/// The code target of this machine's first CUDA device ("sm_90"); empty if there is none.
-std::string cudaTarget();
+/// The code target of this machine's first CUDA device; none where there is no device.
+std::optional<Target> cudaTarget();
 
 class Runner;
 

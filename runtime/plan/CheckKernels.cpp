@@ -1,5 +1,6 @@
-// Checks the plan's declarations of generated code: what each kernel accesses of its arguments, that every call matches
-// its kernel, and that the code contains the kernels. The code itself is never loaded or run here.
+// Generated code as the plan declares it: what each kernel touches of its arguments, that every call is a call of that
+// kernel with such arguments, and that the code holds the kernels. The code itself is never opened or run here.
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Kernels.h"
@@ -14,11 +15,9 @@ namespace cleave::check {
 
 namespace {
 
-std::string_view text(const flatbuffers::String *value) {
-  return value ? value->string_view() : std::string_view();
-}
+std::string_view text(const flatbuffers::String *value) { return value ? value->string_view() : std::string_view(); }
 
-bool isCuda(const plan::Plan &plan) { return text(plan.backend()) == "cuda"; }
+bool isCuda(const plan::Plan &plan) { return backendOf(plan) == Target::Kind::Cuda; }
 
 uint32_t outputsOf(const plan::KernelInfo &kernel) {
   uint32_t outputs = 0;

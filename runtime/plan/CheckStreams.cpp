@@ -1,6 +1,7 @@
-// Rules for GPU plans: every step is in the stream of its kind; waits refer to earlier steps in other streams and leave
-// no two steps that access the same bytes unordered; messages of a direction are received in the order in which they
-// are sent; the workspace is large enough for the steps.
+// What holds for plans that GPUs run: every step is in its kind's stream, waits are for earlier steps in other streams
+// and leave no two steps that touch the same bytes unordered, messages of a direction are received in the order in
+// which they are sent, and the workspace holds what the steps may take.
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Streams.h"
 
@@ -113,7 +114,7 @@ void checkMessageOrder(const plan::Plan &plan, bool eval, Report &report) {
 } // namespace
 
 void checkStreams(const plan::Plan &plan, Report &report) {
-  if (!plan.backend() || plan.backend()->string_view() != "cuda")
+  if (backendOf(plan) != Target::Kind::Cuda)
     return;
   Rule rule(report, "X1");
   for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p)

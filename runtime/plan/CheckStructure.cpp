@@ -1,5 +1,6 @@
 // Structure: the requirements for following a plan's indices safely.
 #include "runtime/base/Error.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
@@ -171,7 +172,8 @@ private:
     }
     for (uint32_t i = 0; i < length(segment.steps()) && !report.full(); ++i) {
       const plan::Step &step = *segment.steps()->Get(i);
-      if (step.path() >= std::max(1u, length(plan.strings())) || step.location() >= std::max(1u, length(plan.strings()))) {
+      if (step.path() >= std::max(1u, length(plan.strings())) ||
+          step.location() >= std::max(1u, length(plan.strings()))) {
         Rule strings(report, "S12");
         report.add("{}: path {} and location {} of {} strings", placeOf(index, program, s, i), step.path(),
                    step.location(), length(plan.strings()));
@@ -397,7 +399,7 @@ private:
     return "";
   }
 
-  bool gpu() const { return plan.backend() && plan.backend()->string_view() == "cuda"; }
+  bool gpu() const { return backendOf(plan) == Target::Kind::Cuda; }
 
   /// The calls must have the same kernel and differ only in buffers and extents. That they do not overlap is checked in
   /// CheckMemory.cpp.
@@ -631,15 +633,15 @@ private:
       for (uint32_t i = 0; i < length(op->batch()); ++i)
         flops *= static_cast<double>(op->batch()->Get(i));
     } else if (const auto *conv = step.op_as_Conv()) {
-      for (int64_t size : {conv->n(), conv->oc(), conv->oh(), conv->ow(), conv->ic() / conv->groups(), conv->kh(),
-                           conv->kw()})
+      for (int64_t size :
+           {conv->n(), conv->oc(), conv->oh(), conv->ow(), conv->ic() / conv->groups(), conv->kh(), conv->kw()})
         flops *= static_cast<double>(size);
     } else {
       return "";
     }
     return step.flops() == flops || step.flops() == 0
                ? ""
-               : fmt::format("{} operations stated, but its sizes give {}", step.flops(), flops);
+               : fmt::format("{} operations, its sizes take {}", step.flops(), flops);
   }
 
   std::string stepProblem(const plan::Step &step, const std::set<uint32_t> &listed) {
@@ -656,22 +658,25 @@ private:
     if (!problem.empty())
       return problem;
     stepRule = "S8";
-    forEachAccess(step, program, [&](const Access &access) {
-      const plan::Slot *slot = slotAt(access.slot);
-      if (!problem.empty())
-        return;
-      if (!slot)
-        problem = fmt::format("slot {} of {}", access.slot, length(program.slots()));
-      else if (slot->space() != plan::Space::Persistent && !listed.count(access.slot))
-        problem = fmt::format("slot {} is not in the segment's list", access.slot);
-      else if (access.begin > slot->bytes() || access.bytes > slot->bytes() - access.begin)
-        problem = fmt::format("bytes {} to {} of slot {}, which has {}", access.begin, access.begin + access.bytes,
-                              access.slot, slot->bytes());
-      else if (slot->space() == plan::Space::Input && access.kind == Access::Write)
-        problem = fmt::format("writes input slot {}", access.slot);
-      else if (access.kind == Access::Write && access.twice)
-        problem = fmt::format("a view that writes elements of slot {} twice", access.slot);
-    }, &plan);
+    forEachAccess(
+        step, program,
+        [&](const Access &access) {
+          const plan::Slot *slot = slotAt(access.slot);
+          if (!problem.empty())
+            return;
+          if (!slot)
+            problem = fmt::format("slot {} of {}", access.slot, length(program.slots()));
+          else if (slot->space() != plan::Space::Persistent && !listed.count(access.slot))
+            problem = fmt::format("slot {} is not in the segment's list", access.slot);
+          else if (access.begin > slot->bytes() || access.bytes > slot->bytes() - access.begin)
+            problem = fmt::format("bytes {} to {} of slot {}, which has {}", access.begin, access.begin + access.bytes,
+                                  access.slot, slot->bytes());
+          else if (slot->space() == plan::Space::Input && access.kind == Access::Write)
+            problem = fmt::format("writes input slot {}", access.slot);
+          else if (access.kind == Access::Write && access.twice)
+            problem = fmt::format("a view that writes elements of slot {} twice", access.slot);
+        },
+        &plan);
     if (problem.empty() && step.op_type() == plan::StepOp::Copy)
       problem = copyStartProblem(*step.op_as_Copy());
     if (problem.empty() && step.op_type() == plan::StepOp::Collective)

@@ -2,6 +2,7 @@
 #include "runtime/session/Setup.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 
@@ -32,7 +33,7 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &opti
   out.threads = options.threads  ? options.threads
                 : plan.threads() ? plan.threads()
                                  : defaultThreads(plan.ranks()->size());
-  out.device = !options.deviceName.empty() ? options.deviceName : text(plan.backend()) == "cuda" ? "cuda" : "cpu";
+  out.device = !options.deviceName.empty() ? options.deviceName : text(backendOf(plan));
   out.graph = options.graph;
   out.deterministic = options.deterministic;
   out.tuning = options.tuning;

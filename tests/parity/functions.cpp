@@ -271,11 +271,11 @@ TEST_CASE("functions and their gradients equal PyTorch's", "[parity][functions]"
     REQUIRE(functions().count(name));
     GraphModule whole = traced(example, functions().at(name));
     REQUIRE(whole.verify() == "");
-    passes::differentiate(whole.module(), {1});
+    passes::differentiate(whole.module(), 1);
     REQUIRE(whole.verify() == "");
     GraphModule parts = whole.clone();
     passes::simplify(parts.module());
-    passes::decompose(parts.module(), {});
+    passes::decompose(parts.module());
     passes::simplify(parts.module());
     REQUIRE(parts.verify() == "");
     CHECK(countOps(parts, "train", "cleave.detach") == 0);
@@ -299,7 +299,7 @@ TEST_CASE("gradients of functions equal finite differences", "[functions]") {
       continue;
     INFO(name);
     GraphModule module = traced(example, functions().at(name));
-    passes::differentiate(module.module(), {1});
+    passes::differentiate(module.module(), 1);
     const Arrays arguments = argumentsOf(example), found = evaluate(module, "train", arguments);
     for (const auto &[parameter, unused] : example["gradients"].items()) {
       const Array &gradient = found.at("gradient:" + parameter);
@@ -327,7 +327,7 @@ TEST_CASE("functions keep their meaning under mixed precision", "[functions]") {
       const std::string name = example["name"];
       INFO(name << " O" << level);
       GraphModule module = traced(example, functions().at(name), false);
-      passes::applyPrecision(module.module(), {.half = "bf16", .level = level});
+      passes::applyPrecision(module.module(), Precision::Type::Bf16, level);
       REQUIRE(module.verify() == "");
       Arrays arguments = argumentsOf(example);
       for (const auto &[key, value] : Arrays(arguments))
@@ -354,7 +354,7 @@ TEST_CASE("places and counts are exact whatever the precision", "[functions]") {
   for (const auto &[name, functionAndWanted] : cases) {
     INFO(name);
     GraphModule module = traced(example, functionAndWanted.first, false);
-    passes::applyPrecision(module.module(), {.half = "bf16", .level = 2});
+    passes::applyPrecision(module.module(), Precision::Type::Bf16, 2);
     const Array found = evaluate(module, "forward", {{"input:x", x}, {"input:c", c}}).at("buffer:result");
     for (int64_t i = 0; i < 1000; ++i) {
       INFO(i);

@@ -169,11 +169,11 @@ TEST_CASE("modules and their gradients equal PyTorch's", "[parity]") {
     const std::string name = example["name"];
     DYNAMIC_SECTION(name) {
       GraphModule whole = tracedCase(example);
-      passes::differentiate(whole.module(), {1});
+      passes::differentiate(whole.module(), 1);
       REQUIRE(whole.verify().empty());
       GraphModule parts = whole.clone();
       passes::simplify(parts.module());
-      passes::decompose(parts.module(), {});
+      passes::decompose(parts.module());
       passes::simplify(parts.module());
       REQUIRE(parts.verify().empty());
       for (const GraphModule *module : {&whole, &parts}) {

@@ -22,7 +22,7 @@ GraphModule updateModule(const nlohmann::json &example) {
     %b = cleave.broadcast %a_bias dims [1] : tensor<4xf32> -> tensor<3x4xf32>
     %p = cleave.mul %a_weight, %b : tensor<3x4xf32>
     %loss = cleave.reduce sum %p dims [0, 1] : tensor<3x4xf32> -> tensor<f32>)");
-  passes::differentiate(module.module(), {example["static_count"].get<int64_t>() / 4});
+  passes::differentiate(module.module(), example["static_count"].get<int64_t>() / 4);
   std::string settings = example["optimizer"];
   module.module()->setAttr(ir::attr::optimizer, mlir::parseAttribute(settings, &module.context()));
   passes::buildOptimizer(module.module());

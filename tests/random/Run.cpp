@@ -82,20 +82,9 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
 }
 
 passes::CompileOptions compileOptionsOf(const Job &job, bool code) {
-  passes::CompileOptions compile;
-  compile.strategy = job.strategy;
-  compile.batch = job.batch;
-  compile.seed = job.seed;
-  compile.threads = static_cast<int>(job.threads);
+  passes::CompileOptions compile = job;
   compile.code = code;
   compile.model = "random";
-  compile.data = dataJson(job.config.data);
-  compile.training = trainingJson(job);
-  compile.half = job.precision;
-  compile.level = job.optLevel;
-  compile.lossScale = job.lossScale;
-  compile.reduceDtype = job.reduceDtype;
-  compile.channelsLast = job.channelsLast;
   return compile;
 }
 

@@ -7,8 +7,10 @@
 #include "runtime/base/StandardStreams.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -21,7 +23,8 @@
 
 /// The argument that names a device, which LLVM would read until memory is exhausted; null if there is none.
 static const char *endlessInput(int argc, char **argv) {
-  struct stat device {}, null {};
+  struct stat device {
+  }, null{};
   ::stat("/dev/null", &null);
   for (int i = 1; i < argc; ++i) {
     const bool output = !std::strcmp(argv[i - 1], "-o");
@@ -43,6 +46,23 @@ static void endOn(void *, const char *reason, bool) {
   std::_Exit(static_cast<int>(cleave::Status::Environment));
 }
 
+/// Help begins with our passes and their options; what follows is MLIR's, without the options of LLVM's back ends
+/// (which
+/// --help-hidden lists).
+static void beginHelp(int argc, char **argv) {
+  for (int i = 1; i < argc; ++i)
+    if (!std::strcmp(argv[i], "--help") || !std::strcmp(argv[i], "-help") || !std::strcmp(argv[i], "-h")) {
+      llvm::outs() << "Cleave's passes, of which every one is described in passes/Passes.td. They run in the order in "
+                      "which they are named.\n";
+      mlir::printRegisteredPasses(); // no others are registered yet
+      llvm::outs() << '\n';
+      for (auto &[name, option] : llvm::cl::getRegisteredOptions())
+        if (name != "help" && name != "version")
+          option->setHiddenFlag(llvm::cl::Hidden);
+      return;
+    }
+}
+
 int main(int argc, char **argv) {
   cleave::holdStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
@@ -55,8 +75,9 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   registry.insert<cleave::ir::CleaveDialect, cleave::dist::DistDialect, cleave::library::LibraryDialect,
                   mlir::func::FuncDialect>();
-  mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
   cleave::passes::registerPasses();
+  beginHelp(argc, argv);
+  mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
   const bool good = succeeded(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));
   llvm::errs().clear_error(); // lost messages are no error
   return static_cast<int>(good ? cleave::Status::Success : cleave::Status::User);

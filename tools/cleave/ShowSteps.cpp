@@ -1,4 +1,5 @@
-// The listing of `cleave show --steps`: every program, step by step.
+// The listing of `cleave show --steps`: what every program does, step by step.
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Progress.h"
@@ -142,7 +143,7 @@ std::string opText(const plan::Plan &plan, const plan::Step &step) {
 
 /// The library that runs a step on a GPU.
 std::string libraryOf(const plan::Plan &plan, const plan::Step &step) {
-  if (!plan.backend() || plan.backend()->string_view() != "cuda")
+  if (backendOf(plan) != Target::Kind::Cuda)
     return "";
   switch (step.op_type()) {
   case plan::StepOp::Matmul:

@@ -14,12 +14,12 @@ namespace cleave {
 
 void requireCuda() { cuda::driver(); }
 
-std::string cudaTarget() {
+std::optional<Target> cudaTarget() {
   try {
     const int capability = cuda::Context(0).capability();
-    return capability >= 100 ? "sm_100" : capability >= 90 ? "sm_90" : "sm_80";
+    return capability >= 100 ? Target::Sm100 : capability >= 90 ? Target::Sm90 : Target::Sm80;
   } catch (const Error &) {
-    return "";
+    return std::nullopt;
   }
 }
 

@@ -1,6 +1,7 @@
 // Replaces runtime/cuda in builds without CUDA headers.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/driver/Report.h"
+#include "runtime/executor/Executor.h"
 #include "runtime/executor/Runner.h"
 
 namespace cleave {
@@ -9,7 +10,7 @@ void requireCuda() {
   throw userError("--backend cuda: no CUDA device can be used: this build was made without the CUDA toolkit");
 }
 
-std::string cudaTarget() { return ""; }
+std::optional<Target> cudaTarget() { return std::nullopt; }
 
 CudaReport examineCuda() { return {"", "this build was made without the CUDA toolkit", {}, {}}; }
 

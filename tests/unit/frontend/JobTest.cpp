@@ -68,8 +68,9 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.momentum = 0.5}, {.optimizer = Adam{}}), "--momentum 0.5"));
   CHECK(has(wrong({.lr = -1.0}), "--lr -1"));
   CHECK(has(wrong({.threads = 100000}), "--threads 100000"));
+  CHECK(has(wrong({.target = "sm_90"}), "--target sm_90"));
   CHECK(has(mistake([] { checkBackend("cuda"); }), "CUDA"));
-  CHECK(resolveJob({}, {.backend = "cuda"}).backend == "cuda"); // a plan can be compiled for it
+  CHECK(resolveJob({}, {.backend = "cuda"}).backend == Target::Kind::Cuda); // a plan can be compiled for it
 }
 
 TEST_CASE("convolutions are channels last where matrix units run them, or as asked for") {
@@ -83,13 +84,13 @@ TEST_CASE("convolutions are channels last where matrix units run them, or as ask
 }
 
 TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half parameters in half") {
-  CHECK(resolveJob({}, {}).reduceDtype == "fp32");
-  CHECK(resolveJob({}, {.precision = "bf16"}).reduceDtype == "fp32");
-  CHECK(resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).reduceDtype == "bf16");
-  CHECK(resolveJob({}, {.optLevel = "O2", .reduceDtype = "fp16"}).reduceDtype == "fp16");
-  CHECK(resolveJob({}, {.optLevel = "O3"}).reduceDtype == "fp16");
-  CHECK(resolveJob({}, {.optLevel = "O3", .reduceDtype = "fp32"}).reduceDtype == "fp32");
-  const std::string stored = trainingJson(resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}));
+  CHECK(resolveJob({}, {}).precision.reduce == Precision::Type::Fp32);
+  CHECK(resolveJob({}, {.precision = "bf16"}).precision.reduce == Precision::Type::Fp32);
+  CHECK(resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).precision.reduce == Precision::Type::Bf16);
+  CHECK(resolveJob({}, {.optLevel = "O2", .reduceDtype = "fp16"}).precision.reduce == Precision::Type::Fp16);
+  CHECK(resolveJob({}, {.optLevel = "O3"}).precision.reduce == Precision::Type::Fp16);
+  CHECK(resolveJob({}, {.optLevel = "O3", .reduceDtype = "fp32"}).precision.reduce == Precision::Type::Fp32);
+  const std::string stored = resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).training;
   RunOptions taken;
   takePrecision(stored, taken);
   CHECK(taken.precision == "bf16");
@@ -112,8 +113,8 @@ TEST_CASE("what plans store is JSON") {
   CHECK(data["context"] == 32);
   CHECK(data["fields"][1]["name"] == "targets");
   CHECK(data["fields"][1]["classes"] == 100);
-  const auto training = nlohmann::json::parse(
-      trainingJson({.config = {.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}}));
+  const auto training =
+      nlohmann::json::parse(trainingJson({.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}, {}));
   CHECK(training["optimizer"]["beta2"] == 0.999);
   CHECK(training["lr"]["kind"] == "warmup_cosine");
   CHECK(training["lr"]["base"] == 0.1);

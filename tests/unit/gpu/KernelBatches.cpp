@@ -63,18 +63,18 @@ std::string module(const std::string &optimizer) {
 }
 
 std::shared_ptr<const PlanFile> compiled(const std::string &optimizer, const std::string &mesh, int64_t level,
-                                         const std::string &half, bool batches) {
+                                         Precision::Type half, bool batches) {
   passes::CompileOptions options;
-  options.backend = "cuda";
-  options.target = "emulated";
+  options.backend = Target::Kind::Cuda;
+  options.target = Target::Emulated;
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.microbatches = microbatches;
   options.strategy.schedule = "1f1b";
   options.batch = batch;
   options.seed = 3;
-  options.level = level;
-  options.half = half;
-  options.lossScale = half == "fp16" ? -1 : 0;
+  options.precision = {.type = half, .level = level};
+  if (half == Precision::Type::Fp16)
+    options.precision.lossScale = LossScale{};
   options.batchKernels = batches;
   return PlanFile::fromBytes(passes::compile(GraphModule::parse(module(optimizer), "mlp"), options), mesh);
 }
@@ -139,8 +139,8 @@ State train(const std::shared_ptr<const PlanFile> &file) {
 
 /// Trains with batches and without; `updates`: launches that update parameters.
 void compare(const std::string &optimizer, const std::string &mesh = "dp=1", int64_t level = 0,
-             const std::string &half = "bf16") {
-  INFO(optimizer << " on " << mesh << ", O" << level << " " << half);
+             Precision::Type half = Precision::Type::Bf16) {
+  INFO(optimizer << " on " << mesh << ", O" << level << " " << text(half));
   const auto batched = compiled(optimizer, mesh, level, half, true),
              single = compiled(optimizer, mesh, level, half, false);
   for (const auto &file : {batched, single})
@@ -167,15 +167,15 @@ TEST_CASE("kernel batches: the same bits as call by call", "[gpu]") {
   compare(sgd);
   compare(adamw);
   compare("name = \"adam\", lr = 0.01 : f64, clip_norm = 0.5 : f64");
-  compare(adamw + ", clip_norm = 0.5 : f64", "dp=1", 2);       // working copies, clipping
-  compare(sgd + ", clip_norm = 0.5 : f64", "dp=1", 2, "fp16"); // loss scale
-  compare(adamw + ", clip_norm = 0.5 : f64", "dp=2,tp=2", 2, "fp16");
+  compare(adamw + ", clip_norm = 0.5 : f64", "dp=1", 2);                      // working copies, clipping
+  compare(sgd + ", clip_norm = 0.5 : f64", "dp=1", 2, Precision::Type::Fp16); // loss scale
+  compare(adamw + ", clip_norm = 0.5 : f64", "dp=2,tp=2", 2, Precision::Type::Fp16);
   compare(adamw + ", clip_norm = 0.5 : f64", "pp=2");
 }
 
 TEST_CASE("kernel batches: one launch for each program of updates", "[gpu]") {
   const std::string text = "name = \"sgd\", lr = 0.1 : f64, momentum = 0.9 : f64, weight_decay = 0.01 : f64";
-  const auto file = compiled(text, "dp=1", 0, "bf16", true);
+  const auto file = compiled(text, "dp=1", 0, Precision::Type::Bf16, true);
   std::vector<size_t> calls;
   for (const plan::Segment *segment : *file->plan().programs()->Get(0)->segments())
     for (const plan::Step *step : *segment->steps())

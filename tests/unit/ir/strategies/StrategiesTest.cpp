@@ -300,13 +300,13 @@ TEST_CASE("half precision, whatever type the gradients are reduced in") {
   constexpr int64_t rows = 4, microbatches = 3;
   for (std::string model : {"mlp", "convnet", "gpt"}) {
     passes::CompileOptions options = oneDevice(rows, microbatches);
-    options.half = "bf16", options.level = 2;
+    options.precision = {.type = Precision::Type::Bf16, .level = 2};
     GraphModule step = passes::step(trace(model, rows), options);
     Slots before = beginning(step, microbatches), expected = wholeStep(step, before, microbatches);
     for (std::string mesh : {"dp=3", "dp=2,tp=2", "dp=2,tp=2,pp=2"})
-      for (std::string reduce : {"fp32", "bf16"}) {
-        INFO(fmt::format("{} {} reduced in {}", model, mesh, reduce));
-        options.reduceDtype = reduce;
+      for (Precision::Type reduce : {Precision::Type::Fp32, Precision::Type::Bf16}) {
+        INFO(fmt::format("{} {} reduced in {}", model, mesh, text(reduce)));
+        options.precision.reduce = reduce;
         compare(expected, distributedStep(model, mesh, "1f1b", microbatches, rows, before, {}, options), 3e-2);
         // A parameter split over dp: its gradient is finished in every microbatch.
         if (model != "mlp")

@@ -51,7 +51,7 @@ KernelGraph columnSums(int64_t rows, int64_t columns) {
 
 /// All in one launch against each by itself, in place where the loop nest allows it and not.
 void check(const std::vector<Made> &all, const std::vector<int> &blocks) {
-  LoadedKernel batch(all[0].nest, "x86-64-v3", true), single(all[0].nest, "x86-64-v3");
+  LoadedKernel batch(all[0].nest, Target::X86_64_v3, true), single(all[0].nest, Target::X86_64_v3);
   for (bool inPlace : {false, true}) {
     std::vector<BatchCall> calls;
     for (size_t i = 0; i < all.size(); ++i) {

@@ -16,15 +16,14 @@ constexpr Element f32 = Element::F32, halves[] = {Element::F16, Element::BF16};
 /// The outputs of a graph, for every way to compile it.
 std::vector<std::vector<TestTensor>> outputsOf(const KernelGraph &graph, const std::vector<TestTensor> &inputs) {
   std::vector<std::vector<TestTensor>> found;
-  for (const char *cpu : {"threads", "x86-64-v3", "x86-64-v4"}) {
-    const bool threads = cpu == std::string("threads"), wide = cpu == std::string("x86-64-v4");
-    if (wide && hostTarget() == "x86-64-v3")
+  for (const Target target : {Target::Emulated, Target::X86_64_v3, Target::X86_64_v4}) {
+    if (!target.gpu() && !target.runsHere())
       continue;
     std::string why;
-    std::optional<LoopNest> nest = loopNestOf(graph, &why, threads ? 1 : wide ? 16 : 8);
+    std::optional<LoopNest> nest = loopNestOf(graph, &why, lanesOf(target));
     INFO(why);
     REQUIRE(nest);
-    LoadedKernel kernel(*nest, threads ? "x86-64-v3" : cpu);
+    LoadedKernel kernel(*nest, processorOf(target));
     auto bytes = execute(*nest, kernel, graph, inputs, 2);
     std::vector<TestTensor> outputs;
     for (size_t o = 0; o < bytes.size(); ++o) {

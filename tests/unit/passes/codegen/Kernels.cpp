@@ -35,16 +35,15 @@ LoopNest check(const KernelGraph &graph, double tolerance = 2e-6) {
   auto inputs = randomInputs(graph, 7);
   auto wanted = evaluate(graph, inputs);
   std::optional<LoopNest> nest;
-  for (const char *cpu : {"threads", "x86-64-v3", "x86-64-v4"}) {
-    const bool threads = cpu == std::string("threads"); // of a GPU
-    if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
+  for (const Target target : {Target::Emulated, Target::X86_64_v3, Target::X86_64_v4}) {
+    if (!target.gpu() && !target.runsHere())
       continue;
     std::string why;
-    nest = loopNestOf(graph, &why, threads ? 1 : cpu == std::string("x86-64-v4") ? 16 : 8);
+    nest = loopNestOf(graph, &why, lanesOf(target));
     INFO(why);
     REQUIRE(nest);
     INFO(nest->str());
-    LoadedKernel kernel(*nest, threads ? "x86-64-v3" : cpu);
+    LoadedKernel kernel(*nest, processorOf(target));
     auto whole = execute(*nest, kernel, graph, inputs, 1);
     for (size_t o = 0; o < whole.size(); ++o)
       compareTensors(unpack(whole[o], wanted[o].shape, wanted[o].type), wanted[o], tolerance);
@@ -405,11 +404,11 @@ TEST_CASE("elementary functions at the ends of their range") {
     GraphMaker m;
     int64_t n = static_cast<int64_t>(e.x.size());
     m.graph.outputs = {m.op(e.kind, {m.input({n})})};
-    for (const char *cpu : {"x86-64-v3", "x86-64-v4"}) {
-      if (hostTarget() == "x86-64-v3" && std::string(cpu) == "x86-64-v4")
+    for (const Target target : Target::all(Target::Kind::Cpu)) {
+      if (!target.runsHere())
         continue;
-      LoopNest p = *loopNestOf(m.graph, nullptr, cpu == std::string("x86-64-v4") ? 16 : 8);
-      LoadedKernel kernel(p, cpu);
+      LoopNest p = *loopNestOf(m.graph, nullptr, lanesOf(target));
+      LoadedKernel kernel(p, target);
       auto found = unpack(execute(p, kernel, m.graph, {{{n}, Element::F32, e.x}}, 1)[0], {n}, Element::F32);
       for (size_t i = 0; i < e.x.size(); ++i) {
         INFO("at " << e.x[i] << " found " << found.data[i] << ", wanted " << e.y[i]);
@@ -428,7 +427,7 @@ TEST_CASE("sine and cosine are right to the last digits of 1 up to 1e5") {
       GraphMaker m;
       int64_t n = 100003;
       m.graph.outputs = {m.op(kind, {m.input({n})})};
-      LoopNest p = *loopNestOf(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
+      LoopNest p = *loopNestOf(m.graph, nullptr, lanesOf(hostTarget()));
       LoadedKernel kernel(p, hostTarget());
       TestTensor x{{n}, Element::F32, {}};
       for (int64_t i = 0; i < n; ++i)
@@ -453,7 +452,7 @@ TEST_CASE("elementary functions are within a few units in the last place") {
     GraphMaker m;
     int64_t n = 100003;
     m.graph.outputs = {m.op(kind, {m.input({n})})};
-    LoopNest p = *loopNestOf(m.graph, nullptr, hostTarget() == "x86-64-v4" ? 16 : 8);
+    LoopNest p = *loopNestOf(m.graph, nullptr, lanesOf(hostTarget()));
     LoadedKernel kernel(p, hostTarget());
     TestTensor x{{n}, Element::F32, {}};
     for (int64_t i = 0; i < n; ++i)

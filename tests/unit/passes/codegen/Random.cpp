@@ -121,7 +121,7 @@ TEST_CASE("random graphs") {
       choices.push_back({o});
     auto inputs = randomInputs(graph, seed);
     for (const auto &outputs : choices)
-      for (int width : {1, hostTarget() == "x86-64-v4" ? 16 : 8}) { // a GPU's threads, this processor
+      for (int width : {1, lanesOf(hostTarget())}) { // a GPU's threads, this processor
         KernelGraph one = graph;
         one.outputs = outputs;
         auto nest = schedule(one, nullptr, width);

@@ -400,7 +400,7 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
   return t;
 }
 
-LoadedKernel::LoadedKernel(const LoopNest &nest, const std::string &cpu, bool batch) {
+LoadedKernel::LoadedKernel(const LoopNest &nest, Target cpu, bool batch) {
   std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &nest, nest.width == 1, batch}}, cpu)});
   fd = memfd_create("kernel", 0);
   if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))

@@ -50,12 +50,15 @@ std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<Tes
 /// Random inputs (normal; ints 0..9) with a fixed seed.
 std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed);
 
+/// The processor that runs a target's kernels here.
+inline Target processorOf(Target target) { return target.gpu() ? Target(Target::X86_64_v3) : target; }
+
 /// A kernel in this process.
 class LoadedKernel {
 public:
   using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
   /// `batch`: a GPU's kernel that takes a table of calls.
-  explicit LoadedKernel(const LoopNest &nest, const std::string &cpu, bool batch = false);
+  explicit LoadedKernel(const LoopNest &nest, Target cpu, bool batch = false);
   LoadedKernel(const LoadedKernel &) = delete;
   ~LoadedKernel();
   Function function = nullptr;

@@ -25,7 +25,7 @@ LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
   INFO(nest->str());
   auto inputs = randomInputs(graph, 5);
   auto wanted = evaluate(graph, inputs);
-  LoadedKernel kernel(*nest, "x86-64-v3");
+  LoadedKernel kernel(*nest, Target::X86_64_v3);
   auto whole = execute(*nest, kernel, graph, inputs, 1);
   for (size_t o = 0; o < whole.size(); ++o) {
     TestTensor found = unpack(whole[o], wanted[o].shape, wanted[o].type);
@@ -220,7 +220,7 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
     const auto n = static_cast<int64_t>(e.x.size());
     m.graph.outputs = {m.op(e.kind, {m.input({n})})};
     LoopNest p = *loopNestOf(m.graph, nullptr, 1);
-    LoadedKernel kernel(p, "x86-64-v3");
+    LoadedKernel kernel(p, Target::X86_64_v3);
     auto found = unpack(execute(p, kernel, m.graph, {{{n}, f32, e.x}}, 1)[0], {n}, f32);
     for (size_t i = 0; i < e.x.size(); ++i) {
       INFO("at " << e.x[i] << " found " << found.data[i] << ", wanted " << e.y[i]);
@@ -242,7 +242,7 @@ TEST_CASE("threads: memory moves 16 bytes at a time, with few registers and no s
   std::vector<NamedProgram> kernels;
   for (size_t i = 0; i < graphs.size(); ++i)
     kernels.push_back({graphs[i].first, &nests[i]});
-  const std::string ptx = ptxOf(kernels, "sm_90");
+  const std::string ptx = ptxOf(kernels, Target::Sm90);
   for (const auto &[name, graph] : graphs) {
     const size_t begin = ptx.find(".entry " + name), end = ptx.find("\n}\n", begin);
     const std::string code = ptx.substr(begin, end - begin);
@@ -254,7 +254,7 @@ TEST_CASE("threads: memory moves 16 bytes at a time, with few registers and no s
   }
   if (findPtxas().empty())
     return;
-  for (const KernelResources &kernel : assemble(ptx, "sm_90").kernels) {
+  for (const KernelResources &kernel : assemble(ptx, Target::Sm90).kernels) {
     INFO(kernel.symbol << ": " << kernel.registers << " registers, " << kernel.sharedBytes << " bytes shared");
     CHECK(kernel.spillBytes == 0);
     CHECK(kernel.registers <= 96);

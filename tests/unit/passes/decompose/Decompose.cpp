@@ -31,13 +31,13 @@ TEST_CASE("every composite equals its primitives", "[decompose]") {
   for (const auto &example : golden("ops.json")) {
     std::string name = example["name"];
     GraphModule whole = GraphModule::parse(example["ir"], name);
-    passes::differentiate(whole.module(), {1});
+    passes::differentiate(whole.module(), 1);
     auto before = opNames(whole, "train");
     if (std::none_of(before.begin(), before.end(), [](const std::string &op) { return composites.count(op); }))
       continue;
     DYNAMIC_SECTION(name) {
       GraphModule parts = whole.clone();
-      passes::decompose(parts.module(), {});
+      passes::decompose(parts.module());
       REQUIRE(parts.verify().empty());
       for (const std::string &op : opNames(parts, "train"))
         CHECK_FALSE(composites.count(op));
@@ -58,7 +58,7 @@ TEST_CASE("primitives carry the composite's location and marks", "[decompose]") 
   GraphModule module = forwardModule(parameter("x", "tensor<2x3xf32>"), R"(
   %y = cleave.softmax %x {dim = 1 : i64, cleave.path = "a.b", cleave.stage = "s", cleave.phase = "backward"} : (tensor<2x3xf32>) -> tensor<2x3xf32> loc("model.cpp":5:6)
   %loss = cleave.reduce sum %y dims [0, 1] {cleave.path = "loss"} : tensor<2x3xf32> -> tensor<f32>)");
-  passes::decompose(module.module(), {});
+  passes::decompose(module.module());
   for (mlir::Operation &op : module.module().lookupSymbol<mlir::func::FuncOp>("forward").front().without_terminator()) {
     if (op.getAttrOfType<mlir::StringAttr>(ir::attr::path).getValue() == "loss")
       continue;
@@ -74,7 +74,7 @@ TEST_CASE("attention stays where the device has such a kernel", "[decompose]") {
   GraphModule module = forwardModule(parameter("x", "tensor<1x2x3x4xf32>"), R"(
   %y, %lse = cleave.attention %x, %x, %x {scale = 0.5 : f64, causal} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3xf32>)
   %loss = cleave.reduce sum %y dims [0, 1, 2, 3] : tensor<1x2x3x4xf32> -> tensor<f32>)");
-  passes::differentiate(module.module(), {1});
+  passes::differentiate(module.module(), 1);
   passes::decompose(module.module(), {passes::AttentionOps::Keep});
   CHECK(countOps(module, "train", "cleave.attention") == 1);
   CHECK(countOps(module, "train", "cleave.attention_grad") == 1);
@@ -83,7 +83,7 @@ TEST_CASE("attention stays where the device has such a kernel", "[decompose]") {
 TEST_CASE("cross-entropy and accuracy share the maximum and the label's logit", "[decompose]") {
   GraphModule module =
       forwardModule(parameter("x", "tensor<6x5xf32>") + ", " + input("y", "tensor<6xi32>"), lossAndAccuracy);
-  passes::decompose(module.module(), {});
+  passes::decompose(module.module());
   passes::simplify(module.module());
   int maxima = 0;
   module.module().walk([&](ir::ReduceOp op) { maxima += op.getKind() == ir::ReduceKind::Max; });
@@ -97,8 +97,8 @@ TEST_CASE("statistics of half-precision values are f32", "[decompose]") {
   %z = cleave.softmax %y {dim = 1 : i64} : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
   %f = cleave.cast %z : tensor<2x4xbf16> -> tensor<2x4xf32>
   %loss = cleave.reduce sum %f dims [0, 1] : tensor<2x4xf32> -> tensor<f32>)");
-  passes::differentiate(module.module(), {1});
-  passes::decompose(module.module(), {});
+  passes::differentiate(module.module(), 1);
+  passes::decompose(module.module());
   CHECK(module.verify().empty());
   module.module().walk([](ir::ExpOp op) { CHECK(op.getType().getElementType().isF32()); });
   module.module().walk([](ir::RsqrtOp op) { CHECK(op.getType().getElementType().isF32()); });

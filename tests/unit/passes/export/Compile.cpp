@@ -162,10 +162,11 @@ constexpr int64_t batch = 8;
 
 std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t microbatches,
                                            const std::string &schedule = "1f1b", int64_t rows = batch,
-                                           const std::string &backend = "cpu") {
+                                           Target::Kind backend = Target::Kind::Cpu) {
   passes::CompileOptions options;
   options.backend = backend;
-  options.target = backend == "cuda" ? "emulated" : "";
+  if (backend == Target::Kind::Cuda)
+    options.target = Target::Emulated;
   options.strategy.mesh = partitioner::parseMesh(mesh);
   options.strategy.microbatches = microbatches;
   options.strategy.schedule = schedule;
@@ -273,7 +274,7 @@ TEST_CASE("layouts and programs do not grow with microbatches", "[export][compil
 
 TEST_CASE("plans for GPUs: every wait between streams is needed, and the checker misses each", "[export][compile]") {
   for (const char *mesh : {"dp=2", "tp=2", "dp=2,tp=2,pp=2"}) {
-    const auto file = compileGpt(mesh, 2, "1f1b", batch, "cuda");
+    const auto file = compileGpt(mesh, 2, "1f1b", batch, Target::Kind::Cuda);
     CHECK(checkPlan(file->plan()).empty());
     const std::unique_ptr<plan::PlanT> whole(file->plan().UnPack());
     size_t waits = 0;
@@ -299,7 +300,7 @@ TEST_CASE("plans for GPUs: every wait between streams is needed, and the checker
 }
 
 TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are named", "[export][compile]") {
-  const auto file = compileGpt("dp=2", 2, "1f1b", batch, "cuda");
+  const auto file = compileGpt("dp=2", 2, "1f1b", batch, Target::Kind::Cuda);
   const auto errorOf = [&](const std::function<void(plan::PlanT &)> &change) {
     const std::unique_ptr<plan::PlanT> changed(file->plan().UnPack());
     change(*changed);

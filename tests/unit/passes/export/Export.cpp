@@ -157,7 +157,7 @@ std::shared_ptr<const PlanFile> exported() {
   passes::CompileOptions options;
   options.batch = batch;
   options.model = "two";
-  options.target = "x86-64-v3";
+  options.target = Target::X86_64_v3;
   return PlanFile::fromBytes(passes::lowerToPlan(step, options), "two stages");
 }
 

@@ -218,8 +218,8 @@ std::vector<std::string> check(const GraphModule &module, const std::string &nam
 }
 
 GraphModule trained(GraphModule module) {
-  passes::differentiate(module.module(), {1});
-  passes::decompose(module.module(), {});
+  passes::differentiate(module.module(), 1);
+  passes::decompose(module.module());
   passes::simplify(module.module());
   return module;
 }
@@ -245,14 +245,14 @@ TEST_CASE("softmax, layer norm and cross entropy are one kernel each", "[fuse]")
       %0 = cleave.softmax %x {dim = 2 : i64} : (tensor<6x4x50xf32>) -> tensor<6x4x50xf32>
       return %0 : tensor<6x4x50xf32>
     })");
-  passes::decompose(softmax.module(), {});
+  passes::decompose(softmax.module());
   CHECK(check(softmax, "f").size() == 1);
   GraphModule norm = parsed(R"(
     func.func @f(%x: tensor<6x33xf32>, %w: tensor<33xf32>, %b: tensor<33xf32>) -> (tensor<6x33xf32>, tensor<6xf32>, tensor<6xf32>) {
       %0:3 = cleave.layer_norm %x, %w, %b {eps = 1.0e-05 : f64} : (tensor<6x33xf32>, tensor<33xf32>, tensor<33xf32>) -> (tensor<6x33xf32>, tensor<6xf32>, tensor<6xf32>)
       return %0#0, %0#1, %0#2 : tensor<6x33xf32>, tensor<6xf32>, tensor<6xf32>
     })");
-  passes::decompose(norm.module(), {});
+  passes::decompose(norm.module());
   CHECK(check(norm, "f").size() == 1);
 }
 
@@ -320,7 +320,7 @@ TEST_CASE("a mean far from zero does not cancel the variance that is summed besi
       return %1#0, %1#2 : tensor<16x16x16x24xf32>, )" +
         statistics + R"(
     })");
-    passes::decompose(m.module(), {});
+    passes::decompose(m.module());
     passes::simplify(m.module());
     check(m, "f", 10, 1e-3, {.gpu = true});
     CHECK(countOps(m, "f", "cleave.fusion") <= 3);
@@ -429,9 +429,9 @@ TEST_CASE("optimizer updates: parameters share one kernel", "[fuse]") {
   %loss = cleave.reduce sum %3 dims [0, 1] : tensor<4x5xf32> -> tensor<f32>
 )");
     m.module()->setAttr("cleave.optimizer", mlir::parseAttribute(optimizer, &m.context()));
-    passes::differentiate(m.module(), {1});
+    passes::differentiate(m.module(), 1);
     passes::buildOptimizer(m.module());
-    passes::decompose(m.module(), {});
+    passes::decompose(m.module());
     passes::simplify(m.module());
     auto kernels = check(m, "update", 10, 1e-4);
     for (const std::string &k : kernels)

@@ -36,10 +36,10 @@ Array numbers(std::vector<int64_t> shape, double seed) {
 /// Loss and gradients of both forms, as traced and decomposed.
 void sameNumbers(const GraphModule &module, const Arrays &arguments) {
   GraphModule plain = module.clone(), last = turned(module);
-  passes::differentiate(plain.module(), {1});
-  passes::differentiate(last.module(), {1});
+  passes::differentiate(plain.module(), 1);
+  passes::differentiate(last.module(), 1);
   GraphModule parts = last.clone();
-  passes::decompose(parts.module(), {});
+  passes::decompose(parts.module());
   passes::simplify(parts.module());
   REQUIRE(parts.verify().empty());
   const Arrays expected = evaluate(plain, "train", arguments);

@@ -18,12 +18,12 @@ namespace {
 /// One parameter under an optimizer, with a loss scale; its gradient is 1 before scaling.
 class Machine {
 public:
-  Machine(const passes::LossScale &scale, const std::string &optimizer = R"({name = "sgd", momentum = 0.5})")
+  Machine(const LossScale &scale, const std::string &optimizer = R"({name = "sgd", momentum = 0.5})")
       : module(forwardModule(parameter("w", "tensor<f32>"), R"(
     %one = cleave.constant dense<1.0> : tensor<f32> : tensor<f32>
     %loss = cleave.mul %w, %one : tensor<f32>)")) {
-    scale.setOn(module.module());
-    passes::differentiate(module.module(), {1});
+    passes::setLossScale(module.module(), scale);
+    passes::differentiate(module.module(), 1);
     module.module()->setAttr(ir::attr::optimizer, mlir::parseAttribute(optimizer, &module.context()));
     passes::buildOptimizer(module.module());
     auto update = module.module().lookupSymbol<mlir::func::FuncOp>("update");

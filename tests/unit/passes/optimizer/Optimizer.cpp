@@ -22,7 +22,7 @@ GraphModule withOptimizer(const std::string &optimizer, const std::string &extra
       forwardModule(parameter("a.weight", "tensor<2xf32>") + ", " + parameter("b", "tensor<f32>", extra), R"(
     %s = cleave.reduce sum %a_weight dims [0] : tensor<2xf32> -> tensor<f32>
     %loss = cleave.mul %s, %b : tensor<f32>)");
-  passes::differentiate(module.module(), {1});
+  passes::differentiate(module.module(), 1);
   module.module()->setAttr(ir::attr::optimizer, mlir::parseAttribute(optimizer, &module.context()));
   passes::buildOptimizer(module.module());
   return module;
@@ -76,8 +76,9 @@ TEST_CASE("ops of a parameter name it and its module", "[optimizer]") {
       auto constant = mlir::dyn_cast<ir::ConstantOp>(op);
       mlir::Value repeated = constant ? mlir::Value() : op.getOperand(0);
       CHECK((!name && !path));
-      CHECK(splats.insert({constant ? constant.getValue().getAsOpaquePointer() : repeated.getAsOpaquePointer(),
-                           op.getResult(0).getType().getAsOpaquePointer()})
+      CHECK(splats
+                .insert({constant ? constant.getValue().getAsOpaquePointer() : repeated.getAsOpaquePointer(),
+                         op.getResult(0).getType().getAsOpaquePointer()})
                 .second);
       continue;
     }
