@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+using cleave::Target;
 using namespace cleave::passes::kernel;
 
 namespace {

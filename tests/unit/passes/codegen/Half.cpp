@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+using cleave::Target;
 using namespace cleave::passes;
 using namespace cleave::passes::kernel;
 

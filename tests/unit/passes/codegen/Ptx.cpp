@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <iostream>
 
+using cleave::Target;
 using namespace cleave::passes::kernel;
 
 namespace {
@@ -71,7 +72,7 @@ TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
   CHECK(launchOf(nests[2]).threadsPerRow > 32);
   for (const Target chip : Target::all(Target::Kind::Cuda)) {
     const std::string ptx = ptxOf(kernels, chip);
-    CHECK(ptx.find(std::string(".target ") + chip) != std::string::npos);
+    CHECK(ptx.find(".target " + chip.text()) != std::string::npos);
     if (findPtxas().empty()) {
       WARN("ptxas is not installed: kernels were not assembled");
       continue;
@@ -80,7 +81,7 @@ TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
     CHECK(cubin.bytes.size() > 1000);
     REQUIRE(cubin.kernels.size() == kernels.size());
     for (const KernelResources &kernel : cubin.kernels) {
-      INFO(chip << " " << kernel.symbol << ": " << kernel.registers << " registers, " << kernel.sharedBytes
+      INFO(chip.text() << " " << kernel.symbol << ": " << kernel.registers << " registers, " << kernel.sharedBytes
                 << " bytes shared");
       CHECK(kernel.spillBytes == 0);
       CHECK(kernel.registers > 0);

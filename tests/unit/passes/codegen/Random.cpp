@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+using cleave::Target;
 using namespace cleave::passes;
 using namespace cleave::passes::kernel;
 

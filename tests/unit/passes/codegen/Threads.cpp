@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+using cleave::Target;
 using namespace cleave::passes::kernel;
 
 namespace {

@@ -1,0 +1,26 @@
+// Help begins with our passes, each with its summary and its options.
+// RUN: cleave-opt --help | FileCheck %s
+
+// CHECK: Cleave's passes
+// CHECK: --annotate {{.*}} Gives every value of a step its sharding
+// CHECK-NEXT: --mesh=<string>
+// CHECK-NEXT: --microbatches=<long>
+// CHECK-NEXT: --schedule=<string>
+// CHECK: --apply {{.*}} Splits a step into local programs
+// CHECK: --assign-stages {{.*}} Cuts a traced model into pipeline stages
+// CHECK: --build-optimizer {{.*}} Builds @update
+// CHECK: --channels-last
+// CHECK: --decompose
+// CHECK-NEXT: --attention=<value>
+// CHECK: --differentiate {{.*}} Reverse-mode differentiation
+// CHECK: --forward-as-train
+// CHECK: --fuse
+// CHECK-NEXT: --gpu
+// CHECK: --library-epilogues
+// CHECK: --precision
+// CHECK-NEXT: --half=<value>
+// CHECK: --level=<long>
+// CHECK: --simplify
+// CHECK: OVERVIEW
+// CHECK-NOT: aarch64
+// CHECK: --canonicalize
