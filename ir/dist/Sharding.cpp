@@ -72,25 +72,6 @@ bool DimSharding::split() const {
   return std::any_of(factors.begin(), factors.end(), [](const Factor &f) { return !f.axes.empty(); });
 }
 
-size_t ShardingSet::Hash::operator()(const Sharding &sharding) const {
-  size_t hash = 0;
-  const auto add = [&](size_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15; };
-  const auto addNames = [&](const std::vector<std::string> &names) {
-    add(names.size());
-    for (const std::string &name : names)
-      add(std::hash<std::string>()(name));
-  };
-  for (const DimSharding &dim : sharding.dims) {
-    add(dim.factors.size());
-    for (const Factor &factor : dim.factors) {
-      add(static_cast<size_t>(factor.size));
-      addNames(factor.axes);
-    }
-  }
-  addNames(sharding.partialAxes);
-  return hash ^ hash >> 32;
-}
-
 Sharding Sharding::replicated(const std::vector<int64_t> &shape) {
   Sharding result;
   for (int64_t size : shape)

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 namespace cleave {
@@ -76,19 +75,7 @@ struct Sharding {
   bool operator==(const Sharding &) const = default;
 };
 
-/// Interns shardings: equal ones have the same address during the life of the set.
-class ShardingSet {
-public:
-  const Sharding *add(Sharding sharding) { return &*kept.insert(std::move(sharding)).first; }
-
-private:
-  struct Hash {
-    size_t operator()(const Sharding &sharding) const;
-  };
-  std::unordered_set<Sharding, Hash> kept;
-};
-
-/// The position of a factor in a sharding.
+/// A factor of a dimension of a sharding.
 struct FactorPlace {
   size_t dim = 0, factor = 0;
 };

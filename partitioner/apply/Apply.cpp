@@ -6,7 +6,7 @@
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Schedule.h"
-#include "partitioner/sharding/Assign.h"
+#include "partitioner/annotate/Annotate.h"
 #include "partitioner/sharding/Pinned.h"
 #include "partitioner/stages/Layers.h"
 #include "runtime/base/Error.h"

@@ -1,7 +1,7 @@
 // Applies a strategy to a step: deterministic, for any valid strategy from any source.
 #pragma once
 #include "partitioner/apply/Applied.h"
-#include "partitioner/sharding/Assign.h"
+#include "partitioner/annotate/Annotate.h"
 
 namespace cleave::partitioner {
 

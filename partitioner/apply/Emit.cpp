@@ -4,7 +4,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/sharding/Assign.h"
+#include "partitioner/annotate/Annotate.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
-#include "partitioner/sharding/Assign.h"
+#include "partitioner/annotate/Annotate.h"
 
 using namespace mlir;
 

@@ -2,7 +2,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Emit.h"
-#include "partitioner/sharding/Assign.h"
+#include "partitioner/annotate/Annotate.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,8 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/sharding/Assign.h"
+#include "partitioner/annotate/Annotate.h"
+#include "partitioner/sharding/Messages.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -130,25 +131,22 @@ Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const 
 }
 
 Value Localiser::reshard(Operation *op, Value local) {
-  Sharding from = shardingOf(op->getOperand(0)), to = shardingOf(op->getResult(0));
-  if (auto at = scatterPlace(mesh, from, to)) {
-    local = reduceScatter(op->getLoc(), local, *at, to, from.partialKind);
-    from.dims[at->dim] = to.dims[at->dim];
-  } else {
-    std::vector<std::string> finished;
-    for (const std::string &axis : from.partialAxes)
-      if (!llvm::is_contained(to.partialAxes, axis))
-        finished.push_back(axis);
-    local = allReduce(op->getLoc(), local, finished, from.partialKind)[0];
-  }
-  // Emits all gathers before all slices: members of a gather must hold the same share of every other dimension.
-  auto moves = [&](size_t d) { return from.dims[d] != to.dims[d]; };
-  for (size_t d = 0; d < from.dims.size(); ++d)
-    if (moves(d) && from.dims[d].split())
-      local = gatherDim(op->getLoc(), local, d, from.dims[d]);
-  for (size_t d = 0; d < from.dims.size(); ++d)
-    if (moves(d) && to.dims[d].split())
-      local = sliceDim(op->getLoc(), local, d, to.dims[d]);
+  const Sharding &from = shardingOf(op->getOperand(0)), &to = shardingOf(op->getResult(0));
+  for (const ReshardStep &step : reshardSteps(mesh, from, to))
+    switch (step.kind) {
+    case ReshardStep::Kind::AllReduce:
+      local = allReduce(op->getLoc(), local, step.axes, from.partialKind)[0];
+      break;
+    case ReshardStep::Kind::ReduceScatter:
+      local = reduceScatter(op->getLoc(), local, step.place, to, from.partialKind);
+      break;
+    case ReshardStep::Kind::Gather:
+      local = gatherDim(op->getLoc(), local, step.place.dim, from.dims[step.place.dim]);
+      break;
+    case ReshardStep::Kind::Slice:
+      local = sliceDim(op->getLoc(), local, step.place.dim, to.dims[step.place.dim]);
+      break;
+    }
   return local;
 }
 
@@ -195,8 +193,8 @@ Value Localiser::iota(Operation *op) {
   return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
 }
 
-// Converts the start or padding of a window from the global to the local dimension. It covers whole repetitions of the
-// inner extent (see window in Rules.cpp), and this rank holds the same part of each.
+// Converts the start or padding of a window from the global to the local dimension. It covers whole runs of the
+// dimension (see windowRule in partitioner/sharding/Rules.h), and this rank holds the same part of each.
 static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> global, ArrayRef<int64_t> local) {
   SmallVector<int64_t> result;
   for (auto [count, whole, here] : llvm::zip(counts, global, local))

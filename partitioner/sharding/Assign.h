@@ -1,29 +1,13 @@
-// Gives every tensor of a function its sharding: one deterministic walk in program order that reads the rule table,
-// takes the user's marks and rules as given, and puts a `dist.reshard` wherever an op needs an operand otherwise.
+// The choice of shardings: a function of values.
 #pragma once
-#include "ir/dist/Dist.h"
-#include "ir/dist/Sharding.h"
-#include "partitioner/strategy/Strategy.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-
-#include <map>
-#include <string>
+#include "partitioner/sharding/Solution.h"
 
 namespace cleave::partitioner {
 
-/// Shardings of named persistent tensors (parameters, buffers), decided in @train and kept by @eval and @update.
-using NamedShardings = std::map<std::string, Sharding>;
-
-/// Annotates `func` (dist.sharding on arguments, dist.shardings on ops, reshards). Inputs are split over dp along
-/// dimension 0; parameters and buffers follow `named`, then the strategy's rules, then the default choices of the ops
-/// that use them first; what they become is added to `named`. Results of kind gradient, parameter, state and buffer lie
-/// as their parameter does; gradients and metrics may stay partial (over dp), everything else is whole.
-/// Throws userError for a rule that names an unknown dimension or axis.
-void assignShardings(mlir::func::FuncOp func, const Strategy &strategy, NamedShardings &named);
-
-/// The sharding of a value after assignShardings, which lives as long as the context; and as an attribute.
-const Sharding &shardingOf(mlir::Value value);
-dist::ShardingAttr shardingAttrOf(mlir::Value value);
+/// Gives every tensor its sharding: one walk in program order that reads the rules, takes pins and marks as given, and
+/// puts a reshard wherever an op needs an operand otherwise. Open arguments are split as the ops that use them first
+/// choose by default; with them the names that were undecided are decided. Throws an internal error where a fixed
+/// tensor would have to be split otherwise.
+ShardingSolution assign(const ShardingProblem &problem);
 
 } // namespace cleave::partitioner

@@ -1,16 +1,16 @@
-// The table of sharding rules: for every op, which dimensions of operands and results move together. Propagation, apply
-// and (later) the solver read the same table. After Shardy's factors (openxla/shardy, "sharding rule").
+// Sharding rules as values: for one op, which dimensions of operands and results are split together. The decision
+// (Assign.h), the choices of an op (OpSharding.h) and the lookahead (Heads.h) read them. After Shardy's sharding rules
+// (openxla/shardy); what Shardy calls a factor is a *loop* here, since a factor is a part of a dimension
+// (ir/dist/Sharding.h).
 #pragma once
-#include "mlir/IR/Operation.h"
-
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace cleave::partitioner {
 
-/// What splitting a factor means for the results.
-enum class FactorKind {
+/// What splitting a loop means for the results.
+enum class LoopKind {
   Parallel, // results are split alike
   Sum,      // a contraction: results are partial sums
   Max,      // results are partial maxima
@@ -18,33 +18,90 @@ enum class FactorKind {
   Whole, // may not be split
 };
 
-/// A dimension of an op: `runs` of one factor, one after the other. A slice, a pad and a concatenation at multiples of
-/// a size have more than one: along a fused product [3 * w] the slice of one w moves a factor of w elements.
+/// A dimension of an op: `runs` of one loop, one after the other. A slice, a pad and a concatenation at multiples of
+/// a size have more than one: along a fused product [3 * w] the slice of one w moves a loop of w elements.
 struct RuleDim {
-  int factor = -1;
+  int loop = -1;
   int64_t runs = 1;
+  bool operator==(const RuleDim &) const = default;
 };
 
-/// One op's rule. `operands[i][d]` is what dimension d of operand i is made of; several dimensions with the same factor
-/// are split alike or not at all.
+/// Which operands may be partial sums, so that the results are partial sums over the same axes.
+enum class SumPassing {
+  None,
+  Linear,   // all operands together
+  Product,  // one operand, if the other's elements are all equal
+  Quotient, // the first operand, if the second's elements are all equal
+};
+
+/// The rule of an op. Its loops are those of the nest that computes it, as the letters of an einsum: `bij,bjk->bik` has
+/// four. `operands[i][d]` says which loop runs along dimension d of operand i; all dimensions of a loop are split alike
+/// or not at all.
 struct OpRule {
-  std::vector<FactorKind> factors;
+  std::vector<LoopKind> loops;
   std::vector<std::vector<RuleDim>> operands, results;
-  /// A partial sum in the operands passes to the results unchanged (in all operands, or in the only tensor that
-  /// varies).
-  bool linear = false;
-  /// Operand that a default tensor-parallel choice may split, and the factor to split (column parallel), or -1.
-  int parameterOperand = -1, defaultFactor = -1;
+  SumPassing sums = SumPassing::None;
+  /// Operand that a default tensor-parallel choice may split, and the loop to split (column parallel), or -1.
+  int parameterOperand = -1, defaultLoop = -1;
+  /// Loops over independent products of activations, such as the heads of an attention.
+  std::vector<int> productBatches;
+  /// The operand by which alone the op is split, or -1.
+  int leader = -1;
+  /// A loop of the result alone, split as dimension 0 of the parameter whose gradient the result becomes, or -1.
+  int gradientLoop = -1;
+  bool operator==(const OpRule &) const = default;
 };
 
-/// The dimension that the factor is in; the number of dimensions where it is in none.
-size_t dimOf(const std::vector<RuleDim> &dims, int factor);
+/// The first dimension that the loop runs along; the number of dimensions where there is none.
+size_t dimOf(const std::vector<RuleDim> &dims, int loop);
 
-/// The rule of an op of the graph dialect; empty for reshape, whose dimensions regroup (see Reshape.h), and for ops
-/// that are made under any sharding (constant, iota, random_uniform). Throws an internal error for an unknown op.
-std::optional<OpRule> shardingRule(mlir::Operation *op);
+/// Which operand or result, and which of its dimensions.
+struct DimPlace {
+  int tensor = 0, dim = 0;
+};
 
-/// Constant, iota, random_uniform: made locally under whatever sharding their user wants.
-bool isFree(mlir::Operation *op);
+/// Makes a rule loop by loop, from the ranks of an op's operands and results.
+class RuleBuilder {
+public:
+  RuleBuilder(const std::vector<size_t> &operandRanks, const std::vector<size_t> &resultRanks);
+  /// A loop along the given dimensions; returns its number.
+  int loop(LoopKind kind, const std::vector<DimPlace> &operands, const std::vector<DimPlace> &results);
+  /// A loop along dimension `dim` of every operand and result.
+  int loopThroughAll(LoopKind kind, size_t dim);
+  /// The rule; every dimension without a loop may not be split.
+  OpRule finish();
+  OpRule rule;
+};
+
+/// `results` of the operands' shape, computed element by element.
+OpRule elementwiseRule(size_t rank, size_t operands, size_t results = 1, SumPassing sums = SumPassing::None);
+/// Dimension d of the operand becomes dimension `dims[d]` of the result; the others are new.
+OpRule broadcastRule(const std::vector<int64_t> &dims, size_t resultRank);
+/// Reduces `dims`; `kind` is Sum, Max or Min.
+OpRule reduceRule(size_t rank, const std::vector<int64_t> &dims, LoopKind kind);
+OpRule transposeRule(const std::vector<int64_t> &permutation);
+/// slice and pad: `before` elements of the larger side lie before the smaller one. A dimension that keeps its size
+/// moves along. Another one moves in runs of the largest size at whose multiples the window begins and ends, and stays
+/// whole where that is one element.
+OpRule windowRule(const std::vector<int64_t> &from, const std::vector<int64_t> &to, const std::vector<int64_t> &before);
+/// gather, scatter_add: everything but dimension `dim` moves together.
+OpRule alongRule(size_t rank, size_t operands, size_t dim);
+/// Everything moves together; `dim` in runs of the largest size of which every operand has a multiple.
+OpRule concatRule(const std::vector<std::vector<int64_t>> &shapes, size_t dim);
+/// Rows of a table [rows, width] by ids of `idsRank` dimensions.
+OpRule embeddingRule(size_t idsRank);
+OpRule embeddingGradRule(size_t idsRank);
+/// [..., m, k] times [..., k, n], each operand transposed in memory or not. A second operand of rank 2 is a weight.
+OpRule matmulRule(size_t rankA, size_t rankB, bool transposedA, bool transposedB);
+
+/// A convolution of [n, c, h, w], or of [n, h, w, c] with `channelDim` 3: operands (input, weight), (gradient, weight)
+/// and (gradient, input). Grouped convolutions keep their channels whole.
+OpRule conv2dRule(int channelDim, bool grouped);
+OpRule conv2dInputGradRule(int channelDim, bool grouped);
+OpRule conv2dWeightGradRule(int channelDim, bool grouped);
+
+/// Pooling and attention: samples, and the dimension `other` (channels or heads), move through every operand and
+/// result.
+OpRule samplesRule(const std::vector<size_t> &operandRanks, const std::vector<size_t> &resultRanks, size_t other);
 
 } // namespace cleave::partitioner

@@ -3,7 +3,6 @@
 #include "tests/unit/ir/Ir.h"
 
 #include <numeric>
-#include <set>
 
 using namespace cleave;
 using namespace cleave::ir;
@@ -116,19 +115,4 @@ TEST_CASE("a normalised sharding is the same layout, and equal layouts have one 
   CHECK(normal("(4:dp x 6:tp)", {24}) == "(4:dp x 6:tp)");
   CHECK(normal("(2:dp x 5:tp)", {10}) == "(2:dp x 5:tp)");
   CHECK(normal("_ | sum tp", {4}) == "_ | sum tp");
-}
-
-TEST_CASE("equal shardings of a set have one address") {
-  ShardingSet set;
-  const Sharding *whole = set.add(Sharding::replicated({4, 6}));
-  CHECK(set.add(Sharding::replicated({4, 6})) == whole);
-  CHECK(set.add(Sharding::replicated({6, 4})) != whole);
-  Sharding split = Sharding::replicated({4, 6}), sum = split, largest;
-  split.dims[0].factors[0].axes = {"dp"};
-  sum.partialAxes = {"dp"};
-  largest = sum;
-  largest.partialKind = "max";
-  const std::set<const Sharding *> others{whole, set.add(split), set.add(sum), set.add(largest)};
-  CHECK(others.size() == 4);
-  CHECK(*set.add(split) == split);
 }

@@ -1,0 +1,43 @@
+// Read, decide, write.
+#include "partitioner/annotate/Annotate.h"
+
+#include "partitioner/annotate/ReadProblem.h"
+#include "partitioner/annotate/WriteSolution.h"
+#include "partitioner/sharding/Assign.h"
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+dist::ShardingAttr shardingAttrOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return func.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), dist::attr::sharding);
+  }
+  auto all = value.getDefiningOp()->getAttrOfType<ArrayAttr>(dist::attr::shardings);
+  return all ? cast<dist::ShardingAttr>(all[cast<OpResult>(value).getResultNumber()]) : nullptr;
+}
+
+const Sharding &shardingOf(Value value) {
+  dist::ShardingAttr attribute = shardingAttrOf(value);
+  const Sharding *sharding = attribute ? attribute.forType(value.getType()) : nullptr;
+  if (!sharding)
+    throw Error(Status::Internal, fmt::format("sharding \"{}\" does not fit its tensor of {} dimensions",
+                                              attribute ? attribute.getText().str() : "none",
+                                              cast<RankedTensorType>(value.getType()).getRank()));
+  return *sharding;
+}
+
+void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
+  const ShardingProblem problem = readProblem(func, strategy, named);
+  const ShardingSolution solution = assign(problem);
+  for (size_t n = 0; n < problem.names.size(); ++n)
+    if (solution.named[n])
+      named[problem.names[n].name] = solution.table[*solution.named[n]];
+  writeSolution(func, solution);
+}
+
+} // namespace cleave::partitioner

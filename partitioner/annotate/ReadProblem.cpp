@@ -1,0 +1,185 @@
+// First the ops, then what arguments, marks and results demand: heads are found by looking ahead over the ops.
+#include "partitioner/annotate/ReadProblem.h"
+
+#include "ir/graph/Graph.h"
+#include "partitioner/annotate/RuleOf.h"
+#include "partitioner/sharding/Heads.h"
+#include "runtime/base/Error.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+class Reader {
+public:
+  Reader(func::FuncOp func, const Strategy &strategy, const NamedShardings &named)
+      : func(func), strategy(strategy), named(named) {
+    problem.mesh = strategy.mesh;
+  }
+
+  ShardingProblem read() {
+    for (BlockArgument argument : func.getArguments())
+      ids[argument] =
+          problem.addArgument(tensorOf(argument), {.name = nameOf(ir::argumentText(argument, ir::attr::name))});
+    for (Operation &op : func.getBody().front().without_terminator())
+      readOp(op);
+    readResults();
+    for (BlockArgument argument : func.getArguments())
+      pin(argument);
+    for (auto [mark, op] : llvm::enumerate(marks))
+      problem.marks.push_back(readMark(op));
+    return std::move(problem);
+  }
+
+private:
+  func::FuncOp func;
+  const Strategy &strategy;
+  const NamedShardings &named;
+  ShardingProblem problem;
+  DenseMap<Value, TensorId> ids;
+  llvm::StringMap<NameId> names;
+  SmallVector<ir::ShardHintOp> marks;
+
+  static Tensor tensorOf(Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return {.shape = type.getShape().vec(), .elementBits = type.getElementTypeBitWidth()};
+  }
+
+  NameId nameOf(StringRef name) {
+    auto [entry, fresh] = names.try_emplace(name, static_cast<NameId>(problem.names.size()));
+    if (fresh) {
+      auto known = named.find(name.str());
+      problem.names.push_back(
+          {name.str(), known == named.end() ? std::nullopt : std::optional<Sharding>(known->second)});
+    }
+    return entry->second;
+  }
+
+  // ---- ops ---------------------------------------------------------------------------------------------------------
+
+  void readOp(Operation &operation) {
+    Op op{.kind = kindOf(&operation)};
+    if (std::optional<OpRule> rule = ruleOf(&operation))
+      op.rule = problem.rules.add(std::move(*rule));
+    for (Value operand : operation.getOperands())
+      op.operands.push_back(ids.at(operand));
+    if (auto stage = operation.getAttrOfType<IntegerAttr>(ir::attr::stage))
+      op.stage = static_cast<int>(stage.getInt());
+    op.backward = operation.hasAttr(ir::attr::phase);
+    if (auto mark = dyn_cast<ir::ShardHintOp>(operation)) {
+      op.mark = static_cast<int>(marks.size());
+      marks.push_back(mark);
+    }
+    std::vector<Tensor> results;
+    for (Value result : operation.getResults())
+      results.push_back(tensorOf(result));
+    if (auto constant = dyn_cast<ir::ConstantOp>(operation))
+      results[0].splat = constant.getValue().isSplat();
+    else if (op.kind == OpKind::Broadcast)
+      results[0].splat = problem.tensors[op.operands[0]].splat;
+    else if (auto pool = dyn_cast<ir::MaxPool2dOp>(operation))
+      results[cast<OpResult>(pool.getWorkspace()).getResultNumber()].fixed = true;
+    const OpId id = problem.addOp(std::move(op), std::move(results));
+    for (auto [result, tensor] : llvm::zip_equal(operation.getResults(), problem.ops[id].results))
+      ids[result] = tensor;
+  }
+
+  // ---- demands -----------------------------------------------------------------------------------------------------
+
+  void readResults() {
+    Operation *terminator = func.getBody().front().getTerminator();
+    std::vector<TensorId> values;
+    std::vector<Result> results;
+    for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+      const StringRef kind = ir::resultText(func, i, ir::attr::kind), name = ir::resultText(func, i, ir::attr::name);
+      Result result;
+      if (kind == "gradient" || kind == "parameter" || kind == "buffer")
+        result.follows = nameOf(name);
+      else if (kind == "state")
+        result.follows = nameOf(parameterOf(name));
+      result.gradient = kind == "gradient";
+      result.mayBePartial = kind == "gradient" || kind == "loss" || kind == "weight" || kind == "correct";
+      values.push_back(ids.at(value));
+      results.push_back(result);
+    }
+    problem.addReturn(values, std::move(results));
+  }
+
+  // A state is named "<parameter>.<slot>".
+  static StringRef parameterOf(StringRef state) { return state.substr(0, state.rfind('.')); }
+
+  void pin(BlockArgument argument) {
+    const TensorId tensor = ids.at(argument);
+    const StringRef kind = ir::argumentText(argument, ir::attr::kind),
+                    name = ir::argumentText(argument, ir::attr::name);
+    const std::vector<int64_t> &shape = problem.tensors[tensor].shape;
+    std::optional<Sharding> &pinned = problem.arguments[tensor].pinned;
+    if (kind == "input")
+      pinned = inputSharding(shape);
+    else if (kind == "gradient" || kind == "state")
+      pinned = ofParameter(kind == "state" ? parameterOf(name) : name, shape);
+    else if (kind == "parameter" || kind == "buffer")
+      pinned = storedSharding(tensor, name.str());
+    else
+      pinned = Sharding::replicated(shape);
+  }
+
+  Sharding inputSharding(const std::vector<int64_t> &shape) const {
+    const int64_t dp = strategy.mesh.size("dp");
+    Sharding sharding = Sharding::replicated(shape);
+    if (dp == 1 || shape.empty())
+      return sharding;
+    if (shape[0] < dp)
+      throw userError(
+          fmt::format("mesh: a microbatch has {} rows, fewer than dp = {} (batch / microbatches must be at least dp)",
+                      shape[0], dp));
+    sharding.dims[0].factors[0].axes = {"dp"};
+    return sharding;
+  }
+
+  // As the parameter, where shapes agree.
+  Sharding ofParameter(StringRef name, const std::vector<int64_t> &shape) {
+    const std::optional<Sharding> &known = problem.names[nameOf(name)].sharding;
+    return known && known->dims.size() == shape.size() ? *known : Sharding::replicated(shape);
+  }
+
+  // Of a parameter or buffer, where it is decided.
+  std::optional<Sharding> storedSharding(TensorId tensor, const std::string &name) {
+    std::optional<Sharding> &known = problem.names[problem.arguments[tensor].name].sharding;
+    if (!known) {
+      known = pinnedSharding(name, problem.tensors[tensor].shape, strategy, [&] { return headsOf(problem, tensor); });
+      if (known)
+        known->normalise(strategy.mesh);
+    }
+    return known;
+  }
+
+  MarkedDims readMark(ir::ShardHintOp op) const {
+    const std::vector<int64_t> shape = cast<RankedTensorType>(op.getResult().getType()).getShape().vec();
+    std::string where = "withSharding";
+    if (auto line = dyn_cast<FileLineColLoc>(op.getLoc()))
+      where = fmt::format("{}:{}: withSharding", line.getFilename().str(), line.getLine());
+    Sharding marked = Sharding::replicated(shape);
+    MarkedDims dims(shape.size());
+    for (auto [d, entry] : llvm::enumerate(op.getSharding().getAsValueRange<StringAttr>())) {
+      if (entry.empty())
+        continue;
+      if (entry != ir::wholeDimension)
+        marked.dims[d] = parseAxesSplit(entry.str(), shape[d], strategy.mesh, where);
+      dims[d] = marked.dims[d];
+    }
+    refuseRepeatedAxes(marked, where);
+    return dims;
+  }
+};
+
+} // namespace
+
+ShardingProblem readProblem(func::FuncOp func, const Strategy &strategy, const NamedShardings &named) {
+  return Reader(func, strategy, named).read();
+}
+
+} // namespace cleave::partitioner
