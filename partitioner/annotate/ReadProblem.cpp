@@ -43,7 +43,7 @@ private:
   llvm::StringMap<NameId> names;
   SmallVector<ir::ShardHintOp> marks;
 
-  static Tensor tensorOf(Value value) {
+  static ProblemTensor tensorOf(Value value) {
     auto type = cast<RankedTensorType>(value.getType());
     return {.shape = type.getShape().vec(), .elementBits = type.getElementTypeBitWidth()};
   }
@@ -61,7 +61,7 @@ private:
   // ---- ops ---------------------------------------------------------------------------------------------------------
 
   void readOp(Operation &operation) {
-    Op op{.kind = kindOf(&operation)};
+    ProblemOp op{.kind = kindOf(&operation)};
     if (std::optional<OpRule> rule = ruleOf(&operation))
       op.rule = problem.rules.add(std::move(*rule));
     for (Value operand : operation.getOperands())
@@ -73,7 +73,7 @@ private:
       op.mark = static_cast<int>(marks.size());
       marks.push_back(mark);
     }
-    std::vector<Tensor> results;
+    std::vector<ProblemTensor> results;
     for (Value result : operation.getResults())
       results.push_back(tensorOf(result));
     if (auto constant = dyn_cast<ir::ConstantOp>(operation))

@@ -84,7 +84,7 @@ private:
 
   // A parameter in another type or with its dimensions in another order is decided with the parameter.
   TensorId sourceOf(TensorId tensor) const {
-    const Op *maker = draft.originMaker(tensor);
+    const ProblemOp *maker = draft.originMaker(tensor);
     const bool renames = maker && (maker->kind == OpKind::Cast || maker->kind == OpKind::Transpose);
     return renames ? draft.operandsOf(draft.makerOf(tensor))[0] : -1;
   }
@@ -162,7 +162,7 @@ private:
   // A broadcast of an open argument takes what it needs when it is used as it is: it decides the argument, or, where
   // another use has decided otherwise since, takes it under the sharding that its own result has.
   void settle(TensorId tensor, ShardingId sharding) {
-    const Op *maker = draft.originMaker(tensor);
+    const ProblemOp *maker = draft.originMaker(tensor);
     if (!maker || maker->kind != OpKind::Broadcast)
       return;
     const OpId op = draft.makerOf(tensor);
@@ -177,7 +177,7 @@ private:
       draft.moveAfter(op, maker);
   }
 
-  ShardingId operandOfCopy(const Op &op, ShardingId result) {
+  ShardingId operandOfCopy(const ProblemOp &op, ShardingId result) {
     return op.kind == OpKind::Broadcast ? draft.intern(broadcastOperand(problem.rules[op.rule], draft.sharding(result)))
                                         : result;
   }
@@ -186,7 +186,7 @@ private:
   int placeOf(OpId op) const {
     while (draft.isReshard(op))
       op = draft.marksOf(op);
-    const Op &origin = *draft.originOf(op);
+    const ProblemOp &origin = *draft.originOf(op);
     return 2 * (origin.stage + 1) + origin.backward;
   }
   static constexpr int anywhere = -1;
@@ -219,14 +219,14 @@ private:
   }
 
   bool isRemakeable(TensorId tensor) const {
-    const Op *maker = draft.originMaker(tensor);
+    const ProblemOp *maker = draft.originMaker(tensor);
     return maker && remakeable[maker->results[0]];
   }
 
   // The same op once more, its result under `wanted`.
   TensorId remake(OpId op, ShardingId wanted) {
     const OpId copy = draft.addCopy(op, wanted);
-    const Op &origin = *draft.originOf(op);
+    const ProblemOp &origin = *draft.originOf(op);
     for (size_t i = 0; i < origin.operands.size(); ++i)
       takeOperand(copy, i, draft.operandsOf(op)[i], operandOfCopy(origin, wanted), op);
     return draft.resultOf(copy);
@@ -246,7 +246,7 @@ private:
   // ---- ops ---------------------------------------------------------------------------------------------------------
 
   void visit(OpId id) {
-    const Op &op = problem.ops[id];
+    const ProblemOp &op = problem.ops[id];
     const bool renames = op.kind == OpKind::Cast || op.kind == OpKind::Transpose;
     if (renames && isOpen(op.operands[0])) {
       waiting[op.results[0]] = true;
@@ -264,11 +264,11 @@ private:
   bool isOpenBroadcast(TensorId operand) {
     if (isOpen(operand))
       return true;
-    const Op *maker = draft.originMaker(operand);
+    const ProblemOp *maker = draft.originMaker(operand);
     return maker && maker->kind == OpKind::Broadcast && isOpenBroadcast(draft.operandsOf(draft.makerOf(operand))[0]);
   }
 
-  void visitReshape(OpId id, const Op &op) {
+  void visitReshape(OpId id, const ProblemOp &op) {
     const TensorId input = op.operands[0];
     Sharding required = draft.of(input);
     if (!required.partialAxes.empty() && !(required.partialKind == "sum" && draft.usesOf(input) == 1))
@@ -281,7 +281,7 @@ private:
 
   // Axes over which the op's operands are partial sums that it may pass on unreduced. Only single uses pass, or a value
   // would be reduced once for itself and once for what it passed into.
-  Axes passedAxes(const Op &op) {
+  Axes passedAxes(const ProblemOp &op) {
     const SumPassing sums = problem.rules[op.rule].sums;
     if (sums == SumPassing::None)
       return {};
@@ -304,7 +304,7 @@ private:
     return sums == SumPassing::Linear || passing == 1 ? axes : Axes{};
   }
 
-  LoopSplits chooseSplits(const Op &op, const Axes &passed) {
+  LoopSplits chooseSplits(const ProblemOp &op, const Axes &passed) {
     const OpRule &rule = problem.rules[op.rule];
     LoopSplits splits(rule.loops.size());
     if (op.kind == OpKind::Mark) {
@@ -344,7 +344,7 @@ private:
 
   // Tensor parallelism by default: an undecided weight is split by its output (by heads where attention follows), an
   // embedding by its rows, unless the input's split already made it row parallel (Shoeybi et al. 2019).
-  void chooseDefault(const Op &op, const OpRule &rule, LoopSplits &splits, const Axes &passed) {
+  void chooseDefault(const ProblemOp &op, const OpRule &rule, LoopSplits &splits, const Axes &passed) {
     const int64_t tp = problem.mesh.size("tp");
     if (tp == 1 || rule.defaultLoop < 0 || !isOpen(op.operands[rule.parameterOperand]) || usesAxis(splits, "tp"))
       return;
@@ -359,7 +359,7 @@ private:
   }
 
   // Dimensions without a demand stay as they are unless the mark needs their axes elsewhere.
-  void applyMark(const Op &op, const OpRule &rule, LoopSplits &splits) {
+  void applyMark(const ProblemOp &op, const OpRule &rule, LoopSplits &splits) {
     const MarkedDims &marked = problem.marks[op.mark];
     for (size_t d = 0; d < marked.size(); ++d)
       if (marked[d] && marked[d]->split())
@@ -374,7 +374,7 @@ private:
   // The parameter whose gradient a tensor becomes, through additions.
   std::optional<ShardingId> gradientTarget(TensorId tensor) const {
     for (const Use &use : problem.tensors[tensor].uses) {
-      const Op &op = problem.ops[use.op];
+      const ProblemOp &op = problem.ops[use.op];
       std::optional<ShardingId> found;
       if (op.kind == OpKind::Return) {
         const NameId name = problem.results[use.operand].follows;
@@ -388,7 +388,7 @@ private:
     return std::nullopt;
   }
 
-  void visitByRule(OpId id, const Op &op) {
+  void visitByRule(OpId id, const ProblemOp &op) {
     Axes passed = passedAxes(op);
     const LoopSplits splits = chooseSplits(op, passed);
     std::erase_if(passed, [&](const std::string &axis) { return usesAxis(splits, axis); }); // a mark splits a sum

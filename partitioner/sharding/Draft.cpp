@@ -11,7 +11,7 @@ Draft::Draft(const ShardingProblem &problem) : problem(problem), uses(problem.te
   solution.problemTensors = static_cast<TensorId>(problem.tensors.size());
   solution.shardings.assign(problem.tensors.size(), -1);
   solution.operands.reserve(problem.ops.size());
-  for (const Op &op : problem.ops)
+  for (const ProblemOp &op : problem.ops)
     solution.operands.push_back(op.operands);
   for (size_t t = 0; t < problem.tensors.size(); ++t)
     uses[t] = static_cast<int>(problem.tensors[t].uses.size());
@@ -32,14 +32,14 @@ OpId Draft::makerOf(TensorId tensor) const {
                                           : solution.problemOps + (tensor - solution.problemTensors);
 }
 
-const Op *Draft::originOf(OpId op) const {
+const ProblemOp *Draft::originOf(OpId op) const {
   if (!solution.isAdded(op))
     return &problem.ops[op];
   const AddedOp &added = solution.addedOp(op);
   return added.copied < 0 ? nullptr : &problem.ops[added.copied];
 }
 
-const Op *Draft::originMaker(TensorId tensor) const {
+const ProblemOp *Draft::originMaker(TensorId tensor) const {
   const OpId maker = makerOf(tensor);
   return maker < 0 ? nullptr : originOf(maker);
 }

@@ -20,9 +20,9 @@ public:
   /// The op whose result a tensor is; -1 for an argument.
   OpId makerOf(TensorId tensor) const;
   /// The op of the problem that `op` is or is a copy of; null for a reshard.
-  const Op *originOf(OpId op) const;
+  const ProblemOp *originOf(OpId op) const;
   /// What makes a tensor: its op, where this is one of the problem's or a copy of one.
-  const Op *originMaker(TensorId tensor) const;
+  const ProblemOp *originMaker(TensorId tensor) const;
   bool isReshard(OpId op) const { return solution.isReshard(op); }
   /// Of a reshard: the op of the problem whose marks it has.
   OpId marksOf(OpId reshard) const { return solution.addedOp(reshard).marks; }

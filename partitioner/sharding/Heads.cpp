@@ -72,7 +72,7 @@ int64_t majorIn(const std::vector<int64_t> &from, const std::vector<int64_t> &to
 }
 
 bool Lookahead::isBatchOfProduct(const Use &use, size_t dim) const {
-  const Op &op = problem.ops[use.op];
+  const ProblemOp &op = problem.ops[use.op];
   if (op.rule < 0)
     return false;
   const std::vector<int> &batches = problem.rules[op.rule].productBatches;
@@ -81,7 +81,7 @@ bool Lookahead::isBatchOfProduct(const Use &use, size_t dim) const {
 
 // The dimension of the op's result that `dim` of the operand becomes, or -1.
 int64_t Lookahead::follow(const Use &use, size_t dim) const {
-  const Op &op = problem.ops[use.op];
+  const ProblemOp &op = problem.ops[use.op];
   if (op.results.size() != 1)
     return -1;
   if (op.kind == OpKind::Reshape)
@@ -122,7 +122,7 @@ std::optional<Lookahead::Heads> Lookahead::headsIn(TensorId tensor, size_t dim, 
   TensorId next = -1;
   std::optional<Heads> sliced;
   for (const Use &use : usesOf(tensor)) {
-    const Op &op = problem.ops[use.op];
+    const ProblemOp &op = problem.ops[use.op];
     if (op.kind == OpKind::Reshape) {
       const std::vector<int64_t> &out = shapeOf(op.results[0]);
       const auto [first, last] = reshapedTo(shapeOf(tensor), out, dim);
@@ -152,7 +152,7 @@ int64_t Lookahead::runIn(TensorId tensor, size_t dim, int depth) const {
   const int64_t size = shapeOf(tensor)[dim];
   int64_t run = size;
   for (const Use &use : usesOf(tensor)) {
-    const Op &op = problem.ops[use.op];
+    const ProblemOp &op = problem.ops[use.op];
     if (op.kind == OpKind::Slice || op.kind == OpKind::Concat)
       run = std::gcd(run, size / ruleDim(use, dim).runs);
     else if (isElementwise(op.kind) && depth)
@@ -178,7 +178,7 @@ DimCut defaultCut(const ShardingProblem &problem, TensorId tensor, size_t dim, i
 std::optional<HeadsPlace> headsOf(const ShardingProblem &problem, TensorId parameter) {
   const Lookahead lookahead(problem);
   for (const Use &use : problem.tensors[parameter].uses) {
-    const Op &op = problem.ops[use.op];
+    const ProblemOp &op = problem.ops[use.op];
     if (op.kind == OpKind::Cast) {
       if (auto found = headsOf(problem, op.results[0]))
         return found;

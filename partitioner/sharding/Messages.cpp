@@ -96,8 +96,8 @@ std::vector<Message> messagesOf(const Mesh &mesh, const Sharding &from, const Sh
 std::vector<SolutionMessage> messagesOf(const ShardingProblem &problem, const ShardingSolution &solution) {
   std::vector<SolutionMessage> all;
   const auto add = [&](TensorId tensor, const Sharding &from, const Sharding &to, OpId marks, bool once) {
-    const Op *maker = problem.makerOf(tensor);
-    const Op &at = problem.ops[marks].kind == OpKind::Return && maker ? *maker : problem.ops[marks];
+    const ProblemOp *maker = problem.makerOf(tensor);
+    const ProblemOp &at = problem.ops[marks].kind == OpKind::Return && maker ? *maker : problem.ops[marks];
     for (Message &message : messagesOf(problem.mesh, from, to, problem.tensors[tensor].elementBits))
       all.push_back({std::move(message), tensor, at.stage, at.backward, once});
   };

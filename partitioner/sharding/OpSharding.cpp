@@ -8,7 +8,7 @@
 
 namespace cleave::partitioner {
 
-bool passesSum(const ShardingProblem &problem, const Op &op, size_t i) {
+bool passesSum(const ShardingProblem &problem, const ProblemOp &op, size_t i) {
   const bool splat = problem.tensors[op.operands[i]].splat;
   switch (problem.rules[op.rule].sums) {
   case SumPassing::None:
@@ -70,7 +70,7 @@ void addPartialAxes(Sharding &sharding, const OpRule &rule, const LoopSplits &sp
 
 } // namespace
 
-OpSharding shardOp(const ShardingProblem &problem, const Op &op, const LoopSplits &splits,
+OpSharding shardOp(const ShardingProblem &problem, const ProblemOp &op, const LoopSplits &splits,
                    const std::vector<std::string> &passed) {
   const OpRule &rule = problem.rules[op.rule];
   OpSharding sharding;
@@ -94,7 +94,7 @@ namespace {
 // Lists the choices of one op: every axis in turn goes to one of the places that it may have.
 class Choices {
 public:
-  Choices(const ShardingProblem &problem, const Op &op) : problem(problem), op(op) {
+  Choices(const ShardingProblem &problem, const ProblemOp &op) : problem(problem), op(op) {
     for (const MeshAxis &axis : problem.mesh.axes)
       if (axis.size > 1 && axis.name != "pp")
         axes.push_back(axis.name);
@@ -116,7 +116,7 @@ public:
 
 private:
   const ShardingProblem &problem;
-  const Op &op;
+  const ProblemOp &op;
   std::vector<std::string> axes;
   std::vector<OpSharding> found;
 

@@ -15,11 +15,11 @@ struct OpSharding {
 };
 
 /// Whether operand `i` may be a partial sum that the op passes on (see SumPassing).
-bool passesSum(const ShardingProblem &problem, const Op &op, size_t i);
+bool passesSum(const ShardingProblem &problem, const ProblemOp &op, size_t i);
 
 /// The op, which has a rule, with its loops split so. `passed`: sorted axes over which the operands that pass sums are
 /// partial sums.
-OpSharding shardOp(const ShardingProblem &problem, const Op &op, const LoopSplits &splits,
+OpSharding shardOp(const ShardingProblem &problem, const ProblemOp &op, const LoopSplits &splits,
                    const std::vector<std::string> &passed);
 
 /// How each run of a dimension is split, given the dimension; nothing where the runs are not split alike. And the

@@ -25,18 +25,18 @@ size_t RuleHash::operator()(const OpRule &rule) const {
   return hash ^ hash >> 32;
 }
 
-TensorId ShardingProblem::addArgument(Tensor tensor, Argument argument) {
+TensorId ShardingProblem::addArgument(ProblemTensor tensor, Argument argument) {
   tensors.push_back(std::move(tensor));
   arguments.push_back(std::move(argument));
   return static_cast<TensorId>(tensors.size()) - 1;
 }
 
-OpId ShardingProblem::addOp(Op op, std::vector<Tensor> results) {
+OpId ShardingProblem::addOp(ProblemOp op, std::vector<ProblemTensor> results) {
   const OpId id = static_cast<OpId>(ops.size());
   for (size_t i = 0; i < op.operands.size(); ++i)
     tensors[op.operands[i]].uses.push_back({id, static_cast<int>(i)});
   op.results.clear();
-  for (Tensor &result : results) {
+  for (ProblemTensor &result : results) {
     result.op = id;
     op.results.push_back(static_cast<TensorId>(tensors.size()));
     tensors.push_back(std::move(result));
@@ -52,7 +52,7 @@ void ShardingProblem::addReturn(const std::vector<TensorId> &values, std::vector
 
 std::vector<bool> remakeableTensors(const ShardingProblem &problem) {
   std::vector<bool> remakeable(problem.tensors.size());
-  for (const Op &op : problem.ops) {
+  for (const ProblemOp &op : problem.ops) {
     const bool all = op.kind == OpKind::Free || op.kind == OpKind::Broadcast ||
                      (isElementwise(op.kind) && std::all_of(op.operands.begin(), op.operands.end(),
                                                             [&](TensorId operand) { return remakeable[operand]; }));

@@ -42,7 +42,7 @@ struct Use {
   bool operator==(const Use &) const = default;
 };
 
-struct Tensor {
+struct ProblemTensor {
   std::vector<int64_t> shape;
   int64_t elementBits = 32;
   /// All elements are equal, and known to every rank: a constant, or a broadcast of one.
@@ -58,7 +58,7 @@ struct Tensor {
 /// What the user's mark demands of a dimension: nothing, or a split (one that splits nothing: the dimension is whole).
 using MarkedDims = std::vector<std::optional<DimSharding>>;
 
-struct Op {
+struct ProblemOp {
   OpKind kind = OpKind::Other;
   RuleId rule = -1;
   std::vector<TensorId> operands = {};
@@ -101,21 +101,23 @@ struct ShardingProblem {
   Mesh mesh;
   std::vector<NamedTensor> names;
   std::vector<Argument> arguments;
-  std::vector<Tensor> tensors; ///< arguments first, then the results of ops in program order
-  std::vector<Op> ops;         ///< in program order; the last one is the return
+  std::vector<ProblemTensor> tensors; ///< arguments first, then the results of ops in program order
+  std::vector<ProblemOp> ops;         ///< in program order; the last one is the return
   std::vector<Result> results;
   std::vector<MarkedDims> marks;
   Interned<OpRule, RuleHash> rules;
 
   /// Adds an argument; all arguments come before the first op.
-  TensorId addArgument(Tensor tensor, Argument argument);
+  TensorId addArgument(ProblemTensor tensor, Argument argument);
   /// Adds an op behind the others; its results become tensors.
-  OpId addOp(Op op, std::vector<Tensor> results);
+  OpId addOp(ProblemOp op, std::vector<ProblemTensor> results);
   /// Adds the return op.
   void addReturn(const std::vector<TensorId> &values, std::vector<Result> descriptions);
 
   const OpRule &ruleOf(OpId op) const { return rules[ops[op].rule]; }
-  const Op *makerOf(TensorId tensor) const { return tensors[tensor].op < 0 ? nullptr : &ops[tensors[tensor].op]; }
+  const ProblemOp *makerOf(TensorId tensor) const {
+    return tensors[tensor].op < 0 ? nullptr : &ops[tensors[tensor].op];
+  }
 };
 
 /// For each tensor whether every rank can compute any share of it without a message, from constants and from values

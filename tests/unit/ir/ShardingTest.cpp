@@ -9,6 +9,15 @@ using namespace cleave::ir;
 
 static const Mesh mesh{{{"dp", 2}, {"tp", 3}, {"pp", 2}}};
 
+static Sharding resolved(const std::string &text, const std::vector<int64_t> &shape) {
+  std::string why;
+  auto parsed = Sharding::parse(text, &why);
+  INFO(text << ": " << why);
+  REQUIRE(parsed);
+  REQUIRE(parsed->resolve(shape));
+  return *parsed;
+}
+
 TEST_CASE("remainders go to the first members") {
   std::vector<int64_t> sizes, starts;
   for (int64_t at = 0; at < 4; ++at) {
@@ -33,7 +42,8 @@ TEST_CASE("rank = (pp * DP + dp) * TP + tp") {
 }
 
 TEST_CASE("the text form reads back") {
-  for (std::string text : {"dp, _, (3 x 4:tp x 16) | sum tp", "_", "dp+tp", "_, _", "(2:dp x 3:tp)"}) {
+  for (std::string text : {"dp, _, (3 x 4:tp x 16) | sum tp", "_", "dp+tp", "_, _", "(2:dp x 3:tp)", "dp, _",
+                           "dp+tp, _", "dp, _, (3 x 4:tp x 16)", "_ | sum tp", "", "| max dp+tp"}) {
     std::string why;
     auto sharding = Sharding::parse(text, &why);
     INFO(text << ": " << why);
@@ -50,7 +60,8 @@ TEST_CASE("the text form reads back") {
 }
 
 TEST_CASE("malformed text says why") {
-  for (std::string text : {"dp, dp", "(3 x", "3", "dp | sum", "dp | product tp", "(0:dp)", "dp++tp"}) {
+  for (std::string text : {"dp, dp", "(3 x", "3", "dp | sum", "dp | product tp", "(0:dp)", "dp++tp", "dp,", "(3 x )",
+                           "_ | add tp", "(0 x 2)", "tp | sum tp"}) {
     std::string why;
     INFO(text);
     CHECK(!Sharding::parse(text, &why));
@@ -115,4 +126,40 @@ TEST_CASE("a normalised sharding is the same layout, and equal layouts have one 
   CHECK(normal("(4:dp x 6:tp)", {24}) == "(4:dp x 6:tp)");
   CHECK(normal("(2:dp x 5:tp)", {10}) == "(2:dp x 5:tp)");
   CHECK(normal("_ | sum tp", {4}) == "_ | sum tp");
+}
+
+TEST_CASE("sizes must fit the shape and neighbours merge") {
+  CHECK_FALSE(Sharding::parse("(3 x 4:tp)")->resolve({13}));
+  CHECK_FALSE(Sharding::parse("_, _")->resolve({13}));
+  CHECK(resolved("(3 x 4 x 5)", {60}).str() == "_");
+  CHECK(resolved("(1 x 4:tp x 5)", {20}).str() == "(4:tp x 5)");
+}
+
+TEST_CASE("uneven shares give the remainder to the first") {
+  Mesh mesh{{{"dp", 1}, {"tp", 4}, {"pp", 1}}};
+  int64_t begin = 0;
+  for (int64_t i = 0; i < 4; ++i) {
+    CHECK(shareStart(10, 4, i) == begin);
+    begin += shareSize(10, 4, i);
+    CHECK(resolved("(3 x 10:tp x 2)", {60}).localShape(mesh, {0, i, 0})[0] == 3 * shareSize(10, 4, i) * 2);
+  }
+  CHECK(begin == 10);
+}
+
+TEST_CASE("a sum finished where it is split is a reduce-scatter") {
+  Mesh mesh{{{"dp", 2}, {"tp", 2}, {"pp", 1}}};
+  auto place = [&](const char *from, const char *to, const std::vector<int64_t> &shape) {
+    auto found = scatterPlace(mesh, resolved(from, shape), resolved(to, shape));
+    return found ? std::to_string(found->dim) + "." + std::to_string(found->factor) : "none";
+  };
+  CHECK(place("dp, _ | sum tp", "dp, tp", {4, 6}) == "1.0");
+  CHECK(place("dp, _ | sum tp", "dp, (3 x 2:tp)", {4, 6}) == "1.1");
+  CHECK(place("_, _ | sum dp+tp", "_, dp+tp", {4, 6}) == "1.0");
+  CHECK(place("_, _ | sum dp+tp", "_, tp | sum dp", {4, 6}) == "1.0");
+  CHECK(place("dp, _ | sum tp", "dp, _", {4, 6}) == "none");           // nothing wants it split
+  CHECK(place("_, dp | sum tp", "_, dp+tp", {4, 6}) == "none");        // the dimension is split already
+  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "none");         // dp finishes too, and nothing is split over it
+  CHECK(place("_, _ | sum tp", "_, (2:dp x 3:tp)", {4, 6}) == "none"); // two splits in one dimension
+  mesh = {{{"dp", 1}, {"tp", 2}, {"pp", 1}}};
+  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "1.0"); // dp has one member
 }
