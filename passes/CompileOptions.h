@@ -3,8 +3,10 @@
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Precision.h"
 #include "runtime/base/Target.h"
+#include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,8 +25,12 @@ struct CompileOptions {
   bool code = true;          // false: --no-code
   bool batchKernels = true;  // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
   std::string model;         // program name
-  std::string modelOptions = "{}", data = "{}", training = "{}"; // JSON, stored in the plan
-  std::vector<std::string> printAfter;                           // print the IR after these passes to standard error
+  std::vector<std::string> printAfter; // phases after which the IR is printed to standard error
+
+  // Stored in the plan as they are; where data and training are null, the plan has none.
+  std::string modelOptions = "{}"; // JSON
+  std::shared_ptr<const plan::DataT> data;
+  std::shared_ptr<const plan::TrainingT> training;
 };
 
 } // namespace cleave::passes

@@ -38,10 +38,10 @@ struct Tolerance {
 };
 
 Tolerance toleranceOf(const plan::Plan &plan) {
-  const std::string type = storedPrecision(plan.training() ? plan.training()->str() : "{}").type;
-  return type == "bf16"   ? Tolerance{0.1, 1e-2, true, 0.5, 0.1}
-         : type == "fp16" ? Tolerance{0.05, 2e-3, true, 0.5, 0.1}
-                          : Tolerance{};
+  const plan::Precision type = plan.training() ? plan.training()->precision() : plan::Precision::Fp32;
+  return type == plan::Precision::Bf16   ? Tolerance{0.1, 1e-2, true, 0.5, 0.1}
+         : type == plan::Precision::Fp16 ? Tolerance{0.05, 2e-3, true, 0.5, 0.1}
+                                         : Tolerance{};
 }
 
 const char *kindName(plan::TensorKind kind) {
@@ -203,8 +203,8 @@ class Check {
 public:
   Check(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source)
       : file(std::move(plan)), source(source), order(source.samples(Split::Train), file->plan().seed()),
-        rate(LearningRate::parse(file->plan().training() ? file->plan().training()->str() : "")),
-        reference(step, file->plan().seed(), file->plan().microbatches()), values(reference.initial()) {}
+        rate(learningRateOf(file->plan())), reference(step, file->plan().seed(), file->plan().microbatches()),
+        values(reference.initial()) {}
 
   CheckResult run(int64_t steps, unsigned threads);
 
@@ -214,7 +214,7 @@ private:
   std::shared_ptr<const PlanFile> file;
   const DataSource &source;
   SampleOrder order;
-  LearningRate rate;
+  plan::LearningRateT rate;
   Reference reference;
   TensorMap values;
   Pieces pieces;
@@ -247,7 +247,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
   for (const TensorKey &key : keys)
     if (key.first == "buffer" || key.first == "gradient")
       compare(key);
-  reference.update(values, rate.at(step, steps), step, expected.weight);
+  reference.update(values, rateAt(rate, step, steps), step, expected.weight);
   for (const TensorKey &key : keys)
     if (key.first == "parameter" || key.first == "state")
       compare(key);
@@ -267,7 +267,8 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
     RankJob job(file, rank, world[rank], source, order, executorOptions(plan, options));
     DataPosition at;
     for (int64_t step = 1; step <= steps; ++step) {
-      const LossSums sums = job.metrics(job.train(step, static_cast<float>(rate.at(step, steps)), at, std::nullopt));
+      const LossSums sums =
+          job.metrics(job.train(step, static_cast<float>(rateAt(rate, step, steps)), at, std::nullopt));
       collect(plan, job.executor(), pieces, mutex);
       world[rank].barrier();
       if (rank == 0) {

@@ -3,11 +3,11 @@
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
 #include "runtime/base/Error.h"
+#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <filesystem>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -42,7 +42,12 @@ std::string meshOf(const plan::Plan &plan) {
   return text;
 }
 
-std::string trainingOf(const plan::Plan &plan) { return plan.training() ? plan.training()->str() : "{}"; }
+plan::TrainingT trainingOf(const plan::Plan &plan) {
+  plan::TrainingT training;
+  if (plan.training())
+    plan.training()->UnPackTo(&training);
+  return training;
+}
 
 void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &options) {
   if (options.mesh.empty())
@@ -58,7 +63,7 @@ void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &op
 
 /// Compares the given optimizer options with the plan's.
 void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
-  const std::string training = trainingOf(plan);
+  const plan::TrainingT training = trainingOf(plan);
   const Precision::Words precision = storedPrecision(training);
   const auto word = [&](const char *option, const std::string &given, const std::string &stored) {
     if (!given.empty())
@@ -68,16 +73,12 @@ void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfi
   word("--opt-level", options.optLevel, precision.level);
   word("--loss-scale", options.lossScale, precision.lossScale);
   word("--reduce-dtype", options.reduceDtype, precision.reduce);
-  const auto found = nlohmann::json::parse(training, nullptr, false);
-  if (found.is_discarded() || !found.contains("optimizer"))
+  if (!training.optimizer)
     return;
-  const auto &optimizer = found.at("optimizer");
-  const std::string name = optimizer.value("name", "");
-  if (!options.optimizer.empty())
-    compare.same("--optimizer", options.optimizer, name);
-  compare.same("--lr", options.lr, optimizer.value("lr", 0.0));
-  compare.same("--momentum", options.momentum, optimizer.value("momentum", 0.0));
-  compare.same("--weight-decay", options.weightDecay, optimizer.value("weight_decay", 0.0));
+  word("--optimizer", options.optimizer, optimizerNameOf(training));
+  compare.same("--lr", options.lr, training.rate ? training.rate->base : 0.0);
+  compare.same("--momentum", options.momentum, training.optimizer->momentum);
+  compare.same("--weight-decay", options.weightDecay, training.optimizer->weight_decay);
 }
 
 } // namespace
@@ -104,48 +105,25 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
 }
 
 /// Takes the stored optimizer if the options do not set one. If the options name another optimizer, its defaults apply.
-static void takeTraining(const std::string &stored, RunOptions &options) {
-  const auto training = nlohmann::json::parse(stored, nullptr, false);
-  if (!training.is_object() || !training.contains("optimizer") || !training.at("optimizer").is_object())
+static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
+  if (!training.optimizer)
     return;
-  const auto &optimizer = training.at("optimizer");
-  const auto text = [&](const char *key) {
-    return optimizer.contains(key) && optimizer.at(key).is_string() ? optimizer.at(key).get<std::string>() : "";
-  };
-  const auto number = [&](const char *key, std::optional<double> &option) {
-    if (!option && optimizer.contains(key) && optimizer.at(key).is_number())
-      option = optimizer.at(key).get<double>();
-  };
+  const std::string name = optimizerNameOf(training);
   if (options.optimizer.empty())
-    options.optimizer = text("name");
-  if (options.optimizer != text("name"))
+    options.optimizer = name;
+  if (options.optimizer != name)
     return;
-  number("lr", options.lr);
-  number("weight_decay", options.weightDecay);
-  if (options.optimizer == "sgd")
-    number("momentum", options.momentum);
+  const auto number = [](std::optional<double> &option, double stored) { option = option.value_or(stored); };
+  if (training.rate)
+    number(options.lr, training.rate->base);
+  number(options.weightDecay, training.optimizer->weight_decay);
+  if (training.optimizer->kind == plan::OptimizerKind::Sgd)
+    number(options.momentum, training.optimizer->momentum);
 }
 
-Precision::Words storedPrecision(const std::string &training) {
-  Precision::Words stored = Precision{}.words();
-  const auto json = nlohmann::json::parse(training, nullptr, false);
-  if (!json.is_object() || !json.contains("precision") || !json.at("precision").is_object())
-    return stored;
-  const auto &precision = json.at("precision");
-  const auto take = [&](const char *key, std::string &word) {
-    if (precision.contains(key) && precision.at(key).is_string())
-      word = precision.at(key).get<std::string>();
-  };
-  take("type", stored.type);
-  take("opt_level", stored.level);
-  take("loss_scale", stored.lossScale);
-  if (stored.level == "O3") // of plans that do not say
-    stored.reduce = stored.type;
-  take("reduce_dtype", stored.reduce);
-  return stored;
-}
+Precision::Words storedPrecision(const plan::TrainingT &training) { return precisionOf(training).words(); }
 
-void takePrecision(const std::string &training, RunOptions &options) {
+void takePrecision(const plan::TrainingT &training, RunOptions &options) {
   if (!options.precision.empty() || !options.optLevel.empty())
     return;
   const Precision::Words stored = storedPrecision(training);
@@ -163,7 +141,7 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
   options.batch = plan.batch();
   options.microbatches = plan.microbatches();
   options.seed = plan.seed();
-  const std::string training = trainingOf(plan);
+  const plan::TrainingT training = trainingOf(plan);
   takeTraining(training, options);
   takePrecision(training, options);
 }
@@ -176,8 +154,9 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
     options.microbatches = info.microbatches;
   if (!options.seed)
     options.seed = info.seed;
-  takeTraining(info.training, options);
-  takePrecision(info.training, options);
+  const plan::TrainingT training = parseTraining(info.training);
+  takeTraining(training, options);
+  takePrecision(training, options);
 }
 
 GivenValues givenValues(const Model &model, const RunOptions &o) {

@@ -16,10 +16,10 @@ void checkAgainstPlan(const PlanFile &plan, const Model &model, const TrainConfi
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
 
 /// What a stored training (of a plan or checkpoint) says of its precision, as the options would.
-Precision::Words storedPrecision(const std::string &training);
+Precision::Words storedPrecision(const plan::TrainingT &training);
 
 /// Takes the precision from a stored training if the options do not set it.
-void takePrecision(const std::string &training, RunOptions &options);
+void takePrecision(const plan::TrainingT &training, RunOptions &options);
 
 /// Sets options that were not given to the values of the resumed training: batch, microbatches, seed, optimizer.
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options);

@@ -4,7 +4,9 @@
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -163,73 +164,83 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.threads = options.threads ? static_cast<unsigned>(*options.threads)
                                 : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
   job.code = options.code;
-  job.data = dataJson(config.data);
-  job.training = trainingJson(job.config, job.precision);
+  job.data = std::make_shared<plan::DataT>(dataOf(config.data));
+  job.training = std::make_shared<plan::TrainingT>(trainingOf(job.config, job.precision));
   job.printAfter = options.printAfter;
   return job;
 }
 
 // ---- what is stored -------------------------------------------------------------------------------------------------
 
-std::string dataJson(const Data &data) {
-  constexpr const char *kind[] = {"mnist", "text", "synthetic", "custom"};
-  nlohmann::ordered_json json = {{"kind", kind[data.index()]}, {"fields", nlohmann::json::array()}};
+plan::DataT dataOf(const Data &data) {
+  constexpr plan::DataKind kind[] = {plan::DataKind::Mnist, plan::DataKind::Text, plan::DataKind::Synthetic,
+                                     plan::DataKind::Custom};
+  plan::DataT stored;
+  stored.kind = kind[data.index()];
   for (const DataField &field : fieldsOf(data)) {
-    nlohmann::ordered_json entry = {
-        {"name", field.name}, {"dtype", field.dtype == FieldType::F32 ? "f32" : "i32"}, {"shape", field.shape}};
-    if (field.classes > 0)
-      entry["classes"] = field.classes;
-    json["fields"].push_back(entry);
+    auto &entry = stored.fields.emplace_back(std::make_unique<plan::DataFieldT>());
+    entry->name = field.name;
+    entry->dtype = field.dtype == FieldType::F32 ? plan::DType::F32 : plan::DType::I32;
+    entry->shape = field.shape;
+    entry->classes = std::max<int64_t>(0, field.classes);
   }
   if (const Text *text = std::get_if<Text>(&data)) {
-    json["context"] = text->context;
-    json["vocab"] = text->vocab;
+    stored.context = text->context;
+    stored.vocab = text->vocab;
   }
-  return json.dump();
+  return stored;
 }
 
-static nlohmann::ordered_json rateJson(const LearningRateSchedule &schedule, double base) {
-  if (const StepLr *step = std::get_if<StepLr>(&schedule))
-    return {{"kind", "step"}, {"base", base}, {"every", step->every}, {"gamma", step->gamma}};
-  if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule))
-    return {{"kind", cosine->warmup > 0 ? "warmup_cosine" : "cosine"},
-            {"base", base},
-            {"min", cosine->min},
-            {"warmup", cosine->warmup},
-            {"steps", cosine->steps}};
-  if (const WarmupLr *warmup = std::get_if<WarmupLr>(&schedule)) // a cosine from lr to lr is constant
-    return {{"kind", "warmup_cosine"}, {"base", base}, {"min", base}, {"warmup", warmup->warmup}};
-  return {{"kind", "constant"}, {"base", base}};
+static plan::LearningRateT rateOf(const LearningRateSchedule &schedule, double base) {
+  plan::LearningRateT rate;
+  rate.base = base;
+  if (const StepLr *step = std::get_if<StepLr>(&schedule)) {
+    rate.kind = plan::RateKind::Step;
+    rate.every = step->every;
+    rate.gamma = step->gamma;
+  } else if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule)) {
+    rate.kind = cosine->warmup > 0 ? plan::RateKind::WarmupCosine : plan::RateKind::Cosine;
+    rate.min = cosine->min;
+    rate.warmup = cosine->warmup;
+    rate.steps = cosine->steps;
+  } else if (const WarmupLr *warmup =
+                 std::get_if<WarmupLr>(&schedule)) { // a cosine from the base to the base is constant
+    rate.kind = plan::RateKind::WarmupCosine;
+    rate.min = base;
+    rate.warmup = warmup->warmup;
+  }
+  return rate;
 }
 
-std::string trainingJson(const TrainConfig &config, const Precision &precision) {
-  nlohmann::ordered_json optimizer = {{"name", optimizerName(config.optimizer)},
-                                      {"lr", learningRate(config.optimizer)},
-                                      {"weight_decay", weightDecay(config.optimizer)},
-                                      {"clip_norm", config.clipNorm}};
+static plan::OptimizerT optimizerOf(const TrainConfig &config) {
+  constexpr plan::OptimizerKind kind[] = {plan::OptimizerKind::Sgd, plan::OptimizerKind::Adam,
+                                          plan::OptimizerKind::AdamW};
+  plan::OptimizerT stored;
+  stored.kind = kind[config.optimizer.index()];
+  stored.weight_decay = weightDecay(config.optimizer);
+  stored.clip_norm = config.clipNorm;
   if (const Sgd *sgd = std::get_if<Sgd>(&config.optimizer)) {
-    optimizer["momentum"] = sgd->momentum;
-    optimizer["nesterov"] = sgd->nesterov;
+    stored.momentum = sgd->momentum;
+    stored.nesterov = sgd->nesterov;
   }
   const auto betas = [&](const auto &adam) {
-    optimizer["beta1"] = adam.beta1;
-    optimizer["beta2"] = adam.beta2;
-    optimizer["eps"] = adam.eps;
+    stored.beta1 = adam.beta1;
+    stored.beta2 = adam.beta2;
+    stored.eps = adam.eps;
   };
   if (const Adam *adam = std::get_if<Adam>(&config.optimizer))
     betas(*adam);
   if (const AdamW *adam = std::get_if<AdamW>(&config.optimizer))
     betas(*adam);
-  nlohmann::ordered_json json = {{"optimizer", optimizer},
-                                 {"lr", rateJson(config.learningRate, learningRate(config.optimizer))}};
-  if (precision != Precision{}) {
-    const Precision::Words words = precision.words();
-    json["precision"] = {{"type", words.type},
-                         {"opt_level", words.level},
-                         {"loss_scale", words.lossScale},
-                         {"reduce_dtype", words.reduce}};
-  }
-  return json.dump();
+  return stored;
+}
+
+plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision) {
+  plan::TrainingT stored;
+  storePrecision(precision, stored);
+  stored.rate = std::make_unique<plan::LearningRateT>(rateOf(config.learningRate, learningRate(config.optimizer)));
+  stored.optimizer = std::make_unique<plan::OptimizerT>(optimizerOf(config));
+  return stored;
 }
 
 // ---- data ---------------------------------------------------------------------------------------------------------

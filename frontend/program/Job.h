@@ -3,6 +3,7 @@
 #pragma once
 #include "cleave/Trainer.h"
 #include "passes/CompileOptions.h"
+#include "runtime/plan/PlanTypes.h"
 
 namespace cleave {
 
@@ -24,9 +25,9 @@ void checkNumbers(const RunOptions &options);
 /// Throws a user error that names the option, the rule and the value.
 Job resolveJob(const TrainConfig &config, const RunOptions &options);
 
-/// What plans and checkpoints store: {"kind","fields",...} and {"optimizer","lr","precision"}, as JSON.
-std::string dataJson(const Data &data);
-std::string trainingJson(const TrainConfig &config, const Precision &precision);
+/// What plans store of them (plan.fbs).
+plan::DataT dataOf(const Data &data);
+plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision);
 
 /// The program's own data set, or null.
 const Dataset *customData(const Data &data);

@@ -10,7 +10,9 @@
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Manifest.h"
+#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
@@ -153,7 +155,7 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   eval.profile = options.profile;
   eval.traceFile = options.trace;
   if (options.plan.empty())
-    takePrecision(info.training, options); // a checkpoint of O3 stores half parameters
+    takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
   if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
     options.batch = info.batch;
     options.microbatches = options.microbatches.value_or(info.microbatches);
@@ -169,7 +171,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   RunOptions options = given;
   checkNumbers(options);
   checkBackend(options.backend);
-  takePrecision(info.training, options); // a checkpoint of O3 stores half parameters
+  takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
   options.microbatches = 1;
   if (!options.batch && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;

@@ -122,7 +122,7 @@ StepUse useOf(const ProgramBuilder &program, const plan::StepT &step, const std:
   StepUse use{kernel->kernel, false, {}, {}};
   const size_t inputs = kernel->args.size() - kernel->outputs;
   for (size_t i = 0; i < kernel->args.size(); ++i) {
-    const uint32_t slot = kernel->args[i]->slot;
+    const uint32_t slot = kernel->args[i];
     const plan::SlotT &info = *program.program->slots[slot];
     (i < inputs ? use.reads : use.writes).push_back(slot);
     if (info.space == plan::Space::Placed && info.bytes > mostPlaced)

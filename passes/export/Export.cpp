@@ -80,8 +80,10 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   plan.batch = static_cast<uint32_t>(options.batch);
   plan.seed = options.seed;
   plan.strategy = applied.strategy.toToml();
-  plan.data = options.data;
-  plan.training = options.training;
+  if (options.data)
+    plan.data = std::make_unique<plan::DataT>(*options.data);
+  if (options.training)
+    plan.training = std::make_unique<plan::TrainingT>(*options.training);
   for (const MeshAxis &axis : applied.strategy.mesh.axes) {
     auto &made = plan.mesh.emplace_back(std::make_unique<plan::MeshAxisT>());
     made->name = axis.name;

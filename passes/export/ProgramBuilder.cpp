@@ -28,7 +28,6 @@ bool isPersistentKind(llvm::StringRef kind) {
 plan::SegmentKind segmentKindOf(const std::string &name) {
   static const std::map<std::string, plan::SegmentKind> kinds{{"begin", plan::SegmentKind::Begin},
                                                               {"forward", plan::SegmentKind::Forward},
-                                                              {"recompute", plan::SegmentKind::Recompute},
                                                               {"input_gradient", plan::SegmentKind::InputGradient},
                                                               {"weight_gradient", plan::SegmentKind::WeightGradient},
                                                               {"reduce", plan::SegmentKind::Reduce},
@@ -71,9 +70,8 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
     bool input = tensorKind == plan::TensorKind::Input;
     found->second = newSlot(name, type, label, input ? plan::Space::Input : plan::Space::Persistent);
     slot(found->second).tensor = -1;
-    auto add = [&](auto &list) {
-      using Entry = typename std::remove_reference_t<decltype(list)>::value_type::element_type;
-      auto &entry = list.emplace_back(std::make_unique<Entry>());
+    auto add = [&](std::vector<std::unique_ptr<plan::NamedSlotT>> &list) {
+      auto &entry = list.emplace_back(std::make_unique<plan::NamedSlotT>());
       entry->slot = found->second;
       entry->name = name;
     };

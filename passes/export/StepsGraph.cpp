@@ -34,16 +34,13 @@ void emitKernel(SegmentBuilder &s, ir::FusionOp fusion) {
   kernel.extent = call.extent;
   kernel.grain = call.grain;
   kernel.outputs = fusion->getNumResults();
-  for (unsigned index : call.scalarOperands) {
-    auto scalar = std::make_unique<plan::ScalarArgT>();
-    scalar->rank_scalar = scalarOf(s, fusion->getOperand(index));
-    kernel.scalars.push_back(std::move(scalar));
-  }
+  for (unsigned index : call.scalarOperands)
+    kernel.scalars.push_back(static_cast<uint32_t>(scalarOf(s, fusion->getOperand(index))));
   for (auto [i, operand] : llvm::enumerate(fusion->getOperands()))
     if (!llvm::is_contained(call.scalarOperands, static_cast<unsigned>(i)))
-      kernel.args.push_back(s.view(operand));
+      kernel.args.push_back(s.slot(operand));
   for (Value result : fusion->getResults())
-    kernel.args.push_back(s.view(result));
+    kernel.args.push_back(s.slot(result));
   s.step(fusion, std::move(kernel));
 }
 

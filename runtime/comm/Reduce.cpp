@@ -103,8 +103,6 @@ void reduceElements(DType dtype, ReduceKind kind, std::span<const void *const> i
   case DType::I1: // boolean: the sum is a logical or
     return reduceKind<Plain<uint8_t, uint8_t>>(kind == ReduceKind::Sum ? ReduceKind::Or : kind, inputs, offset, out,
                                                count);
-  case DType::U8:
-    return reduceKind<Plain<uint8_t, uint8_t>>(kind, inputs, offset, out, count);
   }
   assert(false && "unknown element type");
 }

@@ -5,10 +5,10 @@
 #include "runtime/data/Mnist.h"
 #include "runtime/data/Synthetic.h"
 #include "runtime/data/Text.h"
+#include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -24,37 +24,22 @@ bool DataField::isLabel() const {
          (classes > 0 || name.starts_with("label") || name.starts_with("target"));
 }
 
-static DataField parseField(const nlohmann::json &json) {
-  DataField field;
-  field.name = json.at("name").get<std::string>();
-  const std::string dtype = json.at("dtype").get<std::string>();
-  if (dtype != "f32" && dtype != "i32")
-    throw environmentError(
-        fmt::format("plan data: field {}: the type must be f32 or i32, found {}", field.name, dtype));
-  field.dtype = dtype == "f32" ? FieldType::F32 : FieldType::I32;
-  int64_t total = 4;
-  for (const auto &size : json.at("shape")) {
-    field.shape.push_back(size.get<int64_t>());
-    if (field.shape.back() < 1 || __builtin_mul_overflow(total, field.shape.back(), &total))
-      throw environmentError(
-          fmt::format("plan data: field {}: sizes must be positive, found {}", field.name, field.shape.back()));
-  }
-  field.classes = json.value("classes", int64_t(0));
-  return field;
-}
-
-DataSpec DataSpec::parse(const std::string &text) {
-  DataSpec spec;
-  try {
-    const auto json = nlohmann::json::parse(text);
-    spec.kind = json.value("kind", "custom");
-    spec.context = json.value("context", int64_t(0));
-    spec.vocab = json.value("vocab", int64_t(0));
-    if (json.contains("fields"))
-      for (const auto &field : json.at("fields"))
-        spec.fields.push_back(parseField(field));
-  } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("plan data: not the expected JSON object: {}", e.what()));
+DataSpec DataSpec::of(const plan::Plan &plan) {
+  DataSpec spec{plan::DataKind::Custom, {}};
+  const plan::Data *data = plan.data();
+  if (!data)
+    return spec;
+  spec.kind = data->kind();
+  spec.context = data->context();
+  spec.vocab = data->vocab();
+  for (uint32_t i = 0; data->fields() && i < data->fields()->size(); ++i) {
+    const plan::DataField &from = *data->fields()->Get(i);
+    DataField &field = spec.fields.emplace_back();
+    field.name = from.name() ? from.name()->str() : "";
+    field.dtype = from.dtype() == plan::DType::I32 ? FieldType::I32 : FieldType::F32;
+    if (from.shape())
+      field.shape.assign(from.shape()->begin(), from.shape()->end());
+    field.classes = from.classes();
   }
   return spec;
 }
@@ -69,19 +54,20 @@ int64_t DataSpec::classes(const std::string &name) const {
 std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed, SyntheticSize size,
                                      DataNeeds needs) {
   if (where.empty())
-    throw userError(fmt::format("--data: the model's data set ({}) needs a folder, or \"synthetic\"", spec.kind));
+    throw userError(fmt::format("--data: the model's data set ({}) needs a folder, or \"synthetic\"",
+                                plan::EnumNameDataKind(spec.kind)));
   if (where == "synthetic")
     return std::make_unique<SyntheticSource>(spec.fields, size, seed, spec.vocab);
-  if (spec.kind == "mnist") {
+  if (spec.kind == plan::DataKind::Mnist) {
     const int64_t classes = spec.classes("label");
     return std::make_unique<MnistSource>(where, classes > 0 ? classes : 10, needs);
   }
-  if (spec.kind == "text")
+  if (spec.kind == plan::DataKind::Text)
     return std::make_unique<TextSource>(where, spec.context, spec.vocab, needs);
   throw userError(
-      fmt::format("--data {}: the data set of this model ({}) is defined in its program: run it with that program, "
-                  "or with --data synthetic",
-                  where, spec.kind));
+      fmt::format("--data {}: the data set of this model is defined in its program: run it with that program, or "
+                  "with --data synthetic",
+                  where));
 }
 
 size_t findField(const DataSource &source, const std::string &name, FieldType dtype,

@@ -1,6 +1,7 @@
 // Data sets by name: the plan's description of its data, and opening the built-in data set.
 #pragma once
 #include "cleave/Dataset.h"
+#include "runtime/plan/PlanTypes.h"
 
 #include <memory>
 
@@ -11,7 +12,7 @@ using DataSource = Dataset;
 
 /// A plan's description of its data (Plan.data, a JSON object): the kind and the fields that the model expects.
 struct DataSpec {
-  std::string kind; ///< "mnist", "text", "custom"
+  plan::DataKind kind;
   std::vector<DataField> fields;
   int64_t context = 0; ///< text: characters per window
   int64_t vocab = 0;   ///< text: character codes lie in [0, vocab)
@@ -19,8 +20,8 @@ struct DataSpec {
   /// Number of classes of the field; 0 if it holds no labels.
   int64_t classes(const std::string &name) const;
 
-  /// Throws environmentError that names the rule if the text is not such an object.
-  static DataSpec parse(const std::string &json);
+  /// A data set of the program's own, of no fields, where the plan says nothing.
+  static DataSpec of(const plan::Plan &plan);
 };
 
 /// Number of samples of a synthetic data set.

@@ -14,8 +14,7 @@ namespace cleave {
 
 std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source) {
   std::vector<Bound> bound;
-  const bool described = plan.data() && plan.data()->size();
-  const DataSpec spec = described ? DataSpec::parse(plan.data()->str()) : DataSpec();
+  const DataSpec spec = DataSpec::of(plan);
   for (InputPart &part : inputParts(plan, rank, eval)) {
     const bool integer = part.dtype == plan::DType::I32;
     if (!integer && part.dtype != plan::DType::F32 && part.dtype != plan::DType::BF16 && part.dtype != plan::DType::F16)

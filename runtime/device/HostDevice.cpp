@@ -28,11 +28,11 @@ Operand operandOf(const plan::View &view, SlotScope &scope) {
 
 KernelOperands::KernelOperands(const plan::Kernel &kernel, SlotScope &scope) {
   if (kernel.args())
-    for (const plan::View *view : *kernel.args())
-      buffers.push_back(operandOf(*view, scope));
+    for (const uint32_t slot : *kernel.args())
+      buffers.push_back({scope.local(slot)});
   if (kernel.scalars())
-    for (const plan::ScalarArg *scalar : *kernel.scalars())
-      scalars.push_back(scope.scalar(scalar->rank_scalar(), scalar->value()));
+    for (const uint32_t scalar : *kernel.scalars())
+      scalars.push_back(scope.scalar(static_cast<int32_t>(scalar), 0));
 }
 
 namespace {

@@ -55,7 +55,6 @@ static int64_t phaseOf(plan::SegmentKind kind) {
   case plan::SegmentKind::Forward:
   case plan::SegmentKind::Eval:
     return 0;
-  case plan::SegmentKind::Recompute:
   case plan::SegmentKind::InputGradient:
   case plan::SegmentKind::WeightGradient:
     return 1;

@@ -160,13 +160,11 @@ void attention(const plan::Attention &op, const Accesses &a) {
 /// Reports the arguments from `first` to `end`.
 void arguments(const plan::Kernel &op, uint32_t first, uint32_t end, const Accesses &a, int part = -1) {
   for (uint32_t i = first; i < end; ++i) {
-    const plan::View *view = op.args()->Get(i);
-    uint64_t bytes = a.slotBytes(view->slot());
-    uint64_t rest = bytes > view->offset() ? bytes - view->offset() : 0;
+    const uint32_t slot = op.args()->Get(i);
     Access::Kind kind = op.outputs() == 0                       ? Access::Unknown
                         : i + op.outputs() >= length(op.args()) ? Access::Write
                                                                 : Access::Read;
-    Access access{kind, view->slot(), view->offset(), a.plan ? argumentBytes(*a.plan, op, i) : rest};
+    Access access{kind, slot, 0, a.plan ? argumentBytes(*a.plan, op, i) : a.slotBytes(slot)};
     access.part = part;
     a.fn(access);
   }

@@ -188,17 +188,16 @@ std::string callProblem(const plan::Plan &plan, const plan::Program &program, co
   if (isCuda(plan) && call.blocks() < 1)
     return "a call of no blocks";
   for (uint32_t i = 0; i < length(call.args()); ++i) {
-    const plan::View &view = *call.args()->Get(i);
-    if (view.slot() >= length(program.slots()))
-      return fmt::format("slot {} of {}", view.slot(), length(program.slots()));
-    const plan::Slot &slot = *program.slots()->Get(view.slot());
+    const uint32_t at = call.args()->Get(i);
+    if (at >= length(program.slots()))
+      return fmt::format("slot {} of {}", at, length(program.slots()));
+    const plan::Slot &slot = *program.slots()->Get(at);
     if (slot.dtype() != kernel.arguments()->Get(i)->dtype())
-      return fmt::format("argument {} is slot {} of {}, kernel {} takes {}", i, view.slot(), dtypeName(slot.dtype()),
-                         name, dtypeName(kernel.arguments()->Get(i)->dtype()));
+      return fmt::format("argument {} is slot {} of {}, kernel {} takes {}", i, at, dtypeName(slot.dtype()), name,
+                         dtypeName(kernel.arguments()->Get(i)->dtype()));
     const uint64_t written = argumentBytes(plan, call, i), whole = valueBytes(slot);
-    if (kernel.arguments()->Get(i)->written() && (view.offset() != 0 || written < whole))
-      return fmt::format("writes bytes {} to {} of slot {}, whose value has {}", view.offset(), view.offset() + written,
-                         view.slot(), whole);
+    if (kernel.arguments()->Get(i)->written() && written < whole)
+      return fmt::format("writes {} bytes of slot {}, whose value has {}", written, at, whole);
   }
   return "";
 }

@@ -113,6 +113,11 @@ void checkTexts(const plan::Plan &plan, Report &report);
 void checkTables(const plan::Plan &plan, Report &report);
 /// Checks kernel declarations, and that the code contains the kernels. Part of checkTables.
 void checkKernels(const plan::Plan &plan, Report &report);
+/// Checks the plan's training and data. Part of the tables.
+void checkChoices(const plan::Plan &plan, Report &report);
+/// Checks that every input slot of a program is bound to one field of the data with the same type and elements per
+/// sample. Slots must be valid.
+void checkFields(const plan::Plan &plan, uint32_t program, Report &report);
 /// Compares a call with its kernel's declaration; "" if valid. The call's slots must exist.
 std::string callProblem(const plan::Plan &plan, const plan::Program &program, const plan::Kernel &call);
 /// Bytes that a call accesses of its argument `index`, from the start of the argument.

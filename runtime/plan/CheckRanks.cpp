@@ -377,6 +377,7 @@ void checkTables(const plan::Plan &plan, Report &report) {
     checkRank(plan, r, seen, report);
   checkGroups(plan, report);
   checkKernels(plan, report);
+  checkChoices(plan, report);
 }
 
 void checkRanks(const plan::Plan &plan, Report &report) {

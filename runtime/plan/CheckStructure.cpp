@@ -390,12 +390,9 @@ private:
                          length(op.args()));
     if (std::string problem = callProblem(plan, program, op); !problem.empty())
       return problem;
-    for (uint32_t i = 0; i < length(op.args()) && gpu(); ++i) // accesses 16 bytes at a time
-      if (const plan::View *view = op.args()->Get(i); view && view->offset() % 16)
-        return fmt::format("argument {} at byte {} of its slot, which is not a multiple of 16", i, view->offset());
-    for (uint32_t i = 0; i < length(op.scalars()); ++i)
-      if (!scalarFits(op.scalars()->Get(i)->rank_scalar()))
-        return fmt::format("rank scalar {}", op.scalars()->Get(i)->rank_scalar());
+    for (uint32_t i = 0; rank && i < length(op.scalars()); ++i)
+      if (op.scalars()->Get(i) >= length(rank->scalars()))
+        return fmt::format("rank scalar {}", op.scalars()->Get(i));
     return "";
   }
 
@@ -763,19 +760,7 @@ private:
     scalar(program.metrics(), "metric");
     listed(plan::TensorKind::Scalar, program.scalars(), "scalar, which the host writes");
     listed(plan::TensorKind::Metric, program.metrics(), "metric, which the host reads");
-    std::set<uint32_t> bound;
-    for (uint32_t i = 0; i < length(program.inputs()); ++i)
-      if (!bound.insert(program.inputs()->Get(i)->slot()).second)
-        report.add("program {}: slot {} is bound to two inputs", index, program.inputs()->Get(i)->slot());
-    for (uint32_t i = 0; i < length(program.slots()); ++i)
-      if (slotAt(i)->space() == plan::Space::Input && !bound.count(i))
-        report.add("program {}: input slot {} is bound to no field of the data", index, i);
-    for (uint32_t i = 0; i < length(program.inputs()); ++i) {
-      const plan::Slot *slot = slotAt(program.inputs()->Get(i)->slot());
-      if (!slot || slot->space() != plan::Space::Input)
-        report.add("program {}: input {} must be an input slot, found slot {}", index, i,
-                   program.inputs()->Get(i)->slot());
-    }
+    checkFields(plan, index, report);
   }
 
   const plan::Plan &plan;

@@ -65,9 +65,8 @@ void checkTexts(const plan::Plan &plan, Report &report) {
   check("the schedule's name", plan.schedule());
   check("the model's options", plan.options(), true);
   check("the strategy", plan.strategy(), true);
-  check("the costs", plan.costs(), true);
-  check("the description of the data", plan.data(), true);
-  check("the description of the training", plan.training(), true);
+  if (plan.data())
+    check.each(plan.data()->fields(), [&](const auto *field) { check("the name of a data field", field->name()); });
   check.each(plan.mesh(), [&](const auto *axis) { check("the name of a mesh axis", axis->name()); });
   check.each(plan.strings(), [&](const auto *text) { check("a path or location", text); });
   check.each(plan.tensors(), [&](const auto *tensor) { check("the name of a tensor", tensor->name()); });

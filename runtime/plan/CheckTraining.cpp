@@ -86,7 +86,7 @@ std::string contentOf(const plan::Plan &plan, const plan::Program &program, cons
   const auto call = [&](const plan::Kernel &op) {
     text += fmt::format(" kernel {}", op.kernel());
     for (uint32_t i = 0; i < length(op.scalars()); ++i)
-      text += fmt::format(" {}:{}", op.scalars()->Get(i)->rank_scalar(), op.scalars()->Get(i)->value());
+      text += fmt::format(" {}", op.scalars()->Get(i));
   };
   if (const auto *op = step.op_as_Kernel())
     call(*op);

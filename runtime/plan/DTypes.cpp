@@ -21,14 +21,13 @@ size_t dtypeSize(DType type) {
   case DType::I64:
     return 8;
   case DType::I1:
-  case DType::U8:
     return 1;
   }
   return 0;
 }
 
 const char *dtypeName(DType type) {
-  static constexpr const char *names[] = {"f32", "f16", "bf16", "i32", "i64", "i1", "u8"};
+  static constexpr const char *names[] = {"f32", "f16", "bf16", "i32", "i64", "i1"};
   return type <= DType::MAX ? names[static_cast<size_t>(type)] : "unknown";
 }
 
@@ -69,7 +68,6 @@ double loadElement(const void *data, int64_t index, DType type) {
   case DType::I64:
     return static_cast<double>(static_cast<const int64_t *>(data)[index]);
   case DType::I1:
-  case DType::U8:
     return static_cast<const uint8_t *>(data)[index];
   }
   assert(false && "unknown element type");
@@ -95,9 +93,6 @@ void storeElement(void *data, int64_t index, DType type, double value) {
     return;
   case DType::I1:
     static_cast<uint8_t *>(data)[index] = value != 0;
-    return;
-  case DType::U8:
-    static_cast<uint8_t *>(data)[index] = static_cast<uint8_t>(static_cast<int64_t>(value));
     return;
   }
   assert(false && "unknown element type");

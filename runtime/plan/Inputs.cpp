@@ -12,15 +12,12 @@ namespace cleave {
 
 namespace {
 
-std::string fieldName(const plan::Plan &plan, const plan::Program &program, uint32_t slot) {
+std::string fieldName(const plan::Program &program, uint32_t slot) {
   if (program.inputs())
-    for (const plan::InputBinding *binding : *program.inputs())
-      if (binding->slot() == slot && binding->name() && binding->name()->size())
-        return binding->name()->str();
-  const plan::Slot *info = program.slots()->Get(slot);
-  if (info->tensor() >= 0 && plan.tensors()->Get(static_cast<uint32_t>(info->tensor()))->name())
-    return plan.tensors()->Get(static_cast<uint32_t>(info->tensor()))->name()->str();
-  return info->name() ? info->name()->str() : "";
+    for (const plan::NamedSlot *input : *program.inputs())
+      if (input->slot() == slot)
+        return input->name()->str();
+  throw environmentError(fmt::format("plan: input slot {} has no field of the data", slot));
 }
 
 InputPart describe(const plan::Plan &plan, const plan::Program &program, const plan::Rank &rank, uint32_t slot) {
@@ -29,7 +26,7 @@ InputPart describe(const plan::Plan &plan, const plan::Program &program, const p
     throw environmentError(fmt::format("plan: input slot {} has no tensor", slot));
   const plan::Tensor *tensor = plan.tensors()->Get(static_cast<uint32_t>(info->tensor()));
   InputPart part{};
-  part.field = fieldName(plan, program, slot);
+  part.field = fieldName(program, slot);
   part.slot = slot;
   part.dtype = info->dtype();
   part.bytes = info->bytes();

@@ -14,21 +14,19 @@
 
 #include <array>
 #include <cstring>
-#include <string_view>
 
 namespace cleave {
 
 namespace {
 
 constexpr char magic[8] = {'C', 'L', 'E', 'A', 'V', 'E', 'P', 'L'};
-constexpr uint32_t formatVersion = 2;
 constexpr size_t headerBytes = 64, hashOffset = 32;
 
 struct Header {
   char magic[8];
-  uint32_t version, headerSize;
+  uint32_t major, headerSize;
   uint64_t fileSize;
-  uint8_t schema[8];
+  uint32_t minor, zero;
   uint8_t hash[32];
 };
 static_assert(sizeof(Header) == headerBytes);
@@ -40,16 +38,20 @@ std::array<uint8_t, 32> contentHash(std::span<const uint8_t> file) {
   return hash.finish();
 }
 
-/// The first bytes of a hash in hexadecimal.
-constexpr std::array<uint8_t, 8> leadingBytes(std::string_view digits) {
-  auto value = [](char c) { return static_cast<uint8_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
-  std::array<uint8_t, 8> bytes{};
-  for (size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = static_cast<uint8_t>(value(digits[2 * i]) << 4 | value(digits[2 * i + 1]));
-  return bytes;
+/// Why this program cannot read a plan of the header's version; "" if it can.
+std::string versionProblem(const Header &header) {
+  if (header.major != formatMajor)
+    return fmt::format(
+        "it is in plan format {}, this program reads format {}: compile the plan again with this version of "
+        "Cleave",
+        header.major, formatMajor);
+  if (header.minor > formatMinor) // what it does not know of may change what a step computes
+    return fmt::format(
+        "it is in plan format {}.{}, this program reads formats {}.0 to {}.{}: compile the plan again with "
+        "this version of Cleave, or run it with one that is as new as the plan's",
+        header.major, header.minor, formatMajor, formatMajor, formatMinor);
+  return "";
 }
-
-constexpr auto schemaHash = leadingBytes(CLEAVE_SCHEMA_SHA256);
 
 /// Whether vectors of 8-byte numbers are 8-byte aligned, which flatbuffers' verifier does not check.
 bool wellAligned(const plan::Plan &plan) {
@@ -72,17 +74,12 @@ bool wellAligned(const plan::Plan &plan) {
         view(each);
     if (const auto *op = step.op_as_Random())
       numbers(op->shape());
-    const auto kernel = [&](const plan::Kernel &op) {
-      each(op.args(), [&](const plan::View &argument) { view(&argument); });
-    };
-    if (const auto *op = step.op_as_Kernel())
-      kernel(*op);
-    if (const auto *op = step.op_as_KernelBatch())
-      each(op->calls(), kernel);
     if (const auto *op = step.op_as_Collective())
       each(op->buffers(), [&](const plan::CollectiveBuffer &buffer) { numbers(buffer.sizes()); });
   };
   each(plan.tensors(), [&](const plan::Tensor &tensor) { numbers(tensor.shape()); });
+  if (plan.data())
+    each(plan.data()->fields(), [&](const plan::DataField &field) { numbers(field.shape()); });
   each(plan.ranks(), [&](const plan::Rank &rank) { numbers(rank.scalars()); });
   each(plan.programs(), [&](const plan::Program &program) {
     each(program.slots(), [&](const plan::Slot &slot) { numbers(slot.shape()); });
@@ -98,10 +95,10 @@ std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
   std::vector<uint8_t> file(headerBytes + flatbuffer.size());
   Header header{};
   std::memcpy(header.magic, magic, sizeof magic);
-  header.version = formatVersion;
+  header.major = formatMajor;
+  header.minor = formatMinor;
   header.headerSize = headerBytes;
   header.fileSize = file.size();
-  std::memcpy(header.schema, schemaHash.data(), sizeof header.schema);
   std::memcpy(file.data(), &header, sizeof header);
   if (!flatbuffer.empty())
     std::memcpy(file.data() + headerBytes, flatbuffer.data(), flatbuffer.size());
@@ -128,8 +125,8 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
   if (std::memcmp(header.magic, magic, sizeof magic) != 0)
     throw refuse(
         fmt::format("not a plan: the file begins with {}, not with \"CLEAVEPL\"", toHex({bytes.data(), sizeof magic})));
-  if (header.version != formatVersion)
-    throw refuse(fmt::format("format version must be {}, found {}", formatVersion, header.version));
+  if (const std::string problem = versionProblem(header); !problem.empty())
+    throw refuse(problem);
   if (header.headerSize != headerBytes)
     throw refuse(fmt::format("header size must be {}, found {}", headerBytes, header.headerSize));
   if (header.fileSize != bytes.size())
@@ -138,9 +135,6 @@ std::shared_ptr<const PlanFile> PlanFile::fromBytes(std::vector<uint8_t> bytes, 
   if (std::memcmp(hash.data(), header.hash, sizeof header.hash) != 0)
     throw refuse(fmt::format("the file was modified: its content has hash {}, its header says {}",
                              toHex(hash).substr(0, 16), toHex(header.hash).substr(0, 16)));
-  if (std::memcmp(header.schema, schemaHash.data(), sizeof header.schema) != 0)
-    throw refuse(fmt::format("it was written with plan schema {}, this program reads {}; compile the plan again",
-                             toHex(header.schema), toHex(schemaHash)));
   flatbuffers::Verifier verifier(bytes.data() + headerBytes, bytes.size() - headerBytes, 64, 100'000'000);
   if (!plan::VerifyPlanBuffer(verifier) || !wellAligned(*plan::GetPlan(bytes.data() + headerBytes)))
     throw refuse("its structure does not follow the plan schema");

@@ -11,6 +11,10 @@
 
 namespace cleave {
 
+/// The version of the plan format that this program writes. It reads plans of the same major version whose minor
+/// version is not larger. docs/plan.md, "Versions", says when which one is raised.
+constexpr uint32_t formatMajor = 3, formatMinor = 0;
+
 class PlanFile {
 public:
   /// Reads a file. A missing or unreadable file is a user error; a truncated, modified or foreign one an environment

@@ -7,8 +7,13 @@ namespace cleave::plan {
 enum class DType : uint8_t;
 enum class ReduceKind : uint8_t;
 enum class CollectiveKind : uint8_t;
+enum class DataKind : uint8_t;
+enum class Precision : uint8_t;
+struct Data;
+struct DataT;
 struct KernelInfo;
 struct KernelInfoT;
+struct LearningRateT;
 struct Plan;
 struct Program;
 struct Rank;
@@ -16,4 +21,6 @@ struct Slot;
 struct Sharding;
 struct Step;
 struct Tensor;
+struct Training;
+struct TrainingT;
 } // namespace cleave::plan

@@ -52,7 +52,7 @@ Feed::Feed(const plan::Plan &plan) {
   for (unsigned rank = 0; rank < plan.ranks()->size(); ++rank)
     for (const InputPart &part : inputParts(plan, rank, true))
       read.insert(part.field);
-  for (DataField &field : DataSpec::parse(plan.data() ? plan.data()->str() : "{}").fields)
+  for (DataField &field : DataSpec::of(plan).fields)
     if (read.count(field.name))
       list.push_back(std::move(field));
 }

@@ -61,7 +61,8 @@ uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, co
 LossSums RankJob::collect(LossSums sums) {
   if (!toRankZero)
     return sums;
-  toRankZero->broadcast(&sums, &sums, sizeof sums, plan::DType::U8);
+  static_assert(sizeof sums % sizeof(int64_t) == 0);
+  toRankZero->broadcast(&sums, &sums, sizeof sums / sizeof(int64_t), plan::DType::I64);
   return sums;
 }
 

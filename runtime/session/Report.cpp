@@ -178,8 +178,6 @@ std::pair<char, double> drawn(const plan::Segment &segment, bool splitBackward) 
   switch (segment.kind()) {
   case plan::SegmentKind::Forward:
     return {'F', 1};
-  case plan::SegmentKind::Recompute:
-    return {'R', 1};
   case plan::SegmentKind::InputGradient:
     return {'B', splitBackward ? 1 : 2};
   case plan::SegmentKind::WeightGradient:
@@ -258,7 +256,6 @@ void addFacts(const PlanFile &file, PlanReport &report) {
   report.backend = text(plan.backend());
   report.target = text(plan.target());
   report.compiler = text(plan.compiler());
-  report.costs = text(plan.costs());
   report.ranks = plan.ranks()->size();
   report.microbatches = plan.microbatches();
   report.batch = plan.batch();

@@ -39,12 +39,12 @@ struct PlanReport {
   };
   /// An action of a stage in the timeline; times in forward passes.
   struct Span {
-    char kind; ///< F, B, W, R
+    char kind; ///< F, B, W
     int32_t microbatch;
     double begin, end;
   };
 
-  std::string model, hash, schedule, backend, target, compiler, costs;
+  std::string model, hash, schedule, backend, target, compiler;
   int64_t dp = 1, tp = 1, pp = 1;
   uint32_t ranks = 0, microbatches = 1, batch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
   uint64_t seed = 0, codeBytes = 0, fileBytes = 0;

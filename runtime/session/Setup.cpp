@@ -23,7 +23,7 @@ OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const 
   }
   const int64_t batch = plan.batch();
   const SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, batch)};
-  data.owned = openData(DataSpec::parse(text(plan.data())), where, plan.seed(), size, needs);
+  data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
   data.source = data.owned.get();
   return data;
 }

@@ -1,6 +1,7 @@
 // The training loop.
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/plan_generated.h"
@@ -33,7 +34,7 @@ struct Training {
   const TrainOptions &options;
   const DataSource &source;
   SampleOrder order;
-  LearningRate rate;
+  plan::LearningRateT rate;
   std::optional<Manifest> resumed;
   int64_t samples, batch;
   bool runsAhead;                      ///< the device runs asynchronously: the host does not wait for iterations
@@ -53,8 +54,7 @@ struct Training {
 
 Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source)
     : file(std::move(plan)), options(options), source(source), order(source.samples(Split::Train), file->plan().seed()),
-      rate(LearningRate::parse(file->plan().training() ? file->plan().training()->str() : "")),
-      samples(source.samples(Split::Train)), batch(file->plan().batch()),
+      rate(learningRateOf(file->plan())), samples(source.samples(Split::Train)), batch(file->plan().batch()),
       runsAhead(executorOptions(file->plan(), options).device == "cuda") {
   if (batch > samples)
     throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
@@ -67,7 +67,7 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
   begin.settle(samples, batch);
   lastStep = options.steps > 0 ? options.steps : lastOfEpochs();
   if (rate.steps == 0 && resumed)
-    rate.steps = LearningRate::parse(resumed->info.training).steps;
+    rate.steps = parseTraining(resumed->info.training).rate->steps;
   if (rate.steps == 0)
     rate.steps = lastStep;
 }
@@ -147,7 +147,7 @@ void RankLoop::begin() {
 }
 
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
-  const double lr = shared.rate.at(step, shared.lastStep);
+  const double lr = rateAt(shared.rate, step, shared.lastStep);
   const uint64_t iteration = job.train(step, float(lr), at, next);
   StepRecord record{step, at.epoch, 0, lr, 0, 0};
   if (const std::optional<HostTime> host = job.executor().hostTime()) {
@@ -222,6 +222,23 @@ void RankLoop::endEpoch(int64_t epoch) {
   last = Clock::now();
 }
 
+/// What a checkpoint keeps of the training, with the schedule's length where the plan leaves it to the run: a run that
+/// is resumed for more steps goes on along the same curve.
+static std::string storedTraining(const plan::Plan &plan, const plan::LearningRateT &rate) {
+  plan::TrainingT training;
+  if (plan.training())
+    plan.training()->UnPackTo(&training);
+  training.rate = std::make_unique<plan::LearningRateT>(rate);
+  return trainingJson(training);
+}
+
+static std::string storedData(const plan::Plan &plan) {
+  plan::DataT data;
+  if (plan.data())
+    plan.data()->UnPackTo(&data);
+  return dataJson(data);
+}
+
 CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const {
   const plan::Plan &plan = shared.file->plan();
   const auto text = [](const flatbuffers::String *value) { return value ? value->str() : std::string(); };
@@ -233,8 +250,8 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
           plan.microbatches(),
           text(plan.model()),
           text(plan.options()),
-          LearningRate::withLength(text(plan.training()), shared.rate.steps),
-          text(plan.data()),
+          storedTraining(plan, shared.rate),
+          storedData(plan),
           shared.file->hash()};
 }
 

@@ -168,7 +168,7 @@ private:
   }
 
   void types() {
-    for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8})
+    for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64})
       for (ReduceKind kind : {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min})
         for (int64_t count : {9, 20000}) {
           auto hold = [](unsigned m, int64_t i) { return static_cast<double>((m + 2) * (i % 7) % 11); };
@@ -194,15 +194,15 @@ private:
 
   /// More than the scratch buffers of a communicator hold.
   void largeGather() {
-    int64_t rows = 3 * n + 1, inner = 1 << 20;
+    int64_t rows = 3 * n + 1, inner = 1 << 18;
     auto sizes = sizesOf(rows);
-    std::vector<uint8_t> in(static_cast<size_t>(sizes[me] * inner), static_cast<uint8_t>(me + 1));
-    std::vector<uint8_t> out(static_cast<size_t>(rows * inner));
-    group.allGather(in.data(), out.data(), 1, inner, sizes, DType::U8);
+    std::vector<int32_t> in(static_cast<size_t>(sizes[me] * inner), static_cast<int32_t>(me + 1));
+    std::vector<int32_t> out(static_cast<size_t>(rows * inner));
+    group.allGather(in.data(), out.data(), 1, inner, sizes, DType::I32);
     bool good = true;
     for (unsigned m = 0; m < n; ++m)
       for (int64_t i = 0; i < sizes[m] * inner; i += 1023)
-        good = good && out[static_cast<size_t>(splitPart(rows, n, m).begin * inner + i)] == m + 1;
+        good = good && out[static_cast<size_t>(splitPart(rows, n, m).begin * inner + i)] == static_cast<int32_t>(m) + 1;
     expect(good, "large all-gather");
   }
 

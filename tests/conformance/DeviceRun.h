@@ -17,7 +17,7 @@
 namespace cleave::test {
 
 /// How the numbers in float slots are drawn: small integers make every sum exact.
-enum class Data { Integers, Reals };
+enum class Drawn { Integers, Reals };
 
 /// A plan of one step and its memory, in one piece per slot.
 class StepRun {
@@ -38,13 +38,13 @@ public:
   }
 
   /// Fills every slot: floats as `data` says, integers from [0, mostIndex).
-  void draw(Data data, int64_t mostIndex) {
+  void draw(Drawn data, int64_t mostIndex) {
     for (uint32_t s = 0; s < memory.size(); ++s)
       for (int64_t i = 0; i < count(s); ++i) {
         double u = philoxUniform(s + 1, 0, static_cast<uint64_t>(i));
         bool integer = info(s).dtype() == DType::I32;
         double value = integer                  ? std::floor(u * static_cast<double>(mostIndex)) - 1
-                       : data == Data::Integers ? std::floor(u * 9) - 4
+                       : data == Drawn::Integers ? std::floor(u * 9) - 4
                                                 : u * 2 - 1;
         storeElement(slot(s), i, info(s).dtype(), value);
       }

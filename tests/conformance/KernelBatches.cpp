@@ -62,7 +62,7 @@ const std::vector<int64_t> sizes{1000, 1, 0, 64, 129};
 /// Updates of tensors of these sizes, in one batch. The rate is a placed slot that lies elsewhere in each of two
 /// actions; so each has a table of its own.
 PlanT batchPlan(bool cuda) {
-  PlanT plan = makePlan(1);
+  PlanT plan = makePlan(2);
   plan.backend = cuda ? "cuda" : "cpu";
   plan.code = compiled(cuda);
   plan.target = cuda ? "emulated" : "x86-64";
@@ -70,7 +70,9 @@ PlanT batchPlan(bool cuda) {
   plan.kernels[0]->symbol = cuda ? "update_batch" : "update";
   plan.kernels[0]->batch = cuda;
   plan.kernels[0]->threads = 64;
-  plan.ranks[0]->scalars = {0, 0}; // where the shares of the only rank begin
+  plan.ranks[0]->scalars = {0, 0}; // where shares of 8 and of 0 elements begin
+  plan.ranks[1]->scalars = {4, 0};
+  plan.ranks[1]->program = 0;
   ProgramWriter w;
   const uint32_t rate = w.slot("rate", DType::F32, {1}), segment = w.segment("update", SegmentKind::Update);
   w.fill(segment, rate, 3);
@@ -80,10 +82,8 @@ PlanT batchPlan(bool cuda) {
     const uint32_t p = w.slot("p", DType::F32, {sizes[i]}, Space::Persistent);
     auto call = std::make_unique<KernelT>();
     for (uint32_t slot : {rate, g, p, p})
-      call->args.push_back(w.view(slot, {1}));
-    call->scalars.push_back(std::make_unique<ScalarArgT>());
-    call->scalars[0]->value = 4;
-    call->scalars[0]->rank_scalar = i % 2 ? 1 : -1;
+      call->args.push_back(slot);
+    call->scalars.push_back(i % 2);
     call->extent = sizes[i];
     call->outputs = 1;
     call->blocks = i == 0 ? 3 : 1; // some take several rounds
@@ -96,7 +96,8 @@ PlanT batchPlan(bool cuda) {
   ProgramT &program = *plan.programs[0];
   for (int i = 0; i < 2; ++i) {
     program.starts.push_back(std::make_unique<ShardStartT>());
-    program.starts.back()->size = program.starts.back()->scale = 1;
+    program.starts.back()->size = i == 0 ? 8 : 0;
+    program.starts.back()->axes = {0};
   }
   program.layouts.push_back(std::make_unique<LayoutT>(*program.layouts[0]));
   program.layouts[1]->offsets = {program.arena_bytes};
@@ -124,8 +125,8 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
       if ((std::string(device) == "cuda") != cuda || (std::string(device) == "cpu" && cpuLibraryVersion().empty()))
         continue;
       INFO(device << (graph ? " in graphs" : " step by step"));
-      LocalWorld world(1);
-      Executor executor(sealed, 0, world[0], {.device = device, .graph = graph, .tuning = "off"});
+      LocalWorld world(2);
+      Executor executor(sealed, 1, world[1], {.device = device, .graph = graph, .tuning = "off"});
       executor.initialise();
       for (uint32_t i = 0; i < sizes.size(); ++i) {
         auto *g = reinterpret_cast<float *>(executor.persistent(1 + 2 * i).data());

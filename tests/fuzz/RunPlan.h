@@ -2,8 +2,10 @@
 #pragma once
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
+#include "runtime/data/DataSource.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Check.h"
+#include "runtime/session/LearningRate.h"
 #include "tests/unit/runtime/plan/KernelCalls.h"
 #include "tests/unit/runtime/plan/TwoRanks.h"
 
@@ -16,12 +18,29 @@ struct GoodPlan {
   size_t ranks;
 };
 
+/// A flatbuffer of the plan, which also says of its training and of its data what a compiled one does.
+inline std::vector<uint8_t> described(plan::PlanT plan) {
+  plan.training = std::make_unique<plan::TrainingT>();
+  plan.training->rate = std::make_unique<plan::LearningRateT>();
+  plan.training->rate->kind = plan::RateKind::Step;
+  plan.training->optimizer = std::make_unique<plan::OptimizerT>();
+  plan.data = std::make_unique<plan::DataT>();
+  for (const auto &tensor : plan.tensors)
+    if (tensor->kind == plan::TensorKind::Input) {
+      auto &field = plan.data->fields.emplace_back(std::make_unique<plan::DataFieldT>());
+      field->name = tensor->name;
+      field->dtype = tensor->dtype;
+      field->shape.assign(tensor->shape.begin() + 1, tensor->shape.end());
+    }
+  return test::flatbuffer(plan);
+}
+
 /// The plan that the first byte of an input says.
 inline const GoodPlan &goodPlan(uint8_t which) {
   static const std::array<GoodPlan, 3> plans = {
-      {{test::flatbuffer(test::twoRanks()), 2},
-       {test::flatbuffer(test::twoRanksWithEpilogue(plan::Epilogue::Gelu)), 2},
-       {test::flatbuffer(test::KernelCalls("cpu").plan), 1}}}; // without code: refused
+      {{described(test::twoRanks()), 2},
+       {described(test::twoRanksWithEpilogue(plan::Epilogue::Gelu)), 2},
+       {described(test::KernelCalls("cpu").plan), 1}}}; // without code: refused
   return plans[which % plans.size()];
 }
 
@@ -32,10 +51,17 @@ inline bool isSmall(const plan::Plan &plan) {
   return true;
 }
 
-/// Checks the plan and, where the checker accepts it, runs a step of it on `ranks` threads.
+/// Checks the plan and, where the checker accepts it, reads what it says of its training and data, and runs a step of
+/// it on `ranks` threads.
 inline void checkAndRun(const std::vector<uint8_t> &sealed, size_t ranks) try {
   auto file = PlanFile::fromBytes(sealed, "fuzz");
-  if (!checkPlan(file->plan()).empty() || !isSmall(file->plan()) || file->plan().ranks()->size() != ranks)
+  if (!checkPlan(file->plan()).empty())
+    return;
+  for (const int64_t step : {int64_t{1}, int64_t{2}, int64_t{1} << 40})
+    rateAt(learningRateOf(file->plan()), step, 1 << 20);
+  for (const DataField &field : DataSpec::of(file->plan()).fields)
+    field.bytes();
+  if (!isSmall(file->plan()) || file->plan().ranks()->size() != ranks)
     return;
   LocalWorld world(ranks);
   runRanks(world, [&](unsigned rank) {

@@ -97,7 +97,24 @@ private:
   void visit(plan::PlanT &p) {
     numbers(p.threads, p.microbatches, p.batch, p.seed);
     lists(p.mesh, p.tensors, p.kernels, p.groups, p.programs, p.ranks, p.stages, p.strings, p.code_hash);
+    visitIf(p.data);
+    visitIf(p.training);
   }
+  void visit(plan::DataT &d) {
+    numbers(d.kind, d.context, d.vocab);
+    list(d.fields);
+  }
+  void visit(plan::DataFieldT &f) {
+    numbers(f.dtype, f.classes);
+    list(f.shape);
+  }
+  void visit(plan::TrainingT &t) {
+    numbers(t.precision, t.level, t.reduce);
+    visitIf(t.rate);
+    visitIf(t.optimizer);
+  }
+  void visit(plan::LearningRateT &r) { numbers(r.kind, r.warmup, r.steps, r.every); }
+  void visit(plan::OptimizerT &o) { numbers(o.kind, o.nesterov); }
   void visit(plan::MeshAxisT &a) { number(a.size); }
   void visit(plan::StageT &s) { list(s.ranks); }
   void visit(std::string &) {}
@@ -142,7 +159,6 @@ private:
     numbers(a.segment, a.microbatch, a.layout);
     lists(a.wait_sends, a.waits);
   }
-  void visit(plan::InputBindingT &i) { number(i.slot); }
   void visit(plan::NamedSlotT &n) { number(n.slot); }
   void visit(plan::ShardStartT &s) {
     numbers(s.size, s.scale);
@@ -152,7 +168,6 @@ private:
     numbers(v.slot, v.offset);
     list(v.strides);
   }
-  void visit(plan::ScalarArgT &s) { numbers(s.value, s.rank_scalar); }
   void visit(plan::CollectiveBufferT &b) {
     numbers(b.in, b.out, b.count, b.outer, b.inner);
     list(b.sizes);

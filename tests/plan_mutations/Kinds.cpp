@@ -81,6 +81,51 @@ std::vector<Kind> kinds() {
          ++a.plan.microbatches;
          return true;
        }},
+      {"products that may be rounded to TF32",
+       [](Altered &a) {
+         const bool whole = a.plan.training->precision == Precision::Fp32;
+         a.plan.training->precision = Precision::Tf32;
+         return whole;
+       }},
+      {"a half type that the plan does not have",
+       [](Altered &a) {
+         a.plan.training->precision = a.plan.training->level > 0 ? Precision::Fp32 : Precision::Bf16;
+         return true;
+       }},
+      {"gradients reduced in another type",
+       [](Altered &a) {
+         a.plan.training->reduce = a.plan.training->precision == Precision::Fp16 ? Precision::Bf16 : Precision::Fp16;
+         return true;
+       }},
+      {"a learning rate that changes every 0 steps",
+       [](Altered &a) {
+         a.plan.training->rate->every = 0;
+         return true;
+       }},
+      {"a learning rate of an unknown schedule",
+       [](Altered &a) {
+         a.plan.training->rate->kind = RateKind(17);
+         return true;
+       }},
+      {"a data field of another name",
+       [](Altered &a) {
+         pick(a, a.plan.data->fields)->name += "s";
+         return true;
+       }},
+      {"a data field of another element type",
+       [](Altered &a) {
+         DType &dtype = pick(a, a.plan.data->fields)->dtype;
+         dtype = dtype == DType::F32 ? DType::I32 : DType::F32;
+         return true;
+       }},
+      {"a data field with one element more",
+       [](Altered &a) {
+         DataFieldT *field = pick(a, a.plan.data->fields);
+         if (field->shape.empty())
+           field->shape.push_back(1);
+         ++field->shape[0];
+         return true;
+       }},
       {"an axis of the mesh one longer",
        [](Altered &a) {
          ++pick(a, a.plan.mesh)->size;

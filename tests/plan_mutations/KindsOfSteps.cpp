@@ -198,15 +198,13 @@ std::vector<Kind> kindsOfSteps() {
          });
        }},
       {"an argument left out", [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.args.pop_back(); }); }},
-      {"an argument beyond its slot",
-       [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.args[0]->offset += 64; }); }},
       {"two arguments change places",
        [](Altered &a) {
          return alter<KernelT>(
              a,
              [](auto &op, auto &place) {
-               return op.args.size() - op.outputs > 1 && op.args[0]->slot != op.args[1]->slot &&
-                      place.program->slots[op.args[0]->slot]->dtype != place.program->slots[op.args[1]->slot]->dtype;
+               return op.args.size() - op.outputs > 1 && op.args[0] != op.args[1] &&
+                      place.program->slots[op.args[0]]->dtype != place.program->slots[op.args[1]]->dtype;
              },
              [](auto &op, auto &) { std::swap(op.args[0], op.args[1]); });
        }},
@@ -215,10 +213,10 @@ std::vector<Kind> kindsOfSteps() {
          return alter<KernelT>(
              a,
              [&](auto &op, auto &place) {
-               return op.outputs < op.args.size() && like(a, *place.program, op.args[0]->slot, place.segment->slots) >= 0;
+               return op.outputs < op.args.size() && like(a, *place.program, op.args[0], place.segment->slots) >= 0;
              },
              [&](auto &op, auto &place) {
-               op.args[0]->slot = static_cast<uint32_t>(like(a, *place.program, op.args[0]->slot, place.segment->slots));
+               op.args[0] = static_cast<uint32_t>(like(a, *place.program, op.args[0], place.segment->slots));
              });
        }},
       {"a kernel that writes one argument more", [](Altered &a) { return kernel(a, [](auto &op, auto &) { ++op.outputs; }); }},
@@ -227,11 +225,11 @@ std::vector<Kind> kindsOfSteps() {
          return alter<KernelT>(
              a,
              [&](auto &op, auto &place) {
-               return like(a, *place.program, op.args.back()->slot, place.segment->slots) >= 0;
+               return like(a, *place.program, op.args.back(), place.segment->slots) >= 0;
              },
              [&](auto &op, auto &place) {
-               op.args.back()->slot =
-                   static_cast<uint32_t>(like(a, *place.program, op.args.back()->slot, place.segment->slots));
+               op.args.back() =
+                   static_cast<uint32_t>(like(a, *place.program, op.args.back(), place.segment->slots));
              });
        }},
       {"a fill left out", [](Altered &a) {

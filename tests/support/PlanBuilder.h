@@ -192,8 +192,9 @@ struct ProgramWriter {
       program.layouts.push_back(std::move(layout));
     }
     for (uint32_t slot = 0; slot < program.slots.size(); ++slot)
-      if (program.slots[slot]->space == Space::Input) { // a field with the name of its tensor
-        program.inputs.push_back(std::make_unique<InputBindingT>());
+      if (program.slots[slot]->space == Space::Input) { // a field with the name of its tensor, which the slot has, too
+        program.inputs.push_back(std::make_unique<NamedSlotT>());
+        program.inputs.back()->name = program.slots[slot]->name;
         program.inputs.back()->slot = slot;
       }
     program.arena_bytes = arena;
@@ -281,11 +282,11 @@ template <typename Fn> void forEachCall(PlanT &plan, Fn fn) {
 inline void declareKernel(KernelInfoT &kernel, const ProgramT &program, const KernelT &call) {
   for (size_t i = 0; i < call.args.size(); ++i) {
     auto argument = std::make_unique<KernelArgumentT>();
-    const bool there = call.args[i]->slot < program.slots.size();
+    const bool there = call.args[i] < program.slots.size();
     int64_t elements = there ? 1 : 0;
-    for (int64_t size : there ? program.slots[call.args[i]->slot]->shape : std::vector<int64_t>())
+    for (int64_t size : there ? program.slots[call.args[i]]->shape : std::vector<int64_t>())
       elements *= size;
-    argument->dtype = there ? program.slots[call.args[i]->slot]->dtype : DType::F32;
+    argument->dtype = there ? program.slots[call.args[i]]->dtype : DType::F32;
     (elements == call.extent ? argument->per_extent : argument->base) = elements == call.extent ? 1 : elements;
     argument->written = i + call.outputs >= call.args.size();
     kernel.arguments.push_back(std::move(argument));

@@ -322,9 +322,7 @@ void printTimeline(const PlanReport &r, Out out) {
   if (end <= 0)
     return;
   fmt::format_to(
-      out,
-      "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, B backward, W gradients of weights, "
-      "R recomputation)\n",
+      out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, B backward, W gradients of weights)\n",
       100 * (1 - busy / (end * double(r.timeline.size()))));
   for (size_t stage = 0; stage < r.timeline.size(); ++stage) {
     std::string line;

@@ -36,7 +36,7 @@ std::string viewText(const plan::View *view) {
 std::string argumentsText(const plan::Kernel &kernel) {
   std::string args;
   for (uint32_t i = 0; kernel.args() && i < kernel.args()->size(); ++i)
-    args += (i ? ", " : "") + viewText(kernel.args()->Get(i));
+    args += (i ? ", " : "") + fmt::format("%{}", kernel.args()->Get(i));
   return args;
 }
 

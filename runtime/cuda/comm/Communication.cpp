@@ -119,7 +119,8 @@ void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
   Communicator &members = world.group(ranks);
   if (members.member() == 0)
     check(nccl().getUniqueId(&id), "unique id");
-  members.broadcast(&id, &id, sizeof id, plan::DType::U8);
+  static_assert(sizeof id % sizeof(int32_t) == 0);
+  members.broadcast(&id, &id, sizeof id / sizeof(int32_t), plan::DType::I32);
   groups.emplace(ranks, std::make_unique<NcclGroup>(id, ranks, members.member()));
 }
 

@@ -6,7 +6,6 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 
@@ -57,13 +56,6 @@ Module loadCode(const PlanFile &file, const Context &context) {
   throw environmentError(
       fmt::format("{}: its code is for {}, the device '{}' is sm_{}: make the plan with --target sm_{}", what, target,
                   context.name(), here, here / 10 * 10));
-}
-
-std::string precisionOf(const plan::Plan &plan) {
-  const auto json = nlohmann::json::parse(plan.training() ? plan.training()->str() : "", nullptr, false);
-  if (json.is_object() && json.contains("precision") && json["precision"].is_object())
-    return json["precision"].value("type", "fp32");
-  return "fp32";
 }
 
 } // namespace cleave::cuda

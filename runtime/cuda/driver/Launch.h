@@ -15,7 +15,4 @@ int deviceOf(const ExecutorOptions &options, unsigned rank);
 /// error that names both if neither works; empty if the plan has no code.
 Module loadCode(const PlanFile &file, const Context &context);
 
-/// "fp32", "tf32", "bf16", "fp16" from the plan's training options; default "fp32".
-std::string precisionOf(const plan::Plan &plan);
-
 } // namespace cleave::cuda

@@ -247,8 +247,9 @@ void CudaRunner::makeOps() {
   if (plan.code() && plan.code()->size() && plan.kernels())
     for (const plan::KernelInfo *kernel : *plan.kernels())
       kernels.push_back(code.function(kernel->symbol()->str()));
+  const bool tf32 = plan.training() && plan.training()->precision() == plan::Precision::Tf32;
   steps = std::make_unique<StepOps>(context, queue, tuning,
-                                  StepOptions{.tf32 = precisionOf(plan) == "tf32",
+                                  StepOptions{.tf32 = tf32,
                                               .deterministic = options.deterministic,
                                               .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
                                   std::move(kernels));

@@ -1,6 +1,8 @@
 // Options of a job: program defaults, command line, and invalid values.
 #include "frontend/program/Job.h"
 #include "frontend/program/Given.h"
+#include "runtime/checkpoint/TrainingJson.h"
+#include "runtime/plan/plan_generated.h"
 #include "tests/unit/frontend/Support.h"
 
 #include <nlohmann/json.hpp>
@@ -90,13 +92,14 @@ TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half par
   CHECK(resolveJob({}, {.optLevel = "O2", .reduceDtype = "fp16"}).precision.reduce == Precision::Type::Fp16);
   CHECK(resolveJob({}, {.optLevel = "O3"}).precision.reduce == Precision::Type::Fp16);
   CHECK(resolveJob({}, {.optLevel = "O3", .reduceDtype = "fp32"}).precision.reduce == Precision::Type::Fp32);
-  const std::string stored = resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).training;
+  const plan::TrainingT stored = *resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).training;
   RunOptions taken;
   takePrecision(stored, taken);
   CHECK(taken.precision == "bf16");
   CHECK(taken.reduceDtype == "bf16");
-  RunOptions before; // --reduce-dtype was there
-  takePrecision(R"({"precision": {"type": "fp16", "opt_level": "O3", "loss_scale": "dynamic"}})", before);
+  RunOptions before; // a checkpoint from before --reduce-dtype
+  takePrecision(parseTraining(R"({"precision": {"type": "fp16", "opt_level": "O3", "loss_scale": "dynamic"}})"),
+                before);
   CHECK(before.reduceDtype == "fp16");
 }
 
@@ -107,15 +110,21 @@ TEST_CASE("data has to be somewhere") {
   CHECK(dataPlace(SyntheticImages{}, {}) == "synthetic");
 }
 
-TEST_CASE("what plans store is JSON") {
-  const auto data = nlohmann::json::parse(dataJson(Text{.context = 32, .vocab = 100}));
-  CHECK(data["kind"] == "text");
-  CHECK(data["context"] == 32);
-  CHECK(data["fields"][1]["name"] == "targets");
-  CHECK(data["fields"][1]["classes"] == 100);
-  const auto training =
-      nlohmann::json::parse(trainingJson({.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}, {}));
-  CHECK(training["optimizer"]["beta2"] == 0.999);
-  CHECK(training["lr"]["kind"] == "warmup_cosine");
-  CHECK(training["lr"]["base"] == 0.1);
+TEST_CASE("what plans store of data and training") {
+  const plan::DataT data = dataOf(Text{.context = 32, .vocab = 100});
+  CHECK(data.kind == plan::DataKind::Text);
+  CHECK(data.context == 32);
+  CHECK(data.fields.at(1)->name == "targets");
+  CHECK(data.fields.at(1)->classes == 100);
+  const plan::TrainingT training =
+      trainingOf({.optimizer = Adam{.lr = 0.1}, .learningRate = CosineLr{.warmup = 10}}, {});
+  CHECK(training.optimizer->kind == plan::OptimizerKind::Adam);
+  CHECK(training.optimizer->beta2 == 0.999);
+  CHECK(training.rate->kind == plan::RateKind::WarmupCosine);
+  CHECK(training.rate->base == 0.1);
+  // What a checkpoint keeps of them.
+  const auto json = nlohmann::json::parse(trainingJson(training));
+  CHECK(json["optimizer"]["beta2"] == 0.999);
+  CHECK(json["lr"]["kind"] == "warmup_cosine");
+  CHECK(nlohmann::json::parse(dataJson(data))["fields"][1]["classes"] == 100);
 }

@@ -200,14 +200,9 @@ TEST_CASE("synthetic labels lie in range and targets continue tokens", "[data]")
 }
 
 TEST_CASE("data descriptions are checked", "[data]") {
-  const DataSpec spec = DataSpec::parse(
-      R"({"kind":"text","context":8,"vocab":128,"fields":[{"name":"tokens","dtype":"i32","shape":[8]}]})");
-  CHECK(spec.context == 8);
-  CHECK(spec.fields[0].elements() == 8);
-  CHECK_THROWS_WITH(DataSpec::parse("[1"), Contains("plan data"));
-  CHECK_THROWS_WITH(DataSpec::parse(R"({"fields":[{"name":"x","dtype":"f64","shape":[]}]})"), Contains("f64"));
+  const DataSpec spec{plan::DataKind::Text, {{"tokens", FieldType::I32, {8}, 0}}, 8, 128};
   CHECK_THROWS_WITH(openData(spec, "", 1), Contains("--data"));
-  CHECK_THROWS_WITH(openData({"custom", {}, 0, 0}, "/tmp", 1), Contains("defined in its program"));
+  CHECK_THROWS_WITH(openData({plan::DataKind::Custom, {}, 0, 0}, "/tmp", 1), Contains("defined in its program"));
   const test::CountingData data(2, 3, 4, 4);
   CHECK(findField(data, "image", FieldType::F32, {6}) == 0);
   CHECK_THROWS_WITH(findField(data, "image", FieldType::F32, {3, 224, 224}), Contains("224") && Contains("2, 3"));
@@ -290,9 +285,8 @@ TEST_CASE("labels beyond the model's classes are refused where the data is opene
   writeMnist(folder.path(), "train", 7, false);
   writeMnist(folder.path(), "t10k", 3, false);
   const auto specOf = [](int classes) {
-    return DataSpec::parse(fmt::format(R"({{"kind":"mnist","fields":[{{"name":"image","dtype":"f32","shape":[1,2,3]}},)"
-                                       R"({{"name":"label","dtype":"i32","shape":[],"classes":{}}}]}})",
-                                       classes));
+    return DataSpec{
+        plan::DataKind::Mnist, {{"image", FieldType::F32, {1, 2, 3}, 0}, {"label", FieldType::I32, {}, classes}}, 0, 0};
   };
   CHECK(openData(specOf(7), folder.path(), 1)->fields()[1].classes == 7);
   try {

@@ -149,7 +149,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
   ProgramWriter w;
   uint32_t x = w.slot("x", DType::F32, {4}, Space::Persistent), s = w.segment();
   KernelT kernel;
-  kernel.args.push_back(ProgramWriter::view(x, {1}));
+  kernel.args.push_back(x);
   kernel.extent = 4;
   w.step(s, std::move(kernel));
   w.action(s);
@@ -193,7 +193,7 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
   std::remove((source + ".so").c_str());
   for (int64_t count : {1, 7, 64, 1000, 100000})
     for (unsigned threads : {1u, 2u, 3u}) {
-      PlanT plan = makePlan(1);
+      PlanT plan = makePlan(2);
       plan.code = code;
       plan.target = "x86-64";
       plan.threads = threads;
@@ -213,20 +213,25 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
       uint32_t s = w.segment();
       w.fill(s, x, 2);
       KernelT kernel;
-      kernel.args.push_back(ProgramWriter::view(x, {1}));
-      kernel.args.push_back(ProgramWriter::view(y, {1}));
-      kernel.scalars.push_back(std::make_unique<ScalarArgT>());
-      kernel.scalars[0]->value = 3;
+      kernel.args.push_back(x);
+      kernel.args.push_back(y);
+      kernel.scalars = {0};
       kernel.extent = count;
       kernel.grain = 16;
       kernel.outputs = 1;
       w.step(s, std::move(kernel));
       w.action(s);
       plan.programs.push_back(w.finish());
+      plan.programs[0]->starts.push_back(std::make_unique<ShardStartT>());
+      plan.programs[0]->starts[0]->size = 6;
+      plan.programs[0]->starts[0]->axes = {0};
+      plan.ranks[0]->scalars = {0};
+      plan.ranks[1]->scalars = {3};
+      plan.ranks[1]->program = 0;
       auto sealed = seal(plan);
       REQUIRE(checkPlan(sealed->plan()).empty());
-      LocalWorld world(1);
-      Executor executor(sealed, 0, world[0]);
+      LocalWorld world(2);
+      Executor executor(sealed, 1, world[1]);
       executor.train(1, 0);
       auto *out = reinterpret_cast<const float *>(executor.persistent(1).data());
       for (int64_t i = 0; i < count; ++i)

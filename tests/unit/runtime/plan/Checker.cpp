@@ -559,8 +559,8 @@ TEST_CASE("checker: partial values") {
     p.plan.kernels.push_back(std::make_unique<KernelInfoT>());
     p.plan.kernels[0]->symbol = "f";
     KernelT kernel;
-    kernel.args.push_back(ProgramWriter::view(p.g, {1}));
-    kernel.args.push_back(ProgramWriter::view(p.gSum, {1}));
+    kernel.args.push_back(p.g);
+    kernel.args.push_back(p.gSum);
     kernel.outputs = 1;
     kernel.extent = 12;
     p.step(0, 1, 1).op.Set(std::move(kernel));
@@ -579,13 +579,13 @@ TEST_CASE("checker: partial values") {
     p.plan.kernels[0]->symbol = "f";
     KernelT kernel;
     for (const uint32_t slot : {p.g, other, p.g, other})
-      kernel.args.push_back(ProgramWriter::view(slot, {1}));
+      kernel.args.push_back(slot);
     kernel.outputs = 2;
     kernel.extent = 12;
     p.step(0, 1, 1).op.Set(KernelT(kernel));
     INFO(text(defects(p.plan)));
     CHECK(text(defects(p.plan)).find("as if it were whole") == std::string::npos);
-    kernel.args[3] = ProgramWriter::view(p.gSum, {1});
+    kernel.args[3] = p.gSum;
     p.step(0, 1, 1).op.Set(std::move(kernel));
     CHECK_FOUND(p.plan, "(Kernel)", fmt::format("reads slot {}, still partial over pp", other));
   }

@@ -30,7 +30,7 @@ struct KernelCalls {
   static std::unique_ptr<KernelT> call(const std::vector<uint32_t> &slots, int64_t extent) {
     auto made = std::make_unique<KernelT>();
     for (uint32_t slot : slots)
-      made->args.push_back(ProgramWriter::view(slot, {1}));
+      made->args.push_back(slot);
     made->extent = extent;
     made->outputs = 1;
     made->blocks = 2;

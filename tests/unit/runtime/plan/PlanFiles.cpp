@@ -1,17 +1,21 @@
 // Plan files are complete or rejected.
 #include "runtime/base/Error.h"
+#include "runtime/base/Sha256.h"
 #include "tests/support/PlanBuilder.h"
 
 #include <catch2/catch.hpp>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <sys/resource.h>
 #include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -66,6 +70,43 @@ TEST_CASE("plan file: every flipped bit is refused") {
       altered[i] ^= static_cast<uint8_t>(1 << bit);
       REQUIRE(statusOf([&] { PlanFile::fromBytes(altered, "altered"); }) == Status::Environment);
     }
+}
+
+namespace {
+
+/// What is said of a plan whose header names this version, and whose hash is right.
+std::string saidOfVersion(uint32_t major, uint32_t minor) {
+  auto bytes = sealPlan(flatbuffer(tiny()));
+  std::memcpy(bytes.data() + 8, &major, sizeof major);
+  std::memcpy(bytes.data() + 24, &minor, sizeof minor);
+  Sha256 hash;
+  hash.update(std::span(bytes).first(32));
+  hash.update(std::span(bytes).subspan(64));
+  const auto digest = hash.finish();
+  std::memcpy(bytes.data() + 32, digest.data(), digest.size());
+  try {
+    PlanFile::fromBytes(bytes, "some");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::Environment);
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("plan file: another version is refused, saying which is read and what to do") {
+  for (uint32_t minor = 0; minor <= formatMinor; ++minor)
+    CHECK(saidOfVersion(formatMajor, minor) == "");
+  for (const std::string &said : {saidOfVersion(formatMajor - 1, formatMinor), saidOfVersion(formatMajor + 1, 0),
+                                  saidOfVersion(formatMajor, formatMinor + 1)}) {
+    CHECK_THAT(said, Contains("plan 'some'"));
+    CHECK_THAT(said, Contains("this program reads"));
+    CHECK_THAT(said, Contains("compile the plan again"));
+  }
+  CHECK_THAT(saidOfVersion(formatMajor - 1, 0), Contains(fmt::format("format {},", formatMajor - 1)));
+  CHECK_THAT(saidOfVersion(formatMajor, formatMinor + 1),
+             Contains(fmt::format("format {}.{},", formatMajor, formatMinor + 1)));
 }
 
 TEST_CASE("plan file: every truncation and extension is refused") {

@@ -1,6 +1,8 @@
 // Learning-rate schedules, metrics records, and formatted numbers.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
+#include "runtime/checkpoint/TrainingJson.h"
+#include "runtime/plan/plan_generated.h"
 #include "runtime/session/LearningRate.h"
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Progress.h"
@@ -16,32 +18,65 @@
 using namespace cleave;
 using Catch::Matchers::Contains;
 
+namespace {
+plan::LearningRateT rateOf(const char *json) { return *parseTraining(json).rate; }
+} // namespace
+
 TEST_CASE("learning rates follow their schedules", "[session]") {
-  const LearningRate constant = LearningRate::parse(R"({"optimizer":{},"lr":{"kind":"constant","base":0.1}})");
-  CHECK(constant.at(1, 10) == 0.1);
-  CHECK(constant.at(1000, 10) == 0.1);
-  const LearningRate step = LearningRate::parse(R"({"lr":{"kind":"step","base":1,"gamma":0.5,"every":3}})");
-  CHECK(step.at(3, 10) == 1);
-  CHECK(step.at(4, 10) == 0.5);
-  CHECK(step.at(7, 10) == 0.25);
-  const LearningRate cosine = LearningRate::parse(R"({"lr":{"kind":"cosine","base":2,"steps":10,"min":1}})");
-  CHECK(cosine.at(1, 99) == Approx(2));
-  CHECK(cosine.at(6, 99) == Approx(1.5));
-  CHECK(cosine.at(11, 99) == Approx(1));
-  CHECK(cosine.at(50, 99) == Approx(1));
-  const LearningRate warm = LearningRate::parse(R"({"lr":{"kind":"warmup_cosine","base":1,"warmup":4}})");
-  CHECK(warm.at(1, 12) == 0.25);
-  CHECK(warm.at(4, 12) == 1);
-  CHECK(warm.at(5, 12) == Approx(1));
-  CHECK(warm.at(9, 12) == Approx(0.5));
-  CHECK(LearningRate::parse("").at(5, 9) == 0.01);
+  const plan::LearningRateT constant = rateOf(R"({"optimizer":{},"lr":{"kind":"constant","base":0.1}})");
+  CHECK(rateAt(constant, 1, 10) == 0.1);
+  CHECK(rateAt(constant, 1000, 10) == 0.1);
+  const plan::LearningRateT step = rateOf(R"({"lr":{"kind":"step","base":1,"gamma":0.5,"every":3}})");
+  CHECK(rateAt(step, 3, 10) == 1);
+  CHECK(rateAt(step, 4, 10) == 0.5);
+  CHECK(rateAt(step, 7, 10) == 0.25);
+  const plan::LearningRateT cosine = rateOf(R"({"lr":{"kind":"cosine","base":2,"steps":10,"min":1}})");
+  CHECK(rateAt(cosine, 1, 99) == Approx(2));
+  CHECK(rateAt(cosine, 6, 99) == Approx(1.5));
+  CHECK(rateAt(cosine, 11, 99) == Approx(1));
+  CHECK(rateAt(cosine, 50, 99) == Approx(1));
+  const plan::LearningRateT warm = rateOf(R"({"lr":{"kind":"warmup_cosine","base":1,"warmup":4}})");
+  CHECK(rateAt(warm, 1, 12) == 0.25);
+  CHECK(rateAt(warm, 4, 12) == 1);
+  CHECK(rateAt(warm, 5, 12) == Approx(1));
+  CHECK(rateAt(warm, 9, 12) == Approx(0.5));
+  CHECK(rateAt(rateOf(""), 5, 9) == 0.01);
 }
 
-TEST_CASE("learning rates refuse what they do not know", "[session]") {
-  CHECK_THROWS_WITH(LearningRate::parse(R"({"lr":{"kind":"zigzag"}})"), Contains("zigzag"));
-  CHECK_THROWS_WITH(LearningRate::parse(R"({"lr":{"kind":"step","every":0}})"), Contains("every 0"));
-  CHECK_THROWS_WITH(LearningRate::parse("{"), Contains("plan training"));
-  CHECK_THROWS_WITH(LearningRate::parse(R"({"lr":{"base":"x"}})"), Contains("plan training"));
+TEST_CASE("what a checkpoint keeps of a training reads back", "[session]") {
+  using namespace plan;
+  for (uint8_t kind = 0; kind <= static_cast<uint8_t>(RateKind::MAX); ++kind) {
+    TrainingT training;
+    training.precision = Precision::Bf16;
+    training.level = 2;
+    training.loss_scaling = kind == 0 ? LossScaling::None : kind == 1 ? LossScaling::Dynamic : LossScaling::Fixed;
+    training.loss_scale = kind == 0 ? 0 : kind == 1 ? LossScale{}.initial : 1024;
+    training.reduce = Precision::Bf16;
+    training.rate = std::make_unique<LearningRateT>();
+    training.rate->kind = RateKind(kind);
+    training.rate->base = 0.1;
+    training.optimizer = std::make_unique<OptimizerT>();
+    training.optimizer->kind = kind % 2 ? OptimizerKind::AdamW : OptimizerKind::Sgd;
+    training.optimizer->momentum = kind % 2 ? 0 : 0.9;
+    training.optimizer->beta2 = kind % 2 ? 0.999 : 0;
+    training.optimizer->weight_decay = 1e-4;
+    const std::string json = trainingJson(training);
+    const TrainingT back = parseTraining(json);
+    CHECK(trainingJson(back) == json);
+    CHECK(back.precision == training.precision);
+    CHECK(back.loss_scaling == training.loss_scaling);
+    CHECK(back.loss_scale == training.loss_scale);
+    CHECK(back.rate->kind == training.rate->kind);
+    CHECK(back.optimizer->beta2 == training.optimizer->beta2);
+  }
+}
+
+TEST_CASE("a checkpoint's training is refused where it is not known", "[session]") {
+  CHECK_THROWS_WITH(parseTraining(R"({"lr":{"kind":"zigzag"}})"), Contains("zigzag"));
+  CHECK_THROWS_WITH(parseTraining(R"({"optimizer":{"name":"lion"}})"), Contains("lion"));
+  CHECK_THROWS_WITH(parseTraining(R"({"precision":{"opt_level":"O4"}})"), Contains("O4"));
+  CHECK_THROWS_WITH(parseTraining("{"), Contains("checkpoint training"));
+  CHECK_THROWS_WITH(parseTraining(R"({"lr":{"base":"x"}})"), Contains("checkpoint training"));
 }
 
 TEST_CASE("metrics read back exactly", "[session]") {

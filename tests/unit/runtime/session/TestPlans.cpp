@@ -216,11 +216,8 @@ struct Builder {
     program.arena_bytes = persistent;
     program.input_bytes = uint64_t(spec.microbatches) * (images + labels);
     program.peak_bytes = program.lower_bound_bytes = program.arena_bytes + 2 * program.input_bytes;
-    for (uint32_t s : {image, label}) {
-      auto binding = std::make_unique<InputBindingT>();
-      binding->slot = s;
-      program.inputs.push_back(std::move(binding));
-    }
+    name(program.inputs, "image", image);
+    name(program.inputs, "label", label);
     name(program.scalars, "lr", lr);
     name(program.scalars, "step", step);
     name(program.metrics, "loss", loss);
@@ -287,6 +284,15 @@ void addRanks(PlanT &plan, const LinearSpec &spec) {
   plan.stages.push_back(std::move(stage));
 }
 
+std::unique_ptr<DataFieldT> field(const char *name, DType dtype, std::vector<int64_t> shape, int64_t classes = 0) {
+  auto made = std::make_unique<DataFieldT>();
+  made->name = name;
+  made->dtype = dtype;
+  made->shape = std::move(shape);
+  made->classes = classes;
+  return made;
+}
+
 } // namespace
 
 PlanT linearPlan(const LinearSpec &spec) {
@@ -300,9 +306,13 @@ PlanT linearPlan(const LinearSpec &spec) {
   plan.microbatches = uint32_t(spec.microbatches);
   plan.batch = uint32_t(spec.batch);
   plan.seed = spec.seed;
-  plan.data = R"({"kind":"custom","fields":[{"name":"image","dtype":"f32","shape":[1,)" + std::to_string(spec.rows) +
-              "," + std::to_string(spec.columns) + R"(]},{"name":"label","dtype":"i32","shape":[],"classes":10}]})";
-  plan.training = R"({"optimizer":{"name":"sgd"},"lr":{"kind":"constant","base":0.0001220703125}})";
+  plan.data = std::make_unique<DataT>();
+  plan.data->fields.push_back(field("image", DType::F32, {1, spec.rows, spec.columns}));
+  plan.data->fields.push_back(field("label", DType::I32, {}, 10));
+  plan.training = std::make_unique<TrainingT>();
+  plan.training->rate = std::make_unique<LearningRateT>();
+  plan.training->rate->base = 0x1p-13;
+  plan.training->optimizer = std::make_unique<OptimizerT>();
   plan.strings = {""};
   const unsigned sizes[] = {spec.dp, spec.tp, 1};
   const char *names[] = {"dp", "tp", "pp"};

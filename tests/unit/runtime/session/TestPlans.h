@@ -44,13 +44,13 @@ plan::PlanT linearPlan(const LinearSpec &spec);
 class CountingData final : public DataSource {
 public:
   CountingData(int64_t rows, int64_t columns, int64_t train, int64_t eval);
-  const std::vector<DataField> &fields() const override { return list; }
+  const std::vector<cleave::DataField> &fields() const override { return list; }
   int64_t samples(Split split) const override { return split == Split::Train ? train : eval; }
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
   static float value(Split split, int64_t index, int64_t element);
 
 private:
-  std::vector<DataField> list;
+  std::vector<cleave::DataField> list;
   int64_t train, eval;
 };
 

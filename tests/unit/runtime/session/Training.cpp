@@ -128,9 +128,9 @@ TEST_CASE("evaluation reads a checkpoint", "[session]") {
 namespace {
 
 /// The linear plan with another learning rate.
-std::shared_ptr<const PlanFile> withRate(const test::LinearSpec &spec, const std::string &rate) {
+std::shared_ptr<const PlanFile> withRate(const test::LinearSpec &spec, const plan::LearningRateT &rate) {
   plan::PlanT plan = test::linearPlan(spec);
-  plan.training = R"({"optimizer":{"name":"sgd"},"lr":)" + rate + "}";
+  plan.training->rate = std::make_unique<plan::LearningRateT>(rate);
   return test::seal(plan);
 }
 
@@ -162,7 +162,11 @@ std::vector<double> ratesOf(const std::shared_ptr<const PlanFile> &plan, TrainOp
 
 TEST_CASE("a loss that is not finite ends training, and the last good checkpoint stays", "[session]") {
   test::TemporaryFolder folder;
-  const std::string fast = R"({"kind":"step","base":1e-3,"every":4,"gamma":1e41})"; // too fast from step 5 on
+  plan::LearningRateT fast; // too fast from step 5 on
+  fast.kind = plan::RateKind::Step;
+  fast.base = 1e-3;
+  fast.every = 4;
+  fast.gamma = 1e41;
   TrainOptions options;
   options.steps = 12;
   options.deviceName = "reference";
@@ -188,7 +192,10 @@ TEST_CASE("a loss that is not finite ends training, and the last good checkpoint
 
 TEST_CASE("a cosine that is as long as the run keeps its length when resumed", "[session]") {
   test::TemporaryFolder folder;
-  const auto plan = withRate({}, R"({"kind":"cosine","base":1e-4,"min":0})");
+  plan::LearningRateT cosine;
+  cosine.kind = plan::RateKind::Cosine;
+  cosine.base = 1e-4;
+  const auto plan = withRate({}, cosine);
   TrainOptions options;
   options.deviceName = "reference";
   options.quiet = true;

@@ -1,0 +1,202 @@
+// Training and data as JSON.
+#include "runtime/checkpoint/TrainingJson.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/plan/DTypes.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cstdlib>
+
+namespace cleave {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// By the values of the schema's enumerations.
+constexpr std::array precisionNames{"fp32", "tf32", "bf16", "fp16"};
+constexpr std::array rateNames{"constant", "step", "cosine", "warmup_cosine"};
+constexpr std::array optimizerNames{"sgd", "adam", "adamw"};
+constexpr std::array dataNames{"mnist", "text", "synthetic", "custom"};
+
+template <size_t N, typename Kind> const char *nameIn(const std::array<const char *, N> &names, Kind kind) {
+  static_assert(static_cast<size_t>(Kind::MAX) + 1 == N);
+  return kind <= Kind::MAX ? names[static_cast<size_t>(kind)] : "unknown";
+}
+
+template <typename Kind, size_t N>
+Kind kindOf(const std::array<const char *, N> &names, const char *key, const std::string &name) {
+  for (size_t i = 0; i < N; ++i)
+    if (name == names[i])
+      return static_cast<Kind>(i);
+  throw environmentError(fmt::format("checkpoint training: {} is not known, found {}", key, name));
+}
+
+Json optimizerJson(const plan::OptimizerT &optimizer, double rate) {
+  Json json{{"name", nameIn(optimizerNames, optimizer.kind)},
+            {"lr", rate},
+            {"weight_decay", optimizer.weight_decay},
+            {"clip_norm", optimizer.clip_norm}};
+  if (optimizer.kind == plan::OptimizerKind::Sgd) {
+    json["momentum"] = optimizer.momentum;
+    json["nesterov"] = optimizer.nesterov;
+  } else {
+    json["beta1"] = optimizer.beta1;
+    json["beta2"] = optimizer.beta2;
+    json["eps"] = optimizer.eps;
+  }
+  return json;
+}
+
+Json rateJson(const plan::LearningRateT &rate) {
+  Json json{{"kind", nameIn(rateNames, rate.kind)}, {"base", rate.base}};
+  if (rate.kind == plan::RateKind::Step) {
+    json["every"] = rate.every;
+    json["gamma"] = rate.gamma;
+  }
+  if (rate.kind == plan::RateKind::Cosine || rate.kind == plan::RateKind::WarmupCosine) {
+    json["min"] = rate.min;
+    json["warmup"] = rate.warmup;
+    json["steps"] = rate.steps;
+  }
+  return json;
+}
+
+plan::OptimizerT parseOptimizer(const Json &json) {
+  plan::OptimizerT optimizer;
+  optimizer.kind = kindOf<plan::OptimizerKind>(optimizerNames, "optimizer.name", json.value("name", "sgd"));
+  optimizer.nesterov = json.value("nesterov", optimizer.nesterov);
+  const auto number = [&](const char *key, double &value) { // JSON has null for one that is not finite
+    if (json.contains(key) && !json.at(key).is_null())
+      value = json.at(key).get<double>();
+  };
+  number("weight_decay", optimizer.weight_decay);
+  number("clip_norm", optimizer.clip_norm);
+  number("momentum", optimizer.momentum);
+  number("beta1", optimizer.beta1);
+  number("beta2", optimizer.beta2);
+  number("eps", optimizer.eps);
+  return optimizer;
+}
+
+void parseRate(const Json &json, plan::LearningRateT &rate) {
+  rate.kind = kindOf<plan::RateKind>(rateNames, "lr.kind", json.value("kind", "constant"));
+  rate.base = json.value("base", rate.base);
+  rate.min = json.value("min", rate.min);
+  rate.gamma = json.value("gamma", rate.gamma);
+  rate.warmup = json.value("warmup", rate.warmup);
+  rate.steps = json.value("steps", rate.steps);
+  rate.every = json.value("every", rate.every);
+}
+
+// The enumerations have equal values.
+static_assert(static_cast<int>(plan::Precision::Fp16) == static_cast<int>(Precision::Type::Fp16) &&
+              static_cast<int>(plan::Precision::Bf16) == static_cast<int>(Precision::Type::Bf16) &&
+              static_cast<int>(plan::Precision::Tf32) == static_cast<int>(Precision::Type::Tf32));
+plan::Precision stored(Precision::Type type) { return static_cast<plan::Precision>(type); }
+Precision::Type typeOf(plan::Precision type) { return static_cast<Precision::Type>(type); }
+
+std::optional<LossScale> parseLossScale(const std::string &word) {
+  if (word == "none")
+    return std::nullopt;
+  if (word == "dynamic")
+    return LossScale{};
+  return LossScale{.initial = std::strtod(word.c_str(), nullptr), .dynamic = false};
+}
+
+void parsePrecision(const Json &json, plan::TrainingT &training) {
+  const auto type = [&](const char *key, const char *otherwise) {
+    return typeOf(kindOf<plan::Precision>(precisionNames, key, json.value(key, otherwise)));
+  };
+  Precision precision;
+  precision.type = type("type", "fp32");
+  const std::string level = json.value("opt_level", "O0");
+  if (level.size() != 2 || level[0] != 'O' || level[1] < '0' || level[1] > '3')
+    throw environmentError(fmt::format("checkpoint training: opt_level must be O0 to O3, found {}", level));
+  precision.level = level[1] - '0';
+  precision.lossScale = parseLossScale(json.value("loss_scale", "none"));
+  // Early checkpoints do not store it.
+  precision.reduce = type("reduce_dtype", precision.level == 3 ? text(precision.type) : "fp32");
+  storePrecision(precision, training);
+}
+
+} // namespace
+
+Precision precisionOf(const plan::TrainingT &training) {
+  Precision precision{.type = typeOf(training.precision), .level = training.level, .reduce = typeOf(training.reduce)};
+  if (training.loss_scaling == plan::LossScaling::Dynamic)
+    precision.lossScale = LossScale{.initial = training.loss_scale};
+  if (training.loss_scaling == plan::LossScaling::Fixed)
+    precision.lossScale = LossScale{.initial = training.loss_scale, .dynamic = false};
+  return precision;
+}
+
+void storePrecision(const Precision &precision, plan::TrainingT &training) {
+  using plan::LossScaling;
+  const std::optional<LossScale> &scale = precision.lossScale;
+  training.precision = stored(precision.type);
+  training.level = static_cast<uint8_t>(precision.level);
+  training.loss_scaling = !scale ? LossScaling::None : scale->dynamic ? LossScaling::Dynamic : LossScaling::Fixed;
+  training.loss_scale = scale ? scale->initial : 0;
+  training.reduce = stored(precision.reduce);
+}
+
+std::string optimizerNameOf(const plan::TrainingT &training) {
+  return training.optimizer ? nameIn(optimizerNames, training.optimizer->kind) : "";
+}
+
+std::string trainingJson(const plan::TrainingT &training) {
+  const plan::LearningRateT rate = training.rate ? *training.rate : plan::LearningRateT();
+  Json json = Json::object();
+  if (training.optimizer)
+    json["optimizer"] = optimizerJson(*training.optimizer, rate.base);
+  json["lr"] = rateJson(rate);
+  if (const Precision precision = precisionOf(training); precision != Precision{}) {
+    const Precision::Words words = precision.words();
+    json["precision"] = {{"type", words.type},
+                         {"opt_level", words.level},
+                         {"loss_scale", words.lossScale},
+                         {"reduce_dtype", words.reduce}};
+  }
+  return json.dump();
+}
+
+plan::TrainingT parseTraining(const std::string &text) {
+  plan::TrainingT training;
+  training.rate = std::make_unique<plan::LearningRateT>();
+  if (text.empty())
+    return training;
+  try {
+    const auto json = Json::parse(text);
+    if (json.contains("optimizer"))
+      training.optimizer = std::make_unique<plan::OptimizerT>(parseOptimizer(json.at("optimizer")));
+    if (json.contains("lr"))
+      parseRate(json.at("lr"), *training.rate);
+    if (json.contains("precision"))
+      parsePrecision(json.at("precision"), training);
+  } catch (const nlohmann::json::exception &e) {
+    throw environmentError(fmt::format("checkpoint training: not the JSON object expected: {}", e.what()));
+  }
+  return training;
+}
+
+std::string dataJson(const plan::DataT &data) {
+  Json json{{"kind", nameIn(dataNames, data.kind)}, {"fields", Json::array()}};
+  for (const auto &field : data.fields) {
+    Json entry{{"name", field->name}, {"dtype", dtypeName(field->dtype)}, {"shape", field->shape}};
+    if (field->classes > 0)
+      entry["classes"] = field->classes;
+    json["fields"].push_back(std::move(entry));
+  }
+  if (data.kind == plan::DataKind::Text) {
+    json["context"] = data.context;
+    json["vocab"] = data.vocab;
+  }
+  return json.dump();
+}
+
+} // namespace cleave

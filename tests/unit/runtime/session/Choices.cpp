@@ -1,0 +1,69 @@
+// The checker on what a plan says of its training and its data: rules T9 and S11.
+#include "tests/unit/runtime/plan/Defects.h"
+#include "tests/unit/runtime/session/TestPlans.h"
+
+#include <limits>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// Whether the checker finds this in the linear plan with an alteration, by this rule.
+bool finds(const std::function<void(plan::PlanT &)> &alter, const std::string &defect, const std::string &rule) {
+  plan::PlanT plan = linearPlan({});
+  alter(plan);
+  for (const std::string &found : checkPlan(seal(plan)->plan()))
+    if (found.find(defect) != std::string::npos && found.find("(rule " + rule + ")") != std::string::npos)
+      return true;
+  return false;
+}
+
+} // namespace
+
+TEST_CASE("checker: what a plan says of its training is possible", "[session]") {
+  using plan::PlanT;
+  CHECK(checkPlan(seal(linearPlan({}))->plan()).empty());
+  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(finds([](PlanT &p) { p.training->precision = plan::Precision::Bf16; }, "level O0", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->precision = plan::Precision(9); }, "precision 9", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->level = 2; }, "level O2", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->reduce = plan::Precision::Fp16; }, "reduced in precision", "T9"));
+  CHECK(finds([&](PlanT &p) { p.training->loss_scale = nan; }, "loss scale", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->loss_scale = 1; }, "loss scale", "T9")); // without scaling
+  for (const double scale : {nan, 0.5, 1e9})
+    CHECK(finds([&](PlanT &p) { p.training->loss_scaling = plan::LossScaling::Fixed, p.training->loss_scale = scale; },
+                "loss scale", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->loss_scaling = plan::LossScaling(9); }, "loss scaling of kind 9", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->rate->kind = plan::RateKind(7); }, "unknown schedule", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->rate->every = 0; }, "every 0 steps", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->rate->warmup = -1; }, "after -1 of warm-up", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->rate->steps = -2; }, "over -2", "T9"));
+  CHECK(finds([&](PlanT &p) { p.training->rate->base = nan; }, "must be finite", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->optimizer->kind = plan::OptimizerKind(5); }, "unknown kind", "T9"));
+  PlanT tf32 = linearPlan({}), none = linearPlan({});
+  tf32.training->precision = plan::Precision::Tf32; // a permission
+  none.training.reset();
+  CHECK(checkPlan(seal(tf32)->plan()).empty());
+  CHECK(checkPlan(seal(none)->plan()).empty());
+}
+
+TEST_CASE("checker: inputs are fields of the data", "[session]") {
+  using plan::PlanT;
+  CHECK(finds([](PlanT &p) { p.data->kind = plan::DataKind(9); }, "unknown kind", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->context = -1; }, "windows of -1", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->dtype = plan::DType::F16; }, "must be of f32 or i32", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->shape[1] = 0; }, "dimension 1 is 0", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->shape.assign(20, 1); }, "20 dimensions", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[1]->classes = -3; }, "-3 classes", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->name.clear(); }, "has no name", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->name = "picture"; }, "'image' is no field of the data", "S11"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->shape[1] += 1; }, "reads 30 f32 a sample", "S11"));
+  CHECK(finds([](PlanT &p) { p.data->fields[1]->dtype = plan::DType::F32; }, "'label' reads 1 i32", "S11"));
+  CHECK(finds([](PlanT &p) { p.programs[0]->inputs[0]->name = "label"; }, "which has another tensor", "S11"));
+  CHECK(finds([](PlanT &p) { p.programs[0]->inputs.pop_back(); }, "bound to no field", "S11"));
+  CHECK(finds([](PlanT &p) { p.programs[0]->inputs[1]->slot = p.programs[0]->inputs[0]->slot; }, "two inputs", "S11"));
+  PlanT none = linearPlan({});
+  none.data.reset();
+  CHECK(checkPlan(seal(none)->plan()).empty());
+}
