@@ -189,7 +189,7 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
 }
 
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
-  std::vector<kernel::NamedProgram> kernels;
+  std::vector<kernel::NamedLoopNest> kernels;
   for (size_t k = 0; k < nests.size(); ++k)
     kernels.push_back({infos[k].symbol, nests[k].get(), target == Target::Emulated, infos[k].batch});
   if (target == Target::Emulated)
@@ -218,7 +218,7 @@ std::vector<uint8_t> KernelBuilder::link() {
   auto work = [&] {
     for (size_t i; (i = next++) < batches;) {
       try {
-        std::vector<kernel::NamedProgram> kernels;
+        std::vector<kernel::NamedLoopNest> kernels;
         for (size_t k = i * batch; k < std::min(count, (i + 1) * batch); ++k)
           kernels.push_back({impl->infos[k].symbol, impl->nests[k].get()});
         objects[i] = kernel::compileObject(kernels, impl->target);

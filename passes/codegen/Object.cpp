@@ -52,11 +52,11 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   });
 }
 
-std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::vector<NamedProgram> &kernels,
+std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::vector<NamedLoopNest> &kernels,
                                          Target cpu, llvm::TargetMachine &machine) {
   auto module = std::make_unique<llvm::Module>("cleave_kernels", context);
   prepareModule(*module, machine);
-  for (const NamedProgram &k : kernels) {
+  for (const NamedLoopNest &k : kernels) {
     llvm::Function *f = k.emulatedThreads ? emitGpuKernel(*k.nest, *module, k.symbol, ThreadWords::Emulated, k.batch)
                                           : emitKernel(*k.nest, *module, k.symbol);
     f->addFnAttr("target-cpu", cpu.text());
@@ -119,7 +119,7 @@ private:
 
 } // namespace
 
-std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, Target cpu) {
+std::vector<char> compileObject(const std::vector<NamedLoopNest> &kernels, Target cpu) {
   auto machine = targetMachine(cpu);
   llvm::LLVMContext context;
   auto module = makeModule(context, kernels, cpu, *machine);
@@ -127,7 +127,7 @@ std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, Target
   return {bytes.begin(), bytes.end()};
 }
 
-std::string irText(const std::vector<NamedProgram> &kernels, Target cpu) {
+std::string irText(const std::vector<NamedLoopNest> &kernels, Target cpu) {
   auto machine = targetMachine(cpu);
   llvm::LLVMContext context;
   std::string text;

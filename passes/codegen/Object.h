@@ -9,7 +9,7 @@
 
 namespace cleave::passes::kernel {
 
-struct NamedProgram {
+struct NamedLoopNest {
   std::string symbol;
   const LoopNest *nest;
   bool emulatedThreads = false; ///< a GPU kernel that tests run on the CPU (GpuEmit.h)
@@ -17,12 +17,12 @@ struct NamedProgram {
 };
 
 /// Compiles the kernels for a CPU to one relocatable object. Safe on several threads at once.
-std::vector<char> compileObject(const std::vector<NamedProgram> &kernels, Target cpu);
+std::vector<char> compileObject(const std::vector<NamedLoopNest> &kernels, Target cpu);
 
 /// Links objects to an ELF shared object. Throws environmentError if temporary files cannot be created.
 std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects);
 
 /// The kernels of one module as LLVM IR after optimisation, for people and tests.
-std::string irText(const std::vector<NamedProgram> &kernels, Target cpu);
+std::string irText(const std::vector<NamedLoopNest> &kernels, Target cpu);
 
 } // namespace cleave::passes::kernel

@@ -34,13 +34,13 @@ static std::unique_ptr<llvm::TargetMachine> gpuMachine(Target chip) {
                      llvm::CodeGenOptLevel::Aggressive);
 }
 
-std::string ptxOf(const std::vector<NamedProgram> &kernels, Target chip) {
+std::string ptxOf(const std::vector<NamedLoopNest> &kernels, Target chip) {
   auto machine = gpuMachine(chip);
   llvm::LLVMContext context;
   llvm::Module module("cleave_kernels", context);
   prepareModule(module, *machine);
-  for (const NamedProgram &k : kernels)
-    emitGpuKernel(*k.program, module, k.symbol, ThreadWords::Ptx, k.batch);
+  for (const NamedLoopNest &k : kernels)
+    emitGpuKernel(*k.nest, module, k.symbol, ThreadWords::Ptx, k.batch);
   assert(!llvm::verifyModule(module, &llvm::errs()) && "a kernel's LLVM IR is not valid");
 
   runPasses(module, *machine, [](llvm::PassBuilder &builder) {

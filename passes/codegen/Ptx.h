@@ -5,7 +5,7 @@
 namespace cleave::passes::kernel {
 
 /// The kernels of one module as PTX for a GPU, not the emulated one.
-std::string ptxOf(const std::vector<NamedProgram> &kernels, Target chip);
+std::string ptxOf(const std::vector<NamedLoopNest> &kernels, Target chip);
 
 /// Resources of a kernel, as reported by ptxas.
 struct KernelResources {

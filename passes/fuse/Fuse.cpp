@@ -14,7 +14,7 @@
 #include "passes/codegen/FromFusion.h"
 #include "passes/fuse/Groups.h"
 #include "passes/fuse/KernelCosts.h"
-#include "passes/fuse/Steps.h"
+#include "passes/fuse/Rewrites.h"
 #include "passes/rewrite/ThrowingPass.h"
 
 #include "llvm/ADT/DenseSet.h"

@@ -1,6 +1,6 @@
 // Chooses library calls for convolutions, pooling and embedding gradients; writes the pieces of concatenations in
 // place.
-#include "passes/select/Detail.h"
+#include "passes/select/Selection.h"
 #include "passes/simplify/Simplify.h"
 
 using namespace mlir;

@@ -63,7 +63,7 @@ TEST_CASE("kernels assemble for every chip without spills", "[ptx]") {
   std::vector<LoopNest> nests;
   for (const auto &[name, graph] : graphs)
     nests.push_back(*loopNestOf(graph, nullptr, 1));
-  std::vector<NamedProgram> kernels;
+  std::vector<NamedLoopNest> kernels;
   for (size_t i = 0; i < graphs.size(); ++i)
     kernels.push_back({graphs[i].first, &nests[i]});
   for (size_t i = 0; i < graphs.size(); ++i)

@@ -240,7 +240,7 @@ TEST_CASE("threads: memory moves 16 bytes at a time, with few registers and no s
   std::vector<LoopNest> nests;
   for (const auto &[name, graph] : graphs)
     nests.push_back(*loopNestOf(graph, nullptr, 1));
-  std::vector<NamedProgram> kernels;
+  std::vector<NamedLoopNest> kernels;
   for (size_t i = 0; i < graphs.size(); ++i)
     kernels.push_back({graphs[i].first, &nests[i]});
   const std::string ptx = ptxOf(kernels, Target::Sm90);

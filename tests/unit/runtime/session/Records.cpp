@@ -47,11 +47,11 @@ TEST_CASE("what a checkpoint keeps of a training reads back", "[session]") {
   using namespace plan;
   for (uint8_t kind = 0; kind <= static_cast<uint8_t>(RateKind::MAX); ++kind) {
     TrainingT training;
-    training.precision = Precision::Bf16;
+    training.precision = plan::Precision::Bf16;
     training.level = 2;
     training.loss_scaling = kind == 0 ? LossScaling::None : kind == 1 ? LossScaling::Dynamic : LossScaling::Fixed;
     training.loss_scale = kind == 0 ? 0 : kind == 1 ? LossScale{}.initial : 1024;
-    training.reduce = Precision::Bf16;
+    training.reduce = plan::Precision::Bf16;
     training.rate = std::make_unique<LearningRateT>();
     training.rate->kind = RateKind(kind);
     training.rate->base = 0.1;
