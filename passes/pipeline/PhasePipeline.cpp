@@ -1,4 +1,5 @@
-// Phases are followed by an instrumentation of the pass manager, which also verifies after every pass.
+// A pass manager a phase. It does not verify after every pass, as that costs as much as some passes of a large model;
+// the end of a phase does.
 #include "passes/pipeline/PhasePipeline.h"
 
 #include "passes/rewrite/ThrowingPass.h"
@@ -7,7 +8,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
-#include "mlir/Pass/PassInstrumentation.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <fmt/format.h>
@@ -16,23 +16,16 @@ using namespace mlir;
 
 namespace cleave::passes {
 
-struct PhasePipeline::Instrumentation : PassInstrumentation {
-  explicit Instrumentation(PhasePipeline &pipeline) : pipeline(pipeline) {}
-  void runAfterPass(Pass *pass, Operation *op) override { pipeline.printPhasesEndedBy(pass, op); }
-  void runAfterPassFailed(Pass *pass, Operation *) override { pipeline.failed = pass; }
-  PhasePipeline &pipeline;
-};
-
 PhasePipeline::PhasePipeline(MLIRContext *context, const std::vector<std::string> &printAfter)
-    : printAfter(printAfter), manager(PassManager::on<ModuleOp>(context)) {
-  manager.enableVerifier();
-  manager.addInstrumentation(std::make_unique<Instrumentation>(*this));
-}
+    : context(context), printAfter(printAfter) {}
 
 void PhasePipeline::append(std::unique_ptr<Pass> pass) {
-  phases.back().last = pass.get();
-  passes.push_back(pass.get());
-  manager.addPass(std::move(pass));
+  std::unique_ptr<PassManager> &passes = phases.back().passes;
+  if (!passes) {
+    passes = std::make_unique<PassManager>(context, ModuleOp::getOperationName());
+    passes->enableVerifier(false);
+  }
+  passes->addPass(std::move(pass));
 }
 
 std::vector<std::string> PhasePipeline::names() const {
@@ -42,42 +35,40 @@ std::vector<std::string> PhasePipeline::names() const {
   return names;
 }
 
-void PhasePipeline::printPhasesEndedBy(Pass *pass, Operation *module) const {
-  for (const Phase &phase : phases) {
-    if (phase.last != pass || !llvm::is_contained(printAfter, phase.name))
-      continue;
-    std::string text;
-    llvm::raw_string_ostream out(text);
-    out << "// ---- IR after " << phase.name << " ----\n";
-    module->print(out);
-    out << '\n';
-    printOnStandardError(text);
-  }
+void PhasePipeline::print(const std::string &phase, ModuleOp module) const {
+  if (!llvm::is_contained(printAfter, phase))
+    return;
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << "// ---- IR after " << phase << " ----\n";
+  module.print(out);
+  out << '\n';
+  printOnStandardError(text);
 }
 
-std::string PhasePipeline::phaseOf(Pass *pass) const {
-  const auto place = [&](Pass *of) { return llvm::find(passes, of) - passes.begin(); };
-  for (const Phase &phase : phases)
-    if (phase.last && place(pass) <= place(phase.last))
-      return phase.name;
-  return phases.front().name;
+/// Throws what a pass has kept.
+static void throwKept(PassManager &passes) {
+  for (Pass &pass : passes.getPasses())
+    if (auto *kept = dynamic_cast<KeptError *>(&pass); kept && kept->error)
+      std::rethrow_exception(kept->error);
 }
 
 void PhasePipeline::run(ModuleOp module) {
   std::string messages;
   llvm::raw_string_ostream stream(messages);
-  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
+  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
     stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
     return success();
   });
-  const bool valid = phases.front().last || succeeded(mlir::verify(module));
-  if (valid)
-    printPhasesEndedBy(nullptr, module);
-  if (valid && succeeded(manager.run(module)))
-    return;
-  if (auto *kept = dynamic_cast<KeptError *>(failed); kept && kept->error)
-    std::rethrow_exception(kept->error);
-  throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phaseOf(failed), messages));
+  for (const Phase &phase : phases) {
+    if (phase.passes && failed(phase.passes->run(module))) {
+      throwKept(*phase.passes);
+      throw Error(Status::Internal, fmt::format("{} failed: {}", phase.name, messages));
+    }
+    if ((phase.passes || &phase == &phases.front()) && failed(mlir::verify(module)))
+      throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase.name, messages));
+    print(phase.name, module);
+  }
 }
 
 } // namespace cleave::passes

@@ -1,5 +1,4 @@
-// A pass manager whose passes form named phases: after each phase the IR is valid, and is printed where that was asked
-// for.
+// Passes in named phases. After each phase the IR is verified, and printed where that was asked for.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -15,34 +14,30 @@ public:
   /// Prints to standard error after the phases that `printAfter` names. It outlives the pipeline.
   PhasePipeline(mlir::MLIRContext *context, const std::vector<std::string> &printAfter);
 
-  /// Appends a phase. One without passes ends where the phase before it does.
-  template <class... Passes> void add(const std::string &phase, std::unique_ptr<Passes>... passes) {
-    phases.push_back({phase, phases.empty() ? nullptr : phases.back().last});
+  /// Appends a phase. One without passes leaves the IR as it is.
+  template <class... Passes> void add(const std::string &name, std::unique_ptr<Passes>... passes) {
+    phases.push_back({name, nullptr});
     (append(std::move(passes)), ...);
   }
   /// The names of the phases, in order.
   std::vector<std::string> names() const;
 
-  /// Runs all phases on `module`. Throws what a pass throws, and an internal error where a phase leaves invalid IR.
+  /// Runs all phases on `module`. Throws what a pass throws, and an internal error where a phase leaves invalid IR, or
+  /// where the first one has no passes and is given it.
   void run(mlir::ModuleOp module);
 
 private:
   struct Phase {
     std::string name;
-    mlir::Pass *last; // null: it ends before the first pass
+    std::unique_ptr<mlir::PassManager> passes; // null: none
   };
-  struct Instrumentation;
 
   void append(std::unique_ptr<mlir::Pass> pass);
-  void printPhasesEndedBy(mlir::Pass *pass, mlir::Operation *module) const;
-  /// The phase that a pass belongs to.
-  std::string phaseOf(mlir::Pass *pass) const;
+  void print(const std::string &phase, mlir::ModuleOp module) const;
 
+  mlir::MLIRContext *context;
   const std::vector<std::string> &printAfter;
-  mlir::PassManager manager;
   std::vector<Phase> phases;
-  std::vector<mlir::Pass *> passes;
-  mlir::Pass *failed = nullptr;
 };
 
 } // namespace cleave::passes

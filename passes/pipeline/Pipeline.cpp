@@ -37,7 +37,7 @@ constexpr const char *callsPhase = "fuse";
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
 
-/// The phases up to the local programs, as two pass managers: between them lies the step on global shapes, at which the
+/// The phases up to the local programs, in two pipelines: between them lies the step on global shapes, at which the
 /// tests and `PROGRAM check` look.
 class Phases {
 public:
