@@ -82,6 +82,19 @@ TEST_CASE("a bias is decided by the first use of its broadcast, which then follo
                                             "return"});
 }
 
+TEST_CASE("a broadcast that is used as it is takes its operand whole, and moves behind what makes that") {
+  Problem problem(meshOf(1, 2));
+  const TensorId x = problem.pinned({8, 6}, "_, tp"), bias = problem.open({6}, "bias"),
+                 y = problem.pinned({8, 6}, "_, _");
+  const TensorId wide = problem.op(OpKind::Broadcast, broadcastRule({1}, 2), {bias}, {8, 6});
+  problem.add(x, wide); // decides the bias
+  problem.op(OpKind::Other, alongRule(1, 1, 0), {bias}, {6});
+  problem.add(y, wide);
+  problem.addReturn({}, {});
+  CHECK(solve(problem) == Lines{"7 = copy of op0 1: _, tp", "4 = op1 0 7: _, tp", "8 = reshard 1: _", "3 = op0 8: _, _",
+                                "5 = op2 8: _", "6 = op3 2 3: _, _", "return"});
+}
+
 TEST_CASE("a weight in another type is decided with the weight") {
   Problem problem(meshOf(1, 2));
   const TensorId x = problem.pinned({8, 4}, "_, _"), w = problem.open({4, 6}, "w");
