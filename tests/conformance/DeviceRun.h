@@ -43,9 +43,9 @@ public:
       for (int64_t i = 0; i < count(s); ++i) {
         double u = philoxUniform(s + 1, 0, static_cast<uint64_t>(i));
         bool integer = info(s).dtype() == DType::I32;
-        double value = integer                  ? std::floor(u * static_cast<double>(mostIndex)) - 1
+        double value = integer                   ? std::floor(u * static_cast<double>(mostIndex)) - 1
                        : data == Drawn::Integers ? std::floor(u * 9) - 4
-                                                : u * 2 - 1;
+                                                 : u * 2 - 1;
         storeElement(slot(s), i, info(s).dtype(), value);
       }
   }

@@ -126,7 +126,7 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
         continue;
       INFO(device << (graph ? " in graphs" : " step by step"));
       LocalWorld world(2);
-      Executor executor(sealed, 1, world[1], {.device = device, .graph = graph, .tuning = "off", .localRank = 0});
+      Executor executor(sealed, 1, world[1], {.device = device, .graph = graph, .localRank = 0, .tuning = "off"});
       executor.initialise();
       for (uint32_t i = 0; i < sizes.size(); ++i) {
         auto *g = reinterpret_cast<float *>(executor.persistent(1 + 2 * i).data());
