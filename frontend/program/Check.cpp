@@ -92,9 +92,9 @@ void forEachElement(const Box &box, const std::vector<int64_t> &global, const st
 /// Collects every persistent slot of a rank after a step. Gradients are declared partial, because microbatches
 /// accumulate into them, but after the step they are reduced.
 void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mutex &mutex) {
-  const plan::Program &program = executor.program();
+  const plan::Program &program = executor.program;
   const std::vector<uint32_t> sizes = meshSizes(plan);
-  const std::vector<uint32_t> coords(executor.rankInfo().coords()->begin(), executor.rankInfo().coords()->end());
+  const std::vector<uint32_t> coords(executor.rank.coords()->begin(), executor.rank.coords()->end());
   for (unsigned s = 0; s < program.slots()->size(); ++s) {
     const plan::Slot &slot = *program.slots()->Get(s);
     if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
@@ -105,7 +105,7 @@ void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mu
     if (kind.empty())
       continue;
     const std::vector<int64_t> global = shapeOf(tensor), local = localShape(sharding, global, sizes, coords);
-    Piece piece{executor.rank(), {}, {}};
+    Piece piece{executor.rankIndex, {}, {}};
     const std::byte *memory = executor.persistent(s).data();
     for (const Box &box : localBoxes(sharding, global, sizes, coords))
       forEachElement(box, global, local, [&](int64_t globalAt, int64_t localAt) {

@@ -2,9 +2,8 @@
 #include "runtime/executor/Executor.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/executor/Backends.h"
 #include "runtime/executor/Resolved.h"
-#include "runtime/executor/Runner.h"
-#include "runtime/plan/Backend.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -36,14 +35,14 @@ void requireDevice(const std::string &name) {
     requireCuda();
 }
 
-Runner::Runner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
-               const ExecutorOptions &options)
-    : file(std::move(planFile)), rankIndex(rankIndex), world(world), options(options), plan(file->plan()),
-      rank(rankOf(*file, rankIndex, world)), program(*plan.programs()->Get(rank.program())) {
+Executor::Executor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+                   const ExecutorOptions &options)
+    : file(std::move(planFile)), plan(file->plan()), rankIndex(rankIndex), rank(rankOf(*file, rankIndex, world)),
+      program(*plan.programs()->Get(rank.program())), world(world), options(options) {
   world.setTimeout(options.timeoutSeconds);
 }
 
-std::vector<std::vector<uint32_t>> Runner::groups() const {
+std::vector<std::vector<uint32_t>> Executor::groups() const {
   std::vector<std::vector<uint32_t>> lists;
   if (!rank.groups())
     return lists;
@@ -54,63 +53,40 @@ std::vector<std::vector<uint32_t>> Runner::groups() const {
   return lists;
 }
 
-static std::unique_ptr<Runner> makeRunner(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
-                                          const ExecutorOptions &options) {
+std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
+                                       const ExecutorOptions &options) {
   if (options.device == "cuda" && options.findNonFinite)
     throw userError(
         "--find-nan: not supported by the cuda backend, because it examines every step on the host; train with "
         "--backend cpu");
   requireBackend(*plan, options.device); // before the error that this build lacks the backend
-  return options.device == "cuda" ? makeCudaRunner(std::move(plan), rank, world, options)
-                                  : makeHostRunner(std::move(plan), rank, world, options);
+  return options.device == "cuda" ? makeCudaExecutor(std::move(plan), rank, world, options)
+                                  : makeHostExecutor(std::move(plan), rank, world, options);
 }
 
-Executor::Executor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const ExecutorOptions &options)
-    : runner(makeRunner(std::move(plan), rank, world, options)) {}
-Executor::~Executor() = default;
+size_t Executor::inputBytes() const { return static_cast<size_t>(program.input_bytes()); }
 
-void Executor::initialise() { runner->initialise(); }
-std::byte *Executor::inputBuffer(int which) { return runner->inputBuffer(which); }
-size_t Executor::inputBytes() const { return static_cast<size_t>(runner->program.input_bytes()); }
-bool Executor::setScalar(const std::string &name, float value) { return runner->setScalar(name, value); }
-void Executor::train(int64_t step, int whichInput) { runner->train(step, whichInput); }
-void Executor::eval(int whichInput) { runner->eval(whichInput); }
-uint64_t Executor::started() const { return runner->started(); }
-uint64_t Executor::ended() { return runner->ended(); }
-std::optional<HostTime> Executor::hostTime() const { return runner->hostTime(); }
-void Executor::wait() { runner->wait(); }
-std::optional<float> Executor::metric(const std::string &name) { return runner->metric(name, runner->started()); }
-std::optional<float> Executor::metric(const std::string &name, uint64_t iteration) {
-  return runner->metric(name, iteration);
-}
-std::span<std::byte> Executor::persistent(unsigned slot) { return runner->persistent(slot); }
-void Executor::writeBack() { runner->writeBack(); }
-const plan::Program &Executor::program() const { return runner->program; }
-const plan::Rank &Executor::rankInfo() const { return runner->rank; }
-unsigned Executor::rank() const { return runner->rankIndex; }
-size_t Executor::memoryBytes() const { return runner->memoryBytes(); }
-std::vector<StepTime> Executor::profile() {
+std::vector<StepTime> Executor::profile() const {
   std::vector<StepTime> all;
-  for (const auto &segment : runner->times)
+  for (const auto &segment : times)
     all.insert(all.end(), segment.begin(), segment.end());
   return all;
 }
-std::vector<TraceEvent> Executor::trace() {
+
+std::vector<TraceEvent> Executor::trace() const {
   std::vector<TraceEvent> all;
-  for (const auto &iteration : runner->traced)
+  for (const auto &iteration : traced)
     all.insert(all.end(), iteration.begin(), iteration.end());
   return all;
 }
 
-NonFiniteOrigins Executor::nonFinite() const { return runner->nonFinite(); }
-
-void Runner::beginTrace() {
+void Executor::beginTrace() {
   if (traced.size() == traceIterations)
     traced.pop_front();
   traced.emplace_back();
 }
 
-void Runner::noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds) {
+void Executor::noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds) {
   const plan::Segment &info = *program.segments()->Get(segment);
   const std::string name = info.name() ? info.name()->str() : "";
   times.resize(program.segments()->size());

@@ -13,6 +13,7 @@
 #include "runtime/plan/PlanFile.h"
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +47,6 @@ void requireDevice(const std::string &name);
 /// The code target of this machine's first CUDA device; none where there is no device.
 std::optional<Target> cudaTarget();
 
-class Runner;
-
 /// Host time in seconds to enqueue an iteration on an asynchronous device, without waits.
 struct HostTime {
   double start;  ///< total: inputs, scalars, the launch, metrics, events
@@ -67,58 +66,81 @@ struct StepTime {
   double seconds, flops; ///< flops: of one call
 };
 
+/// One rank of a plan on one kind of device; makeExecutor makes it.
 class Executor {
 public:
-  /// The plan must have been checked (Check.h). Throws if the device is missing, the code needs another processor, or
-  /// there is not enough memory.
-  Executor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const ExecutorOptions &options = {});
-  ~Executor();
+  virtual ~Executor() = default;
 
   /// Zeroes the arena and initialises parameters, buffers and states as their tensors specify, by global element index.
-  void initialise();
+  virtual void initialise() = 0;
 
   /// Input buffer 0 or 1, with inputBytes() bytes; the caller fills it before train or eval; see Inputs.h. Waits until
   /// no enqueued iteration needs its content.
-  std::byte *inputBuffer(int which);
+  virtual std::byte *inputBuffer(int which) = 0;
   size_t inputBytes() const;
 
   /// Writes an f32 scalar of the program, for example "lr". Returns false if this rank has no scalar of that name.
-  bool setScalar(const std::string &name, float value);
+  virtual bool setScalar(const std::string &name, float value) = 0;
   /// Runs one training iteration; `step` counts from 1. Also writes the scalar "step".
-  void train(int64_t step, int whichInput);
-  void eval(int whichInput);
+  virtual void train(int64_t step, int whichInput) = 0;
+  virtual void eval(int whichInput) = 0;
   /// Number of iterations started since construction, and number of those known to have completed.
-  uint64_t started() const;
-  uint64_t ended();
+  virtual uint64_t started() const = 0;
+  virtual uint64_t ended() = 0;
   /// Of the last iteration started; nullopt on a host, which executes the iteration itself.
-  std::optional<HostTime> hostTime() const;
+  virtual std::optional<HostTime> hostTime() const { return std::nullopt; }
   /// Waits until all iterations have completed. Call before destruction, so that this rank does not leave others in a
   /// collective; an executor destroyed earlier counts as failed.
-  void wait();
-  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last), or
-  /// of the last. Waits for it. nullopt if this rank has no metric of that name.
-  std::optional<float> metric(const std::string &name, uint64_t iteration);
-  std::optional<float> metric(const std::string &name);
+  virtual void wait() = 0;
+  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last). Waits
+  /// for it. nullopt if this rank has no metric of that name.
+  virtual std::optional<float> metric(const std::string &name, uint64_t iteration) = 0;
+  /// Of the last iteration.
+  std::optional<float> metric(const std::string &name) { return metric(name, started()); }
   static constexpr uint64_t metricsKept = 16;
 
   /// Memory of a persistent slot (index of Program.slots). On a GPU a new copy, valid until writeBack() or the next
   /// iteration.
-  std::span<std::byte> persistent(unsigned slot);
+  virtual std::span<std::byte> persistent(unsigned slot) = 0;
   /// Call after changing memory returned by persistent(): copies it back to the device.
-  void writeBack();
-  const plan::Program &program() const;
-  const plan::Rank &rankInfo() const;
-  unsigned rank() const;
+  virtual void writeBack() = 0;
   /// Arena, input buffers and the device's workspace.
-  size_t memoryBytes() const;
-  std::vector<StepTime> profile();
+  virtual size_t memoryBytes() const = 0;
+  /// Only when profiling: the time of every step that ran.
+  std::vector<StepTime> profile() const;
   /// Only when profiling.
-  std::vector<TraceEvent> trace();
+  std::vector<TraceEvent> trace() const;
   /// Only with findNonFinite.
-  NonFiniteOrigins nonFinite() const;
+  virtual NonFiniteOrigins nonFinite() const { return {}; }
+
+  const std::shared_ptr<const PlanFile> file;
+  const plan::Plan &plan;
+  const unsigned rankIndex;
+  const plan::Rank &rank;
+  const plan::Program &program; ///< the rank's
+
+protected:
+  /// Errors: the world has another number of ranks than the plan.
+  Executor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+
+  /// Another iteration; the oldest is dropped.
+  void beginTrace();
+  /// A run of a step of segment `segment` (index of Program.segments).
+  void noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds);
+  /// This rank's groups in the plan's order, so that all members make them in the same order.
+  std::vector<std::vector<uint32_t>> groups() const;
+
+  World &world;
+  const ExecutorOptions options;
 
 private:
-  std::unique_ptr<Runner> runner;
+  std::vector<std::vector<StepTime>> times;   ///< by segment and step; of segments that ran
+  std::deque<std::vector<TraceEvent>> traced; ///< by iteration, the last ones
 };
+
+/// The plan has been checked (Check.h). Errors: the plan is for another device or number of ranks, the device is
+/// missing, the code needs another processor, memory.
+std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
+                                       const ExecutorOptions &options = {});
 
 } // namespace cleave

@@ -131,7 +131,7 @@ private:
 
   Shared &shared;
   unsigned rank;
-  Executor runner;
+  std::unique_ptr<Executor> executor;
   std::map<std::string, uint32_t> slots; ///< of outputs
   std::vector<Communicator *> toAll;     ///< per output: broadcasts from its owner; null if ranks are threads
   std::vector<float> received;
@@ -149,7 +149,7 @@ ExecutorOptions optionsOf(const Shared &shared) {
 }
 
 PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
-    : shared(shared), rank(rank), runner(shared.file, rank, world, optionsOf(shared)),
+    : shared(shared), rank(rank), executor(makeExecutor(shared.file, rank, world, optionsOf(shared))),
       slots(outputSlots(shared.file->plan(), rank)), loader(shared.file->plan(), rank, shared.feed, shared.order) {
   for (unsigned owner : shared.owners) {
     std::vector<uint32_t> all{owner};
@@ -158,11 +158,11 @@ PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
         all.push_back(other);
     toAll.push_back(ranksAreProcesses() && all.size() > 1 ? &world.group(all) : nullptr);
   }
-  runner.initialise();
+  executor->initialise();
   if (shared.manifest)
     loadCheckpoint(shared.options.checkpointDir, *shared.manifest, shared.file->plan(), rank,
-                   LoadWhat::ParametersAndBuffers, [&](unsigned slot) { return runner.persistent(slot); });
-  runner.writeBack();
+                   LoadWhat::ParametersAndBuffers, [&](unsigned slot) { return executor->persistent(slot); });
+  executor->writeBack();
   world.barrier();
 }
 
@@ -170,7 +170,7 @@ void PredictRank::run(const Job &job) {
   const int64_t batch = shared.file->plan().batch();
   const auto prepare = [&](int64_t at, int into) {
     const int64_t rows = std::min(batch, job.count - at);
-    loader.start({Split::Eval, 0, job.first + at, rows}, runner.inputBuffer(into));
+    loader.start({Split::Eval, 0, job.first + at, rows}, executor->inputBuffer(into));
   };
   if (job.count > 0)
     prepare(0, buffer);
@@ -178,11 +178,11 @@ void PredictRank::run(const Job &job) {
     loader.wait();
     if (at + batch < job.count)
       prepare(at + batch, 1 - buffer);
-    runner.eval(buffer);
+    executor->eval(buffer);
     buffer = 1 - buffer;
     give(job, std::min(batch, job.count - at));
   }
-  runner.wait();
+  executor->wait();
 }
 
 void PredictRank::give(const Job &job, int64_t rows) {
@@ -193,7 +193,7 @@ void PredictRank::give(const Job &job, int64_t rows) {
     const auto count = size_t(rows * shared.outputs[i].elements());
     std::span<const float> mine;
     if (owner) {
-      const auto memory = runner.persistent(slots.at(shared.outputs[i].name));
+      const auto memory = executor->persistent(slots.at(shared.outputs[i].name));
       mine = {reinterpret_cast<const float *>(memory.data()), count};
     }
     if (toAll[i]) {

@@ -28,8 +28,8 @@ bool canEvaluate(const plan::Plan &plan) {
 
 RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
                  SampleOrder &order, const ExecutorOptions &options)
-    : file(std::move(plan)), source(source), batch(file->plan().batch()), runner(file, rank, world, options),
-      loader(file->plan(), rank, source, order) {
+    : file(std::move(plan)), source(source), batch(file->plan().batch()),
+      rankExecutor(makeExecutor(file, rank, world, options)), loader(file->plan(), rank, source, order) {
   const unsigned from = metricsOwner(file->plan());
   owner = rank == from;
   travel = from != 0;
@@ -37,10 +37,10 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &wor
     const std::array<uint32_t, 2> pair{from, 0};
     toRankZero = &world.group(pair);
   }
-  runner.initialise();
+  rankExecutor->initialise();
 }
 
-void RankJob::prepare(const BatchRef &what, int into) { loader.start(what, runner.inputBuffer(into)); }
+void RankJob::prepare(const BatchRef &what, int into) { loader.start(what, rankExecutor->inputBuffer(into)); }
 
 uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next) {
   const auto reference = [&](const DataPosition &at) { return BatchRef{Split::Train, at.epoch, at.sample, batch}; };
@@ -52,10 +52,10 @@ uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, co
   prepared = next;
   if (next)
     prepare(reference(*next), 1 - buffer);
-  runner.setScalar("lr", lr);
-  runner.train(step, buffer);
+  rankExecutor->setScalar("lr", lr);
+  rankExecutor->train(step, buffer);
   buffer = 1 - buffer;
-  return runner.started();
+  return rankExecutor->started();
 }
 
 LossSums RankJob::collect(LossSums sums) {
@@ -69,7 +69,7 @@ LossSums RankJob::collect(LossSums sums) {
 LossSums RankJob::localSums(uint64_t iteration) {
   const float none = std::numeric_limits<float>::quiet_NaN();
   const auto metric = [&](const char *name, float otherwise) {
-    return runner.metric(name, iteration).value_or(otherwise);
+    return rankExecutor->metric(name, iteration).value_or(otherwise);
   };
   return {metric("loss", 0), metric("weight", 0), metric("correct", none), metric("loss_scale", none),
           metric("loss_scale.skipped_steps", 0)};
@@ -82,7 +82,7 @@ LossSums RankJob::evaluate() {
   loader.wait();
   prepared.reset();
   std::vector<double> loss, weight, correct;
-  uint64_t counted = runner.started();
+  uint64_t counted = rankExecutor->started();
   const auto count = [&](uint64_t upTo) {
     while (counted < upTo) {
       const LossSums one = localSums(++counted);
@@ -97,11 +97,11 @@ LossSums RankJob::evaluate() {
     loader.wait();
     if (i + 1 < batches.list.size())
       prepare(batches.list[i + 1], 1 - buffer);
-    runner.eval(buffer);
+    rankExecutor->eval(buffer);
     buffer = 1 - buffer;
-    count(runner.ended());
+    count(rankExecutor->ended());
   }
-  count(runner.started());
+  count(rankExecutor->started());
   const LossSums all{batches.total(loss), batches.total(weight), batches.total(correct)};
   return collect(owner ? all : LossSums{});
 }

@@ -47,7 +47,7 @@ public:
   /// Evaluates the whole evaluation split; sums on rank 0.
   LossSums evaluate();
 
-  Executor &executor() { return runner; }
+  Executor &executor() { return *rankExecutor; }
 
 private:
   void prepare(const BatchRef &batch, int buffer);
@@ -57,8 +57,8 @@ private:
   std::shared_ptr<const PlanFile> file;
   const DataSource &source;
   int64_t batch;
-  Executor runner;
-  Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks and if they are one
+  std::unique_ptr<Executor> rankExecutor;
+  Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks and when they are one
   bool owner = false, travel = false;
   Loader loader; ///< declared last: must stop before its buffers are freed
   int buffer = 0;

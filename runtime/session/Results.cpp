@@ -76,7 +76,7 @@ void printProfile(std::vector<StepTime> times, double seconds) {
 
 void reportTimes(Executor &executor, const plan::Plan &plan, const TrainOptions &options, double seconds) {
   if (!options.traceFile.empty())
-    writeTrace(options.traceFile, plan.model() ? plan.model()->str() : "model", executor.rank(), executor.trace());
+    writeTrace(options.traceFile, plan.model() ? plan.model()->str() : "model", executor.rankIndex, executor.trace());
   if (options.profile)
     printProfile(executor.profile(), seconds);
 }

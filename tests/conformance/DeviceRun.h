@@ -89,14 +89,14 @@ private:
     made.programs[0]->workspace_bytes = gpuWorkspace(*file->plan().programs()->Get(0));
     made.programs[0]->train[0]->microbatch = context.microbatch;
     LocalWorld world(1);
-    Executor executor(seal(made), 0, world[0], {.device = "cuda", .tuning = "off"});
+    const auto executor = makeExecutor(seal(made), 0, world[0], {.device = "cuda", .tuning = "off"});
     for (uint32_t s = 0; s < memory.size(); ++s)
-      std::copy_n(slot(s), info(s).bytes(), executor.persistent(s).data());
-    executor.writeBack();
+      std::copy_n(slot(s), info(s).bytes(), executor->persistent(s).data());
+    executor->writeBack();
     for (int i = 0; i < times; ++i)
-      executor.train(context.step, i % 2);
+      executor->train(context.step, i % 2);
     for (uint32_t s = 0; s < memory.size(); ++s)
-      std::copy_n(executor.persistent(s).data(), info(s).bytes(), slot(s));
+      std::copy_n(executor->persistent(s).data(), info(s).bytes(), slot(s));
   }
 
   std::vector<std::vector<uint64_t>> memory;

@@ -126,18 +126,19 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
         continue;
       INFO(device << (graph ? " in graphs" : " step by step"));
       LocalWorld world(2);
-      Executor executor(sealed, 1, world[1], {.device = device, .graph = graph, .localRank = 0, .tuning = "off"});
-      executor.initialise();
+      const auto executor =
+          makeExecutor(sealed, 1, world[1], {.device = device, .graph = graph, .localRank = 0, .tuning = "off"});
+      executor->initialise();
       for (uint32_t i = 0; i < sizes.size(); ++i) {
-        auto *g = reinterpret_cast<float *>(executor.persistent(1 + 2 * i).data());
+        auto *g = reinterpret_cast<float *>(executor->persistent(1 + 2 * i).data());
         for (int64_t k = 0; k < sizes[i]; ++k)
           g[k] = static_cast<float>(k + i);
       }
-      executor.writeBack();
+      executor->writeBack();
       for (int step = 1; step <= 3; ++step) // the last two from graphs
-        executor.train(step, step % 2);
+        executor->train(step, step % 2);
       for (uint32_t i = 0; i < sizes.size(); ++i) {
-        const auto *p = reinterpret_cast<const float *>(executor.persistent(2 + 2 * i).data());
+        const auto *p = reinterpret_cast<const float *>(executor->persistent(2 + 2 * i).data());
         for (int64_t k = 0; k < sizes[i]; ++k)
           REQUIRE(p[k] == static_cast<float>(6 * (3 * (k + i) + (i % 2 ? 0 : 4))));
       }

@@ -65,9 +65,9 @@ inline void checkAndRun(const std::vector<uint8_t> &sealed, size_t ranks) try {
     return;
   LocalWorld world(ranks);
   runRanks(world, [&](unsigned rank) {
-    Executor executor(file, rank, world[rank], {.device = "reference"});
-    executor.initialise();
-    executor.train(1, 0);
+    const auto executor = makeExecutor(file, rank, world[rank], {.device = "reference"});
+    executor->initialise();
+    executor->train(1, 0);
   });
 } catch (const Error &) {
 }

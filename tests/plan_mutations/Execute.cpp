@@ -55,7 +55,7 @@ void fillInputs(const plan::Plan &plan, Executor &executor, unsigned rank, bool 
 }
 
 void addMetrics(Executor &executor, std::vector<uint8_t> &bytes) {
-  if (const auto *metrics = executor.program().metrics())
+  if (const auto *metrics = executor.program.metrics())
     for (const plan::NamedSlot *named : *metrics) {
       const auto value = executor.metric(named->name()->str());
       const auto *raw = reinterpret_cast<const uint8_t *>(&*value);
@@ -64,7 +64,7 @@ void addMetrics(Executor &executor, std::vector<uint8_t> &bytes) {
 }
 
 void addSlots(const plan::Plan &plan, Executor &executor, std::vector<uint8_t> &bytes) {
-  const auto *slots = executor.program().slots();
+  const auto *slots = executor.program.slots();
   for (uint32_t s = 0; slots && s < slots->size(); ++s) {
     const plan::Slot &slot = *slots->Get(s);
     if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
@@ -83,19 +83,19 @@ std::string digests(const std::vector<uint8_t> &plan) {
   LocalWorld world(file->plan().ranks()->size());
   std::vector<std::string> found(file->plan().ranks()->size());
   runRanks(world, [&](unsigned rank) {
-    Executor executor(file, rank, world[rank], {.threads = 1, .timeoutSeconds = 10});
-    executor.initialise();
-    executor.setScalar("lr", 0.25f);
+    const auto executor = makeExecutor(file, rank, world[rank], {.threads = 1, .timeoutSeconds = 10});
+    executor->initialise();
+    executor->setScalar("lr", 0.25f);
     std::vector<uint8_t> bytes;
     for (int64_t step = 1; step <= 2; ++step) {
       fillInputs(file->plan(), executor, rank, false, step);
-      executor.train(step, 0);
-      addMetrics(executor, bytes);
+      executor->train(step, 0);
+      addMetrics(*executor, bytes);
     }
     addSlots(file->plan(), executor, bytes);
     fillInputs(file->plan(), executor, rank, true, 3);
-    executor.eval(0);
-    addMetrics(executor, bytes);
+    executor->eval(0);
+    addMetrics(*executor, bytes);
     found[rank] = fmt::format("{:02x}", fmt::join(codeHash(bytes, ""), ""));
   });
   return fmt::format("{}", fmt::join(found, " "));

@@ -2,7 +2,7 @@
 #include "runtime/cuda/driver/Launch.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/executor/Runner.h"
+#include "runtime/executor/Backends.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Copies and fills.
 #include "runtime/base/Error.h"
+#include "runtime/cuda/executor/StepOps.h"
 #include "runtime/cuda/kernels/KernelTypes.h"
-#include "runtime/cuda/runner/StepOps.h"
 #include "runtime/device/CopyShape.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"

@@ -1,6 +1,6 @@
 // Several calls of one generated kernel in one launch. The table that tells every block its call (plan.fbs,
 // KernelBatch) is built at load, once per placement of the segment's slots, and stays in device memory.
-#include "runtime/cuda/runner/StepOps.h"
+#include "runtime/cuda/executor/StepOps.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Lookups by index, their gradients, and random numbers.
+#include "runtime/cuda/executor/StepOps.h"
 #include "runtime/cuda/kernels/KernelTypes.h"
-#include "runtime/cuda/runner/StepOps.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/Streams.h"

@@ -1,7 +1,7 @@
-// Pooling by the runtime's own kernels: one pass over memory, in either layout. The backward pass gathers instead of
-// scattering, so its bits are deterministic. (cuDNN's graph API supports pooling only for channels last.)
+// Pooling by the runtime's own kernels: they walk memory once, in either layout, and a backward pass that gathers
+// instead of scattering gives the same bits every time. (cuDNN's graph API has pooling for channels-last layouts only.)
+#include "runtime/cuda/executor/StepOps.h"
 #include "runtime/cuda/kernels/KernelTypes.h"
-#include "runtime/cuda/runner/StepOps.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 

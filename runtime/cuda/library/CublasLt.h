@@ -1,6 +1,6 @@
 // Matrix products with cuBLASLt. This header uses none of the library's types.
 #pragma once
-#include "runtime/cuda/runner/StepOps.h"
+#include "runtime/cuda/executor/StepOps.h"
 
 #include <memory>
 #include <string>

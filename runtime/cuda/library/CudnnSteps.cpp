@@ -1,8 +1,8 @@
 // Convolutions and attention as steps: binds slots to cuDNN graphs and chooses engines.
 #include "runtime/base/Error.h"
-#include "runtime/cuda/library/Cudnn.h"
 #include "runtime/cuda/driver/Measure.h"
-#include "runtime/cuda/runner/StepOps.h"
+#include "runtime/cuda/executor/StepOps.h"
+#include "runtime/cuda/library/Cudnn.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>

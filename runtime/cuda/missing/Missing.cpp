@@ -1,8 +1,7 @@
 // Replaces runtime/cuda in builds without CUDA headers.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/driver/Report.h"
-#include "runtime/executor/Executor.h"
-#include "runtime/executor/Runner.h"
+#include "runtime/executor/Backends.h"
 
 namespace cleave {
 
@@ -14,7 +13,8 @@ std::optional<Target> cudaTarget() { return std::nullopt; }
 
 CudaReport examineCuda() { return {"", "this build was made without the CUDA toolkit", {}, {}}; }
 
-std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile>, unsigned, World &, const ExecutorOptions &) {
+std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile>, unsigned, World &,
+                                           const ExecutorOptions &) {
   requireCuda();
   return nullptr;
 }

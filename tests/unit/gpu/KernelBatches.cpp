@@ -109,25 +109,26 @@ State train(const std::shared_ptr<const PlanFile> &file) {
   LocalWorld world(plan.ranks()->size());
   std::vector<State> states(world.size());
   runRanks(world, [&](unsigned rank) {
-    Executor executor(file, rank, world[rank], {.threads = 1, .device = "cuda", .timeoutSeconds = 60, .tuning = "off"});
-    executor.initialise();
+    const auto executor =
+        makeExecutor(file, rank, world[rank], {.threads = 1, .device = "cuda", .timeoutSeconds = 60, .tuning = "off"});
+    executor->initialise();
     for (int step = 1; step <= 4; ++step) {
       for (const InputPart &part : inputParts(plan, rank, false))
         for (int64_t i = 0; i < static_cast<int64_t>(part.bytes) / 4; ++i) {
-          std::byte *at = executor.inputBuffer(step % 2) + part.offset + 4 * i;
+          std::byte *at = executor->inputBuffer(step % 2) + part.offset + 4 * i;
           const float number = static_cast<float>((i * 7 + step * 3 + part.microbatch) % 11 - 5) / 4;
           const auto label = static_cast<int32_t>((i * 3 + step) % widths.back());
           part.field == "x" ? std::memcpy(at, &number, 4) : std::memcpy(at, &label, 4);
         }
-      executor.setScalar("lr", 0.01f);
-      executor.train(step, step % 2);
+      executor->setScalar("lr", 0.01f);
+      executor->train(step, step % 2);
     }
     const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(rank)->program());
     for (uint32_t s = 0; s < program.slots()->size(); ++s) {
       const plan::Slot &slot = *program.slots()->Get(s);
       if (slot.space() != plan::Space::Persistent)
         continue;
-      const auto memory = executor.persistent(s);
+      const auto memory = executor->persistent(s);
       states[rank][fmt::format("{} slot {} {}", rank, s, slot.name()->str())].assign(memory.begin(), memory.end());
     }
   });

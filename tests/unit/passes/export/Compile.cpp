@@ -206,18 +206,18 @@ Trained train(const std::shared_ptr<const PlanFile> &file, int steps, const std:
   LocalWorld world(file->plan().ranks()->size());
   std::vector<Trained> all(world.size());
   runRanks(world, [&](unsigned rank) {
-    Executor executor(file, rank, world[rank], {.threads = 1, .device = device, .timeoutSeconds = 60});
-    executor.initialise();
+    const auto executor = makeExecutor(file, rank, world[rank], {.threads = 1, .device = device, .timeoutSeconds = 60});
+    executor->initialise();
     for (int step = 1; step <= steps; ++step) {
-      fill(file->plan(), rank, false, step, executor.inputBuffer(0));
-      executor.setScalar("lr", 0.01f);
-      executor.train(step, 0);
-      all[rank].losses.push_back(executor.metric("loss").value() / executor.metric("weight").value());
-      all[rank].correct.push_back(executor.metric("correct").value());
+      fill(file->plan(), rank, false, step, executor->inputBuffer(0));
+      executor->setScalar("lr", 0.01f);
+      executor->train(step, 0);
+      all[rank].losses.push_back(executor->metric("loss").value() / executor->metric("weight").value());
+      all[rank].correct.push_back(executor->metric("correct").value());
     }
-    fill(file->plan(), rank, true, 99, executor.inputBuffer(1));
-    executor.eval(1);
-    all[rank].evaluated = {executor.metric("loss").value(), executor.metric("weight").value()};
+    fill(file->plan(), rank, true, 99, executor->inputBuffer(1));
+    executor->eval(1);
+    all[rank].evaluated = {executor->metric("loss").value(), executor->metric("weight").value()};
   });
   for (const Trained &one : all) {
     CHECK(one.losses == all[0].losses);

@@ -197,8 +197,8 @@ void fillInputs(const plan::Plan &plan, unsigned rank, std::byte *buffer) {
 }
 
 std::vector<float> parameter(Executor &executor, const plan::Plan &plan, const std::string &name) {
-  for (unsigned i = 0; i < executor.program().slots()->size(); ++i) {
-    const plan::Slot *slot = executor.program().slots()->Get(i);
+  for (unsigned i = 0; i < executor.program.slots()->size(); ++i) {
+    const plan::Slot *slot = executor.program.slots()->Get(i);
     if (slot->tensor() < 0 || slot->space() != plan::Space::Persistent)
       continue;
     const plan::Tensor *tensor = plan.tensors()->Get(static_cast<unsigned>(slot->tensor()));
@@ -255,13 +255,13 @@ TEST_CASE("an exported plan computes the step", "[export]") {
   std::vector<std::vector<float>> w0(4), w1(4);
   std::vector<float> losses(4);
   runRanks(world, [&](unsigned rank) {
-    Executor executor(file, rank, world[rank], {.device = "reference", .timeoutSeconds = 30});
-    executor.initialise();
-    fillInputs(file->plan(), rank, executor.inputBuffer(0));
-    executor.train(1, 0);
-    w0[rank] = parameter(executor, file->plan(), "w0");
-    w1[rank] = parameter(executor, file->plan(), "w1");
-    losses[rank] = executor.metric("loss").value_or(-1);
+    const auto executor = makeExecutor(file, rank, world[rank], {.device = "reference", .timeoutSeconds = 30});
+    executor->initialise();
+    fillInputs(file->plan(), rank, executor->inputBuffer(0));
+    executor->train(1, 0);
+    w0[rank] = parameter(*executor, file->plan(), "w0");
+    w1[rank] = parameter(*executor, file->plan(), "w1");
+    losses[rank] = executor->metric("loss").value_or(-1);
   });
   for (unsigned rank = 0; rank < 4; ++rank) {
     INFO("rank " << rank);
@@ -302,12 +302,12 @@ func.func @stage0.class0.update(
   for (const std::string &error : checkPlan(file->plan()))
     FAIL_CHECK(error);
   LocalWorld world(1);
-  Executor executor(file, 0, world[0], {.device = "reference"});
-  executor.initialise();
-  executor.train(1, 0);
-  CHECK(parameter(executor, file->plan(), "a") == std::vector<float>(4, 2));
-  CHECK(parameter(executor, file->plan(), "b") == std::vector<float>(4, 1));
-  CHECK(parameter(executor, file->plan(), "c") == std::vector<float>(4, 0));
+  const auto executor = makeExecutor(file, 0, world[0], {.device = "reference"});
+  executor->initialise();
+  executor->train(1, 0);
+  CHECK(parameter(*executor, file->plan(), "a") == std::vector<float>(4, 2));
+  CHECK(parameter(*executor, file->plan(), "b") == std::vector<float>(4, 1));
+  CHECK(parameter(*executor, file->plan(), "c") == std::vector<float>(4, 0));
 }
 
 TEST_CASE("export is deterministic", "[export]") { CHECK(exported()->hash() == exported()->hash()); }

@@ -24,32 +24,32 @@ TEST_CASE("executor: two ranks, messages and an all-reduce, on each device") {
     LocalWorld world(2);
     std::vector<std::string> errors(2);
     runRanks(world, [&](unsigned rank) {
-      Executor executor(file, rank, world[rank], {.device = device});
-      executor.initialise();
+      const auto executor = makeExecutor(file, rank, world[rank], {.device = device});
+      executor->initialise();
       auto expect = [&](bool good, const std::string &what) { errors[rank] += good ? "" : what + "; "; };
       std::vector<float> v{1, 2, 3};
       if (rank == 1)
-        std::memcpy(executor.persistent(1).data(), v.data(), 12);
+        std::memcpy(executor->persistent(1).data(), v.data(), 12);
       for (int step = 1; step <= 3; ++step) {
-        auto *x = reinterpret_cast<float *>(executor.inputBuffer(step % 2));
+        auto *x = reinterpret_cast<float *>(executor->inputBuffer(step % 2));
         if (rank == 0)
           for (int i = 0; i < rows * width; ++i)
             x[32 + i] = static_cast<float>(step * i % 7); // the second microbatch gives the loss
-        executor.train(step, step % 2);
+        executor->train(step, step % 2);
         double loss = 0;
         for (int64_t j = 0; j < hidden; ++j)
           for (int64_t k = 0; k < width; ++k) {
             double u = philoxUniform(42 ^ fnv1a64("fc.weight"), 0, static_cast<uint64_t>(k * hidden + j));
             loss += step * k % 7 * (2 * u - 1) * (static_cast<double>(j) + 1);
           }
-        expect(std::abs(*executor.metric("loss") - loss) < 1e-4, "loss " + std::to_string(*executor.metric("loss")));
-        expect(executor.metric("total") == 3.0f, "total");
-        expect(!executor.metric("accuracy"), "a metric that is not there");
+        expect(std::abs(*executor->metric("loss") - loss) < 1e-4, "loss " + std::to_string(*executor->metric("loss")));
+        expect(executor->metric("total") == 3.0f, "total");
+        expect(!executor->metric("accuracy"), "a metric that is not there");
         float written;
-        std::memcpy(&written, executor.persistent(5).data(), 4);
+        std::memcpy(&written, executor->persistent(5).data(), 4);
         expect(written == static_cast<float>(step), "step scalar");
       }
-      expect(executor.setScalar("lr", 0.5f) && !executor.setScalar("beta", 1), "scalars");
+      expect(executor->setScalar("lr", 0.5f) && !executor->setScalar("beta", 1), "scalars");
     });
     CHECK(errors == std::vector<std::string>(2));
   }
@@ -93,7 +93,7 @@ TEST_CASE("executor: messages that the world cannot name are refused at load") {
   LocalWorld world(2);
   for (unsigned rank = 0; rank < 2; ++rank) {
     FewNames few(world[rank]);
-    CHECK_THROWS_WITH(Executor(file, rank, few), "no name for message 1");
+    CHECK_THROWS_WITH(makeExecutor(file, rank, few), "no name for message 1");
   }
 }
 
@@ -118,9 +118,9 @@ TEST_CASE("executor: initial values do not depend on the sharding") {
     std::vector<float> whole(60);
     LocalWorld world(dp);
     runRanks(world, [&](unsigned rank) {
-      Executor executor(file, rank, world[rank]);
-      executor.initialise();
-      auto *local = reinterpret_cast<const float *>(executor.persistent(0).data());
+      const auto executor = makeExecutor(file, rank, world[rank]);
+      executor->initialise();
+      auto *local = reinterpret_cast<const float *>(executor->persistent(0).data());
       Part heads = splitPart(5, dp, rank);
       for (int64_t a = 0; a < 3; ++a)
         for (int64_t h = 0; h < heads.count; ++h)
@@ -157,7 +157,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
   LocalWorld world(1), two(2);
   auto textOf = [](PlanT &made, World &of, const std::string &device = "cpu") -> std::string {
     try {
-      Executor executor(seal(made), 0, of, {.device = device});
+      const auto executor = makeExecutor(seal(made), 0, of, {.device = device});
       return "";
     } catch (const Error &error) {
       return error.what();
@@ -231,9 +231,9 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
       auto sealed = seal(plan);
       REQUIRE(checkPlan(sealed->plan()).empty());
       LocalWorld world(2);
-      Executor executor(sealed, 1, world[1]);
-      executor.train(1, 0);
-      auto *out = reinterpret_cast<const float *>(executor.persistent(1).data());
+      const auto executor = makeExecutor(sealed, 1, world[1]);
+      executor->train(1, 0);
+      auto *out = reinterpret_cast<const float *>(executor->persistent(1).data());
       for (int64_t i = 0; i < count; ++i)
         REQUIRE(out[i] == 6.0f + static_cast<float>(i));
     }

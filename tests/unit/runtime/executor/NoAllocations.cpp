@@ -32,13 +32,13 @@ TEST_CASE("executor: an iteration allocates nothing of ours") {
   LocalWorld world(2);
   std::vector<size_t> first(2), second(2);
   runRanks(world, [&](unsigned rank) {
-    Executor executor(file, rank, world[rank], {.device = "cpu"});
-    executor.initialise();
-    executor.train(1, 0);
+    const auto executor = makeExecutor(file, rank, world[rank], {.device = "cpu"});
+    executor->initialise();
+    executor->train(1, 0);
     for (auto *counts : {&first, &second}) {
       allocations = 0;
       counting = true;
-      executor.train(2, 1);
+      executor->train(2, 1);
       counting = false;
       (*counts)[rank] = allocations;
     }

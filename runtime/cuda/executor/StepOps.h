@@ -22,7 +22,7 @@ class CudnnHandle;
 class StepOps {
 public:
   StepOps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
-        std::vector<CUfunction> planKernels);
+          std::vector<CUfunction> planKernels);
   ~StepOps();
   /// For all steps except collectives and messages. Throws for a step or type that the device does not support, and for
   /// a library that is missing or does not support the shape.

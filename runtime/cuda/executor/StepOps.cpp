@@ -1,5 +1,5 @@
 // Dispatches steps to the functions that create Ops, and runs the plan's generated kernels.
-#include "runtime/cuda/runner/StepOps.h"
+#include "runtime/cuda/executor/StepOps.h"
 
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/CublasLt.h"
@@ -56,7 +56,7 @@ std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const
 }
 
 StepOps::StepOps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
-             std::vector<CUfunction> planKernels)
+                 std::vector<CUfunction> planKernels)
     : context(context), queue(queue), tuning(tuning), options(options), planKernels(std::move(planKernels)) {}
 StepOps::~StepOps() = default;
 

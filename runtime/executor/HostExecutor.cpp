@@ -1,13 +1,13 @@
 // A rank on the host's processors: an iteration runs the list of Ops one after another.
 #include "runtime/base/Error.h"
 #include "runtime/device/Parallel.h"
+#include "runtime/executor/Backends.h"
 #include "runtime/executor/Code.h"
 #include "runtime/executor/CommunicationOps.h"
 #include "runtime/executor/Initialise.h"
 #include "runtime/executor/Memory.h"
 #include "runtime/executor/NonFinite.h"
 #include "runtime/executor/Resolved.h"
-#include "runtime/executor/Runner.h"
 
 #include <fmt/format.h>
 
@@ -28,10 +28,10 @@ unsigned chooseThreads(const plan::Plan &plan, const ExecutorOptions &options) {
   return threads ? threads : 1;
 }
 
-class HostRunner final : public Runner {
+class HostExecutor final : public Executor {
 public:
-  HostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
-  ~HostRunner() override { world.detach(); } // before the memory is freed
+  HostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  ~HostExecutor() override { world.detach(); } // before the memory goes
 
   void initialise() override;
   std::byte *inputBuffer(int which) override {
@@ -67,9 +67,9 @@ private:
   std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
 };
 
-HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
-                       const ExecutorOptions &options)
-    : Runner(std::move(planFile), rankIndex, world, options), threads(chooseThreads(plan, options)),
+HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+                           const ExecutorOptions &options)
+    : Executor(std::move(planFile), rankIndex, world, options), threads(chooseThreads(plan, options)),
       code(Code::open(file)), device(makeDevice(options.device, threads)), arena(program.arena_bytes(), "the arena") {
   world.setThreads(threads);
   setThreads(threads);
@@ -91,8 +91,8 @@ HostRunner::HostRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
     stepScalar = arena.data() + slot->offset();
 }
 
-/// Reserves the sends of an iteration, and checks that the world can encode every message.
-void HostRunner::prepareMessages() {
+/// Room for the sends of an iteration, and every message one that the world can carry.
+void HostExecutor::prepareMessages() {
   size_t most = 0;
   for (const auto *actions : {&resolved->train, &resolved->eval}) {
     size_t count = 0;
@@ -110,7 +110,7 @@ void HostRunner::prepareMessages() {
   world.reserveSends(most);
 }
 
-void HostRunner::initialise() {
+void HostExecutor::initialise() {
   if (arena.size())
     std::memset(arena.data(), 0, arena.size());
   if (!program.slots())
@@ -120,14 +120,14 @@ void HostRunner::initialise() {
       initialiseSlot(plan, rank, *slot, arena.data() + slot->offset(), threads);
 }
 
-bool HostRunner::setScalar(const std::string &name, float value) {
+bool HostExecutor::setScalar(const std::string &name, float value) {
   const plan::Slot *slot = findNamed(program, program.scalars(), name);
   if (slot)
     std::memcpy(arena.data() + slot->offset(), &value, sizeof value);
   return slot != nullptr;
 }
 
-void HostRunner::runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
+void HostExecutor::runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
   for (uint32_t i = 0; i < action.segment->ops.size(); ++i) {
     auto begin = std::chrono::steady_clock::now();
     action.segment->ops[i]->run(table, context);
@@ -136,7 +136,7 @@ void HostRunner::runTimed(const ResolvedAction &action, std::byte *const *table,
   }
 }
 
-void HostRunner::runSearching(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
+void HostExecutor::runSearching(const ResolvedAction &action, std::byte *const *table, const RunContext &context) {
   for (uint32_t i = 0; i < action.segment->ops.size(); ++i) {
     search->before(action, i, table);
     action.segment->ops[i]->run(table, context);
@@ -144,14 +144,14 @@ void HostRunner::runSearching(const ResolvedAction &action, std::byte *const *ta
   }
 }
 
-NonFiniteOrigins HostRunner::nonFinite() const {
+NonFiniteOrigins HostExecutor::nonFinite() const {
   const auto copy = [](const std::optional<NonFinite> &one) {
     return one ? std::make_shared<const NonFinite>(*one) : nullptr;
   };
   return search ? NonFiniteOrigins{copy(search->nan), copy(search->infinity)} : NonFiniteOrigins{};
 }
 
-void HostRunner::run(const std::vector<ResolvedAction> &actions, int64_t step, int which) {
+void HostExecutor::run(const std::vector<ResolvedAction> &actions, int64_t step, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   setThreads(threads);
   RunContext context{step, 0};
@@ -181,7 +181,7 @@ void HostRunner::run(const std::vector<ResolvedAction> &actions, int64_t step, i
   ++iterations;
 }
 
-void HostRunner::train(int64_t step, int whichInput) {
+void HostExecutor::train(int64_t step, int whichInput) {
   if (stepScalar) {
     auto value = static_cast<float>(step);
     std::memcpy(stepScalar, &value, sizeof value);
@@ -189,9 +189,9 @@ void HostRunner::train(int64_t step, int whichInput) {
   run(resolved->train, step, whichInput);
 }
 
-void HostRunner::eval(int whichInput) { run(resolved->eval, 0, whichInput); }
+void HostExecutor::eval(int whichInput) { run(resolved->eval, 0, whichInput); }
 
-std::optional<float> HostRunner::metric(const std::string &name, uint64_t iteration) {
+std::optional<float> HostExecutor::metric(const std::string &name, uint64_t iteration) {
   assert(iteration == iterations && "a host keeps the last iteration's metrics");
   const plan::Slot *slot = findNamed(program, program.metrics(), name);
   if (!slot)
@@ -201,7 +201,7 @@ std::optional<float> HostRunner::metric(const std::string &name, uint64_t iterat
   return value;
 }
 
-std::span<std::byte> HostRunner::persistent(unsigned slot) {
+std::span<std::byte> HostExecutor::persistent(unsigned slot) {
   const plan::Slot *info = program.slots()->Get(slot);
   assert(info->space() == plan::Space::Persistent && "only persistent slots have a place of their own");
   return {arena.data() + info->offset(), static_cast<size_t>(info->bytes())};
@@ -209,9 +209,9 @@ std::span<std::byte> HostRunner::persistent(unsigned slot) {
 
 } // namespace
 
-std::unique_ptr<Runner> makeHostRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
-                                       const ExecutorOptions &options) {
-  return std::make_unique<HostRunner>(std::move(file), rank, world, options);
+std::unique_ptr<Executor> makeHostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                           const ExecutorOptions &options) {
+  return std::make_unique<HostExecutor>(std::move(file), rank, world, options);
 }
 
 } // namespace cleave

@@ -4,12 +4,12 @@
 // transfer from it has completed.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/comm/Communication.h"
-#include "runtime/cuda/runner/Lanes.h"
 #include "runtime/cuda/driver/Launch.h"
-#include "runtime/cuda/runner/StepOps.h"
+#include "runtime/cuda/executor/Lanes.h"
+#include "runtime/cuda/executor/StepOps.h"
+#include "runtime/executor/Backends.h"
 #include "runtime/executor/Initialise.h"
 #include "runtime/executor/Resolved.h"
-#include "runtime/executor/Runner.h"
 
 #include <fmt/format.h>
 
@@ -85,10 +85,10 @@ struct NamedScalar {
   bool changed = false;
 };
 
-class CudaRunner final : public Runner {
+class CudaExecutor final : public Executor {
 public:
-  CudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
-  ~CudaRunner() override;
+  CudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  ~CudaExecutor() override;
 
   void initialise() override;
   std::byte *inputBuffer(int which) override;
@@ -156,9 +156,9 @@ private:
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
 
-CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
-                       const ExecutorOptions &options)
-    : Runner(std::move(planFile), rankIndex, world, options), context(deviceOf(options, rankIndex)),
+CudaExecutor::CudaExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+                           const ExecutorOptions &options)
+    : Executor(std::move(planFile), rankIndex, world, options), context(deviceOf(options, rankIndex)),
       tuning(options.tuning.empty() ? Tuning::defaultFile() : options.tuning) {
   requireMemory();
   streams.emplace(0, Stream::make());
@@ -197,12 +197,12 @@ CudaRunner::CudaRunner(std::shared_ptr<const PlanFile> planFile, unsigned rankIn
     startLibraries();
 }
 
-bool CudaRunner::exchangesMessages() const { return rank.peers() && rank.peers()->size() > 0; }
+bool CudaExecutor::exchangesMessages() const { return rank.peers() && rank.peers()->size() > 0; }
 
 /// Runs each library's step once, on arbitrary data. On first use the driver may load a library's code, for which it
 /// may wait until the device is idle. During an iteration that would deadlock if a pending message comes from a rank
 /// that waits for this one.
-void CudaRunner::startLibraries() {
+void CudaExecutor::startLibraries() {
   std::set<const ResolvedSegment *> seen;
   for (const auto *actions : {&resolved->train, &resolved->eval})
     for (const ResolvedAction &action : *actions)
@@ -215,7 +215,7 @@ void CudaRunner::startLibraries() {
   streams.at(0).synchronize();
 }
 
-CudaRunner::~CudaRunner() {
+CudaExecutor::~CudaExecutor() {
   world.detach();
   // An iteration that was not enqueued completely or has not completed indicates a failure: other ranks may be gone,
   // and device work that waits for them must be aborted before memory and code are freed. Errors have already been
@@ -232,7 +232,7 @@ CudaRunner::~CudaRunner() {
 }
 
 /// Checks the plan's memory before allocating anything.
-void CudaRunner::requireMemory() {
+void CudaExecutor::requireMemory() {
   const uint64_t needed = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
   const size_t available = context.freeBytes();
   if (needed > available)
@@ -242,17 +242,17 @@ void CudaRunner::requireMemory() {
                                        program.workspace_bytes(), context.name(), available));
 }
 
-void CudaRunner::makeOps() {
+void CudaExecutor::makeOps() {
   std::vector<CUfunction> kernels;
   if (plan.code() && plan.code()->size() && plan.kernels())
     for (const plan::KernelInfo *kernel : *plan.kernels())
       kernels.push_back(code.function(kernel->symbol()->str()));
   const bool tf32 = plan.training() && plan.training()->precision() == plan::Precision::Tf32;
   steps = std::make_unique<StepOps>(context, queue, tuning,
-                                  StepOptions{.tf32 = tf32,
-                                              .deterministic = options.deterministic,
-                                              .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
-                                  std::move(kernels));
+                                    StepOptions{.tf32 = tf32,
+                                                .deterministic = options.deterministic,
+                                                .workspaceLimit = static_cast<size_t>(program.workspace_bytes())},
+                                    std::move(kernels));
   resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
     auto op = communication->make(step, scope, queue, steps->kernels());
     return op ? std::move(op) : steps->make(step, scope);
@@ -261,7 +261,7 @@ void CudaRunner::makeOps() {
 
 /// In turn, the lowest rank of each program measures choices missing in its record and shares them with the other
 /// ranks, so that ranks with equal work use equal algorithms.
-void CudaRunner::makeOpsInTurn() {
+void CudaExecutor::makeOpsInTurn() {
   if (world.size() == 1 || !tuning.measures()) {
     makeOps();
     tuning.save();
@@ -289,7 +289,7 @@ void CudaRunner::makeOpsInTurn() {
     tuning.save();
 }
 
-void CudaRunner::makeScalars() {
+void CudaExecutor::makeScalars() {
   if (program.scalars())
     for (const plan::NamedSlot *named : *program.scalars())
       scalars.push_back({named->name()->str(), program.slots()->Get(named->slot())->offset()});
@@ -300,24 +300,24 @@ void CudaRunner::makeScalars() {
 
 // ---- waiting -----------------------------------------------------------------------------------------------------
 
-void CudaRunner::waitFor(const Event &event, const char *what) {
+void CudaExecutor::waitFor(const Event &event, const char *what) {
   communication->wait(event, what, options.timeoutSeconds);
 }
 
-void CudaRunner::waitForAll() {
+void CudaExecutor::waitForAll() {
   if (iterations > finished)
     waitFor(ends[iterations % ends.size()], "an iteration");
   finished = iterations;
 }
 
-uint64_t CudaRunner::ended() {
+uint64_t CudaExecutor::ended() {
   while (finished < iterations && ends[(finished + 1) % ends.size()].done())
     ++finished;
   communication->lookForFailure();
   return finished;
 }
 
-std::optional<float> CudaRunner::metric(const std::string &name, uint64_t iteration) {
+std::optional<float> CudaExecutor::metric(const std::string &name, uint64_t iteration) {
   assert(iteration >= 1 && iteration <= iterations && iterations - iteration < Executor::metricsKept &&
          "metrics of the last iterations are kept");
   const auto found = metricRing.places.find(name);
@@ -334,7 +334,7 @@ std::optional<float> CudaRunner::metric(const std::string &name, uint64_t iterat
 
 // ---- memory as the host sees it ------------------------------------------------------------------------------------
 
-void CudaRunner::initialise() {
+void CudaExecutor::initialise() {
   const CUstream stream = queue.stream;
   if (arena.size())
     check(driver().memsetD8Async(devicePointer(arena.data()), 0, arena.size(), stream), "cuMemsetD8Async");
@@ -354,13 +354,13 @@ void CudaRunner::initialise() {
   streams.at(0).synchronize();
 }
 
-std::byte *CudaRunner::inputBuffer(int which) {
+std::byte *CudaExecutor::inputBuffer(int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   waitFor(arrived[which], "the iteration that reads an input buffer");
   return hostInputs[which].data();
 }
 
-bool CudaRunner::setScalar(const std::string &name, float value) {
+bool CudaExecutor::setScalar(const std::string &name, float value) {
   bool found = false;
   for (NamedScalar &scalar : scalars)
     if (scalar.name == name) {
@@ -371,7 +371,7 @@ bool CudaRunner::setScalar(const std::string &name, float value) {
   return found;
 }
 
-std::span<std::byte> CudaRunner::persistent(unsigned slot) {
+std::span<std::byte> CudaExecutor::persistent(unsigned slot) {
   const plan::Slot &info = *program.slots()->Get(slot);
   assert(info.space() == plan::Space::Persistent && "only persistent slots have a place of their own");
   waitForAll();
@@ -384,7 +384,7 @@ std::span<std::byte> CudaRunner::persistent(unsigned slot) {
   return copy;
 }
 
-void CudaRunner::writeBack() {
+void CudaExecutor::writeBack() {
   for (const auto &[slot, copy] : copiesOfSlots)
     if (!copy.empty())
       check(driver().memcpyHtoDAsync(devicePointer(arena.data() + program.slots()->Get(slot)->offset()), copy.data(),
@@ -397,12 +397,12 @@ void CudaRunner::writeBack() {
 // ---- iterations ----------------------------------------------------------------------------------------------------
 
 /// Waits until the ring's entry for this iteration may be overwritten.
-void CudaRunner::waitForScalars() {
+void CudaExecutor::waitForScalars() {
   if (iterations > ScalarRing::entries && finished + ScalarRing::entries <= iterations)
     waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
 }
 
-void CudaRunner::sendScalars(int64_t step) {
+void CudaExecutor::sendScalars(int64_t step) {
   std::byte *entry = scalarRing.entry(iterations);
   std::memcpy(entry, &step, sizeof step);
   const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
@@ -420,7 +420,7 @@ void CudaRunner::sendScalars(int64_t step) {
   }
 }
 
-void CudaRunner::sendInput(int which) {
+void CudaExecutor::sendInput(int which) {
   if (inputs[which].size() == 0)
     return;
   consumed[which].holdUp(copies.get());
@@ -431,7 +431,7 @@ void CudaRunner::sendInput(int which) {
   arrived[which].holdUp(queue.stream);
 }
 
-void CudaRunner::capture(Mode &mode, int which) {
+void CudaExecutor::capture(Mode &mode, int which) {
   const CUstream stream = queue.stream;
   const Range range(captureName);
   for (const Lane::Piece &piece : mode.lane->pieces()) {
@@ -447,7 +447,7 @@ void CudaRunner::capture(Mode &mode, int which) {
   }
 }
 
-void CudaRunner::launch(Mode &mode, int which) {
+void CudaExecutor::launch(Mode &mode, int which) {
   if (options.profile)
     return runTimed(mode, which);
   if (!options.graph || !mode.warm) {
@@ -465,7 +465,7 @@ void CudaRunner::launch(Mode &mode, int which) {
   }
 }
 
-void CudaRunner::run(Mode &mode, int64_t step, int which) {
+void CudaExecutor::run(Mode &mode, int64_t step, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   context.makeCurrent();
   const Range range(mode.name, step);
@@ -492,17 +492,17 @@ void CudaRunner::run(Mode &mode, int64_t step, int which) {
   starting = false;
 }
 
-void CudaRunner::train(int64_t step, int whichInput) {
+void CudaExecutor::train(int64_t step, int whichInput) {
   setScalar("step", static_cast<float>(step));
   run(training, step, whichInput);
 }
 
-void CudaRunner::eval(int whichInput) { run(evaluation, 0, whichInput); }
+void CudaExecutor::eval(int whichInput) { run(evaluation, 0, whichInput); }
 
 // ---- profile -------------------------------------------------------------------------------------------------------
 
 /// Runs step by step, with a pair of events around each; reads the times at the end.
-void CudaRunner::runTimed(Mode &mode, int which) {
+void CudaExecutor::runTimed(Mode &mode, int which) {
   struct Timed {
     size_t action, step;
     Event begin, end;
@@ -532,9 +532,9 @@ void CudaRunner::runTimed(Mode &mode, int which) {
 
 } // namespace
 
-std::unique_ptr<Runner> makeCudaRunner(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
-                                       const ExecutorOptions &options) {
-  return std::make_unique<CudaRunner>(std::move(file), rank, world, options);
+std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+                                           const ExecutorOptions &options) {
+  return std::make_unique<CudaExecutor>(std::move(file), rank, world, options);
 }
 
 } // namespace cleave

@@ -2,8 +2,8 @@
 // (Step.stream, Action.waits). The checker has verified that with these waits, steps that access the same bytes run in
 // list order.
 #pragma once
-#include "runtime/cuda/kernels/OwnKernels.h"
 #include "runtime/cuda/driver/Ranges.h"
+#include "runtime/cuda/kernels/OwnKernels.h"
 #include "runtime/executor/Resolved.h"
 
 #include <functional>

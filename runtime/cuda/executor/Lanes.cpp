@@ -1,5 +1,5 @@
 // Implements waits between streams by events.
-#include "runtime/cuda/runner/Lanes.h"
+#include "runtime/cuda/executor/Lanes.h"
 
 #include <optional>
 #include <set>
