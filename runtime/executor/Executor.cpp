@@ -1,9 +1,10 @@
-// Chooses the runner, and implements what is common to all runners.
+// Chooses the executor for a device, and implements what all executors share.
 #include "runtime/executor/Executor.h"
 
 #include "runtime/base/Error.h"
 #include "runtime/executor/Backends.h"
 #include "runtime/executor/Resolved.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>

@@ -88,12 +88,12 @@ std::string digests(const std::vector<uint8_t> &plan) {
     executor->setScalar("lr", 0.25f);
     std::vector<uint8_t> bytes;
     for (int64_t step = 1; step <= 2; ++step) {
-      fillInputs(file->plan(), executor, rank, false, step);
+      fillInputs(file->plan(), *executor, rank, false, step);
       executor->train(step, 0);
       addMetrics(*executor, bytes);
     }
-    addSlots(file->plan(), executor, bytes);
-    fillInputs(file->plan(), executor, rank, true, 3);
+    addSlots(file->plan(), *executor, bytes);
+    fillInputs(file->plan(), *executor, rank, true, 3);
     executor->eval(0);
     addMetrics(*executor, bytes);
     found[rank] = fmt::format("{:02x}", fmt::join(codeHash(bytes, ""), ""));

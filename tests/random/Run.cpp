@@ -221,7 +221,7 @@ const char *kindName(plan::TensorKind kind) {
 template <class F> void forEachPiece(const plan::Plan &plan, Executor &executor, F fn) {
   const plan::Program &program = executor.program;
   const std::vector<uint32_t> sizes = meshSizes(plan);
-  const std::vector<uint32_t> coords(executor.rank.coords()->begin(), executor.rankInfo().coords()->end());
+  const std::vector<uint32_t> coords(executor.rank.coords()->begin(), executor.rank.coords()->end());
   for (unsigned s = 0; s < program.slots()->size(); ++s) {
     const plan::Slot &slot = *program.slots()->Get(s);
     if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)

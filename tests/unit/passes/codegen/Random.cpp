@@ -125,7 +125,7 @@ TEST_CASE("random graphs") {
       for (int width : {1, lanesOf(hostTarget())}) { // a GPU's threads, this processor
         KernelGraph one = graph;
         one.outputs = outputs;
-        auto nest = schedule(one, nullptr, width);
+        auto nest = loopNestOf(one, nullptr, width);
         if (!nest)
           continue;
         ++accepted;
