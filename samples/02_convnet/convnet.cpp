@@ -8,8 +8,9 @@ struct Block : Module {
   BatchNorm2d norm;
 
   Block(Module &parent, std::string name, int64_t in, int64_t out)
-      : Module(parent, std::move(name)), conv{*this, "conv", in, out, {.kernel = 5, .padding = 2}}, norm{*this, "norm",
-                                                                                                         out} {}
+      : Module(parent, std::move(name)),
+        conv{*this, "conv", in, out, {.kernel = 5, .padding = 2}},
+        norm{*this, "norm", out} {}
   Tensor forward(Tensor x) { return maxPool2d(relu(norm(conv(x))), 2); }
 };
 

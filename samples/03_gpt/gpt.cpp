@@ -22,7 +22,9 @@ struct Attention : Module {
   Linear qkv, projection;
 
   Attention(Module &parent, std::string name, const GptOptions &o)
-      : Module(parent, std::move(name)), heads(o.heads), qkv{*this, "qkv", o.width, 3 * o.width, linearInit()},
+      : Module(parent, std::move(name)),
+        heads(o.heads),
+        qkv{*this, "qkv", o.width, 3 * o.width, linearInit()},
         projection{*this, "projection", o.width, o.width, linearInit(residualScale(o))} {}
 
   Tensor forward(Tensor x) {
@@ -38,7 +40,8 @@ struct FeedForward : Module {
   Linear up, down;
 
   FeedForward(Module &parent, std::string name, const GptOptions &o)
-      : Module(parent, std::move(name)), up{*this, "up", o.width, 4 * o.width, linearInit()},
+      : Module(parent, std::move(name)),
+        up{*this, "up", o.width, 4 * o.width, linearInit()},
         down{*this, "down", 4 * o.width, o.width, linearInit(residualScale(o))} {}
 
   Tensor forward(Tensor x) { return down(gelu(up(x), Gelu::Tanh)); }
@@ -51,8 +54,11 @@ struct Block : Module {
   FeedForward mlp;
 
   Block(Module &parent, std::string name, const GptOptions &o)
-      : Module(parent, std::move(name)), norm1{*this, "norm1", o.width}, attention{*this, "attention", o},
-        norm2{*this, "norm2", o.width}, mlp{*this, "mlp", o} {}
+      : Module(parent, std::move(name)),
+        norm1{*this, "norm1", o.width},
+        attention{*this, "attention", o},
+        norm2{*this, "norm2", o.width},
+        mlp{*this, "mlp", o} {}
 
   Tensor forward(Tensor x) {
     x = x + attention(norm1(x));
@@ -66,12 +72,10 @@ struct Gpt : Module {
   LayerNorm norm;
 
   explicit Gpt(const GptOptions &o)
-      : embed{*this, "embed", o.vocab, o.width, {init::normal(0, 0.02)}}, positions{*this,
-                                                                                    "positions",
-                                                                                    o.context,
-                                                                                    o.width,
-                                                                                    {init::normal(0, 0.02)}},
-        blocks{*this, "blocks", o.layers, o}, norm{*this, "norm", o.width} {}
+      : embed{*this, "embed", o.vocab, o.width, {init::normal(0, 0.02)}},
+        positions{*this, "positions", o.context, o.width, {init::normal(0, 0.02)}},
+        blocks{*this, "blocks", o.layers, o},
+        norm{*this, "norm", o.width} {}
 
   Tensor forward(Tensor tokens) {
     Tensor x = embed(tokens) + positions.weight; // [b, t, width] + [t, width]

@@ -15,7 +15,8 @@ struct ConvNorm : Module {
   BatchNorm2d norm;
 
   ConvNorm(Module &parent, std::string name, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1)
-      : Module(parent, std::move(name)), conv(*this, "conv", in, out, options(kernel, stride)),
+      : Module(parent, std::move(name)),
+        conv(*this, "conv", in, out, options(kernel, stride)),
         norm(*this, "norm", out) {}
   static Conv2dOptions options(int64_t kernel, int64_t stride) {
     const Init begin = init::kaimingNormal(0, true);
@@ -59,7 +60,8 @@ struct ResNet : Module {
   std::optional<Linear> fc;
 
   explicit ResNet(const ResNetOptions &o)
-      : imagenet(o.stem == "imagenet"), stem{*this, "stem", o.channels, 64, imagenet ? 7 : 3, imagenet ? 2 : 1} {
+      : imagenet(o.stem == "imagenet"),
+        stem{*this, "stem", o.channels, 64, imagenet ? 7 : 3, imagenet ? 2 : 1} {
     const bool bottleneck = o.depth >= 50;
     const int64_t few[] = {2, 2, 2, 2}, many[] = {3, 4, 6, 3};
     int64_t in = 64;

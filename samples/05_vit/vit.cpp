@@ -16,12 +16,12 @@ struct Block : Module {
   Sequential mlp;
 
   Block(Module &parent, std::string name, const VitOptions &o)
-      : Module(parent, std::move(name)), norm1{*this, "norm1", o.width},
-        attention{*this, "attention", o.width, o.heads}, norm2{*this, "norm2", o.width}, mlp{*this,
-                                            "mlp",
-                                            layer<Linear>(o.width, 4 * o.width),
-                                            [](Tensor x) { return gelu(x); },
-                                            layer<Linear>(4 * o.width, o.width)} {}
+      : Module(parent, std::move(name)),
+        norm1{*this, "norm1", o.width},
+        attention{*this, "attention", o.width, o.heads},
+        norm2{*this, "norm2", o.width},
+        mlp{*this, "mlp", layer<Linear>(o.width, 4 * o.width), [](Tensor x) { return gelu(x); },
+            layer<Linear>(4 * o.width, o.width)} {}
 
   Tensor forward(Tensor x) {
     x = x + attention(norm1(x));
@@ -38,9 +38,13 @@ struct Vit : Module {
   Linear head;
 
   explicit Vit(const VitOptions &o)
-      : patch(o.patch), across(pictureSize / o.patch), embed{*this, "embed", o.patch * o.patch, o.width},
+      : patch(o.patch),
+        across(pictureSize / o.patch),
+        embed{*this, "embed", o.patch * o.patch, o.width},
         positions{*this, "positions", {across * across, o.width}, init::normal(0, 0.02)},
-        blocks{*this, "blocks", o.layers, o}, norm{*this, "norm", o.width}, head{*this, "head", o.width, classes} {}
+        blocks{*this, "blocks", o.layers, o},
+        norm{*this, "norm", o.width},
+        head{*this, "head", o.width, classes} {}
 
   /// [b, 1, 28, 28] -> [b, patches, patch * patch]
   Tensor patches(Tensor image) {
@@ -61,9 +65,7 @@ int main(int argc, char **argv) {
                            .width = program.option("--width", 64, "width of the residual stream", sizes),
                            .heads = program.option("--heads", 4, "attention heads; they divide the width", sizes),
                            .patch = program.option("--patch", 7, "side of a patch, pixels", {2, 4, 7, 14})};
-  return program.run<Vit>({.data = Mnist{},
-                           .loss = crossEntropy,
-                           .optimizer = AdamW{.lr = 0.001, .weightDecay = 0.05},
-                           .batch = 64},
-                          options);
+  return program.run<Vit>(
+      {.data = Mnist{}, .loss = crossEntropy, .optimizer = AdamW{.lr = 0.001, .weightDecay = 0.05}, .batch = 64},
+      options);
 }

@@ -16,9 +16,11 @@ struct Attention : Module {
 
   Attention(Module &parent, std::string name, const LlamaOptions &l)
       : Module(parent, std::move(name)),
-        size(l.width / l.heads), q{*this, "q_proj", l.width, l.width, plain}, k{*this, "k_proj", l.width,
-                                                                                l.kvHeads * size, plain},
-        v{*this, "v_proj", l.width, l.kvHeads * size, plain}, o{*this, "o_proj", l.width, l.width, plain} {}
+        size(l.width / l.heads),
+        q{*this, "q_proj", l.width, l.width, plain},
+        k{*this, "k_proj", l.width, l.kvHeads * size, plain},
+        v{*this, "v_proj", l.width, l.kvHeads * size, plain},
+        o{*this, "o_proj", l.width, l.width, plain} {}
 
   /// [b, t, heads * size] -> [b, heads, t, size]
   Tensor heads(Tensor x) { return transpose(reshape(x, {x.size(0), x.size(1), -1, size}), 1, 2); }
@@ -34,8 +36,10 @@ struct FeedForward : Module {
   Linear gate, up, down;
 
   FeedForward(Module &parent, std::string name, int64_t width, int64_t inner)
-      : Module(parent, std::move(name)), gate{*this, "gate_proj", width, inner, plain},
-        up{*this, "up_proj", width, inner, plain}, down{*this, "down_proj", inner, width, plain} {}
+      : Module(parent, std::move(name)),
+        gate{*this, "gate_proj", width, inner, plain},
+        up{*this, "up_proj", width, inner, plain},
+        down{*this, "down_proj", inner, width, plain} {}
 
   Tensor forward(Tensor x) { return down(silu(gate(x)) * up(x)); }
 };
@@ -47,8 +51,11 @@ struct Block : Module {
   FeedForward mlp;
 
   Block(Module &parent, std::string name, const LlamaOptions &o)
-      : Module(parent, std::move(name)), inputNorm{*this, "input_layernorm", o.width}, attention{*this, "self_attn", o},
-        postNorm{*this, "post_attention_layernorm", o.width}, mlp{*this, "mlp", o.width, 3 * o.width} {}
+      : Module(parent, std::move(name)),
+        inputNorm{*this, "input_layernorm", o.width},
+        attention{*this, "self_attn", o},
+        postNorm{*this, "post_attention_layernorm", o.width},
+        mlp{*this, "mlp", o.width, 3 * o.width} {}
 
   Tensor forward(Tensor x) {
     x = x + attention(inputNorm(x));
@@ -63,8 +70,10 @@ struct Llama : Module {
   Linear head;
 
   explicit Llama(const LlamaOptions &o)
-      : embed{*this, "embed_tokens", o.vocab, o.width, {init::normal(0, 0.02)}}, layers{*this, "layers", o.layers, o},
-        norm{*this, "norm", o.width}, head{*this, "lm_head", o.width, o.vocab, plain} {}
+      : embed{*this, "embed_tokens", o.vocab, o.width, {init::normal(0, 0.02)}},
+        layers{*this, "layers", o.layers, o},
+        norm{*this, "norm", o.width},
+        head{*this, "lm_head", o.width, o.vocab, plain} {}
 
   Tensor forward(Tensor tokens) { return head(norm(layers(embed(tokens)))); }
 };

@@ -13,7 +13,8 @@ struct Seq : Module {
   Linear head;
 
   explicit Seq(const SeqOptions &o)
-      : embed{*this, "embed", o.vocab, o.width}, lstm{*this, "lstm", o.width, o.width, {.layers = o.layers}},
+      : embed{*this, "embed", o.vocab, o.width},
+        lstm{*this, "lstm", o.width, o.width, {.layers = o.layers}},
         head{*this, "head", o.width, o.vocab} {}
 
   Tensor forward(Tensor tokens) {
