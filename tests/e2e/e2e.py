@@ -6,46 +6,7 @@ e2e.py --build BUILD [unittest arguments]
 import gzip, json, math, os, re, resource, shutil, signal, socket, struct, subprocess, tempfile, time, unittest
 
 import programs
-from programs import DIGITS
-
-
-def run(program, *args, ranks=0, timeout=300):
-    """Exit status, standard output, standard error. A signal is a negative status."""
-    command = [os.path.join(programs.BIN, program), *map(str, args)]
-    if ranks:
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)
-    return done.returncode, done.stdout, done.stderr
-
-
-def free_port():
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        return chosen.getsockname()[1]
-
-
-def start_ranks(program, *args, ranks, port=None, first=(), last=(), environment=lambda rank: {}):
-    """Processes with the environment that torchrun gives them. The last one has more arguments, `last`; the others `first`."""
-    port = port or free_port()
-    started = []
-    for rank in range(ranks):
-        said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port}
-        said.update(environment(rank))
-        more = map(str, last if rank == ranks - 1 else first)
-        started.append(subprocess.Popen([os.path.join(programs.BIN, program), *map(str, args), *more], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, errors="replace",
-                                        env={**os.environ, **{name: str(value) for name, value in said.items()}}))
-    return started
-
-
-def end_ranks(started, timeout=120):
-    """Exit status and standard error of each."""
-    try:
-        return [(process.returncode, err) for process in started for _, err in [process.communicate(timeout=timeout)]]
-    finally:
-        for process in started:
-            process.kill()
+from programs import DIGITS, end_ranks, free_port, run, start_ranks
 
 
 class Case(unittest.TestCase):
@@ -550,7 +511,7 @@ class Mistakes(Case):
 
     def test_sizes_that_no_machine_holds(self):
         for args, word in ((["--layers", 1000000], "--layers 1000000: must be a whole number from 1 to 10000"),
-                           (["--batch", 2147483647], "gpt.cpp:77:"), (["--batch", 2147483647], "result: 2147483647x64x128"),
+                           (["--batch", 2147483647], "gpt.cpp:81:"), (["--batch", 2147483647], "result: 2147483647x64x128"),
                            (["--context", 1000000000], "result: 16x1000000000x128"),
                            (["--batch", 30000000, "--layers", 40], "a rank of stage 0 would take")):
             self.refused("gpt", "plan", *args, "--no-code", "-o", self.path("large.plan"), word=word)

@@ -8,8 +8,8 @@ import json, os, re, unittest
 
 import e2e
 import programs
-from e2e import Case, run
-from programs import DIGITS
+from e2e import Case
+from programs import DIGITS, run
 
 
 class Emulated(Case):

@@ -6,8 +6,8 @@ predict.py --build BUILD [unittest arguments]
 import array, ast, gzip, json, os, shutil, struct, subprocess, time
 
 import programs
-from e2e import Case, run
-from programs import DIGITS
+from e2e import Case
+from programs import DIGITS, run
 
 GPT = ["--layers", 2, "--width", 32, "--heads", 2, "--context", 16]
 TEXT = "the quick brown fox jumps over the lazy dogs\n" * 60  # windows begin at each of its places

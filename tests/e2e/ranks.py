@@ -7,8 +7,8 @@ import os, re, shutil, signal, socket, struct, subprocess, threading, time
 
 import e2e
 import programs
-from e2e import Case, end_ranks, start_ranks
-from programs import DIGITS
+from e2e import Case
+from programs import DIGITS, end_ranks, start_ranks
 
 
 class Launched(Case):

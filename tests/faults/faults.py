@@ -9,8 +9,7 @@ A seed gives the same faults; when they hit is up to the machine. Exit status: 0
 import argparse, collections, json, os, random, shutil, signal, subprocess, sys, tempfile, time, zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from e2e import free_port
-from programs import DIGITS, ROOT
+from programs import DIGITS, ROOT, free_port, torchrun_environment
 
 BIN = ""
 TIMEOUT = 3  # --timeout of every rank
@@ -54,9 +53,7 @@ class Job:
         for rank in range(ranks):
             if args(rank) is None:
                 continue
-            said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks,
-                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
+            environment = {**os.environ, **torchrun_environment(rank, ranks, port)}
             with open(self.logs[rank], "w") as log:
                 self.processes[rank] = subprocess.Popen(args(rank), stdout=subprocess.DEVNULL, stderr=log,
                                                         stdin=subprocess.DEVNULL, env=environment)

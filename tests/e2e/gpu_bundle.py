@@ -2,7 +2,7 @@
 """scripts/gpu-bundle and scripts/gpu-check where there is no GPU: a bundle of small plans for the fakes of NVIDIA's libraries
 (tests/fake) passes the whole check, and what is wrong is found. Standard library only.
 
-gpu_check.py --build BUILD [unittest arguments]
+gpu_bundle.py --build BUILD [unittest arguments]
 """
 import json, os, subprocess, sys, tempfile, unittest
 
