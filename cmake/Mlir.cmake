@@ -20,23 +20,13 @@ get_filename_component(gompFolder ${gompFile} DIRECTORY)
 set(mlirRpath ${gompFolder} ${llvmLib})
 
 # One precompiled header for every library that sees MLIR (a fifth of the compile time).
-add_library(cleave_mlir_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+cleave_precompiled(cleave_mlir_pch ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h ${LLVM_PACKAGE_VERSION})
 target_include_directories(cleave_mlir_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
-set(pchOptions "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-target_compile_options(cleave_mlir_pch PRIVATE ${pchOptions})
-# It holds absolute paths, so a cached one of a clone elsewhere cannot be used; what is compiled with it can.
-set_target_properties(cleave_mlir_pch PROPERTIES CXX_COMPILER_LAUNCHER "")
-target_precompile_headers(cleave_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h)
-# What ccache takes for the precompiled header's contents, which name the folder of this clone: all that decides them.
-file(SHA256 ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h pchSum)
-file(WRITE ${PROJECT_BINARY_DIR}/CMakeFiles/cleave_mlir_pch.dir/cmake_pch.hxx.pch.sum
-  "${pchSum} ${CMAKE_CXX_COMPILER_VERSION} ${LLVM_PACKAGE_VERSION} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CLEAVE_SANITIZE}")
 
 function(cleave_use_mlir target)
   target_include_directories(${target} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
   target_link_libraries(${target} PUBLIC MLIR LLVM)
-  target_compile_options(${target} PRIVATE ${pchOptions})
-  target_precompile_headers(${target} REUSE_FROM cleave_mlir_pch)
+  cleave_use_precompiled(${target} cleave_mlir_pch)
   set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${mlirRpath})
   set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${mlirRpath})
 endfunction()
