@@ -261,7 +261,7 @@ struct PrecisionPass : ThrowingPass<impl::PrecisionPassBase<PrecisionPass>> {
 
 void applyPrecision(ModuleOp module, Precision::Type half, int64_t level) {
   if (level < 0 || level > 3)
-    throw userError(fmt::format("precision: the level is 0 to 3, found {}", level));
+    throw userError(fmt::format("precision: the level must be 0 to 3, found {}", level));
   if (level == 0)
     return;
   if (half != Precision::Type::Bf16 && half != Precision::Type::Fp16)
