@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -71,13 +70,11 @@ def start_ranks(program, *args, ranks, port=None, first=(), last=(), environment
     return started
 
 
-def end_ranks(started, timeout=300):
+def end_ranks(started, timeout=120):
     """Exit status and standard error of each. All are killed, and subprocess.TimeoutExpired is raised, where one has not ended
-    after `timeout` seconds."""
-    end = time.monotonic() + timeout
+    `timeout` seconds after the one before it."""
     try:
-        return [(process.returncode, err) for process in started
-                for _, err in [process.communicate(timeout=max(1, end - time.monotonic()))]]
+        return [(process.returncode, err) for process in started for _, err in [process.communicate(timeout=timeout)]]
     finally:
         kill(started)
 
