@@ -154,5 +154,6 @@ class Runs(Case):
 
 
 if __name__ == "__main__":
-    os.environ.pop("GOMP_SPINCOUNT", None)
+    for setting in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):  # with one of them a process does not start itself again
+        os.environ.pop(setting, None)
     programs.main()
