@@ -282,8 +282,9 @@ void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
     if (p.placements[i].scratch >= 0 && p.placements[i].scratchFrom == s)
       for (int c = 0; c < copies; ++c) {
         V x = emit(static_cast<int>(i), c);
-        V to = scratchPointer(p.placements[i].scratch, c);
-        at(p.shape == Shape::Columns ? level - 1 : level);
+        const int inside = p.shape == Shape::Columns ? level - 1 : level;
+        V to = scratchPointer(p.placements[i], c, inside);
+        at(inside);
         x = splat(x);
         if (V exists = mask(c); exists && p.shape == Shape::Rows)
           b.CreateMaskedStore(x, to, llvm::Align(4), exists);

@@ -47,7 +47,7 @@ V Emitter::unrounded(int value, int copy) {
     return it->second;
   V result;
   if (inScratch(where)) {
-    V from = scratchPointer(where.scratch, copy);
+    V from = scratchPointer(where, copy, level);
     at(level);
     result = b.CreateAlignedLoad(shaped(b.getFloatTy(), onVector(where.loops)), from, llvm::Align(4));
   } else {
@@ -427,24 +427,27 @@ void Emitter::store(const Store &s, int copy) {
   b.CreateMaskedScatter(x, to, align, exists);
 }
 
-V Emitter::scratchPointer(int slot, int copy) {
+V Emitter::scratchPointer(const Placement &where, int copy, int level) {
   Expr e;
   int64_t stride = 1;
-  int innermost = static_cast<int>(levels.size()) - 1;
+  // Only the loops that the value depends on: another one's index may not be defined where the value is read.
+  const auto walk = [&](int loop, int64_t step) {
+    if (where.loops >> loop & 1)
+      e.coef[loop] = step;
+  };
   if (p.shape == Shape::Columns) {
     stride = p.width * p.unroll;
     e.constant = p.width * copy;
-    --innermost;
   } else {
-    e.coef[p.vectorLoop] = 1;
+    walk(p.vectorLoop, 1);
     stride = p.loops[p.vectorLoop].extent;
   }
   for (size_t i = reducedLoopsInside.size(); i-- > 0;) {
-    e.coef[reducedLoopsInside[i]] = stride;
+    walk(reducedLoopsInside[i], stride);
     stride *= p.loops[reducedLoopsInside[i]].extent;
   }
-  V index = expr(e, copy, innermost);
-  return b.CreateGEP(b.getFloatTy(), scratch[slot], index);
+  V index = expr(e, copy, level);
+  return b.CreateGEP(b.getFloatTy(), scratch[where.scratch], index);
 }
 
 /// max and min reductions ignore NaN, as std::max does: one instruction.

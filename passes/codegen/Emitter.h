@@ -87,7 +87,7 @@ protected:
   V mask(int copy);                           // active lanes; null: all
   V pointer(int buffer, V index);
   V lanePointers(V first, llvm::Type *element, int64_t step);
-  V scratchPointer(int slot, int copy);
+  V scratchPointer(const Placement &where, int copy, int level);
 
   /// Whether an earlier sweep stored the value to scratch memory, rounded.
   bool inScratch(const Placement &where) const { return where.scratch >= 0 && currentSweep > where.scratchFrom; }

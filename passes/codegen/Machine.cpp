@@ -1,13 +1,17 @@
 // LLVM target machines and pass pipelines.
 #include "passes/codegen/Machine.h"
 
+#include "runtime/base/Error.h"
+
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cassert>
+#include <string>
 
 namespace cleave::passes::kernel {
 
@@ -31,6 +35,10 @@ void prepareModule(llvm::Module &module, const llvm::TargetMachine &machine) {
 
 void runPasses(llvm::Module &module, llvm::TargetMachine &machine,
                llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> pipeline) {
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(module, &stream)) // otherwise wrong code, which crashes where it runs
+    throw Error(Status::Internal, "code generation: invalid LLVM IR: " + problem.substr(0, 1000));
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;

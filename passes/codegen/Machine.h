@@ -25,7 +25,7 @@ std::unique_ptr<llvm::TargetMachine> makeMachine(llvm::StringRef triple, llvm::S
 /// Sets a module's triple and data layout.
 void prepareModule(llvm::Module &module, const llvm::TargetMachine &machine);
 
-/// Runs the pass pipeline that `pipeline` builds.
+/// Verifies the module and runs the pass pipeline that `pipeline` builds. Throws an internal error for invalid LLVM IR.
 void runPasses(llvm::Module &module, llvm::TargetMachine &machine,
                llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> pipeline);
 

@@ -10,7 +10,6 @@
 
 #include "lld/Common/Driver.h"
 #include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
@@ -63,7 +62,6 @@ std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::
     f->addFnAttr("prefer-vector-width", cpu == Target::X86_64_v4 ? "512" : "256");
     f->addFnAttr("min-legal-vector-width", cpu == Target::X86_64_v4 ? "512" : "256");
   }
-  assert(!llvm::verifyModule(*module, &llvm::errs()) && "a kernel's LLVM IR is not valid");
   optimize(*module, machine);
   return module;
 }

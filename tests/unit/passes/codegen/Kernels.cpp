@@ -1,7 +1,7 @@
 // Every kind of kernel, compiled, executed and compared with the reference: odd sizes, divided ranges, aliasing, both
 // targets.
-#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
+#include "tests/unit/passes/codegen/Reference.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -83,6 +83,16 @@ TEST_CASE("maps of one loop share code over sizes") {
     if (n > 17)
       REQUIRE(p.str() == text);
   }
+}
+
+TEST_CASE("an expensive value that a second sweep needs depends on one of two reduced loops") {
+  GraphMaker m;
+  int x = m.input({2, 2});
+  int t = m.reshape(m.op(NodeKind::Tanh, {x}), {2, 1, 2}); // kept in scratch memory, by the first loop alone
+  int stacked = m.concat({t, t, t}, 1);
+  int apart = m.sub(stacked, m.broadcast(m.reduce(Combine::Max, stacked, {0, 1}), {2, 3, 2}, {2}));
+  m.graph.outputs = {m.reduce(Combine::Sum, m.op(NodeKind::Exp, {apart}), {0, 1})};
+  CHECK(check(m.graph).str().find("scratch 0 from sweep 0") != std::string::npos);
 }
 
 TEST_CASE("scalars") {
