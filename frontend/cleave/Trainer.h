@@ -25,8 +25,8 @@ struct TrainConfig {
   LearningRateSchedule learningRate = ConstantLr{};
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this
   std::vector<ParameterGroup> groups = {};
-  int64_t batch = 32;  ///< global, rows
-  int64_t targets = 1; ///< number of trailing data fields passed to the loss; the model receives the others
+  int64_t batch = 32;             ///< global, rows
+  int64_t targets = 1;            ///< number of trailing data fields passed to the loss; the model receives the others
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
 

@@ -177,8 +177,8 @@ void Buffer::set(Tensor value, Where where) {
 
 size_t detail::checkedIndex(const Module &list, ListIndex index, int64_t size) {
   if (index.number < 0 || index.number >= size)
-    failAt(fmt::format("{} has {} modules, counted from 0: there is no [{}]", list.path().empty() ? "the list" : list.path(),
-                       size, index.number),
+    failAt(fmt::format("{} has {} modules, counted from 0: there is no [{}]",
+                       list.path().empty() ? "the list" : list.path(), size, index.number),
            {}, index.where);
   return static_cast<size_t>(index.number);
 }

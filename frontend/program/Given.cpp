@@ -62,9 +62,9 @@ void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &op
 }
 
 /// Compares the given optimizer options with the plan's.
-void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfig &config, const RunOptions &options) {
+void checkTraining(Comparison &compare, const plan::Plan &plan, const RunOptions &options) {
   const plan::TrainingT training = trainingOf(plan);
-  const Precision::Words precision = storedPrecision(training);
+  const Precision::Words precision = precisionOf(training).words();
   const auto word = [&](const char *option, const std::string &given, const std::string &stored) {
     if (!given.empty())
       compare.same(option, given, stored);
@@ -83,7 +83,7 @@ void checkTraining(Comparison &compare, const plan::Plan &plan, const TrainConfi
 
 } // namespace
 
-void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfig &config, const RunOptions &options) {
+void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions &options) {
   const plan::Plan &plan = file.plan();
   Comparison compare(file);
   const std::string planned = plan.model() ? plan.model()->str() : "";
@@ -96,7 +96,7 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const TrainConfi
   compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
   compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
-  checkTraining(compare, plan, config, options);
+  checkTraining(compare, plan, options);
   if (!options.layout.empty())
     throw userError(fmt::format("--layout: cannot be combined with --plan {}, which has a fixed layout", file.name()));
   if (!options.strategy.empty() || options.devices > 0)
@@ -121,12 +121,10 @@ static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
     number(options.momentum, training.optimizer->momentum);
 }
 
-Precision::Words storedPrecision(const plan::TrainingT &training) { return precisionOf(training).words(); }
-
 void takePrecision(const plan::TrainingT &training, RunOptions &options) {
   if (!options.precision.empty() || !options.optLevel.empty())
     return;
-  const Precision::Words stored = storedPrecision(training);
+  const Precision::Words stored = precisionOf(training).words();
   options.precision = stored.type;
   options.optLevel = stored.level;
   if (options.lossScale.empty())

@@ -1,7 +1,6 @@
 // Checks that command line options agree with a given plan or checkpoint.
 #pragma once
 #include "cleave/Trainer.h"
-#include "runtime/base/Precision.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/session/Agreement.h"
@@ -9,14 +8,11 @@
 namespace cleave {
 
 /// Throws userError naming the first option that disagrees with the plan and both values.
-void checkAgainstPlan(const PlanFile &plan, const Model &model, const TrainConfig &config, const RunOptions &options);
+void checkAgainstPlan(const PlanFile &plan, const Model &model, const RunOptions &options);
 
 /// Sets the options that determine the step's computation to the plan's values: batch, microbatches, seed, optimizer,
 /// mesh.
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
-
-/// What a stored training (of a plan or checkpoint) says of its precision, as the options would.
-Precision::Words storedPrecision(const plan::TrainingT &training);
 
 /// Takes the precision from a stored training if the options do not set it.
 void takePrecision(const plan::TrainingT &training, RunOptions &options);

@@ -73,7 +73,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
   if (!options.plan.empty()) {
     const auto load = [&] {
       auto file = PlanFile::load(options.plan);
-      checkAgainstPlan(*file, model, config, options);
+      checkAgainstPlan(*file, model, options);
       return file;
     };
     plan = planForAllRanks(
@@ -218,7 +218,7 @@ CheckResult Trainer::check(const RunOptions &given) {
   std::shared_ptr<const PlanFile> plan;
   if (!options.plan.empty()) {
     plan = PlanFile::load(options.plan);
-    checkAgainstPlan(*plan, impl->model, impl->config, options);
+    checkAgainstPlan(*plan, impl->model, options);
     takeFromPlan(*plan, options);
   }
   Job job = impl->jobOf(options);

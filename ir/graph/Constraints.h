@@ -39,5 +39,7 @@ mlir::FailureOr<llvm::SmallVector<int64_t>> poolShape(std::optional<mlir::Locati
                                                       llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> kernel,
                                                       llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
                                                       bool last);
+/// Checks C1 and C2 of an embedding's gradient, of the graph dialect and of the library dialect.
+mlir::LogicalResult checkEmbeddingGrad(mlir::Operation *op, mlir::Value grad, mlir::Value ids, mlir::Value result);
 
 } // namespace cleave::ir

@@ -261,13 +261,15 @@ LogicalResult EmbeddingOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return success();
 }
 
-LogicalResult EmbeddingGradOp::verify() {
-  SmallVector<int64_t> expected(shapeOf(getIds()));
-  auto grad = shapeOf(getGrad()), result = getType().getShape();
-  expected.push_back(grad.empty() ? 0 : grad.back());
-  if (ArrayRef<int64_t>(expected) != grad)
-    return emitOpError("C1: grad is ") << shapeText(grad) << ", ids " << shapeText(shapeOf(getIds()));
-  if (result.size() != 2 || result[1] != grad.back())
-    return emitOpError("C2: the result is ") << shapeText(result) << ", the width " << grad.back();
+LogicalResult cleave::ir::checkEmbeddingGrad(Operation *op, Value grad, Value ids, Value result) {
+  SmallVector<int64_t> expected(shapeOf(ids));
+  const ArrayRef<int64_t> from = shapeOf(grad), to = shapeOf(result);
+  expected.push_back(from.empty() ? 0 : from.back());
+  if (ArrayRef<int64_t>(expected) != from)
+    return op->emitOpError("C1: grad is ") << shapeText(from) << ", ids " << shapeText(shapeOf(ids));
+  if (to.size() != 2 || to[1] != from.back())
+    return op->emitOpError("C2: the result is ") << shapeText(to) << ", the width " << from.back();
   return success();
 }
+
+LogicalResult EmbeddingGradOp::verify() { return checkEmbeddingGrad(*this, getGrad(), getIds(), getResult()); }

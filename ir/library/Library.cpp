@@ -352,13 +352,8 @@ LogicalResult AttentionGradOp::verify() {
 // -----------------------------------------------------------------------------------------------
 
 LogicalResult EmbeddingGradOp::verify() {
-  SmallVector<int64_t> expected(shapeOf(getIds()));
-  const ArrayRef<int64_t> grad = shapeOf(getGrad()), result = shapeOf(getResult());
-  expected.push_back(grad.empty() ? 0 : grad.back());
-  if (ArrayRef<int64_t>(expected) != grad)
-    return emitOpError("C1: grad is ") << shapeText(grad) << ", ids " << shapeText(shapeOf(getIds()));
-  if (result.size() != 2 || result[1] != grad.back())
-    return emitOpError("C2: the result is ") << shapeText(result) << ", the width " << grad.back();
+  if (failed(cleave::ir::checkEmbeddingGrad(*this, getGrad(), getIds(), getResult())))
+    return failure();
   if (failed(checkSameElement(*this, 3, {getGrad(), getResult()})) ||
       failed(checkAccumulation(*this, 4, getInto(), getAccumulate(), getResult())))
     return failure();

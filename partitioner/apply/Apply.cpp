@@ -3,10 +3,10 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/annotate/Annotate.h"
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Schedule.h"
-#include "partitioner/annotate/Annotate.h"
 #include "partitioner/sharding/Pinned.h"
 #include "partitioner/stages/Layers.h"
 #include "runtime/base/Error.h"

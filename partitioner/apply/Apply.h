@@ -1,7 +1,7 @@
 // Applies a strategy to a step: deterministic, for any valid strategy from any source.
 #pragma once
-#include "partitioner/apply/Applied.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/Applied.h"
 
 namespace cleave::partitioner {
 

@@ -1,8 +1,8 @@
 // The segments before and after the microbatches of an iteration: begin and reduce; eval_begin and eval_reduce.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Emit.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/Emit.h"
 
 #include <algorithm>
 

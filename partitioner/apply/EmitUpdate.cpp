@@ -2,8 +2,8 @@
 // in which replicated and tied parameters count once.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Emit.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/Emit.h"
 
 using namespace mlir;
 

@@ -1,8 +1,8 @@
 // Local functions, with slots by kind and name.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Emit.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/Emit.h"
 
 #include <fmt/format.h>
 

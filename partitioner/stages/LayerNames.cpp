@@ -42,8 +42,8 @@ LayerNames::LayerNames(const std::vector<std::string> &paths, std::set<std::stri
       if (!path.empty())
         layers.insert(ofModule(path));
     descended = layers.size() == 1 && std::any_of(paths.begin(), paths.end(), [&](const std::string &path) {
-      return path.size() > layers.begin()->size();
-    });
+                  return path.size() > layers.begin()->size();
+                });
     if (descended)
       containers.insert(*layers.begin());
   }

@@ -272,9 +272,7 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
   return strategy;
 }
 
-Strategy Strategy::load(const std::string &path) {
-  return parse(readTextFile(path, Status::User, 16 << 20), path);
-}
+Strategy Strategy::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
 
 /// Quotes a basic TOML string.
 static std::string quote(const std::string &text) {

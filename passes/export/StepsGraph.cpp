@@ -12,7 +12,8 @@ namespace cleave::passes {
 
 namespace {
 
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+using ir::shapeOf;
+using ir::tensorType;
 
 /// Sizes before, at and after a dimension.
 struct Split {
@@ -21,7 +22,7 @@ struct Split {
 
 Split splitAt(Value value, int64_t dim) {
   Split split;
-  for (auto [d, size] : llvm::enumerate(typeOf(value).getShape()))
+  for (auto [d, size] : llvm::enumerate(shapeOf(value)))
     (static_cast<int64_t>(d) < dim ? split.outer : static_cast<int64_t>(d) > dim ? split.inner : split.extent) *= size;
   return split;
 }
@@ -49,34 +50,23 @@ void emitEmbedding(SegmentBuilder &s, ir::EmbeddingOp op) {
   step.table = s.slot(op.getTable());
   step.ids = s.slot(op.getIds());
   step.out = s.slot(op.getResult());
-  step.rows = typeOf(op.getTable()).getDimSize(0);
-  step.width = typeOf(op.getTable()).getDimSize(1);
-  step.count = typeOf(op.getIds()).getNumElements();
+  step.rows = shapeOf(op.getTable())[0];
+  step.width = shapeOf(op.getTable())[1];
+  step.count = tensorType(op.getIds()).getNumElements();
   step.start = scalarOf(s, op.getStart());
   step.dtype = dtypeOf(op.getType());
   s.step(op, std::move(step));
 }
 
-void emitGather(SegmentBuilder &s, ir::GatherOp op) {
-  Split split = splitAt(op.getInput(), static_cast<int64_t>(op.getDim()));
-  plan::GatherT step;
-  step.src = s.slot(op.getInput());
+/// The step of a gather or of its gradient: `whole` is the tensor that is indexed along the op's dimension.
+template <class Step, typename Op> void emitAlong(SegmentBuilder &s, Op op, Value source, Value whole) {
+  const Split split = splitAt(whole, static_cast<int64_t>(op.getDim()));
+  Step step;
+  step.src = s.slot(source);
   step.index = s.slot(op.getIndex());
   step.out = s.slot(op.getResult());
   step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
-  step.count = typeOf(op.getIndex()).getDimSize(static_cast<unsigned>(op.getDim()));
-  step.dtype = dtypeOf(op.getType());
-  s.step(op, std::move(step));
-}
-
-void emitScatterAdd(SegmentBuilder &s, ir::ScatterAddOp op) {
-  Split split = splitAt(op.getResult(), static_cast<int64_t>(op.getDim()));
-  plan::ScatterAddT step;
-  step.src = s.slot(op.getGrad());
-  step.index = s.slot(op.getIndex());
-  step.out = s.slot(op.getResult());
-  step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
-  step.count = typeOf(op.getIndex()).getDimSize(static_cast<unsigned>(op.getDim()));
+  step.count = shapeOf(op.getIndex())[op.getDim()];
   step.dtype = dtypeOf(op.getType());
   s.step(op, std::move(step));
 }
@@ -128,7 +118,7 @@ void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
 
 /// A slice that fusion left outside its groups.
 void emitSlice(SegmentBuilder &s, ir::SliceOp op) {
-  const Strided whole = Strided::contiguous(typeOf(op.getInput()).getShape().vec());
+  const Strided whole = Strided::contiguous(shapeOf(op.getInput()).vec());
   const Strided part = whole.sliced(op.getStarts(), op.getSizes());
   plan::CopyT step;
   step.shape = op.getSizes().vec();
@@ -151,8 +141,8 @@ int32_t scalarOf(SegmentBuilder &s, Value offset) {
 bool emitLookup(SegmentBuilder &s, Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](ir::EmbeddingOp e) { return emitEmbedding(s, e), true; })
-      .Case([&](ir::GatherOp g) { return emitGather(s, g), true; })
-      .Case([&](ir::ScatterAddOp g) { return emitScatterAdd(s, g), true; })
+      .Case([&](ir::GatherOp g) { return emitAlong<plan::GatherT>(s, g, g.getInput(), g.getInput()), true; })
+      .Case([&](ir::ScatterAddOp g) { return emitAlong<plan::ScatterAddT>(s, g, g.getGrad(), g.getResult()), true; })
       .Case([&](ir::RandomUniformOp r) { return emitRandom(s, r), true; })
       .Case([&](ir::ConstantOp c) { return emitFill(s, c, s.slot(c.getResult())), true; })
       .Case([&](ir::SliceOp o) { return emitSlice(s, o), true; })

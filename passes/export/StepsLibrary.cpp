@@ -12,11 +12,9 @@ namespace cleave::passes {
 
 namespace {
 
-ArrayRef<int64_t> sizesOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
-
 /// Sizes as [n, c, h, w].
 std::array<int64_t, 4> channelsSecond(Value value, bool last) {
-  ArrayRef<int64_t> s = sizesOf(value);
+  ArrayRef<int64_t> s = ir::shapeOf(value);
   return last ? std::array{s[0], s[3], s[1], s[2]} : std::array{s[0], s[1], s[2], s[3]};
 }
 
@@ -132,7 +130,7 @@ void emit(SegmentBuilder &s, library::EmbeddingGradOp call) {
   plan::EmbeddingGradT step;
   const Value table = call.getResult();
   step.ids = s.slot(call.getIds()), step.grad = s.slot(call.getGrad()), step.dtable = s.slot(table);
-  step.rows = sizesOf(table)[0], step.width = sizesOf(table)[1];
+  step.rows = ir::shapeOf(table)[0], step.width = ir::shapeOf(table)[1];
   step.count = call.getIds().getType().getNumElements();
   step.start = scalarOf(s, call.getStart());
   step.accumulate = call.getAccumulate();

@@ -175,9 +175,10 @@ void transposeProduct(Product &product, OperandView &a, OperandView &b) {
   }
 }
 
-/// The follower that is an epilogue, or the end of the chain.
+/// The follower that is an epilogue; null if there is none.
 const Follower *epilogueOf(ArrayRef<Follower> chain) {
-  return llvm::find_if(chain, [](const Follower &follower) { return follower.isEpilogue(); });
+  const Follower *found = llvm::find_if(chain, [](const Follower &follower) { return follower.isEpilogue(); });
+  return found == chain.end() ? nullptr : found;
 }
 
 struct Selected {
@@ -238,7 +239,7 @@ std::optional<Selected> bind(ir::MatmulOp matmul, ArrayRef<Follower> chain) {
   if (fit(simple) && simple.c.strides.back() == 1)
     s.product = simple;
   if (const Follower *epilogue = epilogueOf(chain);
-      epilogue != chain.end() && (s.transposed || !bindEpilogue(s, full, matmul, chain, epilogue)))
+      epilogue && (s.transposed || !bindEpilogue(s, full, matmul, chain, epilogue)))
     return std::nullopt;
   return s;
 }
@@ -321,7 +322,7 @@ void replaceSums(ir::CastOp sums, library::MatmulOp call) {
 
 /// `sums`: the gradient of the bias, if the call computes it, too.
 library::MatmulOp makeCall(ir::MatmulOp matmul, const Selected &s, ArrayRef<Follower> chain, ir::CastOp sums) {
-  const Follower *epilogue = epilogueOf(chain) == chain.end() ? nullptr : epilogueOf(chain);
+  const Follower *epilogue = epilogueOf(chain);
   const Others others = othersOf(chain);
   // If gelu's input has other users, the library writes it, too.
   Value left = epilogue && epilogue->kind == Follower::Gelu ? epilogue->op->getOperand(0) : Value();
