@@ -1,6 +1,8 @@
 // A symbolic tensor: a handle to a value of the graph being traced. It has a shape and an element type but no data;
 // arithmetic on it adds ops to the graph. Handles are as cheap as pointers and are valid until the trace ends.
 #pragma once
+#include "cleave/DType.h"
+
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -13,8 +15,6 @@ namespace cleave {
 using Where = std::source_location;
 
 using Shape = std::vector<int64_t>;
-
-enum class DType : uint8_t { F32, F16, BF16, I32, I64, I1 };
 
 class Parameter;
 

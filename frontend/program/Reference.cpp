@@ -10,16 +10,6 @@
 
 namespace cleave {
 
-static ir::DType elementType(mlir::Type type) {
-  if (type.isF16())
-    return ir::DType::F16;
-  if (type.isBF16())
-    return ir::DType::BF16;
-  if (type.isF32())
-    return ir::DType::F32;
-  return type.isInteger(1) ? ir::DType::I1 : type.isInteger(32) ? ir::DType::I32 : ir::DType::I64;
-}
-
 Reference::Function Reference::read(const GraphModule &module, const char *name) {
   auto function = module.module().lookupSymbol<mlir::func::FuncOp>(name);
   if (!function)
@@ -31,7 +21,7 @@ Reference::Function Reference::read(const GraphModule &module, const char *name)
     };
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
     Slot out{
-        text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), elementType(tensor.getElementType()), {}};
+        text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), ir::dtypeOf(tensor), {}};
     if (auto init = attrs ? attrs.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
       out.distribution = init.getDistribution().str();
       out.a = init.getA();
@@ -72,7 +62,7 @@ ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, cons
                                 int64_t first) const {
   ir::HostTensor tensor(slot.shape, slot.dtype);
   const std::vector<int64_t> sample(slot.shape.begin() + 1, slot.shape.end());
-  const bool integer = slot.dtype == ir::DType::I32;
+  const bool integer = slot.dtype == DType::I32;
   const size_t field = findField(source, slot.name, integer ? FieldType::I32 : FieldType::F32, sample);
   const int64_t count = ir::elementCount(sample);
   std::vector<std::byte> bytes(static_cast<size_t>(count) * 4);

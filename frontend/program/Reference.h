@@ -35,7 +35,7 @@ private:
   struct Slot {
     std::string kind, name;
     std::vector<int64_t> shape;
-    ir::DType dtype;
+    DType dtype;
     std::string distribution; ///< of the initial values; empty: none
     double a = 0, b = 0;
   };

@@ -74,24 +74,6 @@ mlir::RankedTensorType Trace::type(const Shape &shape, mlir::Type element) {
   return mlir::RankedTensorType::get(shape, element);
 }
 
-mlir::Type Trace::element(DType type) {
-  switch (type) {
-  case DType::F32:
-    return builder.getF32Type();
-  case DType::F16:
-    return builder.getF16Type();
-  case DType::BF16:
-    return builder.getBF16Type();
-  case DType::I32:
-    return builder.getI32Type();
-  case DType::I64:
-    return builder.getI64Type();
-  case DType::I1:
-    return builder.getI1Type();
-  }
-  llvm_unreachable("element type");
-}
-
 mlir::Value Trace::splat(Where where, mlir::RankedTensorType type, double value) {
   mlir::Type element = type.getElementType();
   mlir::Attribute one = llvm::isa<mlir::FloatType>(element)
@@ -157,14 +139,7 @@ int64_t Tensor::size(int64_t dim, Where where) const {
 
 DType Tensor::dtype(Where where) const {
   requireHeldBy(*this, "dtype", where);
-  mlir::Type type = typeOf(*this).getElementType();
-  if (type.isF32())
-    return DType::F32;
-  if (type.isF16())
-    return DType::F16;
-  if (type.isBF16())
-    return DType::BF16;
-  return type.isInteger(1) ? DType::I1 : type.isInteger(32) ? DType::I32 : DType::I64;
+  return ir::dtypeOf(typeOf(*this));
 }
 
 std::string Tensor::str() const {

@@ -52,7 +52,7 @@ public:
 
   mlir::Location location(Where where);
   mlir::RankedTensorType type(const Shape &shape, mlir::Type element);
-  mlir::Type element(DType type);
+  mlir::Type element(DType type) { return ir::elementType(builder.getContext(), type); }
   /// A constant of one value.
   mlir::Value splat(Where where, mlir::RankedTensorType type, double value);
 

@@ -77,6 +77,37 @@ Value cleave::ir::splatConstant(OpBuilder &builder, Location loc, RankedTensorTy
 
 static StringRef textOf(StringAttr text) { return text ? text.getValue() : StringRef(); }
 
+cleave::DType cleave::ir::dtypeOf(Type type) {
+  const Type element = getElementTypeOrSelf(type);
+  if (element.isF32())
+    return DType::F32;
+  if (element.isF16())
+    return DType::F16;
+  if (element.isBF16())
+    return DType::BF16;
+  if (element.isInteger(32))
+    return DType::I32;
+  if (element.isInteger(64))
+    return DType::I64;
+  assert(element.isInteger(1) && "an element type that no graph op has");
+  return DType::I1;
+}
+Type cleave::ir::elementType(MLIRContext *context, DType type) {
+  switch (type) {
+  case DType::F32:
+    return Float32Type::get(context);
+  case DType::F16:
+    return Float16Type::get(context);
+  case DType::BF16:
+    return BFloat16Type::get(context);
+  case DType::I32:
+  case DType::I64:
+  case DType::I1:
+    return IntegerType::get(context, type == DType::I32 ? 32 : type == DType::I64 ? 64 : 1);
+  }
+  llvm_unreachable("element type");
+}
+
 StringRef cleave::ir::argumentText(func::FuncOp function, unsigned index, StringRef attribute) {
   return textOf(function.getArgAttrOfType<StringAttr>(index, attribute));
 }

@@ -1,5 +1,8 @@
 // The graph dialect in C++: ops, attributes, and the names of discardable attributes on functions and ops.
 #pragma once
+#include "ir/graph/Enums.h"
+#include "runtime/base/DType.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -29,7 +32,6 @@ inline llvm::hash_code hash_value(const Number &number) {
 } // namespace cleave::ir
 
 #include "ir/graph/GraphDialect.h.inc"
-#include "ir/graph/GraphEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "ir/graph/GraphAttrs.h.inc"
@@ -60,6 +62,9 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
 }
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
 inline int64_t rankOf(mlir::Value value) { return tensorType(value).getRank(); }
+/// Element type of a tensor type or of a type that an element has, and back.
+DType dtypeOf(mlir::Type type);
+mlir::Type elementType(mlir::MLIRContext *context, DType type);
 
 /// A string attribute (kind, name, ...) of a function's argument or result; empty if missing.
 llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);

@@ -40,7 +40,6 @@ Executable executableOf(mlir::Block &block);
 
 /// An empty tensor with the shape and element type of `type`.
 HostTensor emptyTensor(mlir::Type type);
-DType dtypeOf(mlir::Type element);
 
 /// Kernels by subject; each returns an empty function for an op of another subject.
 Kernel elementwiseKernel(mlir::Operation *op);

@@ -9,24 +9,6 @@
 
 namespace cleave::ir {
 
-const char *dtypeName(DType dtype) {
-  switch (dtype) {
-  case DType::F32:
-    return "f32";
-  case DType::F16:
-    return "f16";
-  case DType::BF16:
-    return "bf16";
-  case DType::I32:
-    return "i32";
-  case DType::I64:
-    return "i64";
-  case DType::I1:
-    return "i1";
-  }
-  return "?";
-}
-
 /// Rounds to nearest even in a binary format with `digits` significant bits and exponents from `least` to `most`.
 static double roundBinary(double value, int digits, int least, int most) {
   if (value == 0 || !std::isfinite(value))
@@ -52,7 +34,6 @@ RoundingScope::~RoundingScope() { rounding = before; }
 const Rounding &RoundingScope::now() { return rounding; }
 const Rounding &currentRounding() { return rounding; }
 
-static bool isFloat(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
 
 /// A random number in [-1, 1): xorshift64* (Vigna 2016).
 static double chance(uint64_t &state) {

@@ -1,15 +1,11 @@
 // Tensors of the reference interpreter. All values are stored as doubles and rounded to the element type.
 #pragma once
-#include <cstdint>
+#include "runtime/base/DType.h"
+
 #include <string>
 #include <vector>
 
 namespace cleave::ir {
-
-enum class DType { F32, F16, BF16, I32, I64, I1 };
-
-/// "f32", "bf16", ...
-const char *dtypeName(DType dtype);
 
 /// The nearest value of the type. Floats round to nearest even, integers truncate and wrap, i1 is value != 0. (i64 is
 /// exact up to 2^53.)

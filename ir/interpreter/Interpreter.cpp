@@ -12,26 +12,11 @@ using namespace mlir;
 
 namespace cleave::ir {
 
-DType dtypeOf(Type element) {
-  if (element.isF32())
-    return DType::F32;
-  if (element.isF16())
-    return DType::F16;
-  if (element.isBF16())
-    return DType::BF16;
-  if (element.isInteger(32))
-    return DType::I32;
-  if (element.isInteger(64))
-    return DType::I64;
-  assert(element.isInteger(1));
-  return DType::I1;
-}
-
 HostTensor emptyTensor(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   HostTensor result;
   result.shape = tensor.getShape().vec();
-  result.dtype = dtypeOf(tensor.getElementType());
+  result.dtype = dtypeOf(tensor);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "passes/codegen/Ptx.h"
 #include "passes/codegen/Signature.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include "llvm/Support/ErrorHandling.h"
@@ -79,24 +80,6 @@ kernel::Signature signatureOfFusion(mlir::Operation *fusion, kernel::OpKinds &ki
   return kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kinds.of(op); });
 }
 
-plan::DType dtypeOf(kernel::Element element) {
-  switch (element) {
-  case kernel::Element::F32:
-    return plan::DType::F32;
-  case kernel::Element::F16:
-    return plan::DType::F16;
-  case kernel::Element::BF16:
-    return plan::DType::BF16;
-  case kernel::Element::I32:
-    return plan::DType::I32;
-  case kernel::Element::I64:
-    return plan::DType::I64;
-  case kernel::Element::I1:
-    return plan::DType::I1;
-  }
-  llvm_unreachable("an element type that no kernel has");
-}
-
 /// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
 std::string keyOf(const kernel::LoopNest &nest) {
   return nest.anyExtent() ? nest.str() : fmt::format("{}buffers of {}", nest.str(), fmt::join(nest.bufferSizes, ", "));
@@ -107,7 +90,7 @@ void declare(const kernel::LoopNest &nest, KernelBuilder::Info &info) {
   const std::vector<kernel::LoopNest::Reach> reaches = nest.reaches();
   for (size_t b = 0; b < reaches.size(); ++b)
     info.arguments.push_back(
-        {dtypeOf(nest.buffers[b]), reaches[b].base, reaches[b].perExtent, b >= static_cast<size_t>(nest.inputs)});
+        {planned(nest.buffers[b]), reaches[b].base, reaches[b].perExtent, b >= static_cast<size_t>(nest.inputs)});
   info.scalars = static_cast<unsigned>(nest.scalarInputs.size());
   info.extent = nest.anyExtent() ? -1 : nest.extent;
   info.grain = nest.grain;

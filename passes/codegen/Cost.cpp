@@ -108,7 +108,7 @@ double gpuCost(const LoopNest &p) {
       shared &= !(p.loops[l].reduced && p.placements[i].loops >> l & 1);
     cycles += iterations(p, p.placements[i].loops) * times * operationCycles(v) * (shared ? p.threads.group : 1);
     if (v.kind == ValueKind::Load && v.buffer >= 0 && times > 0) {
-      const auto size = static_cast<double>(elementBytes(v.type));
+      const auto size = static_cast<double>(dtypeSize(v.type));
       // repeated reads hit the L2 cache
       read[v.buffer] = std::max(read[v.buffer], iterations(p, loopsOf(v.expr)) *
                                                     (gathers(p, v.expr) ? sector / 2 : size) * (1 + 0.4 * (times - 1)));
@@ -118,7 +118,7 @@ double gpuCost(const LoopNest &p) {
     bytes += read[b];
   for (const Store &s : p.stores)
     bytes += static_cast<double>(p.bufferSizes[s.buffer]) *
-             (gathers(p, s.expr) ? sector : static_cast<double>(elementBytes(p.buffers[s.buffer])));
+             (gathers(p, s.expr) ? sector : static_cast<double>(dtypeSize(p.buffers[s.buffer])));
   const int64_t items =
       p.shape == Shape::Rows ? p.extent * p.threads.group : p.extent / p.threads.chunk * p.threads.group;
   const double busy = std::clamp(static_cast<double>(items) / static_cast<double>(enoughThreads), 0.004, 1.0);
@@ -143,14 +143,14 @@ double cost(const LoopNest &p) {
     bool isGather = v.kind == ValueKind::Load && gathers(p, v.expr);
     cycles += evaluations(p, i) * times * (operationCycles(v) + (isGather ? 24 : 0));
     if (v.kind == ValueKind::Load && v.buffer >= 0 && times > 0)
-      read[v.buffer] += iterations(p, loopsOf(v.expr)) * static_cast<double>(elementBytes(v.type)) *
+      read[v.buffer] += iterations(p, loopsOf(v.expr)) * static_cast<double>(dtypeSize(v.type)) *
                         (rowCached ? 1 : times) * (isGather ? 1.5 : 1);
   }
   for (int b = 0; b < p.inputs; ++b)
     bytes += read[b];
   for (const Store &s : p.stores) {
     bool scatters = gathers(p, s.expr);
-    bytes += static_cast<double>(p.bufferSizes[s.buffer] * elementBytes(p.buffers[s.buffer])) *
+    bytes += static_cast<double>(p.bufferSizes[s.buffer] * dtypeSize(p.buffers[s.buffer])) *
              (scatters ? 3 : 1.5); // partial writes read the line first
     cycles += scatters ? static_cast<double>(p.bufferSizes[s.buffer]) * 3 : 0;
   }

@@ -1,4 +1,5 @@
 // Emits the values of a kernel: loads, operations, conversions and stores.
+#include "ir/graph/Enums.h"
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Emitter.h"
 
@@ -6,19 +7,19 @@ namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
 
-llvm::Type *Emitter::compute(Element type) {
+llvm::Type *Emitter::compute(DType type) {
   if (isFloat(type))
     return b.getFloatTy();
-  return type == Element::I32 ? b.getInt32Ty() : type == Element::I64 ? b.getInt64Ty() : b.getInt1Ty();
+  return type == DType::I32 ? b.getInt32Ty() : type == DType::I64 ? b.getInt64Ty() : b.getInt1Ty();
 }
 
-llvm::Type *Emitter::memory(Element type) {
+llvm::Type *Emitter::memory(DType type) {
   switch (type) {
-  case Element::F16:
+  case DType::F16:
     return b.getHalfTy();
-  case Element::BF16:
+  case DType::BF16:
     return b.getInt16Ty();
-  case Element::I1:
+  case DType::I1:
     return b.getInt8Ty();
   default:
     return compute(type);
@@ -65,7 +66,7 @@ V Emitter::scalarArgument(int index) {
 V Emitter::compute(const LoopValue &v, int value, int copy) {
   int level = levelOf(value);
   std::vector<V> x;
-  std::vector<Element> types;
+  std::vector<DType> types;
   if (v.kind != ValueKind::Reduce)
     for (int o : v.operands) {
       x.push_back(emit(o, copy));
@@ -127,7 +128,7 @@ V Emitter::compute(const LoopValue &v, int value, int copy) {
   return operation(v, x, types);
 }
 
-V Emitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vector<Element> &types) {
+V Emitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vector<DType> &types) {
   switch (v.op) {
   case NodeKind::Cast:
     return cast(x[0], types[0], v.type);
@@ -195,7 +196,7 @@ V Emitter::floatOperation(const LoopValue &v, const std::vector<V> &x) {
 
 V Emitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
   V zero = llvm::Constant::getNullValue(x[0]->getType());
-  bool boolean = v.type == Element::I1;
+  bool boolean = v.type == DType::I1;
   switch (v.op) {
   case NodeKind::Neg:
     return b.CreateNeg(x[0]);
@@ -221,25 +222,25 @@ V Emitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
     return boolean ? b.CreateAnd(x[0], x[1]) : b.CreateSelect(b.CreateICmpSLT(x[0], x[1]), x[0], x[1]);
   default: { // all others through f32
     LoopValue asFloat = v;
-    asFloat.type = Element::F32;
+    asFloat.type = DType::F32;
     std::vector<V> y;
     for (V operand : x)
-      y.push_back(cast(operand, v.type, Element::F32));
-    return cast(floatOperation(asFloat, y), Element::F32, v.type);
+      y.push_back(cast(operand, v.type, DType::F32));
+    return cast(floatOperation(asFloat, y), DType::F32, v.type);
   }
   }
 }
 
-V Emitter::compare(Relation relation, V x, V y, Element type) {
+V Emitter::compare(Predicate relation, V x, V y, DType type) {
   using P = llvm::CmpInst;
   static const P::Predicate floats[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT, P::FCMP_OLE, P::FCMP_OGT, P::FCMP_OGE};
   static const P::Predicate ints[] = {P::ICMP_EQ, P::ICMP_NE, P::ICMP_SLT, P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
   static const P::Predicate bools[] = {P::ICMP_EQ, P::ICMP_NE, P::ICMP_ULT, P::ICMP_ULE, P::ICMP_UGT, P::ICMP_UGE};
   int r = static_cast<int>(relation);
-  return isFloat(type) ? b.CreateFCmp(floats[r], x, y) : b.CreateICmp(type == Element::I1 ? bools[r] : ints[r], x, y);
+  return isFloat(type) ? b.CreateFCmp(floats[r], x, y) : b.CreateICmp(type == DType::I1 ? bools[r] : ints[r], x, y);
 }
 
-V Emitter::cast(V x, Element from, Element to) {
+V Emitter::cast(V x, DType from, DType to) {
   bool vector = x->getType()->isVectorTy();
   llvm::Type *type = shaped(compute(to), vector);
   if (isFloat(from) && isFloat(to))
@@ -247,38 +248,38 @@ V Emitter::cast(V x, Element from, Element to) {
   if (from == to)
     return x;
   if (isFloat(from))
-    return to == Element::I1 ? b.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()))
-                             : b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
+    return to == DType::I1 ? b.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()))
+                           : b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
   if (isFloat(to))
-    return from == Element::I1 ? b.CreateUIToFP(x, type) : b.CreateSIToFP(x, type);
-  if (to == Element::I1)
+    return from == DType::I1 ? b.CreateUIToFP(x, type) : b.CreateSIToFP(x, type);
+  if (to == DType::I1)
     return b.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
-  return from == Element::I1 ? b.CreateZExt(x, type) : b.CreateSExtOrTrunc(x, type);
+  return from == DType::I1 ? b.CreateZExt(x, type) : b.CreateSExtOrTrunc(x, type);
 }
 
-V Emitter::roundTo(V x, Element type) { return fromMemory(toMemory(x, type), type); }
+V Emitter::roundTo(V x, DType type) { return fromMemory(toMemory(x, type), type); }
 
-V Emitter::fromMemory(V x, Element type) {
+V Emitter::fromMemory(V x, DType type) {
   bool vector = x->getType()->isVectorTy();
   switch (type) {
-  case Element::F16:
+  case DType::F16:
     return b.CreateFPExt(x, shaped(b.getFloatTy(), vector));
-  case Element::BF16:
+  case DType::BF16:
     return b.CreateBitCast(b.CreateShl(b.CreateZExt(x, shaped(b.getInt32Ty(), vector)), 16),
                            shaped(b.getFloatTy(), vector));
-  case Element::I1:
+  case DType::I1:
     return b.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
   default:
     return x;
   }
 }
 
-V Emitter::toMemory(V x, Element type) {
+V Emitter::toMemory(V x, DType type) {
   bool vector = x->getType()->isVectorTy();
   switch (type) {
-  case Element::F16:
+  case DType::F16:
     return b.CreateFPTrunc(x, shaped(b.getHalfTy(), vector));
-  case Element::BF16: {
+  case DType::BF16: {
     llvm::Type *i32 = shaped(b.getInt32Ty(), vector);
     auto c = [&](uint64_t value) { return llvm::ConstantInt::get(i32, value); };
     V bits = b.CreateBitCast(x, i32);
@@ -288,7 +289,7 @@ V Emitter::toMemory(V x, Element type) {
     V word = b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, rounded);
     return b.CreateTrunc(b.CreateLShr(word, 16), shaped(b.getInt16Ty(), vector));
   }
-  case Element::I1:
+  case DType::I1:
     return b.CreateZExt(x, shaped(b.getInt8Ty(), vector));
   default:
     return x;
@@ -357,7 +358,7 @@ V Emitter::condition(const std::vector<Condition> &conditions, int copy, int lev
 }
 
 V Emitter::pointer(int buffer, V index) {
-  Element type = buffer < 0 ? p.tableTypes[-1 - buffer] : p.buffers[buffer];
+  DType type = buffer < 0 ? p.tableTypes[-1 - buffer] : p.buffers[buffer];
   V base = buffer < 0 ? static_cast<V>(tables[-1 - buffer]) : bases[buffer];
   return b.CreateGEP(buffer < 0 && isFloat(type) ? b.getFloatTy() : memory(type), base, index);
 }
@@ -377,7 +378,7 @@ V Emitter::load(const LoopValue &v, int value, int copy) {
   V index = expr(v.expr, copy, level);
   V holds = v.conditions.empty() ? nullptr : condition(v.conditions, copy, level);
   at(level);
-  llvm::Align align(table ? 4 : static_cast<uint64_t>(elementBytes(v.type)));
+  llvm::Align align(table ? 4 : static_cast<uint64_t>(dtypeSize(v.type)));
   if (!vector) { // if the condition is false, reads element 0 and discards it
     if (!holds)
       return finish(b.CreateAlignedLoad(type, pointer(v.buffer, index), align));
@@ -405,8 +406,8 @@ void Emitter::store(const Store &s, int copy) {
   V x = unrounded(s.value, copy);
   V index = expr(s.expr, copy, level);
   at(level);
-  Element type = p.buffers[s.buffer];
-  llvm::Align align(static_cast<uint64_t>(elementBytes(type)));
+  DType type = p.buffers[s.buffer];
+  llvm::Align align(static_cast<uint64_t>(dtypeSize(type)));
   bool vector = p.width > 1 && onVector(loopsOf(s.expr));
   x = toMemory(vector ? splat(x) : x, type);
   if (!vector) {
@@ -451,27 +452,27 @@ V Emitter::scratchPointer(const Placement &where, int copy, int level) {
 }
 
 /// max and min reductions ignore NaN, as std::max does: one instruction.
-V Emitter::combine(Combine kind, V x, V y, Element type) {
+V Emitter::combine(ReduceKind kind, V x, V y, DType type) {
   bool real = isFloat(type);
   switch (kind) {
-  case Combine::Sum:
+  case ReduceKind::Sum:
     return real ? b.CreateFAdd(x, y) : b.CreateAdd(x, y);
-  case Combine::Max:
+  case ReduceKind::Max:
     return b.CreateSelect(real ? b.CreateFCmpOGT(y, x) : b.CreateICmpSGT(y, x), y, x);
-  case Combine::Min:
+  case ReduceKind::Min:
     return b.CreateSelect(real ? b.CreateFCmpOLT(y, x) : b.CreateICmpSLT(y, x), y, x);
   }
   return nullptr;
 }
 
-V Emitter::identity(Combine kind, Element type, bool vector) {
+V Emitter::identity(ReduceKind kind, DType type, bool vector) {
   llvm::Type *t = shaped(compute(type), vector);
-  if (kind == Combine::Sum)
+  if (kind == ReduceKind::Sum)
     return llvm::Constant::getNullValue(t);
-  bool low = kind == Combine::Max;
+  bool low = kind == ReduceKind::Max;
   if (isFloat(type))
     return llvm::ConstantFP::getInfinity(t, low);
-  unsigned bits = type == Element::I64 ? 64 : 32;
+  unsigned bits = type == DType::I64 ? 64 : 32;
   return llvm::ConstantInt::get(t, low ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getSignedMaxValue(bits));
 }
 

@@ -66,21 +66,21 @@ protected:
   V unrounded(int value, int copy);
   virtual V scalarArgument(int index);
   V compute(const LoopValue &v, int value, int copy);
-  V operation(const LoopValue &v, const std::vector<V> &x, const std::vector<Element> &types);
+  V operation(const LoopValue &v, const std::vector<V> &x, const std::vector<DType> &types);
   V floatOperation(const LoopValue &v, const std::vector<V> &x);
   V intOperation(const LoopValue &v, const std::vector<V> &x);
-  V compare(Relation relation, V x, V y, Element type);
-  V cast(V x, Element from, Element to);
-  V roundTo(V x, Element type); // the nearest value of a 16-bit type, as f32
+  V compare(Predicate relation, V x, V y, DType type);
+  V cast(V x, DType from, DType to);
+  V roundTo(V x, DType type); // the nearest value of a 16-bit type, as f32
   virtual V load(const LoopValue &v, int value, int copy);
   V loadMasked(const LoopValue &v, V pointer, V mask, bool vector);
   void store(const Store &s, int copy);
-  V fromMemory(V x, Element type);
-  virtual V toMemory(V x, Element type);
+  V fromMemory(V x, DType type);
+  virtual V toMemory(V x, DType type);
   V condition(const std::vector<Condition> &conditions, int copy, int level);
   V splat(V x) { return p.width == 1 || x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
-  V combine(Combine kind, V x, V y, Element type);
-  V identity(Combine kind, Element type, bool vector);
+  V combine(ReduceKind kind, V x, V y, DType type);
+  V identity(ReduceKind kind, DType type, bool vector);
   /// The scalar part of an expression (lane 0 of `copy`), computed at `level` or above.
   V expr(const Expr &e, int copy, int level);
   V lanes(llvm::Type *element, int64_t step); // <0, step, 2 step, ...>
@@ -101,8 +101,8 @@ protected:
   /// Number of elements between copy 0 and `copy` along the vector loop.
   virtual int64_t copyOffset(int copy) const { return int64_t{p.width} * copy; }
   virtual V indexOf(int loop, int) const { return indices[static_cast<size_t>(loop)]; }
-  llvm::Type *compute(Element type);
-  llvm::Type *memory(Element type);
+  llvm::Type *compute(DType type);
+  llvm::Type *memory(DType type);
   llvm::Type *shaped(llvm::Type *element, bool vector) {
     return vector && p.width > 1 ? llvm::VectorType::get(element, p.width, false) : element;
   }

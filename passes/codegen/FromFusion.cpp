@@ -10,19 +10,9 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-Element elementOf(mlir::Type type) {
-  if (type.isF32())
-    return Element::F32;
-  if (type.isF16())
-    return Element::F16;
-  if (type.isBF16())
-    return Element::BF16;
-  return type.isInteger(32) ? Element::I32 : type.isInteger(64) ? Element::I64 : Element::I1;
-}
-
 void setType(Node &n, mlir::Value value) {
   auto type = mlir::cast<mlir::RankedTensorType>(value.getType());
-  n.type = elementOf(type.getElementType());
+  n.type = ir::dtypeOf(type);
   n.shape = type.getShape().vec();
 }
 
@@ -87,7 +77,7 @@ void setConstant(Node &n, ir::ConstantOp op) {
         values.push_back(asDouble(v));
   } else {
     auto number = [&](const llvm::APInt &v) {
-      return n.type == Element::I1 ? static_cast<double>(v.getZExtValue()) : static_cast<double>(v.getSExtValue());
+      return n.type == DType::I1 ? static_cast<double>(v.getZExtValue()) : static_cast<double>(v.getSExtValue());
     };
     if (splat)
       values.push_back(number(elements.getSplatValue<llvm::APInt>()));
@@ -120,11 +110,11 @@ Node nodeOf(mlir::Operation *op) {
       .Case<ir::IotaOp>([&](auto o) { n.dim = o.getDim(); })
       .Case<ir::GeluOp>([&](auto o) { n.tanh = o.getTanh(); })
       .Case<ir::GeluGradOp>([&](auto o) { n.tanh = o.getTanh(); })
-      .Case<ir::CompareOp>([&](auto o) { n.relation = static_cast<Relation>(static_cast<int>(o.getPredicate())); })
+      .Case<ir::CompareOp>([&](auto o) { n.relation = o.getPredicate(); })
       .Case<ir::BroadcastOp>([&](auto o) { n.dims = o.getDims().vec(); })
       .Case<ir::ReduceOp>([&](auto o) {
         n.dims = o.getDims().vec();
-        n.combine = static_cast<Combine>(static_cast<int>(o.getKind()));
+        n.combine = o.getKind();
       })
       .Case<ir::TransposeOp>([&](auto o) { n.dims = o.getPermutation().vec(); })
       .Case<ir::SliceOp>([&](auto o) { n.dims = o.getStarts().vec(); })

@@ -65,11 +65,11 @@ private:
 
   // memory (GpuMemory.cpp)
   V load(const LoopValue &v, int value, int copy) override;
-  V toMemory(V x, Element type) override;
+  V toMemory(V x, DType type) override;
   void storeChunk(const Store &s, int pass, int level);
   void storeTogether(const Store &s, const std::vector<V> &elements, V index);
-  V elementOf(const std::vector<V> &words, int i, Element type);
-  V wordOf(const std::vector<V> &elements, size_t first, Element type);
+  V elementOf(const std::vector<V> &words, int i, DType type);
+  V wordOf(const std::vector<V> &elements, size_t first, DType type);
 
   // parameters
   V parameter(size_t buffer);

@@ -9,25 +9,25 @@ namespace cleave::passes::kernel {
 using V = llvm::Value *;
 
 /// The words of `width` elements: 64-bit words for i64, otherwise 32-bit words.
-static llvm::Type *wordsType(llvm::IRBuilder<> &b, Element type, int width) {
-  llvm::Type *word = type == Element::I64 ? b.getInt64Ty() : b.getInt32Ty();
-  const int64_t count = width * elementBytes(type) / (type == Element::I64 ? 8 : 4);
+static llvm::Type *wordsType(llvm::IRBuilder<> &b, DType type, int width) {
+  llvm::Type *word = type == DType::I64 ? b.getInt64Ty() : b.getInt32Ty();
+  const int64_t count = width * dtypeSize(type) / (type == DType::I64 ? 8 : 4);
   return count == 1 ? word : llvm::FixedVectorType::get(word, static_cast<unsigned>(count));
 }
 
 /// Element i of the words, in the type used for computation.
-V GpuEmitter::elementOf(const std::vector<V> &words, int i, Element type) {
-  const int perWord = static_cast<int>(std::max<int64_t>(1, 4 / elementBytes(type))), part = i % perWord;
+V GpuEmitter::elementOf(const std::vector<V> &words, int i, DType type) {
+  const int perWord = static_cast<int>(std::max<int64_t>(1, 4 / dtypeSize(type))), part = i % perWord;
   V word = words[static_cast<size_t>(i / perWord)];
   switch (type) {
-  case Element::F32:
+  case DType::F32:
     return b.CreateBitCast(word, b.getFloatTy());
-  case Element::BF16: // the upper half of an f32
+  case DType::BF16: // the upper half of an f32
     return b.CreateBitCast(part ? b.CreateAnd(word, 0xffff0000) : b.CreateShl(word, 16), b.getFloatTy());
-  case Element::F16:
-  case Element::I1:
+  case DType::F16:
+  case DType::I1:
     word = part ? b.CreateLShr(word, static_cast<uint64_t>(part) * 32 / static_cast<uint64_t>(perWord)) : word;
-    if (type == Element::I1)
+    if (type == DType::I1)
       return fromMemory(b.CreateTrunc(word, b.getInt8Ty()), type);
     return fromMemory(b.CreateBitCast(b.CreateTrunc(word, b.getInt16Ty()), b.getHalfTy()), type);
   default:
@@ -47,7 +47,7 @@ V GpuEmitter::load(const LoopValue &v, int value, int copy) {
     index = b.CreateSelect(holds, index, number(0));
   llvm::Type *type = wordsType(b, v.type, width);
   V together = b.CreateAlignedLoad(type, pointer(v.buffer, index),
-                                   llvm::Align(static_cast<uint64_t>(width * elementBytes(v.type))));
+                                   llvm::Align(static_cast<uint64_t>(width * dtypeSize(v.type))));
   std::vector<V> words{together};
   if (auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(type)) {
     words.clear();
@@ -65,29 +65,29 @@ V GpuEmitter::load(const LoopValue &v, int value, int copy) {
   return wanted;
 }
 
-V GpuEmitter::toMemory(V x, Element type) {
-  if (ptx() && type == Element::BF16)
+V GpuEmitter::toMemory(V x, DType type) {
+  if (ptx() && type == DType::BF16)
     return b.CreateBitCast(b.CreateFPTrunc(x, b.getBFloatTy()), b.getInt16Ty());
   return Emitter::toMemory(x, type);
 }
 
 /// Packs elements from `first` into one word.
-V GpuEmitter::wordOf(const std::vector<V> &x, size_t first, Element type) {
+V GpuEmitter::wordOf(const std::vector<V> &x, size_t first, DType type) {
   llvm::Type *i32 = b.getInt32Ty();
-  if (type == Element::F32)
+  if (type == DType::F32)
     return b.CreateBitCast(x[first], i32);
-  if (elementBytes(type) >= 4)
+  if (dtypeSize(type) >= 4)
     return x[first];
   if (ptx() && isFloat(type)) // the second operand is the lower half
-    return b.CreateBitCast(b.CreateIntrinsic(type == Element::BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn
-                                                                   : llvm::Intrinsic::nvvm_ff2f16x2_rn,
-                                             {x[first + 1], x[first]}),
-                           i32);
-  const size_t perWord = static_cast<size_t>(4 / elementBytes(type));
+    return b.CreateBitCast(
+        b.CreateIntrinsic(type == DType::BF16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn,
+                          {x[first + 1], x[first]}),
+        i32);
+  const size_t perWord = static_cast<size_t>(4 / dtypeSize(type));
   V word = nullptr;
   for (size_t i = 0; i < perWord; ++i) {
     V bits = toMemory(x[first + i], type);
-    if (type == Element::F16)
+    if (type == DType::F16)
       bits = b.CreateBitCast(bits, b.getInt16Ty());
     bits = b.CreateShl(b.CreateZExt(bits, i32), 32 / perWord * i);
     word = word ? b.CreateOr(word, bits) : bits;
@@ -96,8 +96,8 @@ V GpuEmitter::wordOf(const std::vector<V> &x, size_t first, Element type) {
 }
 
 void GpuEmitter::storeTogether(const Store &s, const std::vector<V> &elements, V index) {
-  const Element type = p.buffers[s.buffer];
-  const auto perWord = static_cast<size_t>(std::max<int64_t>(1, 4 / elementBytes(type)));
+  const DType type = p.buffers[s.buffer];
+  const auto perWord = static_cast<size_t>(std::max<int64_t>(1, 4 / dtypeSize(type)));
   llvm::Type *words = wordsType(b, type, static_cast<int>(elements.size()));
   V together = llvm::PoisonValue::get(words);
   for (size_t i = 0; i < elements.size(); i += perWord) {
@@ -105,12 +105,12 @@ void GpuEmitter::storeTogether(const Store &s, const std::vector<V> &elements, V
     together = words->isVectorTy() ? b.CreateInsertElement(together, word, i / perWord) : word;
   }
   b.CreateAlignedStore(together, pointer(s.buffer, index),
-                       llvm::Align(elements.size() * static_cast<uint64_t>(elementBytes(type))));
+                       llvm::Align(elements.size() * static_cast<uint64_t>(dtypeSize(type))));
 }
 
 /// Stores a pass's elements of an output.
 void GpuEmitter::storeChunk(const Store &s, int pass, int level) {
-  const Element type = p.buffers[s.buffer];
+  const DType type = p.buffers[s.buffer];
   const bool vector = onVector(loopsOf(s.expr));
   const int width = chunk < plan.chunk ? 1 : accessWidth(p, s.expr, type), end = (pass + 1) * chunk;
   for (int c = pass * chunk; c < (vector ? end : pass * chunk + 1); c += width) {
@@ -123,7 +123,7 @@ void GpuEmitter::storeChunk(const Store &s, int pass, int level) {
       storeTogether(s, elements, index);
     else
       b.CreateAlignedStore(toMemory(elements[0], type), pointer(s.buffer, index),
-                           llvm::Align(static_cast<uint64_t>(elementBytes(type))));
+                           llvm::Align(static_cast<uint64_t>(dtypeSize(type))));
   }
 }
 

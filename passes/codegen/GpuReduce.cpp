@@ -1,5 +1,6 @@
 // Results of reductions: each thread's partial result, then lanes by shuffles, then warps (columns: lines of threads)
 // through shared memory, always in the same order, so that the bits depend only on the loop nest.
+#include "ir/graph/Enums.h"
 #include "passes/codegen/GpuEmitter.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -11,7 +12,7 @@ namespace {
 constexpr int warp = 32;
 using V = llvm::Value *;
 
-int64_t partBytes(Element type) { return type == Element::I64 ? 8 : 4; }
+int64_t partBytes(DType type) { return type == DType::I64 ? 8 : 4; }
 
 } // namespace
 
@@ -100,7 +101,7 @@ void GpuEmitter::finishRows(std::vector<Accumulator> &accumulators) {
     for (int distance = warp / 2; distance >= 1; distance /= 2) {
       V other = exchange(lanes, distance);
       // Not contracted with a lane's product: otherwise the sum would differ between the two lanes.
-      lanes = ptx() && v.combine == Combine::Sum && lanes->getType()->isFloatTy()
+      lanes = ptx() && v.combine == ReduceKind::Sum && lanes->getType()->isFloatTy()
                   ? b.CreateIntrinsic(llvm::Intrinsic::nvvm_add_rn_f, {}, {lanes, other})
                   : combine(v.combine, lanes, other, v.type);
     }

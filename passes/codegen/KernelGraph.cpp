@@ -1,28 +1,7 @@
-// Names and sizes of kernel graph elements.
+// Names of kernel graph nodes.
 #include "passes/codegen/KernelGraph.h"
 
 namespace cleave::passes::kernel {
-
-int64_t elementBytes(Element e) {
-  switch (e) {
-  case Element::F32:
-  case Element::I32:
-    return 4;
-  case Element::F16:
-  case Element::BF16:
-    return 2;
-  case Element::I64:
-    return 8;
-  case Element::I1:
-    return 1;
-  }
-  return 4;
-}
-
-const char *elementName(Element e) {
-  static const char *const names[] = {"f32", "f16", "bf16", "i32", "i64", "i1"};
-  return names[static_cast<int>(e)];
-}
 
 const char *nodeName(NodeKind kind) {
   static const char *const names[] = {"input",     "constant", "iota",      "neg",   "abs",       "exp",     "log",

@@ -1,18 +1,22 @@
 // What a fusion computes, as value structs: a small graph of elementwise, indexing and reduction nodes with static
 // shapes. Built from IR by FromFusion.h; scheduled by LoopNest.h. No MLIR here.
 #pragma once
+#include "runtime/base/DType.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
+namespace cleave::ir {
+enum class Predicate : uint32_t;  // ir/graph/Enums.h
+enum class ReduceKind : uint32_t; // ir/graph/Enums.h
+} // namespace cleave::ir
+
 namespace cleave::passes::kernel {
 
-/// Element types as stored in memory. Floats are computed in f32. The result of every half-type node is rounded before
-/// another node reads it, as if it had been stored. i1 is one byte.
-enum class Element : uint8_t { F32, F16, BF16, I32, I64, I1 };
-inline bool isFloat(Element e) { return e <= Element::BF16; }
-int64_t elementBytes(Element e);
-const char *elementName(Element e);
+using cleave::DType;
+using ir::Predicate;
+using ir::ReduceKind;
 
 enum class NodeKind : uint8_t {
   Input,
@@ -57,21 +61,19 @@ enum class NodeKind : uint8_t {
 const char *nodeName(NodeKind kind);
 inline bool isElementwise(NodeKind k) { return k >= NodeKind::Neg && k <= NodeKind::Select; }
 
-enum class Combine : uint8_t { Sum, Max, Min };           // as ir::ReduceKind
-enum class Relation : uint8_t { Eq, Ne, Lt, Le, Gt, Ge }; // as ir::Predicate
-
-/// A tensor value. Operands are indices of earlier nodes.
+/// A tensor value. Operands are indices of earlier nodes. Floats are computed in f32; the result of every half-type
+/// node is rounded before another node reads it, as if it had been stored.
 struct Node {
   NodeKind kind = NodeKind::Input;
-  Element type = Element::F32;
+  DType type = DType::F32;
   std::vector<int64_t> shape;
   std::vector<int> operands;
   std::vector<int64_t> dims; // Broadcast, Reduce: dims; Transpose: permutation; Slice: starts; Pad: low
   int64_t dim = 0;           // Iota, Concat
   double value = 0;          // Constant: splat
   std::vector<double> table; // Constant: its elements if they differ
-  Combine combine = Combine::Sum;
-  Relation relation = Relation::Eq;
+  ReduceKind combine{};
+  Predicate relation{};
   bool tanh = false;   // Gelu, GeluGrad
   bool scalar = false; // Input: passed as an int64 scalar, not as memory
 };

@@ -1,5 +1,6 @@
 // From values to a schedule: loops are merged if every address allows it, one becomes the vector loop, values are
 // assigned to sweeps, and expensive values needed again are stored in scratch memory.
+#include "ir/graph/Enums.h"
 #include "passes/codegen/Affine.h"
 #include "passes/codegen/Cost.h"
 #include "passes/codegen/Planner.h"
@@ -272,10 +273,10 @@ void chooseExtent(LoopNest &p) {
 } // namespace
 
 bool needsRounding(const LoopValue &v) {
-  if (v.type != Element::F16 && v.type != Element::BF16)
+  if (v.type != DType::F16 && v.type != DType::BF16)
     return false;
   if (v.kind != ValueKind::Op)
-    return v.kind == ValueKind::Scalar || (v.kind == ValueKind::Reduce && v.combine == Combine::Sum);
+    return v.kind == ValueKind::Scalar || (v.kind == ValueKind::Reduce && v.combine == ReduceKind::Sum);
   switch (v.op) {
   case NodeKind::Neg:
   case NodeKind::Abs:

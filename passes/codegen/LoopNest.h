@@ -41,14 +41,14 @@ enum class ValueKind : uint8_t { Load, Scalar, Constant, Index, Op, Guarded, Red
 struct LoopValue {
   ValueKind kind = ValueKind::Constant;
   NodeKind op = NodeKind::Input;
-  Element type = Element::F32;
+  DType type = DType::F32;
   std::vector<int> operands;
   Expr expr;
   int buffer = 0;
   double constant = 0;
   std::vector<Condition> conditions;
-  Combine combine = Combine::Sum;
-  Relation relation = Relation::Eq;
+  ReduceKind combine{};
+  Predicate relation{};
   bool tanh = false;
   auto operator<=>(const LoopValue &) const = default;
 };
@@ -96,10 +96,10 @@ struct LoopNest {
   std::vector<LoopValue> values;     // operands before users
   std::vector<Placement> placements; // one per value
   std::vector<Store> stores;
-  std::vector<Element> buffers;     // args: non-scalar inputs, then outputs
+  std::vector<DType> buffers;       // args: non-scalar inputs, then outputs
   std::vector<int64_t> bufferSizes; // elements
   std::vector<std::vector<double>> tables;
-  std::vector<Element> tableTypes;
+  std::vector<DType> tableTypes;
   int inputs = 0;                // how many of `buffers` are inputs
   std::vector<int> scalarInputs; // graph inputs that are scalars, in order
   int sweeps = 1;
@@ -140,7 +140,7 @@ void planThreads(LoopNest &nest);
 
 /// The widest aligned access, in elements, that covers adjacent elements along the vector loop at `expr`, from a
 /// chunk's first element; 1 if they are not adjacent. `conditions` hold for all of the access or none.
-int accessWidth(const LoopNest &nest, const Expr &expr, Element type, const std::vector<Condition> &conditions = {});
+int accessWidth(const LoopNest &nest, const Expr &expr, DType type, const std::vector<Condition> &conditions = {});
 
 /// Estimated microseconds of one execution, including the launch, on a few threads or (width 1) a GPU; for comparisons
 /// only.

@@ -87,7 +87,7 @@ std::string LoopNest::str() const {
   out += "\n";
   for (size_t i = 0; i < values.size(); ++i) {
     const Placement &at = placements[i];
-    out += fmt::format("%{}: {} = {}", i, elementName(values[i].type), text(values[i], *this));
+    out += fmt::format("%{}: {} = {}", i, dtypeName(values[i].type), text(values[i], *this));
     if (at.sweep)
       out += fmt::format("  ; sweep {}", at.sweep);
     if (at.scratch >= 0)
@@ -96,12 +96,12 @@ std::string LoopNest::str() const {
   }
   for (const Store &s : stores)
     out += fmt::format("{}[{}]: {} = %{}{}\n", bufferName(s.buffer, *this), text(s.expr, *this),
-                       elementName(buffers[s.buffer]), s.value,
+                       dtypeName(buffers[s.buffer]), s.value,
                        shape == Shape::Map ? ""
                        : s.sweep < 0       ? "  ; end"
                                            : fmt::format("  ; sweep {}", s.sweep));
   for (size_t t = 0; t < tables.size(); ++t) {
-    out += fmt::format("table{}: {} =", t, elementName(tableTypes[t]));
+    out += fmt::format("table{}: {} =", t, dtypeName(tableTypes[t]));
     for (double value : tables[t])
       out += fmt::format(" {}", value);
     out += "\n";

@@ -278,10 +278,10 @@ int Planner::load(int node, const Index &index, const Conditions &guards) {
 int Planner::iota(const Node &n, const Index &index, const Conditions &guards) {
   LoopValue v;
   v.kind = ValueKind::Index;
-  v.type = Element::I32;
+  v.type = DType::I32;
   v.expr = index[n.dim];
   int value = intern(v);
-  auto op = [&](NodeKind kind, Element type, std::vector<int> operands) {
+  auto op = [&](NodeKind kind, DType type, std::vector<int> operands) {
     LoopValue o;
     o.kind = ValueKind::Op;
     o.op = kind;
@@ -289,7 +289,7 @@ int Planner::iota(const Node &n, const Index &index, const Conditions &guards) {
     o.operands = std::move(operands);
     return intern(o);
   };
-  if (n.type != Element::I32)
+  if (n.type != DType::I32)
     value = op(NodeKind::Cast, n.type, {value});
   if (n.operands.empty())
     return value;
@@ -307,7 +307,7 @@ bool Planner::alwaysTrue(const Condition &c) const {
   return low >= c.low && high < c.high;
 }
 
-int Planner::guarded(const Conditions &conditions, int inside, int outside, Element type) {
+int Planner::guarded(const Conditions &conditions, int inside, int outside, DType type) {
   if (inside < 0 || outside < 0)
     return -1;
   if (conditions.empty())
@@ -380,7 +380,7 @@ int Planner::reduce(const Node &n, const Index &index, const Conditions &guards)
       inner[i] = index[next++];
   if (elementCount(reducedShape) == 1)
     return demand(n.operands[0], inner, guards);
-  if (n.type == Element::I1)
+  if (n.type == DType::I1)
     return fail("a reduction of i1");
   uint32_t used = 0;
   for (const Expr &e : index)

@@ -32,7 +32,7 @@ private:
   int concat(const Node &n, const Index &index, const Conditions &guards);
   int reduce(const Node &n, const Index &index, const Conditions &guards);
   int elementwise(const Node &n, const Index &index, const Conditions &guards);
-  int guarded(const Conditions &conditions, int inside, int outside, Element type);
+  int guarded(const Conditions &conditions, int inside, int outside, DType type);
   int intern(LoopValue value);
   bool alwaysTrue(const Condition &c) const;
   int fail(const std::string &reason);

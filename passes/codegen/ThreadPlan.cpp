@@ -48,10 +48,10 @@ Traffic trafficOf(const LoopNest &p) {
   Traffic t;
   const uint32_t inner = p.shape == Shape::Map ? ~0u : reducedMask(p);
   bool any = false;
-  auto see = [&](const Expr &e, Element type) {
+  auto see = [&](const Expr &e, DType type) {
     if (p.vectorLoop < 0 || e.coef[p.vectorLoop] != 1)
       return false;
-    const int bytes = static_cast<int>(elementBytes(type));
+    const int bytes = static_cast<int>(dtypeSize(type));
     t.smallest = any ? std::min(t.smallest, bytes) : bytes;
     return any = true;
   };
@@ -62,7 +62,7 @@ Traffic trafficOf(const LoopNest &p) {
       const bool stream = elementsOf(p, v.expr) * 8 >= p.keptCount() * p.reducedCount();
       t.streams += stream;
       if (see(v.expr, v.type) && stream)
-        t.loadBytes += static_cast<int>(elementBytes(v.type));
+        t.loadBytes += static_cast<int>(dtypeSize(v.type));
     }
   }
   for (const Store &s : p.stores)
@@ -135,7 +135,7 @@ int64_t columnBytes(const LoopNest &p) {
   int64_t bytes = 0;
   for (const LoopValue &v : p.values)
     if (v.kind == ValueKind::Reduce)
-      bytes += int64_t{p.threads.block} * p.threads.chunk * (v.type == Element::I64 ? 8 : 4);
+      bytes += int64_t{p.threads.block} * p.threads.chunk * (v.type == DType::I64 ? 8 : 4);
   return bytes;
 }
 
@@ -167,10 +167,10 @@ void planColumns(LoopNest &p) {
 
 } // namespace
 
-int accessWidth(const LoopNest &p, const Expr &expr, Element type, const std::vector<Condition> &conditions) {
+int accessWidth(const LoopNest &p, const Expr &expr, DType type, const std::vector<Condition> &conditions) {
   if (p.vectorLoop < 0 || expr.coef[p.vectorLoop] != 1)
     return 1;
-  int64_t width = std::min<int64_t>(p.threads.chunk, accessBytes / elementBytes(type));
+  int64_t width = std::min<int64_t>(p.threads.chunk, accessBytes / dtypeSize(type));
   auto aligned = [&](const Expr &e, int64_t constant) {
     bool multiple = constant % width == 0;
     for (size_t l = 0; l < p.loops.size(); ++l)
@@ -183,7 +183,7 @@ int accessWidth(const LoopNest &p, const Expr &expr, Element type, const std::ve
   };
   while (width > 1 && !(aligned(expr, expr.constant) && std::all_of(conditions.begin(), conditions.end(), whole)))
     width /= 2;
-  return width * elementBytes(type) < 4 ? 1 : static_cast<int>(width);
+  return width * dtypeSize(type) < 4 ? 1 : static_cast<int>(width);
 }
 
 void planThreads(LoopNest &p) {

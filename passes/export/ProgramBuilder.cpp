@@ -52,7 +52,7 @@ uint32_t ProgramBuilder::newSlot(const std::string &name, mlir::Type type, const
   auto made = std::make_unique<plan::SlotT>();
   auto shape = llvm::cast<mlir::RankedTensorType>(type).getShape();
   made->name = name;
-  made->dtype = dtypeOf(type);
+  made->dtype = plannedType(type);
   made->shape.assign(shape.begin(), shape.end());
   made->bytes = bytesOf(type);
   made->space = space;

@@ -42,7 +42,7 @@ std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, library::ViewAttr
 std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, int64_t offset, ArrayRef<int64_t> strides) const {
   auto made = std::make_unique<plan::ViewT>();
   made->slot = slot(value);
-  made->offset = static_cast<uint64_t>(offset) * dtypeSize(dtypeOf(value.getType()));
+  made->offset = static_cast<uint64_t>(offset) * dtypeSize(plannedType(value.getType()));
   made->strides = strides.vec();
   return made;
 }

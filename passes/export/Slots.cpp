@@ -150,7 +150,7 @@ uint32_t SlotAssignment::newActivation(const std::string &name, OpResult result)
   uint32_t slot = program.newSlot(name, result.getType(), label, plan::Space::Placed);
   if (label.known)
     program.slot(slot).tensor = static_cast<int32_t>(
-        program.tables.tensor(name, plan::TensorKind::Activation, dtypeOf(result.getType()), label.global));
+        program.tables.tensor(name, plan::TensorKind::Activation, plannedType(result.getType()), label.global));
   return slot;
 }
 
@@ -215,7 +215,7 @@ std::optional<uint32_t> SlotAssignment::reusedSlot(OpResult result) {
     Value operand = root(result.getOwner()->getOperand(read));
     uint32_t slot = slotOf(operand);
     if (program.slot(slot).space != plan::Space::Placed || program.slot(slot).bytes != bytesOf(result.getType()) ||
-        program.slot(slot).dtype != dtypeOf(result.getType()) || !(program.labels[slot] == labelOf(result)))
+        program.slot(slot).dtype != plannedType(result.getType()) || !(program.labels[slot] == labelOf(result)))
       continue;
     if (!keptSlots.count(slot) && mayReplace(result, slot))
       return slot;

@@ -17,7 +17,7 @@ plan::CollectiveT collective(SegmentBuilder &s, plan::CollectiveKind kind, Array
   step.kind = kind;
   step.group = s.program.groupIndex({axesOf(axes), stages ? stages->vec() : std::vector<int64_t>()});
   step.axes = s.program.tables.axisIndices(axesOf(axes));
-  step.dtype = dtypeOf(type);
+  step.dtype = plannedType(type);
   return step;
 }
 
@@ -26,7 +26,7 @@ void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
   std::vector<plan::CollectiveT> steps;
   for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
     size_t at = 0;
-    while (at < steps.size() && steps[at].dtype != dtypeOf(input.getType()))
+    while (at < steps.size() && steps[at].dtype != plannedType(input.getType()))
       ++at;
     if (at == steps.size()) {
       steps.push_back(collective(s, plan::CollectiveKind::AllReduce, op.getAxes(), input.getType(), op.getStages()));
@@ -78,7 +78,7 @@ void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
   step.shape = {rows, share * inner};
   step.src = s.view(op.getInput(), 0, {size * inner, 1});
   step.dst = s.view(op.getResult(), 0, {share * inner, 1});
-  step.dtype = dtypeOf(op.getInput().getType());
+  step.dtype = plannedType(op.getInput().getType());
   step.src_offset_scalar = static_cast<int32_t>(s.program.scalarIndex({size, inner, axesOf(op.getAxes())}));
   s.step(op, std::move(step));
 }

@@ -54,7 +54,7 @@ void emitEmbedding(SegmentBuilder &s, ir::EmbeddingOp op) {
   step.width = shapeOf(op.getTable())[1];
   step.count = tensorType(op.getIds()).getNumElements();
   step.start = scalarOf(s, op.getStart());
-  step.dtype = dtypeOf(op.getType());
+  step.dtype = plannedType(op.getType());
   s.step(op, std::move(step));
 }
 
@@ -67,7 +67,7 @@ template <class Step, typename Op> void emitAlong(SegmentBuilder &s, Op op, Valu
   step.out = s.slot(op.getResult());
   step.outer = split.outer, step.extent = split.extent, step.inner = split.inner;
   step.count = shapeOf(op.getIndex())[op.getDim()];
-  step.dtype = dtypeOf(op.getType());
+  step.dtype = plannedType(op.getType());
   s.step(op, std::move(step));
 }
 
@@ -81,7 +81,7 @@ void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
   step.out = slot;
   step.key = hashName(op.getName());
   step.shape = label.global;
-  step.dtype = dtypeOf(op.getType());
+  step.dtype = plannedType(op.getType());
   s.step(op, std::move(step));
 }
 
@@ -124,7 +124,7 @@ void emitSlice(SegmentBuilder &s, ir::SliceOp op) {
   step.shape = op.getSizes().vec();
   step.src = s.view(op.getInput(), part.offset, part.strides);
   step.dst = s.view(op.getResult());
-  step.dtype = dtypeOf(op.getInput().getType());
+  step.dtype = plannedType(op.getInput().getType());
   s.step(op, std::move(step));
 }
 

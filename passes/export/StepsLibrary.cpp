@@ -41,7 +41,7 @@ void emit(SegmentBuilder &s, library::MatmulOp call) {
   step.c = s.view(call.getResult(), call.getCView());
   step.batch = call.getBatch().vec();
   step.m = call.getM(), step.n = call.getN(), step.k = call.getK();
-  step.dtype = dtypeOf(call.getResult().getType());
+  step.dtype = plannedType(call.getResult().getType());
   step.accumulate = call.getAccumulate();
   step.bias = optionalSlot(s, call.getBias());
   step.epilogue = epilogueOf(call.getEpilogue());
@@ -67,7 +67,7 @@ template <typename Op> plan::ConvT convStep(SegmentBuilder &s, Op call, Value sr
   step.pad_top = padding[0], step.pad_left = padding[1], step.pad_bottom = padding[2], step.pad_right = padding[3];
   step.dilation_h = dilation[0], step.dilation_w = dilation[1];
   step.groups = static_cast<int64_t>(call.getGroups());
-  step.dtype = dtypeOf(call.getResult().getType());
+  step.dtype = plannedType(call.getResult().getType());
   return step;
 }
 
@@ -102,7 +102,7 @@ template <typename Op> plan::AttentionT attentionStep(SegmentBuilder &s, Op call
   step.keys = call.getKeys();
   step.scale = call.getScale().convertToDouble();
   step.causal = call.getCausal();
-  step.dtype = dtypeOf(call->getResult(0).getType());
+  step.dtype = plannedType(call->getResult(0).getType());
   return step;
 }
 
@@ -134,7 +134,7 @@ void emit(SegmentBuilder &s, library::EmbeddingGradOp call) {
   step.count = call.getIds().getType().getNumElements();
   step.start = scalarOf(s, call.getStart());
   step.accumulate = call.getAccumulate();
-  step.dtype = dtypeOf(table.getType());
+  step.dtype = plannedType(table.getType());
   s.step(call, std::move(step), call.flops());
 }
 
@@ -143,7 +143,7 @@ void emit(SegmentBuilder &s, library::CopyOp call) {
   step.src = s.view(call.getSource(), call.getSourceView());
   step.dst = s.view(call.getResult(), call.getResultView());
   step.shape = call.getShape().vec();
-  step.dtype = dtypeOf(call.getResult().getType());
+  step.dtype = plannedType(call.getResult().getType());
   s.step(call, std::move(step), call.flops());
 }
 
@@ -162,7 +162,7 @@ void emitPool(SegmentBuilder &s, Op call, plan::PoolKind kind, Value wide, Value
   step.stride_h = stride[0], step.stride_w = stride[1];
   step.pad_top = padding[0], step.pad_left = padding[1], step.pad_bottom = padding[2], step.pad_right = padding[3];
   step.include_padding = kind == plan::PoolKind::AverageForward || kind == plan::PoolKind::AverageBackward;
-  step.dtype = dtypeOf(wide.getType());
+  step.dtype = plannedType(wide.getType());
   s.step(call, std::move(step), call.flops());
 }
 

@@ -10,27 +10,9 @@
 
 namespace cleave::passes {
 
-plan::DType dtypeOf(mlir::Type type) {
-  if (auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type))
-    type = tensor.getElementType();
-  if (type.isF32())
-    return plan::DType::F32;
-  if (type.isF16())
-    return plan::DType::F16;
-  if (type.isBF16())
-    return plan::DType::BF16;
-  if (type.isInteger(32))
-    return plan::DType::I32;
-  if (type.isInteger(64))
-    return plan::DType::I64;
-  if (type.isInteger(1))
-    return plan::DType::I1;
-  llvm_unreachable("an element type that no graph op has");
-}
-
 uint64_t bytesOf(mlir::Type type) {
   auto tensor = llvm::cast<mlir::RankedTensorType>(type);
-  return static_cast<uint64_t>(tensor.getNumElements()) * dtypeSize(dtypeOf(tensor));
+  return static_cast<uint64_t>(tensor.getNumElements()) * dtypeSize(plannedType(tensor));
 }
 
 plan::ReduceKind reduceKindOf(llvm::StringRef kind) {

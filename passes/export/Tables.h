@@ -2,6 +2,8 @@
 // schema.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "ir/graph/Graph.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -15,7 +17,7 @@
 
 namespace cleave::passes {
 
-plan::DType dtypeOf(mlir::Type type);
+inline plan::DType plannedType(mlir::Type type) { return planned(ir::dtypeOf(type)); }
 /// Bytes of a tensor of this type in memory.
 uint64_t bytesOf(mlir::Type type);
 plan::ReduceKind reduceKindOf(llvm::StringRef kind);

@@ -12,7 +12,6 @@ namespace cleave {
 
 namespace {
 
-using plan::DType;
 using plan::ReduceKind;
 
 constexpr int64_t blockElements = 1024;
@@ -87,20 +86,20 @@ void reduceKind(ReduceKind kind, std::span<const void *const> inputs, int64_t of
 
 } // namespace
 
-void reduceElements(DType dtype, ReduceKind kind, std::span<const void *const> inputs, int64_t offset, void *out,
+void reduceElements(plan::DType dtype, ReduceKind kind, std::span<const void *const> inputs, int64_t offset, void *out,
                     int64_t count) {
   switch (dtype) {
-  case DType::F32:
+  case plan::DType::F32:
     return reduceKind<Plain<float, float>>(kind, inputs, offset, out, count);
-  case DType::F16:
+  case plan::DType::F16:
     return reduceKind<Half>(kind, inputs, offset, out, count);
-  case DType::BF16:
+  case plan::DType::BF16:
     return reduceKind<Bfloat>(kind, inputs, offset, out, count);
-  case DType::I32:
+  case plan::DType::I32:
     return reduceKind<Plain<int32_t, int32_t>>(kind, inputs, offset, out, count);
-  case DType::I64:
+  case plan::DType::I64:
     return reduceKind<Plain<int64_t, int64_t>>(kind, inputs, offset, out, count);
-  case DType::I1: // boolean: the sum is a logical or
+  case plan::DType::I1: // boolean: the sum is a logical or
     return reduceKind<Plain<uint8_t, uint8_t>>(kind == ReduceKind::Sum ? ReduceKind::Or : kind, inputs, offset, out,
                                                count);
   }

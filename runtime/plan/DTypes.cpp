@@ -1,4 +1,4 @@
-// Element types: sizes, names, conversions.
+// Elements of plans: conversions.
 #include "runtime/plan/DTypes.h"
 
 #include "runtime/plan/plan_generated.h"
@@ -8,28 +8,10 @@
 
 namespace cleave {
 
-using plan::DType;
-
-size_t dtypeSize(DType type) {
-  switch (type) {
-  case DType::F32:
-  case DType::I32:
-    return 4;
-  case DType::F16:
-  case DType::BF16:
-    return 2;
-  case DType::I64:
-    return 8;
-  case DType::I1:
-    return 1;
-  }
-  return 0;
-}
-
-const char *dtypeName(DType type) {
-  static constexpr const char *names[] = {"f32", "f16", "bf16", "i32", "i64", "i1"};
-  return type <= DType::MAX ? names[static_cast<size_t>(type)] : "unknown";
-}
+static_assert(planned(DType::F32) == plan::DType::F32 && planned(DType::F16) == plan::DType::F16 &&
+              planned(DType::BF16) == plan::DType::BF16 && planned(DType::I32) == plan::DType::I32 &&
+              planned(DType::I64) == plan::DType::I64 && planned(DType::I1) == plan::DType::I1 &&
+              plan::DType::MAX == plan::DType::I1);
 
 float f16ToFloat(uint16_t bits) {
   uint32_t sign = uint32_t{bits & 0x8000u} << 16, exponent = (bits >> 10) & 31, mantissa = bits & 1023;
@@ -55,43 +37,43 @@ uint16_t floatToF16(float value) {
   return sign | static_cast<uint16_t>((rounded - 0x38000000) >> 13);
 }
 
-double loadElement(const void *data, int64_t index, DType type) {
+double loadElement(const void *data, int64_t index, plan::DType type) {
   switch (type) {
-  case DType::F32:
+  case plan::DType::F32:
     return static_cast<const float *>(data)[index];
-  case DType::F16:
+  case plan::DType::F16:
     return f16ToFloat(static_cast<const uint16_t *>(data)[index]);
-  case DType::BF16:
+  case plan::DType::BF16:
     return bf16ToFloat(static_cast<const uint16_t *>(data)[index]);
-  case DType::I32:
+  case plan::DType::I32:
     return static_cast<const int32_t *>(data)[index];
-  case DType::I64:
+  case plan::DType::I64:
     return static_cast<double>(static_cast<const int64_t *>(data)[index]);
-  case DType::I1:
+  case plan::DType::I1:
     return static_cast<const uint8_t *>(data)[index];
   }
   assert(false && "unknown element type");
   return 0;
 }
 
-void storeElement(void *data, int64_t index, DType type, double value) {
+void storeElement(void *data, int64_t index, plan::DType type, double value) {
   switch (type) {
-  case DType::F32:
+  case plan::DType::F32:
     static_cast<float *>(data)[index] = static_cast<float>(value);
     return;
-  case DType::F16:
+  case plan::DType::F16:
     static_cast<uint16_t *>(data)[index] = floatToF16(static_cast<float>(value));
     return;
-  case DType::BF16:
+  case plan::DType::BF16:
     static_cast<uint16_t *>(data)[index] = floatToBf16(static_cast<float>(value));
     return;
-  case DType::I32:
+  case plan::DType::I32:
     static_cast<int32_t *>(data)[index] = static_cast<int32_t>(value);
     return;
-  case DType::I64:
+  case plan::DType::I64:
     static_cast<int64_t *>(data)[index] = static_cast<int64_t>(value);
     return;
-  case DType::I1:
+  case plan::DType::I1:
     static_cast<uint8_t *>(data)[index] = value != 0;
     return;
   }

@@ -1,5 +1,6 @@
-// Element types: sizes, names, and conversions between float and the 16-bit formats (round to nearest even).
+// Element types in plans, and conversions between float and the 16-bit formats (round to nearest even).
 #pragma once
+#include "runtime/base/DType.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <bit>
@@ -8,10 +9,10 @@
 
 namespace cleave {
 
-/// Bytes of one element (I1 takes one byte).
-size_t dtypeSize(plan::DType type);
-/// "f32", "bf16", ...
-const char *dtypeName(plan::DType type);
+/// A plan numbers element types as cleave::DType does.
+constexpr plan::DType planned(DType type) { return static_cast<plan::DType>(type); }
+constexpr size_t dtypeSize(plan::DType type) { return static_cast<size_t>(dtypeSize(static_cast<DType>(type))); }
+constexpr const char *dtypeName(plan::DType type) { return dtypeName(static_cast<DType>(type)); }
 
 inline float bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 inline uint16_t floatToBf16(float value) {

@@ -5,7 +5,7 @@
 namespace cleave::test {
 
 /// A convolution as the only step; the operands are slots 0 to 2, a bias slot 3.
-inline PlanT convPlan(ConvT op, DType dtype = DType::F32) {
+inline PlanT convPlan(ConvT op, plan::DType dtype = plan::DType::F32) {
   op.dtype = dtype;
   return stepPlan([&](ProgramWriter &w) {
     auto layout = [&](int64_t n, int64_t c, int64_t h, int64_t x) {

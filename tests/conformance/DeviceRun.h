@@ -42,7 +42,7 @@ public:
     for (uint32_t s = 0; s < memory.size(); ++s)
       for (int64_t i = 0; i < count(s); ++i) {
         double u = philoxUniform(s + 1, 0, static_cast<uint64_t>(i));
-        bool integer = info(s).dtype() == DType::I32;
+        bool integer = info(s).dtype() == plan::DType::I32;
         double value = integer                   ? std::floor(u * static_cast<double>(mostIndex)) - 1
                        : data == Drawn::Integers ? std::floor(u * 9) - 4
                                                  : u * 2 - 1;

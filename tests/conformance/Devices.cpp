@@ -19,10 +19,10 @@ bool onGpu() { return testedDevice() == "cuda"; }
 
 /// Whether the device multiplies matrices of this type. oneDNN has bf16 with AVX-512 alone, and no f16: plans for such
 /// processors widen.
-bool multipliesIn(DType type) {
-  if (onGpu() || type == DType::F32)
+bool multipliesIn(plan::DType type) {
+  if (onGpu() || type == plan::DType::F32)
     return true;
-  return type == DType::BF16 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+  return type == plan::DType::BF16 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq");
 }
 
@@ -34,18 +34,18 @@ struct Tolerance {
 };
 
 /// Half the distance from 1 to the next larger number.
-double unitRoundoff(DType type) { return type == DType::BF16 ? 0x1p-8 : type == DType::F16 ? 0x1p-11 : 0x1p-24; }
+double unitRoundoff(plan::DType type) { return type == plan::DType::BF16 ? 0x1p-8 : type == plan::DType::F16 ? 0x1p-11 : 0x1p-24; }
 
 /// Sums of up to `length` products, kept as `type`. By error analysis (Higham, Accuracy and Stability of Numerical
 /// Algorithms, 2nd ed., 3.1): a sum in f32, in whatever order, is off by at most length * u * the sum of magnitudes,
 /// which is at most `length`; u is 2^-23, because matrix units cut off instead of rounding. To which come `roundings`
 /// to `type`, the device's and the reference's. TF32 cuts both factors of a product down to 10 bits: 2^-10 of each.
-Tolerance rounding(DType type, int64_t length, int roundings = 2, bool tf32 = false) {
+Tolerance rounding(plan::DType type, int64_t length, int roundings = 2, bool tf32 = false) {
   const auto n = static_cast<double>(length);
   return {roundings * unitRoundoff(type), n * (n * 0x1p-23 + (tf32 ? 2 * 0x1p-10 : 0))};
 }
 
-constexpr DType halfTypes[] = {DType::BF16, DType::F16};
+constexpr plan::DType halfTypes[] = {plan::DType::BF16, plan::DType::F16};
 
 /// The plan with f32 products in TF32.
 PlanT inTf32(PlanT plan) {
@@ -95,7 +95,7 @@ struct Gemm {
 };
 
 /// Factors of one type, result and bias of another.
-PlanT gemmPlan(const Gemm &g, DType dtype = DType::F32, DType result = DType::F32) {
+PlanT gemmPlan(const Gemm &g, plan::DType dtype = plan::DType::F32, plan::DType result = plan::DType::F32) {
   return stepPlan([&](ProgramWriter &w) {
     auto shape = [&](int64_t rows, int64_t columns) {
       auto all = g.batch;
@@ -163,7 +163,7 @@ TEST_CASE("matmul: the sizes where another routine is taken") {
 TEST_CASE("matmul: heads cut out of a fused projection") {
   // q and k in [B, T, 3, H, D], scores [B, H, T, T]; then scores times v into [B, T, H, D]
   int64_t B = 2, T = 19, H = 3, D = 8, width = 3 * H * D;
-  const auto heads = [&](bool second, DType type) {
+  const auto heads = [&](bool second, plan::DType type) {
     return stepPlan([&](ProgramWriter &w) {
       const auto part = [&](int64_t i) { return static_cast<uint64_t>(i * H * D) * dtypeSize(type); };
       uint32_t qkv = w.slot("qkv", type, {B, T, 3, H, D}, Space::Persistent);
@@ -188,11 +188,11 @@ TEST_CASE("matmul: heads cut out of a fused projection") {
     });
   };
   for (bool second : {false, true}) {
-    compare("attention", heads(second, DType::F32));
+    compare("attention", heads(second, plan::DType::F32));
     if (!onGpu())
       continue;
-    compare("attention in tf32", inTf32(heads(second, DType::F32)), rounding(DType::F32, T, 2, true));
-    for (DType type : halfTypes)
+    compare("attention in tf32", inTf32(heads(second, plan::DType::F32)), rounding(plan::DType::F32, T, 2, true));
+    for (plan::DType type : halfTypes)
       compare(std::string("attention in ") + dtypeName(type), heads(second, type), rounding(type, T));
   }
 }
@@ -201,7 +201,7 @@ namespace {
 
 /// An epilogue with or without bias and auxiliary matrix; `pad`: elements between the rows of c and of the auxiliary
 /// matrix.
-PlanT epiloguePlan(Epilogue epilogue, DType dtype, DType biasType, int64_t m, int64_t n, int64_t k, bool bias, bool aux,
+PlanT epiloguePlan(Epilogue epilogue, plan::DType dtype, plan::DType biasType, int64_t m, int64_t n, int64_t k, bool bias, bool aux,
                    int64_t pad) {
   return stepPlan([&](ProgramWriter &w) {
     uint32_t a = w.slot("a", dtype, {m, k}, Space::Persistent), b = w.slot("b", dtype, {k, n}, Space::Persistent),
@@ -225,15 +225,15 @@ TEST_CASE("matmul: epilogues") {
   const std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{
       {16, 24, 8}, {5, 7, 3}, {9, 1, 4}, {1, 8, 16}, {6, 8, 0}};
   for (auto [m, n, k] : sizes)
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::F16})
       for (int flags = 0; flags < 8; ++flags) {
         if (!multipliesIn(dtype))
           continue;
         const bool bias = flags & 1, aux = flags & 2;
         const int64_t pad = k && flags & 4 ? 8 : 0;
-        const DType biasType = flags & 4 ? DType::F32 : dtype;
+        const plan::DType biasType = flags & 4 ? plan::DType::F32 : dtype;
         // halves: the sum may have been rounded before
-        const double tolerance = dtype == DType::F32 ? 1e-5 : dtype == DType::F16 ? 2e-3 : 1.6e-2;
+        const double tolerance = dtype == plan::DType::F32 ? 1e-5 : dtype == plan::DType::F16 ? 2e-3 : 1.6e-2;
         INFO(dtypeName(dtype) << " bias " << bias << " aux " << aux);
         const auto check = [&](Epilogue epilogue, bool biased, bool beside) {
           compare(fmt::format("{} {}x{}x{} pad {}", EnumNameEpilogue(epilogue), m, n, k, pad),
@@ -251,7 +251,7 @@ TEST_CASE("matmul: the sums of a's rows beside the product") {
   const std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{16, 24, 8}, {5, 7, 3}, {33, 8, 200}, {8, 16, 0}};
   for (auto [m, n, k] : sizes)
     for (auto [dtype, result] :
-         {std::pair{DType::F32, DType::F32}, {DType::BF16, DType::F32}, {DType::F16, DType::F32}})
+         {std::pair{plan::DType::F32, plan::DType::F32}, {plan::DType::BF16, plan::DType::F32}, {plan::DType::F16, plan::DType::F32}})
       for (int flags = 0; flags < 8; ++flags) {
         const bool transposed = flags & 1, accumulate = flags & 2, exchanged = flags & 4;
         if (!multipliesIn(dtype))
@@ -272,25 +272,25 @@ TEST_CASE("matmul: the sums of a's rows beside the product") {
 }
 
 TEST_CASE("matmul: bf16 operands, f32 result") {
-  if (!multipliesIn(DType::BF16)) { // and says so
-    StepRun run(gemmPlan({{}, 17, 33, 40}, DType::BF16));
+  if (!multipliesIn(plan::DType::BF16)) { // and says so
+    StepRun run(gemmPlan({{}, 17, 33, 40}, plan::DType::BF16));
     CHECK_THROWS_WITH(run.run("cpu", 1), Catch::Contains("has no primitive for a Matmul step"));
     return;
   }
-  compare("bf16", gemmPlan({{}, 17, 33, 40}, DType::BF16), rounding(DType::F32, 40));
+  compare("bf16", gemmPlan({{}, 17, 33, 40}, plan::DType::BF16), rounding(plan::DType::F32, 40));
 }
 
 TEST_CASE("matmul: half types and TF32") {
   if (!onGpu())
     return; // oneDNN widens them: the plan says so
   const auto all = [](const std::string &what, const Gemm &g) {
-    compare(what + " in tf32", inTf32(gemmPlan(g)), rounding(DType::F32, g.k + 2, 2, true));
+    compare(what + " in tf32", inTf32(gemmPlan(g)), rounding(plan::DType::F32, g.k + 2, 2, true));
     // A bias of another direction than the library's is added by a kernel of its own, to what was rounded already.
     const bool twice = g.bias && g.tc;
-    for (DType type : halfTypes) {
+    for (plan::DType type : halfTypes) {
       compare(what + " in " + dtypeName(type), gemmPlan(g, type, type), rounding(type, g.k + 2, twice ? 3 : 2), 8, ~0u,
               !twice);
-      compare(what + " to f32 from " + dtypeName(type), gemmPlan(g, type), rounding(DType::F32, g.k + 2));
+      compare(what + " to f32 from " + dtypeName(type), gemmPlan(g, type), rounding(plan::DType::F32, g.k + 2));
     }
   };
   std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{5, 7, 3}, {33, 1, 17}, {64, 48, 80}, {20, 30, 1}};
@@ -332,8 +332,8 @@ TEST_CASE("convolution: half types and TF32") {
                                                        : op.kind == ConvKind::BackwardData ? op.oc / op.groups * window
                                                                                            : op.n * op.oh * op.ow;
       const int64_t length = products + (more ? 1 : 0);
-      compare(describe(op) + " in tf32", inTf32(convPlan(op)), rounding(DType::F32, length, 2, true));
-      for (DType type : halfTypes)
+      compare(describe(op) + " in tf32", inTf32(convPlan(op)), rounding(plan::DType::F32, length, 2, true));
+      for (plan::DType type : halfTypes)
         compare(describe(op) + " in " + dtypeName(type), convPlan(op, type), rounding(type, length, more ? 3 : 2), 8,
                 ~0u, !more);
     });
@@ -350,13 +350,13 @@ TEST_CASE("convolution: an empty share of the batch") {
 namespace {
 
 /// Forward, then backward of the same gradient, in one plan.
-PlanT poolPlan(PoolT op, bool max, DType dtype = DType::F32) {
+PlanT poolPlan(PoolT op, bool max, plan::DType dtype = plan::DType::F32) {
   op.dtype = dtype;
   return stepPlan([&](ProgramWriter &w) {
     auto layout = [&](int64_t h, int64_t x) {
       return op.nhwc ? std::vector<int64_t>{op.n, h, x, op.c} : std::vector<int64_t>{op.n, op.c, h, x};
     };
-    op.workspace = static_cast<int>(w.slot("places", DType::I32, layout(op.oh, op.ow), Space::Persistent));
+    op.workspace = static_cast<int>(w.slot("places", plan::DType::I32, layout(op.oh, op.ow), Space::Persistent));
     op.src = w.slot("src", dtype, layout(op.ih, op.iw), Space::Persistent);
     op.dst = w.slot("dst", dtype, layout(op.oh, op.ow), Space::Persistent);
     uint32_t dstGradient = w.slot("dst'", dtype, layout(op.oh, op.ow), Space::Persistent);
@@ -391,7 +391,7 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
       bool max = flags & 4;
       const std::string what = fmt::format("pool {} k {} flags {}", c.c, c.k, flags);
       compare(what, poolPlan(op, max), 1e-5, 8, 0, max);
-      for (DType type : halfTypes)
+      for (plan::DType type : halfTypes)
         if (onGpu())
           compare(what + " in " + dtypeName(type), poolPlan(op, max, type), rounding(type, c.k * c.k), 8, 0, max);
     }
@@ -401,7 +401,7 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
   if (!onGpu())
     return; // a step of GPUs alone
   const int64_t batch = 2, heads = 3, rows = 9, width = 16, all = heads * width;
-  const auto attention = [&](bool backward, bool causal, bool apart, DType dtype) {
+  const auto attention = [&](bool backward, bool causal, bool apart, plan::DType dtype) {
     return stepPlan([&](ProgramWriter &w) {
       AttentionT op;
       op.kind = backward ? AttentionKind::Backward : AttentionKind::Forward;
@@ -420,7 +420,7 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
       const uint32_t qkv = w.slot("qkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
       op.q = part(qkv, 0), op.k = part(qkv, 1), op.v = part(qkv, 2);
       op.out = whole("out");
-      op.lse = static_cast<int>(w.slot("lse", DType::F32, {batch, heads, rows}, Space::Persistent));
+      op.lse = static_cast<int>(w.slot("lse", plan::DType::F32, {batch, heads, rows}, Space::Persistent));
       if (backward) {
         op.dout = whole("dout");
         const uint32_t dqkv = w.slot("dqkv", dtype, {batch, rows, 3, heads, width}, Space::Persistent);
@@ -430,14 +430,14 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
     });
   };
   for (int flags = 0; flags < 8; ++flags)
-    for (DType dtype : halfTypes) {
+    for (plan::DType dtype : halfTypes) {
       const bool backward = flags & 1;
       const PlanT plan = attention(backward, flags & 2, flags & 4, dtype);
       StepRun reference(plan), device(plan);
       for (StepRun *run : {&reference, &device}) {
         run->draw(Drawn::Reals, 8);
         for (int64_t i = 0; backward && i < run->count(2); ++i) // logarithms of sums that scores could have
-          storeElement(run->slot(2), i, DType::F32, 2.5);
+          storeElement(run->slot(2), i, plan::DType::F32, 2.5);
       }
       reference.run("reference", 1);
       device.run("cuda", 1);
@@ -466,7 +466,7 @@ TEST_CASE("copies: any strides") {
         Case{{4, 9}, {0, 1}, {9, 1}}, Case{{4, 9}, {1, 0}, {9, 1}}, Case{{}, {}, {}}, Case{{0, 3}, {3, 1}, {3, 1}},
         Case{{5, 6, 7}, {1, 5, 30}, {42, 7, 1}}, Case{{2, 40, 30}, {1200, 1, 40}, {1200, 30, 1}},
         Case{{300, 500}, {500, 1}, {1, 300}}, Case{{100000}, {1}, {1}}, Case{{2, 3, 5}, {1, 2, 6}, {5, 10, 1}}})
-    for (DType dtype : {DType::F32, DType::BF16, DType::I64, DType::I1}) {
+    for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::I64, plan::DType::I1}) {
       INFO("rank " << c.shape.size() << " type " << dtypeName(dtype));
       compare("copy", stepPlan([&](ProgramWriter &w) {
                 CopyT op;
@@ -486,9 +486,9 @@ TEST_CASE("copies: the source begins where the rank's table says") {
   for (auto strides : {std::vector<int64_t>{10, 1}, {1, 10}}) {
     PlanT plan = stepPlan([&](ProgramWriter &w) {
       CopyT op;
-      uint32_t src = w.slot("src", DType::F32, {100}, Space::Persistent);
+      uint32_t src = w.slot("src", plan::DType::F32, {100}, Space::Persistent);
       op.src = w.view(src, strides, 8);
-      op.dst = w.view(w.slot("dst", DType::F32, {12}, Space::Persistent), {4, 1});
+      op.dst = w.view(w.slot("dst", plan::DType::F32, {12}, Space::Persistent), {4, 1});
       op.shape = {3, 4};
       op.src_offset_scalar = 1;
       w.step(0, std::move(op));
@@ -505,7 +505,7 @@ TEST_CASE("copies: the source begins where the rank's table says") {
 }
 
 TEST_CASE("fills") {
-  for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::I1}) {
+  for (plan::DType dtype : {plan::DType::F32, plan::DType::F16, plan::DType::BF16, plan::DType::I32, plan::DType::I64, plan::DType::I1}) {
     StepRun run(stepPlan([&](ProgramWriter &w) {
       FillT op;
       op.dst = w.slot("dst", dtype, {70001}, Space::Persistent);
@@ -520,13 +520,13 @@ TEST_CASE("fills") {
 }
 
 TEST_CASE("lookups and their gradients: indices outside count as nothing") {
-  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+  for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::F16})
     for (int64_t width : {1, 5, 64}) {
       compare("embedding", stepPlan([&](ProgramWriter &w) {
                 EmbeddingT op;
                 op.rows = 6, op.width = width, op.count = 300, op.dtype = dtype;
                 op.table = w.slot("table", dtype, {6, width}, Space::Persistent);
-                op.ids = w.slot("ids", DType::I32, {300}, Space::Persistent);
+                op.ids = w.slot("ids", plan::DType::I32, {300}, Space::Persistent);
                 op.out = w.slot("out", dtype, {300, width}, Space::Persistent);
                 w.step(0, op);
               }));
@@ -535,7 +535,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   EmbeddingGradT op;
                   op.rows = 6, op.width = width, op.count = 30, op.dtype = dtype, op.accumulate = accumulate;
                   op.dtable = w.slot("dtable", dtype, {6, width}, Space::Persistent);
-                  op.ids = w.slot("ids", DType::I32, {30}, Space::Persistent);
+                  op.ids = w.slot("ids", plan::DType::I32, {30}, Space::Persistent);
                   op.grad = w.slot("grad", dtype, {30, width}, Space::Persistent);
                   w.step(0, op);
                 }),
@@ -545,7 +545,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   GatherT op;
                   op.outer = outer, op.extent = 5, op.count = 4, op.inner = inner, op.dtype = dtype;
                   op.src = w.slot("src", dtype, {outer, 5, inner}, Space::Persistent);
-                  op.index = w.slot("index", DType::I32, {outer, 4, inner}, Space::Persistent);
+                  op.index = w.slot("index", plan::DType::I32, {outer, 4, inner}, Space::Persistent);
                   op.out = w.slot("out", dtype, {outer, 4, inner}, Space::Persistent);
                   w.step(0, op);
                 }));
@@ -553,7 +553,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   ScatterAddT op;
                   op.outer = outer, op.extent = 5, op.count = 4, op.inner = inner, op.dtype = dtype;
                   op.src = w.slot("src", dtype, {outer, 4, inner}, Space::Persistent);
-                  op.index = w.slot("index", DType::I32, {outer, 4, inner}, Space::Persistent);
+                  op.index = w.slot("index", plan::DType::I32, {outer, 4, inner}, Space::Persistent);
                   op.out = w.slot("out", dtype, {outer, 5, inner}, Space::Persistent);
                   w.step(0, op);
                 }),
@@ -566,7 +566,7 @@ TEST_CASE("random: any split draws the same numbers") {
   auto draw = [](uint32_t dp, uint32_t tp, uint32_t coordDp, uint32_t coordTp, int32_t microbatch, unsigned threads) {
     PlanT plan = stepPlan([&](ProgramWriter &w) {
       std::vector<int64_t> local{splitPart(5, dp, coordDp).count, splitPart(3, tp, coordTp).count, 70};
-      uint32_t out = w.slot("out", DType::F32, local, Space::Persistent);
+      uint32_t out = w.slot("out", plan::DType::F32, local, Space::Persistent);
       w.shard(out, {{{5, {0}}}, {{3, {1}}}, {{70, {}}}});
       RandomT op;
       op.out = out;
@@ -600,7 +600,7 @@ TEST_CASE("random: any split draws the same numbers") {
 }
 
 TEST_CASE("random: half types are f32's numbers, rounded") {
-  for (DType dtype : halfTypes) {
+  for (plan::DType dtype : halfTypes) {
     const PlanT plan = stepPlan([&](ProgramWriter &w) {
       RandomT op;
       op.out = w.slot("out", dtype, {7, 31}, Space::Persistent);

@@ -74,12 +74,12 @@ PlanT batchPlan(bool cuda) {
   plan.ranks[1]->scalars = {4, 0};
   plan.ranks[1]->program = 0;
   ProgramWriter w;
-  const uint32_t rate = w.slot("rate", DType::F32, {1}), segment = w.segment("update", SegmentKind::Update);
+  const uint32_t rate = w.slot("rate", plan::DType::F32, {1}), segment = w.segment("update", SegmentKind::Update);
   w.fill(segment, rate, 3);
   KernelBatchT batch;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    const uint32_t g = w.slot("g", DType::F32, {sizes[i]}, Space::Persistent);
-    const uint32_t p = w.slot("p", DType::F32, {sizes[i]}, Space::Persistent);
+    const uint32_t g = w.slot("g", plan::DType::F32, {sizes[i]}, Space::Persistent);
+    const uint32_t p = w.slot("p", plan::DType::F32, {sizes[i]}, Space::Persistent);
     auto call = std::make_unique<KernelT>();
     for (uint32_t slot : {rate, g, p, p})
       call->args.push_back(slot);

@@ -48,13 +48,13 @@ void HashedData::read(Split split, int64_t index, size_t field, std::byte *dst) 
 
 // ---- slots ------------------------------------------------------------------------------------------------------------
 
-static ir::DType elementType(mlir::Type type) {
-  return type.isF32()            ? ir::DType::F32
-         : type.isF16()          ? ir::DType::F16
-         : type.isBF16()         ? ir::DType::BF16
-         : type.isInteger(1)     ? ir::DType::I1
-         : type.isInteger(32)    ? ir::DType::I32
-                                 : ir::DType::I64;
+static DType elementType(mlir::Type type) {
+  return type.isF32()            ? DType::F32
+         : type.isF16()          ? DType::F16
+         : type.isBF16()         ? DType::BF16
+         : type.isInteger(1)     ? DType::I1
+         : type.isInteger(32)    ? DType::I32
+                                 : DType::I64;
 }
 
 static NamedSlot slotOf(mlir::DictionaryAttr attributes, mlir::Type type) {
@@ -96,8 +96,8 @@ Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
     : recipe(recipe), step(std::move(module)), data(data),
       rows(shuffledOrder(data.samples(Split::Train), runSeed, 1)) {}
 
-ir::DType Whole::sums() const {
-  return recipe.reduceDtype == "fp16" ? ir::DType::F16 : recipe.reduceDtype == "bf16" ? ir::DType::BF16 : ir::DType::F32;
+DType Whole::sums() const {
+  return recipe.reduceDtype == "fp16" ? DType::F16 : recipe.reduceDtype == "bf16" ? DType::BF16 : DType::F32;
 }
 
 double Whole::begin(const NamedSlot &slot, int64_t element) const {
@@ -129,8 +129,8 @@ ir::Slots Whole::beginning() const {
 }
 
 void Whole::addStep(ir::Slots &slots, int64_t at) const {
-  slots[{"scalar", "lr"}] = ir::HostTensor({}, ir::DType::F32, recipe.lr);
-  slots[{"scalar", "step"}] = ir::HostTensor({}, ir::DType::F32, static_cast<double>(at));
+  slots[{"scalar", "lr"}] = ir::HostTensor({}, DType::F32, recipe.lr);
+  slots[{"scalar", "step"}] = ir::HostTensor({}, DType::F32, static_cast<double>(at));
   addInputs(slots, step.function("train"), [&](int64_t row) {
     return std::pair(Split::Train, static_cast<int64_t>(rows[static_cast<size_t>((at - 1) * recipe.batch + row)]));
   });
@@ -144,7 +144,7 @@ template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *func
   for (const NamedSlot &slot : argumentsOf(function)) {
     if (slot.kind != "input")
       continue;
-    const size_t field = findField(data, slot.name, slot.type.dtype == ir::DType::I32 ? FieldType::I32 : FieldType::F32,
+    const size_t field = findField(data, slot.name, slot.type.dtype == DType::I32 ? FieldType::I32 : FieldType::F32,
                                    {slot.type.shape.begin() + 1, slot.type.shape.end()});
     const int64_t each = data.fields()[field].elements();
     for (int64_t m = 0; m < recipe.microbatches; ++m) {

@@ -60,7 +60,7 @@ public:
   const std::vector<uint32_t> &order() const { return rows; }
   const GraphModule &graph() const { return step; }
   /// The type in which gradients are added up.
-  ir::DType sums() const;
+  DType sums() const;
 
 private:
   double begin(const NamedSlot &slot, int64_t element) const;

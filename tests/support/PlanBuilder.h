@@ -19,7 +19,7 @@ namespace cleave::test {
 
 using namespace cleave::plan;
 
-inline int64_t elementBytes(DType type) {
+inline int64_t elementBytes(plan::DType type) {
   static constexpr int64_t bytes[] = {4, 2, 2, 4, 8, 1, 1};
   return bytes[static_cast<size_t>(type)];
 }
@@ -40,7 +40,7 @@ struct ProgramWriter {
 
   ProgramWriter() { program.layouts.push_back(std::make_unique<LayoutT>()); }
 
-  uint32_t slot(const std::string &name, DType dtype, std::vector<int64_t> shape, Space space = Space::Placed,
+  uint32_t slot(const std::string &name, plan::DType dtype, std::vector<int64_t> shape, Space space = Space::Placed,
                 int tensor = -1) {
     auto slot = std::make_unique<SlotT>();
     slot->name = name;
@@ -246,7 +246,7 @@ inline PlanT makePlan(uint32_t dp, uint32_t tp = 1, uint32_t pp = 1) {
 }
 
 inline int addTensor(PlanT &plan, const std::string &name, TensorKind kind, std::vector<int64_t> shape,
-                     DType dtype = DType::F32) {
+                     plan::DType dtype = plan::DType::F32) {
   auto tensor = std::make_unique<TensorT>();
   tensor->name = name;
   tensor->kind = kind;
@@ -286,7 +286,7 @@ inline void declareKernel(KernelInfoT &kernel, const ProgramT &program, const Ke
     int64_t elements = there ? 1 : 0;
     for (int64_t size : there ? program.slots[call.args[i]]->shape : std::vector<int64_t>())
       elements *= size;
-    argument->dtype = there ? program.slots[call.args[i]]->dtype : DType::F32;
+    argument->dtype = there ? program.slots[call.args[i]]->dtype : plan::DType::F32;
     (elements == call.extent ? argument->per_extent : argument->base) = elements == call.extent ? 1 : elements;
     argument->written = i + call.outputs >= call.args.size();
     kernel.arguments.push_back(std::move(argument));

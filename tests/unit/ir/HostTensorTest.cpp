@@ -6,6 +6,7 @@
 #include <limits>
 
 using namespace cleave::ir;
+using cleave::DType;
 
 TEST_CASE("values round to the nearest of their type") {
   CHECK(roundTo(DType::F32, 0.1) == 0.1f);

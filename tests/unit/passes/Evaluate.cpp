@@ -8,16 +8,6 @@
 namespace cleave::testing {
 namespace {
 
-ir::DType dtypeOf(mlir::Type element) {
-  if (element.isInteger(1))
-    return ir::DType::I1;
-  if (element.isInteger(32))
-    return ir::DType::I32;
-  if (element.isInteger(64))
-    return ir::DType::I64;
-  return element.isF32() ? ir::DType::F32 : element.isF16() ? ir::DType::F16 : ir::DType::BF16;
-}
-
 std::string key(mlir::StringAttr kind, mlir::StringAttr name) {
   return name ? kind.str() + ":" + name.str() : kind.str();
 }
@@ -34,7 +24,7 @@ Arrays evaluate(const GraphModule &module, const std::string &function, const Ar
     if (given == arguments.end())
       throw std::runtime_error("no argument " + name);
     auto element = mlir::cast<mlir::RankedTensorType>(func.getArgument(i).getType()).getElementType();
-    inputs.emplace_back(given->second.shape, dtypeOf(element), given->second.data);
+    inputs.emplace_back(given->second.shape, ir::dtypeOf(element), given->second.data);
   }
   std::vector<ir::HostTensor> outputs = ir::evaluate(func, inputs);
   Arrays results;

@@ -14,7 +14,6 @@ using namespace cleave;
 using namespace cleave::cuda;
 using namespace cleave::test;
 using plan::AttentionKind;
-using plan::DType;
 
 namespace {
 
@@ -22,11 +21,11 @@ namespace {
 using Tensor4 = std::vector<double>;
 
 struct Problem {
-  Problem(AttentionKind kind, DType dtype, int64_t rows, int64_t keys, bool causal, bool lse = true)
+  Problem(AttentionKind kind, plan::DType dtype, int64_t rows, int64_t keys, bool causal, bool lse = true)
       : a(attentionFields(kind, dtype, batch, heads, rows, keys, width, causal)), parts(rows == keys ? 3 : 1),
         fused(whole(keys, 3)), gradients(whole(keys, 3)), query(whole(rows, 1)), queryGradient(whole(rows, 1)),
         out(whole(rows, 1)), dout(whole(rows, 1)),
-        stats(DType::F32, {batch, heads, rows, 1}, {heads * rows, rows, 1, 1}) {
+        stats(plan::DType::F32, {batch, heads, rows, 1}, {heads * rows, rows, 1, 1}) {
     a.lse = lse ? 0 : -1;
     if (parts == 1) { // q by itself, k and v packed apart
       a.k->strides = a.v->strides = {keys * inner * 3, width, inner * 3, 1};
@@ -137,12 +136,12 @@ void run(const Problem &p, bool deterministic = true) {
   place().finish();
 }
 
-void check(DType dtype, int64_t rows, int64_t keys, bool causal, bool deterministic = true) {
+void check(plan::DType dtype, int64_t rows, int64_t keys, bool causal, bool deterministic = true) {
   Problem p(AttentionKind::Forward, dtype, rows, keys, causal);
   INFO(describe(*Written<plan::Attention>(p.a)));
   run(p);
   const Reference expected = reference(p);
-  const double tolerance = dtype == DType::F16 ? 0.002 : 0.015;
+  const double tolerance = dtype == plan::DType::F16 ? 0.002 : 0.015;
   CHECK(farthest(p.numbers(p.out, 0), expected.out) < tolerance);
   Tensor4 lse;
   for (int64_t i = 0; i < p.stats.count(); ++i)
@@ -166,17 +165,17 @@ void check(DType dtype, int64_t rows, int64_t keys, bool causal, bool determinis
 } // namespace
 
 TEST_CASE("fake cudnn: attention and its gradients") {
-  for (DType dtype : {DType::BF16, DType::F16})
+  for (plan::DType dtype : {plan::DType::BF16, plan::DType::F16})
     for (bool causal : {false, true}) {
       check(dtype, 16, 16, causal);
       check(dtype, 10, 10, causal);
       check(dtype, 4, 12, causal); // a window of queries into fewer than the keys
     }
-  check(DType::F16, 16, 16, true, /*deterministic=*/false);
+  check(plan::DType::F16, 16, 16, true, /*deterministic=*/false);
 }
 
 TEST_CASE("fake cudnn: attention whose statistics nobody wants") {
-  Problem p(AttentionKind::Forward, DType::F16, 8, 8, true, /*lse=*/false);
+  Problem p(AttentionKind::Forward, plan::DType::F16, 8, 8, true, /*lse=*/false);
   run(p);
   CHECK(farthest(p.numbers(p.out, 0), reference(p).out) < 0.002);
 }

@@ -15,7 +15,6 @@ using namespace cleave::cuda;
 using namespace cleave::test;
 using Catch::Matchers::Contains;
 using plan::ConvKind;
-using plan::DType;
 
 namespace {
 
@@ -107,14 +106,14 @@ void check(const plan::ConvT &c, const CudnnOptions &options = hopper()) {
 TEST_CASE("fake cudnn: it is the library that is open") {
   CHECK(Cudnn::open().version() / 10000 == 9);
   const auto handle = Cudnn::open().handle(place().stream());
-  const auto c = convFields(ConvKind::Forward, DType::F32, false, 1, 2, 4, 2, 3, 1, 1);
+  const auto c = convFields(ConvKind::Forward, plan::DType::F32, false, 1, 2, 4, 2, 3, 1, 1);
   const auto graph = Cudnn::open().convolution(handle.get(), *Written<plan::Conv>(c), hopper());
   REQUIRE(graph->candidates() == std::vector<std::string>{"eng0", "eng1"});
 }
 
 TEST_CASE("fake cudnn: convolutions in all directions, types and layouts") {
   for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::F16})
       for (bool nhwc : {false, true}) {
         const plan::ConvT plain = convFields(kind, dtype, nhwc, 2, 8, 7, 6, 3, 1, 1);
         const auto with = [&](auto change) {
@@ -136,7 +135,7 @@ TEST_CASE("fake cudnn: convolutions in all directions, types and layouts") {
 
 TEST_CASE("fake cudnn: engines") {
   const auto handle = Cudnn::open().handle(place().stream());
-  const auto c = convFields(ConvKind::Forward, DType::F32, true, 2, 4, 5, 4, 3, 1, 1);
+  const auto c = convFields(ConvKind::Forward, plan::DType::F32, true, 2, 4, 5, 4, 3, 1, 1);
   const Written<plan::Conv> written(c);
   const auto graph = Cudnn::open().convolution(handle.get(), *written, hopper());
   CHECK(graph->choice() == "eng0");
@@ -159,7 +158,7 @@ TEST_CASE("fake cudnn: engines") {
 }
 
 TEST_CASE("fake cudnn: a captured convolution runs as often as its graph") {
-  plan::ConvT c = convFields(ConvKind::BackwardWeights, DType::F32, true, 2, 4, 5, 4, 3, 1, 1);
+  plan::ConvT c = convFields(ConvKind::BackwardWeights, plan::DType::F32, true, 2, 4, 5, 4, 3, 1, 1);
   c.accumulate = true;
   Problem problem(c);
   const auto handle = Cudnn::open().handle(place().stream());
@@ -175,7 +174,7 @@ TEST_CASE("fake cudnn: a captured convolution runs as often as its graph") {
 }
 
 TEST_CASE("fake cudnn: mistakes in running") {
-  Problem problem(convFields(ConvKind::Forward, DType::BF16, true, 1, 8, 4, 8, 1, 1, 0));
+  Problem problem(convFields(ConvKind::Forward, plan::DType::BF16, true, 1, 8, 4, 8, 1, 1, 0));
   const auto handle = Cudnn::open().handle(place().stream());
   const auto graph = Cudnn::open().convolution(handle.get(), *problem.written, hopper());
   std::vector<void *> pointers = problem.pointers();

@@ -108,7 +108,7 @@ Named namedOf(mlir::DictionaryAttr attributes, mlir::Type type) {
   };
   auto tensor = mlir::cast<mlir::RankedTensorType>(type);
   mlir::Type element = tensor.getElementType();
-  ir::DType dtype = element.isF32() ? ir::DType::F32 : element.isInteger(32) ? ir::DType::I32 : ir::DType::I1;
+  DType dtype = element.isF32() ? DType::F32 : element.isInteger(32) ? DType::I32 : DType::I1;
   Named named{text(ir::attr::kind), text(ir::attr::name), HostTensor(tensor.getShape().vec(), dtype)};
   if (named.name.empty())
     named.name = named.kind;
@@ -137,7 +137,7 @@ HostTensor filled(const Named &slot, int64_t microbatch) {
   for (double &value : tensor.values) {
     state = state * 1664525u + 1013904223u;
     double unit = (state >> 8) * 0x1p-24;
-    value = tensor.dtype == ir::DType::I32 ? std::floor(unit * 6) - (slot.name == "label")
+    value = tensor.dtype == DType::I32 ? std::floor(unit * 6) - (slot.name == "label")
                                            : (slot.kind == "input" ? 2 : 0.6) * (unit - 0.5);
   }
   if (slot.kind == "state")
@@ -159,8 +159,8 @@ passes::CompileOptions oneDevice(int64_t rows, int64_t microbatches) {
 
 /// Everything that is there before the step.
 Slots beginning(const GraphModule &step, int64_t microbatches) {
-  Slots slots{{{"scalar", "lr"}, HostTensor({}, ir::DType::F32, lr)},
-              {{"scalar", "step"}, HostTensor({}, ir::DType::F32, trainingStep)}};
+  Slots slots{{{"scalar", "lr"}, HostTensor({}, DType::F32, lr)},
+              {{"scalar", "step"}, HostTensor({}, DType::F32, trainingStep)}};
   for (const char *name : {"train", "update"})
     for (const Named &slot : argumentsOf(step.module().lookupSymbol<mlir::func::FuncOp>(name))) {
       if (slot.kind == "parameter" || slot.kind == "buffer" || slot.kind == "state")

@@ -60,7 +60,7 @@ std::string functionOf(const Case &c, const std::vector<std::vector<int64_t>> &o
 }
 
 HostTensor filled(const std::vector<int64_t> &shape, const std::string &element, uint32_t seed) {
-  HostTensor tensor(shape, element == "i32" ? ir::DType::I32 : ir::DType::F32);
+  HostTensor tensor(shape, element == "i32" ? DType::I32 : DType::F32);
   for (double &value : tensor.values) {
     seed = seed * 1664525u + 1013904223u;
     value = element == "i32" ? (seed >> 8) % 4 : static_cast<double>((seed >> 8) % 9) - 4;

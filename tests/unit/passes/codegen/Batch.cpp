@@ -28,11 +28,11 @@ Made made(KernelGraph graph) {
 /// An optimizer's update: results over three of its operands, a rate that all elements share, an offset as a scalar.
 KernelGraph update(std::vector<int64_t> shape, bool offset) {
   GraphMaker m;
-  int rate = m.input({}), g = m.input(shape, Element::BF16), mean = m.input(shape), p = m.input(shape);
-  int m1 = m.add(m.mul(mean, m.constant(shape, 0.9)), m.cast(g, Element::F32));
+  int rate = m.input({}), g = m.input(shape, DType::BF16), mean = m.input(shape), p = m.input(shape);
+  int m1 = m.add(m.mul(mean, m.constant(shape, 0.9)), m.cast(g, DType::F32));
   int step = m.mul(m.broadcast(rate, shape, {}), m1);
   if (offset)
-    step = m.add(step, m.broadcast(m.cast(m.scalarInput(), Element::F32), shape, {}));
+    step = m.add(step, m.broadcast(m.cast(m.scalarInput(), DType::F32), shape, {}));
   m.graph.outputs = {m1, m.sub(p, step)};
   return m.graph;
 }
@@ -40,13 +40,13 @@ KernelGraph update(std::vector<int64_t> shape, bool offset) {
 KernelGraph squares(int64_t rows, int64_t columns) {
   GraphMaker m;
   int x = m.input({rows, columns});
-  m.graph.outputs = {m.reduce(Combine::Sum, m.mul(x, x), {1})};
+  m.graph.outputs = {m.reduce(ReduceKind::Sum, m.mul(x, x), {1})};
   return m.graph;
 }
 
 KernelGraph columnSums(int64_t rows, int64_t columns) {
   GraphMaker m;
-  m.graph.outputs = {m.reduce(Combine::Sum, m.input({rows, columns}), {0})};
+  m.graph.outputs = {m.reduce(ReduceKind::Sum, m.input({rows, columns}), {0})};
   return m.graph;
 }
 

@@ -12,7 +12,7 @@ using namespace cleave::passes::kernel;
 
 namespace {
 
-constexpr Element f32 = Element::F32, halves[] = {Element::F16, Element::BF16};
+constexpr DType f32 = DType::F32, halves[] = {DType::F16, DType::BF16};
 
 /// The outputs of a graph, for every way to compile it.
 std::vector<std::vector<TestTensor>> outputsOf(const KernelGraph &graph, const std::vector<TestTensor> &inputs) {
@@ -50,10 +50,10 @@ void checkRegisters(GraphMaker &m, const std::vector<int> &values) {
 } // namespace
 
 TEST_CASE("a value of a half type is the same in registers as in memory", "[codegen]") {
-  for (Element type : halves) {
+  for (DType type : halves) {
     GraphMaker m;
     const std::vector<int64_t> shape{5, 37};
-    int x = m.input(shape, type), y = m.input(shape, type), z = m.input(shape), n = m.input(shape, Element::I32);
+    int x = m.input(shape, type), y = m.input(shape, type), z = m.input(shape), n = m.input(shape, DType::I32);
     int positive = m.op(NodeKind::Abs, {x});
     std::vector<int> values{m.add(x, y), m.sub(x, y), m.mul(x, y), m.div(x, y), m.cast(z, type), m.cast(n, type)};
     for (NodeKind kind : {NodeKind::Exp, NodeKind::Tanh, NodeKind::Sigmoid, NodeKind::Silu, NodeKind::Gelu,
@@ -62,24 +62,24 @@ TEST_CASE("a value of a half type is the same in registers as in memory", "[code
     for (NodeKind kind : {NodeKind::Log, NodeKind::Sqrt, NodeKind::Rsqrt})
       values.push_back(m.op(kind, {positive}));
     values.push_back(m.op(NodeKind::GeluGrad, {y, x}));
-    values.push_back(m.op(NodeKind::Select, {m.compare(Relation::Gt, x, y), m.mul(x, x), m.op(NodeKind::Max, {x, y})}));
+    values.push_back(m.op(NodeKind::Select, {m.compare(Predicate::Gt, x, y), m.mul(x, x), m.op(NodeKind::Max, {x, y})}));
     checkRegisters(m, values);
   }
 }
 
 TEST_CASE("sums in a half type are rounded once, at their end", "[codegen]") {
-  for (Element type : halves)
+  for (DType type : halves)
     for (int64_t kept : {0, 1}) {
       GraphMaker m;
       int x = m.input({65, 130}, type);
-      checkRegisters(m, {m.reduce(Combine::Sum, m.mul(x, x), {1 - kept}), m.reduce(Combine::Max, x, {1 - kept})});
+      checkRegisters(m, {m.reduce(ReduceKind::Sum, m.mul(x, x), {1 - kept}), m.reduce(ReduceKind::Max, x, {1 - kept})});
       for (const auto &outputs : outputsOf(m.graph, randomInputs(m.graph, 3))) // mul is rounded, its sum is not
         CHECK(outputs[0].data == evaluate(m.graph, randomInputs(m.graph, 3))[0].data);
     }
 }
 
 TEST_CASE("a chain of half values rounds every link", "[codegen]") {
-  for (Element type : halves) {
+  for (DType type : halves) {
     GraphMaker m;
     const std::vector<int64_t> shape{3, 50};
     int x = m.input(shape, type), y = m.input({50}, type), wide = m.broadcast(y, shape, {1}), v = x;
@@ -93,15 +93,15 @@ TEST_CASE("a chain of half values rounds every link", "[codegen]") {
 }
 
 TEST_CASE("log-sum-exp is that of the logits that are stored", "[codegen]") {
-  for (Element type : halves)
+  for (DType type : halves)
     for (int64_t classes : {10, 37, 1000}) {
       GraphMaker m;
       const std::vector<int64_t> shape{6, classes};
       int product = m.input(shape, type), bias = m.input({classes}, type);
       int scaled = m.mul(product, m.constant(shape, 11, type));
       int logits = m.add(scaled, m.broadcast(bias, shape, {1})), x = m.cast(logits, f32);
-      int max = m.reduce(Combine::Max, x, {1});
-      int sum = m.reduce(Combine::Sum, m.op(NodeKind::Exp, {m.sub(x, m.broadcast(max, shape, {0}))}), {1});
+      int max = m.reduce(ReduceKind::Max, x, {1});
+      int sum = m.reduce(ReduceKind::Sum, m.op(NodeKind::Exp, {m.sub(x, m.broadcast(max, shape, {0}))}), {1});
       m.graph.outputs = {logits, m.add(max, m.op(NodeKind::Log, {sum}))};
       for (const auto &outputs : outputsOf(m.graph, randomInputs(m.graph, 8)))
         for (int64_t row = 0; row < shape[0]; ++row) {
@@ -115,11 +115,11 @@ TEST_CASE("log-sum-exp is that of the logits that are stored", "[codegen]") {
 }
 
 TEST_CASE("what a later sweep takes from scratch memory is rounded, too", "[codegen]") {
-  for (Element type : halves) {
+  for (DType type : halves) {
     GraphMaker m;
     const std::vector<int64_t> shape{3, 200};
     int x = m.input(shape, type), e = m.op(NodeKind::Exp, {x});
-    int sum = m.reduce(Combine::Sum, m.cast(e, f32), {1});
+    int sum = m.reduce(ReduceKind::Sum, m.cast(e, f32), {1});
     m.graph.outputs = {m.mul(m.cast(e, f32), m.broadcast(sum, shape, {0})), e, sum};
     for (const auto &outputs : outputsOf(m.graph, randomInputs(m.graph, 9)))
       for (size_t i = 0; i < outputs[0].data.size(); ++i) {

@@ -65,8 +65,8 @@ int rowBroadcast(GraphMaker &m, int rows, std::vector<int64_t> shape) {
 int softmax(GraphMaker &m, int x) {
   auto shape = m.shape(x);
   int64_t last = static_cast<int64_t>(shape.size()) - 1;
-  int e = m.op(NodeKind::Exp, {m.sub(x, rowBroadcast(m, m.reduce(Combine::Max, x, {last}), shape))});
-  return m.div(e, rowBroadcast(m, m.reduce(Combine::Sum, e, {last}), shape));
+  int e = m.op(NodeKind::Exp, {m.sub(x, rowBroadcast(m, m.reduce(ReduceKind::Max, x, {last}), shape))});
+  return m.div(e, rowBroadcast(m, m.reduce(ReduceKind::Sum, e, {last}), shape));
 }
 
 } // namespace
@@ -90,8 +90,8 @@ TEST_CASE("an expensive value that a second sweep needs depends on one of two re
   int x = m.input({2, 2});
   int t = m.reshape(m.op(NodeKind::Tanh, {x}), {2, 1, 2}); // kept in scratch memory, by the first loop alone
   int stacked = m.concat({t, t, t}, 1);
-  int apart = m.sub(stacked, m.broadcast(m.reduce(Combine::Max, stacked, {0, 1}), {2, 3, 2}, {2}));
-  m.graph.outputs = {m.reduce(Combine::Sum, m.op(NodeKind::Exp, {apart}), {0, 1})};
+  int apart = m.sub(stacked, m.broadcast(m.reduce(ReduceKind::Max, stacked, {0, 1}), {2, 3, 2}, {2}));
+  m.graph.outputs = {m.reduce(ReduceKind::Sum, m.op(NodeKind::Exp, {apart}), {0, 1})};
   CHECK(check(m.graph).str().find("scratch 0 from sweep 0") != std::string::npos);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("every elementwise op") {
   GraphMaker m;
   int x = m.input({171}), y = m.input({171});
   int positive = m.add(m.op(NodeKind::Abs, {x}), m.constant({171}, 0.01));
-  int less = m.compare(Relation::Lt, x, y);
+  int less = m.compare(Predicate::Lt, x, y);
   m.graph.outputs = {m.op(NodeKind::Log, {positive}),
                      m.op(NodeKind::Sqrt, {positive}),
                      m.op(NodeKind::Rsqrt, {positive}),
@@ -137,28 +137,28 @@ TEST_CASE("every elementwise op") {
 }
 
 TEST_CASE("element types") {
-  for (Element type : {Element::F16, Element::BF16}) {
+  for (DType type : {DType::F16, DType::BF16}) {
     GraphMaker m;
     int x = m.input({5, 37}, type), y = m.input({5, 37}, type);
-    m.graph.outputs = {m.add(x, y), m.cast(x, Element::F32)};
-    check(m.graph, type == Element::F16 ? 1e-3 : 8e-3);
+    m.graph.outputs = {m.add(x, y), m.cast(x, DType::F32)};
+    check(m.graph, type == DType::F16 ? 1e-3 : 8e-3);
   }
-  for (Element type : {Element::I32, Element::I64}) {
+  for (DType type : {DType::I32, DType::I64}) {
     GraphMaker m;
     int x = m.input({37}, type), y = m.input({37}, type);
     int safe = m.add(y, m.constant({37}, 1, type));
     m.graph.outputs = {m.add(x, y),
                        m.div(x, safe),
-                       m.cast(x, Element::F32),
+                       m.cast(x, DType::F32),
                        m.op(NodeKind::Max, {x, y}),
-                       m.compare(Relation::Eq, x, y),
-                       m.cast(m.compare(Relation::Gt, x, y), Element::F32)};
+                       m.compare(Predicate::Eq, x, y),
+                       m.cast(m.compare(Predicate::Gt, x, y), DType::F32)};
     check(m.graph);
   }
   GraphMaker m;
-  int x = m.input({37}), b = m.input({37}, Element::I1);
-  m.graph.outputs = {m.op(NodeKind::Select, {b, x, m.constant({37}, -1e30)}), m.cast(x, Element::I32),
-                     m.cast(x, Element::I64)};
+  int x = m.input({37}), b = m.input({37}, DType::I1);
+  m.graph.outputs = {m.op(NodeKind::Select, {b, x, m.constant({37}, -1e30)}), m.cast(x, DType::I32),
+                     m.cast(x, DType::I64)};
   check(m.graph);
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("rows: causal mask from iota") {
   GraphMaker m;
   std::vector<int64_t> shape{2, 3, 9, 21};
   int x = m.input(shape), offset = m.scalarInput();
-  int mask = m.compare(Relation::Le, m.iota(shape, 3), m.iota(shape, 2, offset));
+  int mask = m.compare(Predicate::Le, m.iota(shape, 3), m.iota(shape, 2, offset));
   m.graph.outputs = {softmax(m, m.op(NodeKind::Select, {mask, x, m.constant(shape, -1e30)}))};
   check(m.graph, 1e-5);
 }
@@ -201,9 +201,9 @@ TEST_CASE("rows: layer norm with its statistics") {
     std::vector<int64_t> shape{2, 5, d};
     int x = m.input(shape), gamma = m.input({d}), beta = m.input({d});
     int scale = m.constant({2, 5}, 1.0 / static_cast<double>(d));
-    int mean = m.mul(m.reduce(Combine::Sum, x, {2}), scale);
+    int mean = m.mul(m.reduce(ReduceKind::Sum, x, {2}), scale);
     int centred = m.sub(x, m.broadcast(mean, shape, {0, 1}));
-    int variance = m.mul(m.reduce(Combine::Sum, m.mul(centred, centred), {2}), scale);
+    int variance = m.mul(m.reduce(ReduceKind::Sum, m.mul(centred, centred), {2}), scale);
     int rstd = m.op(NodeKind::Rsqrt, {m.add(variance, m.constant({2, 5}, 1e-5))});
     int normal = m.mul(centred, m.broadcast(rstd, shape, {0, 1}));
     m.graph.outputs = {m.add(m.mul(normal, m.broadcast(gamma, shape, {2})), m.broadcast(beta, shape, {2})), mean, rstd};
@@ -216,9 +216,9 @@ TEST_CASE("columns: bias gradient with its prologue stored, siblings") {
     GraphMaker m;
     std::vector<int64_t> shape{2, 19, c};
     int x = m.input(shape), dy = m.input(shape);
-    int g = m.op(NodeKind::Select, {m.compare(Relation::Gt, x, m.constant(shape, 0)), dy, m.constant(shape, 0)});
-    m.graph.outputs = {g, m.reduce(Combine::Sum, g, {0, 1}), m.reduce(Combine::Sum, m.mul(g, x), {0, 1}),
-                       m.reduce(Combine::Max, x, {0, 1})};
+    int g = m.op(NodeKind::Select, {m.compare(Predicate::Gt, x, m.constant(shape, 0)), dy, m.constant(shape, 0)});
+    m.graph.outputs = {g, m.reduce(ReduceKind::Sum, g, {0, 1}), m.reduce(ReduceKind::Sum, m.mul(g, x), {0, 1}),
+                       m.reduce(ReduceKind::Max, x, {0, 1})};
     check(m.graph, 1e-5);
   }
 }
@@ -230,9 +230,9 @@ TEST_CASE("batch norm over samples and positions") {
     int x = m.input(shape), weight = m.input({shape[1]}), running = m.input({shape[1]});
     double count = static_cast<double>(shape[0] * shape[2] * shape[3]);
     std::vector<int64_t> c{shape[1]};
-    int mean = m.mul(m.reduce(Combine::Sum, x, {0, 2, 3}), m.constant(c, 1 / count));
+    int mean = m.mul(m.reduce(ReduceKind::Sum, x, {0, 2, 3}), m.constant(c, 1 / count));
     int centred = m.sub(x, m.broadcast(mean, shape, {1}));
-    int variance = m.mul(m.reduce(Combine::Sum, m.mul(centred, centred), {0, 2, 3}), m.constant(c, 1 / count));
+    int variance = m.mul(m.reduce(ReduceKind::Sum, m.mul(centred, centred), {0, 2, 3}), m.constant(c, 1 / count));
     int scale = m.mul(weight, m.op(NodeKind::Rsqrt, {m.add(variance, m.constant(c, 1e-5))}));
     m.graph.outputs = {m.op(NodeKind::Relu, {m.mul(centred, m.broadcast(scale, shape, {1}))}), mean, variance,
                        m.add(m.mul(running, m.constant(c, 0.9)), m.mul(mean, m.constant(c, 0.1)))};
@@ -247,8 +247,8 @@ TEST_CASE("full reductions") {
     std::vector<int64_t> dims;
     for (size_t i = 0; i < shape.size(); ++i)
       dims.push_back(static_cast<int64_t>(i));
-    int s = m.reduce(Combine::Sum, m.mul(x, x), dims);
-    m.graph.outputs = {s, m.op(NodeKind::Sqrt, {s}), m.reduce(Combine::Max, x, dims), m.reduce(Combine::Min, x, dims)};
+    int s = m.reduce(ReduceKind::Sum, m.mul(x, x), dims);
+    m.graph.outputs = {s, m.op(NodeKind::Sqrt, {s}), m.reduce(ReduceKind::Max, x, dims), m.reduce(ReduceKind::Min, x, dims)};
     check(m.graph, 1e-5);
   }
 }
@@ -325,7 +325,7 @@ TEST_CASE("rows: a sum's terms are not those that its user's concat takes") {
     int x = m.input(shape), y = m.input(shape);
     auto turned = [&](int v) { return m.concat({m.slice(v, {0, 5}, {rows, 4}), m.slice(v, {0, 0}, {rows, 5})}, 1); };
     int v = turned(m.mul(x, y));
-    v = m.mul(v, rowBroadcast(m, m.reduce(Combine::Sum, m.mul(v, v), {1}), shape));
+    v = m.mul(v, rowBroadcast(m, m.reduce(ReduceKind::Sum, m.mul(v, v), {1}), shape));
     int padded = m.pad(m.slice(v, {0, 2}, {rows, 7}), {0, 0}, {0, 2});
     m.graph.outputs = {m.add(turned(m.mul(v, y)), padded)};
     check(m.graph);
@@ -339,7 +339,7 @@ TEST_CASE("reshapes split loops") {
   check(m.graph);
   GraphMaker r; // reductions of the same rows in two shapes
   int a = r.input({6, 20}), b = r.input({2, 3, 20});
-  int s = r.reduce(Combine::Sum, a, {1}), q = r.reduce(Combine::Sum, r.mul(b, r.reshape(a, {2, 3, 20})), {2});
+  int s = r.reduce(ReduceKind::Sum, a, {1}), q = r.reduce(ReduceKind::Sum, r.mul(b, r.reshape(a, {2, 3, 20})), {2});
   r.graph.outputs = {s, q};
   check(r.graph, 1e-5);
 }
@@ -347,12 +347,12 @@ TEST_CASE("reshapes split loops") {
 TEST_CASE("cross entropy rows with labels") {
   GraphMaker m;
   std::vector<int64_t> shape{9, 10};
-  int x = m.input(shape), labels = m.input({9}, Element::I32);
-  int top = m.reduce(Combine::Max, x, {1});
+  int x = m.input(shape), labels = m.input({9}, DType::I32);
+  int top = m.reduce(ReduceKind::Max, x, {1});
   int e = m.op(NodeKind::Exp, {m.sub(x, m.broadcast(top, shape, {0}))});
-  int lse = m.add(m.op(NodeKind::Log, {m.reduce(Combine::Sum, e, {1})}), top);
-  int hit = m.compare(Relation::Eq, m.iota(shape, 1), m.broadcast(labels, shape, {0}));
-  int picked = m.reduce(Combine::Sum, m.op(NodeKind::Select, {hit, x, m.constant(shape, 0)}), {1});
+  int lse = m.add(m.op(NodeKind::Log, {m.reduce(ReduceKind::Sum, e, {1})}), top);
+  int hit = m.compare(Predicate::Eq, m.iota(shape, 1), m.broadcast(labels, shape, {0}));
+  int picked = m.reduce(ReduceKind::Sum, m.op(NodeKind::Select, {hit, x, m.constant(shape, 0)}), {1});
   m.graph.outputs = {m.sub(lse, picked), lse};
   check(m.graph, 1e-5);
 }
@@ -361,7 +361,7 @@ TEST_CASE("an output cannot overwrite what a later sweep reads") {
   GraphMaker m;
   int x = m.input({3, 40});
   int y = m.op(NodeKind::Neg, {x});
-  int s = m.reduce(Combine::Sum, x, {1});
+  int s = m.reduce(ReduceKind::Sum, x, {1});
   m.graph.outputs = {y, m.mul(x, m.broadcast(s, {3, 40}, {0}))};
   LoopNest p = check(m.graph, 1e-5);
   auto pairs = p.mayAlias();
@@ -372,7 +372,7 @@ TEST_CASE("an output cannot overwrite what a later sweep reads") {
 TEST_CASE("what is not one kernel is refused") {
   GraphMaker m;
   int x = m.input({4, 6});
-  m.graph.outputs = {m.reduce(Combine::Sum, x, {0}), m.reduce(Combine::Sum, x, {1})};
+  m.graph.outputs = {m.reduce(ReduceKind::Sum, x, {0}), m.reduce(ReduceKind::Sum, x, {1})};
   REQUIRE(!loopNestOf(m.graph));
   GraphMaker n;
   int a = n.input({4}), b = n.input({5});
@@ -420,7 +420,7 @@ TEST_CASE("elementary functions at the ends of their range") {
         continue;
       LoopNest p = *loopNestOf(m.graph, nullptr, lanesOf(target));
       LoadedKernel kernel(p, target);
-      auto found = unpack(execute(p, kernel, m.graph, {{{n}, Element::F32, e.x}}, 1)[0], {n}, Element::F32);
+      auto found = unpack(execute(p, kernel, m.graph, {{{n}, DType::F32, e.x}}, 1)[0], {n}, DType::F32);
       for (size_t i = 0; i < e.x.size(); ++i) {
         INFO("at " << e.x[i] << " found " << found.data[i] << ", wanted " << e.y[i]);
         double f = found.data[i], w = e.y[i];
@@ -440,10 +440,10 @@ TEST_CASE("sine and cosine are right to the last digits of 1 up to 1e5") {
       m.graph.outputs = {m.op(kind, {m.input({n})})};
       LoopNest p = *loopNestOf(m.graph, nullptr, lanesOf(hostTarget()));
       LoadedKernel kernel(p, hostTarget());
-      TestTensor x{{n}, Element::F32, {}};
+      TestTensor x{{n}, DType::F32, {}};
       for (int64_t i = 0; i < n; ++i)
         x.data.push_back(static_cast<float>(range * (2 * static_cast<double>(i) / static_cast<double>(n) - 1)));
-      auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, Element::F32);
+      auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, DType::F32);
       double worst = 0;
       for (size_t i = 0; i < x.data.size(); ++i)
         worst = std::max(
@@ -465,10 +465,10 @@ TEST_CASE("elementary functions are within a few units in the last place") {
     m.graph.outputs = {m.op(kind, {m.input({n})})};
     LoopNest p = *loopNestOf(m.graph, nullptr, lanesOf(hostTarget()));
     LoadedKernel kernel(p, hostTarget());
-    TestTensor x{{n}, Element::F32, {}};
+    TestTensor x{{n}, DType::F32, {}};
     for (int64_t i = 0; i < n; ++i)
       x.data.push_back(static_cast<float>(low + (high - low) * static_cast<double>(i) / static_cast<double>(n)));
-    auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, Element::F32);
+    auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, DType::F32);
     auto wanted = evaluate(m.graph, {x})[0];
     double worst = 0;
     for (size_t i = 0; i < found.data.size(); ++i) {

@@ -15,23 +15,23 @@ namespace {
 
 KernelGraph geluOfBias(int64_t rows, int64_t columns) {
   GraphMaker m;
-  int x = m.input({rows, columns}, Element::BF16), bias = m.input({columns});
-  int sum = m.add(m.cast(x, Element::F32), m.broadcast(bias, {rows, columns}, {1}));
-  m.graph.outputs = {m.cast(m.op(NodeKind::Gelu, {sum}), Element::BF16)};
+  int x = m.input({rows, columns}, DType::BF16), bias = m.input({columns});
+  int sum = m.add(m.cast(x, DType::F32), m.broadcast(bias, {rows, columns}, {1}));
+  m.graph.outputs = {m.cast(m.op(NodeKind::Gelu, {sum}), DType::BF16)};
   return m.graph;
 }
 
 KernelGraph softmax(int64_t rows, int64_t columns) {
   GraphMaker m;
   int x = m.input({rows, columns});
-  int e = m.op(NodeKind::Exp, {m.sub(x, m.broadcast(m.reduce(Combine::Max, x, {1}), {rows, columns}, {0}))});
-  m.graph.outputs = {m.div(e, m.broadcast(m.reduce(Combine::Sum, e, {1}), {rows, columns}, {0}))};
+  int e = m.op(NodeKind::Exp, {m.sub(x, m.broadcast(m.reduce(ReduceKind::Max, x, {1}), {rows, columns}, {0}))});
+  m.graph.outputs = {m.div(e, m.broadcast(m.reduce(ReduceKind::Sum, e, {1}), {rows, columns}, {0}))};
   return m.graph;
 }
 
 KernelGraph biasGradient(int64_t rows, int64_t columns) {
   GraphMaker m;
-  m.graph.outputs = {m.reduce(Combine::Sum, m.input({rows, columns}), {0})};
+  m.graph.outputs = {m.reduce(ReduceKind::Sum, m.input({rows, columns}), {0})};
   return m.graph;
 }
 

@@ -80,7 +80,7 @@ private:
           dims.push_back(static_cast<int64_t>(i));
           count *= shape[i];
         }
-      static const Combine combines[] = {Combine::Sum, Combine::Sum, Combine::Max, Combine::Min};
+      static const ReduceKind combines[] = {ReduceKind::Sum, ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min};
       int r = m.reduce(combines[pick(4)], x, dims);
       nodes.push_back(m.mul(r, m.constant(m.shape(r), 1.0 / static_cast<double>(count))));
     } else if (kind == 10 && shape.size() > 1) {

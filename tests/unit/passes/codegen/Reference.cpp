@@ -1,5 +1,6 @@
 // The reference evaluator of kernel graphs and the harness that runs generated kernels.
 #include "tests/unit/passes/codegen/Reference.h"
+#include "ir/graph/Enums.h"
 
 #include "passes/codegen/GpuEmit.h"
 
@@ -21,7 +22,7 @@ int GraphMaker::push(Node n) {
   graph.nodes.push_back(std::move(n));
   return static_cast<int>(graph.nodes.size()) - 1;
 }
-int GraphMaker::input(std::vector<int64_t> shape, Element type) {
+int GraphMaker::input(std::vector<int64_t> shape, DType type) {
   Node n;
   n.type = type;
   n.shape = std::move(shape);
@@ -29,11 +30,11 @@ int GraphMaker::input(std::vector<int64_t> shape, Element type) {
 }
 int GraphMaker::scalarInput() {
   Node n;
-  n.type = Element::I32;
+  n.type = DType::I32;
   n.scalar = true;
   return push(n);
 }
-int GraphMaker::constant(std::vector<int64_t> shape, double value, Element type) {
+int GraphMaker::constant(std::vector<int64_t> shape, double value, DType type) {
   Node n;
   n.kind = NodeKind::Constant;
   n.type = type;
@@ -41,7 +42,7 @@ int GraphMaker::constant(std::vector<int64_t> shape, double value, Element type)
   n.value = value;
   return push(n);
 }
-int GraphMaker::table(std::vector<int64_t> shape, std::vector<double> values, Element type) {
+int GraphMaker::table(std::vector<int64_t> shape, std::vector<double> values, DType type) {
   int c = constant(std::move(shape), values[0], type);
   graph.nodes[static_cast<size_t>(c)].table = std::move(values);
   return c;
@@ -54,13 +55,13 @@ int GraphMaker::op(NodeKind kind, std::vector<int> operands) {
   n.operands = std::move(operands);
   return push(n);
 }
-int GraphMaker::compare(Relation relation, int a, int b) {
+int GraphMaker::compare(Predicate relation, int a, int b) {
   int c = op(NodeKind::Compare, {a, b});
-  graph.nodes[static_cast<size_t>(c)].type = Element::I1;
+  graph.nodes[static_cast<size_t>(c)].type = DType::I1;
   graph.nodes[static_cast<size_t>(c)].relation = relation;
   return c;
 }
-int GraphMaker::cast(int a, Element type) {
+int GraphMaker::cast(int a, DType type) {
   int c = op(NodeKind::Cast, {a});
   graph.nodes[static_cast<size_t>(c)].type = type;
   return c;
@@ -68,7 +69,7 @@ int GraphMaker::cast(int a, Element type) {
 int GraphMaker::iota(std::vector<int64_t> shape, int64_t dim, int offset) {
   Node n;
   n.kind = NodeKind::Iota;
-  n.type = Element::I32;
+  n.type = DType::I32;
   n.shape = std::move(shape);
   n.dim = dim;
   if (offset >= 0)
@@ -81,7 +82,7 @@ int GraphMaker::broadcast(int a, std::vector<int64_t> to, std::vector<int64_t> d
   graph.nodes[static_cast<size_t>(c)].dims = std::move(dims);
   return c;
 }
-int GraphMaker::reduce(Combine combine, int a, std::vector<int64_t> dims) {
+int GraphMaker::reduce(ReduceKind combine, int a, std::vector<int64_t> dims) {
   int c = op(NodeKind::Reduce, {a});
   Node &n = graph.nodes[static_cast<size_t>(c)];
   n.combine = combine;
@@ -184,7 +185,7 @@ double scalarOp(const Node &n, const double *x) {
   case NodeKind::GeluGrad:
     return x[0] * (gelu(x[1] + 1e-4, n.tanh) - gelu(x[1] - 1e-4, n.tanh)) / 2e-4;
   case NodeKind::Cast:
-    return isFloat(n.type) ? x[0] : n.type == Element::I1 ? x[0] != 0 : std::trunc(x[0]);
+    return isFloat(n.type) ? x[0] : n.type == DType::I1 ? x[0] != 0 : std::trunc(x[0]);
   case NodeKind::Add:
     return x[0] + x[1];
   case NodeKind::Sub:
@@ -203,17 +204,17 @@ double scalarOp(const Node &n, const double *x) {
     return x[0] != 0 ? x[1] : x[2];
   case NodeKind::Compare:
     switch (n.relation) {
-    case Relation::Eq:
+    case Predicate::Eq:
       return x[0] == x[1];
-    case Relation::Ne:
+    case Predicate::Ne:
       return x[0] != x[1];
-    case Relation::Lt:
+    case Predicate::Lt:
       return x[0] < x[1];
-    case Relation::Le:
+    case Predicate::Le:
       return x[0] <= x[1];
-    case Relation::Gt:
+    case Predicate::Gt:
       return x[0] > x[1];
-    case Relation::Ge:
+    case Predicate::Ge:
       return x[0] >= x[1];
     }
     [[fallthrough]];
@@ -224,8 +225,8 @@ double scalarOp(const Node &n, const double *x) {
 
 TestTensor evaluateReduce(const Node &n, const TestTensor &in, TestTensor out) {
   std::fill(out.data.begin(), out.data.end(),
-            n.combine == Combine::Sum   ? 0.0
-            : n.combine == Combine::Max ? -INFINITY
+            n.combine == ReduceKind::Sum   ? 0.0
+            : n.combine == ReduceKind::Max ? -INFINITY
                                         : INFINITY);
   for (int64_t p = 0; p < static_cast<int64_t>(in.data.size()); ++p) {
     Index at = indexOf(p, in.shape), keptIndex;
@@ -233,7 +234,7 @@ TestTensor evaluateReduce(const Node &n, const TestTensor &in, TestTensor out) {
       if (std::find(n.dims.begin(), n.dims.end(), static_cast<int64_t>(i)) == n.dims.end())
         keptIndex.push_back(at[i]);
     double &to = out.data[static_cast<size_t>(position(keptIndex, out.shape))], x = in.data[static_cast<size_t>(p)];
-    to = n.combine == Combine::Sum ? to + x : n.combine == Combine::Max ? std::max(to, x) : std::min(to, x);
+    to = n.combine == ReduceKind::Sum ? to + x : n.combine == ReduceKind::Max ? std::max(to, x) : std::min(to, x);
   }
   return out;
 }
@@ -308,7 +309,7 @@ std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<Tes
         }
       }
     }
-    values.push_back(isFloat(n.type) && n.type != Element::F32 ? unpack(pack(out), out.shape, out.type)
+    values.push_back(isFloat(n.type) && n.type != DType::F32 ? unpack(pack(out), out.shape, out.type)
                                                                : std::move(out));
   }
   std::vector<TestTensor> results;
@@ -327,14 +328,14 @@ std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed) {
     TestTensor t{n.shape, n.type, {}};
     for (int64_t i = 0; i < elementCount(n.shape); ++i)
       t.data.push_back(isFloat(n.type) ? normal(random)
-                                       : static_cast<double>(random() % (n.type == Element::I1 ? 2 : 10)));
+                                       : static_cast<double>(random() % (n.type == DType::I1 ? 2 : 10)));
     inputs.push_back(unpack(pack(t), t.shape, t.type)); // rounded to its type
   }
   return inputs;
 }
 
 std::vector<uint8_t> pack(const TestTensor &t) {
-  std::vector<uint8_t> bytes(t.data.size() * static_cast<size_t>(elementBytes(t.type)));
+  std::vector<uint8_t> bytes(t.data.size() * static_cast<size_t>(dtypeSize(t.type)));
   auto put = [&](auto convert) {
     for (size_t i = 0; i < t.data.size(); ++i) {
       auto x = convert(t.data[i]);
@@ -342,34 +343,34 @@ std::vector<uint8_t> pack(const TestTensor &t) {
     }
   };
   switch (t.type) {
-  case Element::F32:
+  case DType::F32:
     put([](double x) { return static_cast<float>(x); });
     break;
-  case Element::F16:
+  case DType::F16:
     put([](double x) { return static_cast<_Float16>(x); });
     break;
-  case Element::BF16:
+  case DType::BF16:
     put([](double x) {
       uint32_t w = std::bit_cast<uint32_t>(static_cast<float>(x));
       return static_cast<uint16_t>((w + 0x7fff + (w >> 16 & 1)) >> 16);
     });
     break;
-  case Element::I32:
+  case DType::I32:
     put([](double x) { return static_cast<int32_t>(x); });
     break;
-  case Element::I64:
+  case DType::I64:
     put([](double x) { return static_cast<int64_t>(x); });
     break;
-  case Element::I1:
+  case DType::I1:
     put([](double x) { return static_cast<uint8_t>(x != 0); });
     break;
   }
   return bytes;
 }
 
-TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, Element type) {
+TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, DType type) {
   TestTensor t{std::move(shape), type, {}};
-  size_t size = static_cast<size_t>(elementBytes(type));
+  size_t size = static_cast<size_t>(dtypeSize(type));
   auto get = [&](auto sample, auto convert) {
     for (size_t i = 0; i * size < bytes.size(); ++i) {
       std::memcpy(&sample, bytes.data() + i * size, size);
@@ -378,22 +379,22 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
   };
   auto same = [](auto x) { return x; };
   switch (type) {
-  case Element::F32:
+  case DType::F32:
     get(float{}, same);
     break;
-  case Element::F16:
+  case DType::F16:
     get(_Float16{}, same);
     break;
-  case Element::BF16:
+  case DType::BF16:
     get(uint16_t{}, [](uint16_t w) { return std::bit_cast<float>(static_cast<uint32_t>(w) << 16); });
     break;
-  case Element::I32:
+  case DType::I32:
     get(int32_t{}, same);
     break;
-  case Element::I64:
+  case DType::I64:
     get(int64_t{}, same);
     break;
-  case Element::I1:
+  case DType::I1:
     get(uint8_t{}, same);
     break;
   }
@@ -550,7 +551,7 @@ struct Arguments {
   }
 
   static size_t bytesOf(const LoopNest &nest, size_t buffer) {
-    return static_cast<size_t>(nest.bufferSizes[buffer] * elementBytes(nest.buffers[buffer]));
+    return static_cast<size_t>(nest.bufferSizes[buffer] * dtypeSize(nest.buffers[buffer]));
   }
 
   std::vector<std::vector<uint8_t>> results(const LoopNest &nest) const {

@@ -1,6 +1,7 @@
 // Kernel graphs for tests: a builder, a reference evaluator in double, and execution of the generated kernel.
 #pragma once
 #include "passes/codegen/Object.h"
+#include "ir/graph/Enums.h"
 #include "passes/codegen/LoopNest.h"
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace cleave::passes::kernel {
 
 struct TestTensor {
   std::vector<int64_t> shape;
-  Element type = Element::F32;
+  DType type = DType::F32;
   std::vector<double> data;
 };
 
@@ -19,16 +20,16 @@ struct TestTensor {
 class GraphMaker {
 public:
   KernelGraph graph;
-  int input(std::vector<int64_t> shape, Element type = Element::F32);
+  int input(std::vector<int64_t> shape, DType type = DType::F32);
   int scalarInput();
-  int constant(std::vector<int64_t> shape, double value, Element type = Element::F32);
-  int table(std::vector<int64_t> shape, std::vector<double> values, Element type = Element::F32);
+  int constant(std::vector<int64_t> shape, double value, DType type = DType::F32);
+  int table(std::vector<int64_t> shape, std::vector<double> values, DType type = DType::F32);
   int op(NodeKind kind, std::vector<int> operands);
-  int compare(Relation relation, int a, int b);
-  int cast(int a, Element type);
+  int compare(Predicate relation, int a, int b);
+  int cast(int a, DType type);
   int iota(std::vector<int64_t> shape, int64_t dim, int offset = -1);
   int broadcast(int a, std::vector<int64_t> shape, std::vector<int64_t> dims);
-  int reduce(Combine combine, int a, std::vector<int64_t> dims);
+  int reduce(ReduceKind combine, int a, std::vector<int64_t> dims);
   int reshape(int a, std::vector<int64_t> shape);
   int transpose(int a, std::vector<int64_t> permutation);
   int slice(int a, std::vector<int64_t> starts, std::vector<int64_t> sizes);
@@ -70,7 +71,7 @@ private:
 
 /// Raw bytes of a tensor in its element type, and back.
 std::vector<uint8_t> pack(const TestTensor &t);
-TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, Element type);
+TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, DType type);
 
 /// Runs the loop nest over [0, extent) cut into `pieces` parts; one for a GPU's threads on that many blocks. Buffers
 /// begin at multiples of 16 bytes, as GPU kernels expect. alias: (output, input buffer) that share memory.

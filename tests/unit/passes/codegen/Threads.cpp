@@ -14,7 +14,7 @@ using namespace cleave::passes::kernel;
 
 namespace {
 
-constexpr Element half = Element::BF16, f32 = Element::F32;
+constexpr DType half = DType::BF16, f32 = DType::F32;
 
 /// Runs on one block, on as many as would be started and on odd numbers between; compares bits, and one with the
 /// reference within `tolerance` of the largest result.
@@ -35,7 +35,7 @@ LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
       scale = std::max(scale, std::fabs(wanted[o].data[i]));
       worst = std::max(worst, std::isfinite(found.data[i]) ? std::fabs(found.data[i] - wanted[o].data[i]) : 1e30);
     }
-    CHECK(worst <= scale * (elementBytes(wanted[o].type) == 2 ? 8e-3 : tolerance));
+    CHECK(worst <= scale * (dtypeSize(wanted[o].type) == 2 ? 8e-3 : tolerance));
   }
   for (int64_t blocks : {int64_t{2}, int64_t{5}, std::min<int64_t>(launchOf(*nest).blocks(), 40)})
     CHECK(execute(*nest, kernel, graph, inputs, static_cast<int>(blocks)) == whole);
@@ -47,22 +47,22 @@ LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
 int spread(GraphMaker &m, int rows, const std::vector<int64_t> &shape) { return m.broadcast(rows, shape, {0}); }
 
 /// Softmax of rows of `type`, in f32 between.
-KernelGraph softmax(std::vector<int64_t> shape, Element type) {
+KernelGraph softmax(std::vector<int64_t> shape, DType type) {
   GraphMaker m;
   int x = m.cast(m.input(shape, type), f32);
-  int e = m.op(NodeKind::Exp, {m.sub(x, spread(m, m.reduce(Combine::Max, x, {1}), shape))});
-  m.graph.outputs = {m.cast(m.div(e, spread(m, m.reduce(Combine::Sum, e, {1}), shape)), type)};
+  int e = m.op(NodeKind::Exp, {m.sub(x, spread(m, m.reduce(ReduceKind::Max, x, {1}), shape))});
+  m.graph.outputs = {m.cast(m.div(e, spread(m, m.reduce(ReduceKind::Sum, e, {1}), shape)), type)};
   return m.graph;
 }
 
 /// Layer norm: rows in `type`, weights in f32, statistics as results.
-KernelGraph layerNorm(int64_t rows, int64_t width, Element type) {
+KernelGraph layerNorm(int64_t rows, int64_t width, DType type) {
   GraphMaker m;
   std::vector<int64_t> shape{rows, width};
   int in = m.input(shape, type), gamma = m.input({width}), beta = m.input({width});
   int x = m.cast(in, f32), scale = m.constant({rows}, 1.0 / static_cast<double>(width));
-  int mean = m.mul(m.reduce(Combine::Sum, x, {1}), scale), centred = m.sub(x, spread(m, mean, shape));
-  int variance = m.mul(m.reduce(Combine::Sum, m.mul(centred, centred), {1}), scale);
+  int mean = m.mul(m.reduce(ReduceKind::Sum, x, {1}), scale), centred = m.sub(x, spread(m, mean, shape));
+  int variance = m.mul(m.reduce(ReduceKind::Sum, m.mul(centred, centred), {1}), scale);
   int rstd = m.op(NodeKind::Rsqrt, {m.add(variance, m.constant({rows}, 1e-5))});
   int normal = m.mul(centred, spread(m, rstd, shape));
   int y = m.add(m.mul(normal, m.broadcast(gamma, shape, {1})), m.broadcast(beta, shape, {1}));
@@ -71,13 +71,13 @@ KernelGraph layerNorm(int64_t rows, int64_t width, Element type) {
 }
 
 /// A gradient through ReLU with its bias gradient.
-KernelGraph biasGradient(int64_t rows, int64_t columns, Element type) {
+KernelGraph biasGradient(int64_t rows, int64_t columns, DType type) {
   GraphMaker m;
   std::vector<int64_t> shape{rows, columns};
   int x = m.input(shape, type), dy = m.input(shape, type);
   int g =
-      m.op(NodeKind::Select, {m.compare(Relation::Gt, x, m.constant(shape, 0, type)), dy, m.constant(shape, 0, type)});
-  m.graph.outputs = {g, m.reduce(Combine::Sum, m.cast(g, f32), {0})};
+      m.op(NodeKind::Select, {m.compare(Predicate::Gt, x, m.constant(shape, 0, type)), dy, m.constant(shape, 0, type)});
+  m.graph.outputs = {g, m.reduce(ReduceKind::Sum, m.cast(g, f32), {0})};
   return m.graph;
 }
 
@@ -92,12 +92,12 @@ int loadWidth(const LoopNest &p, int buffer) {
 
 TEST_CASE("threads: flat maps of mixed types", "[threads]") {
   for (int64_t n : {1, 2, 7, 8, 9, 1023, 2048, 5000})
-    for (Element type : {half, Element::F16, f32, Element::I1, Element::I64}) {
+    for (DType type : {half, DType::F16, f32, DType::I1, DType::I64}) {
       GraphMaker m;
       int x = m.input({n}, type), y = m.input({n});
       int sum = m.add(m.cast(x, f32), y);
-      m.graph.outputs = {sum, m.cast(m.op(NodeKind::Relu, {sum}), half), m.compare(Relation::Gt, y, m.constant({n}, 0)),
-                         m.cast(x, Element::I64)};
+      m.graph.outputs = {sum, m.cast(m.op(NodeKind::Relu, {sum}), half), m.compare(Predicate::Gt, y, m.constant({n}, 0)),
+                         m.cast(x, DType::I64)};
       LoopNest p = check(m.graph);
       if (n > 1) {
         CHECK(p.threads.chunk == 8);
@@ -138,7 +138,7 @@ TEST_CASE("threads: parts that are joined or padded are read whole where their b
 
 TEST_CASE("threads: rows that fit stay in registers", "[threads]") {
   for (int64_t width : {1, 5, 33, 64, 100, 768, 1000, 1001, 2056, 4096})
-    for (Element type : {half, f32}) {
+    for (DType type : {half, f32}) {
       LoopNest p = check(softmax({3, width}, type));
       CHECK((width == 1 || p.threads.held));
       p = check(layerNorm(5, width, type), 1e-4);
@@ -161,11 +161,11 @@ TEST_CASE("threads: rows of several reduced dimensions", "[threads]") {
     int x = m.cast(m.input(shape, half), f32);
     std::vector<int64_t> c{shape[1]};
     double count = static_cast<double>(shape[0] * shape[2] * shape[3]);
-    int mean = m.mul(m.reduce(Combine::Sum, x, {0, 2, 3}), m.constant(c, 1 / count));
+    int mean = m.mul(m.reduce(ReduceKind::Sum, x, {0, 2, 3}), m.constant(c, 1 / count));
     int centred = m.sub(x, m.broadcast(mean, shape, {1}));
     m.graph.outputs = {mean,
-                       m.mul(m.reduce(Combine::Sum, m.mul(centred, centred), {0, 2, 3}), m.constant(c, 1 / count)),
-                       m.cast(centred, half), m.reduce(Combine::Max, x, {0, 2, 3})};
+                       m.mul(m.reduce(ReduceKind::Sum, m.mul(centred, centred), {0, 2, 3}), m.constant(c, 1 / count)),
+                       m.cast(centred, half), m.reduce(ReduceKind::Max, x, {0, 2, 3})};
     check(m.graph, 2e-5);
   }
 }
@@ -173,7 +173,7 @@ TEST_CASE("threads: rows of several reduced dimensions", "[threads]") {
 TEST_CASE("threads: columns are shared by lines of threads", "[threads]") {
   for (auto [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 8}, {2, 3}, {3, 1000}, {19, 48}, {64, 768}, {100, 33}, {257, 1}, {300, 264}, {1000, 7}})
-    for (Element type : {half, f32})
+    for (DType type : {half, f32})
       check(biasGradient(rows, columns, type), 2e-5);
   LoopNest p = check(biasGradient(64, 768, half));
   CHECK(p.shape == Shape::Columns);
@@ -181,20 +181,20 @@ TEST_CASE("threads: columns are shared by lines of threads", "[threads]") {
   CHECK(loadWidth(p, 0) == 8);
   GraphMaker m; // what every line reads may be overwritten by the first
   int x = m.input({70, 24}), running = m.input({24});
-  int mean = m.mul(m.reduce(Combine::Sum, x, {0}), m.constant({24}, 1.0 / 70));
+  int mean = m.mul(m.reduce(ReduceKind::Sum, x, {0}), m.constant({24}, 1.0 / 70));
   m.graph.outputs = {m.sub(x, m.broadcast(m.add(mean, running), {70, 24}, {1})), m.add(running, mean)};
   check(m.graph);
 }
 
 TEST_CASE("threads: integers and many results of one column", "[threads]") {
-  for (Element type : {Element::I32, Element::I64}) {
+  for (DType type : {DType::I32, DType::I64}) {
     GraphMaker m;
     int x = m.input({50, 40}, type);
-    m.graph.outputs = {m.reduce(Combine::Sum, x, {0}), m.reduce(Combine::Max, x, {0}), m.reduce(Combine::Min, x, {0})};
+    m.graph.outputs = {m.reduce(ReduceKind::Sum, x, {0}), m.reduce(ReduceKind::Max, x, {0}), m.reduce(ReduceKind::Min, x, {0})};
     check(m.graph);
     GraphMaker r;
     int y = r.input({3, 2000}, type);
-    r.graph.outputs = {r.reduce(Combine::Sum, y, {1}), r.reduce(Combine::Max, y, {1}), r.reduce(Combine::Min, y, {1})};
+    r.graph.outputs = {r.reduce(ReduceKind::Sum, y, {1}), r.reduce(ReduceKind::Max, y, {1}), r.reduce(ReduceKind::Min, y, {1})};
     check(r.graph);
   }
 }

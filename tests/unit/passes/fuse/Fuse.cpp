@@ -32,28 +32,18 @@ using Kernel = void (*)(void *const *, const int64_t *, int64_t, int64_t);
 
 namespace {
 
-ir::DType dtypeOf(mlir::Type type) {
-  mlir::Type element = mlir::cast<mlir::RankedTensorType>(type).getElementType();
-  return element.isF32()         ? ir::DType::F32
-         : element.isF16()       ? ir::DType::F16
-         : element.isBF16()      ? ir::DType::BF16
-         : element.isInteger(32) ? ir::DType::I32
-         : element.isInteger(64) ? ir::DType::I64
-                                 : ir::DType::I1;
-}
-
-HostTensor like(mlir::Type type) { return {mlir::cast<mlir::RankedTensorType>(type).getShape().vec(), dtypeOf(type)}; }
+HostTensor like(mlir::Type type) { return {mlir::cast<mlir::RankedTensorType>(type).getShape().vec(), ir::dtypeOf(type)}; }
 
 /// f32, i32 and i1 are what the test programs have.
 std::vector<uint8_t> pack(const HostTensor &t) {
-  std::vector<uint8_t> bytes(t.values.size() * (t.dtype == ir::DType::I1 ? 1 : 4));
+  std::vector<uint8_t> bytes(t.values.size() * (t.dtype == DType::I1 ? 1 : 4));
   for (size_t i = 0; i < t.values.size(); ++i) {
     float f = static_cast<float>(t.values[i]);
     int32_t n = static_cast<int32_t>(t.values[i]);
-    if (t.dtype == ir::DType::I1)
+    if (t.dtype == DType::I1)
       bytes[i] = t.values[i] != 0;
     else
-      std::memcpy(&bytes[i * 4], t.dtype == ir::DType::F32 ? static_cast<void *>(&f) : &n, 4);
+      std::memcpy(&bytes[i * 4], t.dtype == DType::F32 ? static_cast<void *>(&f) : &n, 4);
   }
   return bytes;
 }
@@ -62,9 +52,9 @@ void unpack(const std::vector<uint8_t> &bytes, HostTensor &t) {
   for (size_t i = 0; i < t.values.size(); ++i) {
     float f = 0;
     int32_t n = 0;
-    if (t.dtype != ir::DType::I1)
-      std::memcpy(t.dtype == ir::DType::F32 ? static_cast<void *>(&f) : &n, &bytes[i * 4], 4);
-    t.values[i] = t.dtype == ir::DType::I1 ? bytes[i] : t.dtype == ir::DType::F32 ? f : n;
+    if (t.dtype != DType::I1)
+      std::memcpy(t.dtype == DType::F32 ? static_cast<void *>(&f) : &n, &bytes[i * 4], 4);
+    t.values[i] = t.dtype == DType::I1 ? bytes[i] : t.dtype == DType::F32 ? f : n;
   }
 }
 
@@ -170,7 +160,7 @@ std::vector<HostTensor> inputsOf(mlir::func::FuncOp function, int labels) {
     auto name = function.getArgAttrOfType<mlir::StringAttr>(i, "cleave.name");
     auto kind = function.getArgAttrOfType<mlir::StringAttr>(i, "cleave.kind");
     for (double &x : t.values) {
-      x = t.dtype == ir::DType::F32 ? normal(random) * 0.25
+      x = t.dtype == DType::F32 ? normal(random) * 0.25
                                     : static_cast<double>(random() % static_cast<unsigned>(labels));
       if (kind && kind.getValue() == "state")
         x = std::fabs(x);

@@ -16,7 +16,6 @@ using namespace cleave::test;
 using Catch::Matchers::Contains;
 using plan::AttentionKind;
 using plan::ConvKind;
-using plan::DType;
 
 namespace {
 
@@ -55,14 +54,14 @@ constexpr Shape samples[] = {{32, 3, 224, 64, 7, 2, 3},  {32, 64, 56, 64, 3, 1, 
                              {32, 64, 56, 128, 1, 2, 0}, {32, 256, 14, 512, 3, 2, 1}, {32, 512, 7, 512, 3, 1, 1},
                              {8, 3, 32, 64, 3, 1, 1},    {64, 1, 28, 32, 3, 1, 1},    {64, 32, 14, 64, 5, 1, 2}};
 
-plan::ConvT fields(const Shape &s, ConvKind kind, DType dtype, bool nhwc) {
+plan::ConvT fields(const Shape &s, ConvKind kind, plan::DType dtype, bool nhwc) {
   return convFields(kind, dtype, nhwc, s.n, s.ic, s.size, s.oc, s.kernel, s.stride, s.pad);
 }
 
 } // namespace
 
 TEST_CASE("cudnn: convolutions that do not fit together are refused") {
-  const auto good = convFields(ConvKind::Forward, DType::BF16, true, 8, 64, 56, 64, 3, 1, 1);
+  const auto good = convFields(ConvKind::Forward, plan::DType::BF16, true, 8, 64, 56, 64, 3, 1, 1);
   const auto refused = [&](auto change, const char *text) {
     plan::ConvT bad = good;
     change(bad);
@@ -74,7 +73,7 @@ TEST_CASE("cudnn: convolutions that do not fit together are refused") {
   refused([](auto &c) { c.groups = 3; }, "groups must divide the channels, found 3");
   refused([](auto &c) { c.stride_h = 0; }, "must be positive");
   refused([](auto &c) { c.pad_top = -1; }, "padding must not be negative");
-  refused([](auto &c) { c.dtype = DType::I32; }, "the type must be f32, f16 or bf16");
+  refused([](auto &c) { c.dtype = plan::DType::I32; }, "the type must be f32, f16 or bf16");
   refused([](auto &c) { c.bias = 1, c.accumulate = true; }, "has no bias");
   refused([](auto &c) { c.bias = 1, c.kind = ConvKind::BackwardData; }, "only a forward convolution has a bias");
   refused([](auto &c) { c.epilogue = plan::Epilogue::Gelu; }, "ReLU alone may follow");
@@ -83,7 +82,7 @@ TEST_CASE("cudnn: convolutions that do not fit together are refused") {
 }
 
 TEST_CASE("cudnn: layouts and padding of convolutions") {
-  auto c = convFields(ConvKind::Forward, DType::F32, true, 2, 8, 56, 16, 3, 2, 1);
+  auto c = convFields(ConvKind::Forward, plan::DType::F32, true, 2, 8, 56, 16, 3, 2, 1);
   c.groups = 2;
   const ConvShapes nhwc = convShapes(*Written<plan::Conv>(c));
   CHECK(nhwc.src.sizes == std::vector<int64_t>{2, 8, 56, 56});
@@ -105,12 +104,12 @@ TEST_CASE("cudnn: layouts and padding of convolutions") {
 
 TEST_CASE("cudnn: attention that does not fit together is refused") {
   const auto refused = [](AttentionKind kind, auto change, const char *text) {
-    auto bad = attentionFields(kind, DType::BF16, 2, 4, 64, 64, 32, true);
+    auto bad = attentionFields(kind, plan::DType::BF16, 2, 4, 64, 64, 32, true);
     change(bad);
     CHECK_THROWS_WITH(checkAttention(*Written<plan::Attention>(bad)), Contains(text));
   };
   refused(
-      AttentionKind::Forward, [](auto &a) { a.dtype = DType::F32; }, "the type must be f16 or bf16");
+      AttentionKind::Forward, [](auto &a) { a.dtype = plan::DType::F32; }, "the type must be f16 or bf16");
   refused(
       AttentionKind::Forward, [](auto &a) { a.heads = 0; }, "sizes must be positive");
   refused(
@@ -136,7 +135,7 @@ TEST_CASE("cudnn: engines for the samples' convolutions on GPUs that are not her
   if (!cudnn)
     return;
   for (int sm : {80, 90, 100})
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::F16})
       for (bool nhwc : {false, true})
         for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights})
           for (const Shape &shape : samples) {
@@ -154,7 +153,7 @@ TEST_CASE("cudnn: engines for the conformance suite's convolutions") {
   Cudnn *cudnn = library();
   if (!cudnn)
     return;
-  const auto builds = [&](const plan::ConvT &op, DType dtype, bool tf32) {
+  const auto builds = [&](const plan::ConvT &op, plan::DType dtype, bool tf32) {
     const auto file = seal(convPlan(op, dtype));
     const plan::Program &program = *file->plan().programs()->Get(0);
     const plan::Conv &written = *program.segments()->Get(0)->steps()->Get(0)->op_as_Conv();
@@ -167,11 +166,11 @@ TEST_CASE("cudnn: engines for the conformance suite's convolutions") {
     }
   };
   for (const plan::ConvT &each : convolutions())
-    forEachDirection(each, [&](const plan::ConvT &op) { builds(op, DType::F32, false); });
+    forEachDirection(each, [&](const plan::ConvT &op) { builds(op, plan::DType::F32, false); });
   for (const plan::ConvT &each : halfConvolutions())
     forEachDirection(each, [&](const plan::ConvT &op) {
-      builds(op, DType::F32, true);
-      for (DType dtype : {DType::BF16, DType::F16})
+      builds(op, plan::DType::F32, true);
+      for (plan::DType dtype : {plan::DType::BF16, plan::DType::F16})
         builds(op, dtype, false);
     });
 }
@@ -181,7 +180,7 @@ TEST_CASE("cudnn: convolutions with a bias and ReLU, that accumulate, with group
   if (!cudnn)
     return;
   for (int sm : {80, 90, 100})
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::F16})
       for (bool nhwc : {false, true})
         for (ConvKind kind : {ConvKind::Forward, ConvKind::BackwardData, ConvKind::BackwardWeights}) {
           const plan::ConvT plain = convFields(kind, dtype, nhwc, 8, 64, 28, 128, 3, 1, 1);
@@ -208,7 +207,7 @@ TEST_CASE("cudnn: an engine is chosen by name, by workspace and by how it comput
   if (!cudnn)
     return;
   CudnnOptions options = optionsFor(90);
-  const auto c = convFields(ConvKind::BackwardWeights, DType::BF16, true, 8, 64, 56, 64, 3, 1, 1);
+  const auto c = convFields(ConvKind::BackwardWeights, plan::DType::BF16, true, 8, 64, 56, 64, 3, 1, 1);
   const auto first = make(*cudnn, c, options);
   REQUIRE(first->candidates().size() > 2);
   const std::string second = first->candidates()[1];
@@ -224,13 +223,13 @@ TEST_CASE("cudnn: an engine is chosen by name, by workspace and by how it comput
   options.workspaceLimit = 0;
   CHECK(make(*cudnn, c, options)->workspaceBytes() == 0);
   options = optionsFor(90);
-  const auto sums = convFields(ConvKind::BackwardWeights, DType::F32, true, 8, 64, 56, 64, 3, 1, 1);
+  const auto sums = convFields(ConvKind::BackwardWeights, plan::DType::F32, true, 8, 64, 56, 64, 3, 1, 1);
   const auto deterministic = make(*cudnn, sums, options)->candidates();
   options.deterministic = false;
   CHECK(make(*cudnn, sums, options)->candidates().size() > deterministic.size());
 
   options = optionsFor(90);
-  const auto f32 = convFields(ConvKind::Forward, DType::F32, true, 8, 64, 56, 64, 3, 1, 1);
+  const auto f32 = convFields(ConvKind::Forward, plan::DType::F32, true, 8, 64, 56, 64, 3, 1, 1);
   const auto exact = make(*cudnn, f32, options)->candidates();
   options.tf32 = true;
   CHECK(make(*cudnn, f32, options)->candidates().size() > exact.size());
@@ -241,7 +240,7 @@ TEST_CASE("cudnn: what it cannot do is an error that says what and where") {
   if (!cudnn)
     return;
   CudnnOptions options = optionsFor(80);
-  const auto c = convFields(ConvKind::BackwardWeights, DType::BF16, true, int64_t{1} << 40, 64, 56, 64, 3, 1, 1);
+  const auto c = convFields(ConvKind::BackwardWeights, plan::DType::BF16, true, int64_t{1} << 40, 64, 56, 64, 3, 1, 1);
   try {
     make(*cudnn, c, options);
     FAIL("a convolution of a million million samples");
@@ -270,18 +269,18 @@ TEST_CASE("cudnn: graphs of attention") {
     }
   };
   for (AttentionKind kind : {AttentionKind::Forward, AttentionKind::Backward})
-    for (DType dtype : {DType::BF16, DType::F16})
+    for (plan::DType dtype : {plan::DType::BF16, plan::DType::F16})
       for (int64_t heads : {4, 6, 12})
         for (int64_t width : {32, 64})
           for (int64_t rows : {64, 256, 1024})
             for (bool causal : {false, true})
               valid(attentionFields(kind, dtype, 4, heads, rows, rows, width, causal));
   for (AttentionKind kind : {AttentionKind::Forward, AttentionKind::Backward}) {
-    valid(attentionFields(kind, DType::BF16, 4, 6, 64, 256, 64, true)); // the last rows of a longer text
-    valid(attentionFields(kind, DType::BF16, 4, 6, 64, 256, 64, false));
-    valid(attentionFields(kind, DType::BF16, 4, 6, 100, 100, 64, true));
+    valid(attentionFields(kind, plan::DType::BF16, 4, 6, 64, 256, 64, true)); // the last rows of a longer text
+    valid(attentionFields(kind, plan::DType::BF16, 4, 6, 64, 256, 64, false));
+    valid(attentionFields(kind, plan::DType::BF16, 4, 6, 100, 100, 64, true));
   }
-  auto withoutStatistics = attentionFields(AttentionKind::Forward, DType::BF16, 4, 6, 64, 64, 64, true);
+  auto withoutStatistics = attentionFields(AttentionKind::Forward, plan::DType::BF16, 4, 6, 64, 64, 64, true);
   withoutStatistics.lse = -1;
   valid(withoutStatistics);
 }
@@ -294,7 +293,7 @@ TEST_CASE("cudnn: engines for attention, or what they want") {
     for (AttentionKind kind : {AttentionKind::Forward, AttentionKind::Backward})
       for (int64_t rows : {64, 1024})
         for (int64_t width : {32, 64}) {
-          const auto a = attentionFields(kind, DType::BF16, 4, 6, rows, rows, width, true);
+          const auto a = attentionFields(kind, plan::DType::BF16, 4, 6, rows, rows, width, true);
           std::string error; // they are compiled with the driver's help, which a machine without a GPU lacks
           size_t workspace = 0;
           try {

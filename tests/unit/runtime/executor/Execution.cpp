@@ -108,7 +108,7 @@ TEST_CASE("executor: initial values do not depend on the sharding") {
     plan.tensors[0]->init->b = 2;
     for (uint32_t r = 0; r < dp; ++r) {
       ProgramWriter w;
-      w.slot("w", DType::F32, {3 * splitPart(5, dp, r).count, 4}, Space::Persistent, tensor);
+      w.slot("w", plan::DType::F32, {3 * splitPart(5, dp, r).count, 4}, Space::Persistent, tensor);
       w.shard(0, {{{3, {}}, {5, {0}}}, {{4, {}}}});
       plan.programs.push_back(w.finish());
       plan.ranks[r]->program = r;
@@ -147,7 +147,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
   plan.kernels.push_back(std::make_unique<KernelInfoT>());
   plan.kernels[0]->symbol = "f";
   ProgramWriter w;
-  uint32_t x = w.slot("x", DType::F32, {4}, Space::Persistent), s = w.segment();
+  uint32_t x = w.slot("x", plan::DType::F32, {4}, Space::Persistent), s = w.segment();
   KernelT kernel;
   kernel.args.push_back(x);
   kernel.extent = 4;
@@ -208,8 +208,8 @@ TEST_CASE("executor: code from memory runs in chunks over threads") {
         plan.kernels[0]->arguments.push_back(std::move(argument));
       }
       ProgramWriter w;
-      uint32_t x = w.slot("x", DType::F32, {count}, Space::Persistent),
-               y = w.slot("y", DType::F32, {count}, Space::Persistent);
+      uint32_t x = w.slot("x", plan::DType::F32, {count}, Space::Persistent),
+               y = w.slot("y", plan::DType::F32, {count}, Space::Persistent);
       uint32_t s = w.segment();
       w.fill(s, x, 2);
       KernelT kernel;

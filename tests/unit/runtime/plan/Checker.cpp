@@ -25,9 +25,9 @@ TEST_CASE("checker: an input that is sent lies in a buffer of its own") {
   plan.ranks[1]->peers = {0};
   for (bool sender : {true, false}) {
     ProgramWriter writer;
-    const uint32_t x = writer.slot("x", DType::F32, {4, 3}, sender ? Space::Input : Space::Placed, tensor);
+    const uint32_t x = writer.slot("x", plan::DType::F32, {4, 3}, sender ? Space::Input : Space::Placed, tensor);
     writer.shard(x, {{{4, {}}}, {{3, {}}}});
-    const uint32_t w = writer.slot("w", DType::F32, {4, 3}, Space::Persistent);
+    const uint32_t w = writer.slot("w", plan::DType::F32, {4, 3}, Space::Persistent);
     const uint32_t forward = writer.segment(), update = writer.segment("update", SegmentKind::Update);
     if (sender)
       writer.send(forward, x, 0, 7);
@@ -274,7 +274,7 @@ TEST_CASE("checker: structure") {
   }
   SECTION("another element type than the slot's") {
     Pipeline p;
-    p.step(0, 1, 1).op.AsCollective()->dtype = DType::I64; // twice the bytes
+    p.step(0, 1, 1).op.AsCollective()->dtype = plan::DType::I64; // twice the bytes
     CHECK_FOUND(p.plan, "slot 3 must be i64, found f32");
     Pipeline q;
     GatherT gather;
@@ -325,9 +325,9 @@ struct Wide {
     }
     ProgramWriter w;
     uint32_t s = w.segment();
-    mine = w.slot("mine", DType::F32, {1, 3}, Space::Placed, rows);
+    mine = w.slot("mine", plan::DType::F32, {1, 3}, Space::Placed, rows);
     w.shard(mine, {{{ranks, {0}}}, {{3, {}}}});
-    all = w.slot("all", DType::F32, {ranks, 3});
+    all = w.slot("all", plan::DType::F32, {ranks, 3});
     w.fill(s, mine, 1);
     CollectiveT op;
     op.kind = CollectiveKind::AllGather;
@@ -643,7 +643,7 @@ TEST_CASE("checker: communication") {
     PlanT plan = makePlan(1, 1, 2);
     for (uint32_t r = 0; r < 2; ++r) { // each receives before it sends
       ProgramWriter w;
-      uint32_t in = w.slot("in", DType::F32, {4}), s = w.segment();
+      uint32_t in = w.slot("in", plan::DType::F32, {4}), s = w.segment();
       w.recv(s, in, 0, 1);
       w.send(s, in, 0, 1);
       w.action(s);
@@ -664,7 +664,7 @@ TEST_CASE("checker: communication") {
     for (uint32_t r = 0; r < 4; ++r) { // each waits for the next: 0 for 2, 2 for 3, 3 for 1, 1 for 0
       const uint32_t along = r == 0 || r == 3 ? 0 : 1;
       ProgramWriter w;
-      uint32_t x = w.slot("x", DType::F32, {4}, Space::Persistent), s = w.segment();
+      uint32_t x = w.slot("x", plan::DType::F32, {4}, Space::Persistent), s = w.segment();
       w.allReduce(s, x, x, 4, along);
       w.allReduce(s, x, x, 4, 1 - along);
       w.action(s);
@@ -683,7 +683,7 @@ TEST_CASE("checker: 64 ranks and many microbatches take little time") {
     all.push_back(r);
   addGroup(plan, all);
   ProgramWriter w;
-  uint32_t x = w.slot("x", DType::F32, {64}, Space::Persistent), h = w.slot("h", DType::F32, {64}), s = w.segment();
+  uint32_t x = w.slot("x", plan::DType::F32, {64}, Space::Persistent), h = w.slot("h", plan::DType::F32, {64}), s = w.segment();
   for (int i = 0; i < 25; ++i) {
     w.copy(s, x, h, 64);
     w.copy(s, h, x, 64);

@@ -74,7 +74,7 @@ TEST_CASE("checker: sums of rows beside a product") {
   const PlanT good = with([](Case &) {});
   INFO(text(defects(good)));
   CHECK(defects(good).empty());
-  CHECK_FOUND(with([](Case &c) { c.aux().dtype = DType::I32; }), "(Matmul)", "must be f32, found i32");
+  CHECK_FOUND(with([](Case &c) { c.aux().dtype = plan::DType::I32; }), "(Matmul)", "must be f32, found i32");
   CHECK_FOUND(with([](Case &c) { c.matmul().epilogue = Epilogue::Relu; }), "(Matmul): row sums with an epilogue");
   CHECK_FOUND(with([](Case &c) { c.matmul().bias = static_cast<int>(c.matmul().b->slot); }),
               "(Matmul): row sums with a bias");
@@ -134,7 +134,7 @@ TEST_CASE("checker: epilogues that are not") {
   }
   SECTION("another type") {
     Case c(Epilogue::Gelu);
-    c.aux().dtype = DType::I32;
+    c.aux().dtype = plan::DType::I32;
     CHECK_FOUND(c.plan, "must be f32, found i32");
   }
   SECTION("a slot that is not there") {

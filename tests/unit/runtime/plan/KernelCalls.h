@@ -15,11 +15,11 @@ struct KernelCalls {
     plan.kernels[0]->symbol = "update";
     plan.kernels[0]->batch = backend == "cuda";
     ProgramWriter w;
-    rate = w.slot("rate", DType::F32, {1}, Space::Persistent);
+    rate = w.slot("rate", plan::DType::F32, {1}, Space::Persistent);
     KernelBatchT batch;
     for (int i = 0; i < 2; ++i) {
-      p[i] = w.slot("p", DType::F32, {100 + 50 * i}, Space::Persistent);
-      g[i] = w.slot("g", DType::F32, {100 + 50 * i}, Space::Persistent);
+      p[i] = w.slot("p", plan::DType::F32, {100 + 50 * i}, Space::Persistent);
+      g[i] = w.slot("g", plan::DType::F32, {100 + 50 * i}, Space::Persistent);
       batch.calls.push_back(call({rate, g[i], p[i], p[i]}, 100 + 50 * i));
     }
     w.step(w.segment("update", SegmentKind::Update), std::move(batch));

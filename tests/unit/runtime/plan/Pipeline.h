@@ -21,14 +21,14 @@ struct Pipeline {
     plan.ranks[2]->peers = {0};
     plan.ranks[3]->peers = {1};
     ProgramWriter first;
-    x = first.slot("x", DType::F32, {4, 4}, Space::Input, tensorX);
+    x = first.slot("x", plan::DType::F32, {4, 4}, Space::Input, tensorX);
     first.shard(x, {{{8, {0}}}, {{4, {}}}});
-    w = first.slot("w", DType::F32, {4, 3}, Space::Persistent);
-    h = first.slot("h", DType::F32, {4, 3}, Space::Placed, tensorH);
+    w = first.slot("w", plan::DType::F32, {4, 3}, Space::Persistent);
+    h = first.slot("h", plan::DType::F32, {4, 3}, Space::Placed, tensorH);
     first.shard(h, {{{8, {0}}}, {{3, {}}}});
-    g = first.slot("g", DType::F32, {4, 3}, Space::Placed);
+    g = first.slot("g", plan::DType::F32, {4, 3}, Space::Placed);
     first.shard(g, {}, {0});
-    gSum = first.slot("gSum", DType::F32, {4, 3}, Space::Placed);
+    gSum = first.slot("gSum", plan::DType::F32, {4, 3}, Space::Placed);
     first.shard(gSum, {});
     uint32_t forward = first.segment("forward"), update = first.segment("update", SegmentKind::Update);
     first.matmul(forward, x, w, h, 4, 3, 4);
@@ -45,11 +45,11 @@ struct Pipeline {
     moveInputs(*plan.programs[0], 1, 64);
 
     ProgramWriter last;
-    h1 = last.slot("h", DType::F32, {4, 3}, Space::Placed, tensorH);
+    h1 = last.slot("h", plan::DType::F32, {4, 3}, Space::Placed, tensorH);
     last.shard(h1, {{{8, {0}}}, {{3, {}}}});
-    w1 = last.slot("w", DType::F32, {3, 3}, Space::Persistent);
-    y = last.slot("y", DType::F32, {4, 3}, Space::Placed);
-    uint32_t loss = last.slot("loss", DType::F32, {1}, Space::Persistent);
+    w1 = last.slot("w", plan::DType::F32, {3, 3}, Space::Persistent);
+    y = last.slot("y", plan::DType::F32, {4, 3}, Space::Placed);
+    uint32_t loss = last.slot("loss", plan::DType::F32, {1}, Space::Persistent);
     uint32_t forward1 = last.segment("forward"), update1 = last.segment("update", SegmentKind::Update);
     last.recv(forward1, h1, 0, 11);
     last.matmul(forward1, h1, w1, y, 4, 3, 3);

@@ -22,7 +22,7 @@ namespace {
 PlanT tiny() {
   PlanT plan = makePlan(1);
   ProgramWriter builder;
-  uint32_t x = builder.slot("x", DType::F32, {4}, Space::Persistent);
+  uint32_t x = builder.slot("x", plan::DType::F32, {4}, Space::Persistent);
   uint32_t s = builder.segment();
   builder.fill(s, x, 1);
   builder.action(s);

@@ -22,7 +22,7 @@ struct Packed {
 
 std::unique_ptr<Packed> pack(std::vector<Factors> dims) {
   ProgramWriter program;
-  uint32_t slot = program.slot("x", DType::F32, {1});
+  uint32_t slot = program.slot("x", plan::DType::F32, {1});
   program.shard(slot, std::move(dims));
   auto packed = std::make_unique<Packed>();
   packed->builder.Finish(Sharding::Pack(packed->builder, program.program.slots[slot]->sharding.get()));
@@ -152,9 +152,9 @@ TEST_CASE("inputs: rows and places of each microbatch") {
   int tensor = addTensor(plan, "image", TensorKind::Input, {5, 3});
   for (int r = 0; r < 2; ++r) {
     ProgramWriter builder;
-    uint32_t x = builder.slot("image", DType::F32, {r == 0 ? 3 : 2, 3}, Space::Input, tensor);
+    uint32_t x = builder.slot("image", plan::DType::F32, {r == 0 ? 3 : 2, 3}, Space::Input, tensor);
     builder.shard(x, {{{5, {0}}}, {{3, {}}}});
-    uint32_t y = builder.slot("y", DType::F32, {9});
+    uint32_t y = builder.slot("y", plan::DType::F32, {9});
     uint32_t s = builder.segment();
     builder.copy(s, x, y, r == 0 ? 9 : 6);
     builder.action(s, 0);

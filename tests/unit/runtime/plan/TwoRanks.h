@@ -27,20 +27,20 @@ inline PlanT twoRanks() {
   for (uint32_t r = 0; r < 2; ++r) {
     ProgramWriter p;
     uint32_t forward = p.segment("forward"), update = p.segment("update", SegmentKind::Update);
-    uint32_t h = p.slot("h", DType::F32, {rows, hidden});
-    uint32_t w = p.slot("w", DType::F32, r == 0 ? std::vector<int64_t>{width, hidden} : std::vector<int64_t>{hidden, 1},
+    uint32_t h = p.slot("h", plan::DType::F32, {rows, hidden});
+    uint32_t w = p.slot("w", plan::DType::F32, r == 0 ? std::vector<int64_t>{width, hidden} : std::vector<int64_t>{hidden, 1},
                         Space::Persistent, r == 0 ? tensorW : -1);
-    uint32_t loss = p.slot("loss", DType::F32, {1}, Space::Persistent);
-    uint32_t part = p.slot("part", DType::F32, {1}, Space::Persistent),
-             total = p.slot("total", DType::F32, {1}, Space::Persistent);
-    uint32_t step = p.slot("step", DType::F32, {1}, Space::Persistent);
+    uint32_t loss = p.slot("loss", plan::DType::F32, {1}, Space::Persistent);
+    uint32_t part = p.slot("part", plan::DType::F32, {1}, Space::Persistent),
+             total = p.slot("total", plan::DType::F32, {1}, Space::Persistent);
+    uint32_t step = p.slot("step", plan::DType::F32, {1}, Space::Persistent);
     if (r == 0) {
-      uint32_t x = p.slot("x", DType::F32, {rows, width}, Space::Input, tensorX);
+      uint32_t x = p.slot("x", plan::DType::F32, {rows, width}, Space::Input, tensorX);
       p.matmul(forward, x, w, h, rows, hidden, width);
       p.send(forward, h, 0, 1);
       p.recv(update, loss, 0, 2);
     } else {
-      uint32_t y = p.slot("y", DType::F32, {rows, 1});
+      uint32_t y = p.slot("y", plan::DType::F32, {rows, 1});
       p.recv(forward, h, 0, 1);
       p.matmul(forward, h, w, y, rows, 1, hidden);
       p.copy(forward, y, loss, 1);

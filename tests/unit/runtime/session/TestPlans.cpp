@@ -66,7 +66,7 @@ struct Builder {
   uint32_t image, label, y, ones, weight, gradient, loss, count, lr, step, counter, one, correct;
 
   uint32_t slot(const std::string &name, std::vector<int64_t> shape, Space space = Space::Persistent, int tensor = -1,
-                std::unique_ptr<ShardingT> split = nullptr, DType dtype = DType::F32) {
+                std::unique_ptr<ShardingT> split = nullptr, plan::DType dtype = plan::DType::F32) {
     auto s = std::make_unique<SlotT>();
     s->name = name;
     s->dtype = dtype;
@@ -155,7 +155,7 @@ struct Builder {
     pixels = height * spec.columns;
     image = slot("image", {local, 1, height, spec.columns}, Space::Input, 0,
                  sharding({{{rows, {0}}}, {{1, {}}}, {{spec.rows, {1}}}, {{spec.columns, {}}}}));
-    label = slot("label", {local}, Space::Input, 1, sharding({{{rows, {0}}}}), DType::I32);
+    label = slot("label", {local}, Space::Input, 1, sharding({{{rows, {0}}}}), plan::DType::I32);
     weight = slot("fc.weight", {height, spec.columns}, Space::Persistent, 2,
                   sharding({{{spec.rows, {1}}}, {{spec.columns, {}}}}));
     counter = slot("fc.count", {1}, Space::Persistent, 3, sharding({{{1, {}}}}));
@@ -233,7 +233,7 @@ struct Builder {
 };
 
 std::unique_ptr<TensorT> tensor(const char *name, TensorKind kind, std::vector<int64_t> shape,
-                                DType dtype = DType::F32) {
+                                plan::DType dtype = plan::DType::F32) {
   auto t = std::make_unique<TensorT>();
   t->name = name;
   t->kind = kind;
@@ -284,7 +284,7 @@ void addRanks(PlanT &plan, const LinearSpec &spec) {
   plan.stages.push_back(std::move(stage));
 }
 
-std::unique_ptr<DataFieldT> field(const char *name, DType dtype, std::vector<int64_t> shape, int64_t classes = 0) {
+std::unique_ptr<DataFieldT> field(const char *name, plan::DType dtype, std::vector<int64_t> shape, int64_t classes = 0) {
   auto made = std::make_unique<DataFieldT>();
   made->name = name;
   made->dtype = dtype;
@@ -307,8 +307,8 @@ PlanT linearPlan(const LinearSpec &spec) {
   plan.batch = uint32_t(spec.batch);
   plan.seed = spec.seed;
   plan.data = std::make_unique<DataT>();
-  plan.data->fields.push_back(field("image", DType::F32, {1, spec.rows, spec.columns}));
-  plan.data->fields.push_back(field("label", DType::I32, {}, 10));
+  plan.data->fields.push_back(field("image", plan::DType::F32, {1, spec.rows, spec.columns}));
+  plan.data->fields.push_back(field("label", plan::DType::I32, {}, 10));
   plan.training = std::make_unique<TrainingT>();
   plan.training->rate = std::make_unique<LearningRateT>();
   plan.training->rate->base = 0x1p-13;
@@ -324,7 +324,7 @@ PlanT linearPlan(const LinearSpec &spec) {
   }
   const int64_t rows = spec.batch / spec.microbatches;
   plan.tensors.push_back(tensor("image", TensorKind::Input, {rows, 1, spec.rows, spec.columns}));
-  plan.tensors.push_back(tensor("label", TensorKind::Input, {rows}, DType::I32));
+  plan.tensors.push_back(tensor("label", TensorKind::Input, {rows}, plan::DType::I32));
   plan.tensors.push_back(tensor("fc.weight", TensorKind::Parameter, {spec.rows, spec.columns}));
   plan.tensors.push_back(tensor("fc.count", TensorKind::State, {1}));
   addRanks(plan, spec);
