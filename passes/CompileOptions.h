@@ -29,6 +29,7 @@ struct CompileOptions {
 
   // Stored in the plan as they are; where data and training are null, the plan has none.
   std::string modelOptions = "{}"; // JSON
+  std::string cluster;             // TOML, the hardware that the plan is made for; empty: not said
   std::shared_ptr<const plan::DataT> data;
   std::shared_ptr<const plan::TrainingT> training;
 };

@@ -13,7 +13,9 @@ class ModulePass<string argument> : Pass<argument, "::mlir::ModuleOp"> {
 defvar strategyOptions = [
   Option<"mesh", "mesh", "std::string", "\"dp=1\"", "devices along each axis, for example dp=2,tp=2">,
   Option<"microbatches", "microbatches", "int64_t", "1", "parts a batch is cut into">,
-  Option<"schedule", "schedule", "std::string", "\"1f1b\"", "order of microbatches: gpipe or 1f1b">
+  Option<"schedule", "schedule", "std::string", "\"1f1b\"", "order of microbatches">,
+  Option<"chunks", "virtual", "int64_t", "1", "pipeline stages of each rank">,
+  Option<"sequence", "sequence", "std::string", "\"\"", "tp: split activations between products along the sequence">
 ];
 
 def PrecisionPass : ModulePass<"precision"> {
@@ -72,6 +74,11 @@ def DecomposePass : ModulePass<"decompose"> {
                clEnumValN(::cleave::passes::AttentionOps::KeepHalf, "keep-half", "stays where GPUs have a kernel"),
                clEnumValN(::cleave::passes::AttentionOps::Keep, "keep", "stays"))}]>
   ];
+}
+
+def RecomputePass : ModulePass<"recompute"> {
+  let summary = "Copies forward ops into the backward pass, which then keeps fewer of their results";
+  let options = [Option<"kind", "kind", "std::string", "\"full\"", "none, selective or full, of every repeated layer">];
 }
 
 def SimplifyPass : ModulePass<"simplify"> {

@@ -35,7 +35,8 @@ struct RunOptions {
   std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
   int64_t devices = 0;       ///< number of devices for `strategy` data, model, pipeline or hybrid
   std::string strategy = {}; ///< data, model, pipeline, hybrid, or a strategy file
-  std::string schedule = {}; ///< "gpipe" or "1f1b"
+  std::string schedule = {}; ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
+  std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
   std::optional<int64_t> microbatches = {}, batch = {}, threads = {};
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
@@ -48,7 +49,9 @@ struct RunOptions {
   std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
+  bool sequenceParallel = false; ///< split activations between products along the sequence, over tp
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
+  std::string cluster = {}; ///< file that describes the hardware that a plan is made for
   bool profile = false;   ///< print the slowest steps of rank 0 to standard error
   std::string trace = {}; ///< file for a trace of rank 0's last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;

@@ -1,7 +1,10 @@
 // Declares the options of every program's commands.
 #include "frontend/program/CommandLine.h"
+#include "partitioner/schedule/Schedule.h"
 
 #include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave {
 
@@ -45,7 +48,15 @@ void addChoices(CLI::App &command, RunOptions &run) {
       ->type_name("N");
   command.add_option("--strategy", run.strategy, "data, model, pipeline, hybrid, or a strategy file")
       ->type_name("WORD|FILE");
-  command.add_option("--schedule", run.schedule, "order of microbatches: gpipe or 1f1b")->type_name("NAME");
+  command
+      .add_option("--schedule", run.schedule,
+                  fmt::format("order of microbatches: {}", fmt::join(partitioner::scheduleNames(), ", ")))
+      ->type_name("NAME");
+  command
+      .add_option("--virtual", run.virtualStages,
+                  "pipeline stages of each rank (default: 2 with interleaved and zb-v, otherwise 1)")
+      ->check(whole<int64_t>())
+      ->type_name("V");
   command.add_option("--microbatches", run.microbatches, "number of parts of a batch (default: 1)")
       ->check(whole<int64_t>())
       ->type_name("M");
@@ -80,7 +91,13 @@ void addChoices(CLI::App &command, RunOptions &run) {
                   "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on GPUs unless "
                   "--precision is fp32")
       ->type_name("NAME");
-  command.add_option("--recompute", run.recompute, "none")->type_name("NAME");
+  command
+      .add_option(
+          "--recompute", run.recompute,
+          "what the backward pass computes again instead of keeping, in repeated layers: none, selective or full")
+      ->type_name("NAME");
+  command.add_flag("--sequence-parallel", run.sequenceParallel,
+                   "split activations between products along the sequence, over tp");
   command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")
       ->type_name("PASS");
@@ -191,6 +208,8 @@ void addCommands(CLI::App &app, CommandLine &line) {
                   "target of the code: x86-64-v3, x86-64-v4 (default: this processor's); sm_80, sm_90, sm_100 "
                   "(with --backend cuda; default sm_90)")
       ->type_name("NAME");
+  plan.add_option("--cluster", line.run.cluster, "the hardware to plan for, kept in the plan for cleave simulate")
+      ->type_name("FILE.toml");
   plan.add_flag("!--no-code", line.run.code, "omit the kernels' machine code");
   plan.add_option("-o,--output", line.output, "the plan file")->type_name("FILE.plan")->required();
   plan.add_flag("--json", line.run.json, "print a summary of the plan as one JSON object");

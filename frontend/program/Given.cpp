@@ -99,6 +99,12 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
   checkTraining(compare, plan, options);
   if (!options.layout.empty())
     throw userError(fmt::format("--layout: cannot be combined with --plan {}, which has a fixed layout", file.name()));
+  for (auto [option, given] : {std::pair("--recompute", !options.recompute.empty()),
+                               {"--sequence-parallel", options.sequenceParallel},
+                               {"--virtual", options.virtualStages.has_value()}})
+    if (given)
+      throw userError(
+          fmt::format("{}: cannot be combined with --plan {}, which contains its strategy", option, file.name()));
   if (!options.strategy.empty() || options.devices > 0)
     throw userError(
         fmt::format("--strategy: cannot be combined with --plan {}, which contains its strategy", file.name()));
@@ -170,6 +176,7 @@ GivenValues givenValues(const Model &model, const RunOptions &o) {
           {"--devices", fmt::format("{}", o.devices)},
           {"--strategy", file ? digestOfFile(o.strategy) : word(o.strategy)},
           {"--schedule", word(o.schedule)},
+          {"--virtual", number(o.virtualStages)},
           {"--microbatches", number(o.microbatches)},
           {"--batch", number(o.batch)},
           {"--seed", number(o.seed)},
@@ -182,6 +189,7 @@ GivenValues givenValues(const Model &model, const RunOptions &o) {
           {"--weight-decay", number(o.weightDecay)},
           {"--recompute", word(o.recompute)},
           {"--zero", number(o.zero)},
+          {"--sequence-parallel", flag(o.sequenceParallel)},
           {"--target", word(o.target)},
           {"--precision", word(o.precision)},
           {"--opt-level", word(o.optLevel)},

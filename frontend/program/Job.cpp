@@ -3,6 +3,7 @@
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
@@ -20,12 +21,6 @@ namespace cleave {
 namespace {
 
 using Words = std::vector<std::string>;
-
-/// A choice of which only the first is there yet.
-void onlyFirst(const char *option, const std::string &given, const Words &known) {
-  if (oneOf(option, given, known[0], known) != known[0])
-    throw userError(fmt::format("{} {}: not available yet; {} is", option, given, known[0]));
-}
 
 void between(const char *option, std::optional<int64_t> value, int64_t most) {
   if (value && (*value < 1 || *value > most))
@@ -107,6 +102,19 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
                                 meshText(fromFile)));
   strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, partitioner::scheduleNames());
   strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
+  const bool several = strategy.schedule == "interleaved" || strategy.schedule == "zb-v";
+  if (options.sequenceParallel)
+    strategy.sequence = "tp";
+  if (!strategy.sequence.empty() && strategy.mesh.size("tp") == 1)
+    throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
+                                options.sequenceParallel ? "--sequence-parallel" : "sequence",
+                                meshText(strategy.mesh)));
+  if (!options.recompute.empty()) { // a file's own rules are more specific
+    const std::string kind = oneOf("--recompute", options.recompute, "none", {"none", "selective", "full"});
+    strategy.recompute.insert(strategy.recompute.begin(),
+                              {partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)});
+  }
+  strategy.chunks = options.virtualStages.value_or(several && strategy.chunks == 1 ? 2 : strategy.chunks);
   return strategy;
 }
 
@@ -122,6 +130,7 @@ void checkNumbers(const RunOptions &options) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   between("--batch", options.batch, most);
   between("--microbatches", options.microbatches, most);
+  between("--virtual", options.virtualStages, most);
   between("--threads", options.threads, 256);
   between("--epochs", options.epochs, most);
   between("--steps", options.steps, most);
@@ -136,7 +145,6 @@ static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
 
 /// Choices that are known by name but cannot be made yet.
 static void refuseWhatIsMissing(const RunOptions &options) {
-  onlyFirst("--recompute", options.recompute, {"none", "selective", "full"});
   if (options.zero.value_or(0) != 0)
     throw userError(
         fmt::format("--zero {}: {}", *options.zero,
@@ -164,6 +172,8 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.threads = options.threads ? static_cast<unsigned>(*options.threads)
                                 : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
   job.code = options.code;
+  if (!options.cluster.empty())
+    job.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
   job.data = std::make_shared<plan::DataT>(dataOf(config.data));
   job.training = std::make_shared<plan::TrainingT>(trainingOf(job.config, job.precision));
   job.printAfter = options.printAfter;

@@ -20,8 +20,7 @@ Reference::Function Reference::read(const GraphModule &module, const char *name)
       return value ? value.str() : std::string();
     };
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
-    Slot out{
-        text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), ir::dtypeOf(tensor), {}};
+    Slot out{text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), ir::dtypeOf(tensor), {}};
     if (auto init = attrs ? attrs.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
       out.distribution = init.getDistribution().str();
       out.a = init.getA();

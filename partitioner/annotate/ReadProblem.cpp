@@ -18,6 +18,7 @@ public:
   Reader(func::FuncOp func, const Strategy &strategy, const NamedShardings &named)
       : func(func), strategy(strategy), named(named) {
     problem.mesh = strategy.mesh;
+    problem.sequence = !strategy.sequence.empty();
   }
 
   ShardingProblem read() {
@@ -29,8 +30,10 @@ public:
     readResults();
     for (BlockArgument argument : func.getArguments())
       pin(argument);
-    for (auto [mark, op] : llvm::enumerate(marks))
+    for (auto [mark, op] : llvm::enumerate(marks)) {
       problem.marks.push_back(readMark(op));
+      problem.sequence |= splitsSequence(problem.marks.back());
+    }
     return std::move(problem);
   }
 

@@ -2,7 +2,7 @@
 // export.
 #pragma once
 #include "ir/dist/Sharding.h"
-#include "partitioner/schedule/ScheduleItem.h"
+#include "partitioner/schedule/Segment.h"
 #include "partitioner/strategy/Strategy.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -14,13 +14,13 @@
 
 namespace cleave::partitioner {
 
-/// Ranks of one stage whose local shapes are all equal, so that they share one program.
+/// Ranks with the same stages whose local shapes are all equal, so that they share one program.
 struct RankClass {
-  int64_t stage = 0;
-  int64_t index = 0; // within the stage
+  int64_t position = 0; // coordinate on axis pp
+  int64_t index = 0;    // among the classes of the position
   std::vector<int64_t> ranks;
-  /// Segment name -> function symbol: @stage<S>.class<C>.<segment>. Segments without work are absent.
-  std::map<std::string, std::string> functions;
+  /// Function symbols: @stage<position>.class<index>.<segment>. Segments without work are absent.
+  std::map<SegmentId, std::string> functions;
 };
 
 struct StageInfo {
@@ -35,8 +35,16 @@ struct Applied {
   Strategy strategy;                        // complete: omitted decisions are filled in
   std::vector<RankClass> classes;
   std::vector<StageInfo> stages;
-  /// Per stage. Train: begin, then the schedule of forward / input_gradient / weight_gradient, then reduce and update.
+  /// Per coordinate on axis pp. Train: begin, then the schedule of forward / input_gradient / weight_gradient, then
+  /// reduce and update.
   std::vector<std::vector<ScheduleItem>> train, eval;
+  /// A value that a segment of one position sends to a segment of another, once per microbatch.
+  struct Message {
+    int64_t tag = 0, from = 0, to = 0; // positions
+    SegmentId sender, receiver;
+    int64_t channel = 0; // of those between the two positions: one per pair of stages and direction
+  };
+  std::vector<Message> messages;
   /// The reason why no plan can hold the metrics, which need equal slots in training and evaluation; empty if none.
   std::string unequalMetric;
 };

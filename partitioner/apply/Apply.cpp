@@ -102,17 +102,17 @@ std::set<std::pair<int64_t, std::vector<std::string>>> splitsOf(ModuleOp module)
 std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
   auto splits = splitsOf(module);
   const Mesh &mesh = strategy.mesh;
-  std::map<std::pair<int64_t, std::vector<int64_t>>, RankClass> classes; // by stage and share sizes
+  std::map<std::pair<int64_t, std::vector<int64_t>>, RankClass> classes; // by position and share sizes
   std::vector<std::pair<int64_t, std::vector<int64_t>>> order;
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
     std::vector<int64_t> coords = mesh.coords(rank), key;
-    int64_t stage = mesh.linear({"pp"}, coords);
+    int64_t position = mesh.linear({"pp"}, coords);
     for (auto &[size, axes] : splits)
       key.push_back(shareSize(size, mesh.size(axes), mesh.linear(axes, coords)));
-    auto [entry, added] = classes.try_emplace({stage, key});
+    auto [entry, added] = classes.try_emplace({position, key});
     if (added)
-      order.push_back({stage, key});
-    entry->second.stage = stage;
+      order.push_back({position, key});
+    entry->second.position = position;
     entry->second.ranks.push_back(rank);
   }
   std::vector<RankClass> result;
@@ -125,12 +125,13 @@ std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
 }
 
 std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) {
-  std::vector<StageInfo> stages(strategy.mesh.size("pp"));
+  std::vector<StageInfo> stages(static_cast<size_t>(strategy.stageCount()));
   for (size_t s = 0; s < stages.size(); ++s)
     if (s < strategy.stages.size())
       stages[s].layers = strategy.stages[s];
   for (int64_t rank = 0; rank < strategy.mesh.ranks(); ++rank)
-    stages[strategy.mesh.linear({"pp"}, strategy.mesh.coords(rank))].ranks.push_back(rank);
+    for (const int64_t stage : strategy.stagesAt(strategy.mesh.linear({"pp"}, strategy.mesh.coords(rank))))
+      stages[static_cast<size_t>(stage)].ranks.push_back(rank);
   func::FuncOp train = info.train;
   train.walk([&](Operation *op) {
     if (op != train.getOperation() && !isa<func::ReturnOp>(op))
@@ -138,18 +139,35 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
   });
   for (BlockArgument argument : train.getArguments()) {
     if (ir::argumentText(argument, ir::attr::kind) == "parameter")
-      stages[info.owners.at(ir::argumentText(argument, ir::attr::name).str()).front()].parameters +=
+      stages[static_cast<size_t>(info.homes.at(ir::argumentText(argument, ir::attr::name).str()))].parameters +=
           cast<RankedTensorType>(argument.getType()).getNumElements();
   }
   return stages;
 }
 
-std::vector<ScheduleItem> evalItems(int64_t microbatches) {
-  std::vector<ScheduleItem> items{{"eval_begin", 0}};
-  for (int64_t m = 0; m < microbatches; ++m)
-    items.push_back({"eval", m});
-  items.push_back({"eval_reduce", 0});
+/// A rank evaluates a microbatch on all of its stages before the next one.
+std::vector<ScheduleItem> evalItems(const Strategy &strategy) {
+  std::vector<ScheduleItem> items{{{SegmentKind::EvalBegin}, 0}};
+  for (int64_t m = 0; m < strategy.microbatches; ++m)
+    for (int64_t chunk = 0; chunk < strategy.chunks; ++chunk)
+      items.push_back({{SegmentKind::Eval, chunk}, m});
+  items.push_back({{SegmentKind::EvalReduce}, 0});
   return items;
+}
+
+/// The messages of a cut whose segments are all of kind `only`, if that is given.
+void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
+  const Strategy &strategy = applied.strategy;
+  const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size("pp"); };
+  for (const Crossing &crossing : cut.crossings) {
+    const SegmentKind made = cut.place.at(crossing.value.getDefiningOp()).kind;
+    applied.messages.push_back({crossing.tag,
+                                strategy.positionOf(crossing.from),
+                                strategy.positionOf(crossing.to),
+                                {only.value_or(made), chunkOf(crossing.from)},
+                                {only.value_or(crossing.receivedBy), chunkOf(crossing.to)},
+                                strategy.chunks == 1 ? 0 : crossing.from * strategy.stageCount() + crossing.to});
+  }
 }
 
 void declareMesh(ModuleOp module, const Mesh &mesh) {
@@ -186,15 +204,17 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   applied.classes = classesOf(strategy, annotated);
   for (RankClass &rankClass : applied.classes)
     emitClass(info, *applied.module, rankClass, strategy.mesh.coords(rankClass.ranks.front()));
+  addMessages(applied, info.trainCut);
+  addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
   applied.unequalMetric = info.unequalMetric;
   for (std::vector<ScheduleItem> &items :
        applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.microbatches)) {
-    items.insert(items.begin(), {"begin", 0});
-    items.push_back({"reduce", 0});
-    items.push_back({"update", 0});
+    items.insert(items.begin(), {{SegmentKind::Begin}, 0});
+    items.push_back({{SegmentKind::Reduce}, 0});
+    items.push_back({{SegmentKind::Update}, 0});
   }
-  applied.eval.assign(strategy.mesh.size("pp"), evalItems(strategy.microbatches));
+  applied.eval.assign(strategy.mesh.size("pp"), evalItems(strategy));
   return applied;
 }
 

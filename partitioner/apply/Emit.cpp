@@ -18,10 +18,6 @@ namespace cleave::partitioner {
 
 namespace {
 
-const char *segmentName(int order) {
-  return order == Forward ? "forward" : order == InputGradient ? "input_gradient" : "weight_gradient";
-}
-
 bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
 
 /// Emits the ops of one segment of @train or @eval.
@@ -81,8 +77,8 @@ private:
   }
 
   Value receive(Value value, const Crossing &crossing) {
-    auto op = dist::RecvOp::create(local.builder, value.getLoc(), local.localiser.localType(value), crossing.from,
-                                   crossing.tag);
+    auto op = dist::RecvOp::create(local.builder, value.getLoc(), local.localiser.localType(value),
+                                   info.strategy->positionOf(crossing.from), crossing.tag);
     auto *def = value.getDefiningOp();
     for (StringRef name : {ir::attr::path, ir::attr::phase})
       if (Attribute attribute = def->getAttr(name))
@@ -111,7 +107,7 @@ private:
       return values[value];
     }
     const Crossing *crossing = crossingTo(value);
-    if (crossing && crossing->receiveOrder == key.order)
+    if (crossing && crossing->receivedBy == key.kind)
       return values[value] = receive(value, *crossing);
     return values[value] = local.slot("stash", cut.stashes.at({value.getAsOpaquePointer(), key.stage}), value);
   }
@@ -123,8 +119,8 @@ private:
   }
 
   void send(const Crossing &crossing) {
-    auto op =
-        dist::SendOp::create(local.builder, crossing.value.getLoc(), get(crossing.value), crossing.to, crossing.tag);
+    auto op = dist::SendOp::create(local.builder, crossing.value.getLoc(), get(crossing.value),
+                                   info.strategy->positionOf(crossing.to), crossing.tag);
     for (StringRef name : {ir::attr::path, ir::attr::phase})
       if (Attribute attribute = crossing.value.getDefiningOp()->getAttr(name))
         op->setAttr(name, attribute);
@@ -139,7 +135,7 @@ private:
       Value value = Value::getFromOpaquePointer(id.first);
       SegmentKey made = cut.place.at(value.getDefiningOp());
       const Crossing *crossing = made.stage == key.stage ? nullptr : crossingTo(value);
-      if (crossing ? crossing->receiveOrder == key.order : made == key)
+      if (crossing ? crossing->receivedBy == key.kind : made == key)
         kept.push_back({name, value});
     }
     std::sort(kept.begin(), kept.end(), [](auto &a, auto &b) { return a.first < b.first; });
@@ -149,23 +145,27 @@ private:
 
   void returnResults() {
     auto terminator = source.getBody().front().getTerminator();
-    bool accumulate = info.strategy->microbatches > 1;
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
       Operation *def = value.getDefiningOp();
       std::string kind = ir::resultText(source, i, ir::attr::kind).str(),
                   name = ir::resultText(source, i, ir::attr::name).str();
       auto stage = source.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
-      SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, Forward};
+      SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, SegmentKind::Forward};
       if (made != key)
         continue;
       if (isMetric(kind))
         local.returns("metric", kind, add("metric", kind, value));
       else if (kind == "gradient")
-        local.returns(kind, name, accumulate ? add(kind, name, value) : get(value));
+        local.returns(kind, name, accumulates(name) ? add(kind, name, value) : get(value));
       else if (kind == "buffer" || kind == "output")
         local.returns(kind, name, get(value));
     }
+  }
+
+  // Whether a gradient has several terms on this rank: of microbatches, or of stages.
+  bool accumulates(const std::string &name) const {
+    return info.strategy->microbatches > 1 || info.terms.at({info.strategy->positionOf(key.stage), name}) > 1;
   }
 
   // Adds the value to the slot's accumulated sum.
@@ -185,7 +185,7 @@ private:
   }
 };
 
-std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
+std::vector<Total> totalsOf(func::FuncOp func, const Strategy &strategy, bool gradients) {
   std::vector<Total> totals;
   std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
@@ -205,7 +205,7 @@ std::vector<Total> totalsOf(func::FuncOp func, bool gradients) {
     for (const std::string &axis : shardingOf(value).partialAxes)
       if (!llvm::is_contained(total.partialAxes, axis))
         total.partialAxes.push_back(axis);
-    total.makers.push_back(stage);
+    total.makers.push_back(strategy.positionOf(stage));
   }
   return totals;
 }
@@ -254,11 +254,15 @@ void findOwners(StepInfo &info) {
   for (auto &[name, stages] : readers) {
     if (stages.empty())
       stages.insert(0);
+    std::set<int64_t> positions;
+    for (const int64_t stage : stages)
+      positions.insert(info.strategy->positionOf(stage));
     if (buffers.count(name) && stages.size() > 1)
       throw userError(
           fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer must be in one stage",
                       name, *stages.begin(), *stages.rbegin()));
-    info.owners[name].assign(stages.begin(), stages.end());
+    info.homes[name] = *stages.begin();
+    info.owners[name].assign(positions.begin(), positions.end());
   }
 }
 
@@ -287,44 +291,51 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   info.update = annotated.lookupSymbol<func::FuncOp>("update");
   info.eval = annotated.lookupSymbol<func::FuncOp>("eval");
   int64_t tag = 0;
-  info.trainCut = cutSegments(info.train, tag);
+  info.trainCut = cutSegments(info.train, strategy, tag);
   if (info.eval)
-    info.evalCut = cutSegments(info.eval, tag);
+    info.evalCut = cutSegments(info.eval, strategy, tag);
   findOwners(info);
-  info.metrics = totalsOf(info.train, false);
-  info.gradients = totalsOf(info.train, true);
+  info.metrics = totalsOf(info.train, strategy, false);
+  info.gradients = totalsOf(info.train, strategy, true);
   if (info.eval)
-    info.evalMetrics = totalsOf(info.eval, false);
+    info.evalMetrics = totalsOf(info.eval, strategy, false);
   info.unequalMetric = unequalMetric(info);
   for (Total &gradient : info.gradients) {
-    std::set<int64_t> stages(gradient.makers.begin(), gradient.makers.end());
+    std::set<int64_t> positions(gradient.makers.begin(), gradient.makers.end());
     const std::vector<int64_t> &owners = info.owners.at(gradient.name);
-    stages.insert(owners.begin(), owners.end());
-    gradient.stages.assign(stages.begin(), stages.end());
+    positions.insert(owners.begin(), owners.end());
+    gradient.positions.assign(positions.begin(), positions.end());
+    for (const int64_t position : gradient.makers)
+      ++info.terms[{position, gradient.name}];
   }
   return info;
 }
 
 void emitClass(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords) {
   const Mesh &mesh = info.strategy->mesh;
-  auto compute = [&](const char *name, func::FuncOp source, const Segmentation &cut, int order, WorkingCopies &copies) {
-    LocalFunction local(module, rankClass, name, mesh, coords);
-    SegmentEmitter(info, source, cut, {rankClass.stage, order}, local, copies).run();
-    local.finish(rankClass);
+  const std::vector<int64_t> stages = info.strategy->stagesAt(rankClass.position);
+  // Emits what `kind` of the cut does on each of the rank's stages, as segments of kind `as`.
+  auto compute = [&](SegmentKind as, func::FuncOp source, const Segmentation &cut, SegmentKind kind,
+                     WorkingCopies &copies) {
+    for (size_t chunk = 0; chunk < stages.size(); ++chunk) {
+      LocalFunction local(module, rankClass, {as, static_cast<int64_t>(chunk)}, mesh, coords);
+      SegmentEmitter(info, source, cut, {stages[chunk], kind}, local, copies).run();
+      local.finish(rankClass);
+    }
   };
-  LocalFunction begin(module, rankClass, "begin", mesh, coords);
+  LocalFunction begin(module, rankClass, {SegmentKind::Begin}, mesh, coords);
   WorkingCopies copies;
-  for (int order : {Forward, InputGradient, WeightGradient})
-    compute(segmentName(order), info.train, info.trainCut, order, copies);
+  for (SegmentKind kind : {SegmentKind::Forward, SegmentKind::InputGradient, SegmentKind::WeightGradient})
+    compute(kind, info.train, info.trainCut, kind, copies);
   emitBegin(info, begin, rankClass, copies, false);
   emitReduce(info, module, rankClass, coords, false);
   if (info.update)
     emitUpdate(info, module, rankClass, coords);
   if (!info.eval)
     return;
-  LocalFunction evalBegin(module, rankClass, "eval_begin", mesh, coords);
+  LocalFunction evalBegin(module, rankClass, {SegmentKind::EvalBegin}, mesh, coords);
   WorkingCopies evalCopies;
-  compute("eval", info.eval, info.evalCut, Forward, evalCopies);
+  compute(SegmentKind::Eval, info.eval, info.evalCut, SegmentKind::Forward, evalCopies);
   emitBegin(info, evalBegin, rankClass, evalCopies, true);
   emitReduce(info, module, rankClass, coords, true);
 }

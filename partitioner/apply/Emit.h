@@ -15,19 +15,24 @@ struct Total {
   mlir::RankedTensorType type; // global
   mlir::Value value;           // in @train or @eval
   std::vector<std::string> partialAxes;
-  std::vector<int64_t> stages; // that share it: those that compute a term, and those that own its parameter
-  std::vector<int64_t> makers; // that compute a term; it is zero in the other stages
+  std::vector<int64_t> positions; // that share it: those that compute a term, and those that own its parameter
+  std::vector<int64_t> makers;    // positions that compute a term, one entry per term; it is zero at the others
 };
 
-/// Data shared by all classes: the annotated module, its segmentation, and the owner stages.
+/// Data shared by all classes: the annotated module, its segmentation, and the owners. A position is a coordinate on
+/// axis pp: the ranks that run the same stages.
 struct StepInfo {
   mlir::func::FuncOp train, update, eval;
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
   std::string unequalMetric;                          // why no plan can hold the metrics; empty if none
-  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> stages that own it, in order
+  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> positions that own it, in order
+  std::map<std::string, int64_t> homes;               // parameter or buffer -> the first stage that uses it
   mlir::Type reduceType;                              // type of gradient reductions over dp; null: the gradients' types
   const Strategy *strategy = nullptr;
+
+  /// How many terms of a parameter's gradient the stages of each position compute.
+  std::map<std::pair<int64_t, std::string>, int64_t> terms;
 };
 
 StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
@@ -53,7 +58,7 @@ void emitReduce(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClas
 /// the function is finished, because MLIR never frees their lists.
 class LocalFunction {
 public:
-  LocalFunction(mlir::ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh,
+  LocalFunction(mlir::ModuleOp module, const RankClass &rankClass, SegmentId segment, const Mesh &mesh,
                 const std::vector<int64_t> &coords);
 
   mlir::OpBuilder builder;
@@ -71,7 +76,7 @@ public:
   bool finish(RankClass &rankClass);
 
 private:
-  std::string segment;
+  SegmentId segment;
   std::map<std::pair<std::string, std::string>, mlir::Value> arguments;
   llvm::SmallVector<mlir::NamedAttrList> argumentAttributes;
   std::vector<std::tuple<std::string, std::string, mlir::Value>> results;

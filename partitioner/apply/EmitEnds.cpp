@@ -22,25 +22,25 @@ Value zeros(LocalFunction &local, RankedTensorType type) {
                                 DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
 }
 
-bool sharedBy(const Total &total, int64_t stage) { return llvm::is_contained(total.stages, stage); }
+bool sharedBy(const Total &total, int64_t position) { return llvm::is_contained(total.positions, position); }
 
 /// Gradients that are reduced over the same axes in the same type.
 struct Bucket {
   std::vector<std::string> axes;
-  std::vector<int64_t> stages;
+  std::vector<int64_t> positions; // if axis pp is among the axes
   std::vector<const Total *> gradients;
   Type element;
   SmallVector<Value> values; // slots
   int64_t bytes = 0;         // in the reduction's type
 };
 
-/// The axes and stages over which a gradient must still be reduced; no axes: none.
+/// The axes and positions over which a gradient must still be reduced; no axes: none.
 Bucket sumOf(const StepInfo &info, const Total &gradient) {
   Bucket sum;
   sum.axes = gradient.partialAxes;
-  if (gradient.stages.size() > 1) {
+  if (gradient.positions.size() > 1) {
     sum.axes.push_back("pp");
-    sum.stages = gradient.stages;
+    sum.positions = gradient.positions;
   }
   std::erase_if(sum.axes, [&](const std::string &axis) { return info.strategy->mesh.size(axis) == 1; });
   sum.element = gradient.type.getElementType();
@@ -51,10 +51,10 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
 
 /// Buckets in the order in which the backward pass produces the gradients, last layers first. A device with a separate
 /// stream for collectives reduces a bucket during the backward pass of earlier layers (Li et al. 2020).
-std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t stage) {
+std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t position) {
   std::vector<Bucket> buckets;
   for (const Total &gradient : llvm::reverse(info.gradients)) {
-    if (!sharedBy(gradient, stage))
+    if (!sharedBy(gradient, position))
       continue;
     Bucket sum = sumOf(info, gradient);
     if (sum.axes.empty())
@@ -62,7 +62,7 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
     Value slot = local.slot("gradient", gradient.name, gradient.value);
     int64_t bytes = typeOf(slot).getNumElements() * sum.element.getIntOrFloatBitWidth() / 8;
     auto open = std::find_if(buckets.rbegin(), buckets.rend(), [&](const Bucket &b) {
-      return b.axes == sum.axes && b.stages == sum.stages && b.element == sum.element;
+      return b.axes == sum.axes && b.positions == sum.positions && b.element == sum.element;
     });
     if (open == buckets.rend() || open->bytes + bytes > bucketBytes) {
       buckets.push_back(std::move(sum));
@@ -92,13 +92,13 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
 }
 
 /// If the reduction's type differs from the gradients', both the operand of each rank and the sum are rounded to it.
-void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t stage) {
-  for (Bucket &bucket : bucketsOf(info, local, stage)) {
+void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t position) {
+  for (Bucket &bucket : bucketsOf(info, local, position)) {
     SmallVector<Value> sent;
     for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
       sent.push_back(inType(local, *gradient, slot, bucket.element, {}));
     SmallVector<Value> reduced =
-        local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.stages);
+        local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.positions);
     if (Operation *op = reduced[0].getDefiningOp())
       op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
     for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced))
@@ -142,8 +142,8 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
     local.returns("metric", metric.name, zeros(local, metric.type));
   if (!eval)
     for (const Total &gradient : info.gradients)
-      if (sharedBy(gradient, rankClass.stage) &&
-          (info.strategy->microbatches > 1 || !llvm::is_contained(gradient.makers, rankClass.stage)))
+      if (sharedBy(gradient, rankClass.position) &&
+          (info.strategy->microbatches > 1 || llvm::count(gradient.makers, rankClass.position) != 1))
         local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
   for (auto [name, last] : copies)
     local.returns("working", name, workingCopy(local, last->getResult(0)));
@@ -152,9 +152,10 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
 
 void emitReduce(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,
                 bool eval) {
-  LocalFunction local(module, rankClass, eval ? "eval_reduce" : "reduce", info.strategy->mesh, coords);
+  LocalFunction local(module, rankClass, {eval ? SegmentKind::EvalReduce : SegmentKind::Reduce}, info.strategy->mesh,
+                      coords);
   if (!eval)
-    reduceGradients(info, local, rankClass.stage);
+    reduceGradients(info, local, rankClass.position);
   reduceMetrics(local, eval ? info.evalMetrics : info.metrics);
   local.finish(rankClass);
 }

@@ -1,4 +1,4 @@
-// The update segment: a stage updates the parameters that it owns. The global gradient norm is a sum over all stages,
+// The update segment: a rank updates the parameters that it owns. The global gradient norm is a sum over all ranks,
 // in which replicated and tied parameters count once.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
@@ -45,11 +45,11 @@ private:
 
   bool owns(const std::string &parameter) {
     auto found = info.owners.find(parameter);
-    return found != info.owners.end() && llvm::is_contained(found->second, rankClass.stage);
+    return found != info.owners.end() && llvm::is_contained(found->second, rankClass.position);
   }
-  // A tied parameter counts in its first stage.
+  // A tied parameter counts at its first position.
   bool counts(const std::string &parameter) {
-    return owns(parameter) && info.owners.at(parameter).front() == rankClass.stage;
+    return owns(parameter) && info.owners.at(parameter).front() == rankClass.position;
   }
 
   static std::string parameterOf(Operation *op) {
@@ -168,7 +168,7 @@ private:
 } // namespace
 
 void emitUpdate(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords) {
-  LocalFunction local(module, rankClass, "update", info.strategy->mesh, coords);
+  LocalFunction local(module, rankClass, {SegmentKind::Update}, info.strategy->mesh, coords);
   UpdateEmitter(info, rankClass, local).run();
   local.finish(rankClass);
 }

@@ -10,20 +10,20 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-static func::FuncOp makeFunction(ModuleOp module, const RankClass &rankClass, const std::string &segment) {
+static func::FuncOp makeFunction(ModuleOp module, const RankClass &rankClass, SegmentId segment) {
   OpBuilder builder(module.getContext());
   builder.setInsertionPointToEnd(module.getBody());
-  auto func = func::FuncOp::create(builder, module.getLoc(),
-                                   fmt::format("stage{}.class{}.{}", rankClass.stage, rankClass.index, segment),
-                                   builder.getFunctionType({}, {}));
-  func->setAttr(dist::attr::stage, builder.getI64IntegerAttr(rankClass.stage));
+  auto func = func::FuncOp::create(
+      builder, module.getLoc(), fmt::format("stage{}.class{}.{}", rankClass.position, rankClass.index, segment.str()),
+      builder.getFunctionType({}, {}));
+  func->setAttr(dist::attr::stage, builder.getI64IntegerAttr(rankClass.position));
   func->setAttr(dist::attr::rankClass, builder.getI64IntegerAttr(rankClass.index));
-  func->setAttr(dist::attr::segment, builder.getStringAttr(segment));
+  func->setAttr(dist::attr::segment, builder.getStringAttr(segment.str()));
   func.addEntryBlock();
   return func;
 }
 
-LocalFunction::LocalFunction(ModuleOp module, const RankClass &rankClass, const std::string &segment, const Mesh &mesh,
+LocalFunction::LocalFunction(ModuleOp module, const RankClass &rankClass, SegmentId segment, const Mesh &mesh,
                              const std::vector<int64_t> &coords)
     : builder(module.getContext()), localiser(builder, mesh, coords), func(makeFunction(module, rankClass, segment)),
       segment(segment) {

@@ -36,12 +36,14 @@ namespace {
 
 class Cutter {
 public:
-  Cutter(func::FuncOp func, int64_t &tag) : func(func), tag(tag) {}
+  Cutter(func::FuncOp func, const Strategy &strategy, int64_t &tag) : func(func), strategy(strategy), tag(tag) {}
 
   Segmentation run() {
     markInputGradients();
     for (Operation &op : func.getBody().front().without_terminator()) {
-      SegmentKey key{stageOf(&op), !isBackward(&op) ? Forward : early.count(&op) ? InputGradient : WeightGradient};
+      SegmentKey key{stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
+                                   : early.count(&op) ? SegmentKind::InputGradient
+                                                      : SegmentKind::WeightGradient};
       cut.place[&op] = key;
       cut.ops[key].push_back(&op);
     }
@@ -59,11 +61,12 @@ public:
 
 private:
   func::FuncOp func;
+  const Strategy &strategy;
   int64_t &tag;
   Segmentation cut;
   std::set<Operation *> early;
-  std::vector<Value> order;                                 // keys of `needs`, in order of discovery
-  DenseMap<Value, std::set<std::pair<int64_t, int>>> needs; // other segments that need a value
+  std::vector<Value> order;                    // keys of `needs`, in order of discovery
+  DenseMap<Value, std::set<SegmentKey>> needs; // other segments that need a value
 
   // Marks backward ops on which a value of another stage depends.
   void markInputGradients() {
@@ -100,15 +103,15 @@ private:
     }
     if (made == at)
       return;
-    if (otherStage && made.order == Forward && at.order == Forward && at.stage < made.stage)
+    if (otherStage && made.kind == SegmentKind::Forward && at.kind == SegmentKind::Forward && at.stage < made.stage)
       throw userError(fmt::format("stages: stage {} needs a value of stage {} in its forward pass; stages must follow "
                                   "the order in which the model runs",
                                   at.stage, made.stage));
-    if (!otherStage && at.order < made.order)
+    if (!otherStage && at.kind < made.kind)
       throw Error(Status::Internal,
                   fmt::format("{} is made in a later segment than one that needs it", stashName(value, 0)));
     auto [entry, added] = needs.try_emplace(value);
-    entry->second.insert({at.stage, at.order});
+    entry->second.insert(at);
     if (!added)
       return;
     order.push_back(value);
@@ -121,17 +124,21 @@ private:
     int64_t stash = 0;
     for (Value value : order) {
       SegmentKey made = cut.place.at(value.getDefiningOp());
-      std::map<int64_t, std::vector<int>> byStage;
-      for (auto [stage, segment] : needs[value])
-        byStage[stage].push_back(segment);
+      std::map<int64_t, std::vector<SegmentKind>> byStage;
+      for (const SegmentKey &reader : needs[value])
+        byStage[reader.stage].push_back(reader.kind);
       for (auto &[stage, segments] : byStage) {
-        bool kept = stage == made.stage || segments.size() > 1;
-        if (stage != made.stage) {
-          cut.crossingsOf[value.getAsOpaquePointer()].push_back(cut.crossings.size());
-          cut.crossings.push_back({value, made.stage, stage, tag++, segments.front()});
+        auto stashAt = [&](int64_t where) -> std::string & { return cut.stashes[{value.getAsOpaquePointer(), where}]; };
+        if (strategy.positionOf(stage) == strategy.positionOf(made.stage)) { // the ranks that made it
+          if (stashAt(made.stage).empty())
+            stashAt(made.stage) = stashName(value, stash++);
+          stashAt(stage) = stashAt(made.stage);
+          continue;
         }
-        if (kept)
-          cut.stashes[{value.getAsOpaquePointer(), stage}] = stashName(value, stash++);
+        cut.crossingsOf[value.getAsOpaquePointer()].push_back(cut.crossings.size());
+        cut.crossings.push_back({value, made.stage, stage, tag++, segments.front()});
+        if (segments.size() > 1)
+          stashAt(stage) = stashName(value, stash++);
       }
     }
   }
@@ -145,6 +152,8 @@ private:
 
 } // namespace
 
-Segmentation cutSegments(func::FuncOp func, int64_t &firstTag) { return Cutter(func, firstTag).run(); }
+Segmentation cutSegments(func::FuncOp func, const Strategy &strategy, int64_t &firstTag) {
+  return Cutter(func, strategy, firstTag).run();
+}
 
 } // namespace cleave::partitioner

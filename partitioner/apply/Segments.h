@@ -1,5 +1,8 @@
 // Assigns every op of an annotated function to a segment of a stage, and finds the values that cross between them.
 #pragma once
+#include "partitioner/schedule/Segment.h"
+#include "partitioner/strategy/Strategy.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <map>
@@ -9,21 +12,20 @@
 
 namespace cleave::partitioner {
 
-/// Order of a stage's segments within one microbatch.
-enum SegmentOrder { Forward = 0, InputGradient = 1, WeightGradient = 2 };
-
+/// A segment that computes on a microbatch: Forward, InputGradient or WeightGradient of a stage. All of @eval is
+/// Forward.
 struct SegmentKey {
   int64_t stage = 0;
-  int order = Forward;
+  SegmentKind kind = SegmentKind::Forward;
   auto operator<=>(const SegmentKey &) const = default;
 };
 
-/// A value sent from its stage to another.
+/// A value sent from its stage to a stage of other ranks.
 struct Crossing {
   mlir::Value value;
-  int64_t from = 0, to = 0;
+  int64_t from = 0, to = 0; // stages
   int64_t tag = 0;
-  int receiveOrder = Forward; // the first segment of the receiving stage that needs it
+  SegmentKind receivedBy = SegmentKind::Forward; // the first segment of the receiving stage that needs it
 };
 
 /// The segmentation of one function (@train or @eval).
@@ -32,7 +34,8 @@ struct Segmentation {
   std::map<SegmentKey, std::vector<mlir::Operation *>> ops; // program order
   std::vector<Crossing> crossings;
   std::map<void *, std::vector<size_t>> crossingsOf; // by value, indices in `crossings`
-  /// Names of values that live from one segment to later ones of the same stage; (value, stage) -> name.
+  /// Names of values that live from one segment to later ones of the same rank; (value, stage that reads or makes it)
+  /// -> name. Stages of one rank find a value of each other under one name.
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };
 
@@ -42,8 +45,8 @@ bool isRemade(mlir::Operation *op, bool otherStage);
 
 int64_t stageOf(mlir::Operation *op);
 
-/// Cuts `func`. Continues numbering messages at `firstTag`. Throws userError if a forward value would be sent to an
-/// earlier stage.
-Segmentation cutSegments(mlir::func::FuncOp func, int64_t &firstTag);
+/// Cuts `func` into the segments of the strategy's stages. Continues numbering messages at `firstTag`. Throws userError
+/// if a forward value would be sent to an earlier stage.
+Segmentation cutSegments(mlir::func::FuncOp func, const Strategy &strategy, int64_t &firstTag);
 
 } // namespace cleave::partitioner

@@ -14,14 +14,14 @@ const std::vector<std::string> &scheduleNames() {
 }
 
 static void backward(std::vector<ScheduleItem> &items, int64_t microbatch) {
-  items.push_back({"input_gradient", microbatch});
-  items.push_back({"weight_gradient", microbatch});
+  items.push_back({{SegmentKind::InputGradient}, microbatch});
+  items.push_back({{SegmentKind::WeightGradient}, microbatch});
 }
 
 static std::vector<ScheduleItem> gpipe(int64_t microbatches) {
   std::vector<ScheduleItem> items;
   for (int64_t m = 0; m < microbatches; ++m)
-    items.push_back({"forward", m});
+    items.push_back({{SegmentKind::Forward}, m});
   for (int64_t m = microbatches; m-- > 0;)
     backward(items, m);
   return items;
@@ -31,10 +31,10 @@ static std::vector<ScheduleItem> oneForwardOneBackward(int64_t stage, int64_t st
   std::vector<ScheduleItem> items;
   int64_t warmUp = std::min(stages - stage - 1, microbatches);
   for (int64_t m = 0; m < warmUp; ++m)
-    items.push_back({"forward", m});
+    items.push_back({{SegmentKind::Forward}, m});
   for (int64_t m = 0; m < microbatches; ++m) {
     if (m + warmUp < microbatches)
-      items.push_back({"forward", m + warmUp});
+      items.push_back({{SegmentKind::Forward}, m + warmUp});
     backward(items, m);
   }
   return items;

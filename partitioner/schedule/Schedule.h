@@ -1,6 +1,6 @@
 // Pipeline schedules: the order in which a stage runs its segments over the microbatches.
 #pragma once
-#include "partitioner/schedule/ScheduleItem.h"
+#include "partitioner/schedule/Segment.h"
 
 #include <cstdint>
 #include <string>

@@ -311,18 +311,26 @@ private:
       applyMark(op, rule, splits);
       return splits;
     }
+    const auto takeDim = [&](size_t i, size_t d, const DimSharding &split, auto wanted) {
+      const RuleDim &dim = rule.operands[i][d];
+      const auto run = splitOfRun(split, dim.runs);
+      if (run && rule.loops[dim.loop] != LoopKind::Whole && wanted(*run))
+        propose(splits, dim.loop, *run, passed);
+    };
     const auto take = [&](size_t i, auto wanted) {
       const Sharding &sharding = draft.of(op.operands[i]);
-      for (size_t d = 0; d < rule.operands[i].size(); ++d) {
-        const RuleDim &dim = rule.operands[i][d];
-        const auto run = splitOfRun(sharding.dims[d], dim.runs);
-        if (run && rule.loops[dim.loop] != LoopKind::Whole && wanted(*run))
-          propose(splits, dim.loop, *run, passed);
-      }
+      for (size_t d = 0; d < rule.operands[i].size(); ++d)
+        if (!isSequence(op.operands[i], d))
+          takeDim(i, d, sharding.dims[d], wanted);
     };
     const auto any = [](const DimSharding &) { return true; };
+    const auto takeSequence = [&](size_t i) {
+      if (!isOpen(op.operands[i]) && isSequence(op.operands[i], sequenceDim))
+        takeDim(i, sequenceDim, sequenceSplit(op.operands[i]), any);
+    };
     if (rule.leader >= 0) {
       take(rule.leader, any);
+      takeSequence(rule.leader);
       return splits;
     }
     // What lies decided in memory moves last; but a parameter stored split over dp is gathered for the rows that dp
@@ -339,7 +347,26 @@ private:
     if (rule.gradientLoop >= 0)
       if (const std::optional<ShardingId> parameter = gradientTarget(op.results[0]))
         propose(splits, rule.gradientLoop, draft.sharding(*parameter).dims[0], passed);
+    // A split sequence gives way to all other splits: products that a weight splits take the whole sequence.
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      takeSequence(i);
     return splits;
+  }
+
+  // Whether a dimension of a tensor is a sequence that is split, or will be when the sum that the tensor is is
+  // finished.
+  bool isSequence(TensorId tensor, size_t dim) const {
+    if (!problem.sequence || dim != sequenceDim || draft.of(tensor).dims.size() != sequenceRank)
+      return false;
+    const Sharding &sharding = draft.of(tensor);
+    const DimSharding &split = sharding.dims[dim];
+    if (split.split())
+      return split.factors.size() == 1 && split.factors[0].axes == Axes{sequenceAxis};
+    return sharding.partialKind == "sum" && contains(sharding.partialAxes, sequenceAxis) &&
+           problem.tensors[tensor].shape[dim] >= problem.mesh.size(sequenceAxis);
+  }
+  DimSharding sequenceSplit(TensorId tensor) const {
+    return {{Factor{problem.tensors[tensor].shape[sequenceDim], {sequenceAxis}}}};
   }
 
   // Tensor parallelism by default: an undecided weight is split by its output (by heads where attention follows), an

@@ -5,6 +5,15 @@
 
 namespace cleave::partitioner {
 
+bool splitsSequence(const MarkedDims &marked) {
+  if (marked.size() != sequenceRank || !marked[sequenceDim])
+    return false;
+  const std::vector<Factor> &factors = marked[sequenceDim]->factors;
+  return std::any_of(factors.begin(), factors.end(), [](const Factor &factor) {
+    return std::find(factor.axes.begin(), factor.axes.end(), sequenceAxis) != factor.axes.end();
+  });
+}
+
 bool isElementwise(OpKind kind) { return kind == OpKind::Cast || kind == OpKind::Add || kind == OpKind::Elementwise; }
 
 size_t RuleHash::operator()(const OpRule &rule) const {

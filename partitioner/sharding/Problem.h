@@ -96,9 +96,18 @@ struct RuleHash {
   size_t operator()(const OpRule &rule) const;
 };
 
+/// The axis of sequence parallelism, and the dimension of activations [batch, sequence, width] that it splits.
+inline constexpr const char *sequenceAxis = "tp";
+inline constexpr size_t sequenceDim = 1, sequenceRank = 3;
+/// Whether a mark asks for an activation that is split along the sequence.
+bool splitsSequence(const MarkedDims &marked);
+
 /// A function as the choice of shardings sees it.
 struct ShardingProblem {
   Mesh mesh;
+  /// Sequence parallelism: sums over tp of activations [batch, sequence, width] are finished split along the sequence, and
+  /// stay so until a product needs them whole (Korthikanti et al. 2022).
+  bool sequence = false;
   std::vector<NamedTensor> names;
   std::vector<Argument> arguments;
   std::vector<ProblemTensor> tensors; ///< arguments first, then the results of ops in program order

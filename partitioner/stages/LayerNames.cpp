@@ -23,6 +23,8 @@ bool isNumber(const std::string &part) {
 
 } // namespace
 
+bool isListMember(const std::string &path) { return isNumber(path.substr(path.rfind('.') + 1)); }
+
 LayerNames::LayerNames(const std::vector<std::string> &paths, std::set<std::string> given) : named(std::move(given)) {
   for (const std::string &path : paths) {
     std::string prefix;

@@ -26,7 +26,7 @@ std::string pathOf(Operation *op) {
 std::string nameOf(const Layer &layer) { return layer.path.empty() ? "ops outside any module" : layer.path; }
 
 // A layer without a mark is in the stage of the previous layer.
-Stages stagesByMarks(const Layers &layers, int64_t pp) {
+Stages stagesByMarks(const Layers &layers, const Strategy &strategy) {
   Stages stages;
   int64_t current = 0;
   for (const Layer &layer : layers) {
@@ -40,9 +40,9 @@ Stages stagesByMarks(const Layers &layers, int64_t pp) {
     current = std::max(current, layer.mark);
     stages.push_back(current);
   }
-  if (current + 1 != pp)
+  if (current + 1 != strategy.stageCount())
     throw userError(
-        fmt::format("the model's stage(k) calls define {} stages, but the mesh has pp = {}", current + 1, pp));
+        fmt::format("the model's stage(k) calls define {} stages, but {}", current + 1, strategy.stagesText()));
   return stages;
 }
 
@@ -129,7 +129,7 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
 }
 
 // Layers without parameters join the previous layer; at the start, the next one.
-Stages stagesByCost(const Layers &layers, int64_t pp) {
+Stages stagesByCost(const Layers &layers, const Strategy &strategy) {
   std::vector<double> costs;
   std::vector<size_t> unitOf;
   bool open = false; // the current unit has no parameters yet
@@ -140,10 +140,13 @@ Stages stagesByCost(const Layers &layers, int64_t pp) {
     costs.back() += layer.cost;
     unitOf.push_back(costs.size() - 1);
   }
-  if (pp > (int64_t)costs.size())
-    throw userError(fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({})",
-                                pp, costs.size(), listOf(layers)));
-  std::vector<size_t> begins = balancedCuts(costs, pp);
+  const int64_t count = strategy.stageCount(), pp = strategy.mesh.size("pp");
+  if (count > (int64_t)costs.size())
+    throw userError(
+        fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({})",
+                    count == pp ? std::to_string(pp) : fmt::format("{} with {} stages a rank", pp, strategy.chunks),
+                    costs.size(), listOf(layers)));
+  std::vector<size_t> begins = balancedCuts(costs, static_cast<size_t>(count));
   Stages stages;
   for (size_t unit : unitOf)
     stages.push_back(std::upper_bound(begins.begin(), begins.end(), unit) - begins.begin() - 1);
@@ -151,12 +154,12 @@ Stages stagesByCost(const Layers &layers, int64_t pp) {
 }
 
 // Rejects a stage that has no parameters and would only pass values on.
-void checkStages(const Layers &layers, const Stages &stages, int64_t pp) {
-  std::vector<bool> parameters(pp);
+void checkStages(const Layers &layers, const Stages &stages, int64_t count) {
+  std::vector<bool> parameters(count);
   for (size_t i = 0; i < layers.size(); ++i)
     if (layers[i].parameters)
       parameters[stages[i]] = true;
-  for (int64_t s = 0; s < pp; ++s)
+  for (int64_t s = 0; s < count; ++s)
     if (!parameters[s])
       throw userError(fmt::format("stages: stage {} has no parameters: no op that runs in it reads one", s));
 }
@@ -180,20 +183,20 @@ void setStage(const Layer &layer, int64_t stage) {
 } // namespace
 
 void assignStages(ModuleOp module, Strategy &strategy) {
-  int64_t pp = strategy.mesh.size("pp");
+  const int64_t count = strategy.stageCount();
   auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
   const LayerNames names = layerNames(forward, pathsOf(strategy));
   const Layers layers = layersOf(forward, names);
   const bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return l.mark >= 0; });
   const Stages stages = !strategy.stages.empty() ? stagesByFile(forward, layers, strategy)
-                        : pp == 1                ? Stages(layers.size(), 0)
-                        : marked                 ? stagesByMarks(layers, pp)
-                                                 : stagesByCost(layers, pp);
-  if (pp > 1)
-    checkStages(layers, stages, pp);
-  if (strategy.stages.empty() && marked && pp > 1)
+                        : count == 1             ? Stages(layers.size(), 0)
+                        : marked                 ? stagesByMarks(layers, strategy)
+                                                 : stagesByCost(layers, strategy);
+  if (count > 1)
+    checkStages(layers, stages, count);
+  if (strategy.stages.empty() && marked && count > 1)
     strategy.stagesOrigin = "code";
-  strategy.stages.assign(pp, {});
+  strategy.stages.assign(count, {});
   std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and number of earlier uses
   std::map<std::string, int> seen;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -205,7 +208,7 @@ void assignStages(ModuleOp module, Strategy &strategy) {
       strategy.stages[stages[i]].push_back(LayerUse{layers[i].path, occurrence + 1}.str());
     stageOf[{layers[i].path, occurrence}] = stages[i];
   }
-  if (pp > 1)
+  if (count > 1)
     remakeInStagesOfUsers(forward);
   if (!eval)
     return;
@@ -226,7 +229,7 @@ void assignStages(ModuleOp module, Strategy &strategy) {
       op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), current));
     }
   }
-  if (pp > 1)
+  if (count > 1)
     remakeInStagesOfUsers(eval);
 }
 

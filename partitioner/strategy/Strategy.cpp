@@ -143,9 +143,15 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
       if (!count || *count < 1)
         throw userError(fmt::format("{}: schedule.microbatches must be a whole number of at least 1", at(file, value)));
       strategy.microbatches = *count;
+    } else if (key == "virtual") {
+      auto count = value.value<int64_t>();
+      if (!count || *count < 1)
+        throw userError(fmt::format("{}: schedule.virtual, the stages of a rank, must be a whole number of at least 1",
+                                    at(file, value)));
+      strategy.chunks = *count;
     } else {
-      throw userError(
-          fmt::format("{}: schedule has name and microbatches, not \"{}\"", at(file, value), std::string(key.str())));
+      throw userError(fmt::format("{}: schedule has name, microbatches and virtual, not \"{}\"", at(file, value),
+                                  std::string(key.str())));
     }
   }
 }
@@ -203,7 +209,36 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
     strategy.shard.push_back(std::move(rule));
 }
 
+void readRecompute(const std::string &file, const toml::node &node, Strategy &strategy) {
+  const toml::table *table = node.as_table();
+  if (!table)
+    throw userError(fmt::format("{}: recompute must be a table keyed by module path", at(file, node)));
+  std::vector<std::pair<toml::source_position, RecomputeRule>> rules;
+  for (auto &[pattern, kind] : *table) {
+    const std::string path(pattern.str()), word = stringAt(file, "recompute of " + path, kind);
+    const std::optional<Recomputation> known = recomputationNamed(word);
+    if (!known)
+      throw userError(
+          fmt::format("{}: recompute of {} must be none, selective or full, found \"{}\"", at(file, kind), path, word));
+    rules.push_back({kind.source().begin, {path, *known, "file"}});
+  }
+  std::stable_sort(rules.begin(), rules.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (auto &[where, rule] : rules)
+    strategy.recompute.push_back(std::move(rule));
+}
+
 } // namespace
+
+const char *text(Recomputation kind) {
+  return kind == Recomputation::None ? "none" : kind == Recomputation::Selective ? "selective" : "full";
+}
+
+std::optional<Recomputation> recomputationNamed(const std::string &word) {
+  for (const Recomputation kind : {Recomputation::None, Recomputation::Selective, Recomputation::Full})
+    if (word == text(kind))
+      return kind;
+  return std::nullopt;
+}
 
 /// toml++ recurses into each part of a key a.b.c..., without a limit. Dots inside quotes do not count.
 static void refuseDeepKeys(const std::string &text, const std::string &file) {
@@ -255,21 +290,41 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       readStages(file, node, strategy);
     } else if (key == "shard") {
       readShard(file, node, strategy);
+    } else if (key == "sequence") {
+      strategy.sequence = stringAt(file, "sequence", node);
+      if (!strategy.sequence.empty() && strategy.sequence != "tp")
+        throw userError(fmt::format("{}: sequence must be \"tp\", the axis that splits the sequence, found \"{}\"",
+                                    at(file, node), strategy.sequence));
     } else if (key == "recompute") {
-      if (const toml::table *table = node.as_table())
-        for (auto &[path, kind] : *table)
-          if (kind.value<std::string>() != std::optional<std::string>("none"))
-            throw userError(fmt::format("{}: recomputation of {} other than \"none\" is not available", at(file, kind),
-                                        std::string(path.str())));
+      readRecompute(file, node, strategy);
     } else {
-      throw userError(fmt::format("{}: a strategy has mesh, schedule, stages, shard and recompute, not \"{}\"",
-                                  at(file, node), std::string(key.str())));
+      throw userError(
+          fmt::format("{}: a strategy has mesh, schedule, sequence, stages, shard and recompute, not \"{}\"",
+                      at(file, node), std::string(key.str())));
     }
   }
-  int64_t pp = strategy.mesh.size("pp");
-  if (!strategy.stages.empty() && (int64_t)strategy.stages.size() != pp)
-    throw userError(fmt::format("{}: stages lists {} stages, the mesh has pp = {}", file, strategy.stages.size(), pp));
+  if (!strategy.stages.empty() && (int64_t)strategy.stages.size() != strategy.stageCount())
+    throw userError(fmt::format("{}: stages lists {} stages, {}", file, strategy.stages.size(), strategy.stagesText()));
   return strategy;
+}
+
+int64_t Strategy::positionOf(int64_t stage) const {
+  const int64_t pp = mesh.size("pp"), round = stage / pp, place = stage % pp;
+  return schedule == "zb-v" && round % 2 ? pp - 1 - place : place;
+}
+
+std::string Strategy::stagesText() const {
+  const int64_t pp = mesh.size("pp");
+  return chunks == 1 ? fmt::format("the mesh has pp = {}", pp)
+                     : fmt::format("the mesh has pp = {} with {} stages on each of its ranks", pp, chunks);
+}
+
+std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
+  std::vector<int64_t> found;
+  for (int64_t stage = 0; stage < stageCount(); ++stage)
+    if (positionOf(stage) == position)
+      found.push_back(stage);
+  return found;
 }
 
 Strategy Strategy::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
@@ -289,8 +344,11 @@ static std::string quote(const std::string &text) {
 
 std::string Strategy::toToml() const {
   std::string out =
-      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {} }}\n",
-                  mesh.size("dp"), mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches);
+      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{} }}\n",
+                  mesh.size("dp"), mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches,
+                  chunks > 1 ? fmt::format(", virtual = {}", chunks) : "");
+  if (!sequence.empty())
+    out += fmt::format("sequence = {}\n", quote(sequence));
   if (!stages.empty()) {
     out += fmt::format("# origin: {}\nstages = [\n", stagesOrigin);
     for (const auto &stage : stages) {
@@ -309,6 +367,10 @@ std::string Strategy::toToml() const {
       dims += fmt::format("{} = {}, ", quote(dim), quote(axes));
     out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rule.pattern), dims, quote(rule.origin));
   }
+  if (!recompute.empty())
+    out += "[recompute]\n";
+  for (const RecomputeRule &rule : recompute)
+    out += fmt::format("{} = {}\n", quote(rule.pattern), quote(text(rule.kind)));
   return out;
 }
 

@@ -31,15 +31,45 @@ struct LayerUse {
   auto operator<=>(const LayerUse &) const = default;
 };
 
+/// What the backward pass computes again instead of keeping: nothing; what costs little; all but what crosses layers.
+enum class Recomputation : uint8_t { None, Selective, Full };
+/// "none", "selective", "full".
+const char *text(Recomputation kind);
+std::optional<Recomputation> recomputationNamed(const std::string &word);
+
+/// An entry of `recompute`: a pattern of layer paths as in ShardRule. The last one that matches a layer wins.
+struct RecomputeRule {
+  /// For every layer that is a member of a list; for every layer if the model has no such list.
+  static constexpr const char *everyLayer = "*";
+  std::string pattern;
+  Recomputation kind = Recomputation::None;
+  Origin origin = "file";
+};
+
 struct Strategy {
   Mesh mesh;                     // axes dp, tp, pp, always in this order
-  std::string schedule = "1f1b"; // gpipe | 1f1b
+  std::string schedule = "1f1b"; // see scheduleNames()
   int64_t microbatches = 1;
+  int64_t chunks = 1; // pipeline stages per rank, called virtual stages by Narayanan et al. 2021
   /// The layers and later uses (see LayerUse) of each stage, in order. Empty: cut by cost, which is estimated FLOPs
   /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
   std::vector<std::vector<std::string>> stages;
   Origin stagesOrigin = "default";
   std::vector<ShardRule> shard;
+  std::vector<RecomputeRule> recompute;
+  /// The axis over which activations between products are split along the sequence, "tp"; empty: none (Korthikanti et
+  /// al. 2022).
+  std::string sequence;
+
+  /// Pipeline stages of the model; each rank runs `chunks` of them.
+  int64_t stageCount() const { return mesh.size("pp") * chunks; }
+  /// The coordinate on axis pp of the ranks that run a stage: stages go round the ranks, or, for the schedule zb-v, to
+  /// the last rank and back to the first.
+  int64_t positionOf(int64_t stage) const;
+  /// The stages of a coordinate on axis pp, in the order in which the model runs.
+  std::vector<int64_t> stagesAt(int64_t position) const;
+  /// For messages: "the mesh has pp = 4 with 2 stages on each of its ranks".
+  std::string stagesText() const;
 
   /// Reads TOML. Throws userError that names file, line, rule and value.
   static Strategy parse(const std::string &toml, const std::string &fileName);

@@ -10,6 +10,8 @@
 
 namespace cleave::passes {
 
+using partitioner::SegmentKind;
+
 namespace {
 
 constexpr uint64_t alignment = 64;
@@ -18,6 +20,7 @@ uint64_t aligned(uint64_t bytes) { return (bytes + alignment - 1) / alignment * 
 struct ActionDraft {
   size_t segment = 0;
   int64_t microbatch = 0;
+  size_t item = 0; // of the schedule
   std::vector<plan::SendId> waits;
 };
 
@@ -38,10 +41,10 @@ SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment) {
 /// One list of actions (train or eval).
 class Pass {
 public:
-  Pass(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &items) : builder(builder) {
-    for (const auto &item : items)
-      if (auto segment = find(item.segment))
-        actions.push_back({*segment, item.microbatch, {}});
+  Pass(ProgramBuilder &builder, OwnSchedule schedule) : builder(builder), sendWaits(schedule.waits) {
+    for (size_t i = 0; i < schedule.items.size(); ++i)
+      if (auto segment = find(schedule.items[i].segment))
+        actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
     for (const SegmentDraft &segment : builder.segments)
       uses.push_back(useOf(builder, segment));
@@ -61,9 +64,9 @@ public:
 private:
   const SegmentDraft &segmentOf(const ActionDraft &action) const { return builder.segments[action.segment]; }
 
-  std::optional<size_t> find(const std::string &name) const {
+  std::optional<size_t> find(partitioner::SegmentId id) const {
     for (size_t i = 0; i < builder.segments.size(); ++i)
-      if (builder.segments[i].name == name)
+      if (builder.segments[i].id == id)
         return i;
     return std::nullopt;
   }
@@ -72,56 +75,39 @@ private:
     return kind == plan::SegmentKind::Reduce || kind == plan::SegmentKind::Update;
   }
 
-  /// The action that waits for the messages whose send action `from` starts.
-  std::optional<size_t> waitAction(size_t from) const {
-    const std::string &name = segmentOf(actions[from]).name;
-    auto next = [&](const std::string &segment, int64_t microbatch) -> std::optional<size_t> {
-      for (size_t i = from + 1; i < actions.size(); ++i)
-        if (segmentOf(actions[i]).name == segment && actions[i].microbatch == microbatch)
-          return i;
-      return std::nullopt;
-    };
-    if (name == "forward")
-      for (const char *back : {"input_gradient", "weight_gradient"})
-        if (auto found = next(back, actions[from].microbatch))
-          return found;
-    int seen = 0;
-    for (size_t i = from + 1; i < actions.size(); ++i) {
-      if (segmentOf(actions[i]).name == name && ++seen == 2)
+  /// The action that waits for a message that action `from` sends.
+  std::optional<size_t> waitAction(size_t from, uint32_t tag) const {
+    const size_t item = sendWaits.itemOf(builder.program->stage, tag, actions[from].microbatch);
+    for (size_t i = from + 1; i < actions.size(); ++i)
+      if (actions[i].item >= item)
         return i;
-      if (concludes(segmentOf(actions[i]).segment->kind))
-        return i;
-    }
     return std::nullopt;
   }
 
   void addWaits() {
-    for (size_t i = 0; i < actions.size(); ++i) {
-      if (segmentOf(actions[i]).sends.empty())
-        continue;
-      auto at = waitAction(i);
-      if (!at) { // no later action: append one that only waits
-        actions.push_back({finishSegment(), 0, {}});
-        at = actions.size() - 1;
-      }
+    const size_t scheduled = actions.size();
+    for (size_t i = 0; i < scheduled; ++i)
       for (const SentMessage &message : segmentOf(actions[i]).sends) {
+        auto at = waitAction(i, message.tag);
+        if (!at) { // no later action: append one that only waits
+          actions.push_back({finishSegment(), 0, SIZE_MAX, {}});
+          at = actions.size() - 1;
+        }
         actions[*at].waits.emplace_back(message.tag, static_cast<int32_t>(actions[i].microbatch));
         if (builder.slot(message.slot).space == plan::Space::Placed)
           holds.push_back({i, message.slot, *at});
       }
-    }
   }
 
   size_t finishSegment() {
-    if (auto found = find("finish"))
+    if (auto found = find({SegmentKind::Finish}))
       return *found;
-    SegmentDraft &draft = builder.segments.emplace_back();
-    draft.name = draft.segment->name = "finish";
-    draft.segment->kind = plan::SegmentKind::Reduce;
+    builder.newSegment({SegmentKind::Finish});
     return builder.segments.size() - 1;
   }
 
   ProgramBuilder &builder;
+  const SendWaits &sendWaits;
   std::vector<Hold> holds;
   std::vector<SegmentUse> uses;
   std::vector<uint64_t> bytes;
@@ -206,8 +192,7 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 
 } // namespace
 
-void writeActions(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
-                  const std::vector<partitioner::ScheduleItem> &eval) {
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval) {
   Pass training(builder, train), evaluation(builder, eval);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);

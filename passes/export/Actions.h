@@ -1,15 +1,19 @@
 // Actions of a program, the sends they wait for, lifetimes of slots over an iteration, placement and layouts.
 #pragma once
 #include "passes/export/ProgramBuilder.h"
+#include "passes/export/SendWaits.h"
 
 namespace cleave::passes {
 
+/// What a program's ranks run, and where they wait for what they have sent.
+struct OwnSchedule {
+  const std::vector<partitioner::ScheduleItem> &items;
+  const SendWaits &waits;
+};
+
 /// Sets train, eval, layouts, slot offsets and memory sizes of the program, and moves its segments into it.
 ///
-/// Waits: a message of "forward" is waited for when the same microbatch returns ("input_gradient", else
-/// "weight_gradient"); any other message two microbatches later, or at the end of the iteration. Until then its slot is
-/// live. Placement: Timeline.h.
-void writeActions(ProgramBuilder &builder, const std::vector<partitioner::ScheduleItem> &train,
-                  const std::vector<partitioner::ScheduleItem> &eval);
+/// A slot that is sent is live until its rank waits for the message (SendWaits.h). Placement: Timeline.h.
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval);
 
 } // namespace cleave::passes

@@ -23,7 +23,7 @@ namespace {
 std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, const partitioner::RankClass &rankClass,
                                        const std::vector<partitioner::ScheduleItem> &items) {
   std::vector<NamedFunction> list;
-  std::set<std::string> seen;
+  std::set<partitioner::SegmentId> seen;
   for (const auto &item : items) {
     auto found = rankClass.functions.find(item.segment);
     if (found == rankClass.functions.end() || !seen.insert(item.segment).second)
@@ -36,11 +36,11 @@ std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, cons
   return list;
 }
 
-/// The items of a stage's schedule; empty if it has none.
+/// The schedule of a position; empty if it has none.
 const std::vector<partitioner::ScheduleItem> &
-itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, int64_t stage) {
+itemsOf(const std::vector<std::vector<partitioner::ScheduleItem>> &schedules, int64_t position) {
   static const std::vector<partitioner::ScheduleItem> none;
-  return static_cast<size_t>(stage) < schedules.size() ? schedules[static_cast<size_t>(stage)] : none;
+  return static_cast<size_t>(position) < schedules.size() ? schedules[static_cast<size_t>(position)] : none;
 }
 
 /// Registers arguments first: they describe a named tensor more completely than the results written to it.
@@ -63,9 +63,14 @@ void registerArguments(ProgramBuilder &builder, const std::vector<NamedFunction>
 
 void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list) {
   builder.beginPass();
-  SmallVector<func::FuncOp> functions = bare(list);
-  for (size_t i = 0; i < list.size(); ++i)
-    builder.addSegment(list[i].function, list[i].segment, ArrayRef<func::FuncOp>(functions).drop_front(i + 1));
+  // Another stage of the rank may run before or after this segment, as microbatches overlap.
+  for (size_t i = 0; i < list.size(); ++i) {
+    SmallVector<func::FuncOp> later;
+    for (size_t k = 0; k < list.size(); ++k)
+      if (k > i || list[k].segment.chunk != list[i].segment.chunk)
+        later.push_back(list[k].function);
+    builder.addSegment(list[i].function, list[i].segment, later);
+  }
 }
 
 void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const CompileOptions &options, Target target) {
@@ -75,6 +80,7 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   plan.threads = std::max(1U, options.threads);
   plan.model = options.model;
   plan.options = options.modelOptions;
+  plan.cluster = options.cluster;
   plan.schedule = applied.strategy.schedule;
   plan.microbatches = static_cast<uint32_t>(applied.strategy.microbatches);
   plan.batch = static_cast<uint32_t>(options.batch);
@@ -139,25 +145,27 @@ SmallVector<func::FuncOp> bare(ArrayRef<NamedFunction> list) {
 std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied) {
   std::vector<ClassFunctions> classes;
   for (const partitioner::RankClass &rankClass : applied.classes)
-    classes.push_back({functionsOf(applied, rankClass, itemsOf(applied.train, rankClass.stage)),
-                       functionsOf(applied, rankClass, itemsOf(applied.eval, rankClass.stage))});
+    classes.push_back({functionsOf(applied, rankClass, itemsOf(applied.train, rankClass.position)),
+                       functionsOf(applied, rankClass, itemsOf(applied.eval, rankClass.position))});
   return classes;
 }
 
 PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, Target target)
-    : applied(applied), options(options), target(target), tables(plan, applied.strategy.mesh), kernels(target) {
+    : applied(applied), options(options), target(target), tables(plan, applied.strategy.mesh), kernels(target),
+      training(applied, false), evaluation(applied, true) {
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
   tables.string("");
 }
 
 void PlanBuilder::addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions) {
-  ProgramBuilder builder(tables, kernels, rankClass, target.gpu() && options.batchKernels);
+  ProgramBuilder builder(tables, kernels, rankClass, applied, target.gpu() && options.batchKernels);
   registerArguments(builder, functions.training);
   registerArguments(builder, functions.evaluation);
   addSegments(builder, functions.training);
   addSegments(builder, functions.evaluation);
-  writeActions(builder, itemsOf(applied.train, rankClass.stage), itemsOf(applied.eval, rankClass.stage));
+  writeActions(builder, {itemsOf(applied.train, rankClass.position), training},
+               {itemsOf(applied.eval, rankClass.position), evaluation});
   auto index = static_cast<uint32_t>(plan.programs.size());
   for (int64_t rank : rankClass.ranks)
     plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));

@@ -3,6 +3,7 @@
 #include "partitioner/apply/Applied.h"
 #include "passes/CompileOptions.h"
 #include "passes/codegen/Codegen.h"
+#include "passes/export/SendWaits.h"
 #include "passes/export/Tables.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,7 +15,7 @@ namespace cleave::passes {
 
 /// A local function and the segment that it implements.
 struct NamedFunction {
-  std::string segment;
+  partitioner::SegmentId segment;
   mlir::func::FuncOp function;
 };
 
@@ -50,6 +51,7 @@ private:
   plan::PlanT plan;
   Tables tables;
   KernelBuilder kernels;
+  const SendWaits training, evaluation;
 };
 
 } // namespace cleave::passes

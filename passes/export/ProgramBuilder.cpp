@@ -25,27 +25,48 @@ bool isPersistentKind(llvm::StringRef kind) {
          (tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input);
 }
 
-plan::SegmentKind segmentKindOf(const std::string &name) {
-  static const std::map<std::string, plan::SegmentKind> kinds{{"begin", plan::SegmentKind::Begin},
-                                                              {"forward", plan::SegmentKind::Forward},
-                                                              {"input_gradient", plan::SegmentKind::InputGradient},
-                                                              {"weight_gradient", plan::SegmentKind::WeightGradient},
-                                                              {"reduce", plan::SegmentKind::Reduce},
-                                                              {"update", plan::SegmentKind::Update},
-                                                              {"eval_begin", plan::SegmentKind::Begin},
-                                                              {"eval", plan::SegmentKind::Eval},
-                                                              {"eval_reduce", plan::SegmentKind::Reduce},
-                                                              {"finish", plan::SegmentKind::Reduce}};
-  auto found = kinds.find(name);
-  if (found == kinds.end())
-    throw Error(Status::Internal, "plan export: no segment is called \"" + name + "\"");
-  return found->second;
+plan::SegmentKind planned(partitioner::SegmentKind kind) {
+  using partitioner::SegmentKind;
+  switch (kind) {
+  case SegmentKind::Begin:
+  case SegmentKind::EvalBegin:
+    return plan::SegmentKind::Begin;
+  case SegmentKind::Forward:
+    return plan::SegmentKind::Forward;
+  case SegmentKind::InputGradient:
+    return plan::SegmentKind::InputGradient;
+  case SegmentKind::WeightGradient:
+    return plan::SegmentKind::WeightGradient;
+  case SegmentKind::Reduce:
+  case SegmentKind::EvalReduce:
+  case SegmentKind::Finish:
+    return plan::SegmentKind::Reduce;
+  case SegmentKind::Update:
+    return plan::SegmentKind::Update;
+  case SegmentKind::Eval:
+    return plan::SegmentKind::Eval;
+  }
+  llvm_unreachable("segment kind");
 }
 
 ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
-                               bool batches)
-    : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())), batches(batches) {
-  program->stage = static_cast<uint32_t>(rankClass.stage);
+                               const partitioner::Applied &applied, bool batches)
+    : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())), batches(batches),
+      stages(applied.strategy.stagesAt(rankClass.position)) {
+  for (const partitioner::Applied::Message &message : applied.messages)
+    channels[message.tag] = message.channel;
+  program->stage = static_cast<uint32_t>(rankClass.position);
+}
+
+SegmentDraft &ProgramBuilder::newSegment(partitioner::SegmentId id) {
+  SegmentDraft &draft = segments.emplace_back();
+  draft.id = id;
+  draft.segment->name = id.str();
+  draft.segment->kind = planned(id.kind);
+  if (draft.segment->kind != plan::SegmentKind::Begin && draft.segment->kind != plan::SegmentKind::Reduce &&
+      draft.segment->kind != plan::SegmentKind::Update)
+    draft.segment->stage = static_cast<int32_t>(stages.at(static_cast<size_t>(id.chunk)));
+  return draft;
 }
 
 uint32_t ProgramBuilder::newSlot(const std::string &name, mlir::Type type, const Label &label, plan::Space space) {
@@ -133,7 +154,9 @@ template <class T> uint32_t indexIn(std::vector<T> &list, const T &entry) {
 
 uint32_t ProgramBuilder::scalarIndex(const ScalarSource &source) { return indexIn(scalars, source); }
 uint32_t ProgramBuilder::groupIndex(const GroupAxes &group) { return indexIn(groups, group); }
-uint32_t ProgramBuilder::peerIndex(int64_t stage) { return indexIn(peers, stage); }
+uint32_t ProgramBuilder::peerIndex(int64_t position, int64_t channel) {
+  return indexIn(peers, std::pair(position, channel));
+}
 
 std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const std::vector<int64_t> &at) {
   const Mesh &mesh = tables.mesh;
@@ -152,11 +175,11 @@ std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const s
                             shareStart(source.size, mesh.size(source.axes), mesh.linear(source.axes, at)));
   for (const GroupAxes &group : groups)
     made->groups.push_back(tables.group(group, at));
-  for (int64_t stage : peers) {
+  for (auto [position, channel] : peers) {
     std::vector<int64_t> other = at;
     for (size_t i = 0; i < mesh.axes.size(); ++i)
       if (mesh.axes[i].name == "pp")
-        other[i] = stage;
+        other[i] = position;
     made->peers.push_back(static_cast<uint32_t>(mesh.rank(other)));
   }
   return made;

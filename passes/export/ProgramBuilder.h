@@ -19,7 +19,7 @@ struct SentMessage {
 
 /// A segment and, for every step, the slots it reads or writes.
 struct SegmentDraft {
-  std::string name; // "forward"
+  partitioner::SegmentId id;
   std::unique_ptr<plan::SegmentT> segment = std::make_unique<plan::SegmentT>();
   std::vector<std::vector<uint32_t>> touched; // per step
   std::vector<SentMessage> sends;
@@ -35,11 +35,14 @@ struct ScalarSource {
 class ProgramBuilder {
 public:
   /// `batches`: merge independent calls of one kernel into one step, in segments that run once per step (Batches.h).
-  ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass, bool batches);
+  ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
+                 const partitioner::Applied &applied, bool batches);
 
   /// Appends the segment of a local function (fused). Add segments that share stashed values in execution order;
-  /// `later` are the following ones of the same pass over a microbatch.
-  void addSegment(mlir::func::FuncOp function, const std::string &name, llvm::ArrayRef<mlir::func::FuncOp> later);
+  /// `later` are those that may run after it in the same pass over a microbatch.
+  void addSegment(mlir::func::FuncOp function, partitioner::SegmentId id, llvm::ArrayRef<mlir::func::FuncOp> later);
+  /// Appends an empty segment.
+  SegmentDraft &newSegment(partitioner::SegmentId id);
   /// Clears the stashed values before the segments of another pass.
   void beginPass() { stash.clear(); }
 
@@ -51,6 +54,7 @@ public:
   KernelBuilder &kernels;
   const std::vector<int64_t> coords; // of the class's first rank
   const bool batches;
+  std::map<int64_t, int64_t> channels; // of messages, by tag
   std::unique_ptr<plan::ProgramT> program = std::make_unique<plan::ProgramT>();
   std::vector<SegmentDraft> segments;
   std::vector<Label> labels;             // of slots
@@ -66,17 +70,19 @@ public:
 
   uint32_t scalarIndex(const ScalarSource &source);
   uint32_t groupIndex(const GroupAxes &group);
-  uint32_t peerIndex(int64_t stage);
+  /// The entry of a message's other position; one for each channel.
+  uint32_t peerIndex(int64_t position, int64_t channel);
 
 private:
   std::map<std::pair<std::string, std::string>, uint32_t> named;
   std::vector<ScalarSource> scalars;
   std::vector<GroupAxes> groups;
-  std::vector<int64_t> peers; // stages
+  std::vector<std::pair<int64_t, int64_t>> peers; // positions, channels
+  const std::vector<int64_t> stages;              // of the program, by chunk
 };
 
 plan::TensorKind tensorKindOf(const std::string &kind);
-plan::SegmentKind segmentKindOf(const std::string &name);
+plan::SegmentKind planned(partitioner::SegmentKind kind);
 /// Parameters and their working copies, buffers, states, gradients, scalars, metrics and outputs have persistent
 /// memory.
 bool isPersistentKind(llvm::StringRef kind);

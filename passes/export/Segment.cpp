@@ -165,13 +165,10 @@ void listLeaves(SegmentBuilder &s) {
 
 } // namespace
 
-void ProgramBuilder::addSegment(func::FuncOp function, const std::string &name, ArrayRef<func::FuncOp> later) {
+void ProgramBuilder::addSegment(func::FuncOp function, partitioner::SegmentId id, ArrayRef<func::FuncOp> later) {
   std::set<std::string> readLater = stashRead(later);
   SlotAssignment slots(*this, function, readLater);
-  SegmentDraft &draft = segments.emplace_back();
-  draft.name = name;
-  draft.segment->name = name;
-  draft.segment->kind = segmentKindOf(name);
+  SegmentDraft &draft = newSegment(id);
   SegmentBuilder builder(*this, draft, slots);
   for (Operation &op : function.front())
     if (!isNoOp(&op, tables.mesh) && !isa<dist::ShardOffsetOp, func::ReturnOp>(op)) {

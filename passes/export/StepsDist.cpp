@@ -83,6 +83,11 @@ void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
   s.step(op, std::move(step));
 }
 
+int64_t channelOf(const SegmentBuilder &s, uint64_t tag) {
+  const auto found = s.program.channels.find(static_cast<int64_t>(tag));
+  return found == s.program.channels.end() ? 0 : found->second;
+}
+
 /// A named tensor may be overwritten before the message has left, so a copy is sent.
 void emitSend(SegmentBuilder &s, dist::SendOp op) {
   uint32_t slot = s.slot(op.getInput());
@@ -94,7 +99,9 @@ void emitSend(SegmentBuilder &s, dist::SendOp op) {
   plan::SendT step;
   step.slot = slot;
   step.bytes = s.program.slot(slot).bytes;
-  step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()));
+  const int64_t channel = channelOf(s, op.getTag());
+  step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()), channel);
+  step.channel = static_cast<uint32_t>(channel);
   step.tag = static_cast<uint32_t>(op.getTag());
   s.program.sentSlots.insert(slot);
   s.draft.sends.push_back({slot, step.tag, s.draft.touched.size()});
@@ -105,7 +112,9 @@ void emitRecv(SegmentBuilder &s, dist::RecvOp op) {
   plan::RecvT step;
   step.slot = s.slot(op.getResult());
   step.bytes = s.program.slot(step.slot).bytes;
-  step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()));
+  const int64_t channel = channelOf(s, op.getTag());
+  step.peer = s.program.peerIndex(static_cast<int64_t>(op.getStage()), channel);
+  step.channel = static_cast<uint32_t>(channel);
   step.tag = static_cast<uint32_t>(op.getTag());
   s.step(op, std::move(step));
 }

@@ -34,6 +34,8 @@ template <class Base> struct StrategyPass : ThrowingPass<Base> {
     strategy.mesh = partitioner::parseMesh(this->mesh);
     strategy.microbatches = this->microbatches;
     strategy.schedule = this->schedule;
+    strategy.chunks = this->chunks;
+    strategy.sequence = this->sequence;
     return strategy;
   }
 };
@@ -90,20 +92,20 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
     }
     const Strategy strategy = fromOptions();
     ir::requirePhase(getOperation(), "apply", ir::Phase::Step);
-    checkStages(strategy.mesh);
+    checkStages(strategy);
     partitioner::Applied own = partitioner::apply(getOperation(), partitioner::annotateStep(getOperation(), strategy));
     takeBody(own);
   }
 
   /// Stages are cut before differentiation, for a mesh that may be another one than is applied.
-  void checkStages(const Mesh &mesh) {
+  void checkStages(const Strategy &strategy) {
     int64_t last = 0;
     getOperation().walk([&](Operation *op) {
       if (auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage))
         last = std::max(last, stage.getInt());
     });
-    if (last >= mesh.size("pp"))
-      throw userError(fmt::format("apply: the mesh has pp = {}, the step has a stage {}", mesh.size("pp"), last));
+    if (last >= strategy.stageCount())
+      throw userError(fmt::format("apply: {}, the step has a stage {}", strategy.stagesText(), last));
   }
 
   /// The pass's module becomes that of the local programs.

@@ -13,6 +13,7 @@
 #include "passes/pipeline/PhasePipeline.h"
 #include "passes/pipeline/Phases.h"
 #include "passes/precision/Precision.h"
+#include "passes/recompute/Recompute.h"
 #include "passes/rewrite/Parallel.h"
 #include "passes/rewrite/ThrowingPass.h"
 #include "passes/select/Select.h"
@@ -29,6 +30,9 @@
 using namespace mlir;
 
 namespace cleave::passes {
+
+using partitioner::SegmentId;
+using partitioner::SegmentKind;
 
 namespace {
 
@@ -128,6 +132,11 @@ void Phases::addPrimitives(Purpose purpose) {
     toStep.add("decompose", createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
   else
     toStep.add("decompose", createDecomposePass({attention}), createSimplifyPass());
+
+  // What the backward pass computes again is chosen on primitives, and after all that could merge the copies with their
+  // originals.
+  if (purpose == Purpose::Training)
+    toStep.add("recompute", createRecomputePass(strategy));
 }
 
 void Phases::addSplit() {
@@ -161,15 +170,19 @@ Target targetOf(const CompileOptions &options) {
 /// The applied forward pass becomes what an evaluation runs; nothing is left to train.
 void forwardAsEval(partitioner::Applied &applied) {
   for (partitioner::RankClass &rankClass : applied.classes) {
-    std::map<std::string, std::string> functions;
-    for (auto [segment, as] : {std::pair("begin", "eval_begin"), {"forward", "eval"}, {"reduce", "eval_reduce"}})
-      if (auto found = rankClass.functions.find(segment); found != rankClass.functions.end())
-        functions[as] = found->second;
+    std::map<SegmentId, std::string> functions;
+    for (const auto &[segment, function] : rankClass.functions)
+      for (auto [kind, as] : {std::pair(SegmentKind::Begin, SegmentKind::EvalBegin),
+                              {SegmentKind::Forward, SegmentKind::Eval},
+                              {SegmentKind::Reduce, SegmentKind::EvalReduce}})
+        if (segment.kind == kind)
+          functions[{as, segment.chunk}] = function;
     rankClass.functions = std::move(functions);
   }
-  const size_t stages = applied.train.size();
-  applied.eval.assign(stages, {{"eval_begin", 0}, {"eval", 0}, {"eval_reduce", 0}});
-  applied.train.assign(stages, {});
+  for (partitioner::Applied::Message &message : applied.messages)
+    message.sender.kind = message.receiver.kind = SegmentKind::Eval;
+  for (std::vector<partitioner::ScheduleItem> &items : applied.train)
+    items.clear();
 }
 
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it

@@ -8,6 +8,7 @@
 #include "passes/optimizer/Optimizer.h"
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/precision/Precision.h"
+#include "passes/recompute/Recompute.h"
 #include "passes/simplify/Simplify.h"
 
 #include "mlir/Pass/PassRegistry.h"

@@ -66,7 +66,8 @@ static int64_t phaseOf(plan::SegmentKind kind) {
 void NonFiniteSearch::note(std::optional<NonFinite> &first, const ResolvedAction &action, const std::string &what) {
   if (first)
     return;
-  const int64_t phase = phaseOf(action.segment->info->kind()), stage = program.stage();
+  const plan::Segment &segment = *action.segment->info;
+  const int64_t phase = phaseOf(segment.kind()), stage = segment.stage() < 0 ? program.stage() : segment.stage();
   first = {trainingStep, phase, action.microbatch, phase == 1 ? -stage : stage, sequence, what};
 }
 

@@ -101,6 +101,7 @@ private:
   struct Sent {
     uint64_t bytes;
     const plan::Slot *slot;
+    uint32_t channel;
   };
   using SegmentEvents = std::vector<std::vector<Event>>;
 
@@ -177,7 +178,7 @@ private:
       return meet(rank, *event.collective);
     if (event.send) {
       MessageKey key{rank, rankAt(rank).peers()->Get(event.send->peer()), event.send->tag(), action.microbatch()};
-      messages[key].push_back({event.send->bytes(), &slotOf(rank, event.send->slot())});
+      messages[key].push_back({event.send->bytes(), &slotOf(rank, event.send->slot()), event.send->channel()});
       ++started[{rank, rank, key.tag, key.microbatch}];
       ready.push_back(key.receiver);
       ++cursor.event;
@@ -209,6 +210,9 @@ private:
     if (sent.bytes != recv.bytes())
       report.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank,
                  place(rank), recv.bytes(), recv.tag(), key.sender, sent.bytes);
+    else if (sent.channel != recv.channel())
+      report.add("{}: rank {}, {}: receives message {} from rank {} on channel {}, which sends it on channel {}", entry(),
+                 rank, place(rank), recv.tag(), key.sender, recv.channel(), sent.channel);
     else if (const plan::Slot &slot = slotOf(rank, recv.slot()); !sameValue(*sent.slot, slot)) {
       Rule rule(report, "C3");
       report.add("{}: rank {}, {}: receives {} as message {} from rank {}, which sends {}", entry(), rank, place(rank),

@@ -72,8 +72,8 @@ struct MessageName {
   int32_t microbatch;
   bool operator==(const MessageName &) const = default;
 };
-/// By the peer's rank.
-using Messages = std::map<uint32_t, std::vector<MessageName>>;
+/// By the peer's rank and channel.
+using Messages = std::map<std::pair<uint32_t, uint32_t>, std::vector<MessageName>>;
 
 void messagesOf(const plan::Plan &plan, uint32_t rank, bool eval, Messages &sent, Messages &received) {
   const plan::Rank &info = *plan.ranks()->Get(rank);
@@ -86,9 +86,9 @@ void messagesOf(const plan::Plan &plan, uint32_t rank, bool eval, Messages &sent
       const auto *send = segment.steps()->Get(i)->op_as_Send();
       const auto *recv = segment.steps()->Get(i)->op_as_Recv();
       if (send)
-        sent[info.peers()->Get(send->peer())].push_back({send->tag(), action.microbatch()});
+        sent[{info.peers()->Get(send->peer()), send->channel()}].push_back({send->tag(), action.microbatch()});
       if (recv)
-        received[info.peers()->Get(recv->peer())].push_back({recv->tag(), action.microbatch()});
+        received[{info.peers()->Get(recv->peer()), recv->channel()}].push_back({recv->tag(), action.microbatch()});
     }
   }
 }
@@ -98,8 +98,9 @@ void checkMessageOrder(const plan::Plan &plan, bool eval, Report &report) {
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
     messagesOf(plan, r, eval, sent[r], received[r]);
   for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r)
-    for (const auto &[peer, list] : sent[r]) {
-      const std::vector<MessageName> &there = received[peer][r];
+    for (const auto &[to, list] : sent[r]) {
+      const auto [peer, channel] = to;
+      const std::vector<MessageName> &there = received[peer][{r, channel}];
       for (size_t i = 0; i < std::min(list.size(), there.size()); ++i)
         if (list[i] != there[i]) {
           report.add("ranks {} to {}: message {} of the {} list is {} of microbatch {} where it is sent and {} of "

@@ -161,6 +161,9 @@ private:
   void segment(uint32_t s) {
     Rule rule(report, "S4");
     const plan::Segment &segment = *program.segments()->Get(s);
+    if (segment.stage() < -1 || segment.stage() >= static_cast<int64_t>(length(plan.stages())))
+      report.add("program {}, segment {}: its stage is {}, the plan has {}", index, s, segment.stage(),
+                 length(plan.stages()));
     std::set<uint32_t> listed;
     for (uint32_t i = 0; i < length(segment.slots()); ++i) {
       uint32_t slot = segment.slots()->Get(i);

@@ -31,7 +31,7 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
   const plan::Program &program = *plan.programs()->Get(p);
   const std::string name = plan.schedule() ? plan.schedule()->str() : "";
   std::map<uint32_t, int32_t> last;
-  std::set<int32_t> finished; // microbatches with computed weight gradients
+  std::set<std::pair<int32_t, int32_t>> finished; // stages and microbatches with computed weight gradients
   int phase = 0;
   for (uint32_t a = 0; a < length(actions); ++a) {
     const plan::Action &action = *actions->Get(a);
@@ -44,11 +44,11 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
     phase = std::max(phase, phaseOf(segment.kind()));
     if (!perMicrobatch(segment.kind()))
       continue;
-    if (segment.kind() == plan::SegmentKind::InputGradient && finished.count(action.microbatch()))
+    if (segment.kind() == plan::SegmentKind::InputGradient && finished.count({segment.stage(), action.microbatch()}))
       report.add("program {}, {} action {}: segment {} runs for microbatch {} after its weight gradients", p, entry, a,
                  action.segment(), action.microbatch());
     if (segment.kind() == plan::SegmentKind::WeightGradient)
-      finished.insert(action.microbatch());
+      finished.insert({segment.stage(), action.microbatch()});
     const bool downwards =
         name == "gpipe" && segment.kind() != plan::SegmentKind::Forward && segment.kind() != plan::SegmentKind::Eval;
     const auto [found, fresh] = last.try_emplace(action.segment(), action.microbatch());

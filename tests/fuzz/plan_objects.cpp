@@ -151,7 +151,7 @@ private:
     list(f.axes);
   }
   void visit(plan::SegmentT &s) {
-    number(s.kind);
+    numbers(s.kind, s.stage);
     lists(s.slots, s.steps, s.leaves);
   }
   void visit(plan::LayoutT &l) { list(l.offsets); }

@@ -385,6 +385,11 @@ std::vector<Kind> kinds() {
            }
          return true;
        }},
+      {"a segment of a stage that is not there",
+       [](Altered &a) {
+         pick(a, someProgram(a).segments)->stage = static_cast<int32_t>(a.plan.stages.size());
+         return true;
+       }},
       {"two actions change places",
        [](Altered &a) {
          ProgramT &program = someProgram(a);

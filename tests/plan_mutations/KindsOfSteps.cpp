@@ -314,6 +314,7 @@ std::vector<Kind> kindsOfSteps() {
       {"a receive left out", [](Altered &a) { return leaveOut(a, [](const Place &p) { return is(p, StepOp::Recv); }); }},
       {"a message with another tag", [](Altered &a) { return each<SendT>(a, [](auto &op) { op.tag += 1000; }); }},
       {"a message to another peer", [](Altered &a) { return each<SendT>(a, [](auto &op) { ++op.peer; }); }},
+      {"a message on another channel", [](Altered &a) { return each<SendT>(a, [](auto &op) { ++op.channel; }); }},
       {"a message of half the bytes", [](Altered &a) { return each<SendT>(a, [](auto &op) { op.bytes /= 2; }); }},
       {"a look-up of more rows", [](Altered &a) { return each<EmbeddingT>(a, [](auto &op) { op.rows *= 2; }); }},
       {"a look-up of more ids", [](Altered &a) { return each<EmbeddingT>(a, [](auto &op) { op.count *= 2; }); }},

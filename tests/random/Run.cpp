@@ -102,10 +102,11 @@ ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evalu
   program.schedules.resize(program.functions.size());
   for (const partitioner::RankClass &rankClass : applied.classes)
     for (const int64_t rank : rankClass.ranks) {
-      program.functions[static_cast<size_t>(rank)] = rankClass.functions;
+      for (const auto &[segment, function] : rankClass.functions)
+        program.functions[static_cast<size_t>(rank)][segment.str()] = function;
       for (const partitioner::ScheduleItem &item :
-           (evaluation ? applied.eval : applied.train)[static_cast<size_t>(rankClass.stage)])
-        program.schedules[static_cast<size_t>(rank)].push_back({item.segment, item.microbatch});
+           (evaluation ? applied.eval : applied.train)[static_cast<size_t>(rankClass.position)])
+        program.schedules[static_cast<size_t>(rank)].push_back({item.segment.str(), item.microbatch});
     }
   return program;
 }

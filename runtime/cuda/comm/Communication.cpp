@@ -28,26 +28,33 @@ namespace {
 
 constexpr double secondsToEnd = 10;
 
-/// Peers (indices into Rank.peers) to which a program sends.
-std::set<uint32_t> sendPeers(const plan::Program &program) {
-  std::set<uint32_t> peers;
+/// The members of a communicator, and which of several between the same ranks it is.
+struct Members {
+  std::vector<uint32_t> ranks;
+  uint32_t channel = 0;
+  auto operator<=>(const Members &) const = default;
+};
+
+/// Peers (indices into Rank.peers) to which a program sends, and the channels.
+std::set<std::pair<uint32_t, uint32_t>> sendPeers(const plan::Program &program) {
+  std::set<std::pair<uint32_t, uint32_t>> peers;
   if (program.segments())
     for (const plan::Segment *segment : *program.segments())
       for (uint32_t i = 0; segment->steps() && i < segment->steps()->size(); ++i)
         if (const auto *send = segment->steps()->Get(i)->op_as_Send())
-          peers.insert(send->peer());
+          peers.insert({send->peer(), send->channel()});
   return peers;
 }
 
-/// Every (sender, receiver) pair of the plan.
-std::set<std::pair<uint32_t, uint32_t>> directions(const plan::Plan &plan) {
-  std::vector<std::set<uint32_t>> byProgram;
+/// Every {sender, receiver} and channel of the plan.
+std::set<Members> directions(const plan::Plan &plan) {
+  std::vector<std::set<std::pair<uint32_t, uint32_t>>> byProgram;
   for (const plan::Program *program : *plan.programs())
     byProgram.push_back(sendPeers(*program));
-  std::set<std::pair<uint32_t, uint32_t>> all;
+  std::set<Members> all;
   for (uint32_t r = 0; r < plan.ranks()->size(); ++r)
-    for (uint32_t peer : byProgram[plan.ranks()->Get(r)->program()])
-      all.insert({r, plan.ranks()->Get(r)->peers()->Get(peer)});
+    for (auto [peer, channel] : byProgram[plan.ranks()->Get(r)->program()])
+      all.insert({{r, plan.ranks()->Get(r)->peers()->Get(peer)}, channel});
   return all;
 }
 
@@ -95,8 +102,8 @@ void requireQueues() {
 
 struct Communication::Impl {
   World &world;
-  std::map<std::vector<uint32_t>, std::unique_ptr<NcclGroup>> groups; ///< a direction is the group {sender, receiver}
-  std::vector<std::string> names;                                     ///< of operations, by the number they store
+  std::map<Members, std::unique_ptr<NcclGroup>> groups; ///< a direction is the group {sender, receiver}
+  std::vector<std::string> names;                       ///< of operations, by the number they store
   PinnedMemory mark;
   DeviceMemory scratch, numbers; ///< numbers: source of the stored numbers
   CommunicationScratch needs;
@@ -105,15 +112,16 @@ struct Communication::Impl {
   bool ended = false;
 
   explicit Impl(World &world) : world(world) {}
-  void makeGroup(const std::vector<uint32_t> &ranks);
-  void connect(const std::set<std::pair<uint32_t, uint32_t>> &all);
+  void makeGroup(const Members &who);
+  void connect(const std::set<Members> &all);
   void end() noexcept;
   [[noreturn]] void fail(const std::string &what);
   std::string where() const;
 };
 
-void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
-  if (ranks.size() < 2 || groups.contains(ranks))
+void Communication::Impl::makeGroup(const Members &who) {
+  const std::vector<uint32_t> &ranks = who.ranks;
+  if (ranks.size() < 2 || groups.contains(who))
     return;
   ncclUniqueId id{};
   Communicator &members = world.group(ranks);
@@ -121,7 +129,7 @@ void Communication::Impl::makeGroup(const std::vector<uint32_t> &ranks) {
     check(nccl().getUniqueId(&id), "unique id");
   static_assert(sizeof id % sizeof(int32_t) == 0);
   members.broadcast(&id, &id, sizeof id / sizeof(int32_t), plan::DType::I32);
-  groups.emplace(ranks, std::make_unique<NcclGroup>(id, ranks, members.member()));
+  groups.emplace(who, std::make_unique<NcclGroup>(id, ranks, members.member()));
 }
 
 /// After a failure: ends device work that waits for other ranks, so that memory can be freed. Each communicator is
@@ -164,13 +172,13 @@ Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, Wor
   // Later than World's own timeouts, whose messages are more specific.
   const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5);
   for (const std::vector<uint32_t> &ranks : groups)
-    impl->makeGroup(ranks);
+    impl->makeGroup({ranks});
   const auto all = directions(plan);
   if (!all.empty())
     requireQueues();
-  for (const auto &[from, to] : all)
-    if (from == world.rank() || to == world.rank())
-      impl->makeGroup({from, to});
+  for (const Members &direction : all)
+    if (std::count(direction.ranks.begin(), direction.ranks.end(), world.rank()))
+      impl->makeGroup(direction);
   impl->connect(all);
 }
 
@@ -182,13 +190,14 @@ Communication::~Communication() {
 
 /// The first operation of each communicator connects it: NCCL allocates memory and waits for the other members. Done in
 /// an order common to all ranks, before other allocations that could use up the memory.
-void Communication::Impl::connect(const std::set<std::pair<uint32_t, uint32_t>> &all) {
+void Communication::Impl::connect(const std::set<Members> &all) {
   const DeviceMemory memory(256, "NCCL's start");
   check(driver().memsetD8Async(devicePointer(memory.data()), 0, memory.size(), nullptr), "cuMemsetD8Async");
   const Stream stream = Stream::make();
   const auto on = reinterpret_cast<cudaStream_t>(stream.get());
-  for (auto &[ranks, group] : groups) {
-    const bool direction = ranks.size() == 2 && all.contains({ranks[0], ranks[1]});
+  for (auto &[who, group] : groups) {
+    const std::vector<uint32_t> &ranks = who.ranks;
+    const bool direction = all.contains(who);
     const std::string what = fmt::format("connecting ranks {}", fmt::join(ranks, ", "));
     if (!direction)
       check(nccl().allReduce(memory.data(), memory.data(), 1, ncclFloat32, ncclSum, group->get(), on), what);
@@ -207,15 +216,17 @@ std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope
   const auto *recv = step.op_as_Recv();
   if (!collective && !send && !recv)
     return nullptr;
-  std::vector<uint32_t> ranks;
+  Members who;
+  std::vector<uint32_t> &ranks = who.ranks;
   if (collective) {
     const auto *list = scope.plan.groups()->Get(scope.rank.groups()->Get(collective->group()))->ranks();
     ranks.assign(list->begin(), list->end());
   } else {
     const uint32_t peer = scope.rank.peers()->Get(send ? send->peer() : recv->peer());
     ranks = send ? std::vector{impl->world.rank(), peer} : std::vector{peer, impl->world.rank()};
+    who.channel = send ? send->channel() : recv->channel();
   }
-  NcclGroup *group = ranks.size() < 2 ? nullptr : impl->groups.at(ranks).get();
+  NcclGroup *group = ranks.size() < 2 ? nullptr : impl->groups.at(who).get();
   impl->names.push_back(fmt::format("{} of '{}' among ranks {}",
                                     collective ? plan::EnumNameCollectiveKind(collective->kind())
                                     : send     ? "Send"

@@ -6,6 +6,8 @@
 // CHECK-NEXT: --mesh=<string>
 // CHECK-NEXT: --microbatches=<long>
 // CHECK-NEXT: --schedule=<string>
+// CHECK-NEXT: --sequence=<string>
+// CHECK-NEXT: --virtual=<long>
 // CHECK: --apply {{.*}} Splits a step into local programs
 // CHECK: --assign-stages {{.*}} Cuts a traced model into pipeline stages
 // CHECK: --build-optimizer {{.*}} Builds @update
@@ -20,6 +22,8 @@
 // CHECK: --precision
 // CHECK-NEXT: --half=<value>
 // CHECK: --level=<long>
+// CHECK: --recompute {{.*}} Copies forward ops into the backward pass
+// CHECK-NEXT: --kind=<string>
 // CHECK: --simplify
 // CHECK: OVERVIEW
 // CHECK-NOT: aarch64

@@ -224,9 +224,10 @@ Run distributedStep(const std::string &model, const std::string &mesh, const std
   program.schedules.resize(program.functions.size());
   for (const partitioner::RankClass &rankClass : applied.classes)
     for (int64_t rank : rankClass.ranks) {
-      program.functions[static_cast<size_t>(rank)] = rankClass.functions;
-      for (const partitioner::ScheduleItem &item : applied.train[static_cast<size_t>(rankClass.stage)])
-        program.schedules[static_cast<size_t>(rank)].push_back({item.segment, item.microbatch});
+      for (const auto &[segment, function] : rankClass.functions)
+        program.functions[static_cast<size_t>(rank)][segment.str()] = function;
+      for (const partitioner::ScheduleItem &item : applied.train[static_cast<size_t>(rankClass.position)])
+        program.schedules[static_cast<size_t>(rank)].push_back({item.segment.str(), item.microbatch});
     }
   auto after = ir::runDistributed(program, ir::scatterSlots(program, before), context);
   Run run{ir::gatherSlots(program, after), {}};

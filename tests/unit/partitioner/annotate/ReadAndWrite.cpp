@@ -12,7 +12,7 @@ using namespace cleave::partitioner;
 
 namespace {
 
-const char *text = R"(
+const char *twoLayers = R"(
 func.func @f(%x: tensor<8x4xf32> {cleave.kind = "input", cleave.name = "x"},
              %w: tensor<6x4xbf16> {cleave.kind = "parameter", cleave.name = "w"},
              %m: tensor<6x4xf32> {cleave.kind = "state", cleave.name = "w.momentum"})
@@ -41,7 +41,7 @@ Strategy strategyFor(int64_t dp, int64_t tp) {
 } // namespace
 
 TEST_CASE("a function reads as a problem") {
-  GraphModule module = GraphModule::parse(text, "test");
+  GraphModule module = GraphModule::parse(twoLayers, "test");
   const ShardingProblem problem = readProblem(functionIn(module), strategyFor(2, 2), NamedShardings());
   REQUIRE(problem.arguments.size() == 3);
   CHECK(problem.arguments[0].pinned->str() == "dp, _");
@@ -70,7 +70,7 @@ TEST_CASE("a function reads as a problem") {
 }
 
 TEST_CASE("what is known already, and what a strategy says, pins arguments") {
-  GraphModule module = GraphModule::parse(text, "test");
+  GraphModule module = GraphModule::parse(twoLayers, "test");
   NamedShardings named{{"w", *Sharding::parse("tp, _")}};
   REQUIRE(named["w"].resolve({6, 4}));
   const ShardingProblem known = readProblem(functionIn(module), strategyFor(2, 2), named);
@@ -86,7 +86,7 @@ TEST_CASE("what is known already, and what a strategy says, pins arguments") {
 }
 
 TEST_CASE("a solution is written as attributes, reshards and copies") {
-  GraphModule module = GraphModule::parse(text, "test");
+  GraphModule module = GraphModule::parse(twoLayers, "test");
   mlir::func::FuncOp function = functionIn(module);
   const ShardingProblem problem = readProblem(function, strategyFor(2, 2), NamedShardings());
   const ShardingSolution solution = assign(problem);

@@ -15,8 +15,8 @@ using namespace cleave::partitioner;
 static std::string line(const std::vector<ScheduleItem> &items) {
   std::string text;
   for (const ScheduleItem &item : items)
-    if (item.segment != "weight_gradient")
-      text += (item.segment == "forward" ? "F" : "B") + std::to_string(item.microbatch) + " ";
+    if (item.segment.kind != SegmentKind::WeightGradient)
+      text += (item.segment.kind == SegmentKind::Forward ? "F" : "B") + std::to_string(item.microbatch) + " ";
   return text;
 }
 
@@ -36,8 +36,9 @@ TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatche
       for (int64_t s = 0; s < p; ++s) {
         int64_t held = 0, most = 0, forwards = 0;
         for (const ScheduleItem &item : all[s]) {
-          held += item.segment == "forward" ? 1 : item.segment == "weight_gradient" ? -1 : 0;
-          forwards += item.segment == "forward";
+          const SegmentKind kind = item.segment.kind;
+          held += kind == SegmentKind::Forward ? 1 : kind == SegmentKind::WeightGradient ? -1 : 0;
+          forwards += kind == SegmentKind::Forward;
           most = std::max(most, held);
         }
         CHECK(forwards == m);

@@ -110,14 +110,16 @@ func.func @stage1.class0.update(
 }
 )";
 
+using partitioner::SegmentKind;
+
 constexpr int64_t batch = 8, microbatches = 2;
 
-partitioner::RankClass rankClass(int64_t stage, std::vector<int64_t> ranks, const std::vector<std::string> &segments) {
+partitioner::RankClass rankClass(int64_t stage, std::vector<int64_t> ranks, const std::vector<SegmentKind> &segments) {
   partitioner::RankClass made;
-  made.stage = stage;
+  made.position = stage;
   made.ranks = std::move(ranks);
-  for (const std::string &segment : segments)
-    made.functions[segment] = "stage" + std::to_string(stage) + ".class0." + segment;
+  for (const SegmentKind kind : segments)
+    made.functions[{kind}] = "stage" + std::to_string(stage) + ".class0." + partitioner::SegmentId{kind}.str();
   return made;
 }
 
@@ -126,28 +128,30 @@ partitioner::Applied applied(GraphModule &graph) {
   made.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
   made.strategy.mesh.axes = {{"dp", 2}, {"tp", 1}, {"pp", 2}};
   made.strategy.microbatches = microbatches;
-  made.classes = {rankClass(0, {0, 1}, {"begin", "forward", "weight_gradient", "reduce", "update"}),
-                  rankClass(1, {2, 3}, {"begin", "forward", "input_gradient", "weight_gradient", "reduce", "update"})};
+  made.classes = {rankClass(0, {0, 1}, {SegmentKind::Begin, SegmentKind::Forward, SegmentKind::WeightGradient, SegmentKind::Reduce, SegmentKind::Update}),
+                  rankClass(1, {2, 3}, {SegmentKind::Begin, SegmentKind::Forward, SegmentKind::InputGradient, SegmentKind::WeightGradient, SegmentKind::Reduce, SegmentKind::Update})};
   made.stages = {{{"first"}, {0, 1}, 12, 0}, {{"second"}, {2, 3}, 8, 0}};
-  made.train = {{{"begin", 0},
-                 {"forward", 0},
-                 {"forward", 1},
-                 {"input_gradient", 0},
-                 {"weight_gradient", 0},
-                 {"input_gradient", 1},
-                 {"weight_gradient", 1},
-                 {"reduce", 0},
-                 {"update", 0}},
-                {{"begin", 0},
-                 {"forward", 0},
-                 {"input_gradient", 0},
-                 {"weight_gradient", 0},
-                 {"forward", 1},
-                 {"input_gradient", 1},
-                 {"weight_gradient", 1},
-                 {"reduce", 0},
-                 {"update", 0}}};
+  made.train = {{{{SegmentKind::Begin}, 0},
+                 {{SegmentKind::Forward}, 0},
+                 {{SegmentKind::Forward}, 1},
+                 {{SegmentKind::InputGradient}, 0},
+                 {{SegmentKind::WeightGradient}, 0},
+                 {{SegmentKind::InputGradient}, 1},
+                 {{SegmentKind::WeightGradient}, 1},
+                 {{SegmentKind::Reduce}, 0},
+                 {{SegmentKind::Update}, 0}},
+                {{{SegmentKind::Begin}, 0},
+                 {{SegmentKind::Forward}, 0},
+                 {{SegmentKind::InputGradient}, 0},
+                 {{SegmentKind::WeightGradient}, 0},
+                 {{SegmentKind::Forward}, 1},
+                 {{SegmentKind::InputGradient}, 1},
+                 {{SegmentKind::WeightGradient}, 1},
+                 {{SegmentKind::Reduce}, 0},
+                 {{SegmentKind::Update}, 0}}};
   made.eval = {{}, {}};
+  made.messages = {{1, 0, 1, {SegmentKind::Forward}, {SegmentKind::Forward}},
+                   {2, 1, 0, {SegmentKind::InputGradient}, {SegmentKind::WeightGradient}}};
   return made;
 }
 
@@ -292,9 +296,9 @@ func.func @stage0.class0.update(
   partitioner::Applied step;
   step.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
   step.strategy.mesh.axes = {{"dp", 1}, {"tp", 1}, {"pp", 1}};
-  step.classes = {rankClass(0, {0}, {"begin", "update"})};
+  step.classes = {rankClass(0, {0}, {SegmentKind::Begin, SegmentKind::Update})};
   step.stages = {{{}, {0}, 12, 0}};
-  step.train = {{{"begin", 0}, {"update", 0}}};
+  step.train = {{{{SegmentKind::Begin}, 0}, {{SegmentKind::Update}, 0}}};
   step.eval = {{}};
   passes::CompileOptions options;
   options.batch = 1;

@@ -1,0 +1,41 @@
+// The pieces of a training iteration or an evaluation: one set of kinds from the cut of the step to the plan.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace cleave::partitioner {
+
+/// In the order in which a stage runs them. Begin, Reduce and Update, EvalBegin and EvalReduce run once for all stages
+/// of a rank; the others once per stage and microbatch.
+enum class SegmentKind : uint8_t {
+  Begin,
+  Forward,
+  InputGradient,
+  WeightGradient,
+  Reduce,
+  Update,
+  EvalBegin,
+  Eval,
+  EvalReduce,
+  Finish, ///< only waits for messages
+};
+
+/// A segment of a rank. `chunk`: which of the rank's stages, counted from 0 in the order in which the model runs; 0
+/// where the segment is of the whole rank.
+struct SegmentId {
+  SegmentKind kind = SegmentKind::Forward;
+  int64_t chunk = 0;
+  auto operator<=>(const SegmentId &) const = default;
+  /// "forward"; of a rank's second stage "forward.1".
+  std::string str() const;
+};
+
+/// An entry of a rank's schedule: a segment and its microbatch (0 if it has none).
+struct ScheduleItem {
+  SegmentId segment;
+  int64_t microbatch = 0;
+  bool operator==(const ScheduleItem &) const = default;
+};
+
+} // namespace cleave::partitioner

@@ -1,0 +1,188 @@
+// Copies forward ops in front of the backward ops that read their results.
+#include "passes/recompute/Recompute.h"
+
+#include "ir/Phase.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/sharding/Pinned.h"
+#include "partitioner/stages/Layers.h"
+#include "passes/rewrite/ThrowingPass.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+#define GEN_PASS_DEF_RECOMPUTEPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+using partitioner::Recomputation;
+using partitioner::Strategy;
+
+std::string pathOf(Operation *op) {
+  auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
+  return path ? path.str() : "";
+}
+
+bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
+
+bool readsParameter(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    while (Operation *def = operand.getDefiningOp()) { // through casts and views
+      if (!isa<ir::CastOp, ir::TransposeOp, ir::ReshapeOp, ir::SliceOp>(def))
+        return false;
+      operand = def->getOperand(0);
+    }
+    return ir::argumentText(cast<BlockArgument>(operand), ir::attr::kind) == "parameter";
+  });
+}
+
+/// Ops that selective recomputation leaves in the forward pass alone: they cost much (products with parameters,
+/// convolutions, attention), or their results are small (reductions). The products of attention have no parameter:
+/// their results are large, and cheap in comparison (Korthikanti et al. 2022).
+bool isKeptBySelective(Operation *op) {
+  if (isa<ir::MatmulOp>(op))
+    return readsParameter(op);
+  return isa<ir::Conv2dOp, ir::AttentionOp, ir::ReduceOp, ir::MaxPool2dOp, ir::EmbeddingOp>(op);
+}
+
+class Recomputer {
+public:
+  Recomputer(func::FuncOp train, const Strategy &strategy) : train(train) {
+    findLayers();
+    readRules(strategy);
+  }
+
+  void run() {
+    std::vector<Operation *> backward;
+    for (Operation &op : train.getBody().front().without_terminator())
+      if (isBackward(&op))
+        backward.push_back(&op);
+    for (Operation *op : backward)
+      for (OpOperand &operand : op->getOpOperands())
+        if (Operation *def = operand.get().getDefiningOp(); def && isRecomputed(operand.get())) {
+          const unsigned number = cast<OpResult>(operand.get()).getResultNumber();
+          operand.set(copyOf(def, op)->getResult(number));
+        }
+  }
+
+private:
+  struct LayerKind {
+    std::string path; // "" for ops outside any layer
+    Recomputation kind = Recomputation::None;
+  };
+
+  func::FuncOp train;
+  std::vector<LayerKind> layers{{}};
+  DenseMap<Operation *, size_t> layerOf; // index in `layers`
+  DenseMap<Operation *, Operation *> copies;
+
+  void findLayers() {
+    const partitioner::LayerNames names = partitioner::layerNames(train);
+    std::map<std::string, size_t> byPath{{"", 0}};
+    for (Operation &op : train.getBody().front().without_terminator()) {
+      const std::string path = names.of(pathOf(&op));
+      const auto [found, fresh] = byPath.try_emplace(path, layers.size());
+      if (fresh)
+        layers.push_back({path});
+      layerOf[&op] = found->second;
+    }
+  }
+
+  /// The last rule that matches wins. One pattern is for all layers: those that repeat, or every one if none does.
+  void readRules(const Strategy &strategy) {
+    const bool repeated = llvm::any_of(layers, [](auto &layer) { return partitioner::isListMember(layer.path); });
+    for (const partitioner::RecomputeRule &rule : strategy.recompute) {
+      const bool every = rule.pattern == partitioner::RecomputeRule::everyLayer;
+      bool matched = every;
+      for (LayerKind &layer : llvm::drop_begin(layers))
+        if (every ? !repeated || partitioner::isListMember(layer.path)
+                  : partitioner::matches(rule.pattern, layer.path)) {
+          matched = true;
+          layer.kind = rule.kind;
+        }
+      if (!matched)
+        throw userError(
+            fmt::format("recompute: no layer of the model matches \"{}\"; it has {}", rule.pattern, listOfLayers()));
+    }
+  }
+
+  std::string listOfLayers() const {
+    std::vector<std::string> paths;
+    for (const LayerKind &layer : llvm::drop_begin(layers))
+      paths.push_back(layer.path);
+    if (paths.size() > 12)
+      paths.resize(12), paths.push_back("...");
+    return fmt::format("{}", fmt::join(paths, ", "));
+  }
+
+  /// Whether the backward pass computes the value again: its layer says so, and nothing outside the layer reads it.
+  bool isRecomputed(Value value) const {
+    Operation *op = value.getDefiningOp();
+    if (!op || isBackward(op) || isa<ir::ConstantOp, ir::IotaOp>(op))
+      return false;
+    const size_t layer = layerOf.at(op);
+    const Recomputation kind = layers[layer].kind;
+    if (kind == Recomputation::None || (kind == Recomputation::Selective && isKeptBySelective(op)))
+      return false;
+    return llvm::none_of(value.getUsers(), [&](Operation *user) {
+      return isa<func::ReturnOp>(user) || (!isBackward(user) && layerOf.at(user) != layer);
+    });
+  }
+
+  /// The copy of `op`, made in front of `before` if there is none yet. Backward ops are visited in order, so that a
+  /// copy is in front of all that read it.
+  Operation *copyOf(Operation *op, Operation *before) {
+    if (Operation *known = copies.lookup(op))
+      return known;
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(
+          isRecomputed(operand)
+              ? copyOf(operand.getDefiningOp(), before)->getResult(cast<OpResult>(operand).getResultNumber())
+              : operand);
+    OpBuilder builder(before);
+    Operation *copy = builder.clone(*op);
+    copy->setOperands(operands);
+    copy->setAttr(ir::attr::phase, builder.getStringAttr("backward"));
+    return copies[op] = copy;
+  }
+};
+
+struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
+  using ThrowingPass::ThrowingPass;
+  explicit RecomputePass(const Strategy &given) : given(&given) {}
+
+  void work() override {
+    ir::requirePhase(getOperation(), "recompute", ir::Phase::Step);
+    Strategy own;
+    if (!given) {
+      const std::optional<Recomputation> known = partitioner::recomputationNamed(kind);
+      if (!known)
+        throw userError(fmt::format("recompute: kind must be none, selective or full, found \"{}\"", kind.getValue()));
+      own.recompute.push_back({partitioner::RecomputeRule::everyLayer, *known});
+    }
+    recompute(getOperation().lookupSymbol<func::FuncOp>("train"), given ? *given : own);
+  }
+
+  const Strategy *given = nullptr;
+};
+
+} // namespace
+
+void recompute(func::FuncOp train, const Strategy &strategy) {
+  if (!strategy.recompute.empty())
+    Recomputer(train, strategy).run();
+}
+
+std::unique_ptr<Pass> createRecomputePass(const Strategy &strategy) {
+  return std::make_unique<RecomputePass>(strategy);
+}
+
+} // namespace cleave::passes

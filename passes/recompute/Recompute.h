@@ -1,0 +1,26 @@
+// Recomputation: forward values that the backward pass computes again instead of keeping them.
+#pragma once
+#include "partitioner/strategy/Strategy.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <memory>
+
+namespace mlir {
+class Pass;
+}
+
+namespace cleave::passes {
+
+// The pass and its options: passes/Passes.td.
+#define GEN_PASS_DECL_RECOMPUTEPASS
+#include "passes/Passes.h.inc"
+
+/// Rewrites @train as the strategy's rules say (Strategy.h, RecomputeRule). Without a rule nothing changes. Throws
+/// userError for a rule that matches no layer of the model.
+void recompute(mlir::func::FuncOp train, const partitioner::Strategy &strategy);
+
+/// The same as a pass. `strategy` outlives it.
+std::unique_ptr<mlir::Pass> createRecomputePass(const partitioner::Strategy &strategy);
+
+} // namespace cleave::passes
