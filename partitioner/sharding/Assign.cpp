@@ -209,6 +209,8 @@ private:
       whole.partialKind = required.partialKind;
       return use(reshard(tensor, draft.intern(std::move(whole)), maker < 0 ? user : maker, maker >= 0), wanted, user);
     }
+    if (const TensorId joined = useBeforeReshape(tensor, wanted); joined >= 0)
+      return joined;
     if (isRemakeable(tensor)) {
       auto [entry, fresh] = resharded.try_emplace({tensor, wanted, anywhere}, -1);
       if (fresh)
@@ -216,6 +218,30 @@ private:
       return entry->second;
     }
     return reshard(tensor, wanted, user, false);
+  }
+
+  // A reshaped activation whose sequence is split is gathered before the reshape: both products of a backward pass then
+  // read one gathered gradient. -1: it is nothing of the kind.
+  TensorId useBeforeReshape(TensorId tensor, ShardingId wanted) {
+    const ProblemOp *origin = draft.originMaker(tensor);
+    if (!problem.sequence || !origin || origin->kind != OpKind::Reshape)
+      return -1;
+    const OpId maker = draft.makerOf(tensor);
+    const TensorId source = draft.operandsOf(maker)[0];
+    if (source >= (TensorId)problem.tensors.size() || draft.of(source).dims.size() != sequenceRank ||
+        !isSequence(source, sequenceDim) || !draft.of(source).partialAxes.empty())
+      return -1;
+    auto operand = reshapeSharding(draft.sharding(wanted), problem.tensors[origin->results[0]].shape,
+                                   problem.tensors[source].shape, problem.mesh);
+    if (!operand)
+      return -1;
+    auto [entry, fresh] = resharded.try_emplace({tensor, wanted, anywhere}, -1);
+    if (fresh) {
+      const OpId copy = draft.addCopy(maker, wanted);
+      takeOperand(copy, 0, source, draft.intern(std::move(*operand)), maker);
+      entry->second = draft.resultOf(copy);
+    }
+    return entry->second;
   }
 
   bool isRemakeable(TensorId tensor) const {
@@ -325,8 +351,9 @@ private:
     };
     const auto any = [](const DimSharding &) { return true; };
     const auto takeSequence = [&](size_t i) {
-      if (!isOpen(op.operands[i]) && isSequence(op.operands[i], sequenceDim))
-        takeDim(i, sequenceDim, sequenceSplit(op.operands[i]), any);
+      for (size_t d = 0; d < rule.operands[i].size(); ++d)
+        if (!isOpen(op.operands[i]) && isSequence(op.operands[i], d))
+          takeDim(i, d, sequenceSplit(op.operands[i], d), any);
     };
     if (rule.leader >= 0) {
       take(rule.leader, any);
@@ -353,20 +380,24 @@ private:
     return splits;
   }
 
-  // Whether a dimension of a tensor is a sequence that is split, or will be when the sum that the tensor is is
-  // finished.
+  // Whether a dimension of a tensor is a sequence that is split, or will be when the sum that the tensor is is finished:
+  // of an activation [batch, sequence, width], or of one whose first two dimensions are joined.
   bool isSequence(TensorId tensor, size_t dim) const {
-    if (!problem.sequence || dim != sequenceDim || draft.of(tensor).dims.size() != sequenceRank)
+    if (!problem.sequence || isParameter(tensor))
       return false;
     const Sharding &sharding = draft.of(tensor);
-    const DimSharding &split = sharding.dims[dim];
-    if (split.split())
-      return split.factors.size() == 1 && split.factors[0].axes == Axes{sequenceAxis};
-    return sharding.partialKind == "sum" && contains(sharding.partialAxes, sequenceAxis) &&
+    const std::vector<Factor> &factors = sharding.dims[dim].factors;
+    const bool activation = sharding.dims.size() == sequenceRank && dim == sequenceDim;
+    if (activation || (sharding.dims.size() == 2 && dim == 0 && factors.size() > 1))
+      if (factors.back().axes == Axes{sequenceAxis})
+        return true;
+    return activation && !sharding.dims[dim].split() && sharding.partialKind == "sum" &&
+           contains(sharding.partialAxes, sequenceAxis) &&
            problem.tensors[tensor].shape[dim] >= problem.mesh.size(sequenceAxis);
   }
-  DimSharding sequenceSplit(TensorId tensor) const {
-    return {{Factor{problem.tensors[tensor].shape[sequenceDim], {sequenceAxis}}}};
+  DimSharding sequenceSplit(TensorId tensor, size_t dim) const {
+    const DimSharding &split = draft.of(tensor).dims[dim];
+    return split.split() ? split : DimSharding{{Factor{problem.tensors[tensor].shape[dim], {sequenceAxis}}}};
   }
 
   // Tensor parallelism by default: an undecided weight is split by its output (by heads where attention follows), an
