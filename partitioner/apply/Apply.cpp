@@ -209,7 +209,7 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   applied.stages = stagesOf(strategy, info);
   applied.unequalMetric = info.unequalMetric;
   for (std::vector<ScheduleItem> &items :
-       applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.microbatches)) {
+       applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.chunks, strategy.microbatches)) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});
     items.push_back({{SegmentKind::Reduce}, 0});
     items.push_back({{SegmentKind::Update}, 0});

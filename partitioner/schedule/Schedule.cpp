@@ -1,52 +1,45 @@
-// The schedules GPipe and 1F1B.
+// Stages on ranks, and schedules as items of a plan.
 #include "partitioner/schedule/Schedule.h"
 
+#include "partitioner/schedule/Named.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::partitioner {
 
-const std::vector<std::string> &scheduleNames() {
-  static const std::vector<std::string> names{"gpipe", "1f1b"};
-  return names;
+std::string shortName(const ScheduledWork &work) {
+  return fmt::format("{}{}", "FBW"[size_t(work.work)], work.microbatch);
 }
 
-static void backward(std::vector<ScheduleItem> &items, int64_t microbatch) {
-  items.push_back({{SegmentKind::InputGradient}, microbatch});
-  items.push_back({{SegmentKind::WeightGradient}, microbatch});
+std::string longName(const ScheduledWork &work) {
+  static const char *const names[] = {"forward", "input gradient", "weight gradient"};
+  return fmt::format("the {} of stage {}, microbatch {}", names[size_t(work.work)], work.stage, work.microbatch);
 }
 
-static std::vector<ScheduleItem> gpipe(int64_t microbatches) {
-  std::vector<ScheduleItem> items;
-  for (int64_t m = 0; m < microbatches; ++m)
-    items.push_back({{SegmentKind::Forward}, m});
-  for (int64_t m = microbatches; m-- > 0;)
-    backward(items, m);
-  return items;
+int64_t Schedule::rankOf(int64_t stage) const {
+  const int64_t chunk = stage / ranks, place = stage % ranks;
+  return placement == Placement::V && chunk % 2 == 1 ? ranks - 1 - place : place;
 }
 
-static std::vector<ScheduleItem> oneForwardOneBackward(int64_t stage, int64_t stages, int64_t microbatches) {
-  std::vector<ScheduleItem> items;
-  int64_t warmUp = std::min(stages - stage - 1, microbatches);
-  for (int64_t m = 0; m < warmUp; ++m)
-    items.push_back({{SegmentKind::Forward}, m});
-  for (int64_t m = 0; m < microbatches; ++m) {
-    if (m + warmUp < microbatches)
-      items.push_back({{SegmentKind::Forward}, m + warmUp});
-    backward(items, m);
-  }
-  return items;
+int64_t Schedule::stageOf(int64_t rank, int64_t chunk) const {
+  return chunk * ranks + (placement == Placement::V && chunk % 2 == 1 ? ranks - 1 - rank : rank);
 }
 
-std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t stages, int64_t microbatches) {
-  const auto &names = scheduleNames();
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    throw userError(fmt::format("schedule \"{}\" is unknown; there are {}", name, fmt::join(names, ", ")));
+const std::vector<std::string> &scheduleNames() { return namedSchedules(); }
+
+std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t ranks, int64_t chunks,
+                                                    int64_t microbatches) {
+  static constexpr SegmentKind kinds[] = {SegmentKind::Forward, SegmentKind::InputGradient, SegmentKind::WeightGradient};
+  const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
   std::vector<std::vector<ScheduleItem>> result;
-  for (int64_t stage = 0; stage < stages; ++stage)
-    result.push_back(name == "gpipe" ? gpipe(microbatches) : oneForwardOneBackward(stage, stages, microbatches));
+  for (const auto &order : schedule.order) {
+    auto &items = result.emplace_back();
+    for (const ScheduledWork &work : order)
+      items.push_back({{kinds[static_cast<size_t>(work.work)], work.stage / ranks}, work.microbatch});
+  }
   return result;
 }
 

@@ -1,29 +1,62 @@
-// Pipeline schedules: the order in which a stage runs its segments over the microbatches.
+// Pipeline schedules as values: the order in which every rank works on the stages and microbatches.
 #pragma once
 #include "partitioner/schedule/Segment.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace cleave::partitioner {
 
-/// Names that `makeSchedule` accepts.
+/// What a stage computes for a microbatch. The backward pass has two parts: the gradient of the stage's input, which
+/// the stage before waits for, and the gradients of its weights, which no other stage waits for.
+enum class Work : uint8_t { Forward, InputGradient, WeightGradient };
+
+struct ScheduledWork {
+  Work work = Work::Forward;
+  int64_t stage = 0, microbatch = 0;
+  bool operator==(const ScheduledWork &) const = default;
+};
+
+/// "F2", "B2" or "W2" for microbatch 2.
+std::string shortName(const ScheduledWork &work);
+/// "the forward of stage 1, microbatch 2".
+std::string longName(const ScheduledWork &work);
+
+/// Which rank has which stage. A rank has one stage of each chunk; chunk c has the stages [c * ranks, (c + 1) * ranks).
+///
+///   Wrapped  every chunk runs from the first rank to the last:  rank 0: 0, P, 2P, ...   rank P - 1: P - 1, 2P - 1, ...
+///   V        every second chunk runs back:                      rank 0: 0, 2P - 1, ...  rank P - 1: P - 1, P, ...
+enum class Placement : uint8_t { Wrapped, V };
+
+/// A pipeline schedule. It holds for any cost of the stages: it is an order, without times.
+struct Schedule {
+  std::string name;
+  /// Ranks of the pipeline, stages on each rank, microbatches of a step; all from 1.
+  int64_t ranks = 1, chunks = 1, microbatches = 1;
+  Placement placement = Placement::Wrapped;
+  /// What each rank does, in order.
+  std::vector<std::vector<ScheduledWork>> order;
+
+  int64_t stages() const { return ranks * chunks; }
+  int64_t rankOf(int64_t stage) const;
+  /// The stage that `rank` has of a chunk.
+  int64_t stageOf(int64_t rank, int64_t chunk) const;
+};
+
+/// The first defect of a schedule, or nullopt: sizes from 1; every rank has every work of its stages once and nothing
+/// else; no circle of waits. A work waits for the one before it on its rank and for what it reads: a forward for the
+/// forward of the stage before; an input gradient for the forward of its stage and the input gradient of the stage
+/// after; a weight gradient for the input gradient of its stage.
+std::optional<std::string> check(const Schedule &schedule);
+
+/// The schedules that plans execute.
 const std::vector<std::string> &scheduleNames();
 
-/// The order of forward, input_gradient and weight_gradient for every stage. weight_gradient of a microbatch directly
-/// follows its input_gradient. Throws userError for an unknown name.
-///
-/// gpipe (Huang et al. 2019): all forwards, then all backwards in reverse order.
-///
-///   stage 0  F0 F1 F2 F3 .. .. .. .. B3 B2 B1 B0
-///   stage 1  .. F0 F1 F2 F3 B3 B2 B1 B0
-///
-/// 1f1b (PipeDream-Flush, Narayanan et al. 2021): stage s of P holds at most P - s microbatches. After a warm-up of P -
-/// s - 1 forwards it alternates one forward and one backward.
-///
-///   stage 0  F0 F1 .. B0 F2 B1 F3 B2 .. B3
-///   stage 1  .. F0 B0 F1 B1 F2 B2 F3 B3
-std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t stages, int64_t microbatches);
+/// `namedSchedule` (Named.h) as items of a plan: the order of the segments forward, input_gradient and weight_gradient of
+/// every rank of the pipeline. Throws userError as it does.
+std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t ranks, int64_t chunks,
+                                                    int64_t microbatches);
 
 } // namespace cleave::partitioner

@@ -137,7 +137,10 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
   for (auto &[key, value] : *table) {
     if (key == "name") {
       strategy.schedule = stringAt(file, "schedule.name", value);
-      makeSchedule(strategy.schedule, 1, 1); // throws for an unknown name
+      const std::vector<std::string> &names = scheduleNames();
+      if (std::find(names.begin(), names.end(), strategy.schedule) == names.end())
+        throw userError(fmt::format("{}: schedule.name must be one of {}, found \"{}\"", at(file, value),
+                                    fmt::join(names, ", "), strategy.schedule));
     } else if (key == "microbatches") {
       auto count = value.value<int64_t>();
       if (!count || *count < 1)

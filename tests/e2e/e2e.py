@@ -558,7 +558,7 @@ class Mistakes(Case):
         self.refused("mlp", "train", "--data", DIGITS, "--metrics", "", word="must not be empty")
         self.refused("mlp", "plan", "-o", "/dev/null", word="/dev/null")
         self.refused("mlp", "plan", "--mesh", "tp=600", "-o", self.path("p.plan"), word="tp = 600")
-        self.refused("cleave", "simulate", word="simulate")
+        self.refused("cleave", "simulate", word="--pipeline")
         command = [os.path.join(programs.BIN, "mlp"), "frob"]
         with open("/dev/full", "w") as full:
             self.assertEqual(subprocess.run(command, stderr=full, timeout=60).returncode, 2)

@@ -20,6 +20,7 @@ const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"diff", "show the differences between two plans", tool::diff},
+    {"simulate", "predict the times and the memory of a pipeline schedule", tool::simulate},
     {"new", "create a folder with a model that builds and trains", tool::create},
     {"doctor", "check what works on this machine, and how to fix the rest", tool::doctor},
 };
@@ -53,7 +54,7 @@ int run(int argc, char **argv) {
   for (const Command &command : commands)
     if (word == command.name)
       return command.run(argc - 1, argv + 1);
-  for (const char *later : {"explain", "simulate", "solve"})
+  for (const char *later : {"explain", "solve"})
     if (word == later)
       throw userError(fmt::format("{}: not available yet; the commands are {}", word, commandNames()));
   std::vector<std::string> names;

@@ -1,0 +1,28 @@
+// Searches a schedule for given costs and memory: the schedule "auto".
+#pragma once
+#include "partitioner/pipeline/Simulate.h"
+
+#include <optional>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// The shortest schedule that was found for `shape` (its ranks, chunks, microbatches and placement; its order is
+/// ignored) in which no rank ever holds more than its limit in bytes; of equally short ones that with the lowest peak.
+/// nullopt if there is none: a rank cannot hold one microbatch.
+///
+/// `stages`: the costs of every stage; `limits`: bytes a rank, infinity for no limit. Never slower than a named
+/// schedule of that shape that keeps the limits. Candidates are the named schedules, and list scheduling (Greedy.h)
+/// under a table of policies, tried on fewer microbatches first; local search (Improve.h) makes the best one shorter.
+/// The effort is bounded, so that 16 stages and 1,024 microbatches take a few seconds; the same input gives the same
+/// schedule.
+std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<StageCosts> &stages,
+                                       const std::vector<double> &limits);
+
+/// The first rank on which `schedule` holds more than its limit; nullopt if there is none.
+std::optional<size_t> rankOverLimit(const std::vector<double> &peaks, const std::vector<double> &limits);
+
+/// The least bytes with which a rank can run any schedule of this shape: those of one microbatch at a time.
+std::vector<double> leastBytes(const Schedule &shape, const std::vector<StageCosts> &stages);
+
+} // namespace cleave::partitioner

@@ -1,0 +1,199 @@
+// The published schedules, each under its timeline. A row is a rank, a column the time of one work; P is the number of
+// ranks, M that of microbatches.
+#include "partitioner/schedule/Named.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::partitioner {
+namespace {
+
+/// What one rank does, written down from its beginning.
+class RankOrder {
+public:
+  RankOrder(const Schedule &schedule, int64_t rank) : schedule(schedule), rank(rank) {}
+
+  void add(Work work, int64_t microbatch, int64_t chunk = 0) {
+    if (microbatch < schedule.microbatches) // zb-v leaves out those that its pattern has beyond the last
+      works.push_back({work, schedule.stageOf(rank, chunk), microbatch});
+  }
+  void backward(int64_t microbatch, int64_t chunk = 0) {
+    add(Work::InputGradient, microbatch, chunk);
+    add(Work::WeightGradient, microbatch, chunk);
+  }
+
+  std::vector<ScheduledWork> works;
+
+private:
+  const Schedule &schedule;
+  int64_t rank;
+};
+
+// GPipe (Huang et al. 2019): all forwards, then all backwards from the last microbatch to the first. Holds M
+// microbatches.
+//
+//@gpipe
+void gpipe(RankOrder &order, const Schedule &schedule, int64_t) {
+  for (int64_t m = 0; m < schedule.microbatches; ++m)
+    order.add(Work::Forward, m);
+  for (int64_t m = schedule.microbatches; m-- > 0;)
+    order.backward(m);
+}
+
+/// `warmUp` forwards, then one input gradient, one weight gradient and one forward at a time. The weight gradient is
+/// that of `lag` microbatches earlier; what is left of them comes last.
+void oneByOne(RankOrder &order, int64_t microbatches, int64_t warmUp, int64_t lag) {
+  warmUp = std::min(warmUp, microbatches);
+  for (int64_t m = 0; m < warmUp; ++m)
+    order.add(Work::Forward, m);
+  for (int64_t m = 0; m < microbatches; ++m) {
+    order.add(Work::InputGradient, m);
+    if (m >= lag)
+      order.add(Work::WeightGradient, m - lag);
+    order.add(Work::Forward, warmUp + m);
+  }
+  for (int64_t m = std::max<int64_t>(0, microbatches - lag); m < microbatches; ++m)
+    order.add(Work::WeightGradient, m);
+}
+
+// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r has P - r microbatches under way, and holds as many.
+//
+//@1f1b
+void oneForwardOneBackward(RankOrder &order, const Schedule &schedule, int64_t rank) {
+  oneByOne(order, schedule.microbatches, schedule.ranks - rank, 0);
+}
+
+// ZB-H1 (Qi et al., ICLR 2024): 1F1B whose rank r computes weight gradients r microbatches late: the last ranks do so
+// while they would wait at the end, and the first rank gets its gradients sooner. Every rank holds min(P, M)
+// microbatches.
+//
+//@zb-h1
+void zeroBubbleH1(RankOrder &order, const Schedule &schedule, int64_t rank) {
+  oneByOne(order, schedule.microbatches, schedule.ranks - rank, rank);
+}
+
+// ZB-H2 (Qi et al., ICLR 2024): so many forwards before the first gradient that no rank ever waits once it has begun.
+// Every rank holds min(2P - 1, M) microbatches.
+//
+//@zb-h2
+void zeroBubbleH2(RankOrder &order, const Schedule &schedule, int64_t rank) {
+  oneByOne(order, schedule.microbatches, 2 * (schedule.ranks - rank) - 1, 2 * rank);
+}
+
+// Interleaved 1F1B (Narayanan et al. 2021): a rank has V stages, each 1/V of its work, so that a pipeline fills in 1/V
+// of the time. Microbatches go in groups of P: a group passes a rank's first stage, then its second one, and so on.
+//
+//@interleaved
+void interleaved(RankOrder &order, const Schedule &schedule, int64_t rank) {
+  const int64_t ranks = schedule.ranks, chunks = schedule.chunks, all = schedule.microbatches * chunks;
+  const auto microbatch = [&](int64_t k) { return k / (ranks * chunks) * ranks + k % ranks; };
+  const auto chunk = [&](int64_t k) { return k / ranks % chunks; };
+  const int64_t warmUp = std::min((ranks - rank - 1) * 2 + (chunks - 1) * ranks, all);
+  for (int64_t k = 0; k < warmUp; ++k)
+    order.add(Work::Forward, microbatch(k), chunk(k));
+  for (int64_t k = 0; k < all; ++k) {
+    if (warmUp + k < all)
+      order.add(Work::Forward, microbatch(warmUp + k), chunk(warmUp + k));
+    order.backward(microbatch(k), chunks - 1 - chunk(k));
+  }
+}
+
+// ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024, and "Zero Bubble Pipeline
+// Parallelism"): a rank has two stages, and the second half of the stages runs back, so that the first rank has the
+// loss and begins its gradients at once. No rank waits once it has begun if M >= 2P - 1 and all works take the same
+// time. Every rank holds at most 2P halves of a microbatch: as much as 1F1B.
+//
+//@zb-v
+void zeroBubbleV(RankOrder &order, const Schedule &schedule, int64_t rank) {
+  const int64_t ranks = schedule.ranks, microbatches = std::max(schedule.microbatches, 2 * ranks - 1);
+  int64_t forwards[2] = {0, 0}, backwards[2] = {0, 0}, weights[2];
+  const auto forward = [&](int chunk) { order.add(Work::Forward, forwards[chunk]++, chunk); };
+  const auto backward = [&](int chunk) { order.backward(backwards[chunk]++, chunk); };
+  for (int64_t i = 0; i < 2 * (ranks - rank) - 1; ++i)
+    forward(0);
+  for (int64_t i = 0; i < rank; ++i)
+    forward(1), forward(0);
+  for (int64_t i = 0; i < ranks - rank; ++i)
+    forward(1), backward(1);
+  while (forwards[1] < microbatches) {
+    if (forwards[0] < microbatches)
+      forward(0);
+    backward(0), forward(1), backward(1);
+  }
+  // The rest: weight gradients wait where another rank needs an input gradient first.
+  std::copy(backwards, backwards + 2, weights);
+  for (int64_t i = 0; i < rank; ++i) {
+    order.add(Work::InputGradient, backwards[0]++, 0);
+    order.add(Work::InputGradient, backwards[1]++, 1);
+  }
+  for (int64_t i = 0; i < ranks - rank; ++i) {
+    order.add(Work::InputGradient, backwards[0]++, 0);
+    order.add(Work::WeightGradient, weights[0]++, 0);
+  }
+  for (int chunk : {1, 0})
+    while (weights[chunk] < microbatches)
+      order.add(Work::WeightGradient, weights[chunk]++, chunk);
+}
+
+struct Named {
+  const char *name;
+  void (*generate)(RankOrder &order, const Schedule &schedule, int64_t rank);
+};
+
+const Named all[] = {{"gpipe", gpipe},        {"1f1b", oneForwardOneBackward}, {"interleaved", interleaved},
+                     {"zb-h1", zeroBubbleH1}, {"zb-h2", zeroBubbleH2},         {"zb-v", zeroBubbleV}};
+
+/// Throws where the sizes do not fit the schedule.
+void checkSizes(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
+  for (const auto &[what, value] : {std::pair("stages", ranks), {"virtual", chunks}, {"microbatches", microbatches}})
+    if (value < 1)
+      throw userError(fmt::format("schedule {}: {} must be at least 1, found {}", name, what, value));
+  if (name == "interleaved") {
+    if (chunks < 2)
+      throw userError(
+          fmt::format("schedule interleaved: virtual, the stages on each rank, must be at least 2, found {}", chunks));
+    if (microbatches % ranks != 0)
+      throw userError(
+          fmt::format("schedule interleaved: microbatches must be a multiple of the ranks of the pipeline, found "
+                      "{} microbatches and {} ranks",
+                      microbatches, ranks));
+  } else if (chunks != chunksOf(name)) {
+    throw userError(fmt::format("schedule {}: virtual, the stages on each rank, must be {}, found {}", name,
+                                chunksOf(name), chunks));
+  }
+}
+
+} // namespace
+
+const std::vector<std::string> &namedSchedules() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const Named &named : all)
+      list.push_back(named.name);
+    return list;
+  }();
+  return names;
+}
+
+int64_t chunksOf(const std::string &name) { return name == "zb-v" ? 2 : name == "interleaved" ? 0 : 1; }
+
+Schedule namedSchedule(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
+  const Named *named = std::find_if(std::begin(all), std::end(all), [&](const Named &one) { return name == one.name; });
+  if (named == std::end(all))
+    throw userError(fmt::format("schedule \"{}\" is unknown; there are {}{}", name, fmt::join(namedSchedules(), ", "),
+                                suggestion(name, namedSchedules())));
+  checkSizes(name, ranks, chunks, microbatches);
+  Schedule schedule{name, ranks, chunks, microbatches, name == "zb-v" ? Placement::V : Placement::Wrapped, {}};
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    RankOrder order(schedule, rank);
+    named->generate(order, schedule, rank);
+    schedule.order.push_back(std::move(order.works));
+  }
+  return schedule;
+}
+
+} // namespace cleave::partitioner

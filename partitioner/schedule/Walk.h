@@ -1,0 +1,83 @@
+// Visits the works of a schedule in an order that respects what each of them reads. Checking a schedule and simulating
+// it are such walks.
+#pragma once
+#include "partitioner/schedule/Schedule.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// Which works of a schedule are done, and which of them another one reads.
+class Progress {
+public:
+  explicit Progress(const Schedule &schedule)
+      : stages(schedule.stages()), microbatches(schedule.microbatches), done(size_t(3 * stages * microbatches)) {}
+
+  size_t indexOf(const ScheduledWork &work) const {
+    return size_t((int64_t(work.work) * stages + work.stage) * microbatches + work.microbatch);
+  }
+  bool isDone(const ScheduledWork &work) const { return done[indexOf(work)]; }
+  void finish(const ScheduledWork &work) { done[indexOf(work)] = true; }
+
+  /// A work that `work` reads and that is not done yet, or nullopt.
+  std::optional<ScheduledWork> missing(const ScheduledWork &work) const {
+    const auto [kind, stage, microbatch] = work;
+    if (kind == Work::WeightGradient)
+      return unlessDone({Work::InputGradient, stage, microbatch});
+    if (kind == Work::Forward)
+      return stage == 0 ? std::nullopt : unlessDone({Work::Forward, stage - 1, microbatch});
+    if (const auto forward = unlessDone({Work::Forward, stage, microbatch}))
+      return forward;
+    return stage + 1 == stages ? std::nullopt : unlessDone({Work::InputGradient, stage + 1, microbatch});
+  }
+
+private:
+  std::optional<ScheduledWork> unlessDone(const ScheduledWork &work) const {
+    return isDone(work) ? std::nullopt : std::optional(work);
+  }
+  int64_t stages, microbatches;
+  std::vector<char> done;
+};
+
+/// The stage that reads what `work` sends, or -1.
+inline int64_t readerOf(const ScheduledWork &work, int64_t stages) {
+  if (work.work == Work::Forward)
+    return work.stage + 1 < stages ? work.stage + 1 : -1;
+  return work.work == Work::InputGradient ? work.stage - 1 : -1;
+}
+
+/// Calls visit(rank, position in the rank's order) for works in the order of their ranks, each after those that it
+/// reads, until all are visited or every rank waits. Every work must exist at most once. Returns how many of each
+/// rank's works were visited.
+template <class Visit> std::vector<size_t> walk(const Schedule &schedule, Visit visit) {
+  Progress progress(schedule);
+  const size_t ranks = size_t(schedule.ranks);
+  std::vector<size_t> next(ranks), waiting(ranks);
+  std::vector<char> isWaiting(ranks, true);
+  for (size_t rank = 0; rank < ranks; ++rank)
+    waiting[rank] = ranks - 1 - rank;
+  while (!waiting.empty()) {
+    const size_t rank = waiting.back();
+    waiting.pop_back();
+    isWaiting[rank] = false;
+    const auto &order = schedule.order[rank];
+    for (; next[rank] < order.size() && !progress.missing(order[next[rank]]); ++next[rank]) {
+      const ScheduledWork &work = order[next[rank]];
+      visit(rank, next[rank]);
+      progress.finish(work);
+      const int64_t reader = readerOf(work, schedule.stages());
+      const size_t other = reader < 0 ? rank : size_t(schedule.rankOf(reader));
+      if (other != rank && !isWaiting[other]) {
+        isWaiting[other] = true;
+        waiting.push_back(other);
+      }
+    }
+  }
+  return next;
+}
+
+/// The circle of waits in a schedule whose walk ended after `visited` works of each rank, as text.
+std::string circleOfWaits(const Schedule &schedule, const std::vector<size_t> &visited);
+
+} // namespace cleave::partitioner

@@ -1,0 +1,44 @@
+// Specs of pipeline schedules: any text is rejected with a user error, or gives a schedule that runs within its memory,
+// or fails by name. The search is left out: it takes too long for each input.
+#include "partitioner/pipeline/Draw.h"
+#include "partitioner/pipeline/Search.h"
+#include "partitioner/pipeline/Spec.h"
+#include "runtime/base/Error.h"
+
+#include <cmath>
+#include <cstdlib>
+
+using namespace cleave::partitioner;
+
+static void require(bool ok) {
+  if (!ok)
+    std::abort();
+}
+
+static void run(const PipelineSpec &spec) {
+  const PlannedPipeline planned = planPipeline(spec);
+  const Timeline timeline = simulate(planned.schedule, planned.stages); // throws if the schedule never ends
+  require(std::isfinite(timeline.step) && timeline.step >= lowestStep(planned.schedule, planned.stages) * (1 - 1e-9));
+  require(timeline.bubbleFraction >= 0 && timeline.bubbleFraction <= 1);
+  for (size_t rank = 0; rank < timeline.ranks.size(); ++rank)
+    require(timeline.ranks[rank].peakBytes <= spec.memoryLimit[rank] * (1 + 1e-9));
+  drawTimeline(planned.schedule, timeline);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  std::optional<PipelineSpec> spec;
+  try {
+    spec = parsePipelineSpec({reinterpret_cast<const char *>(data), size}, "fuzz.json");
+  } catch (const cleave::Error &error) {
+    require(error.status == cleave::Status::User && *error.what() != 0);
+    return 0;
+  }
+  if (spec->schedule == "auto" || spec->ranks * *spec->chunks * spec->microbatches > 20'000)
+    return 0;
+  try {
+    run(*spec);
+  } catch (const cleave::Error &error) { // sizes that the schedule cannot have, or too little memory
+    require(std::string(error.what()).find("never ends") == std::string::npos);
+  }
+  return 0;
+}

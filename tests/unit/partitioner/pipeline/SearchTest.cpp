@@ -1,0 +1,127 @@
+// The searched schedule: never worse than the named ones, within its memory, and the best there is where all can be
+// tried.
+#include "partitioner/pipeline/Search.h"
+#include "Random.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace cleave::partitioner;
+
+static const double noLimit = std::numeric_limits<double>::infinity();
+
+static double stepOf(const Schedule &schedule, const std::vector<StageCosts> &stages) {
+  return simulate(schedule, stages).step;
+}
+
+/// All orders of the works of one rank with one stage, in which each microbatch's works follow each other.
+static std::vector<std::vector<ScheduledWork>> ordersOf(int64_t stage, int64_t microbatches) {
+  std::vector<std::vector<ScheduledWork>> all;
+  std::vector<int> done(size_t(microbatches), 0);
+  std::vector<ScheduledWork> order;
+  const auto extend = [&](auto &self) -> void {
+    if (int64_t(order.size()) == 3 * microbatches)
+      all.push_back(order);
+    for (int64_t m = 0; m < microbatches; ++m)
+      if (done[size_t(m)] < 3) {
+        order.push_back({Work(done[size_t(m)]++), stage, m});
+        self(self);
+        order.pop_back();
+        --done[size_t(m)];
+      }
+  };
+  extend(extend);
+  return all;
+}
+
+/// The shortest step of all schedules of two microbatches that keep the limits; infinity if there is none.
+static double shortest(Schedule shape, const std::vector<StageCosts> &stages, const std::vector<double> &limits) {
+  double best = noLimit;
+  shape.order.assign(size_t(shape.ranks), {});
+  const auto extend = [&](auto &self, int64_t rank) -> void {
+    if (rank < shape.ranks) {
+      for (auto &order : ordersOf(rank, shape.microbatches)) {
+        shape.order[size_t(rank)] = order;
+        self(self, rank + 1);
+      }
+    } else if (const auto times = timesOf(shape, stages); times && !rankOverLimit(peakBytes(shape, stages), limits)) {
+      double step = 0;
+      for (const auto &of : *times)
+        step = std::max(step, of.back().end);
+      best = std::min(best, step);
+    }
+  };
+  extend(extend, 0);
+  return best;
+}
+
+TEST_CASE("the search finds the best of all schedules of two microbatches") {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const Schedule shape{"auto", 2 + int64_t(seed % 4 == 0), 1, 2, Placement::Wrapped, {}};
+    const auto stages = randomCosts(shape.stages(), random);
+    std::vector<double> limits = leastBytes(shape, stages);
+    for (double &limit : limits)
+      limit = random() % 2 ? noLimit : limit * (1 + 0.5 * double(random() % 3));
+    const auto found = searchSchedule(shape, stages, limits);
+    REQUIRE(found);
+    CHECK(stepOf(*found, stages) == Approx(shortest(shape, stages, limits)));
+  }
+}
+
+TEST_CASE("the searched schedule keeps its memory and is never slower than a named one that does") {
+  size_t faster = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    Schedule shape{
+        "auto", 1 + int64_t(random() % 5), 1 + int64_t(random() % 3), 1 + int64_t(random() % 10), Placement::Wrapped,
+        {}};
+    if (shape.chunks == 2 && random() % 2)
+      shape.placement = Placement::V;
+    const auto stages = randomCosts(shape.stages(), random);
+    std::vector<double> limits = leastBytes(shape, stages);
+    const double factor = std::vector{1.0, 1.3, 2.5, double(shape.ranks), noLimit}[random() % 5];
+    for (double &limit : limits)
+      limit *= factor;
+    const auto found = searchSchedule(shape, stages, limits);
+    REQUIRE(found);
+    CHECK(found->name == "auto");
+    const Timeline timeline = simulate(*found, stages);
+    verify(*found, stages, timeline);
+    CHECK(timeline.step >= lowestStep(*found, stages) * (1 - 1e-12));
+    for (size_t rank = 0; rank < limits.size(); ++rank)
+      CHECK(timeline.ranks[rank].peakBytes <= limits[rank] * (1 + 1e-9));
+    double best = noLimit;
+    for (const std::string &name : namedSchedules()) {
+      if (name == "interleaved" ? shape.chunks < 2 || shape.microbatches % shape.ranks != 0
+                                : chunksOf(name) != shape.chunks)
+        continue;
+      const Schedule named = namedSchedule(name, shape.ranks, shape.chunks, shape.microbatches);
+      if (named.placement == shape.placement && !rankOverLimit(peakBytes(named, stages), limits))
+        best = std::min(best, stepOf(named, stages));
+    }
+    CHECK(timeline.step <= best * (1 + 1e-12));
+    faster += timeline.step < best * 0.999;
+  }
+  CHECK(faster >= 20); // it does search
+}
+
+TEST_CASE("where a rank cannot hold one microbatch there is no schedule") {
+  const Schedule shape{"auto", 2, 2, 4, Placement::V, {}};
+  std::mt19937_64 random(1);
+  const auto stages = randomCosts(4, random);
+  std::vector<double> limits = leastBytes(shape, stages);
+  CHECK(searchSchedule(shape, stages, limits));
+  limits[1] *= 0.99;
+  CHECK(!searchSchedule(shape, stages, limits));
+}
+
+TEST_CASE("the search gives the same schedule every time") {
+  const Schedule shape{"auto", 3, 2, 7, Placement::Wrapped, {}};
+  std::mt19937_64 random(5);
+  const auto stages = randomCosts(6, random);
+  const auto limits = std::vector<double>(3, noLimit);
+  CHECK(searchSchedule(shape, stages, limits)->order == searchSchedule(shape, stages, limits)->order);
+}

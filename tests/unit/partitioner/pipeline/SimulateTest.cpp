@@ -1,0 +1,159 @@
+// Simulated schedules: closed forms of the papers, and properties that hold for any costs.
+#include "Random.h"
+#include "partitioner/pipeline/Draw.h"
+#include "runtime/base/Error.h"
+
+#include <cmath>
+
+using namespace cleave;
+using namespace cleave::partitioner;
+
+static std::vector<StageCosts> equal(int64_t stages, StageCosts costs) {
+  return std::vector<StageCosts>(size_t(stages), costs);
+}
+
+static Timeline run(const char *name, int64_t ranks, int64_t chunks, int64_t microbatches, StageCosts perRank) {
+  const double part = 1 / double(chunks);
+  const StageCosts costs{perRank.forward * part, perRank.inputGradient * part,   perRank.weightGradient * part,
+                         perRank.send,           perRank.activationBytes * part, perRank.gradientBytes * part};
+  const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
+  const auto stages = equal(ranks * chunks, costs);
+  const Timeline timeline = simulate(schedule, stages);
+  verify(schedule, stages, timeline);
+  return timeline;
+}
+
+static double peak(const Timeline &timeline) {
+  double most = 0;
+  for (const RankTimeline &rank : timeline.ranks)
+    most = std::max(most, rank.peakBytes);
+  return most;
+}
+
+TEST_CASE("schedules of equal stages take what their closed forms say") {
+  const StageCosts one{1, 1, 1, 0, 1, 0}, uneven{1, 1.5, 0.75, 0, 1, 0};
+  for (int64_t p : {1, 2, 3, 4, 8})
+    for (int64_t m : {p, 2 * p - 1, 2 * p, 4 * p, 6 * p}) {
+      CAPTURE(p, m);
+      const double work = 3.0 * double(m), filling = double(p - 1);
+      // The gradient goes to the stage before as soon as it is there, so the weight gradient is not part of the wait.
+      for (const char *name : {"gpipe", "1f1b"}) {
+        CHECK(run(name, p, 1, m, one).step == Approx(work + filling * 2));
+        CHECK(run(name, p, 1, m, uneven).step == Approx(3.25 * double(m) + filling * 2.5));
+      }
+      CHECK(run("gpipe", p, 1, m, one).bubbleFraction == Approx(filling * 2 / (work + filling * 2)));
+      const Timeline h1 = run("zb-h1", p, 1, m, one);
+      CHECK(h1.step == Approx(work + filling));
+      CHECK(h1.bubbleFraction == Approx(filling / (work + filling)));
+      CHECK(peak(h1) == double(std::min(p, m)));
+      if (m >= 2 * p - 1) {
+        const Timeline h2 = run("zb-h2", p, 1, m, one), v = run("zb-v", p, 2, m, one);
+        CHECK(h2.bubbleFraction == Approx(0).margin(1e-12));
+        CHECK(h2.step == Approx(work + filling)); // its last rank begins P - 1 forwards late
+        CHECK(peak(h2) == double(std::min(2 * p - 1, m)));
+        CHECK(v.bubbleFraction == Approx(0).margin(1e-12));
+        CHECK(v.step == Approx(work + filling / 2));
+        CHECK(peak(v) <= double(p));
+      }
+      if (m % p == 0)
+        for (int64_t chunks : {2, 3, 4}) {
+          const Timeline interleaved = run("interleaved", p, chunks, m, one);
+          CHECK(interleaved.step == Approx(work + filling * 2 / double(chunks)));
+          CHECK(peak(interleaved) ==
+                Approx(double(std::min(2 * (p - 1) + (chunks - 1) * p + 1, m * chunks)) / double(chunks)));
+        }
+    }
+}
+
+TEST_CASE("messages take time, one after the other on their way") {
+  // Two ranks, one microbatch: 1 + 0.5 + 1 + 2 + 0.5 + 2 + 3, and the weight gradient of rank 1 meanwhile.
+  CHECK(run("1f1b", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(10));
+  // Messages that take longer than work: rank 1 gets the third after 1 + 3 * 4.
+  const Timeline slow = run("gpipe", 2, 1, 3, {1, 1, 1, 4, 0, 0});
+  CHECK(slow.ranks[1].works[2].begin == Approx(13));
+  CHECK(slow.ranks[0].communication == Approx(12));
+  CHECK(slow.ranks[0].messages.size() == 3);
+  // Stages of one rank send nothing; in a V the last stage of the first chunk and the first of the second are on one
+  // rank.
+  CHECK(run("zb-v", 2, 2, 2, {1, 1, 1, 4, 0, 0}).ranks[1].messages.size() == 4);
+  CHECK(run("interleaved", 1, 2, 2, {1, 1, 1, 4, 0, 0}).ranks[0].messages.empty());
+}
+
+TEST_CASE("activations are held until the weight gradient, gradients from the input gradient on") {
+  const Schedule schedule{"mine",
+                          1,
+                          1,
+                          2,
+                          Placement::Wrapped,
+                          {{{Work::Forward, 0, 0},
+                            {Work::InputGradient, 0, 0},
+                            {Work::Forward, 0, 1},
+                            {Work::InputGradient, 0, 1},
+                            {Work::WeightGradient, 0, 1},
+                            {Work::WeightGradient, 0, 0}}}};
+  CHECK(peakBytes(schedule, {{1, 1, 1, 0, 10, 3}}) == std::vector<double>{26});
+  const Timeline timeline = run("1f1b", 4, 1, 8, {1, 1, 1, 0, 10, 3});
+  for (size_t rank = 0; rank < 4; ++rank)
+    CHECK(timeline.ranks[rank].peakBytes == double(10 * (4 - rank) + 3));
+}
+
+TEST_CASE("a schedule that never ends is refused by name") {
+  Schedule schedule = namedSchedule("1f1b", 2, 1, 2);
+  std::swap(schedule.order[1][0], schedule.order[1][1]);
+  try {
+    simulate(schedule, equal(2, {1, 1, 1, 0, 0, 0}));
+    FAIL("accepted");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::Environment);
+    CHECK_THAT(error.what(),
+               Catch::Contains("never ends: rank 1 cannot begin the input gradient of stage 1, microbatch 0"));
+  }
+  CHECK(!timesOf(schedule, equal(2, {1, 1, 1, 0, 0, 0})));
+}
+
+TEST_CASE("any costs: waits are kept, and no schedule is faster than its lower bound") {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const int64_t ranks = 1 + int64_t(random() % 6), microbatches = 1 + int64_t(random() % 12);
+    for (const std::string &name : namedSchedules()) {
+      CAPTURE(name);
+      const int64_t chunks = name == "interleaved" ? 2 + int64_t(random() % 3) : chunksOf(name);
+      const Schedule schedule =
+          namedSchedule(name, ranks, chunks, name == "interleaved" ? ranks * (1 + microbatches / ranks) : microbatches);
+      const auto stages = randomCosts(schedule.stages(), random);
+      const Timeline timeline = simulate(schedule, stages);
+      verify(schedule, stages, timeline);
+      CHECK(timeline.step >= lowestStep(schedule, stages) * (1 - 1e-12));
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        double work = 0;
+        for (int64_t chunk = 0; chunk < chunks; ++chunk)
+          work += stages[size_t(schedule.stageOf(rank, chunk))].work() * double(schedule.microbatches);
+        CHECK(timeline.ranks[size_t(rank)].busy == Approx(work));
+        CHECK(lowestStep(schedule, stages) >= work * (1 - 1e-12));
+      }
+      CHECK((timeline.bubbleFraction >= 0 && timeline.bubbleFraction < 1));
+    }
+  }
+}
+
+TEST_CASE("timelines are drawn with a cell for each work, or with letters where they are long") {
+  const auto drawn = [](const char *name, int64_t ranks, int64_t chunks, int64_t microbatches, double send = 0) {
+    const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
+    return drawTimeline(schedule, simulate(schedule, equal(ranks * chunks, {1, 1, 1, send, 0, 0})));
+  };
+  CHECK(drawn("1f1b", 2, 1, 3) == "rank 0  F0 F1 .  B0 W0 F2 B1 W1 .  B2 W2\n"
+                                  "rank 1  .  F0 B0 W0 F1 B1 W1 F2 B2 W2 .\n"
+                                  "a cell is 1 ms; F forward, B gradient of inputs, W of weights\n");
+  for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
+    for (int64_t microbatches : {4, 100, 2000}) {
+      const std::string text = drawn(name, 50, 1, microbatches, 0.3);
+      size_t lines = 0;
+      for (size_t begin = 0; begin < text.size(); ++lines) {
+        const size_t end = text.find('\n', begin);
+        CHECK(end - begin <= 100);
+        begin = end + 1;
+      }
+      CHECK(lines == 42); // 40 ranks, "... 10 more ranks", what a column is
+    }
+}
