@@ -22,13 +22,18 @@ public:
     result.order.assign(ranks.size(), {});
     for (int64_t stage = 0; stage < shape.stages(); ++stage)
       prepare(stage);
-    std::fill_n(forwardArrival.begin(), shape.microbatches, 0);
+    const double interval = policy.pace * busiestWork();
+    for (int64_t m = 0; m < shape.microbatches; ++m)
+      forwardArrival[size_t(m)] = double(m) * interval;
     std::fill_n(gradientArrival.end() - shape.microbatches, shape.microbatches, 0);
   }
 
   std::optional<Schedule> run() {
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       events.push({0, rank});
+    if (policy.pace > 0)
+      for (int64_t m = 1; m < result.microbatches; ++m)
+        events.push({forwardArrival[size_t(m)], 0});
     while (!events.empty()) {
       const auto [now, rank] = events.top();
       events.pop();
@@ -69,6 +74,14 @@ private:
         s.room += stages[size_t(other)].activationBytes;
     }
     s.room += gradient;
+  }
+
+  /// The most work that a rank has for a microbatch.
+  double busiestWork() const {
+    std::vector<double> work(ranks.size());
+    for (size_t stage = 0; stage < stages.size(); ++stage)
+      work[size_t(state[stage].rank)] += stages[stage].work();
+    return *std::max_element(work.begin(), work.end());
   }
 
   size_t slot(int64_t stage, int64_t microbatch) const { return size_t(stage * result.microbatches + microbatch); }

@@ -22,6 +22,9 @@ struct Policy {
   double ahead = std::numeric_limits<double>::infinity();
   /// Of several stages of a rank the earliest is most urgent; otherwise the latest.
   bool earlyStagesFirst = false;
+  /// The first stage begins a forward at most once in `pace` * (the work of the busiest rank for a microbatch), so that
+  /// microbatches stay under way no longer than they must, and need the least memory.
+  double pace = 0;
 };
 
 /// The schedule that follows from a policy, or nullopt where it does not end. `shape`: sizes and placement; its order

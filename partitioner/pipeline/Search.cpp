@@ -13,7 +13,7 @@ namespace cleave::partitioner {
 namespace {
 
 // Bounds of the effort, in works that are scheduled or simulated. One takes about 0.1 microseconds.
-constexpr size_t pilotWorks = 5'000, policyWorks = 4'000'000, finalWorks = 3'000'000, improveWorks = 5'000'000,
+constexpr size_t pilotWorks = 5'000, policyWorks = 5'000'000, finalWorks = 3'000'000, improveWorks = 20'000'000,
                  mostTrials = 30'000;
 
 struct Candidate {
@@ -67,12 +67,18 @@ std::vector<Rule> rulesFor(const Schedule &shape) {
   const double none = std::numeric_limits<double>::infinity(), ranks = double(shape.ranks);
   std::vector<Rule> rules;
   for (double patience : {0.0, 0.5, 1.0})
-    for (double ahead : {none, 1.0, 2.0, 1.5, 3.0})
+    for (double ahead : {none, 1.0, 2.0, 1.5, 3.0, 0.3, 0.4, 0.5, 0.625, 0.75, 0.875})
       for (double microbatches : {none, ranks, 2 * ranks - 1, 1.5 * ranks})
         for (Policy::First first : {Policy::First::Backward, Policy::First::Alternate, Policy::First::Forward})
           for (bool early : {false, true})
             if (!early || shape.chunks > 1)
               rules.push_back({{first, false, patience, ahead, early}, microbatches});
+  for (double pace : {1.0, 0.97, 1.03, 1.1})
+    for (double patience : {0.0, 0.5, 1.0})
+      for (Policy::First first : {Policy::First::Backward, Policy::First::Alternate, Policy::First::Forward})
+        for (bool early : {false, true})
+          if (!early || shape.chunks > 1)
+            rules.push_back({{first, false, patience, none, early, pace}, none});
   for (double ahead : {1.0, 1.5, 2.0, 3.0, none})
     for (bool early : {false, true})
       if (!early || shape.chunks > 1)

@@ -6,8 +6,10 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
+#include <string>
 #include <tuple>
 
 namespace cleave::partitioner {
@@ -25,66 +27,119 @@ inline std::vector<StageCosts> randomCosts(int64_t stages, std::mt19937_64 &rand
   return costs;
 }
 
-/// Checks times, waits, messages and memory of a timeline against their definitions, without the simulator's code.
-inline void verify(const Schedule &schedule, const std::vector<StageCosts> &stages, const Timeline &timeline) {
-  std::map<std::tuple<Work, int64_t, int64_t>, Span> times;
-  std::map<std::tuple<Work, int64_t, int64_t>, double> arrivals;
-  for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-    double busy = 0;
-    for (size_t i = 0; i < schedule.order[rank].size(); ++i) {
-      const ScheduledWork &work = schedule.order[rank][i];
-      const Span &time = timeline.ranks[rank].works[i];
-      REQUIRE(time.end == Approx(time.begin + stages[size_t(work.stage)].of(work.work)));
-      REQUIRE(time.begin >= (i ? timeline.ranks[rank].works[i - 1].end : 0));
-      busy += stages[size_t(work.stage)].of(work.work);
-      times[{work.work, work.stage, work.microbatch}] = time;
-    }
-    REQUIRE(timeline.ranks[rank].busy == Approx(busy));
+/// What is wrong with a timeline, by the definitions of times, waits, messages and memory and without the simulator's
+/// code; "" if nothing is.
+class Verifier {
+public:
+  Verifier(const Schedule &schedule, const std::vector<StageCosts> &stages, const Timeline &timeline)
+      : schedule(schedule), stages(stages), timeline(timeline) {}
+
+  std::string run() {
+    readWorks();
+    readMessages();
+    for (const auto &[key, time] : times)
+      checkWaits(key, time);
+    for (int64_t rank = 0; rank < schedule.ranks; ++rank)
+      require(same(timeline.ranks[size_t(rank)].peakBytes, peakOf(rank)), "peak of rank " + std::to_string(rank));
+    return defect;
   }
-  REQUIRE(int64_t(times.size()) == 3 * schedule.stages() * schedule.microbatches);
-  for (const RankTimeline &rank : timeline.ranks)
-    for (const Message &message : rank.messages) {
-      const auto key = std::tuple(message.result.work, message.result.stage, message.result.microbatch);
-      REQUIRE(message.time.begin >= times.at(key).end);
-      REQUIRE(message.time.end == Approx(message.time.begin + stages[size_t(message.result.stage)].send));
-      REQUIRE(arrivals.emplace(key, message.time.end).second);
+
+private:
+  using Key = std::tuple<Work, int64_t, int64_t>;
+
+  void require(bool ok, const std::string &what) {
+    if (!ok && defect.empty())
+      defect = what;
+  }
+  void require(bool ok, const ScheduledWork &work) {
+    if (!ok)
+      require(false, longName(work));
+  }
+  static bool same(double a, double b) { return std::abs(a - b) <= 1e-9 * (1 + std::abs(b)); }
+
+  void readWorks() {
+    for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+      double busy = 0, before = 0;
+      for (size_t i = 0; i < schedule.order[rank].size(); ++i) {
+        const ScheduledWork &work = schedule.order[rank][i];
+        const Span &time = timeline.ranks[rank].works[i];
+        require(same(time.end - time.begin, stages[size_t(work.stage)].of(work.work)), work);
+        rankFree[{work.work, work.stage, work.microbatch}] = before;
+        before = time.end;
+        busy += stages[size_t(work.stage)].of(work.work);
+        times[{work.work, work.stage, work.microbatch}] = time;
+      }
+      require(same(timeline.ranks[rank].busy, busy), "work of rank " + std::to_string(rank));
     }
-  const auto arrived = [&](Work work, int64_t from, int64_t to, int64_t m) {
-    if (schedule.rankOf(from) == schedule.rankOf(to))
-      return times.at({work, from, m}).end;
-    REQUIRE(arrivals.count({work, from, m}) == 1);
-    return arrivals.at({work, from, m});
-  };
-  for (const auto &[key, time] : times) {
+    require(int64_t(times.size()) == 3 * schedule.stages() * schedule.microbatches, "number of works");
+  }
+
+  void readMessages() {
+    for (const RankTimeline &rank : timeline.ranks) {
+      std::map<int64_t, double> free; // when the way to a rank is
+      for (const auto &[work, receiver, time] : rank.messages) {
+        const Key key{work.work, work.stage, work.microbatch};
+        require(same(time.begin, std::max(times.at(key).end, free[receiver])) &&
+                    same(time.end - time.begin, stages[size_t(work.stage)].send) &&
+                    arrivals.emplace(key, time.end).second,
+                work);
+        free[receiver] = time.end;
+      }
+    }
+  }
+
+  /// When the result of a work is on the rank of `to`.
+  double arrived(const Key &key, int64_t to) {
+    if (schedule.rankOf(std::get<1>(key)) == schedule.rankOf(to))
+      return times.at(key).end;
+    require(arrivals.count(key) == 1, "a message");
+    return arrivals.count(key) ? arrivals.at(key) : 0;
+  }
+
+  /// A work begins at once when its rank is free and what it reads is there.
+  void checkWaits(const Key &key, const Span &time) {
     const auto [work, stage, m] = key;
+    double ready = rankFree.at(key);
     if (work == Work::Forward && stage > 0)
-      REQUIRE(time.begin >= arrived(work, stage - 1, stage, m));
+      ready = std::max(ready, arrived({work, stage - 1, m}, stage));
     if (work == Work::InputGradient)
-      REQUIRE(time.begin >= times.at({Work::Forward, stage, m}).end);
+      ready = std::max(ready, times.at({Work::Forward, stage, m}).end);
     if (work == Work::InputGradient && stage + 1 < schedule.stages())
-      REQUIRE(time.begin >= arrived(work, stage + 1, stage, m));
+      ready = std::max(ready, arrived({work, stage + 1, m}, stage));
     if (work == Work::WeightGradient)
-      REQUIRE(time.begin >= times.at({Work::InputGradient, stage, m}).end);
+      ready = std::max(ready, times.at({Work::InputGradient, stage, m}).end);
+    require(same(time.begin, ready), ScheduledWork{work, stage, m});
   }
-  // Memory at the beginning of every work, by the times.
-  for (int64_t rank = 0; rank < schedule.ranks; ++rank) {
-    double peak = 0;
-    for (const Span &at : timeline.ranks[size_t(rank)].works) {
-      double held = 0;
-      for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
-        for (int64_t m = 0; m < schedule.microbatches; ++m) {
-          const int64_t stage = schedule.stageOf(rank, chunk);
-          if (times.at({Work::WeightGradient, stage, m}).end <= at.begin)
-            continue;
-          if (times.at({Work::Forward, stage, m}).begin <= at.begin)
-            held += stages[size_t(stage)].activationBytes;
-          if (times.at({Work::InputGradient, stage, m}).begin <= at.begin)
-            held += stages[size_t(stage)].gradientBytes;
-        }
-      peak = std::max(peak, held);
-    }
-    REQUIRE(timeline.ranks[size_t(rank)].peakBytes == Approx(peak));
+
+  /// The most that a rank holds at the beginning of a work, by the times. No work may take no time.
+  double peakOf(int64_t rank) {
+    std::vector<std::pair<double, double>> changes;
+    for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
+      for (int64_t m = 0; m < schedule.microbatches; ++m) {
+        const int64_t stage = schedule.stageOf(rank, chunk);
+        const StageCosts &costs = stages[size_t(stage)];
+        changes.emplace_back(times.at({Work::Forward, stage, m}).begin, costs.activationBytes);
+        changes.emplace_back(times.at({Work::InputGradient, stage, m}).begin, costs.gradientBytes);
+        changes.emplace_back(times.at({Work::WeightGradient, stage, m}).end,
+                             -costs.activationBytes - costs.gradientBytes);
+      }
+    std::sort(changes.begin(), changes.end()); // what is freed at a time comes first
+    double held = 0, peak = 0;
+    for (const auto &[time, bytes] : changes)
+      peak = std::max(peak, held += bytes);
+    return peak;
   }
+
+  const Schedule &schedule;
+  const std::vector<StageCosts> &stages;
+  const Timeline &timeline;
+  std::map<Key, Span> times;
+  std::map<Key, double> arrivals, rankFree;
+  std::string defect;
+};
+
+inline std::string verify(const Schedule &schedule, const std::vector<StageCosts> &stages, const Timeline &timeline) {
+  return Verifier(schedule, stages, timeline).run();
 }
 
 } // namespace cleave::partitioner

@@ -19,7 +19,7 @@ static Timeline run(const char *name, int64_t ranks, int64_t chunks, int64_t mic
   const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
   const auto stages = equal(ranks * chunks, costs);
   const Timeline timeline = simulate(schedule, stages);
-  verify(schedule, stages, timeline);
+  CHECK(verify(schedule, stages, timeline) == "");
   return timeline;
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("any costs: waits are kept, and no schedule is faster than its lower b
           namedSchedule(name, ranks, chunks, name == "interleaved" ? ranks * (1 + microbatches / ranks) : microbatches);
       const auto stages = randomCosts(schedule.stages(), random);
       const Timeline timeline = simulate(schedule, stages);
-      verify(schedule, stages, timeline);
+      CHECK(verify(schedule, stages, timeline) == "");
       CHECK(timeline.step >= lowestStep(schedule, stages) * (1 - 1e-12));
       for (int64_t rank = 0; rank < ranks; ++rank) {
         double work = 0;
