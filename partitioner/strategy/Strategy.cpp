@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sstream>
 
 // toml++ 3.3 tells the compiler to assume properties that a malformed file can violate (a key begins with a letter, a

@@ -86,15 +86,17 @@ TEST_CASE("stages lie on ranks in turn, or in a V") {
 }
 
 TEST_CASE("plans get the same orders as segments") {
-  for (const char *name : {"gpipe", "1f1b"}) {
-    const Schedule schedule = namedSchedule(name, 3, 1, 5);
-    const auto items = makeSchedule(name, 3, 5);
+  for (auto [name, chunks] : {std::pair("gpipe", 1), {"1f1b", 1}, {"interleaved", 3}, {"zb-h2", 1}, {"zb-v", 2}}) {
+    const Schedule schedule = namedSchedule(name, 3, chunks, 6);
+    const auto items = makeSchedule(name, 3, chunks, 6);
     REQUIRE(items.size() == 3);
     for (size_t rank = 0; rank < 3; ++rank) {
       REQUIRE(items[rank].size() == schedule.order[rank].size());
       for (size_t i = 0; i < items[rank].size(); ++i) {
-        static const char *const names[] = {"forward", "input_gradient", "weight_gradient"};
-        CHECK(items[rank][i].segment == names[size_t(schedule.order[rank][i].work)]);
+        static const SegmentKind kinds[] = {SegmentKind::Forward, SegmentKind::InputGradient,
+                                            SegmentKind::WeightGradient};
+        CHECK(items[rank][i].segment.kind == kinds[size_t(schedule.order[rank][i].work)]);
+        CHECK(schedule.stageOf(int64_t(rank), items[rank][i].segment.chunk) == schedule.order[rank][i].stage);
         CHECK(items[rank][i].microbatch == schedule.order[rank][i].microbatch);
       }
     }
