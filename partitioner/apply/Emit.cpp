@@ -290,10 +290,10 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   info.train = annotated.lookupSymbol<func::FuncOp>("train");
   info.update = annotated.lookupSymbol<func::FuncOp>("update");
   info.eval = annotated.lookupSymbol<func::FuncOp>("eval");
-  int64_t tag = 0;
-  info.trainCut = cutSegments(info.train, strategy, tag);
+  SegmentNumbers next;
+  info.trainCut = cutSegments(info.train, strategy, next);
   if (info.eval)
-    info.evalCut = cutSegments(info.eval, strategy, tag);
+    info.evalCut = cutSegments(info.eval, strategy, next);
   findOwners(info);
   info.metrics = totalsOf(info.train, strategy, false);
   info.gradients = totalsOf(info.train, strategy, true);

@@ -36,7 +36,8 @@ namespace {
 
 class Cutter {
 public:
-  Cutter(func::FuncOp func, const Strategy &strategy, int64_t &tag) : func(func), strategy(strategy), tag(tag) {}
+  Cutter(func::FuncOp func, const Strategy &strategy, SegmentNumbers &next)
+      : func(func), strategy(strategy), next(next) {}
 
   Segmentation run() {
     markInputGradients();
@@ -62,7 +63,7 @@ public:
 private:
   func::FuncOp func;
   const Strategy &strategy;
-  int64_t &tag;
+  SegmentNumbers &next;
   Segmentation cut;
   std::set<Operation *> early;
   std::vector<Value> order;                    // keys of `needs`, in order of discovery
@@ -121,7 +122,6 @@ private:
   }
 
   void finish() {
-    int64_t stash = 0;
     for (Value value : order) {
       SegmentKey made = cut.place.at(value.getDefiningOp());
       std::map<int64_t, std::vector<SegmentKind>> byStage;
@@ -131,14 +131,14 @@ private:
         auto stashAt = [&](int64_t where) -> std::string & { return cut.stashes[{value.getAsOpaquePointer(), where}]; };
         if (strategy.positionOf(stage) == strategy.positionOf(made.stage)) { // the ranks that made it
           if (stashAt(made.stage).empty())
-            stashAt(made.stage) = stashName(value, stash++);
+            stashAt(made.stage) = stashName(value, next.stash++);
           stashAt(stage) = stashAt(made.stage);
           continue;
         }
         cut.crossingsOf[value.getAsOpaquePointer()].push_back(cut.crossings.size());
-        cut.crossings.push_back({value, made.stage, stage, tag++, segments.front()});
+        cut.crossings.push_back({value, made.stage, stage, next.tag++, segments.front()});
         if (segments.size() > 1)
-          stashAt(stage) = stashName(value, stash++);
+          stashAt(stage) = stashName(value, next.stash++);
       }
     }
   }
@@ -152,8 +152,8 @@ private:
 
 } // namespace
 
-Segmentation cutSegments(func::FuncOp func, const Strategy &strategy, int64_t &firstTag) {
-  return Cutter(func, strategy, firstTag).run();
+Segmentation cutSegments(func::FuncOp func, const Strategy &strategy, SegmentNumbers &next) {
+  return Cutter(func, strategy, next).run();
 }
 
 } // namespace cleave::partitioner

@@ -45,8 +45,13 @@ bool isRemade(mlir::Operation *op, bool otherStage);
 
 int64_t stageOf(mlir::Operation *op);
 
-/// Cuts `func` into the segments of the strategy's stages. Continues numbering messages at `firstTag`. Throws userError
-/// if a forward value would be sent to an earlier stage.
-Segmentation cutSegments(mlir::func::FuncOp func, const Strategy &strategy, int64_t &firstTag);
+/// The numbers of the next message and of the next stash, which @train and @eval share.
+struct SegmentNumbers {
+  int64_t tag = 0, stash = 0;
+};
+
+/// Cuts `func` into the segments of the strategy's stages. Throws userError if a forward value would be sent to an earlier
+/// stage.
+Segmentation cutSegments(mlir::func::FuncOp func, const Strategy &strategy, SegmentNumbers &next);
 
 } // namespace cleave::partitioner

@@ -39,6 +39,10 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
   const Mesh mesh = partitioner::parseMesh(recipe.mesh);
   words.insert("mesh:" + recipe.mesh);
   words.insert("schedule:" + recipe.schedule);
+  words.insert(fmt::format("virtual:{}", recipe.virtualStages));
+  words.insert("recompute:" + (recipe.recompute.empty() ? "none" : recipe.recompute));
+  if (recipe.sequence)
+    words.insert("split:sequence");
   words.insert(fmt::format("microbatches:{}", recipe.microbatches));
   words.insert("optimizer:" + recipe.optimizer);
   words.insert("precision:" + recipe.precision + (recipe.optLevel.empty() ? "" : "-" + recipe.optLevel));

@@ -148,6 +148,19 @@ void drawModel(Chance &c, Recipe &recipe) {
 
 // ---- the split --------------------------------------------------------------------------------------------------------
 
+/// A schedule that the numbers of layers and microbatches allow.
+void drawSchedule(Chance &c, Recipe &recipe, int64_t layers) {
+  const int64_t pp = partitioner::parseMesh(recipe.mesh).size("pp");
+  recipe.schedule = c.of<std::string>({"gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v"});
+  const bool several = recipe.schedule == "interleaved" || recipe.schedule == "zb-v";
+  if (several)
+    recipe.virtualStages = recipe.schedule == "zb-v" ? 2 : c.whole(2, 3);
+  if ((several && pp * recipe.virtualStages > layers) || (recipe.schedule == "interleaved" && recipe.microbatches % pp)) {
+    recipe.schedule = "1f1b";
+    recipe.virtualStages = 1;
+  }
+}
+
 void drawMesh(Chance &c, Recipe &recipe) {
   static const std::vector<std::string> meshes{
       "dp=1",           "dp=2",      "dp=2",      "dp=3",           "dp=4",      "tp=2",           "tp=2",
@@ -160,7 +173,10 @@ void drawMesh(Chance &c, Recipe &recipe) {
     recipe.mesh = c.of(meshes);
   while ((partitioner::parseMesh(recipe.mesh).size("pp") > most || partitioner::parseMesh(recipe.mesh).size("dp") > recipe.rows()) &&
          c.one(0.97));
-  recipe.schedule = c.one(0.5) ? "gpipe" : "1f1b";
+  drawSchedule(c, recipe, most);
+  if (c.one(0.3))
+    recipe.recompute = c.one(0.5) ? "full" : "selective";
+  recipe.sequence = partitioner::parseMesh(recipe.mesh).size("tp") > 1 && c.one(0.3);
 }
 
 /// Mesh axes for each dimension: what splits it, legal by construction.
@@ -258,14 +274,14 @@ void drawMarks(Chance &c, Recipe &recipe, const Mesh &mesh) {
 }
 
 /// Marks of the stages in the root, at places that divide its calls evenly or by chance.
-void drawStageMarks(Chance &c, Recipe &recipe, int64_t pp) {
+void drawStageMarks(Chance &c, Recipe &recipe, int64_t stages) {
   Body &body = recipe.classes[0].body;
   const auto nodes = static_cast<int64_t>(body.nodes.size());
   std::vector<int64_t> places;
-  for (int64_t k = 1; k < pp; ++k)
+  for (int64_t k = 1; k < stages; ++k)
     places.push_back(c.whole(1, std::max<int64_t>(1, nodes - 1)));
   std::sort(places.begin(), places.end());
-  for (int64_t k = pp - 1; k >= 1; --k)
+  for (int64_t k = stages - 1; k >= 1; --k)
     insertStage(body, places[static_cast<size_t>(k - 1)], k);
 }
 
@@ -289,15 +305,15 @@ std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stag
 }
 
 /// Stages of a strategy file: the layers in the order in which they come, cut by chance.
-void drawStageFile(Chance &c, Recipe &recipe, int64_t pp) {
+void drawStageFile(Chance &c, Recipe &recipe, int64_t stages) {
   std::vector<std::string> layers;
   for (const ModelLayer &layer : layersOfModel(recipe))
     if (!layer.path.empty() && std::find(layers.begin(), layers.end(), layer.path) == layers.end())
       layers.push_back(layer.path);
-  if (static_cast<int64_t>(layers.size()) < pp)
+  if (static_cast<int64_t>(layers.size()) < stages)
     return;
   std::vector<size_t> cuts;
-  while (static_cast<int64_t>(cuts.size()) < pp - 1) {
+  while (static_cast<int64_t>(cuts.size()) < stages - 1) {
     const auto cut = static_cast<size_t>(c.whole(1, static_cast<int64_t>(layers.size()) - 1));
     if (std::find(cuts.begin(), cuts.end(), cut) == cuts.end())
       cuts.push_back(cut);
@@ -327,14 +343,14 @@ Recipe generate(uint64_t seed) {
   drawModel(c, recipe);
   drawMesh(c, recipe);
   const Mesh mesh = partitioner::parseMesh(recipe.mesh);
-  const int64_t pp = mesh.size("pp");
+  const int64_t stages = mesh.size("pp") * recipe.virtualStages;
   drawMarks(c, recipe, mesh);
   const size_t how = c.weighted({2, 2, 2});
-  if (pp > 1 && how == 1)
-    drawStageMarks(c, recipe, pp);
+  if (stages > 1 && how == 1)
+    drawStageMarks(c, recipe, stages);
   drawShards(c, recipe, mesh);
-  if (pp > 1 && how == 2)
-    drawStageFile(c, recipe, pp);
+  if (stages > 1 && how == 2)
+    drawStageFile(c, recipe, stages);
   return recipe;
 }
 

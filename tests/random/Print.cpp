@@ -15,8 +15,8 @@ int64_t nodeCount(const Recipe &recipe) {
 }
 
 std::string Recipe::strategy() const {
-  std::string text = fmt::format("mesh = \"{}\"\nschedule = {{ name = \"{}\", microbatches = {} }}\n", mesh, schedule,
-                                 microbatches);
+  std::string text = fmt::format("mesh = \"{}\"\nschedule = {{ name = \"{}\", microbatches = {}, virtual = {} }}\n", mesh,
+                                 schedule, microbatches, virtualStages);
   return text + stagesAndShards;
 }
 
@@ -193,8 +193,13 @@ std::string optimizerText(const Recipe &r) {
 std::string asCommand(const Recipe &r) {
   std::string text = "check --steps 2 --seed 3 --threads 1";
   text += r.stagesAndShards.empty()
-              ? fmt::format(" --mesh {} --schedule {} --microbatches {}", r.mesh, r.schedule, r.microbatches)
+              ? fmt::format(" --mesh {} --schedule {} --microbatches {} --virtual {}", r.mesh, r.schedule,
+                            r.microbatches, r.virtualStages)
               : " --strategy strategy.toml";
+  if (!r.recompute.empty())
+    text += " --recompute " + r.recompute;
+  if (r.sequence)
+    text += " --sequence-parallel";
   if (r.precision != "fp32")
     text += " --precision " + r.precision + " --opt-level " + r.optLevel;
   if (!r.reduceDtype.empty())

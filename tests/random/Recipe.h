@@ -66,6 +66,9 @@ struct Recipe {
   int64_t batch = 4, microbatches = 1;
   // The split.
   std::string mesh = "dp=1", schedule = "1f1b";
+  int64_t virtualStages = 1; ///< stages of each rank
+  std::string recompute;     ///< "", "selective" or "full"
+  bool sequence = false;     ///< sequence parallelism
   std::string stagesAndShards; ///< TOML: `stages` and [shard]; empty: none
   std::string precision = "fp32", optLevel, reduceDtype;
   std::string layout = "nchw";

@@ -175,7 +175,13 @@ private:
       r.batch = r.rows(), r.microbatches = 1;
       return several;
     });
-    better |= set(&Recipe::schedule, std::string("gpipe"));
+    better |= set(&Recipe::recompute, std::string());
+    better |= set(&Recipe::sequence, false);
+    better |= attempt([](Recipe &r) {
+      const bool other = r.schedule != "gpipe";
+      r.schedule = "gpipe", r.virtualStages = 1;
+      return other;
+    });
     for (const char *axis : {"dp", "tp", "pp"})
       for (int64_t size : {1, 2, 3})
         better |= attempt([&](Recipe &r) {

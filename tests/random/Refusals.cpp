@@ -13,10 +13,12 @@ namespace {
 
 int64_t axis(const Recipe &recipe, const char *name) { return partitioner::parseMesh(recipe.mesh).size(name); }
 
+int64_t stagesOf(const Recipe &recipe) { return axis(recipe, "pp") * recipe.virtualStages; }
+
 /// Whether nothing is left to do in a stage that stage(k) marks in the root make.
 bool emptyMarkedStage(const Recipe &recipe) {
   const std::set<int64_t> marked = stagesOfMarks(recipe);
-  for (int64_t stage = 0, pp = axis(recipe, "pp"); stage < pp; ++stage)
+  for (int64_t stage = 0, count = stagesOf(recipe); stage < count; ++stage)
     if (!marked.count(stage))
       return true;
   return false;
@@ -90,7 +92,7 @@ const std::vector<Reason> &reasons() {
       {"more stages than layers", "asks for more stages than the model's * layers",
        [](const Recipe &r, const std::string &) {
          const std::vector<ModelLayer> layers = layersOfModel(r);
-         return axis(r, "pp") >
+         return stagesOf(r) >
                 std::count_if(layers.begin(), layers.end(), [](const ModelLayer &layer) { return layer.parameters; });
        }},
       {"a stage without parameters", "stages: stage * has no parameters",
@@ -103,7 +105,7 @@ const std::vector<Reason> &reasons() {
       {"a stage without work between two", "stage(*) on * follows stage *: stage * would be empty",
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
       {"a buffer in two stages", "buffer * is used in stages",
-       [](const Recipe &r, const std::string &) { return axis(r, "pp") > 1 && hasBuffers(r); }},
+       [](const Recipe &r, const std::string &) { return stagesOf(r) > 1 && hasBuffers(r); }},
       {"a mark in a module that is called with another rank", "withSharding: * entries for rank *", marksInModules},
       {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *",
        marksInModules},

@@ -65,6 +65,9 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
   RunOptions options;
   options.mesh = r.mesh;
   options.schedule = r.schedule;
+  options.virtualStages = r.virtualStages;
+  options.recompute = r.recompute;
+  options.sequenceParallel = r.sequence;
   options.microbatches = r.microbatches;
   options.threads = 1;
   options.seed = runSeed;
@@ -74,9 +77,10 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
   options.layout = r.layout;
   Job job = resolveJob(config, options);
   if (!r.stagesAndShards.empty()) {
+    const partitioner::Strategy fromOptions = job.strategy;
     job.strategy = partitioner::Strategy::parse(r.strategy(), "strategy.toml");
-    job.strategy.schedule = r.schedule;
-    job.strategy.microbatches = r.microbatches;
+    job.strategy.recompute = fromOptions.recompute;
+    job.strategy.sequence = fromOptions.sequence;
   }
   return job;
 }
