@@ -1,0 +1,270 @@
+// Reads and writes cluster files.
+#include "partitioner/cluster/Cluster.h"
+
+#include "partitioner/toml/Toml.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/Nearest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::partitioner {
+
+static constexpr std::array<std::string_view, rateCount> rateNames{"fp32", "tf32", "fp16", "bf16"};
+static constexpr int64_t mostDevices = 1 << 20;
+
+std::string_view rateName(Rate rate) { return rateNames[static_cast<size_t>(rate)]; }
+
+int64_t NodeGroup::devicesPerNode() const {
+  int64_t all = 0;
+  for (const Devices &some : devices)
+    all += some.count;
+  return all;
+}
+
+int64_t Cluster::deviceCount() const {
+  int64_t all = 0;
+  for (const NodeGroup &group : nodes)
+    all += group.count * group.devicesPerNode();
+  return all;
+}
+
+std::vector<Cluster::Place> Cluster::places(int64_t count) const {
+  if (count > deviceCount())
+    throw userError(fmt::format("the plan has {} ranks, cluster {} has {} device{}; every rank needs one", count, name,
+                                deviceCount(), deviceCount() == 1 ? "" : "s"));
+  std::vector<Place> places;
+  places.reserve(static_cast<size_t>(count));
+  int64_t node = 0;
+  for (size_t g = 0; g < nodes.size(); ++g)
+    for (int64_t n = 0; n < nodes[g].count; ++n, ++node)
+      for (const NodeGroup::Devices &some : nodes[g].devices)
+        for (int64_t d = 0; d < some.count; ++d) {
+          if (static_cast<int64_t>(places.size()) == count)
+            return places;
+          places.push_back({some.kind, g, node});
+        }
+  return places;
+}
+
+namespace {
+
+/// Reads one file; every function throws userError with the place of what is wrong.
+class Reader {
+public:
+  Reader(const std::string &text, const std::string &file) : file(file), root(parseToml(text, file)) {}
+
+  Cluster read() {
+    const std::vector<std::string> keys{"name", "devices", "nodes", "network"};
+    for (const TomlEntry &entry : inFileOrder(root))
+      checkKey("a cluster", entry, keys);
+    if (const toml::node *name = root.get("name"))
+      cluster.name = text("name", *name);
+    else
+      cluster.name = file;
+    readDevices();
+    readNodes();
+    readNetwork();
+    return std::move(cluster);
+  }
+
+private:
+  void checkKey(const std::string &what, const TomlEntry &entry, const std::vector<std::string> &known) const {
+    if (std::ranges::find(known, entry.key) == known.end())
+      throw userError(fmt::format("{}: {} has {}, not \"{}\"{}", at(file, *entry.value), what, fmt::join(known, ", "),
+                                  entry.key, suggestion(entry.key, known)));
+  }
+
+  std::string text(const std::string &key, const toml::node &node) const {
+    if (const auto value = node.value<std::string>(); value && node.is_string())
+      return *value;
+    throw userError(fmt::format("{}: {} must be a string", at(file, node), key));
+  }
+
+  const toml::table &table(const std::string &key, const toml::node &node, const char *example) const {
+    if (const toml::table *found = node.as_table())
+      return *found;
+    throw userError(fmt::format("{}: {} must be a table like {}", at(file, node), key, example));
+  }
+
+  /// `fromZero`: whether zero is allowed.
+  double number(const std::string &key, const toml::node &node, bool fromZero = false) const {
+    const auto value = node.value<double>();
+    if (!node.is_number() || !value)
+      throw userError(fmt::format("{}: {} must be a number", at(file, node), key));
+    if (!std::isfinite(*value) || *value < 0 || (*value == 0 && !fromZero) || *value > 1e12)
+      throw userError(fmt::format("{}: {} must be {} and at most 1e12, it is {}", at(file, node), key,
+                                  fromZero ? "at least 0" : "above 0", *value));
+    return *value;
+  }
+
+  int64_t count(const std::string &key, const toml::node &node) const {
+    const auto value = node.value<int64_t>();
+    if (!node.is_integer() || !value)
+      throw userError(fmt::format("{}: {} must be a whole number", at(file, node), key));
+    if (*value < 1 || *value > mostDevices)
+      throw userError(
+          fmt::format("{}: {} must be between 1 and {}, it is {}", at(file, node), key, mostDevices, *value));
+    return *value;
+  }
+
+  const toml::node &required(const std::string &what, const toml::table &given, const char *key) const {
+    if (const toml::node *node = given.get(key))
+      return *node;
+    throw userError(fmt::format("{}: {} needs {}", at(file, given), what, key));
+  }
+
+  /// `bandwidth`: the key of the bandwidth.
+  Link link(const std::string &what, const toml::node &node, const char *bandwidth) const {
+    const toml::table &given = table(what, node, "{ gb_per_s = 25.0, latency_us = 5.0 }");
+    for (const TomlEntry &entry : inFileOrder(given))
+      checkKey(what, entry, {bandwidth, "latency_us"});
+    const std::string of = what + ".";
+    return {number(of + bandwidth, required(what, given, bandwidth)),
+            number(of + "latency_us", required(what, given, "latency_us"), true)};
+  }
+
+  DeviceKind device(const std::string &name, const toml::node &node) const {
+    const std::string what = "devices." + name;
+    const toml::table &given =
+        table(what, node, "[devices.NAME] with backend, memory_gib, memory_gb_per_s, peak_tflops");
+    for (const TomlEntry &entry : inFileOrder(given))
+      checkKey(what, entry, {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops"});
+    DeviceKind kind{.name = name, .backend = {}, .memoryGib = 0, .memoryGbPerS = 0};
+    const toml::node &backend = required(what, given, "backend");
+    kind.backend = text(what + ".backend", backend);
+    if (kind.backend != "cpu" && kind.backend != "cuda")
+      throw userError(fmt::format("{}: {}.backend must be cpu or cuda, it is \"{}\"{}", at(file, backend), what,
+                                  kind.backend, suggestion(kind.backend, {"cpu", "cuda"})));
+    kind.memoryGib = number(what + ".memory_gib", required(what, given, "memory_gib"));
+    kind.memoryGbPerS = number(what + ".memory_gb_per_s", required(what, given, "memory_gb_per_s"));
+    const toml::node &peaks = required(what, given, "peak_tflops");
+    const toml::table &rates = table(what + ".peak_tflops", peaks, "{ fp32 = 19.5, bf16 = 312.0 }");
+    for (const TomlEntry &entry : inFileOrder(rates)) {
+      checkKey(what + ".peak_tflops", entry, {rateNames.begin(), rateNames.end()});
+      const size_t rate = static_cast<size_t>(std::ranges::find(rateNames, entry.key) - rateNames.begin());
+      kind.peakTflops[rate] = number(what + ".peak_tflops." + entry.key, *entry.value);
+    }
+    if (!kind.has(Rate::Fp32)) // what every plan computes its sums in
+      throw userError(fmt::format("{}: {}.peak_tflops needs fp32", at(file, peaks), what));
+    return kind;
+  }
+
+  void readDevices() {
+    const toml::node *node = root.get("devices");
+    if (!node)
+      throw userError(fmt::format("{}: a cluster needs devices: a table [devices.NAME] for every kind", file));
+    const toml::table &kinds = table("devices", *node, "[devices.NAME]");
+    for (const TomlEntry &entry : inFileOrder(kinds))
+      cluster.devices.push_back(device(entry.key, *entry.value));
+    if (cluster.devices.empty())
+      throw userError(fmt::format("{}: devices is empty; a cluster needs at least one kind", at(file, *node)));
+  }
+
+  NodeGroup group(const toml::node &node) const {
+    const toml::table &given = table("nodes", node, "[[nodes]] with count, devices, inside");
+    for (const TomlEntry &entry : inFileOrder(given))
+      checkKey("nodes", entry, {"count", "devices", "inside"});
+    NodeGroup made;
+    if (const toml::node *times = given.get("count"))
+      made.count = count("nodes.count", *times);
+    const toml::node &devices = required("nodes", given, "devices");
+    std::vector<std::string> names;
+    for (const DeviceKind &kind : cluster.devices)
+      names.push_back(kind.name);
+    for (const TomlEntry &entry : inFileOrder(table("nodes.devices", devices, "{ a100-80g = 8 }"))) {
+      const size_t kind = static_cast<size_t>(std::ranges::find(names, entry.key) - names.begin());
+      if (kind == names.size())
+        throw userError(fmt::format("{}: nodes.devices names \"{}\", which is no device of this cluster: {}{}",
+                                    at(file, *entry.value), entry.key, fmt::join(names, ", "),
+                                    suggestion(entry.key, names)));
+      made.devices.push_back({kind, count("nodes.devices." + entry.key, *entry.value)});
+    }
+    if (made.devices.empty())
+      throw userError(fmt::format("{}: nodes.devices is empty; a node needs at least one device", at(file, devices)));
+    if (const toml::node *inside = given.get("inside"))
+      made.inside = link("nodes.inside", *inside, "gb_per_s");
+    else if (made.devicesPerNode() > 1)
+      throw userError(fmt::format("{}: nodes with {} devices need inside, the link between them", at(file, given),
+                                  made.devicesPerNode()));
+    return made;
+  }
+
+  void readNodes() {
+    const toml::node *node = root.get("nodes");
+    if (!node)
+      throw userError(
+          fmt::format("{}: a cluster needs nodes: an entry [[nodes]] for every group of equal nodes", file));
+    const toml::array *groups = node->as_array();
+    if (!groups)
+      throw userError(fmt::format("{}: nodes must be an array of tables: [[nodes]]", at(file, *node)));
+    for (const toml::node &each : *groups) {
+      cluster.nodes.push_back(group(each));
+      if (cluster.deviceCount() > mostDevices)
+        throw userError(fmt::format("{}: a cluster has at most {} devices, with this group it has {}", at(file, each),
+                                    mostDevices, cluster.deviceCount()));
+    }
+    if (cluster.nodes.empty())
+      throw userError(fmt::format("{}: nodes is empty; a cluster needs at least one node", at(file, *node)));
+  }
+
+  void readNetwork() {
+    int64_t nodes = 0;
+    for (const NodeGroup &group : cluster.nodes)
+      nodes += group.count;
+    if (const toml::node *node = root.get("network"))
+      cluster.network = link("network", *node, "gb_per_s_per_node");
+    else if (nodes > 1)
+      throw userError(fmt::format("{}: a cluster of {} nodes needs network, the link between them", file, nodes));
+  }
+
+  const std::string &file;
+  toml::table root;
+  Cluster cluster;
+};
+
+} // namespace
+
+Cluster Cluster::parse(const std::string &text, const std::string &file) { return Reader(text, file).read(); }
+
+Cluster Cluster::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
+
+/// As TOML reads it: with a point or an exponent, so that it is no integer of more than 64 bits.
+static std::string decimal(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+static std::string linkText(const char *bandwidth, const Link &link) {
+  return fmt::format("{} = {}, latency_us = {}", bandwidth, decimal(link.gbPerS), decimal(link.latencyUs));
+}
+
+std::string Cluster::toToml() const {
+  std::string out = fmt::format("name = {}\n", quote(name));
+  for (const DeviceKind &kind : devices) {
+    std::vector<std::string> peaks;
+    for (size_t rate = 0; rate < rateCount; ++rate)
+      if (kind.peakTflops[rate] > 0)
+        peaks.push_back(fmt::format("{} = {}", rateNames[rate], decimal(kind.peakTflops[rate])));
+    out += fmt::format("\n[devices.{}]\nbackend = {}\nmemory_gib = {}\nmemory_gb_per_s = {}\npeak_tflops = {{ {} }}\n",
+                       quote(kind.name), quote(kind.backend), decimal(kind.memoryGib), decimal(kind.memoryGbPerS),
+                       fmt::join(peaks, ", "));
+  }
+  for (const NodeGroup &group : nodes) {
+    std::vector<std::string> counts;
+    for (const NodeGroup::Devices &some : group.devices)
+      counts.push_back(fmt::format("{} = {}", quote(devices[some.kind].name), some.count));
+    out += fmt::format("\n[[nodes]]\ncount = {}\ndevices = {{ {} }}\n", group.count, fmt::join(counts, ", "));
+    if (group.inside)
+      out += fmt::format("inside = {{ {} }}\n", linkText("gb_per_s", *group.inside));
+  }
+  if (network)
+    out += fmt::format("\n[network]\ngb_per_s_per_node = {}\nlatency_us = {}\n", decimal(network->gbPerS),
+                       decimal(network->latencyUs));
+  return out;
+}
+
+} // namespace cleave::partitioner

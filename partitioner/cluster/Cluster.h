@@ -1,0 +1,84 @@
+// A cluster: the hardware that a plan is made for, as a user writes it down. docs/prediction.md describes the file.
+//
+// Devices have kinds with their datasheet peaks; what a kernel reaches of a peak is the cost model's business
+// (partitioner/cost). Nodes of one group are equal. Devices are numbered node by node, in the order of the file; rank r
+// of a plan runs on device r.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// The precision of a product's operands.
+enum class Rate : uint8_t { Fp32, Tf32, Fp16, Bf16 };
+constexpr size_t rateCount = 4;
+/// "fp32", "tf32", "fp16", "bf16"
+std::string_view rateName(Rate rate);
+
+/// A kind of device, in the units of the file.
+struct DeviceKind {
+  std::string name;
+  std::string backend;                        ///< "cpu" or "cuda"
+  double memoryGib = 0;                       ///< GiB
+  double memoryGbPerS = 0;                    ///< 1e9 bytes a second
+  std::array<double, rateCount> peakTflops{}; ///< by Rate, 1e12 operations a second; 0: the device does not have it
+  double memoryBytes() const { return memoryGib * 1024 * 1024 * 1024; }
+  double memoryBytesPerSecond() const { return memoryGbPerS * 1e9; }
+  bool has(Rate rate) const { return peakTflops[static_cast<size_t>(rate)] > 0; }
+  double peak(Rate rate) const { return peakTflops[static_cast<size_t>(rate)] * 1e12; } ///< operations a second
+  bool operator==(const DeviceKind &) const = default;
+};
+
+/// Bandwidth in each direction and latency of a message.
+struct Link {
+  double gbPerS = 0;    ///< 1e9 bytes a second
+  double latencyUs = 0; ///< microseconds
+  double bytesPerSecond() const { return gbPerS * 1e9; }
+  double latency() const { return latencyUs * 1e-6; } ///< seconds
+  bool operator==(const Link &) const = default;
+};
+
+/// Equal nodes.
+struct NodeGroup {
+  int64_t count = 1;
+  struct Devices {
+    size_t kind; ///< index of Cluster::devices
+    int64_t count;
+    bool operator==(const Devices &) const = default;
+  };
+  std::vector<Devices> devices; ///< of one node, in order
+  std::optional<Link> inside;   ///< between devices of the node, per device; none if the node has one device
+  int64_t devicesPerNode() const;
+  bool operator==(const NodeGroup &) const = default;
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<DeviceKind> devices;
+  std::vector<NodeGroup> nodes;
+  std::optional<Link> network; ///< between nodes, shared by a node's devices; none if there is one node
+
+  /// Where a device is.
+  struct Place {
+    size_t kind;  ///< index of `devices`
+    size_t group; ///< index of `nodes`
+    int64_t node; ///< number of the node in the cluster
+    bool operator==(const Place &) const = default;
+  };
+  int64_t deviceCount() const;
+  /// The places of the first `count` devices. Throws userError if the cluster has fewer.
+  std::vector<Place> places(int64_t count) const;
+
+  /// Reads TOML. Throws userError that names file, line, rule and value.
+  static Cluster parse(const std::string &toml, const std::string &fileName);
+  static Cluster load(const std::string &path);
+  /// Reads back as an equal cluster.
+  std::string toToml() const;
+  bool operator==(const Cluster &) const = default;
+};
+
+} // namespace cleave::partitioner

@@ -1,0 +1,68 @@
+// What devices reach of their datasheet peaks: the only constants of the cost model, one entry per family of devices.
+// Constants.cpp has the values, each with its source.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/Work.h"
+
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace cleave::partitioner {
+
+/// A block of the result that one multiprocessor computes, and what it reaches of the rate of the largest blocks: a
+/// smaller one reads more operand bytes per operation.
+struct Tile {
+  int64_t rows, columns;
+  double efficiency;
+};
+
+struct DeviceConstants {
+  std::string_view family; ///< "a100"
+  std::string_view backend;
+
+  // --- every step -------------------------------------------------------------------------------------------------
+  /// Seconds from the end of a step to the begin of the next one in its stream, and a kernel's own start and end.
+  double launchSeconds;
+
+  // --- matrix products, convolutions ------------------------------------------------------------------------------
+  /// Multiprocessors that compute tiles at the same time; 0: a processor core without tiles (see `halfSize`).
+  int64_t multiprocessors;
+  std::span<const Tile> fp32Tiles, halfTiles; ///< of fp32, and of tf32, fp16, bf16
+  /// Elements of k that take as long as filling a tile's pipeline and writing its result; by Rate.
+  std::array<double, rateCount> fillDepth;
+  /// Fraction of the peak with full tiles and long sums; by Rate.
+  std::array<double, rateCount> productFraction, convolutionFraction;
+  /// How many times fewer multiplications Winograd's convolutions of 3 x 3 need, all their transforms counted. fp32
+  /// only.
+  double winogradGain;
+  /// Cores: the size of m, n and k at which a product reaches half of the rate.
+  double halfSize;
+
+  // --- attention ---------------------------------------------------------------------------------------------------
+  /// Fraction of the peak of a fused kernel; 0: the libraries have none, and the scores go through memory.
+  double attentionForward, attentionBackward;
+
+  // --- memory --------------------------------------------------------------------------------------------------------
+  /// Fraction of the memory's bandwidth, by WorkClass.
+  std::array<double, workClassCount> memoryFraction;
+  /// Bytes of the last cache, and its bandwidth over that of the memory: for steps whose operands fit into half of it.
+  double cacheBytes, cacheSpeed;
+
+  // --- communication -----------------------------------------------------------------------------------------------
+  /// Seconds to start a collective or a message, whatever its size.
+  double communicationSeconds;
+  /// Fraction of a link's bandwidth: inside a node by a collective, by one message between two devices; between nodes.
+  double insideFraction, messageFraction, networkFraction;
+  /// Bytes a second that one device can exchange with other nodes, by its PCIe link.
+  double deviceNetworkBytesPerSecond;
+};
+
+/// The constants of a device kind: of the family with which its name begins ("a100-80g": a100), otherwise those of a
+/// generic device of its backend.
+const DeviceConstants &constantsOf(const DeviceKind &kind);
+
+/// All entries, the generic ones last.
+std::span<const DeviceConstants> allConstants();
+
+} // namespace cleave::partitioner

@@ -1,0 +1,116 @@
+// The roofline of every class of step.
+#include "partitioner/cost/StepCost.h"
+
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace cleave::partitioner {
+
+static double ceilDivide(double a, double b) { return std::ceil(a / b); }
+
+/// The best time over the tiles and over how often the sum is cut, in units of one operation at the full rate of all
+/// multiprocessors.
+static double tiledOperations(int64_t m, int64_t n, int64_t k, int64_t batch, Rate rate, const DeviceConstants &c) {
+  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
+  const double fill = c.fillDepth[static_cast<size_t>(rate)], processors = static_cast<double>(c.multiprocessors);
+  double best = INFINITY;
+  for (const Tile &tile : rate == Rate::Fp32 ? c.fp32Tiles : c.halfTiles) {
+    const auto height = static_cast<double>(tile.rows), width = static_cast<double>(tile.columns);
+    const double tiles = ceilDivide(rows, height) * ceilDivide(columns, width) * static_cast<double>(batch);
+    for (double cuts = 1; cuts <= 64; cuts *= 2) {
+      const double waves = ceilDivide(tiles * cuts, processors);
+      best = std::min(best, waves * processors * 2 * height * width * (depth / cuts + fill) / tile.efficiency);
+      if (tiles * cuts >= 4 * processors || depth / cuts < 2 * fill) // more cuts cannot help
+        break;
+    }
+  }
+  return best;
+}
+
+double tiledFraction(int64_t m, int64_t n, int64_t k, int64_t batch, Rate rate, const DeviceConstants &constants) {
+  const double operations =
+      2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(batch);
+  return operations / tiledOperations(m, n, k, batch, rate, constants);
+}
+
+namespace {
+
+class Roofline {
+public:
+  Roofline(const Work &work, const CostDevice &device) : work(work), kind(device.kind), c(*device.constants) {}
+
+  StepCost cost() const {
+    if (work.kind == WorkClass::None)
+      return {};
+    StepCost cost;
+    cost.launch = c.launchSeconds * static_cast<double>(work.kernels);
+    cost.memory = moving(work.bytes, work.kind);
+    if (work.kind == WorkClass::Product)
+      cost.compute = multiply(c.productFraction);
+    else if (work.kind == WorkClass::Convolution)
+      cost.compute = multiply(c.convolutionFraction) / (work.winograd && work.rate == Rate::Fp32 ? c.winogradGain : 1);
+    else if (work.kind == WorkClass::Attention)
+      return attention(cost);
+    return cost;
+  }
+
+private:
+  double peak() const {
+    if (!kind.has(work.rate))
+      throw userError(fmt::format("device {} of the cluster has no peak_tflops.{}, which the plan's products need",
+                                  kind.name, rateName(work.rate)));
+    return kind.peak(work.rate);
+  }
+
+  double moving(double bytes, WorkClass by) const {
+    const double speed = bytes <= c.cacheBytes / 2 ? c.cacheSpeed : 1;
+    return bytes / (kind.memoryBytesPerSecond() * c.memoryFraction[static_cast<size_t>(by)] * speed);
+  }
+
+  double multiply(const std::array<double, rateCount> &fraction) const {
+    const double rate = peak() * fraction[static_cast<size_t>(work.rate)];
+    if (work.m <= 0 || work.n <= 0 || work.k <= 0 || work.batch <= 0)
+      return 0;
+    if (c.multiprocessors > 0)
+      return tiledOperations(work.m, work.n, work.k, work.batch, work.rate, c) / rate;
+    const auto reached = [&](int64_t size) {
+      return static_cast<double>(size) / (static_cast<double>(size) + c.halfSize);
+    };
+    return work.flops / (rate * reached(work.m) * reached(work.n) * reached(work.k));
+  }
+
+  StepCost attention(StepCost cost) const {
+    const double fraction = work.backward ? c.attentionBackward : c.attentionForward;
+    if (fraction > 0) {
+      cost.compute = work.flops / (peak() * fraction);
+      return cost;
+    }
+    // Products of all rows and keys, and passes over the scores: the softmax, or its gradient, which reads two
+    // matrices.
+    Work one = work;
+    one.kind = WorkClass::Product;
+    const int products = work.backward ? 4 : 2;
+    one.bytes = work.bytes / products + work.scoreBytes;
+    const StepCost each = Roofline(one, kind, c).cost();
+    const int passes = work.backward ? 3 : 2;
+    cost.launch = c.launchSeconds * (products + 1);
+    cost.compute = products * std::max(each.compute, each.memory) + moving(passes * work.scoreBytes, WorkClass::Stream);
+    cost.memory = 0;
+    return cost;
+  }
+
+  Roofline(const Work &work, const DeviceKind &kind, const DeviceConstants &c) : work(work), kind(kind), c(c) {}
+
+  const Work &work;
+  const DeviceKind &kind;
+  const DeviceConstants &c;
+};
+
+} // namespace
+
+StepCost stepCost(const Work &work, const CostDevice &device) { return Roofline(work, device).cost(); }
+
+} // namespace cleave::partitioner

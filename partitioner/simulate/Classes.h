@@ -1,0 +1,56 @@
+// Ranks that behave alike, so that one of them is simulated for all.
+//
+// Two ranks are of one class if they run the same program on the same kind of device, their groups have members of the
+// same classes over equal links, and their peers are of the same classes over equal links: the coarsest equitable
+// partition, found by refinement (Paige and Tarjan, Three partition refinement algorithms, 1987). By induction over the
+// steps, ranks of a class do the same at the same time.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/Collectives.h"
+#include "runtime/plan/PlanTypes.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// A rank's entry of its table of groups, as its class has it.
+struct GroupUse {
+  uint32_t meeting; ///< groups with the same meeting have members of the same classes and entries
+  GroupLinks links;
+};
+/// A rank's entry of its table of peers.
+struct PeerUse {
+  uint32_t peerClass;
+  MessageLink link;
+};
+struct RankClass {
+  uint32_t representative; ///< the first rank
+  uint32_t ranks;          ///< how many
+  uint32_t program;
+  size_t kind; ///< index of Cluster::devices
+  std::vector<GroupUse> groups;
+  std::vector<PeerUse> peers;
+};
+
+/// The classes and entries (of Rank.groups) that take part in a collective.
+struct Meeting {
+  struct Member {
+    uint32_t rankClass, entry;
+    auto operator<=>(const Member &) const = default;
+  };
+  std::vector<Member> members;
+};
+
+struct RankClasses {
+  std::vector<RankClass> classes;
+  std::vector<uint32_t> classOf; ///< per rank
+  std::vector<Meeting> meetings;
+};
+
+/// `plan` has passed the checks of its structure. Throws userError if the cluster has fewer devices than the plan
+/// ranks, or devices of another backend.
+RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster);
+
+} // namespace cleave::partitioner

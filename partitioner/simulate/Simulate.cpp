@@ -1,0 +1,347 @@
+// Follows every class's streams until none can go on.
+//
+// The end of a step depends on the ends of earlier steps alone, so that the order in which streams are followed does
+// not matter: a stream goes on as far as what it waits for is known, and then others do.
+#include "partitioner/simulate/Simulate.h"
+
+#include "partitioner/simulate/Intervals.h"
+#include "partitioner/simulate/Script.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <fmt/format.h>
+#include <map>
+#include <unordered_map>
+
+namespace cleave::partitioner {
+
+using check::length;
+
+namespace {
+
+constexpr double unknown = -1;
+
+/// The next step of a stream of a class.
+struct Cursor {
+  uint32_t action = 0, position = 0; ///< position: in ScriptSegment::byStream
+  uint32_t wait = 0;                 ///< index of Script::waits
+  double clock = 0;
+  bool posted = false; ///< this rank has come to the collective or message, and waits for others
+  uint32_t meeting = 0, occurrence = 0;
+};
+
+struct ClassState {
+  const RankClass *info = nullptr;
+  const Script *script = nullptr;
+  std::vector<double> costs, ends;
+  std::vector<Cursor> cursors;       ///< by stream
+  std::vector<uint32_t> occurrences; ///< per group entry: collectives come to
+  Intervals computing, communicating, working;
+  double first = INFINITY, last = 0; ///< of forward and backward passes
+  ClassTimes times;
+  std::vector<Span> spans;
+  bool queued = false;
+};
+
+/// A collective of a meeting that some members have come to.
+struct Gathering {
+  uint32_t missing = 0;
+  double begin = 0, end = unknown;
+};
+
+struct MessageKey {
+  uint32_t sender, tag;
+  int32_t microbatch;
+  bool operator==(const MessageKey &) const = default;
+};
+struct MessageHash {
+  size_t operator()(const MessageKey &key) const {
+    uint64_t h = (uint64_t{key.sender} << 32 | key.tag) * 0x9e3779b97f4a7c15u;
+    return static_cast<size_t>((h ^ (h >> 29) ^ static_cast<uint32_t>(key.microbatch)) * 0xbf58476d1ce4e5b9u);
+  }
+};
+struct Message {
+  double sent = unknown, awaited = unknown, begin = unknown, end = unknown;
+};
+
+class Simulator {
+public:
+  Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
+      : plan(plan), options(options), gpu(!plan.backend() || plan.backend()->string_view() == "cuda") {
+    result.ranks = classifyRanks(plan, cluster);
+    gatherings.resize(result.ranks.meetings.size());
+    for (const RankClass &one : result.ranks.classes) {
+      auto [script, added] = scripts.try_emplace(one.program);
+      if (added)
+        script->second = makeScript(plan, *plan.programs()->Get(one.program), gpu);
+      ClassState &state = states.emplace_back();
+      state.info = &one;
+      state.script = &script->second;
+      state.costs = scriptCosts(script->second, one, CostDevice(cluster.devices[one.kind]));
+      state.ends.assign(script->second.items, unknown);
+      state.cursors.resize(script->second.streams.size());
+      state.occurrences.resize(one.groups.size());
+    }
+  }
+
+  Simulation run() {
+    for (uint32_t c = 0; c < states.size(); ++c)
+      wake(c);
+    while (!queue.empty()) {
+      const uint32_t c = queue.front();
+      queue.pop_front();
+      states[c].queued = false;
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t s = 0; s < states[c].cursors.size(); ++s)
+          moved |= follow(c, s);
+      }
+    }
+    for (ClassState &state : states) {
+      refuseStuck(state);
+      finish(state);
+    }
+    for (const ClassState &state : states)
+      for (const Cursor &cursor : state.cursors)
+        result.stepSeconds = std::max(result.stepSeconds, cursor.clock);
+    conclude();
+    return std::move(result);
+  }
+
+private:
+  void wake(uint32_t c) {
+    if (!states[c].queued)
+      queue.push_back(c);
+    states[c].queued = true;
+  }
+
+  /// Moves a cursor to the next step of its stream; false at the end of the list. On hosts stops at actions that wait
+  /// for sends, even those without steps.
+  bool atStep(uint32_t c, Cursor &cursor, uint32_t stream) {
+    const Script &script = *states[c].script;
+    while (cursor.action < script.actions.size()) {
+      const ScriptAction &action = script.actions[cursor.action];
+      if (cursor.position == 0)
+        cursor.wait = std::max(cursor.wait, action.waits);
+      if (cursor.position < script.segments[action.segment].byStream[stream].size())
+        return true;
+      if (!gpu && cursor.position == 0 && !sendsEnded(c, cursor))
+        return false;
+      ++cursor.action;
+      cursor.position = 0;
+    }
+    return false;
+  }
+
+  /// Whether the messages that the cursor's action waits for have arrived; moves the clock to then.
+  bool sendsEnded(uint32_t c, Cursor &cursor) {
+    const Script &script = *states[c].script;
+    const ScriptAction &action = script.actions[cursor.action];
+    for (uint32_t i = action.sends; i < action.sendsEnd; ++i) {
+      const Message &message = messages[{c, script.sends[i].tag, script.sends[i].microbatch}];
+      if (message.end == unknown)
+        return false;
+      cursor.clock = std::max(cursor.clock, message.end);
+    }
+    return true;
+  }
+
+  /// Goes on in a stream until something unknown is waited for. Returns whether it went on.
+  bool follow(uint32_t c, uint32_t stream) {
+    ClassState &state = states[c];
+    const Script &script = *state.script;
+    Cursor &cursor = state.cursors[stream];
+    bool moved = false;
+    while (atStep(c, cursor, stream)) {
+      const ScriptAction &action = script.actions[cursor.action];
+      const ScriptSegment &segment = script.segments[action.segment];
+      const uint32_t index = segment.byStream[stream][cursor.position];
+      if (!gpu && cursor.position == 0 && !sendsEnded(c, cursor))
+        return moved;
+      double ready = cursor.clock;
+      while (cursor.wait < action.waitsEnd && script.waits[cursor.wait].step < index)
+        ++cursor.wait;
+      for (uint32_t w = cursor.wait; w < action.waitsEnd && script.waits[w].step == index; ++w) {
+        const double end = state.ends[script.waits[w].item];
+        if (end == unknown)
+          return moved;
+        ready = std::max(ready, end);
+      }
+      if (!execute(c, cursor, action, segment, index, ready))
+        return moved;
+      state.ends[action.firstItem + index] = cursor.clock;
+      ++cursor.position;
+      moved = true;
+    }
+    return moved;
+  }
+
+  /// Executes a step that is ready; false if it waits for other ranks.
+  bool execute(uint32_t c, Cursor &cursor, const ScriptAction &action, const ScriptSegment &segment, uint32_t index,
+               double ready) {
+    ClassState &state = states[c];
+    const ScriptStep &step = segment.steps[index];
+    const double cost = state.costs[segment.firstCost + index];
+    double begin = ready, end = ready + cost;
+    switch (step.kind) {
+    case ScriptStep::Compute:
+      break;
+    case ScriptStep::Collective:
+      if (!meet(c, cursor, step, ready, cost, begin, end))
+        return false;
+      state.times.collectives += cost;
+      break;
+    case ScriptStep::Send:
+    case ScriptStep::Recv:
+      if (!exchange(c, cursor, step, action.microbatch, ready, cost, begin, end))
+        return false;
+      state.times.messages += end > begin ? cost : 0;
+      break;
+    }
+    note(state, step, segment.pipeline, begin, end);
+    if (options.timeline)
+      record(state, cursor, step, index, begin, end);
+    cursor.clock = end;
+    return true;
+  }
+
+  /// Comes to a collective; true once all members have.
+  bool meet(uint32_t c, Cursor &cursor, const ScriptStep &step, double ready, double cost, double &begin, double &end) {
+    ClassState &state = states[c];
+    const uint32_t meeting = state.info->groups[step.entry].meeting;
+    const auto &members = result.ranks.meetings[meeting].members;
+    if (members.size() <= 1)
+      return true;
+    if (!cursor.posted) {
+      cursor.posted = true;
+      cursor.occurrence = state.occurrences[step.entry]++;
+      auto &list = gatherings[meeting];
+      if (list.size() <= cursor.occurrence)
+        list.resize(cursor.occurrence + 1, Gathering{static_cast<uint32_t>(members.size()), 0, unknown});
+      Gathering &gathering = list[cursor.occurrence];
+      gathering.begin = std::max(gathering.begin, ready);
+      if (--gathering.missing == 0) {
+        gathering.end = gathering.begin + cost;
+        for (const Meeting::Member &member : members)
+          wake(member.rankClass);
+      }
+    }
+    const Gathering &gathering = gatherings[meeting][cursor.occurrence];
+    if (gathering.end == unknown)
+      return false;
+    cursor.posted = false;
+    begin = gathering.begin;
+    end = gathering.end;
+    return true;
+  }
+
+  /// Comes to a message; true once it has moved, or, for the sender on a host, at once.
+  bool exchange(uint32_t c, Cursor &cursor, const ScriptStep &step, int32_t microbatch, double ready, double cost,
+                double &begin, double &end) {
+    const uint32_t other = states[c].info->peers[step.entry].peerClass;
+    const bool sends = step.kind == ScriptStep::Send;
+    Message &message = messages[{sends ? c : other, step.tag, microbatch}];
+    if (!cursor.posted) {
+      cursor.posted = true;
+      double &arrival = sends ? message.sent : message.awaited;
+      if (arrival == unknown) // several ranks of a class may exchange the same with one rank
+        arrival = ready;
+      if (message.end == unknown && message.sent != unknown && message.awaited != unknown) {
+        message.begin = std::max(message.sent, message.awaited);
+        message.end = message.begin + cost;
+        wake(other);
+        wake(c);
+      }
+    }
+    if (sends && !gpu) { // in the background
+      cursor.posted = false;
+      begin = end = ready;
+      return true;
+    }
+    if (message.end == unknown)
+      return false;
+    cursor.posted = false;
+    begin = message.begin;
+    end = message.end;
+    return true;
+  }
+
+  void note(ClassState &state, const ScriptStep &step, bool pipeline, double begin, double end) {
+    const bool computes = step.kind == ScriptStep::Compute;
+    (computes ? state.computing : state.communicating).add(begin, end);
+    if (computes)
+      state.times.byWork[static_cast<size_t>(step.work.kind)] += end - begin;
+    if (!pipeline)
+      return;
+    if (computes || step.kind == ScriptStep::Collective) {
+      state.working.add(begin, end);
+      state.first = std::min(state.first, begin);
+      state.last = std::max(state.last, end);
+    }
+  }
+
+  void record(ClassState &state, const Cursor &cursor, const ScriptStep &step, uint32_t index, double begin,
+              double end) {
+    if (end > begin)
+      state.spans.push_back({cursor.action, index, state.script->streams[step.stream], begin, end});
+  }
+
+  void refuseStuck(const ClassState &state) const {
+    for (const Cursor &cursor : state.cursors)
+      if (cursor.action < state.script->actions.size())
+        throw environmentError(fmt::format("the plan's ranks wait for each other without end: rank {} stops in action "
+                                           "{} of {}; cleave verify says why",
+                                           state.info->representative, cursor.action, state.script->actions.size()));
+  }
+
+  static void finish(ClassState &state) {
+    state.computing.merge();
+    state.communicating.merge();
+    state.working.merge();
+    state.times.busy = state.computing.length();
+    state.times.hidden = state.communicating.overlap(state.computing);
+    state.times.communication = state.communicating.length() - state.times.hidden;
+    state.times.work = state.working.length();
+    state.times.span = std::max(0.0, state.last - state.first);
+    for (const ScriptAction &action : state.script->actions)
+      state.times.flops += state.script->segments[action.segment].flops;
+  }
+
+  void conclude() {
+    const ClassTimes *longest = nullptr;
+    for (ClassState &state : states) {
+      state.times.idle = std::max(0.0, result.stepSeconds - state.times.busy - state.times.communication);
+      result.flops += state.times.flops * state.info->ranks;
+      result.times.push_back(state.times);
+      if (options.timeline)
+        result.timeline.push_back(std::move(state.spans));
+    }
+    for (const ClassTimes &times : result.times)
+      if (!longest || times.span > longest->span)
+        longest = &times;
+    if (longest && longest->span > 0)
+      result.bubbleFraction = std::max(0.0, 1 - longest->work / longest->span);
+  }
+
+  const plan::Plan &plan;
+  const SimulateOptions options;
+  const bool gpu;
+  Simulation result;
+  std::map<uint32_t, Script> scripts; ///< by program
+  std::deque<ClassState> states;
+  std::vector<std::vector<Gathering>> gatherings; ///< by meeting
+  std::unordered_map<MessageKey, Message, MessageHash> messages;
+  std::deque<uint32_t> queue;
+};
+
+} // namespace
+
+Simulation simulate(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options) {
+  return Simulator(plan, cluster, options).run();
+}
+
+} // namespace cleave::partitioner

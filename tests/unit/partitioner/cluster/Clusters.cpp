@@ -1,0 +1,145 @@
+// Cluster files: what they say, what is refused and in which words, and that they read back.
+#include "partitioner/cluster/Cluster.h"
+#include "runtime/base/Error.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+using namespace cleave;
+using namespace cleave::partitioner;
+
+namespace {
+
+const std::string two = R"(name = "two"
+[devices.v100-16g]
+backend = "cuda"
+memory_gib = 16.0
+memory_gb_per_s = 900
+peak_tflops = { fp32 = 15.7, fp16 = 125.0 }
+[devices.a100-80g]
+backend = "cuda"
+memory_gib = 80.0
+memory_gb_per_s = 2039.0
+peak_tflops = { fp32 = 19.5, fp16 = 312.0 }
+[[nodes]]
+count = 2
+devices = { v100-16g = 4 }
+inside = { gb_per_s = 130.0, latency_us = 3.0 }
+[[nodes]]
+devices = { v100-16g = 1, a100-80g = 2 }
+inside = { gb_per_s = 300.0, latency_us = 2.5 }
+[network]
+gb_per_s_per_node = 12.5
+latency_us = 5.0
+)";
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// The message with which a file is refused.
+std::string refused(const std::string &text) {
+  try {
+    Cluster::parse(text, "c.toml");
+  } catch (const Error &error) {
+    CHECK(error.status == Status::User);
+    return error.what();
+  }
+  FAIL("accepted:\n" << text);
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("a cluster file is read in the units of the file") {
+  const Cluster c = Cluster::parse(two, "c.toml");
+  CHECK(c.name == "two");
+  REQUIRE(c.devices.size() == 2);
+  CHECK(c.devices[0].name == "v100-16g"); // in the order of the file
+  CHECK(c.devices[0].memoryBytes() == 16.0 * 1024 * 1024 * 1024);
+  CHECK(c.devices[0].memoryBytesPerSecond() == 900e9);
+  CHECK(c.devices[1].peak(Rate::Fp16) == 312e12);
+  CHECK_FALSE(c.devices[1].has(Rate::Bf16));
+  REQUIRE(c.nodes.size() == 2);
+  CHECK(c.nodes[1].count == 1);
+  CHECK(c.nodes[0].inside->latency() == Approx(3e-6));
+  CHECK(c.network->bytesPerSecond() == 12.5e9);
+  CHECK(c.deviceCount() == 11);
+}
+
+TEST_CASE("devices are numbered node by node in the order of the file") {
+  const Cluster c = Cluster::parse(two, "c.toml");
+  const auto places = c.places(11);
+  REQUIRE(places.size() == 11);
+  CHECK(places[3] == Cluster::Place{0, 0, 0});
+  CHECK(places[4] == Cluster::Place{0, 0, 1});
+  CHECK(places[8] == Cluster::Place{0, 1, 2});
+  CHECK(places[9] == Cluster::Place{1, 1, 2});
+  CHECK_THROWS_WITH(c.places(12), "the plan has 12 ranks, cluster two has 11 devices; every rank needs one");
+}
+
+TEST_CASE("a cluster is written so that it reads back as the same") {
+  const Cluster c = Cluster::parse(two, "c.toml");
+  CHECK(Cluster::parse(c.toToml(), "again.toml") == c);
+  Cluster odd = c;
+  odd.name = "a \"b\"\n";
+  odd.devices[0].name = "x y";
+  odd.nodes[0].inside->gbPerS = 1e12;
+  odd.nodes[0].inside->latencyUs = 0;
+  odd.devices[0].peakTflops[0] = 0.1234567890123456;
+  CHECK(Cluster::parse(odd.toToml(), "again.toml") == odd);
+}
+
+TEST_CASE("a file without a name is called after itself") {
+  CHECK(Cluster::parse(replaced(two, "name = \"two\"\n", ""), "c.toml").name == "c.toml");
+}
+
+TEST_CASE("bad cluster files are refused with line, rule and value") {
+  CHECK(refused("") == "c.toml: a cluster needs devices: a table [devices.NAME] for every kind");
+  CHECK(refused("devices = {}\n") == "c.toml:1:11: devices is empty; a cluster needs at least one kind");
+  CHECK(refused(replaced(two, "gb_per_s = 130.0", "gb_per_s = -130.0")) ==
+        "c.toml:15:23: nodes.inside.gb_per_s must be above 0 and at most 1e12, it is -130");
+  CHECK(refused(replaced(two, "gb_per_s = 130.0", "gb_per_s = 0")) ==
+        "c.toml:15:23: nodes.inside.gb_per_s must be above 0 and at most 1e12, it is 0");
+  CHECK(refused(replaced(two, "= 900", "= inf")) ==
+        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be above 0 and at most 1e12, it is inf");
+  CHECK(refused(replaced(two, "= 900", "= nan")) ==
+        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be above 0 and at most 1e12, it is nan");
+  CHECK(refused(replaced(two, "= 900", "= \"900\"")) ==
+        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be a number");
+  CHECK(refused(replaced(two, "latency_us = 3.0", "latency_us = -1")) ==
+        "c.toml:15:43: nodes.inside.latency_us must be at least 0 and at most 1e12, it is -1");
+  CHECK(refused(replaced(two, "count = 2", "count = 0")) ==
+        "c.toml:13:9: nodes.count must be between 1 and 1048576, it is 0");
+  CHECK(refused(replaced(two, "count = 2", "count = 2.5")) == "c.toml:13:9: nodes.count must be a whole number");
+  CHECK(refused(replaced(two, "{ v100-16g = 4 }", "{ v100-16g = -4 }")) ==
+        "c.toml:14:24: nodes.devices.v100-16g must be between 1 and 1048576, it is -4");
+  CHECK(refused(replaced(two, "{ v100-16g = 4 }", "{ v100-16gb = 4 }")) ==
+        "c.toml:14:25: nodes.devices names \"v100-16gb\", which is no device of this cluster: v100-16g, a100-80g; did "
+        "you mean v100-16g?");
+  CHECK(refused(replaced(two, "{ v100-16g = 4 }", "{}")) ==
+        "c.toml:14:11: nodes.devices is empty; a node needs at least one device");
+  CHECK(refused(replaced(two, "backend = \"cuda\"", "backend = \"cuba\"")) ==
+        "c.toml:3:11: devices.v100-16g.backend must be cpu or cuda, it is \"cuba\"; did you mean cuda?");
+  CHECK(refused(replaced(two, "memory_gib = 16.0\n", "")) == "c.toml:2:1: devices.v100-16g needs memory_gib");
+  CHECK(
+      refused(replaced(two, "memory_gib = 16.0", "memory_gb = 16.0")) ==
+      "c.toml:4:13: devices.v100-16g has backend, memory_gib, memory_gb_per_s, peak_tflops, not \"memory_gb\"; did you "
+      "mean memory_gib?");
+  CHECK(refused(replaced(two, "fp32 = 15.7, ", "")) == "c.toml:6:15: devices.v100-16g.peak_tflops needs fp32");
+  CHECK(refused(replaced(two, "fp32 = 15.7, ", "fp32 = 15.7, int8 = 1.0, ")).find("not \"int8\"") != std::string::npos);
+  CHECK(refused(replaced(two, "[network]\ngb_per_s_per_node = 12.5\nlatency_us = 5.0\n", "")) ==
+        "c.toml: a cluster of 3 nodes needs network, the link between them");
+  CHECK(refused(replaced(two, "inside = { gb_per_s = 130.0, latency_us = 3.0 }\n", "")) ==
+        "c.toml:12:1: nodes with 4 devices need inside, the link between them");
+  CHECK(refused("speed = 1\n" + two) == "c.toml:1:9: a cluster has name, devices, nodes, network, not \"speed\"");
+  // The same kind twice: the parser of TOML says so.
+  CHECK(refused(replaced(two, "[devices.a100-80g]", "[devices.v100-16g]")).rfind("c.toml:7:", 0) == 0);
+}
+
+TEST_CASE("a cluster has at most a million devices") {
+  CHECK(refused(replaced(two, "count = 2", "count = 1048576")) ==
+        "c.toml:12:1: a cluster has at most 1048576 devices, with this group it has 4194304");
+}

@@ -1,0 +1,158 @@
+// cleave simulate FILE.plan: predicts an iteration of a plan on a cluster.
+#include "partitioner/simulate/Simulate.h"
+#include "partitioner/simulate/Trace.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/plan_generated.h"
+#include "tools/Cli.h"
+#include "tools/cleave/Commands.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave::tool {
+
+using namespace partitioner;
+
+namespace {
+
+double milliseconds(double seconds) { return seconds * 1e3; }
+
+uint64_t peakBytes(const plan::Plan &plan, uint32_t program) { return plan.programs()->Get(program)->peak_bytes(); }
+
+struct Predicted {
+  const plan::Plan &plan;
+  const Cluster &cluster;
+  const Simulation &simulation;
+
+  double samplesPerSecond() const { return ratio(plan.batch()); }
+  double flopsPerDevice() const {
+    return ratio(simulation.flops / static_cast<double>(simulation.ranks.classOf.size()));
+  }
+  /// The class that needs most beyond its memory, or none.
+  const RankClass *tooLarge() const {
+    const RankClass *worst = nullptr;
+    double most = 0;
+    for (const RankClass &one : simulation.ranks.classes) {
+      const double over = static_cast<double>(peakBytes(plan, one.program)) - cluster.devices[one.kind].memoryBytes();
+      if (over > most)
+        most = over, worst = &one;
+    }
+    return worst;
+  }
+
+private:
+  double ratio(double value) const { return simulation.stepSeconds > 0 ? value / simulation.stepSeconds : 0; }
+};
+
+void printJson(const Predicted &predicted) {
+  using Json = nlohmann::ordered_json;
+  const Simulation &simulation = predicted.simulation;
+  Json peak = Json::array(), ranks = Json::array();
+  for (uint32_t c : simulation.ranks.classOf) {
+    const ClassTimes &times = simulation.times[c];
+    peak.push_back(peakBytes(predicted.plan, simulation.ranks.classes[c].program));
+    ranks.push_back(Json{{"busy_ms", milliseconds(times.busy)},
+                         {"idle_ms", milliseconds(times.idle)},
+                         {"communication_ms", milliseconds(times.communication)},
+                         {"hidden_ms", milliseconds(times.hidden)}});
+  }
+  const Json out{{"step_ms", milliseconds(simulation.stepSeconds)},
+                 {"bubble_fraction", simulation.bubbleFraction},
+                 {"peak_bytes", std::move(peak)},
+                 {"ranks", std::move(ranks)},
+                 {"samples_per_s", predicted.samplesPerSecond()},
+                 {"flops_per_device", predicted.flopsPerDevice()},
+                 {"fits", predicted.tooLarge() == nullptr},
+                 {"cluster", predicted.cluster.name}};
+  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+/// "812.3 ms", "1.24 s"
+std::string duration(double seconds) {
+  return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", milliseconds(seconds));
+}
+
+std::string gibibytes(double bytes) { return fmt::format("{:.2f}", bytes / (1 << 30)); }
+
+void printRanks(const Predicted &predicted) {
+  const Simulation &simulation = predicted.simulation;
+  fmt::print("{:<14} {:<12} {:>10} {:>10} {:>10} {:>10}   {:>10} {:>8}\n", "ranks", "device", "compute", "exchange",
+             "(hidden)", "idle, ms", "GiB needed", "there");
+  for (size_t c = 0; c < simulation.times.size(); ++c) {
+    const RankClass &one = simulation.ranks.classes[c];
+    const DeviceKind &kind = predicted.cluster.devices[one.kind];
+    const ClassTimes &times = simulation.times[c];
+    const std::string ranks = one.ranks == 1 ? fmt::format("{}", one.representative)
+                                             : fmt::format("{} and {} more", one.representative, one.ranks - 1);
+    const auto peak = static_cast<double>(peakBytes(predicted.plan, one.program));
+    fmt::print("{:<14} {:<12} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}   {:>10} {:>8}{}\n", ranks, kind.name,
+               milliseconds(times.busy), milliseconds(times.communication), milliseconds(times.hidden),
+               milliseconds(times.idle), gibibytes(peak), gibibytes(kind.memoryBytes()),
+               peak > kind.memoryBytes() ? "  does not fit" : "");
+  }
+}
+
+/// What the class that computes longest spends its time on.
+void printWork(const Predicted &predicted) {
+  const auto &times = predicted.simulation.times;
+  const auto busiest =
+      std::max_element(times.begin(), times.end(), [](const auto &a, const auto &b) { return a.busy < b.busy; });
+  if (busiest == times.end())
+    return;
+  fmt::print("\nrank {}, ms:",
+             predicted.simulation.ranks.classes[static_cast<size_t>(busiest - times.begin())].representative);
+  for (size_t kind = 0; kind < workClassCount; ++kind)
+    if (busiest->byWork[kind] > 0)
+      fmt::print("  {} {:.2f}", workClassName(static_cast<WorkClass>(kind)), milliseconds(busiest->byWork[kind]));
+  if (busiest->collectives > 0)
+    fmt::print("  collectives {:.2f}", milliseconds(busiest->collectives));
+  if (busiest->messages > 0)
+    fmt::print("  messages {:.2f}", milliseconds(busiest->messages));
+  fmt::print("\n");
+}
+
+void printPage(const Predicted &predicted) {
+  const Simulation &simulation = predicted.simulation;
+  fmt::print(
+      "{}   {} ranks on {}   predicted {} a step   {:.4g} samples/s   {:.3g} TFLOP/s a device   bubble {:.1f}%\n\n",
+      predicted.plan.model() ? predicted.plan.model()->str() : "", simulation.ranks.classOf.size(),
+      predicted.cluster.name, duration(simulation.stepSeconds), predicted.samplesPerSecond(),
+      predicted.flopsPerDevice() / 1e12, 100 * simulation.bubbleFraction);
+  printRanks(predicted);
+  printWork(predicted);
+}
+
+} // namespace
+
+int simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
+  const auto loaded = loadSound(file);
+  const plan::Plan &plan = loaded->plan();
+  if (options.cluster.empty())
+    throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
+  const Cluster cluster = Cluster::load(options.cluster);
+  const Simulation simulation = simulate(plan, cluster, {.timeline = !options.trace.empty()});
+  if (!options.trace.empty())
+    writeSimulatedTrace(options.trace, plan, simulation);
+  const Predicted predicted{plan, cluster, simulation};
+  options.json ? printJson(predicted) : printPage(predicted);
+  return 0;
+}
+
+int simulate(int argc, char **argv) {
+  CLI::App app{"Predicts a training iteration of a plan on a cluster: time, idle time, communication, memory.",
+               "cleave simulate"};
+  std::string file;
+  SimulatePlanOptions options;
+  app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
+  app.add_option("--cluster", options.cluster, "the hardware (default: what the plan was made for)")
+      ->type_name("FILE.toml");
+  app.add_option("--trace", options.trace, "write the iteration as a trace for ui.perfetto.dev")
+      ->type_name("FILE.json");
+  app.add_flag("--json", options.json, "as one JSON object");
+  if (!parseCommandLine(app, argc, argv))
+    return 0;
+  return simulatePlan(file, options);
+}
+
+} // namespace cleave::tool
