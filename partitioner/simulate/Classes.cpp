@@ -163,7 +163,8 @@ public:
     members.resize(length(plan.groups()));
     for (uint32_t r = 0; r < ranks; ++r)
       for (uint32_t e = 0; e < length(plan.ranks()->Get(r)->groups()); ++e)
-        members[plan.ranks()->Get(r)->groups()->Get(e)].push_back({r, e});
+        if (firstEntry(r, e) == e)
+          members[plan.ranks()->Get(r)->groups()->Get(e)].push_back({r, e});
     Numbers<GroupLinks> groupNumbers;
     for (uint32_t g = 0; g < length(plan.groups()); ++g) {
       groupLinks.push_back(members[g].empty() ? GroupLinks{} : topology.group(g));
@@ -191,6 +192,14 @@ public:
   }
 
 private:
+  uint32_t firstEntry(uint32_t rank, uint32_t entry) const {
+    const auto &groups = *plan.ranks()->Get(rank)->groups();
+    uint32_t first = 0;
+    while (groups.Get(first) != groups.Get(entry))
+      ++first;
+    return first;
+  }
+
   /// The members of a group as (class, entry), sorted.
   Signature meetingOf(uint32_t group) const {
     Signature all;
@@ -243,7 +252,7 @@ private:
         const uint32_t number = meetings.of({signature, groupLink[group]});
         if (number == made.meetings.size())
           made.meetings.push_back(distinct(signature));
-        one.groups.push_back({number, groupLinks[group]});
+        one.groups.push_back({number, firstEntry(r, e), groupLinks[group]});
       }
       for (uint32_t e = 0; e < length(rank.peers()); ++e)
         one.peers.push_back({colours[rank.peers()->Get(e)], peerLinks[r][e]});

@@ -18,6 +18,7 @@ namespace cleave::partitioner {
 /// A rank's entry of its table of groups, as its class has it.
 struct GroupUse {
   uint32_t meeting; ///< groups with the same meeting have members of the same classes and entries
+  uint32_t first;   ///< the first entry that names the same group
   GroupLinks links;
 };
 /// A rank's entry of its table of peers.
@@ -34,7 +35,7 @@ struct RankClass {
   std::vector<PeerUse> peers;
 };
 
-/// The classes and entries (of Rank.groups) that take part in a collective.
+/// The classes that take part in a collective, and the first entry of Rank.groups with which each of them names it.
 struct Meeting {
   struct Member {
     uint32_t rankClass, entry;

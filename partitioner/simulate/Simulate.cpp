@@ -71,7 +71,7 @@ struct Message {
 class Simulator {
 public:
   Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
-      : plan(plan), options(options), gpu(!plan.backend() || plan.backend()->string_view() == "cuda") {
+      : options(options), gpu(!plan.backend() || plan.backend()->string_view() == "cuda") {
     result.ranks = classifyRanks(plan, cluster);
     gatherings.resize(result.ranks.meetings.size());
     for (const RankClass &one : result.ranks.classes) {
@@ -218,7 +218,7 @@ private:
       return true;
     if (!cursor.posted) {
       cursor.posted = true;
-      cursor.occurrence = state.occurrences[step.entry]++;
+      cursor.occurrence = state.occurrences[state.info->groups[step.entry].first]++;
       auto &list = gatherings[meeting];
       if (list.size() <= cursor.occurrence)
         list.resize(cursor.occurrence + 1, Gathering{static_cast<uint32_t>(members.size()), 0, unknown});
@@ -327,7 +327,6 @@ private:
       result.bubbleFraction = std::max(0.0, 1 - longest->work / longest->span);
   }
 
-  const plan::Plan &plan;
   const SimulateOptions options;
   const bool gpu;
   Simulation result;

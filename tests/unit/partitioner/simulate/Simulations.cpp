@@ -150,6 +150,30 @@ TEST_CASE("a collective beside a computation costs what is longer") {
   }
 }
 
+TEST_CASE("stages meet in a group, whatever the entries that name it") {
+  // Rank 0 names the group twice, in its table's entries 0 and 1; rank 1 once.
+  plan::PlanT plan = test::makePlan(1, 1, 2);
+  for (const uint32_t r : {0u, 1u}) {
+    ProgramWriter p;
+    const uint32_t a = p.slot("a", plan::DType::F32, {small}), b = p.slot("b", plan::DType::F32, {small});
+    const uint32_t sum = p.slot("sum", plan::DType::F32, {1 << 20});
+    const uint32_t forward = p.segment();
+    if (r == 0)
+      p.copy(forward, a, b, small);
+    p.allReduce(forward, sum, sum, 1 << 20, 0);
+    p.allReduce(forward, sum, sum, 1 << 20, r == 0 ? 1 : 0);
+    p.action(forward);
+    plan.programs.push_back(p.finish());
+    plan.ranks[r]->program = r;
+  }
+  test::addGroup(plan, {0, 1});
+  plan.ranks[0]->groups = {0, 0};
+  const Cluster on = cluster("cpu", 1, 2);
+  const DeviceConstants &c = constantsOf(on.devices[0]);
+  const double reduce = c.communicationSeconds + 4.0 * (1 << 20) / (100e9 * c.insideFraction) + 2 * 3e-6;
+  CHECK(simulated(plan, on).stepSeconds == Approx(copySeconds(on, small) + 2 * reduce));
+}
+
 TEST_CASE("ranks of one program differ where their links do") {
   // 6 ranks: groups of one node and across nodes.
   plan::PlanT plan = overlapped(6, 1 << 10, 1 << 20);
