@@ -31,8 +31,11 @@ struct DeviceConstants {
   std::span<const Tile> fp32Tiles, halfTiles; ///< of fp32, and of tf32, fp16, bf16
   /// Elements of k that take as long as filling a tile's pipeline and writing its result; by Rate.
   std::array<double, rateCount> fillDepth;
-  /// Fraction of the peak with full tiles and long sums; by Rate.
+  /// Fraction of the peak that is sustained with all multiprocessors at work; by Rate.
   std::array<double, rateCount> productFraction, convolutionFraction;
+  /// How much faster than that a multiprocessor computes its tiles while others have none, since the device's power goes
+  /// to fewer; by Rate.
+  std::array<double, rateCount> boost;
   /// How many times fewer multiplications Winograd's convolutions of 3 x 3 need, all their transforms counted. fp32
   /// only.
   double winogradGain;
@@ -40,8 +43,11 @@ struct DeviceConstants {
   double halfSize;
 
   // --- attention ---------------------------------------------------------------------------------------------------
-  /// Fraction of the peak of a fused kernel; 0: the libraries have none, and the scores go through memory.
+  /// Fraction of the peak of a fused kernel; 0: products of all rows and keys, whose scores go through memory.
   double attentionForward, attentionBackward;
+  /// Without a fused kernel: how often the scores are read or written between the products, by the softmax, its mask and
+  /// dropout, and by their gradients.
+  double scorePassesForward, scorePassesBackward;
 
   // --- memory --------------------------------------------------------------------------------------------------------
   /// Fraction of the memory's bandwidth, by WorkClass.

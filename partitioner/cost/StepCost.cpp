@@ -75,7 +75,9 @@ private:
     if (work.m <= 0 || work.n <= 0 || work.k <= 0 || work.batch <= 0)
       return 0;
     if (c.multiprocessors > 0)
-      return tiledOperations(work.m, work.n, work.k, work.batch, work.rate, c) / rate;
+      return std::max(work.flops, tiledOperations(work.m, work.n, work.k, work.batch, work.rate, c) /
+                                      c.boost[static_cast<size_t>(work.rate)]) /
+             rate;
     const auto reached = [&](int64_t size) {
       return static_cast<double>(size) / (static_cast<double>(size) + c.halfSize);
     };
@@ -93,9 +95,11 @@ private:
     Work one = work;
     one.kind = WorkClass::Product;
     const int products = work.backward ? 4 : 2;
+    one.flops = 2 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(one.k) *
+                static_cast<double>(one.batch);
     one.bytes = work.bytes / products + work.scoreBytes;
     const StepCost each = Roofline(one, kind, c).cost();
-    const int passes = work.backward ? 3 : 2;
+    const double passes = work.backward ? c.scorePassesBackward : c.scorePassesForward;
     cost.launch = c.launchSeconds * (products + 1);
     cost.compute = products * std::max(each.compute, each.memory) + moving(passes * work.scoreBytes, WorkClass::Stream);
     cost.memory = 0;
