@@ -1,5 +1,7 @@
 // cleave doctor: checks what works on this machine, and advises how to fix what does not. A missing GPU or library is
 // not an error.
+#include "partitioner/cluster/MeasureHost.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
@@ -151,6 +153,14 @@ std::vector<Finding> examine() {
   return findings;
 }
 
+void writeCluster(const std::string &path) {
+  AtomicFile file(path); // before two seconds are spent
+  const std::string text = partitioner::measureHost().toToml();
+  file.write(text.data(), text.size());
+  file.commit();
+  fmt::print("{}", text);
+}
+
 bool isGpu(const Finding &finding) {
   return finding.name.starts_with("cu") || finding.name.starts_with("CUDA") || finding.name == "NCCL";
 }
@@ -160,9 +170,17 @@ bool isGpu(const Finding &finding) {
 int doctor(int argc, char **argv) {
   CLI::App app{"Checks what works on this machine.", "cleave doctor"};
   bool json = false;
-  app.add_flag("--json", json, "as one JSON object");
+  std::string cluster;
+  auto *asJson = app.add_flag("--json", json, "as one JSON object");
+  app.add_option("--cluster", cluster, "measure the processor's cores and write them as a cluster file")
+      ->type_name("FILE.toml")
+      ->excludes(asJson);
   if (!parseCommandLine(app, argc, argv))
     return 0;
+  if (!cluster.empty()) {
+    writeCluster(cluster);
+    return 0;
+  }
   const std::vector<Finding> findings = examine();
   bool cpu = true, gpu = true;
   for (const Finding &finding : findings)

@@ -1,0 +1,12 @@
+// What this machine's processor reaches, as a cluster of one node whose devices are its cores.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+
+namespace cleave::partitioner {
+
+/// Measures for about two seconds, on all cores at once, the best of several times: fp32 multiply-adds, reading and
+/// writing memory larger than the caches, and the time for a word to reach another core. The caches are not told apart
+/// from each other.
+Cluster measureHost();
+
+} // namespace cleave::partitioner
