@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <fmt/format.h>
 #include <functional>
 #include <immintrin.h>
@@ -46,6 +47,13 @@ __attribute__((target("avx2,fma"))) double multiplyAdd256(int rounds, const vola
   return 2.0 * 8 * 12 * rounds;
 }
 
+/// Seconds for which this thread had a core, so that other work on the machine does not count.
+double ownSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 /// The sum over all cores of what `work` returns, a second, for `seconds` on every core at once.
 double rate(unsigned cores, double seconds, const std::function<double()> &work) {
   std::vector<double> done(cores);
@@ -57,12 +65,13 @@ double rate(unsigned cores, double seconds, const std::function<double()> &work)
       ++ready;
       while (ready < cores)
         std::this_thread::yield();
-      const auto begin = Clock::now();
-      double amount = 0;
-      do
+      const double begin = ownSeconds();
+      double amount = 0, spent = 0;
+      do {
         amount += work();
-      while (secondsSince(begin) < seconds);
-      done[core] = amount / secondsSince(begin);
+        spent = ownSeconds() - begin;
+      } while (spent < seconds);
+      done[core] = amount / spent;
     });
   for (std::thread &thread : threads)
     thread.join();
