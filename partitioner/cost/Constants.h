@@ -33,8 +33,8 @@ struct DeviceConstants {
   std::array<double, rateCount> fillDepth;
   /// Fraction of the peak that is sustained with all multiprocessors at work; by Rate.
   std::array<double, rateCount> productFraction, convolutionFraction;
-  /// How much faster than that a multiprocessor computes its tiles while others have none, since the device's power goes
-  /// to fewer; by Rate.
+  /// How much faster than that a multiprocessor computes its tiles while others have none, since the device's power
+  /// goes to fewer; by Rate.
   std::array<double, rateCount> boost;
   /// How many times fewer multiplications Winograd's convolutions of 3 x 3 need, all their transforms counted. fp32
   /// only.
@@ -45,8 +45,8 @@ struct DeviceConstants {
   // --- attention ---------------------------------------------------------------------------------------------------
   /// Fraction of the peak of a fused kernel; 0: products of all rows and keys, whose scores go through memory.
   double attentionForward, attentionBackward;
-  /// Without a fused kernel: how often the scores are read or written between the products, by the softmax, its mask and
-  /// dropout, and by their gradients.
+  /// Without a fused kernel: how often the scores are read or written between the products, by the softmax, its mask
+  /// and dropout, and by their gradients.
   double scorePassesForward, scorePassesBackward;
 
   // --- memory --------------------------------------------------------------------------------------------------------
@@ -54,6 +54,8 @@ struct DeviceConstants {
   std::array<double, workClassCount> memoryFraction;
   /// Bytes of the last cache, and its bandwidth over that of the memory: for steps whose operands fit into half of it.
   double cacheBytes, cacheSpeed;
+  /// Bytes that no plan can have: the driver's context, code of libraries, communicators' buffers.
+  uint64_t reservedBytes;
 
   // --- communication -----------------------------------------------------------------------------------------------
   /// Seconds to start a collective or a message, whatever its size.

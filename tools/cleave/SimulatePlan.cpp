@@ -1,4 +1,5 @@
 // cleave simulate FILE.plan: predicts an iteration of a plan on a cluster.
+#include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/simulate/Trace.h"
 #include "runtime/base/Error.h"
@@ -24,21 +25,11 @@ struct Predicted {
   const plan::Plan &plan;
   const Cluster &cluster;
   const Simulation &simulation;
+  const std::optional<std::string> memory; ///< why it does not fit, or none
 
   double samplesPerSecond() const { return ratio(plan.batch()); }
   double flopsPerDevice() const {
     return ratio(simulation.flops / static_cast<double>(simulation.ranks.classOf.size()));
-  }
-  /// The class that needs most beyond its memory, or none.
-  const RankClass *tooLarge() const {
-    const RankClass *worst = nullptr;
-    double most = 0;
-    for (const RankClass &one : simulation.ranks.classes) {
-      const double over = static_cast<double>(peakBytes(plan, one.program)) - cluster.devices[one.kind].memoryBytes();
-      if (over > most)
-        most = over, worst = &one;
-    }
-    return worst;
   }
 
 private:
@@ -63,7 +54,7 @@ void printJson(const Predicted &predicted) {
                  {"ranks", std::move(ranks)},
                  {"samples_per_s", predicted.samplesPerSecond()},
                  {"flops_per_device", predicted.flopsPerDevice()},
-                 {"fits", predicted.tooLarge() == nullptr},
+                 {"fits", !predicted.memory},
                  {"cluster", predicted.cluster.name}};
   fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -89,7 +80,7 @@ void printRanks(const Predicted &predicted) {
     fmt::print("{:<14} {:<12} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}   {:>10} {:>8}{}\n", ranks, kind.name,
                milliseconds(times.busy), milliseconds(times.communication), milliseconds(times.hidden),
                milliseconds(times.idle), gibibytes(peak), gibibytes(kind.memoryBytes()),
-               peak > kind.memoryBytes() ? "  does not fit" : "");
+               peak + static_cast<double>(reservedBytes(kind)) > kind.memoryBytes() ? "  does not fit" : "");
   }
 }
 
@@ -121,6 +112,8 @@ void printPage(const Predicted &predicted) {
       predicted.flopsPerDevice() / 1e12, 100 * simulation.bubbleFraction);
   printRanks(predicted);
   printWork(predicted);
+  if (predicted.memory)
+    fmt::print("\ndoes not fit: {}\n", *predicted.memory);
 }
 
 } // namespace
@@ -134,7 +127,7 @@ int simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
   const Simulation simulation = simulate(plan, cluster, {.timeline = !options.trace.empty()});
   if (!options.trace.empty())
     writeSimulatedTrace(options.trace, plan, simulation);
-  const Predicted predicted{plan, cluster, simulation};
+  const Predicted predicted{plan, cluster, simulation, memoryProblem(plan, cluster)};
   options.json ? printJson(predicted) : printPage(predicted);
   return 0;
 }

@@ -2,6 +2,7 @@
 #include "partitioner/simulate/Simulate.h"
 
 #include "partitioner/cost/StepCost.h"
+#include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Trace.h"
 #include "runtime/base/Error.h"
 #include "tests/support/PlanBuilder.h"
@@ -235,6 +236,27 @@ TEST_CASE("plans that do not fit the cluster, or whose ranks never meet, are ref
   plan::PlanT stuck(plan);
   stuck.programs[0]->train.erase(stuck.programs[0]->train.begin()); // a message too few
   CHECK_THROWS_WITH(simulated(stuck, cluster("cpu", 1, 2)), Catch::Contains("wait for each other without end"));
+}
+
+TEST_CASE("a plan that does not fit says which rank lacks what") {
+  plan::PlanT plan = pipeline(small, large, 2);
+  const int weight = test::addTensor(plan, "w", plan::TensorKind::Parameter, {int64_t(1) << 34});
+  ProgramWriter p;
+  p.slot("w", plan::DType::F32, {int64_t(1) << 34}, plan::Space::Persistent, weight); // 64 GiB
+  p.slot("x", plan::DType::F32, {int64_t(1) << 33});                                  // 32 GiB
+  p.slot("in", plan::DType::I32, {int64_t(1) << 28}, plan::Space::Input);             // 2 x 1 GiB
+  plan.programs[1] = p.finish();
+  const auto file = test::seal(plan);
+  const MemoryParts parts = memoryParts(file->plan(), *file->plan().programs()->Get(1));
+  CHECK(parts.parameters == uint64_t(64) << 30);
+  CHECK(parts.activations == uint64_t(32) << 30);
+  CHECK(parts.inputs == uint64_t(2) << 30);
+  CHECK(parts.all() == file->plan().programs()->Get(1)->peak_bytes());
+  CHECK(memoryProblem(file->plan(), cluster("cuda", 1, 2)).value_or("fits") ==
+        "rank 1 needs 98.00 GiB of memory (parameters 64.00 GiB, activations 32.00 GiB, inputs 2.00 GiB), its device "
+        "a100 "
+        "has 79.00 GiB for it; more stages (pp), ranks per layer (tp) or --zero would lower it");
+  CHECK_FALSE(memoryProblem(test::seal(pipeline(small, large, 2))->plan(), cluster("cpu", 1, 2)));
 }
 
 TEST_CASE("the trace has an event for every step") {

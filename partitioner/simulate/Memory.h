@@ -1,0 +1,32 @@
+// What a rank's memory holds, and whether it fits its device.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "runtime/plan/PlanTypes.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cleave::partitioner {
+
+/// Bytes of one rank of a program, exactly as the runtime allocates them. Their sum is Program.peak_bytes.
+struct MemoryParts {
+  uint64_t parameters = 0; ///< and their copies in half types
+  uint64_t gradients = 0;
+  uint64_t states = 0;      ///< of the optimizer
+  uint64_t others = 0;      ///< buffers, scalars, metrics
+  uint64_t activations = 0; ///< everything that lives for a part of the iteration, as the arena places it
+  uint64_t inputs = 0;      ///< both input buffers
+  uint64_t workspace = 0;   ///< of library steps
+  uint64_t all() const { return parameters + gradients + states + others + activations + inputs + workspace; }
+};
+MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program);
+
+/// Bytes of a device that no plan can have: the driver's context, code of libraries, communicators' buffers.
+uint64_t reservedBytes(const DeviceKind &kind);
+
+/// None if every rank fits its device. Otherwise the rank that lacks most: what it needs and has, in GiB, what it
+/// holds, and what would lower it. `plan` has passed the checks of its structure; throws as Cluster::places does.
+std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster);
+
+} // namespace cleave::partitioner
