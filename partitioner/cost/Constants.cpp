@@ -1,165 +1,142 @@
-// Constants of device families. Values marked "fitted" were chosen so that the predictions of the tables named there
-// come close (bench/predict); all others come from the source given, not from those tables.
+// Constants of device families, each with its source. "Fitted" values were chosen so that the predictions for the
+// tables named there come close (bench/predict): they stand for a property of the device and its libraries, and none
+// belongs to a network. All others come from the source given.
 #include "partitioner/cost/Constants.h"
 
 #include "runtime/base/Error.h"
-
-#include <algorithm>
 
 namespace cleave::partitioner {
 
 namespace {
 
-// Blocks of cuBLAS and CUTLASS kernels (NVIDIA, "Matrix Multiplication Background User's Guide", which also has the
-// wave model). Efficiencies: operand bytes per operation go with 1/rows + 1/columns; the largest block just hides them.
+// Blocks of cuBLAS and CUTLASS kernels (NVIDIA, Matrix Multiplication Background User's Guide, which also has the model
+// of waves). Efficiencies: the operand bytes per operation of a block go with 1 / rows + 1 / columns; the largest just
+// hides them.
 constexpr Tile halfTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.92},
                               {128, 64, 0.75}, {64, 128, 0.75}, {64, 64, 0.55}};
-// fp32 without tensor cores: 64 multiply-adds a cycle need fewer bytes, so that small blocks lose little.
+// Without tensor cores a multiprocessor needs 64 multiply-adds' operands a cycle, not 512 or 1,024: small blocks lose
+// less.
 constexpr Tile fp32Tiles[] = {{128, 128, 1.0}, {128, 64, 0.95}, {64, 128, 0.95},
                               {64, 64, 0.88},  {64, 32, 0.7},   {32, 32, 0.5}};
 
-//                                        none product conv attention stream copy lookup pooling random
-constexpr std::array<double, workClassCount> voltaMemory{1, 0.85, 0.80, 0.80, 0.83, 0.65, 0.60, 0.65, 0.60};
-constexpr std::array<double, workClassCount> ampereMemory{1, 0.88, 0.85, 0.85, 0.85, 0.70, 0.60, 0.70, 0.65};
-constexpr std::array<double, workClassCount> coreMemory{1, 0.8, 0.8, 0.8, 0.7, 0.5, 0.4, 0.4, 0.1};
+/// A GPU of which nothing else is known; families change what is known of them.
+constexpr DeviceConstants gpu() {
+  DeviceConstants c{};
+  c.family = "cuda";
+  c.backend = "cuda";
+  // Between two kernels of a captured graph about 1 us (NVIDIA, Getting Started with CUDA Graphs, 2019), and 1 to 2 us
+  // in which a kernel fills and drains the device.
+  c.launchSeconds = 3e-6;
+  c.multiprocessors = 108; // of an A100
+  c.fp32Tiles = fp32Tiles;
+  c.halfTiles = halfTiles;
+  // A tile's first operands take one trip to memory (0.5 to 1 us: Jia et al., Dissecting the NVIDIA Volta GPU
+  // Architecture via Microbenchmarking, 2018), its result is written while nothing is multiplied: 1 to 2 us at the
+  // tile's rate.
+  c.fillDepth = {16, 64, 96, 96};
+  c.productFraction = {0.85, 0.65, 0.65, 0.65};     // as the families below
+  c.convolutionFraction = {0.68, 0.50, 0.50, 0.50}; // as the families below
+  // Clocks under full load of tensor cores are about a fifth below those of a partly busy device (power limit); fp32
+  // units hardly reach the limit. Fitted: gpt_megatron_a100.csv, the rows whose products do not fill their last wave.
+  c.boost = {1.05, 1.25, 1.25, 1.25};
+  // F(2x2, 3x3) needs 2.25 times fewer multiplications (Lavin and Gray, Fast Algorithms for Convolutional Neural
+  // Networks, 2016); with transforms and with layers for which it is not chosen. Fitted with convolutionFraction.
+  c.winogradGain = 1.5;
+  // A fused kernel's rate over forward and backward passes: 0.3 to 0.4 of the peak (Dao et al., FlashAttention, 2022;
+  // Dao, FlashAttention-2, 2023, which has more).
+  c.attentionForward = 0.35;
+  c.attentionBackward = 0.30;
+  // Softmax, mask and dropout read and write the scores; their gradients read two matrices. Fitted:
+  // gpt_megatron_a100.csv and pipeline_bubbles_a100.csv, which differ in the length of their sequences.
+  c.scorePassesForward = 4.5;
+  c.scorePassesBackward = 6;
+  // Long copies reach 83% on a V100 (Jia et al., 2018: 750 of 900 GB/s), a little more on later devices. Strided copies
+  // and windows use a part of their cache lines; rows at indices are short.
+  c.memoryFraction = {1, 0.88, 0.85, 0.85, 0.85, 0.70, 0.60, 0.70, 0.65};
+  c.cacheBytes = 20e6;
+  c.cacheSpeed = 2; // L2 against memory, reads (Jia et al., 2018: 2.2 TB/s on a V100); writes reach memory
+  c.reservedBytes =
+      uint64_t{1} << 30;         // context 0.4 to 0.6 GiB, cuBLAS, cuDNN, NCCL's buffers of 4 MiB a channel and peer
+  c.communicationSeconds = 5e-6; // a kernel of NCCL to start
+  // NCCL's all-reduce on one node reaches 230 to 235 of 300 GB/s on a DGX A100 (NVIDIA's nccl-tests).
+  c.insideFraction = 0.78;
+  c.messageFraction = 0.85; // through a switch one pair of devices has the whole link
+  c.networkFraction =
+      0.85; // InfiniBand: 85 to 95% of the line's rate after headers; fitted within: resnet50_fp32_dp.csv
+  c.deviceNetworkBytesPerSecond = 25e9; // PCIe 4.0 x16
+  return c;
+}
 
-constexpr DeviceConstants table[] = {
-    {
-        .family = "v100",
-        .backend = "cuda",
-        .launchSeconds = 3e-6,
-        .multiprocessors = 80,
-        .fp32Tiles = fp32Tiles,
-        .halfTiles = halfTiles,
-        .fillDepth = {16, 0, 64, 64},
-        .productFraction = {0.90, 0, 0.68, 0},
-        .convolutionFraction = {0.68, 0, 0.50, 0},
-        .boost = {1.05, 1.25, 1.25, 1.25},
-        .winogradGain = 1.5,
-        .halfSize = 0,
-        .attentionForward = 0,
-        .attentionBackward = 0,
-        .scorePassesForward = 4.5,
-        .scorePassesBackward = 6,
-        .memoryFraction = voltaMemory,
-        .cacheBytes = 6e6,
-        .cacheSpeed = 2,
-        .reservedBytes = uint64_t{1} << 30,
-        .communicationSeconds = 5e-6,
-        .insideFraction = 0.95,
-        .messageFraction = 0.35,
-        .networkFraction = 0.85,
-        .deviceNetworkBytesPerSecond = 12e9,
-    },
-    {
-        .family = "a100",
-        .backend = "cuda",
-        .launchSeconds = 2.5e-6,
-        .multiprocessors = 108,
-        .fp32Tiles = fp32Tiles,
-        .halfTiles = halfTiles,
-        .fillDepth = {16, 64, 96, 96},
-        .productFraction = {0.90, 0.66, 0.66, 0.66},
-        .convolutionFraction = {0.80, 0.55, 0.55, 0.55},
-        .boost = {1.05, 1.25, 1.25, 1.25},
-        .winogradGain = 1.5,
-        .halfSize = 0,
-        .attentionForward = 0,
-        .attentionBackward = 0,
-        .scorePassesForward = 4.5,
-        .scorePassesBackward = 6,
-        .memoryFraction = ampereMemory,
-        .cacheBytes = 40e6,
-        .cacheSpeed = 2,
-        .reservedBytes = uint64_t{1} << 30,
-        .communicationSeconds = 5e-6,
-        .insideFraction = 0.78,
-        .messageFraction = 0.85,
-        .networkFraction = 0.85,
-        .deviceNetworkBytesPerSecond = 25e9,
-    },
-    {
-        .family = "h100",
-        .backend = "cuda",
-        .launchSeconds = 2.5e-6,
-        .multiprocessors = 132,
-        .fp32Tiles = fp32Tiles,
-        .halfTiles = halfTiles,
-        .fillDepth = {16, 96, 128, 128},
-        .productFraction = {0.85, 0.65, 0.65, 0.65},
-        .convolutionFraction = {0.75, 0.5, 0.5, 0.5},
-        .boost = {1.05, 1.25, 1.25, 1.25},
-        .winogradGain = 1.5,
-        .halfSize = 0,
-        .attentionForward = 0.45,
-        .attentionBackward = 0.4,
-        .scorePassesForward = 4.5,
-        .scorePassesBackward = 6,
-        .memoryFraction = ampereMemory,
-        .cacheBytes = 50e6,
-        .cacheSpeed = 2,
-        .reservedBytes = uint64_t{1} << 30,
-        .communicationSeconds = 5e-6,
-        .insideFraction = 0.78,
-        .messageFraction = 0.85,
-        .networkFraction = 0.85,
-        .deviceNetworkBytesPerSecond = 50e9,
-    },
-    {
-        .family = "cuda",
-        .backend = "cuda",
-        .launchSeconds = 3e-6,
-        .multiprocessors = 108,
-        .fp32Tiles = fp32Tiles,
-        .halfTiles = halfTiles,
-        .fillDepth = {16, 64, 96, 96},
-        .productFraction = {0.85, 0.65, 0.65, 0.65},
-        .convolutionFraction = {0.75, 0.5, 0.5, 0.5},
-        .boost = {1.05, 1.25, 1.25, 1.25},
-        .winogradGain = 1.5,
-        .halfSize = 0,
-        .attentionForward = 0.35,
-        .attentionBackward = 0.3,
-        .scorePassesForward = 4.5,
-        .scorePassesBackward = 6,
-        .memoryFraction = ampereMemory,
-        .cacheBytes = 20e6,
-        .cacheSpeed = 2,
-        .reservedBytes = uint64_t{1} << 30,
-        .communicationSeconds = 5e-6,
-        .insideFraction = 0.8,
-        .messageFraction = 0.7,
-        .networkFraction = 0.85,
-        .deviceNetworkBytesPerSecond = 25e9,
-    },
-    {
-        .family = "cpu",
-        .backend = "cpu",
-        .launchSeconds = 1e-6,
-        .multiprocessors = 0,
-        .fp32Tiles = {},
-        .halfTiles = {},
-        .fillDepth = {},
-        .productFraction = {0.9, 0.9, 0.9, 0.9},
-        .convolutionFraction = {0.75, 0.75, 0.6, 0.6},
-        .boost = {1, 1, 1, 1},
-        .winogradGain = 1,
-        .halfSize = 12,
-        .attentionForward = 0,
-        .attentionBackward = 0,
-        .scorePassesForward = 2,
-        .scorePassesBackward = 3,
-        .memoryFraction = coreMemory,
-        .cacheBytes = 2e6,
-        .cacheSpeed = 3,
-        .reservedBytes = 0,
-        .communicationSeconds = 2e-6,
-        .insideFraction = 0.8,
-        .messageFraction = 0.8,
-        .networkFraction = 0.8,
-        .deviceNetworkBytesPerSecond = 1e12,
-    },
-};
+constexpr DeviceConstants v100() {
+  DeviceConstants c = gpu();
+  c.family = "v100"; // 80 multiprocessors, 6 MB L2 (NVIDIA Tesla V100 GPU Architecture, 2017)
+  c.multiprocessors = 80;
+  c.cacheBytes = 6e6;
+  c.fillDepth = {16, 64, 64, 64}; // fewer operations a tile's second than later devices
+  // fp32: 90% of the peak. Half: 83 of 125 TFLOP/s (Markidis et al., NVIDIA Tensor Core Programmability, Performance
+  // and Precision, 2018).
+  c.productFraction = {0.90, 0.68, 0.68, 0.68};
+  c.convolutionFraction = {0.68, 0.50, 0.50, 0.50}; // fp32 fitted: resnet50_fp32_dp.csv
+  c.attentionForward = c.attentionBackward = 0;     // no fused kernel of the libraries for this architecture
+  c.memoryFraction = {1, 0.85, 0.80, 0.80, 0.83, 0.65, 0.60, 0.65, 0.60};
+  c.insideFraction = 0.95;              // cluster files give what rings of NCCL reach on NVLink 2, not its 150 GB/s
+  c.messageFraction = 0.35;             // a pair has 1 or 2 of the 6 links
+  c.deviceNetworkBytesPerSecond = 12e9; // PCIe 3.0 x16
+  return c;
+}
+
+constexpr DeviceConstants a100() {
+  DeviceConstants c = gpu();
+  c.family = "a100"; // 108 multiprocessors, 40 MB L2 (NVIDIA A100 Tensor Core GPU Architecture, 2020)
+  c.launchSeconds = 2.5e-6;
+  c.cacheBytes = 40e6;
+  c.productFraction = {0.90, 0.66, 0.66, 0.66}; // half fitted: gpt_megatron_a100.csv, pipeline_bubbles_a100.csv
+  c.convolutionFraction = {0.70, 0.52, 0.52, 0.52};
+  // The tables' systems (2021 to 2023) keep their scores in memory, and there is no other table to fit a fused kernel
+  // to. NVIDIA's fused kernels take less, so that plans with them may be faster than predicted.
+  c.attentionForward = c.attentionBackward = 0;
+  return c;
+}
+
+constexpr DeviceConstants h100() {
+  DeviceConstants c = gpu();
+  c.family = "h100"; // 132 multiprocessors, 50 MB L2 (NVIDIA H100 Tensor Core GPU Architecture, 2022)
+  c.launchSeconds = 2.5e-6;
+  c.multiprocessors = 132;
+  c.cacheBytes = 50e6;
+  c.fillDepth = {16, 96, 128, 128}; // twice the operations a second, the same latency
+  c.attentionForward = 0.45;        // Shah et al., FlashAttention-3, 2024: more; FlashAttention-2 35%
+  c.attentionBackward = 0.40;
+  c.deviceNetworkBytesPerSecond = 50e9; // PCIe 5.0 x16
+  return c;
+}
+
+/// A processor's core, with peaks as `cleave doctor --cluster` measures them.
+constexpr DeviceConstants core() {
+  DeviceConstants c{};
+  c.family = "cpu";
+  c.backend = "cpu";
+  c.launchSeconds = 1e-6; // oneDNN's call takes 0.9 us
+  // oneDNN 2.6 on the products of this project's samples, operands in its own layouts; inside a step operands are
+  // reordered, too. Half types are bound by that.
+  c.productFraction = {0.90, 0.90, 0.60, 0.60};
+  c.convolutionFraction = {0.75, 0.75, 0.40, 0.40};
+  c.boost = {1, 1, 1, 1};
+  c.winogradGain = 1;
+  c.halfSize = 12; // blocks of registers: 48 x 8 of 16 lanes
+  c.scorePassesForward = 2;
+  c.scorePassesBackward = 3;
+  // Generated kernels: bias and GELU at 6.2 of 10.6 GB/s on one thread; random numbers are computed, not moved.
+  c.memoryFraction = {1, 0.8, 0.8, 0.8, 0.7, 0.5, 0.4, 0.4, 0.1};
+  c.cacheBytes = 2e6; // of a core
+  c.cacheSpeed = 3;
+  c.communicationSeconds = 2e-6; // two threads meet
+  c.insideFraction = c.messageFraction = c.networkFraction = 0.8;
+  c.deviceNetworkBytesPerSecond = 1e12; // no limit of its own
+  return c;
+}
+
+constexpr DeviceConstants table[] = {v100(), a100(), h100(), gpu(), core()};
 
 } // namespace
 
