@@ -13,14 +13,6 @@ int diff(int argc, char **argv);
 int simulate(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);
-int simulate(int argc, char **argv);
-
-/// Options of `cleave simulate FILE.plan`: files, empty where not given.
-struct SimulatePlanOptions {
-  std::string cluster, trace;
-  bool json = false;
-};
-int simulatePlan(const std::string &file, const SimulatePlanOptions &options);
 
 /// Loads a plan and checks its structure, so that it is safe to display: indices in range, texts without control
 /// characters. Does not load its code. Throws an environment error with the defects.

@@ -2,21 +2,32 @@
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/SimulatePipeline.h"
+#include "tools/cleave/SimulatePlan.h"
 
 namespace cleave::tool {
 
 int simulate(int argc, char **argv) {
-  CLI::App app{"Predicts the times, the idle time and the memory of a pipeline schedule.", "cleave simulate"};
-  std::string pipeline, trace;
-  bool json = false;
+  CLI::App app{"Predicts the times, the idle time and the memory of a plan, or of a pipeline schedule alone.",
+               "cleave simulate"};
+  std::string file, pipeline;
+  SimulatePlanOptions options;
+  auto *plan = app.add_option("plan", file, "plan file")->type_name("FILE.plan");
+  app.add_option("--cluster", options.cluster, "the hardware (default: what the plan was made for)")
+      ->type_name("FILE.toml")
+      ->needs(plan);
   app.add_option("--pipeline", pipeline, "a schedule and the costs of its stages (docs/prediction.md)")
-      ->required()
-      ->type_name("SPEC.json");
-  app.add_flag("--json", json, "as one JSON object");
-  app.add_option("--trace", trace, "write the timeline for ui.perfetto.dev")->type_name("FILE.json");
+      ->type_name("SPEC.json")
+      ->excludes(plan);
+  app.add_flag("--json", options.json, "as one JSON object");
+  app.add_option("--trace", options.trace, "write the timeline for ui.perfetto.dev")->type_name("FILE.json");
   if (!parseCommandLine(app, argc, argv))
     return 0;
-  simulatePipeline(pipeline, json, trace);
+  if (file.empty() && pipeline.empty())
+    throw userError("what to simulate is missing: FILE.plan, or --pipeline SPEC.json");
+  if (file.empty())
+    simulatePipeline(pipeline, options.json, options.trace);
+  else
+    simulatePlan(file, options);
   return 0;
 }
 

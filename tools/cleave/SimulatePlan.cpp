@@ -1,10 +1,10 @@
 // cleave simulate FILE.plan: predicts an iteration of a plan on a cluster.
+#include "tools/cleave/SimulatePlan.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/simulate/Trace.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/plan_generated.h"
-#include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
@@ -118,34 +118,24 @@ void printPage(const Predicted &predicted) {
 
 } // namespace
 
-int simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
-  const auto loaded = loadSound(file);
-  const plan::Plan &plan = loaded->plan();
-  if (options.cluster.empty())
-    throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
-  const Cluster cluster = Cluster::load(options.cluster);
-  const Simulation simulation = simulate(plan, cluster, {.timeline = !options.trace.empty()});
-  if (!options.trace.empty())
-    writeSimulatedTrace(options.trace, plan, simulation);
-  const Predicted predicted{plan, cluster, simulation, memoryProblem(plan, cluster)};
-  options.json ? printJson(predicted) : printPage(predicted);
-  return 0;
+/// The cluster that is named, or the one in the plan.
+static Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
+  if (!named.empty())
+    return Cluster::load(named);
+  if (plan.cluster() && plan.cluster()->size() > 0)
+    return Cluster::parse(plan.cluster()->str(), "the cluster in " + file);
+  throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
 }
 
-int simulate(int argc, char **argv) {
-  CLI::App app{"Predicts a training iteration of a plan on a cluster: time, idle time, communication, memory.",
-               "cleave simulate"};
-  std::string file;
-  SimulatePlanOptions options;
-  app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
-  app.add_option("--cluster", options.cluster, "the hardware (default: what the plan was made for)")
-      ->type_name("FILE.toml");
-  app.add_option("--trace", options.trace, "write the iteration as a trace for ui.perfetto.dev")
-      ->type_name("FILE.json");
-  app.add_flag("--json", options.json, "as one JSON object");
-  if (!parseCommandLine(app, argc, argv))
-    return 0;
-  return simulatePlan(file, options);
+void simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
+  const auto loaded = loadSound(file);
+  const plan::Plan &plan = loaded->plan();
+  const Cluster cluster = clusterOf(plan, file, options.cluster);
+  const Simulation simulation = simulate(plan, cluster, {.timeline = !options.trace.empty()});
+  const Predicted predicted{plan, cluster, simulation, memoryProblem(plan, cluster)};
+  if (!options.trace.empty())
+    writeSimulatedTrace(options.trace, plan, simulation);
+  options.json ? printJson(predicted) : printPage(predicted);
 }
 
 } // namespace cleave::tool

@@ -19,9 +19,8 @@ struct Command {
 const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
-    {"simulate", "predict a plan's iteration on a cluster: time, idle time, communication, memory", tool::simulate},
+    {"simulate", "predict what a plan, or a pipeline schedule alone, costs: time, idle time, memory", tool::simulate},
     {"diff", "show the differences between two plans", tool::diff},
-    {"simulate", "predict the times and the memory of a pipeline schedule", tool::simulate},
     {"new", "create a folder with a model that builds and trains", tool::create},
     {"doctor", "check what works on this machine, and how to fix the rest", tool::doctor},
 };
