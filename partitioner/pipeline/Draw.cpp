@@ -93,9 +93,8 @@ std::string drawTimeline(const Schedule &schedule, const Timeline &timeline, siz
                                 : letters(schedule, rank, timeline.ranks[rank], column, count));
   if (timeline.ranks.size() > mostRanks)
     text += fmt::format("... {} more ranks\n", timeline.ranks.size() - mostRanks);
-  return text + fmt::format("a {} is {:.4g} ms; F forward, B gradient of inputs, W of weights{}\n",
-                            asCells ? "cell" : "column", column,
-                            schedule.chunks > 1 ? ", in lower case in the rank's later stages" : "");
+  return text + fmt::format("{:.4g} ms a {}; F forward, B input gradient, W weight gradient{}\n", column,
+                            asCells ? "cell" : "column", schedule.chunks > 1 ? "; lower case: later stages" : "");
 }
 
 } // namespace cleave::partitioner

@@ -36,7 +36,9 @@ private:
 // GPipe (Huang et al. 2019): all forwards, then all backwards from the last microbatch to the first. Holds M
 // microbatches.
 //
-//@gpipe
+//   rank 0  F0 F1 F2 F3 .  .  .  .  B3 W3 B2 W2 B1 W1 B0 W0
+//   rank 1  .  F0 F1 F2 F3 .  .  B3 W3 B2 W2 B1 W1 B0 W0 .
+//   rank 2  .  .  F0 F1 F2 F3 B3 W3 B2 W2 B1 W1 B0 W0 .  .
 void gpipe(RankOrder &order, const Schedule &schedule, int64_t) {
   for (int64_t m = 0; m < schedule.microbatches; ++m)
     order.add(Work::Forward, m);
@@ -62,7 +64,9 @@ void oneByOne(RankOrder &order, int64_t microbatches, int64_t warmUp, int64_t la
 
 // 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r has P - r microbatches under way, and holds as many.
 //
-//@1f1b
+//   rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 .  B3 W3 .  B4 W4
+//   rank 1  .  F0 F1 .  B0 W0 F2 B1 W1 F3 B2 W2 F4 B3 W3 .  B4 W4 .
+//   rank 2  .  .  F0 B0 W0 F1 B1 W1 F2 B2 W2 F3 B3 W3 F4 B4 W4 .  .
 void oneForwardOneBackward(RankOrder &order, const Schedule &schedule, int64_t rank) {
   oneByOne(order, schedule.microbatches, schedule.ranks - rank, 0);
 }
@@ -71,7 +75,9 @@ void oneForwardOneBackward(RankOrder &order, const Schedule &schedule, int64_t r
 // while they would wait at the end, and the first rank gets its gradients sooner. Every rank holds min(P, M)
 // microbatches.
 //
-//@zb-h1
+//   rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 B3 W3 B4 W4
+//   rank 1  .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 F4 B3 W2 B4 W3 W4
+//   rank 2  .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 F4 B4 W2 W3 W4
 void zeroBubbleH1(RankOrder &order, const Schedule &schedule, int64_t rank) {
   oneByOne(order, schedule.microbatches, schedule.ranks - rank, rank);
 }
@@ -79,7 +85,9 @@ void zeroBubbleH1(RankOrder &order, const Schedule &schedule, int64_t rank) {
 // ZB-H2 (Qi et al., ICLR 2024): so many forwards before the first gradient that no rank ever waits once it has begun.
 // Every rank holds min(2P - 1, M) microbatches.
 //
-//@zb-h2
+//   rank 0  F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5 .  .
+//   rank 1  .  F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5 .
+//   rank 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5
 void zeroBubbleH2(RankOrder &order, const Schedule &schedule, int64_t rank) {
   oneByOne(order, schedule.microbatches, 2 * (schedule.ranks - rank) - 1, 2 * rank);
 }
@@ -87,7 +95,8 @@ void zeroBubbleH2(RankOrder &order, const Schedule &schedule, int64_t rank) {
 // Interleaved 1F1B (Narayanan et al. 2021): a rank has V stages, each 1/V of its work, so that a pipeline fills in 1/V
 // of the time. Microbatches go in groups of P: a group passes a rank's first stage, then its second one, and so on.
 //
-//@interleaved
+//   rank 0  F0 F1 f0 f1 F2 b0 w0 F3 b1 w1 f2 B0 W0 f3 B1 W1 .  b2 w2 .  b3 w3 B2 W2 B3 W3
+//   rank 1  .  F0 F1 f0 b0 w0 f1 b1 w1 F2 B0 W0 F3 B1 W1 f2 b2 w2 f3 b3 w3 B2 W2 B3 W3 .
 void interleaved(RankOrder &order, const Schedule &schedule, int64_t rank) {
   const int64_t ranks = schedule.ranks, chunks = schedule.chunks, all = schedule.microbatches * chunks;
   const auto microbatch = [&](int64_t k) { return k / (ranks * chunks) * ranks + k % ranks; };
@@ -107,7 +116,8 @@ void interleaved(RankOrder &order, const Schedule &schedule, int64_t rank) {
 // loss and begins its gradients at once. No rank waits once it has begun if M >= 2P - 1 and all works take the same
 // time. Every rank holds at most 2P halves of a microbatch: as much as 1F1B.
 //
-//@zb-v
+//   rank 0  F0 F1 F2 f0 b0 w0 f1 b1 w1 F3 B0 W0 f2 b2 w2 B1 W1 f3 b3 w3 B2 W2 B3 W3 .
+//   rank 1  .  F0 f0 F1 f1 b0 w0 F2 B0 W0 f2 b1 w1 F3 B1 W1 f3 b2 w2 B2 b3 B3 W2 w3 W3
 void zeroBubbleV(RankOrder &order, const Schedule &schedule, int64_t rank) {
   const int64_t ranks = schedule.ranks, microbatches = std::max(schedule.microbatches, 2 * ranks - 1);
   int64_t forwards[2] = {0, 0}, backwards[2] = {0, 0}, weights[2];

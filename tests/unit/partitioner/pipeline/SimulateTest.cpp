@@ -142,9 +142,31 @@ TEST_CASE("timelines are drawn with a cell for each work, or with letters where 
     const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
     return drawTimeline(schedule, simulate(schedule, equal(ranks * chunks, {1, 1, 1, send, 0, 0})));
   };
-  CHECK(drawn("1f1b", 2, 1, 3) == "rank 0  F0 F1 .  B0 W0 F2 B1 W1 .  B2 W2\n"
-                                  "rank 1  .  F0 B0 W0 F1 B1 W1 F2 B2 W2 .\n"
-                                  "a cell is 1 ms; F forward, B gradient of inputs, W of weights\n");
+  // Those of docs/prediction.md and partitioner/schedule/Named.cpp.
+  CHECK(drawn("gpipe", 3, 1, 4) == "rank 0  F0 F1 F2 F3 .  .  .  .  B3 W3 B2 W2 B1 W1 B0 W0\n"
+                                   "rank 1  .  F0 F1 F2 F3 .  .  B3 W3 B2 W2 B1 W1 B0 W0 .\n"
+                                   "rank 2  .  .  F0 F1 F2 F3 B3 W3 B2 W2 B1 W1 B0 W0 .  .\n"
+                                   "1 ms a cell; F forward, B input gradient, W weight gradient\n");
+  CHECK(drawn("1f1b", 3, 1, 5) == "rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 .  B3 W3 .  B4 W4\n"
+                                  "rank 1  .  F0 F1 .  B0 W0 F2 B1 W1 F3 B2 W2 F4 B3 W3 .  B4 W4 .\n"
+                                  "rank 2  .  .  F0 B0 W0 F1 B1 W1 F2 B2 W2 F3 B3 W3 F4 B4 W4 .  .\n"
+                                  "1 ms a cell; F forward, B input gradient, W weight gradient\n");
+  CHECK(drawn("interleaved", 2, 2, 4) ==
+        "rank 0  F0 F1 f0 f1 F2 b0 w0 F3 b1 w1 f2 B0 W0 f3 B1 W1 .  b2 w2 .  b3 w3 B2 W2 B3 W3\n"
+        "rank 1  .  F0 F1 f0 b0 w0 f1 b1 w1 F2 B0 W0 F3 B1 W1 f2 b2 w2 f3 b3 w3 B2 W2 B3 W3 .\n"
+        "1 ms a cell; F forward, B input gradient, W weight gradient; lower case: later stages\n");
+  CHECK(drawn("zb-h1", 3, 1, 5) == "rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 B3 W3 B4 W4\n"
+                                   "rank 1  .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 F4 B3 W2 B4 W3 W4\n"
+                                   "rank 2  .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 F4 B4 W2 W3 W4\n"
+                                   "1 ms a cell; F forward, B input gradient, W weight gradient\n");
+  CHECK(drawn("zb-h2", 3, 1, 6) == "rank 0  F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5 .  .\n"
+                                   "rank 1  .  F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5 .\n"
+                                   "rank 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5\n"
+                                   "1 ms a cell; F forward, B input gradient, W weight gradient\n");
+  CHECK(drawn("zb-v", 2, 2, 4) ==
+        "rank 0  F0 F1 F2 f0 b0 w0 f1 b1 w1 F3 B0 W0 f2 b2 w2 B1 W1 f3 b3 w3 B2 W2 B3 W3 .\n"
+        "rank 1  .  F0 f0 F1 f1 b0 w0 F2 B0 W0 f2 b1 w1 F3 B1 W1 f3 b2 w2 B2 b3 B3 W2 w3 W3\n"
+        "1 ms a cell; F forward, B input gradient, W weight gradient; lower case: later stages\n");
   for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
     for (int64_t microbatches : {4, 100, 2000}) {
       const std::string text = drawn(name, 50, 1, microbatches, 0.3);
