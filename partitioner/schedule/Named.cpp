@@ -1,5 +1,5 @@
-// The published schedules, each under its timeline. A row is a rank, a column the time of one work; P is the number of
-// ranks, M that of microbatches.
+// The published schedules, each under its timeline. A row is a rank, a column the time of one work; works of a rank's
+// second stage are in lower case. P is the number of ranks, M that of microbatches.
 #include "partitioner/schedule/Named.h"
 
 #include "runtime/base/Error.h"
@@ -111,10 +111,10 @@ void interleaved(RankOrder &order, const Schedule &schedule, int64_t rank) {
   }
 }
 
-// ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024, and "Zero Bubble Pipeline
-// Parallelism"): a rank has two stages, and the second half of the stages runs back, so that the first rank has the
-// loss and begins its gradients at once. No rank waits once it has begun if M >= 2P - 1 and all works take the same
-// time. Every rank holds at most 2P halves of a microbatch: as much as 1F1B.
+// ZB-V (Qi et al., ICLR 2024; its family in "Pipeline Parallelism with Controllable Memory", NeurIPS 2024): a rank has
+// two stages, and the second half of the stages runs back, so that the first rank has the loss and begins its gradients
+// at once. No rank waits once it has begun if M >= 2P - 1 and all works take the same time. Every rank holds at most 2P
+// halves of a microbatch: as much as 1F1B.
 //
 //   rank 0  F0 F1 F2 f0 b0 w0 f1 b1 w1 F3 B0 W0 f2 b2 w2 B1 W1 f3 b3 w3 B2 W2 B3 W3 .
 //   rank 1  .  F0 f0 F1 f1 b0 w0 F2 B0 W0 f2 b1 w1 F3 B1 W1 f3 b2 w2 B2 b3 B3 W2 w3 W3

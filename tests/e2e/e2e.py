@@ -568,6 +568,43 @@ class Mistakes(Case):
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 3)
 
+    def test_pipeline_specs(self):
+        spec = {"schedule": "1f1b", "stages": 4, "microbatches": 8, "forward_ms": 1, "input_grad_ms": 1, "weight_grad_ms": 1,
+                "send_ms": 0, "activation_bytes": 1, "gradient_bytes": 0}
+        file, trace = self.path("spec.json"), self.path("trace.json")
+
+        def write(**changes):
+            with open(file, "w") as out:
+                json.dump({name: value for name, value in {**spec, **changes}.items() if value is not None}, out)
+
+        for changes, status, words in (({"forward_ms": None}, 2, ['"forward_ms" is missing']), ({"speed": 1}, 2, ['unknown field "speed"']),
+                                       ({"stages": 0}, 2, ['"stages"', "found 0"]), ({"send_ms": -1}, 2, ['"send_ms"', "found -1"]),
+                                       ({"send_ms": float("nan")}, 2, ["JSON"]), ({"forward_ms": [1, 2]}, 2, ["a list of 4", "of 2"]),
+                                       ({"schedule": "zb-h3"}, 2, ["zb-h1, zb-h2, zb-v, auto", "zb-h3"]),
+                                       ({"schedule": "zb-v", "virtual": 3}, 2, ["must be 2, found 3"]),
+                                       ({"schedule": "interleaved", "virtual": 2, "microbatches": 6}, 2, ["6 microbatches and 4 ranks"]),
+                                       ({"memory_limit_bytes": 3}, 3, ["rank 0", "3 bytes", "holds 4"]),
+                                       ({"schedule": "auto", "memory_limit_bytes": 0.5}, 3, ["no schedule", "takes 1"])):
+            write(**changes)
+            err = self.refused("cleave", "simulate", "--pipeline", file, "--trace", trace, word=words[0], status=status)
+            for word in words[1:]:
+                self.assertIn(word, err)
+            self.assertFalse(os.path.exists(trace), "a refused spec leaves a file")
+        self.refused("cleave", "simulate", "--pipeline", self.path("none.json"), word="none.json")
+        self.refused("cleave", "simulate", "--pipeline", "/dev/zero", word="/dev/zero")
+        write()
+        self.refused("cleave", "simulate", "--pipeline", file, "--trace", "/no/such/trace.json", word="/no/such")
+        found = json.loads(self.ok("cleave", "simulate", "--pipeline", file, "--json", "--trace", trace))
+        self.assertEqual((found["step_ms"], found["peak_bytes"], found["schedule"]), (30, [4, 3, 2, 1], "1f1b"))
+        self.assertEqual(found["ranks"][0], {"busy_ms": 24, "idle_ms": 6, "communication_ms": 0})
+        self.assertAlmostEqual(found["bubble_fraction"], 6 / 30)
+        with open(trace) as lines:
+            events = [e for e in json.load(lines)["traceEvents"] if e["ph"] == "X" and e["tid"] == 0]
+        self.assertEqual((len(events), max(e["ts"] + e["dur"] for e in events)), (96, 30000))
+        page = self.ok("cleave", "simulate", "--pipeline", file)
+        self.assertIn("step 30.00 ms, bubble 20.0%", page)
+        self.assertLessEqual(max(map(len, page.splitlines())), 100)
+
     def test_streams_that_are_full_or_closed(self):
         """What was asked for and cannot be written is status 3, after all else is done; lost messages change no status."""
         def ends(command, streams):
