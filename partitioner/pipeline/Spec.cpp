@@ -153,16 +153,18 @@ PlannedPipeline searched(const PipelineSpec &spec) {
   if (spec.chunks.value_or(2) == 2)
     add(2, Placement::V);
   std::optional<PlannedPipeline> best;
-  double bestStep = 0;
+  std::pair<double, double> bestCost; // step, peak
   for (const Schedule &shape : shapes) {
     PlannedPipeline planned{shape, costsOf(spec, shape)};
     auto schedule = searchSchedule(shape, planned.stages, spec.memoryLimit);
     if (!schedule)
       continue;
     planned.schedule = std::move(*schedule);
-    const double step = simulate(planned.schedule, planned.stages).step;
-    if (!best || step < bestStep * (1 - 1e-12))
-      best = std::move(planned), bestStep = step;
+    std::pair<double, double> cost{simulate(planned.schedule, planned.stages).step, 0};
+    for (double peak : peakBytes(planned.schedule, planned.stages))
+      cost.second = std::max(cost.second, peak);
+    if (!best || cost < bestCost)
+      best = std::move(planned), bestCost = cost;
   }
   if (best)
     return std::move(*best);
