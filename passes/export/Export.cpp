@@ -6,6 +6,7 @@
 #include "passes/export/Actions.h"
 #include "passes/export/Segment.h"
 #include "passes/export/Streams.h"
+#include "passes/rewrite/Parallel.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
@@ -13,6 +14,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include <fmt/format.h>
+#include <numeric>
 
 using namespace mlir;
 
@@ -159,27 +161,35 @@ PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptio
 }
 
 void PlanBuilder::addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions) {
-  ProgramBuilder builder(tables, kernels, rankClass, applied, target.gpu() && options.batchKernels);
+  ProgramBuilder &builder = *programs.emplace_back(
+      std::make_unique<ProgramBuilder>(tables, kernels, rankClass, applied, target.gpu() && options.batchKernels));
   registerArguments(builder, functions.training);
   registerArguments(builder, functions.evaluation);
   addSegments(builder, functions.training);
   addSegments(builder, functions.evaluation);
-  writeActions(builder, {itemsOf(applied.train, rankClass.position), training},
-               {itemsOf(applied.eval, rankClass.position), evaluation});
-  auto index = static_cast<uint32_t>(plan.programs.size());
+  auto index = static_cast<uint32_t>(programs.size() - 1);
   for (int64_t rank : rankClass.ranks)
     plan.ranks[static_cast<size_t>(rank)] = builder.rank(index, tables.mesh.coords(rank));
-  plan.programs.push_back(std::move(builder.program));
 }
 
 void PlanBuilder::link() {
+  std::vector<size_t> order(programs.size());
+  std::iota(order.begin(), order.end(), 0);
+  MLIRContext *context = applied.module.get().getContext();
+  forEachInParallel(context, order, [&](size_t i) {
+    const int64_t position = programs[i]->program->stage;
+    writeActions(*programs[i], {itemsOf(applied.train, position), training},
+                 {itemsOf(applied.eval, position), evaluation});
+  });
+  for (auto &builder : programs)
+    plan.programs.push_back(std::move(builder->program));
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
     if (!plan.ranks[rank])
       throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
   tables.linkParameters();
   dropUnusedKernels(plan, kernels);
   if (target.gpu())
-    assignStreams(plan);
+    assignStreams(plan, context);
 }
 
 void PlanBuilder::addCode() {

@@ -3,6 +3,7 @@
 #include "partitioner/apply/Applied.h"
 #include "passes/CompileOptions.h"
 #include "passes/codegen/Codegen.h"
+#include "passes/export/ProgramBuilder.h"
 #include "passes/export/SendWaits.h"
 #include "passes/export/Tables.h"
 
@@ -37,7 +38,8 @@ public:
   /// naming the op and the user's source line, if an op has neither a library step nor a kernel, and if the program
   /// needs more memory than any machine has.
   void addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions);
-  /// Call after the last program: adds the tables that programs share, and the streams of GPU plans.
+  /// Call after the last program: places the slots of all programs, and adds the tables that programs share and the
+  /// streams of GPU plans. Throws userError as addProgram.
   void link();
   /// Adds the machine code of all kernels (unless options.code is false) and their declarations.
   void addCode();
@@ -52,6 +54,7 @@ private:
   Tables tables;
   KernelBuilder kernels;
   const SendWaits training, evaluation;
+  std::vector<std::unique_ptr<ProgramBuilder>> programs;
 };
 
 } // namespace cleave::passes

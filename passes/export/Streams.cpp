@@ -1,7 +1,10 @@
 // Adds the waits that the runtime's own analysis of a plan reports as missing (runtime/plan/Streams.h).
 #include "passes/export/Streams.h"
 
+#include "passes/rewrite/Parallel.h"
 #include "runtime/plan/Streams.h"
+
+#include <numeric>
 
 namespace cleave::passes {
 
@@ -19,7 +22,7 @@ private:
 
 } // namespace
 
-void assignStreams(plan::PlanT &plan) {
+void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context) {
   {
     const Packed packed(plan);
     for (uint32_t p = 0; p < plan.programs.size(); ++p) {
@@ -34,14 +37,17 @@ void assignStreams(plan::PlanT &plan) {
     }
   }
   const Packed packed(plan);
-  for (uint32_t p = 0; p < plan.programs.size(); ++p)
+  std::vector<size_t> order(plan.programs.size());
+  std::iota(order.begin(), order.end(), 0);
+  forEachInParallel(context, order, [&](size_t p) {
     for (bool eval : {false, true}) {
       auto &actions = eval ? plan.programs[p]->eval : plan.programs[p]->train;
-      findUnordered(*(*packed).programs()->Get(p), eval,
+      findUnordered(*(*packed).programs()->Get(static_cast<uint32_t>(p)), eval,
                     [&](const StepPlace &earlier, const StepPlace &later, uint32_t) {
                       actions[later.action]->waits.emplace_back(later.step, earlier.action, earlier.step);
                     });
     }
+  });
 }
 
 } // namespace cleave::passes

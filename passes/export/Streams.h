@@ -2,10 +2,14 @@
 #pragma once
 #include "runtime/plan/plan_generated.h"
 
+namespace mlir {
+class MLIRContext;
+}
+
 namespace cleave::passes {
 
 /// Sets Step.stream, Action.waits and the programs' workspace and peak bytes. The plan must be complete except for
-/// code.
-void assignStreams(plan::PlanT &plan);
+/// code. Programs are analysed on the context's threads.
+void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context);
 
 } // namespace cleave::passes

@@ -1,8 +1,9 @@
-// Greedy placement over a conflict graph, in several orders, with local improvement; a free list for very large
+// Greedy placement over a matrix of conflicts, in several orders, with local improvement; a free list for very large
 // problems.
 #include "passes/place/Place.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <map>
 #include <numeric>
@@ -13,7 +14,7 @@ namespace cleave::passes {
 
 namespace {
 
-constexpr uint64_t maxPairs = 8'000'000;    ///< limit for the conflict graph in memory
+constexpr size_t maxIntervals = 8'000;      ///< limit for a matrix of conflicts
 constexpr uint64_t workBudget = 10'000'000; ///< limit for neighbours examined over all passes
 constexpr int64_t unplaced = -1;
 
@@ -45,8 +46,7 @@ std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
   return pieces;
 }
 
-/// Calls visit(piece, alive) for each piece in time order, with the pieces live at its start. Stops if visit returns
-/// false.
+/// Calls visit(piece, alive) for each piece in time order, with the pieces live at its start.
 template <class Visit> void sweep(const std::vector<Piece> &pieces, Visit visit) {
   std::multimap<int64_t, uint32_t> ends; // last -> position in `alive`
   std::vector<uint32_t> alive;           // intervals
@@ -61,8 +61,7 @@ template <class Visit> void sweep(const std::vector<Piece> &pieces, Visit visit)
       }
       alive.pop_back(), where.pop_back();
     }
-    if (!visit(piece, alive))
-      return;
+    visit(piece, alive);
     where.push_back(ends.emplace(piece.last, static_cast<uint32_t>(alive.size())));
     alive.push_back(piece.interval);
   }
@@ -78,10 +77,11 @@ public:
 
   Placement run() {
     best.lowerBound = liveSum();
-    if (!buildConflicts()) {
+    if (intervals.size() > maxIntervals) {
       placeByTime();
       return best;
     }
+    findConflicts();
     tryOrders();
     improve();
     return best;
@@ -102,44 +102,39 @@ public:
   }
 
 private:
-  bool buildConflicts() {
-    uint64_t pairs = 0;
-    sweep(pieces,
-          [&](const Piece &, const std::vector<uint32_t> &alive) { return (pairs += alive.size()) <= maxPairs; });
-    if (pairs > maxPairs)
-      return false;
-    neighbours.resize(intervals.size());
+  /// Sets a bit for every two intervals that are live together.
+  void findConflicts() {
+    words = (intervals.size() + 63) / 64;
+    conflicts.assign(intervals.size() * words, 0);
+    const auto set = [&](uint32_t a, uint32_t b) { conflicts[a * words + b / 64] |= uint64_t(1) << b % 64; };
     sweep(pieces, [&](const Piece &piece, const std::vector<uint32_t> &alive) {
       for (uint32_t other : alive)
         if (other != piece.interval) {
-          neighbours[piece.interval].push_back(other);
-          neighbours[other].push_back(piece.interval);
+          set(piece.interval, other);
+          set(other, piece.interval);
         }
-      return true;
     });
-    for (auto &list : neighbours) { // several lifetimes may conflict more than once
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-      workOfPass += list.size() + 1;
-    }
-    return true;
+    workOfPass = intervals.size();
+    for (uint64_t word : conflicts)
+      workOfPass += static_cast<uint64_t>(std::popcount(word));
   }
+  bool conflict(uint32_t a, uint32_t b) const { return conflicts[a * words + b / 64] >> b % 64 & 1; }
 
-  /// The lowest offset (or the tightest gap) at which `i` fits among its placed neighbours.
-  uint64_t findOffset(uint32_t i, const std::vector<int64_t> &offsets, bool bestFit) {
-    busy.clear();
-    for (uint32_t other : neighbours[i])
-      if (offsets[other] != unplaced && sizes[other])
-        busy.push_back({static_cast<uint64_t>(offsets[other]), static_cast<uint64_t>(offsets[other]) + sizes[other]});
-    std::sort(busy.begin(), busy.end());
+  /// The lowest offset (or the tightest gap) at which `i` fits among the placed intervals that it conflicts with.
+  /// `placed`: by offset.
+  uint64_t findOffset(uint32_t i, const std::vector<int64_t> &offsets, const std::vector<uint32_t> &placed,
+                      bool bestFit) const {
     uint64_t end = 0, found = 0, foundGap = UINT64_MAX;
-    for (auto [from, to] : busy) {
+    for (uint32_t other : placed) {
+      if (!conflict(i, other))
+        continue;
+      const auto from = static_cast<uint64_t>(offsets[other]);
       if (from >= end + sizes[i] && from - end < foundGap) {
         found = end, foundGap = from - end;
         if (!bestFit)
           return found;
       }
-      end = std::max(end, to);
+      end = std::max(end, from + sizes[other]);
     }
     return foundGap == UINT64_MAX ? end : found;
   }
@@ -147,17 +142,22 @@ private:
   /// Places in this order and keeps the result if it is the best so far. Returns the bytes needed.
   uint64_t pass(const std::vector<uint32_t> &order, bool bestFit) {
     std::vector<int64_t> offsets(intervals.size(), unplaced);
+    std::vector<uint32_t> placed; // those with a size, by offset
     uint64_t bytes = 0;
+    const auto put = [&](uint32_t i, int64_t offset) {
+      offsets[i] = offset;
+      bytes = std::max(bytes, static_cast<uint64_t>(offset) + sizes[i]);
+      if (sizes[i])
+        placed.insert(
+            std::partition_point(placed.begin(), placed.end(), [&](uint32_t other) { return offsets[other] < offset; }),
+            i);
+    };
     for (uint32_t i = 0; i < intervals.size(); ++i)
-      if (intervals[i].fixedOffset >= 0) {
-        offsets[i] = intervals[i].fixedOffset;
-        bytes = std::max(bytes, static_cast<uint64_t>(offsets[i]) + sizes[i]);
-      }
+      if (intervals[i].fixedOffset >= 0)
+        put(i, intervals[i].fixedOffset);
     for (uint32_t i : order)
-      if (offsets[i] == unplaced) {
-        offsets[i] = static_cast<int64_t>(findOffset(i, offsets, bestFit));
-        bytes = std::max(bytes, static_cast<uint64_t>(offsets[i]) + sizes[i]);
-      }
+      if (offsets[i] == unplaced)
+        put(i, static_cast<int64_t>(findOffset(i, offsets, placed, bestFit)));
     work += workOfPass;
     if (best.offsets.empty() || bytes < best.bytes) {
       best.bytes = bytes;
@@ -178,18 +178,19 @@ private:
     return order;
   }
 
+  int64_t duration(uint32_t i) const {
+    int64_t sum = 0;
+    for (const Lifetime &life : intervals[i].live)
+      sum += life.last - life.first + 1;
+    return sum;
+  }
+  double weight(uint32_t i) const { return static_cast<double>(sizes[i]) * static_cast<double>(duration(i)); }
+
   void tryOrders() {
-    auto duration = [&](uint32_t i) {
-      int64_t sum = 0;
-      for (const Lifetime &life : intervals[i].live)
-        sum += life.last - life.first + 1;
-      return sum;
-    };
     auto start = [&](uint32_t i) { return intervals[i].live.empty() ? 0 : intervals[i].live.front().first; };
     std::vector<std::vector<uint32_t>> orders;
     orders.push_back(orderBy([&](uint32_t i) { return std::pair(sizes[i], duration(i)); }));
-    orders.push_back(
-        orderBy([&](uint32_t i) { return static_cast<double>(sizes[i]) * static_cast<double>(duration(i)); }));
+    orders.push_back(orderBy([&](uint32_t i) { return weight(i); }));
     orders.push_back(orderBy([&](uint32_t i) { return std::pair(duration(i), sizes[i]); }));
     orders.push_back(orderBy([&](uint32_t i) { return std::tuple(-start(i), duration(i), sizes[i]); }));
     for (const auto &order : orders)
@@ -227,7 +228,7 @@ private:
     }
   }
 
-  /// For problems with too large a conflict graph: allocates and frees in time order, best fit.
+  /// For problems with too large a matrix: allocates and frees in time order, best fit.
   void placeByTime() {
     uint64_t base = 0;
     for (uint32_t i = 0; i < intervals.size(); ++i)
@@ -305,8 +306,8 @@ private:
   const std::vector<Interval> &intervals;
   std::vector<uint64_t> sizes;
   std::vector<Piece> pieces;
-  std::vector<std::vector<uint32_t>> neighbours;
-  std::vector<std::pair<uint64_t, uint64_t>> busy;
+  std::vector<uint64_t> conflicts; // a row of `words` for each interval
+  size_t words = 0;
   uint64_t workOfPass = 0, work = 0;
   Placement best;
   std::vector<uint32_t> bestOrder;

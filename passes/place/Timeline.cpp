@@ -9,6 +9,8 @@ namespace cleave::passes {
 
 namespace {
 
+constexpr int64_t mostObjects = 4'000; ///< slots times frames, up to which every frame has a place for every slot
+
 /// The lowest frame that is free at `begin`; marks it as busy until `end`. `busy`: end of each frame's use, exclusive.
 int64_t takeFrame(std::vector<size_t> &busy, size_t begin, size_t end) {
   size_t frame = 0;
@@ -39,6 +41,7 @@ Timeline::Timeline(const std::vector<TimedAction> &actions, const std::vector<Se
   findRanges();
   assignOwnFrames();
   assignFrames();
+  shareFrames();
   assignWindows();
   placeSlots();
 }
@@ -46,6 +49,8 @@ Timeline::Timeline(const std::vector<TimedAction> &actions, const std::vector<Se
 int64_t Timeline::frameOf(uint32_t slot, int64_t microbatch) const {
   if (auto found = own.find(slot); found != own.end())
     return found->second.at(microbatch);
+  if (shared.count(slot))
+    return 0;
   auto frame = frames.find(microbatch);
   return frame == frames.end() ? 0 : frame->second;
 }
@@ -72,6 +77,17 @@ void Timeline::findRanges() {
     extend(hold.slot, microbatchOf(hold.action), {hold.until, 0}, {hold.until, 0});
 }
 
+/// Slots with a place in each frame.
+int64_t Timeline::slotsPerMicrobatch() const {
+  int64_t count = 0;
+  uint32_t last = UINT32_MAX;
+  for (const auto &[key, range] : ranges) {
+    count += key.first != last && !own.count(key.first);
+    last = key.first;
+  }
+  return count;
+}
+
 /// A microbatch holds a frame from its first action to its last. Frames are assigned round-robin. Their number is the
 /// number of microbatches in flight, or a multiple that matches the cycle of held slots, so that a frame's conflicts
 /// are the same in every round.
@@ -84,9 +100,10 @@ void Timeline::assignFrames() {
   for (auto [begin, microbatch] : order)
     frames[microbatch] = takeFrame(busy, begin, spans[microbatch].second + 1);
   int64_t inFlight = static_cast<int64_t>(busy.size()), around = inFlight;
+  const int64_t slots = slotsPerMicrobatch();
   for (auto &[slot, ownFrames] : own)
     for (auto [microbatch, frame] : ownFrames)
-      if (int64_t common = std::lcm(around, frame + 1); common <= 4 * inFlight)
+      if (int64_t common = std::lcm(around, frame + 1); common <= 4 * inFlight && common * slots <= mostObjects)
         around = common;
   busy.assign(static_cast<size_t>(around), 0);
   std::map<int64_t, int64_t> round;
@@ -99,6 +116,24 @@ void Timeline::assignFrames() {
     round[microbatch] = static_cast<int64_t>(frame);
   }
   frames = round;
+}
+
+void Timeline::shareFrames() {
+  int64_t count = 0;
+  for (const auto &[microbatch, frame] : frames)
+    count = std::max(count, frame + 1);
+  if (count * slotsPerMicrobatch() <= mostObjects)
+    return;
+  for (auto at = ranges.begin(); at != ranges.end();) {
+    const uint32_t slot = at->first.first;
+    std::vector<Range> live;
+    for (; at != ranges.end() && at->first.first == slot; ++at)
+      live.push_back(at->second);
+    std::sort(live.begin(), live.end(), [](const Range &a, const Range &b) { return a.from < b.from; });
+    const auto meet = [](const Range &a, const Range &b) { return b.from <= a.to; };
+    if (!own.count(slot) && std::adjacent_find(live.begin(), live.end(), meet) == live.end())
+      shared.insert(slot);
+  }
 }
 
 /// Frames of slots that are held beyond their microbatch's last action. They become free when the awaited action

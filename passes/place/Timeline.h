@@ -3,7 +3,8 @@
 //
 // Microbatches in flight at the same time are distinguished by frames 0, 1, ... All microbatches of a frame use the
 // same places, so a thousand microbatches need no more layouts than a few. A slot from which a message is sent may
-// outlive its microbatch and has separate frames.
+// outlive its microbatch and has separate frames. Where there are very many slots and frames, a slot that only one
+// microbatch uses at a time has one place for all of them.
 #pragma once
 #include "passes/place/Place.h"
 
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -68,9 +70,11 @@ private:
   int64_t microbatchOf(size_t action) const { return actions[action].perMicrobatch ? actions[action].microbatch : 0; }
   int64_t length(size_t action) const { return 1 + segments[actions[action].segment].steps; }
   int64_t frameOf(uint32_t slot, int64_t microbatch) const;
+  int64_t slotsPerMicrobatch() const;
   void findRanges();
   void assignFrames();
   void assignOwnFrames();
+  void shareFrames();
   void assignWindows();
   void placeSlots();
   void addPieces(std::vector<Lifetime> &live, const Range &range) const;
@@ -83,6 +87,7 @@ private:
   std::map<Key, Range> ranges;                        // (slot, microbatch) -> its live range
   std::map<int64_t, int64_t> frames;                  // microbatch -> frame
   std::map<uint32_t, std::map<int64_t, int64_t>> own; // slot that outlives its microbatch -> microbatch -> frame
+  std::set<uint32_t> shared;                          // slots with one place for all microbatches
   std::vector<size_t> window;                         // of every action
   std::vector<int64_t> windowBegin;
   std::map<Key, size_t> objects; // (slot, frame) -> interval

@@ -1,8 +1,12 @@
-// Processes several functions in parallel, on the threads of their context.
+// Independent work in parallel, on the threads of an MLIR context.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::passes {
+
+/// Calls work(i) once for every i of `order`, which names 0 to order.size() - 1 each once, in about this order. If
+/// calls throw, rethrows the error of the smallest i after all calls have ended.
+void forEachInParallel(mlir::MLIRContext *context, llvm::ArrayRef<size_t> order, llvm::function_ref<void(size_t)> work);
 
 /// Calls `change` once per function, the largest first. `change` may modify only its function and must not load
 /// dialects. If calls throw, rethrows the error of the first function in the list after all calls have ended.
