@@ -1,6 +1,7 @@
 // Resolves all options of a job.
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
+#include "partitioner/cluster/Cluster.h"
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
@@ -151,10 +152,26 @@ static void refuseWhatIsMissing(const RunOptions &options) {
                     *options.zero < 0 || *options.zero > 3 ? "must lie in [0, 3]" : "not available yet; 0 is"));
 }
 
+/// The backend that is asked for, otherwise that of the cluster's devices.
+static Target::Kind chooseBackend(const RunOptions &options, const std::optional<partitioner::Cluster> &cluster) {
+  if (!cluster)
+    return Target::parseKind(options.backend);
+  const std::string &has = cluster->devices[cluster->nodes.front().devices.front().kind].backend;
+  if (!options.backend.empty() && options.backend != has)
+    throw userError(fmt::format("--backend {}: the devices of --cluster {} are for {}", options.backend,
+                                options.cluster, has));
+  return Target::parseKind(has);
+}
+
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   checkNumbers(options);
   Job job;
-  job.backend = Target::parseKind(options.backend);
+  std::optional<partitioner::Cluster> cluster;
+  if (!options.cluster.empty()) {
+    job.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
+    cluster = partitioner::Cluster::parse(job.cluster, options.cluster);
+  }
+  job.backend = chooseBackend(options, cluster);
   if (!options.target.empty())
     job.target = Target::parse(options.target, job.backend);
   job.precision =
@@ -172,8 +189,8 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.threads = options.threads ? static_cast<unsigned>(*options.threads)
                                 : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
   job.code = options.code;
-  if (!options.cluster.empty())
-    job.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
+  if (cluster)
+    cluster->places(job.strategy.mesh.ranks()); // refuses more ranks than devices
   job.data = std::make_shared<plan::DataT>(dataOf(config.data));
   job.training = std::make_shared<plan::TrainingT>(trainingOf(job.config, job.precision));
   job.printAfter = options.printAfter;

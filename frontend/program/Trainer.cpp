@@ -7,6 +7,7 @@
 #include "frontend/program/Magnitudes.h"
 #include "frontend/program/PredictorImpl.h"
 #include "frontend/trace/TraceModel.h"
+#include "partitioner/simulate/Memory.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Manifest.h"
@@ -203,9 +204,18 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
     std::puts(said.c_str());
 }
 
+/// A plan that was made for a cluster fits its devices.
+static void requireMemory(const plan::Plan &plan, const RunOptions &options, const std::string &cluster) {
+  if (const auto problem = partitioner::memoryProblem(plan, partitioner::Cluster::parse(cluster, options.cluster)))
+    throw environmentError(fmt::format("the plan does not fit cluster {}: {}", options.cluster, *problem));
+}
+
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   Job job = impl->jobOf(options);
-  return passes::compile(impl->trace(job), Impl::forThisMachine(job));
+  std::vector<uint8_t> bytes = passes::compile(impl->trace(job), Impl::forThisMachine(job));
+  if (!job.cluster.empty())
+    requireMemory(PlanFile::fromBytes(bytes, "the compiled plan")->plan(), options, job.cluster);
+  return bytes;
 }
 
 std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(options)).str(); }
