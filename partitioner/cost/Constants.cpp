@@ -76,7 +76,7 @@ constexpr DeviceConstants v100() {
   // fp32: 90% of the peak. Half: 83 of 125 TFLOP/s (Markidis et al., NVIDIA Tensor Core Programmability, Performance
   // and Precision, 2018).
   c.productFraction = {0.90, 0.68, 0.68, 0.68};
-  c.convolutionFraction = {0.68, 0.50, 0.50, 0.50}; // fp32 fitted: resnet50_fp32_dp.csv
+  c.convolutionFraction = {0.66, 0.50, 0.50, 0.50}; // fp32 fitted: resnet50_fp32_dp.csv
   c.attentionForward = c.attentionBackward = 0;     // no fused kernel of the libraries for this architecture
   c.memoryFraction = {1, 0.85, 0.80, 0.80, 0.83, 0.65, 0.60, 0.65, 0.60};
   c.insideFraction = 0.95;              // cluster files give what rings of NCCL reach on NVLink 2, not its 150 GB/s
@@ -90,7 +90,7 @@ constexpr DeviceConstants a100() {
   c.family = "a100"; // 108 multiprocessors, 40 MB L2 (NVIDIA A100 Tensor Core GPU Architecture, 2020)
   c.launchSeconds = 2.5e-6;
   c.cacheBytes = 40e6;
-  c.productFraction = {0.90, 0.66, 0.66, 0.66}; // half fitted: gpt_megatron_a100.csv, pipeline_bubbles_a100.csv
+  c.productFraction = {0.90, 0.64, 0.64, 0.64}; // half fitted: gpt_megatron_a100.csv, pipeline_bubbles_a100.csv
   c.convolutionFraction = {0.70, 0.52, 0.52, 0.52};
   // The tables' systems (2021 to 2023) keep their scores in memory, and there is no other table to fit a fused kernel
   // to. NVIDIA's fused kernels take less, so that plans with them may be faster than predicted.

@@ -123,7 +123,7 @@ private:
     }
     made.waitsEnd = static_cast<uint32_t>(script.waits.size());
     std::sort(script.waits.begin() + made.waits, script.waits.end(),
-                     [](const Script::Wait &a, const Script::Wait &b) { return a.step < b.step; });
+              [](const Script::Wait &a, const Script::Wait &b) { return a.step < b.step; });
   }
 
   const plan::Plan &plan;

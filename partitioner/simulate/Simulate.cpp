@@ -312,7 +312,7 @@ private:
   }
 
   void conclude() {
-    const ClassTimes *longest = nullptr;
+    double span = 0, work = 0;
     for (ClassState &state : states) {
       state.times.idle = std::max(0.0, result.stepSeconds - state.times.busy - state.times.communication);
       result.flops += state.times.flops * state.info->ranks;
@@ -320,11 +320,11 @@ private:
       if (options.timeline)
         result.timeline.push_back(std::move(state.spans));
     }
-    for (const ClassTimes &times : result.times)
-      if (!longest || times.span > longest->span)
-        longest = &times;
-    if (longest && longest->span > 0)
-      result.bubbleFraction = std::max(0.0, 1 - longest->work / longest->span);
+    for (const ClassTimes &times : result.times) {
+      span = std::max(span, times.span);
+      work = std::max(work, times.work);
+    }
+    result.bubbleFraction = span > 0 ? 1 - work / span : 0;
   }
 
   const SimulateOptions options;

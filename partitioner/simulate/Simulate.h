@@ -36,7 +36,8 @@ struct ClassTimes {
 
 struct Simulation {
   double stepSeconds = 0;
-  /// (span - work) / span of the class with the longest span (Qi et al., Zero Bubble Pipeline Parallelism, 2024).
+  /// (longest span - most work) / longest span (Qi et al., Zero Bubble Pipeline Parallelism, 2024). With unequal stages
+  /// this is the share in which the busiest one waits; the first and last often have less to do.
   double bubbleFraction = 0;
   double flops = 0; ///< of all ranks
   RankClasses ranks;

@@ -121,8 +121,9 @@ TEST_CASE("a pipeline of two stages and two microbatches, by hand") {
   CHECK(s.times[1].busy == Approx(4 * b));
   for (const ClassTimes &times : s.times)
     CHECK(times.busy + times.communication + times.idle == Approx(s.stepSeconds));
-  // Stage 0 has the longest span, the whole iteration.
-  CHECK(s.bubbleFraction == Approx(1 - 4 * a / s.stepSeconds));
+  // Stage 0 has the longest span, the whole iteration; stage 1 has the most work.
+  CHECK(s.times[0].span == Approx(s.stepSeconds));
+  CHECK(s.bubbleFraction == Approx(1 - 4 * b / s.stepSeconds));
 }
 
 TEST_CASE("many microbatches: the slower stage is never idle") {
