@@ -25,10 +25,19 @@ static void run(const PipelineSpec &spec) {
   drawTimeline(planned.schedule, timeline);
 }
 
+/// A text that does not begin an object replaces fields of a valid spec, so that most inputs get past the parser.
+static std::string specOf(const std::string &text) {
+  if (text.starts_with("{"))
+    return text;
+  return R"({"schedule":"1f1b","stages":4,"microbatches":8,"forward_ms":1,"input_grad_ms":1,"weight_grad_ms":1,"send_ms":0,)"
+         R"("activation_bytes":1,"gradient_bytes":0)" +
+         (text.empty() ? "" : "," + text) + "}";
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::optional<PipelineSpec> spec;
   try {
-    spec = parsePipelineSpec({reinterpret_cast<const char *>(data), size}, "fuzz.json");
+    spec = parsePipelineSpec(specOf({reinterpret_cast<const char *>(data), size}), "fuzz.json");
   } catch (const cleave::Error &error) {
     require(error.status == cleave::Status::User && *error.what() != 0);
     return 0;

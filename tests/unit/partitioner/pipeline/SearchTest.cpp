@@ -72,7 +72,7 @@ TEST_CASE("the search finds the best of all schedules of two microbatches") {
 
 TEST_CASE("the searched schedule keeps its memory and is never slower than a named one that does") {
   size_t faster = 0;
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     Schedule shape{
@@ -105,7 +105,7 @@ TEST_CASE("the searched schedule keeps its memory and is never slower than a nam
     CHECK(timeline.step <= best * (1 + 1e-12));
     faster += timeline.step < best * 0.999;
   }
-  CHECK(faster >= 60); // it does search
+  CHECK(faster >= 30); // it does search
 }
 
 TEST_CASE("where a rank cannot hold one microbatch there is no schedule") {
