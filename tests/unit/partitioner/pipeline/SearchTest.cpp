@@ -2,6 +2,8 @@
 // tried.
 #include "partitioner/pipeline/Search.h"
 #include "Random.h"
+#include "partitioner/pipeline/Greedy.h"
+#include "partitioner/pipeline/Improve.h"
 
 #include <cmath>
 #include <limits>
@@ -106,6 +108,53 @@ TEST_CASE("the searched schedule keeps its memory and is never slower than a nam
     faster += timeline.step < best * 0.999;
   }
   CHECK(faster >= 30); // it does search
+}
+
+TEST_CASE("list scheduling ends under every policy where one microbatch and the largest gradient fit") {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const Schedule shape{"",
+                         1 + int64_t(random() % 5),
+                         1 + int64_t(random() % 3),
+                         1 + int64_t(random() % 8),
+                         random() % 2 ? Placement::V : Placement::Wrapped,
+                         {}};
+    const auto stages = randomCosts(shape.stages(), random);
+    std::vector<double> limits(size_t(shape.ranks));
+    for (int64_t rank = 0; rank < shape.ranks; ++rank)
+      for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
+        limits[size_t(rank)] += stages[size_t(shape.stageOf(rank, chunk))].activationBytes;
+    const double more = 0.9 * double(random() % 3); // room for a forward but not for its gradient too
+    for (double &limit : limits)
+      limit += stages[0].gradientBytes + more; // the gradients of all stages are equal
+    const Policy policy{Policy::First(random() % 3), random() % 2 == 0,
+                        double(random() % 3) / 2,    random() % 2 ? noLimit : 0.3 + double(random() % 4) / 2,
+                        random() % 2 == 0,           random() % 2 ? 1.0 : 0};
+    const auto found = greedySchedule(shape, stages, limits, policy);
+    REQUIRE(found);
+    CHECK(check(*found) == std::nullopt);
+    CHECK(!rankOverLimit(peakBytes(*found, stages), limits));
+  }
+}
+
+TEST_CASE("local search makes a schedule shorter within its memory") {
+  size_t shorter = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const Schedule schedule = namedSchedule("1f1b", 2 + int64_t(random() % 3), 1, 4 + int64_t(random() % 4));
+    const auto stages = randomCosts(schedule.stages(), random);
+    std::vector<double> limits = peakBytes(schedule, stages);
+    for (double &limit : limits)
+      limit *= seed % 2 ? 1 : 1.5;
+    const Schedule better = improved(schedule, stages, limits, lowestStep(schedule, stages), 3000);
+    CHECK(check(better) == std::nullopt);
+    CHECK(!rankOverLimit(peakBytes(better, stages), limits));
+    CHECK(stepOf(better, stages) <= stepOf(schedule, stages));
+    shorter += stepOf(better, stages) < stepOf(schedule, stages) * 0.999;
+  }
+  CHECK(shorter >= 5); // 1F1B often is the best within its memory
 }
 
 TEST_CASE("where a rank cannot hold one microbatch there is no schedule") {

@@ -65,6 +65,19 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
     }
 }
 
+TEST_CASE("the bubble is that of the rank with the longest span, which need not be the busiest") {
+  const Timeline timeline = simulate(namedSchedule("1f1b", 2, 1, 1), {{1, 1, 1, 0, 0, 0}, {6, 6, 6, 0, 0, 0}});
+  CHECK(timeline.step == Approx(19));
+  CHECK(timeline.ranks[0].span() == Approx(15));
+  CHECK(timeline.ranks[1].span() == Approx(18));
+  CHECK(timeline.bubbleFraction == Approx(0).margin(1e-12));
+  const Timeline idle = simulate(namedSchedule("1f1b", 2, 1, 1), {{1, 1, 1, 2, 0, 0}, {3, 3, 1, 2, 0, 0}});
+  CHECK(idle.ranks[0].busy == Approx(3));
+  CHECK(idle.ranks[1].busy == Approx(7));
+  CHECK(idle.ranks[0].span() == Approx(13));
+  CHECK(idle.bubbleFraction == Approx(10.0 / 13));
+}
+
 TEST_CASE("messages take time, one after the other on their way") {
   // Two ranks, one microbatch: 1 + 0.5 + 1 + 2 + 0.5 + 2 + 3, and the weight gradient of rank 1 meanwhile.
   CHECK(run("1f1b", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(10));
