@@ -162,7 +162,7 @@ private:
     const int64_t pilot = std::clamp<int64_t>(int64_t(pilotWorks) / perMicrobatch, 2 * shape.ranks,
                                               std::max(2 * shape.ranks, shape.microbatches));
     const int64_t microbatches = std::min(pilot, shape.microbatches);
-    const size_t tried = std::clamp<size_t>(policyWorks / size_t(perMicrobatch * microbatches), 4, rules.size());
+    const size_t tried = std::clamp<size_t>(policyWorks / size_t(perMicrobatch * microbatches), 1, rules.size());
     std::vector<std::pair<Candidate, size_t>> ranking; // without their orders
     for (size_t i = 0; i < tried && !done(); ++i) {
       const size_t rule = i * rules.size() / tried;

@@ -19,11 +19,14 @@ namespace {
 using namespace partitioner;
 using Json = nlohmann::ordered_json;
 
-/// Bytes as a whole number; those of a part of a rank's activations may be a fraction.
-Json bytesOf(double bytes) {
-  const double whole = std::ceil(bytes * (1 - 1e-12));
-  return whole < 9e15 ? Json(int64_t(whole)) : Json(bytes);
+/// Bytes rounded up to a whole number: those of a part of a rank's activations may be a fraction. Sums are rounded in
+/// the last bits.
+double wholeBytes(double bytes) {
+  const double nearest = std::round(bytes);
+  return std::abs(bytes - nearest) <= std::max(1e-6, 1e-12 * bytes) ? nearest : std::ceil(bytes);
 }
+
+Json bytesOf(double bytes) { return bytes < 9e15 ? Json(int64_t(wholeBytes(bytes))) : Json(bytes); }
 
 Json jsonOf(const Schedule &schedule, const Timeline &timeline) {
   Json peaks = Json::array(), ranks = Json::array();
@@ -48,7 +51,7 @@ Json jsonOf(const Schedule &schedule, const Timeline &timeline) {
 std::string ms(double value) { return fmt::format("{:.{}f}", value, value < 10 ? 3 : value < 1000 ? 2 : 1); }
 
 std::string bytes(double value) {
-  return value < 9e15 ? grouped(int64_t(std::ceil(value * (1 - 1e-12)))) : fmt::format("{:.3g}", value);
+  return value < 9e15 ? grouped(int64_t(wholeBytes(value))) : fmt::format("{:.3g}", value);
 }
 
 /// "0, 7" for the stages of a rank, the first eight of them.
