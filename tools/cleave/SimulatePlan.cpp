@@ -68,7 +68,7 @@ std::string gibibytes(double bytes) { return fmt::format("{:.2f}", bytes / (1 <<
 
 void printRanks(const Predicted &predicted) {
   const Simulation &simulation = predicted.simulation;
-  fmt::print("{:<14} {:<12} {:>10} {:>10} {:>10} {:>10}   {:>10} {:>8}\n", "ranks", "device", "compute", "exchange",
+  fmt::print("{:<16} {:<10} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>7}\n", "ranks", "device", "compute", "exchange",
              "(hidden)", "idle, ms", "GiB needed", "there");
   for (size_t c = 0; c < simulation.times.size(); ++c) {
     const RankClass &one = simulation.ranks.classes[c];
@@ -77,7 +77,7 @@ void printRanks(const Predicted &predicted) {
     const std::string ranks = one.ranks == 1 ? fmt::format("{}", one.representative)
                                              : fmt::format("{} and {} more", one.representative, one.ranks - 1);
     const auto peak = static_cast<double>(peakBytes(predicted.plan, one.program));
-    fmt::print("{:<14} {:<12} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}   {:>10} {:>8}{}\n", ranks, kind.name,
+    fmt::print("{:<16} {:<10} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}  {:>10} {:>7}{}\n", ranks, kind.name,
                milliseconds(times.busy), milliseconds(times.communication), milliseconds(times.hidden),
                milliseconds(times.idle), gibibytes(peak), gibibytes(kind.memoryBytes()),
                peak + static_cast<double>(reservedBytes(kind)) > kind.memoryBytes() ? "  does not fit" : "");
@@ -105,11 +105,12 @@ void printWork(const Predicted &predicted) {
 
 void printPage(const Predicted &predicted) {
   const Simulation &simulation = predicted.simulation;
-  fmt::print(
-      "{}   {} ranks on {}   predicted {} a step   {:.4g} samples/s   {:.3g} TFLOP/s a device   bubble {:.1f}%\n\n",
-      predicted.plan.model() ? predicted.plan.model()->str() : "", simulation.ranks.classOf.size(),
-      predicted.cluster.name, duration(simulation.stepSeconds), predicted.samplesPerSecond(),
-      predicted.flopsPerDevice() / 1e12, 100 * simulation.bubbleFraction);
+  const size_t ranks = simulation.ranks.classOf.size();
+  fmt::print("{}   {} rank{} on {}\n", predicted.plan.model() ? predicted.plan.model()->str() : "", ranks,
+             ranks == 1 ? "" : "s", predicted.cluster.name);
+  fmt::print("predicted {} a step   {:.4g} samples/s   {:.3g} TFLOP/s a device   bubble {:.1f}%\n\n",
+             duration(simulation.stepSeconds), predicted.samplesPerSecond(), predicted.flopsPerDevice() / 1e12,
+             100 * simulation.bubbleFraction);
   printRanks(predicted);
   printWork(predicted);
   if (predicted.memory)
