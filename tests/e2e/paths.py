@@ -12,7 +12,7 @@ from programs import DIGITS
 SMALL = ["--hidden", "8", "--batch", "8"]
 TRAIN = ["train", *SMALL, "--data", DIGITS, "--steps", "1", "--quiet"]
 # What an option's path is: read or written, a file or a folder; `data` may be either. PATH is the place of the path, HERE
-# a folder that has p.plan and ck, trained by mlp, and gpt, trained by gpt. The first word of the key is the program.
+# a folder that has p.plan, ck, graph.mlir and c.toml. The first word of the key is the program.
 USES = {
     "read file": [
         ["cleave", "show", "PATH"], ["cleave", "verify", "PATH"], ["cleave", "diff", "PATH", "HERE/p.plan"],
@@ -20,7 +20,9 @@ USES = {
         ["mlp", *TRAIN, "--plan", "PATH"], ["mlp", "eval", "--checkpoint", "HERE/ck", "--data", DIGITS, "--plan", "PATH"],
         ["mlp", "check", *SMALL, "--data", DIGITS, "--plan", "PATH"], ["mlp", *TRAIN, "--strategy", "PATH"],
         ["mlp", "plan", "--strategy", "PATH", "-o", "HERE/new.plan"], ["mlp", "check", "--data", DIGITS, "--strategy", "PATH"],
-        ["mlp", "graph", "--strategy", "PATH"],
+        ["mlp", "graph", "--strategy", "PATH"], ["mlp", "plan", "--no-code", "--cluster", "PATH", "-o", "HERE/new.plan"],
+        ["cleave", "simulate", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "PATH"],
+        ["cleave", "simulate", "--pipeline", "PATH"],
     ],
     "read data": [
         ["mlp", "train", *SMALL, "--data", "PATH", "--steps", "1"], ["mlp", "eval", "--checkpoint", "HERE/ck", "--data", "PATH"],
@@ -42,7 +44,8 @@ USES = {
         ["mlp", "plan", *SMALL, "-o", "PATH"], ["mlp", "graph", *SMALL, "-o", "PATH"],
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--metrics", "PATH"],
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--trace", "PATH"],
-        ["cleave-opt", "HERE/graph.mlir", "-o", "PATH"],
+        ["cleave-opt", "HERE/graph.mlir", "-o", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "HERE/c.toml", "--trace", "PATH"],
+        ["cleave", "doctor", "--cluster", "PATH"],
     ],
     "write folder": [
         ["mlp", *TRAIN, "--checkpoint", "PATH"],
@@ -75,7 +78,7 @@ class Paths(unittest.TestCase):
         cls.kept = tempfile.TemporaryDirectory(prefix="cleave-paths-")
         here = cls.here = cls.kept.name
         for command in (["mlp", *TRAIN, "--checkpoint", here + "/ck"], ["mlp", "plan", *SMALL, "-o", here + "/p.plan"],
-                        ["mlp", "graph", *SMALL, "-o", here + "/graph.mlir"]):
+                        ["mlp", "graph", *SMALL, "-o", here + "/graph.mlir"], ["cleave", "doctor", "--cluster", here + "/c.toml"]):
             subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
         with open(here + "/text", "w") as file:
             file.write("text\n")
@@ -155,10 +158,11 @@ class Paths(unittest.TestCase):
         used = {(" ".join(use[:2]) if use[0] in ("mlp", "gpt", "cleave") else use[0], word)
                 for uses in USES.values() for use in uses for word, path in zip(use, use[1:]) if path == "PATH"}
         missing = set()
-        for command in ("mlp train", "mlp eval", "mlp predict", "mlp plan", "mlp check", "mlp graph", "cleave-run"):
+        for command in ("mlp train", "mlp eval", "mlp predict", "mlp plan", "mlp check", "mlp graph", "cleave simulate", "cleave doctor",
+                        "cleave-run"):
             words = command.split()
             text = subprocess.run([os.path.join(programs.BIN, words[0]), *words[1:], "--help"], capture_output=True, text=True, timeout=60).stdout
-            for option in re.findall(r"^  (?:(-\w),)?(--\S+) (?:WORD\|FILE|FILE|DIR)\b", text, re.MULTILINE):
+            for option in re.findall(r"^  (?:(-\w),)?(--\S+) (?:WORD\|FILE|FILE(?:\.\w+)?|DIR)\b", text, re.MULTILINE):
                 if (command, option[0] or option[1]) not in used | ELSEWHERE:
                     missing.add((command, option[0] or option[1]))
         self.assertEqual(missing, set())
