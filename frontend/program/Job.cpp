@@ -2,6 +2,7 @@
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
+#include "partitioner/schedule/Named.h"
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
@@ -103,7 +104,6 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
                                 meshText(fromFile)));
   strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, partitioner::scheduleNames());
   strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
-  const bool several = strategy.schedule == "interleaved" || strategy.schedule == "zb-v";
   if (options.sequenceParallel)
     strategy.sequence = "tp";
   if (!strategy.sequence.empty() && strategy.mesh.size("tp") == 1)
@@ -115,7 +115,8 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
     strategy.recompute.insert(strategy.recompute.begin(),
                               {partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)});
   }
-  strategy.chunks = options.virtualStages.value_or(several && strategy.chunks == 1 ? 2 : strategy.chunks);
+  const bool open = strategy.chunks == 1 && strategy.stages.empty();
+  strategy.chunks = options.virtualStages.value_or(open ? partitioner::chunksOf(strategy.schedule) : strategy.chunks);
   return strategy;
 }
 
@@ -158,8 +159,8 @@ static Target::Kind chooseBackend(const RunOptions &options, const std::optional
     return Target::parseKind(options.backend);
   const std::string &has = cluster->devices[cluster->nodes.front().devices.front().kind].backend;
   if (!options.backend.empty() && options.backend != has)
-    throw userError(fmt::format("--backend {}: the devices of --cluster {} are for {}", options.backend,
-                                options.cluster, has));
+    throw userError(
+        fmt::format("--backend {}: the devices of --cluster {} are for {}", options.backend, options.cluster, has));
   return Target::parseKind(has);
 }
 

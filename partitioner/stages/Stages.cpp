@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -128,18 +130,56 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
   return stages;
 }
 
-// Layers without parameters join the previous layer; at the start, the next one.
-Stages stagesByCost(const Layers &layers, const Strategy &strategy) {
+// The largest cost of a stage if `costs` are cut into `parts`.
+double largestStage(const std::vector<double> &costs, size_t parts) {
+  double largest = 0;
+  std::vector<size_t> begins = balancedCuts(costs, parts);
+  begins.push_back(costs.size());
+  for (size_t s = 0; s < parts; ++s)
+    largest = std::max(largest, std::accumulate(costs.begin() + static_cast<long>(begins[s]),
+                                                costs.begin() + static_cast<long>(begins[s + 1]), 0.0));
+  return largest;
+}
+
+// How many stages each rank gets under an interleaved schedule: more of them fill the pipeline faster, but cut less
+// evenly. With messages that take no time, ranks of equal speed and stages as long as the longest, an iteration takes
+// (microbatches * chunks + pp - 1) of its stages (Narayanan et al. 2021, section 2.2).
+int64_t bestChunks(const std::vector<double> &costs, const Strategy &strategy) {
+  constexpr int64_t most = 8;
+  const int64_t pp = strategy.mesh.size("pp");
+  int64_t best = 2;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int64_t chunks = 2; chunks <= most && pp * chunks <= static_cast<int64_t>(costs.size()); ++chunks) {
+    const double length = largestStage(costs, static_cast<size_t>(pp * chunks)) *
+                          static_cast<double>(strategy.microbatches * chunks + pp - 1);
+    if (length < 0.99 * shortest) // more messages should be worth something
+      shortest = length, best = chunks;
+  }
+  return best;
+}
+
+struct Units {
   std::vector<double> costs;
-  std::vector<size_t> unitOf;
+  std::vector<size_t> unitOf; // by layer
+};
+
+// Layers without parameters join the previous layer; at the start, the next one.
+Units unitsOf(const Layers &layers) {
+  Units units;
+  std::vector<double> &costs = units.costs;
   bool open = false; // the current unit has no parameters yet
   for (const Layer &layer : layers) {
     if (costs.empty() || (layer.parameters && !open))
       costs.push_back(0), open = true;
     open &= !layer.parameters;
     costs.back() += layer.cost;
-    unitOf.push_back(costs.size() - 1);
+    units.unitOf.push_back(costs.size() - 1);
   }
+  return units;
+}
+
+Stages stagesByCost(const Layers &layers, const Strategy &strategy) {
+  const auto [costs, unitOf] = unitsOf(layers);
   const int64_t count = strategy.stageCount(), pp = strategy.mesh.size("pp");
   if (count > (int64_t)costs.size())
     throw userError(
@@ -183,10 +223,12 @@ void setStage(const Layer &layer, int64_t stage) {
 } // namespace
 
 void assignStages(ModuleOp module, Strategy &strategy) {
-  const int64_t count = strategy.stageCount();
   auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
   const LayerNames names = layerNames(forward, pathsOf(strategy));
   const Layers layers = layersOf(forward, names);
+  if (strategy.chunks == 0)
+    strategy.chunks = bestChunks(unitsOf(layers).costs, strategy);
+  const int64_t count = strategy.stageCount();
   const bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return l.mark >= 0; });
   const Stages stages = !strategy.stages.empty() ? stagesByFile(forward, layers, strategy)
                         : count == 1             ? Stages(layers.size(), 0)

@@ -50,7 +50,8 @@ struct Strategy {
   Mesh mesh;                     // axes dp, tp, pp, always in this order
   std::string schedule = "1f1b"; // see scheduleNames()
   int64_t microbatches = 1;
-  int64_t chunks = 1; // pipeline stages per rank, called virtual stages by Narayanan et al. 2021
+  /// Pipeline stages per rank, called virtual stages by Narayanan et al. 2021. 0: chosen when stages are cut, which sets it.
+  int64_t chunks = 1;
   /// The layers and later uses (see LayerUse) of each stage, in order. Empty: cut by cost, which is estimated FLOPs
   /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
   std::vector<std::vector<std::string>> stages;
