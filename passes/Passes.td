@@ -15,7 +15,8 @@ defvar strategyOptions = [
   Option<"microbatches", "microbatches", "int64_t", "1", "parts a batch is cut into">,
   Option<"schedule", "schedule", "std::string", "\"1f1b\"", "order of microbatches">,
   Option<"chunks", "virtual", "int64_t", "1", "pipeline stages of each rank">,
-  Option<"sequence", "sequence", "std::string", "\"\"", "tp: split activations between products along the sequence">
+  Option<"sequence", "sequence", "std::string", "\"\"", "tp: split activations between products along the sequence">,
+  Option<"zero", "zero", "int64_t", "0", "stage of ZeRO over dp">
 ];
 
 def PrecisionPass : ModulePass<"precision"> {

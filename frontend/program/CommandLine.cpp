@@ -99,7 +99,12 @@ void addChoices(CLI::App &command, RunOptions &run) {
       ->type_name("NAME");
   command.add_flag("--sequence-parallel", run.sequenceParallel,
                    "split activations between products along the sequence, over tp");
-  command.add_option("--zero", run.zero, "0")->check(whole<int64_t>())->type_name("N");
+  command
+      .add_option("--zero", run.zero,
+                  "stage of ZeRO, which splits over dp 1: optimizer states, 2: gradients, too, 3: parameters, too "
+                  "(default: 0, none)")
+      ->check(whole<int64_t>())
+      ->type_name("N");
   command.add_option("--print-ir-after", run.printAfter, "print the IR after this phase to standard error")
       ->type_name("PASS");
 }

@@ -101,6 +101,7 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
     throw userError(fmt::format("--layout: cannot be combined with --plan {}, which has a fixed layout", file.name()));
   for (auto [option, given] : {std::pair("--recompute", !options.recompute.empty()),
                                {"--sequence-parallel", options.sequenceParallel},
+                               {"--zero", options.zero.has_value()},
                                {"--virtual", options.virtualStages.has_value()}})
     if (given)
       throw userError(

@@ -110,6 +110,12 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
     throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
                                 options.sequenceParallel ? "--sequence-parallel" : "sequence",
                                 meshText(strategy.mesh)));
+  strategy.zero = options.zero.value_or(strategy.zero);
+  if (strategy.zero < 0 || strategy.zero > 3)
+    throw userError(fmt::format("--zero {}: must be a stage of ZeRO, 0 to 3", strategy.zero));
+  if (strategy.zero && strategy.mesh.size("dp") == 1)
+    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
+                                options.zero ? "--zero" : "zero =", strategy.zero, meshText(strategy.mesh)));
   if (!options.recompute.empty()) { // a file's own rules are more specific
     const std::string kind = oneOf("--recompute", options.recompute, "none", {"none", "selective", "full"});
     strategy.recompute.insert(strategy.recompute.begin(),
@@ -145,14 +151,6 @@ static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
                           : layout == "nhwc";
 }
 
-/// Choices that are known by name but cannot be made yet.
-static void refuseWhatIsMissing(const RunOptions &options) {
-  if (options.zero.value_or(0) != 0)
-    throw userError(
-        fmt::format("--zero {}: {}", *options.zero,
-                    *options.zero < 0 || *options.zero > 3 ? "must lie in [0, 3]" : "not available yet; 0 is"));
-}
-
 /// The backend that is asked for, otherwise that of the cluster's devices.
 static Target::Kind chooseBackend(const RunOptions &options, const std::optional<partitioner::Cluster> &cluster) {
   if (!cluster)
@@ -178,7 +176,6 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.precision =
       Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, job.backend);
   job.channelsLast = chooseChannelsLast(job, options);
-  refuseWhatIsMissing(options);
   job.config = config;
   job.config.optimizer = chooseOptimizer(config.optimizer, options);
   job.strategy = chooseStrategy(options);

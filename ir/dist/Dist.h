@@ -28,6 +28,9 @@ namespace cleave::dist {
 namespace attr {
 inline constexpr llvm::StringLiteral sharding = "dist.sharding", shardings = "dist.shardings", stage = "dist.stage",
                                      rankClass = "dist.class", segment = "dist.segment", global = "dist.global",
-                                     globals = "dist.globals";
+                                     globals = "dist.globals", gathered = "dist.gathered";
 }
+/// Values of attr::gathered, on a reshard that gathers a parameter which ZeRO stores in parts: once per iteration, or in
+/// every segment that reads it.
+inline constexpr llvm::StringLiteral gatheredForIteration = "iteration", gatheredForSegment = "segment";
 } // namespace cleave::dist

@@ -26,7 +26,7 @@ def Dist_Dialect : Dialect {
     `cleave.name`): equal kind and name mean the same memory, read through the argument and written through the result.
     Kinds: "input", "parameter", "buffer", "state", "gradient", "scalar", "metric" (loss, weight, correct), "output" (of a
     prediction), "stash" (live from one segment to a later one of the same microbatch) and "working" (a parameter in the
-    half type, created by "begin" or "eval_begin" and read by every microbatch). Accumulation over microbatches is explicit:
+    half type, or gathered over dp, created by "begin" or "eval_begin" and read by every microbatch). Accumulation over microbatches is explicit:
     the segment takes the slot as argument and returns the sum; "begin" returns zeros. Segments: "begin", "forward",
     "input_gradient", "weight_gradient", "reduce", "update"; "eval_begin", "eval", "eval_reduce".
 

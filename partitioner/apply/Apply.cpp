@@ -6,6 +6,7 @@
 #include "partitioner/annotate/Annotate.h"
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/FoldRules.h"
+#include "partitioner/apply/Zero.h"
 #include "partitioner/schedule/Schedule.h"
 #include "partitioner/sharding/Pinned.h"
 #include "partitioner/stages/Layers.h"
@@ -69,10 +70,23 @@ static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
 NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
   checkRules(step.lookupSymbol<func::FuncOp>("train"), strategy);
   NamedShardings named;
-  for (const char *name : {"train", "update", "eval"})
-    if (auto func = step.lookupSymbol<func::FuncOp>(name))
-      assignShardings(func, strategy, named);
-  checkTensorAxis(step.lookupSymbol<func::FuncOp>("train"), strategy);
+  auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
+       eval = step.lookupSymbol<func::FuncOp>("eval");
+  assignShardings(train, strategy, named);
+  checkTensorAxis(train, strategy);
+  const NamedShardings stored = strategy.zero ? storedShardings(train, strategy, named) : NamedShardings();
+  if (update) {
+    NamedShardings updated = stored;
+    updated.insert(named.begin(), named.end());
+    assignShardings(update, strategy, updated);
+  }
+  if (eval)
+    assignShardings(eval, strategy, named);
+  for (func::FuncOp func : {train, eval})
+    if (func)
+      gatherParameters(func, strategy, stored);
+  if (strategy.zero >= 2)
+    scatterGradients(train, stored);
   return named;
 }
 
@@ -208,8 +222,8 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
   applied.unequalMetric = info.unequalMetric;
-  for (std::vector<ScheduleItem> &items :
-       applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"), strategy.chunks, strategy.microbatches)) {
+  for (std::vector<ScheduleItem> &items : applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"),
+                                                                       strategy.chunks, strategy.microbatches)) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});
     items.push_back({{SegmentKind::Reduce}, 0});
     items.push_back({{SegmentKind::Update}, 0});

@@ -157,7 +157,7 @@ private:
       if (isMetric(kind))
         local.returns("metric", kind, add("metric", kind, value));
       else if (kind == "gradient")
-        local.returns(kind, name, accumulates(name) ? add(kind, name, value) : get(value));
+        local.returns(kind, info.sumName(name), accumulates(name) ? add(kind, info.sumName(name), value) : get(value));
       else if (kind == "buffer" || kind == "output")
         local.returns(kind, name, get(value));
     }
@@ -282,6 +282,24 @@ std::string unequalMetric(const StepInfo &info) {
 
 } // namespace
 
+std::string StepInfo::sumName(const std::string &parameter) const {
+  return scattered.count(parameter) ? parameter + ".sum" : parameter;
+}
+
+/// The gradients of which @update reads another piece than @train leaves, and that piece.
+static std::map<std::string, Sharding> scatteredGradients(StepInfo &info) {
+  std::map<std::string, Sharding> left, scattered;
+  for (const Total &gradient : info.gradients)
+    left[gradient.name] = shardingOf(gradient.value);
+  for (BlockArgument argument : info.update.getArguments()) {
+    const auto found = left.find(ir::argumentText(argument, ir::attr::name).str());
+    if (ir::argumentText(argument, ir::attr::kind) == "gradient" && found != left.end() &&
+        shardingOf(argument).dims != found->second.dims)
+      scattered[found->first] = shardingOf(argument);
+  }
+  return scattered;
+}
+
 StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   StepInfo info;
   info.strategy = &strategy;
@@ -300,6 +318,7 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   if (info.eval)
     info.evalMetrics = totalsOf(info.eval, strategy, false);
   info.unequalMetric = unequalMetric(info);
+  info.scattered = scatteredGradients(info);
   for (Total &gradient : info.gradients) {
     std::set<int64_t> positions(gradient.makers.begin(), gradient.makers.end());
     const std::vector<int64_t> &owners = info.owners.at(gradient.name);

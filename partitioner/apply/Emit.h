@@ -25,14 +25,19 @@ struct StepInfo {
   mlir::func::FuncOp train, update, eval;
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
-  std::string unequalMetric;                          // why no plan can hold the metrics; empty if none
-  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> positions that own it, in order
-  std::map<std::string, int64_t> homes;               // parameter or buffer -> the first stage that uses it
-  mlir::Type reduceType;                              // type of gradient reductions over dp; null: the gradients' types
+  std::string unequalMetric;                              // why no plan can hold the metrics; empty if none
+  std::map<std::string, std::vector<int64_t>> owners;     // parameter or buffer -> positions that own it, in order
+  std::map<std::string, int64_t> homes;                   // parameter or buffer -> the first stage that uses it
+  /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and how @update reads them.
+  std::map<std::string, Sharding> scattered;
+  mlir::Type reduceType; // type of gradient reductions over dp; null: the gradients' types
   const Strategy *strategy = nullptr;
 
   /// How many terms of a parameter's gradient the stages of each position compute.
   std::map<std::pair<int64_t, std::string>, int64_t> terms;
+
+  /// The slot in which the gradient of a parameter is accumulated: another one than @update reads if it is scattered.
+  std::string sumName(const std::string &parameter) const;
 };
 
 StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);

@@ -42,7 +42,10 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
     sum.axes.push_back("pp");
     sum.positions = gradient.positions;
   }
-  std::erase_if(sum.axes, [&](const std::string &axis) { return info.strategy->mesh.size(axis) == 1; });
+  const bool scattered = info.scattered.count(gradient.name); // over dp
+  std::erase_if(sum.axes, [&](const std::string &axis) {
+    return info.strategy->mesh.size(axis) == 1 || (scattered && axis == "dp");
+  });
   sum.element = gradient.type.getElementType();
   if (info.reduceType && llvm::is_contained(sum.axes, "dp"))
     sum.element = info.reduceType;
@@ -59,7 +62,7 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
     Bucket sum = sumOf(info, gradient);
     if (sum.axes.empty())
       continue;
-    Value slot = local.slot("gradient", gradient.name, gradient.value);
+    Value slot = local.slot("gradient", info.sumName(gradient.name), gradient.value);
     int64_t bytes = typeOf(slot).getNumElements() * sum.element.getIntOrFloatBitWidth() / 8;
     auto open = std::find_if(buckets.rbegin(), buckets.rend(), [&](const Bucket &b) {
       return b.axes == sum.axes && b.positions == sum.positions && b.element == sum.element;
@@ -91,8 +94,23 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
   return op.getResult();
 }
 
+/// Reduces a gradient over dp, of which every rank keeps the part that it updates.
+void scatter(const StepInfo &info, LocalFunction &local, const Total &gradient, Value sum) {
+  const Sharding &to = info.scattered.at(gradient.name);
+  Sharding from = shardingOf(gradient.value);
+  std::erase_if(from.partialAxes, [](const std::string &axis) { return axis != "dp"; });
+  Type own = typeOf(sum).getElementType();
+  Value sent = inType(local, gradient, sum, info.reduceType ? info.reduceType : own, {});
+  Value part = local.localiser.reshard(local.func.getLoc(), sent, from, to);
+  part.getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+  if (typeOf(part).getElementType() != own)
+    part = ir::CastOp::create(local.builder, local.func.getLoc(), typeOf(part).clone(own), part);
+  local.returns("gradient", gradient.name, part);
+}
+
 /// If the reduction's type differs from the gradients', both the operand of each rank and the sum are rounded to it.
 void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t position) {
+  std::map<const Total *, Value> sums;
   for (Bucket &bucket : bucketsOf(info, local, position)) {
     SmallVector<Value> sent;
     for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
@@ -101,10 +119,19 @@ void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t positio
         local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.positions);
     if (Operation *op = reduced[0].getDefiningOp())
       op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
-    for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced))
-      local.returns("gradient", gradient->name,
-                    inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes));
+    for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced)) {
+      Value whole = inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes);
+      local.returns("gradient", info.sumName(gradient->name), whole);
+      sums[gradient] = whole;
+    }
   }
+  for (const Total &gradient : llvm::reverse(info.gradients))
+    if (sharedBy(gradient, position) && info.scattered.count(gradient.name)) {
+      const auto known = sums.find(&gradient);
+      scatter(info, local, gradient,
+              known != sums.end() ? known->second
+                                  : local.slot("gradient", info.sumName(gradient.name), gradient.value));
+    }
 }
 
 void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
@@ -144,7 +171,7 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
     for (const Total &gradient : info.gradients)
       if (sharedBy(gradient, rankClass.position) &&
           (info.strategy->microbatches > 1 || llvm::count(gradient.makers, rankClass.position) != 1))
-        local.returns("gradient", gradient.name, zeros(local, local.localiser.localType(gradient.value)));
+        local.returns("gradient", info.sumName(gradient.name), zeros(local, local.localiser.localType(gradient.value)));
   for (auto [name, last] : copies)
     local.returns("working", name, workingCopy(local, last->getResult(0)));
   local.finish(rankClass);

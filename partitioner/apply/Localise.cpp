@@ -130,21 +130,20 @@ Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const 
       });
 }
 
-Value Localiser::reshard(Operation *op, Value local) {
-  const Sharding &from = shardingOf(op->getOperand(0)), &to = shardingOf(op->getResult(0));
+Value Localiser::reshard(Location loc, Value local, const Sharding &from, const Sharding &to) {
   for (const ReshardStep &step : reshardSteps(mesh, from, to))
     switch (step.kind) {
     case ReshardStep::Kind::AllReduce:
-      local = allReduce(op->getLoc(), local, step.axes, from.partialKind)[0];
+      local = allReduce(loc, local, step.axes, from.partialKind)[0];
       break;
     case ReshardStep::Kind::ReduceScatter:
-      local = reduceScatter(op->getLoc(), local, step.place, to, from.partialKind);
+      local = reduceScatter(loc, local, step.place, to, from.partialKind);
       break;
     case ReshardStep::Kind::Gather:
-      local = gatherDim(op->getLoc(), local, step.place.dim, from.dims[step.place.dim]);
+      local = gatherDim(loc, local, step.place.dim, from.dims[step.place.dim]);
       break;
     case ReshardStep::Kind::Slice:
-      local = sliceDim(op->getLoc(), local, step.place.dim, to.dims[step.place.dim]);
+      local = sliceDim(loc, local, step.place.dim, to.dims[step.place.dim]);
       break;
     }
   return local;
@@ -228,7 +227,7 @@ SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
   for (Value result : op->getResults())
     types.push_back(localType(result));
   if (isa<dist::ReshardOp>(op)) {
-    results = {reshard(op, operands[0])};
+    results = {reshard(op->getLoc(), operands[0], shardingOf(op->getOperand(0)), shardingOf(op->getResult(0)))};
   } else if (isa<ir::ConstantOp>(op)) {
     results = {constant(op)};
   } else if (isa<ir::IotaOp>(op)) {

@@ -23,6 +23,9 @@ public:
   llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes,
                                            const std::string &kind, const std::vector<int64_t> &stages = {});
 
+  /// Emits what brings this rank's piece of a value from one sharding to another; returns the new piece.
+  mlir::Value reshard(mlir::Location loc, mlir::Value local, const Sharding &from, const Sharding &to);
+
 private:
   mlir::OpBuilder &builder;
   const Mesh &mesh;
@@ -30,7 +33,6 @@ private:
   mutable llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::RankedTensorType>
       types; ///< by sharding and type
 
-  mlir::Value reshard(mlir::Operation *op, mlir::Value local);
   mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
   mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
   using CollectiveMaker = llvm::function_ref<mlir::Value(mlir::Type result, mlir::Value input, int64_t dim)>;

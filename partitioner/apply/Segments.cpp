@@ -20,7 +20,7 @@ static bool isWidening(ir::CastOp cast) {
 }
 
 bool isRemade(Operation *op, bool otherStage) {
-  if (isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op))
+  if (isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op) || op->hasAttr(dist::attr::gathered))
     return true;
   if (auto cast = dyn_cast<ir::CastOp>(op); cast && (isa<BlockArgument>(cast.getInput()) || isWidening(cast)))
     return true; // a parameter in another type, or an activation

@@ -39,8 +39,8 @@ struct Segmentation {
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };
 
-/// Whether an op is rematerialised at each use instead of being stashed or sent: constants, iota, broadcasts, and
-/// within a stage also views (reshape, transpose, slice).
+/// Whether an op is rematerialised at each use instead of being stashed or sent: constants, iota, broadcasts, parameters
+/// in another type or gathered over dp, and within a stage also views (reshape, transpose, slice).
 bool isRemade(mlir::Operation *op, bool otherStage);
 
 int64_t stageOf(mlir::Operation *op);

@@ -1,6 +1,7 @@
 // Finds the casts and transposes of parameters that are executed once per iteration.
 #include "partitioner/apply/WorkingCopies.h"
 
+#include "ir/dist/Dist.h"
 #include "ir/library/Epilogues.h"
 #include "partitioner/apply/Emit.h"
 
@@ -54,12 +55,25 @@ std::string castName(ir::CastOp cast) {
   return name + (type.isBF16() ? ".bf16" : ".f16");
 }
 
-/// The name of a convolution's weight in channels last, possibly in a narrower type.
+bool isGathered(Operation *op, StringRef how) {
+  auto gathered = op ? op->getAttrOfType<StringAttr>(dist::attr::gathered) : nullptr;
+  return gathered && gathered.getValue() == how;
+}
+
+/// The name of a parameter, possibly in a narrower type, possibly gathered for the iteration.
+std::string sourceName(Value value) {
+  Operation *def = value.getDefiningOp();
+  if (isGathered(def, dist::gatheredForIteration))
+    return sourceName(def->getOperand(0));
+  auto cast = dyn_cast_if_present<ir::CastOp>(def);
+  return cast ? castName(cast) : parameterName(value);
+}
+
+/// The name of a convolution's weight in channels last.
 std::string turnedName(ir::TransposeOp transpose) {
   if (llvm::none_of(transpose->getUsers(), [](Operation *user) { return user->hasAttr(ir::channelsLast); }))
     return {};
-  auto cast = transpose.getInput().getDefiningOp<ir::CastOp>();
-  const std::string name = cast ? castName(cast) : parameterName(transpose.getInput());
+  const std::string name = sourceName(transpose.getInput());
   return name.empty() ? name : name + ".nhwc";
 }
 
@@ -68,6 +82,8 @@ std::string turnedName(ir::TransposeOp transpose) {
 std::string workingCopyName(Operation *op) {
   if (auto transpose = dyn_cast<ir::TransposeOp>(op))
     return turnedName(transpose);
+  if (isGathered(op, dist::gatheredForIteration))
+    return sourceName(op->getOperand(0)) + ".whole";
   auto cast = dyn_cast<ir::CastOp>(op);
   std::string name = cast ? castName(cast) : std::string();
   if (name.empty())

@@ -1,5 +1,5 @@
-// Parameters in the type and layout that products need: converted once per iteration and kept in a slot of kind
-// "working" for all microbatches.
+// Parameters in the type and layout that products need, and whole where ZeRO stores parts: made once per iteration and
+// kept in a slot of kind "working" for all microbatches.
 #pragma once
 #include "ir/graph/Graph.h"
 
@@ -12,7 +12,8 @@ namespace cleave::partitioner {
 using WorkingCopies = std::map<std::string, mlir::Operation *>;
 
 /// "fc.weight.bf16" if `op` casts a parameter to a narrower type for ops that read it from memory; "conv.weight.nhwc"
-/// or "conv.weight.bf16.nhwc" if it transposes the weight of a convolution; "" for any other op. Parameters read only
+/// or "conv.weight.bf16.nhwc" if it transposes the weight of a convolution; "fc.weight.whole" or "fc.weight.bf16.whole" if
+/// it gathers a parameter for the iteration; "" for any other op. Parameters read only
 /// by elementwise kernels are cast there, at no cost, except biases that the library adds because the module's products
 /// have epilogues (`ir::attr::epilogues`).
 std::string workingCopyName(mlir::Operation *op);

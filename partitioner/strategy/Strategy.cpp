@@ -257,11 +257,15 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       if (!strategy.sequence.empty() && strategy.sequence != "tp")
         throw userError(fmt::format("{}: sequence must be \"tp\", the axis that splits the sequence, found \"{}\"",
                                     at(file, node), strategy.sequence));
+    } else if (key == "zero") {
+      strategy.zero = node.value_exact<int64_t>().value_or(-1);
+      if (strategy.zero < 0 || strategy.zero > 3)
+        throw userError(fmt::format("{}: zero must be a stage of ZeRO, 0 to 3", at(file, node)));
     } else if (key == "recompute") {
       readRecompute(file, node, strategy);
     } else {
       throw userError(
-          fmt::format("{}: a strategy has mesh, schedule, sequence, stages, shard and recompute, not \"{}\"",
+          fmt::format("{}: a strategy has mesh, schedule, sequence, zero, stages, shard and recompute, not \"{}\"",
                       at(file, node), std::string(key.str())));
     }
   }
@@ -298,6 +302,8 @@ std::string Strategy::toToml() const {
                   chunks > 1 ? fmt::format(", virtual = {}", chunks) : "");
   if (!sequence.empty())
     out += fmt::format("sequence = {}\n", quote(sequence));
+  if (zero)
+    out += fmt::format("zero = {}\n", zero);
   if (!stages.empty()) {
     out += fmt::format("# origin: {}\nstages = [\n", stagesOrigin);
     for (const auto &stage : stages) {

@@ -61,6 +61,9 @@ struct Strategy {
   /// The axis over which activations between products are split along the sequence, "tp"; empty: none (Korthikanti et
   /// al. 2022).
   std::string sequence;
+  /// Stage of ZeRO over axis dp (Rajbhandari et al. 2020): 0 none, 1 optimizer states in parts, 2 gradients, too, 3
+  /// parameters, too.
+  int64_t zero = 0;
 
   /// Pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size("pp") * chunks; }

@@ -36,6 +36,7 @@ template <class Base> struct StrategyPass : ThrowingPass<Base> {
     strategy.schedule = this->schedule;
     strategy.chunks = this->chunks;
     strategy.sequence = this->sequence;
+    strategy.zero = this->zero;
     return strategy;
   }
 };

@@ -122,7 +122,8 @@ private:
     return fmt::format("{}", fmt::join(paths, ", "));
   }
 
-  /// Whether the backward pass computes the value again: its layer says so, and nothing outside the layer reads it.
+  /// Whether the backward pass computes the value again: its layer says so, and nothing outside the layer or in another
+  /// stage reads it (a stage would wait for the backward pass of an earlier one).
   bool isRecomputed(Value value) const {
     Operation *op = value.getDefiningOp();
     if (!op || isBackward(op) || isa<ir::ConstantOp, ir::IotaOp>(op))
@@ -132,7 +133,8 @@ private:
     if (kind == Recomputation::None || (kind == Recomputation::Selective && isKeptBySelective(op)))
       return false;
     return llvm::none_of(value.getUsers(), [&](Operation *user) {
-      return isa<func::ReturnOp>(user) || (!isBackward(user) && layerOf.at(user) != layer);
+      return isa<func::ReturnOp>(user) || user->getAttr(ir::attr::stage) != op->getAttr(ir::attr::stage) ||
+             (!isBackward(user) && layerOf.at(user) != layer);
     });
   }
 

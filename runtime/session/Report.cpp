@@ -80,6 +80,8 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
     default:
       break;
     }
+  if (path == "parameters") // gathered, because they are stored in parts
+    return path;
   switch (segment.kind()) {
   case plan::SegmentKind::InputGradient:
   case plan::SegmentKind::WeightGradient:

@@ -43,6 +43,7 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
   words.insert("recompute:" + (recipe.recompute.empty() ? "none" : recipe.recompute));
   if (recipe.sequence)
     words.insert("split:sequence");
+  words.insert(fmt::format("zero:{}", recipe.zero));
   words.insert(fmt::format("microbatches:{}", recipe.microbatches));
   words.insert("optimizer:" + recipe.optimizer);
   words.insert("precision:" + recipe.precision + (recipe.optLevel.empty() ? "" : "-" + recipe.optLevel));

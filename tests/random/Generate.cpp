@@ -177,6 +177,8 @@ void drawMesh(Chance &c, Recipe &recipe) {
   if (c.one(0.3))
     recipe.recompute = c.one(0.5) ? "full" : "selective";
   recipe.sequence = partitioner::parseMesh(recipe.mesh).size("tp") > 1 && c.one(0.3);
+  if (partitioner::parseMesh(recipe.mesh).size("dp") > 1 && c.one(0.5))
+    recipe.zero = c.whole(1, 3);
 }
 
 /// Mesh axes for each dimension: what splits it, legal by construction.

@@ -200,6 +200,8 @@ std::string asCommand(const Recipe &r) {
     text += " --recompute " + r.recompute;
   if (r.sequence)
     text += " --sequence-parallel";
+  if (r.zero)
+    text += fmt::format(" --zero {}", r.zero);
   if (r.precision != "fp32")
     text += " --precision " + r.precision + " --opt-level " + r.optLevel;
   if (!r.reduceDtype.empty())

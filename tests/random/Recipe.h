@@ -69,6 +69,7 @@ struct Recipe {
   int64_t virtualStages = 1; ///< stages of each rank
   std::string recompute;     ///< "", "selective" or "full"
   bool sequence = false;     ///< sequence parallelism
+  int64_t zero = 0;          ///< stage of ZeRO
   std::string stagesAndShards; ///< TOML: `stages` and [shard]; empty: none
   std::string precision = "fp32", optLevel, reduceDtype;
   std::string layout = "nchw";

@@ -68,6 +68,7 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
   options.virtualStages = r.virtualStages;
   options.recompute = r.recompute;
   options.sequenceParallel = r.sequence;
+  options.zero = r.zero;
   options.microbatches = r.microbatches;
   options.threads = 1;
   options.seed = runSeed;
@@ -81,6 +82,7 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
     job.strategy = partitioner::Strategy::parse(r.strategy(), "strategy.toml");
     job.strategy.recompute = fromOptions.recompute;
     job.strategy.sequence = fromOptions.sequence;
+    job.strategy.zero = fromOptions.zero;
   }
   return job;
 }

@@ -62,7 +62,8 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.precision = "bf16", .reduceDtype = "half"}), "--reduce-dtype half"));
   CHECK(has(wrong({.layout = "nchwc"}), "--layout nchwc"));
   CHECK(has(wrong({.recompute = "some"}), "--recompute some"));
-  CHECK(has(wrong({.zero = 2}), "--zero 2"));
+  CHECK(has(wrong({.zero = 2}), "--zero 2: the mesh must have dp > 1, it is dp=1"));
+  CHECK(has(wrong({.mesh = "dp=2", .zero = 4}), "--zero 4: must be a stage of ZeRO, 0 to 3"));
   CHECK(has(wrong({.devices = 4}), "--devices 4"));
   CHECK(has(wrong({.strategy = "data"}), "--strategy data"));
   CHECK(has(wrong({.mesh = "dp=2", .devices = 4, .strategy = "data"}), "--mesh dp=2"));

@@ -1,0 +1,129 @@
+// Stored shardings, gathers before the first use, scatters at the end.
+#include "partitioner/apply/Zero.h"
+
+#include "ir/dist/Dist.h"
+#include "ir/graph/Graph.h"
+#include "partitioner/sharding/DataSplit.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+namespace {
+
+dist::ShardingAttr attributeOf(MLIRContext *context, const Sharding &sharding) {
+  return dist::ShardingAttr::get(context, sharding.str());
+}
+
+void setSharding(BlockArgument argument, const Sharding &sharding) {
+  cast<func::FuncOp>(argument.getOwner()->getParentOp())
+      .setArgAttr(argument.getArgNumber(), dist::attr::sharding, attributeOf(argument.getContext(), sharding));
+}
+
+/// Reshards `value` at the builder's place, with the marks of `marks`.
+dist::ReshardOp reshard(OpBuilder &builder, Value value, const Sharding &to, Operation *marks) {
+  dist::ShardingAttr lies = attributeOf(value.getContext(), to);
+  auto op = dist::ReshardOp::create(builder, value.getLoc(), value.getType(), value, shardingAttrOf(value), lies);
+  for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase})
+    if (Attribute attribute = marks->getAttr(name))
+      op->setAttr(name, attribute);
+  op->setAttr(dist::attr::shardings, builder.getArrayAttr(lies));
+  return op;
+}
+
+bool narrows(Operation *op) {
+  auto cast = dyn_cast<ir::CastOp>(op);
+  return cast && isa<FloatType>(getElementTypeOrSelf(cast.getResult())) &&
+         getElementTypeOrSelf(cast.getResult()).getIntOrFloatBitWidth() <
+             getElementTypeOrSelf(cast.getInput()).getIntOrFloatBitWidth();
+}
+
+class Gatherer {
+public:
+  Gatherer(const Strategy &strategy) : eachSegment(strategy.zero == 3) {}
+
+  void gather(BlockArgument parameter, const Sharding &stored) {
+    const Sharding whole = shardingOf(parameter);
+    setSharding(parameter, stored);
+    SmallVector<OpOperand *> uses;
+    SmallVector<Operation *> casts;
+    for (OpOperand &use : parameter.getUses())
+      if (narrows(use.getOwner()))
+        casts.push_back(use.getOwner());
+      else
+        uses.push_back(&use);
+    for (Operation *cast : casts) {
+      cast->setAttr(dist::attr::shardings, ArrayAttr::get(cast->getContext(), attributeOf(cast->getContext(), stored)));
+      SmallVector<OpOperand *> ofCast;
+      for (OpOperand &use : cast->getResult(0).getUses())
+        ofCast.push_back(&use);
+      OpBuilder builder(cast->getContext());
+      builder.setInsertionPointAfter(cast);
+      replace(builder, cast->getResult(0), whole, ofCast);
+    }
+    replace(OpBuilder::atBlockBegin(parameter.getOwner()), parameter, whole, uses);
+  }
+
+private:
+  const bool eachSegment;
+
+  void replace(OpBuilder builder, Value value, const Sharding &whole, ArrayRef<OpOperand *> uses) const {
+    if (uses.empty())
+      return;
+    dist::ReshardOp op = reshard(builder, value, whole, uses.front()->getOwner());
+    op->setAttr(dist::attr::gathered,
+                builder.getStringAttr(eachSegment ? dist::gatheredForSegment : dist::gatheredForIteration));
+    op->setAttr(ir::attr::path, builder.getStringAttr("parameters"));
+    for (OpOperand *use : uses)
+      use->set(op.getResult());
+  }
+};
+
+} // namespace
+
+NamedShardings storedShardings(func::FuncOp train, const Strategy &strategy, const NamedShardings &whole) {
+  std::set<std::string> trained;
+  for (unsigned i = 0; i < train.getNumResults(); ++i)
+    if (ir::resultText(train, i, ir::attr::kind) == "gradient")
+      trained.insert(ir::resultText(train, i, ir::attr::name).str());
+  NamedShardings stored;
+  for (BlockArgument argument : train.getArguments()) {
+    const std::string name = ir::argumentText(argument, ir::attr::name).str();
+    if (ir::argumentText(argument, ir::attr::kind) != "parameter" || (strategy.zero < 3 && !trained.count(name)))
+      continue;
+    if (std::optional<Sharding> split = splitOverData(whole.at(name), ir::shapeOf(argument).vec(), strategy.mesh))
+      stored[name] = *split;
+  }
+  return stored;
+}
+
+void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedShardings &stored) {
+  Gatherer gatherer(strategy);
+  for (BlockArgument argument : func.getArguments())
+    if (ir::argumentText(argument, ir::attr::kind) == "parameter")
+      if (auto found = stored.find(ir::argumentText(argument, ir::attr::name).str()); found != stored.end())
+        gatherer.gather(argument, found->second);
+}
+
+void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
+  Operation *terminator = train.getBody().front().getTerminator();
+  OpBuilder builder(terminator);
+  for (OpOperand &result : terminator->getOpOperands()) {
+    const unsigned i = result.getOperandNumber();
+    const auto found = stored.find(ir::resultText(train, i, ir::attr::name).str());
+    Operation *maker = result.get().getDefiningOp();
+    if (ir::resultText(train, i, ir::attr::kind) != "gradient" || found == stored.end() || !maker)
+      continue;
+    Sharding to = found->second;
+    to.partialAxes = shardingOf(result.get()).partialAxes;
+    to.partialKind = shardingOf(result.get()).partialKind;
+    std::erase(to.partialAxes, "dp");
+    dist::ReshardOp op = reshard(builder, result.get(), to, maker);
+    op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
+    result.set(op.getResult());
+  }
+}
+
+} // namespace cleave::partitioner
