@@ -163,11 +163,39 @@ struct MatmulOfTranspose : OpRewritePattern<ir::MatmulOp> {
   }
 };
 
+/// A slice within one operand of a concatenation is a slice of that operand, so that nothing computes the others for
+/// it.
+struct SliceOfConcat : OpRewritePattern<ir::SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(ir::SliceOp op, PatternRewriter &rewriter) const override {
+    auto concat = op.getInput().getDefiningOp<ir::ConcatOp>();
+    if (!concat)
+      return failure();
+    const int64_t dim = concat.getDim(), begin = op.getStarts()[dim], end = begin + op.getSizes()[dim];
+    int64_t first = 0; // index of the operand's first element
+    for (Value operand : concat.getInputs()) {
+      const int64_t next = first + ir::shapeOf(operand)[dim];
+      if (begin >= first && end <= next) {
+        llvm::SmallVector<int64_t> starts(op.getStarts());
+        starts[dim] = begin - first;
+        rewriter.modifyOpInPlace(op, [&] {
+          op.getInputMutable().assign(operand);
+          op.setStarts(starts);
+        });
+        return success();
+      }
+      first = next;
+    }
+    return failure();
+  }
+};
+
 } // namespace
 
 void addSimplifyPatterns(RewritePatternSet &patterns) {
   patterns.add<BroadcastOfBroadcast, ReduceOfBroadcast, ReduceOfSplat, SelectOfEqual, NegOfNeg, AddOfNeg, SubOfNeg,
-               MatmulOfTranspose>(patterns.getContext());
+               MatmulOfTranspose, SliceOfConcat>(patterns.getContext());
 }
 
 } // namespace cleave::passes

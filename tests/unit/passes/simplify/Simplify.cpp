@@ -128,3 +128,19 @@ TEST_CASE("what nobody uses goes, and folded constants keep their marks", "[simp
       CHECK(op.hasAttr(ir::attr::stage));
   }
 }
+
+TEST_CASE("a slice within one operand of a concatenation reads that operand alone", "[simplify]") {
+  const auto sliced = [](int start, int size) {
+    const std::string part = "tensor<" + std::to_string(size) + "xf32>";
+    return simplified(vector, R"(
+    %e = cleave.exp %x : tensor<4xf32>
+    %s = cleave.sin %x : tensor<4xf32>
+    %c = cleave.concat %e, %s {dim = 0} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+    %p = cleave.slice %c starts [)" + std::to_string(start) + "] sizes [" + std::to_string(size) +
+                                  "] : tensor<8xf32> -> " + part + R"(
+    %loss = cleave.reduce sum %p dims [0] : )" + part + " -> tensor<f32>");
+  };
+  CHECK(sliced(1, 3) == Names{"cleave.exp", "cleave.slice", "cleave.reduce"});
+  CHECK(sliced(4, 4) == Names{"cleave.sin", "cleave.reduce"});
+  CHECK(sliced(3, 2) == Names{"cleave.exp", "cleave.sin", "cleave.concat", "cleave.slice", "cleave.reduce"});
+}
