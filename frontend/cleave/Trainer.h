@@ -50,6 +50,7 @@ struct RunOptions {
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
   bool sequenceParallel = false; ///< split activations between products along the sequence, over tp
+  std::string scatterGather = {}; ///< messages between stages in slices over tp: never, always, auto
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
   std::string cluster = {}; ///< file that describes the hardware that a plan is made for
   bool profile = false;   ///< print the slowest steps of rank 0 to standard error

@@ -100,6 +100,12 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command.add_flag("--sequence-parallel", run.sequenceParallel,
                    "split activations between products along the sequence, over tp");
   command
+      .add_option(
+          "--scatter-gather", run.scatterGather,
+          "whether values that all ranks of tp hold cross between stages in slices: never, always, or auto, where "
+          "that is faster on --cluster (default: auto)")
+      ->type_name("WHEN");
+  command
       .add_option("--zero", run.zero,
                   "stage of ZeRO, which splits over dp 1: optimizer states, 2: gradients, too, 3: parameters, too "
                   "(default: 0, none)")

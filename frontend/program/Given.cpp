@@ -102,6 +102,7 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
   for (auto [option, given] : {std::pair("--recompute", !options.recompute.empty()),
                                {"--sequence-parallel", options.sequenceParallel},
                                {"--zero", options.zero.has_value()},
+                               {"--scatter-gather", !options.scatterGather.empty()},
                                {"--virtual", options.virtualStages.has_value()}})
     if (given)
       throw userError(
@@ -190,6 +191,7 @@ GivenValues givenValues(const Model &model, const RunOptions &o) {
           {"--weight-decay", number(o.weightDecay)},
           {"--recompute", word(o.recompute)},
           {"--zero", number(o.zero)},
+          {"--scatter-gather", word(o.scatterGather)},
           {"--sequence-parallel", flag(o.sequenceParallel)},
           {"--target", word(o.target)},
           {"--precision", word(o.precision)},

@@ -2,6 +2,7 @@
 #include "frontend/program/Job.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/ScatterGather.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
@@ -151,6 +152,18 @@ static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
                           : layout == "nhwc";
 }
 
+/// From how many bytes on messages between stages are sliced; 0: never.
+static int64_t chooseScatterGather(const RunOptions &options, const partitioner::Strategy &strategy,
+                                   const std::optional<partitioner::Cluster> &cluster) {
+  const std::string when = oneOf("--scatter-gather", options.scatterGather, "auto", {"never", "always", "auto"});
+  if (when != "auto")
+    return when == "always";
+  if (options.scatterGather.empty() && strategy.scatterGather)
+    return *strategy.scatterGather;
+  const Mesh &mesh = strategy.mesh;
+  return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size("dp"), mesh.size("tp"), mesh.size("pp")) : 0;
+}
+
 /// The backend that is asked for, otherwise that of the cluster's devices.
 static Target::Kind chooseBackend(const RunOptions &options, const std::optional<partitioner::Cluster> &cluster) {
   if (!cluster)
@@ -179,6 +192,7 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.config = config;
   job.config.optimizer = chooseOptimizer(config.optimizer, options);
   job.strategy = chooseStrategy(options);
+  job.strategy.scatterGather = chooseScatterGather(options, job.strategy, cluster);
   job.batch = options.batch.value_or(config.batch);
   job.seed = options.seed.value_or(0);
   if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)

@@ -45,8 +45,6 @@ struct Applied {
     int64_t channel = 0; // of those between the two positions: one per pair of stages and direction
   };
   std::vector<Message> messages;
-  /// The reason why no plan can hold the metrics, which need equal slots in training and evaluation; empty if none.
-  std::string unequalMetric;
 };
 
 } // namespace cleave::partitioner

@@ -6,6 +6,7 @@
 #include "partitioner/annotate/Annotate.h"
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/FoldRules.h"
+#include "partitioner/apply/Reshard.h"
 #include "partitioner/apply/Zero.h"
 #include "partitioner/schedule/Schedule.h"
 #include "partitioner/sharding/Pinned.h"
@@ -80,8 +81,10 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
     updated.insert(named.begin(), named.end());
     assignShardings(update, strategy, updated);
   }
-  if (eval)
+  if (eval) {
     assignShardings(eval, strategy, named);
+    alignMetrics(train, eval);
+  }
   for (func::FuncOp func : {train, eval})
     if (func)
       gatherParameters(func, strategy, stored);
@@ -221,7 +224,6 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   addMessages(applied, info.trainCut);
   addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
-  applied.unequalMetric = info.unequalMetric;
   for (std::vector<ScheduleItem> &items : applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"),
                                                                        strategy.chunks, strategy.microbatches)) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});

@@ -20,6 +20,25 @@ namespace {
 
 bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
 
+/// How a value that is whole on all ranks of tp crosses in slices of 1 / tp: split along the first dimension that
+/// nothing splits and that tp divides. Empty if it crosses as it is (see Strategy::scatterGather).
+std::optional<Sharding> slices(Value value, const Strategy &strategy) {
+  const int64_t tp = strategy.mesh.size("tp");
+  Sharding sharding = shardingOf(value);
+  const ArrayRef<int64_t> shape = ir::shapeOf(value);
+  const int64_t bytes = ir::tensorType(value).getNumElements() * ir::tensorType(value).getElementTypeBitWidth() / 8 /
+                        strategy.mesh.size("dp");
+  const int64_t from = strategy.scatterGather.value_or(0);
+  if (from == 0 || tp == 1 || sharding.usesAxis("tp") || bytes < from)
+    return std::nullopt;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (!sharding.dims[d].split() && shape[d] % tp == 0) {
+      sharding.dims[d].factors = {{shape[d], {"tp"}}};
+      return sharding;
+    }
+  return std::nullopt;
+}
+
 /// Emits the ops of one segment of @train or @eval.
 class SegmentEmitter {
 public:
@@ -77,17 +96,32 @@ private:
   }
 
   Value receive(Value value, const Crossing &crossing) {
-    auto op = dist::RecvOp::create(local.builder, value.getLoc(), local.localiser.localType(value),
-                                   info.strategy->positionOf(crossing.from), crossing.tag);
     auto *def = value.getDefiningOp();
+    const unsigned number = cast<OpResult>(value).getResultNumber();
+    const std::optional<Sharding> sliced = slices(value, *info.strategy);
+    const auto whole = cast<dist::ShardingAttr>(cast<ArrayAttr>(def->getAttr(dist::attr::shardings))[number]);
+    const auto lies = sliced ? dist::ShardingAttr::get(local.builder.getContext(), sliced->str()) : whole;
+    auto op = dist::RecvOp::create(local.builder, value.getLoc(),
+                                   sliced ? local.localiser.localType(*sliced, value.getType())
+                                          : local.localiser.localType(value),
+                                   info.strategy->positionOf(crossing.from), crossing.tag);
+    const auto describe = [&](Operation *made, dist::ShardingAttr sharding) {
+      copyPathAndPhase(def, made);
+      made->setAttr(dist::attr::shardings, local.builder.getArrayAttr(sharding));
+      made->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
+    };
+    describe(op, lies);
+    if (!sliced)
+      return op.getResult();
+    Value gathered = local.localiser.reshard(value.getLoc(), op.getResult(), *sliced, shardingOf(value));
+    describe(gathered.getDefiningOp(), whole);
+    return gathered;
+  }
+
+  static void copyPathAndPhase(Operation *from, Operation *to) {
     for (StringRef name : {ir::attr::path, ir::attr::phase})
-      if (Attribute attribute = def->getAttr(name))
-        op->setAttr(name, attribute);
-    unsigned number = cast<OpResult>(value).getResultNumber();
-    op->setAttr(dist::attr::shardings,
-                local.builder.getArrayAttr(cast<ArrayAttr>(def->getAttr(dist::attr::shardings))[number]));
-    op->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
-    return op.getResult();
+      if (Attribute attribute = from->getAttr(name))
+        to->setAttr(name, attribute);
   }
 
   // The local piece of a value, from whichever source.
@@ -119,11 +153,14 @@ private:
   }
 
   void send(const Crossing &crossing) {
-    auto op = dist::SendOp::create(local.builder, crossing.value.getLoc(), get(crossing.value),
+    Value piece = get(crossing.value);
+    if (const std::optional<Sharding> sliced = slices(crossing.value, *info.strategy)) {
+      piece = local.localiser.reshard(crossing.value.getLoc(), piece, shardingOf(crossing.value), *sliced);
+      copyPathAndPhase(crossing.value.getDefiningOp(), piece.getDefiningOp());
+    }
+    auto op = dist::SendOp::create(local.builder, crossing.value.getLoc(), piece,
                                    info.strategy->positionOf(crossing.to), crossing.tag);
-    for (StringRef name : {ir::attr::path, ir::attr::phase})
-      if (Attribute attribute = crossing.value.getDefiningOp()->getAttr(name))
-        op->setAttr(name, attribute);
+    copyPathAndPhase(crossing.value.getDefiningOp(), op);
   }
 
   // Returns values that this segment computes or receives and a later segment of the stage reads.
@@ -266,20 +303,6 @@ void findOwners(StepInfo &info) {
   }
 }
 
-/// The name of the first metric that training and evaluation split in different ways; empty if none.
-std::string unequalMetric(const StepInfo &info) {
-  for (const Total &trained : info.metrics)
-    for (const Total &evaluated : info.evalMetrics)
-      if (trained.name == evaluated.name &&
-          std::set<std::string>(trained.partialAxes.begin(), trained.partialAxes.end()) !=
-              std::set<std::string>(evaluated.partialAxes.begin(), evaluated.partialAxes.end()))
-        return fmt::format(
-            "{} is summed over {} in @train and over {} in @eval; both must compute it alike, or be split "
-            "alike",
-            trained.name, trained.partialAxes, evaluated.partialAxes);
-  return "";
-}
-
 } // namespace
 
 std::string StepInfo::sumName(const std::string &parameter) const {
@@ -289,6 +312,8 @@ std::string StepInfo::sumName(const std::string &parameter) const {
 /// The gradients of which @update reads another piece than @train leaves, and that piece.
 static std::map<std::string, Sharding> scatteredGradients(StepInfo &info) {
   std::map<std::string, Sharding> left, scattered;
+  if (!info.update) // a prediction
+    return scattered;
   for (const Total &gradient : info.gradients)
     left[gradient.name] = shardingOf(gradient.value);
   for (BlockArgument argument : info.update.getArguments()) {
@@ -317,7 +342,6 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   info.gradients = totalsOf(info.train, strategy, true);
   if (info.eval)
     info.evalMetrics = totalsOf(info.eval, strategy, false);
-  info.unequalMetric = unequalMetric(info);
   info.scattered = scatteredGradients(info);
   for (Total &gradient : info.gradients) {
     std::set<int64_t> positions(gradient.makers.begin(), gradient.makers.end());

@@ -25,7 +25,6 @@ struct StepInfo {
   mlir::func::FuncOp train, update, eval;
   Segmentation trainCut, evalCut;
   std::vector<Total> metrics, gradients, evalMetrics;
-  std::string unequalMetric;                              // why no plan can hold the metrics; empty if none
   std::map<std::string, std::vector<int64_t>> owners;     // parameter or buffer -> positions that own it, in order
   std::map<std::string, int64_t> homes;                   // parameter or buffer -> the first stage that uses it
   /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and how @update reads them.

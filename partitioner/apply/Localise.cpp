@@ -18,10 +18,14 @@ int64_t Localiser::share(const Factor &factor) const {
   return shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords));
 }
 
+RankedTensorType Localiser::localType(const Sharding &sharding, Type global) const {
+  return RankedTensorType::get(sharding.localShape(mesh, coords), getElementTypeOrSelf(global));
+}
+
 RankedTensorType Localiser::localType(Value global) const {
   RankedTensorType &type = types[{shardingAttrOf(global), global.getType()}];
   if (!type)
-    type = RankedTensorType::get(shardingOf(global).localShape(mesh, coords), ir::tensorType(global).getElementType());
+    type = localType(shardingOf(global), global.getType());
   return type;
 }
 

@@ -15,6 +15,8 @@ public:
 
   /// The type of this rank's piece of an annotated value.
   mlir::RankedTensorType localType(mlir::Value global) const;
+  /// The same of a value of type `global` under `sharding`.
+  mlir::RankedTensorType localType(const Sharding &sharding, mlir::Type global) const;
 
   /// Emits `op` on local operands at the builder's insertion point; returns its results.
   llvm::SmallVector<mlir::Value> emit(mlir::Operation *op, mlir::ValueRange operands);

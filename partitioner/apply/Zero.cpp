@@ -3,6 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/apply/Reshard.h"
 #include "partitioner/sharding/DataSplit.h"
 
 #include <set>
@@ -13,24 +14,9 @@ namespace cleave::partitioner {
 
 namespace {
 
-dist::ShardingAttr attributeOf(MLIRContext *context, const Sharding &sharding) {
-  return dist::ShardingAttr::get(context, sharding.str());
-}
-
 void setSharding(BlockArgument argument, const Sharding &sharding) {
   cast<func::FuncOp>(argument.getOwner()->getParentOp())
       .setArgAttr(argument.getArgNumber(), dist::attr::sharding, attributeOf(argument.getContext(), sharding));
-}
-
-/// Reshards `value` at the builder's place, with the marks of `marks`.
-dist::ReshardOp reshard(OpBuilder &builder, Value value, const Sharding &to, Operation *marks) {
-  dist::ShardingAttr lies = attributeOf(value.getContext(), to);
-  auto op = dist::ReshardOp::create(builder, value.getLoc(), value.getType(), value, shardingAttrOf(value), lies);
-  for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase})
-    if (Attribute attribute = marks->getAttr(name))
-      op->setAttr(name, attribute);
-  op->setAttr(dist::attr::shardings, builder.getArrayAttr(lies));
-  return op;
 }
 
 bool narrows(Operation *op) {
@@ -72,7 +58,7 @@ private:
   void replace(OpBuilder builder, Value value, const Sharding &whole, ArrayRef<OpOperand *> uses) const {
     if (uses.empty())
       return;
-    dist::ReshardOp op = reshard(builder, value, whole, uses.front()->getOwner());
+    dist::ReshardOp op = reshardAt(builder, value, whole, uses.front()->getOwner());
     op->setAttr(dist::attr::gathered,
                 builder.getStringAttr(eachSegment ? dist::gatheredForSegment : dist::gatheredForIteration));
     op->setAttr(ir::attr::path, builder.getStringAttr("parameters"));
@@ -120,7 +106,7 @@ void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     to.partialAxes = shardingOf(result.get()).partialAxes;
     to.partialKind = shardingOf(result.get()).partialKind;
     std::erase(to.partialAxes, "dp");
-    dist::ReshardOp op = reshard(builder, result.get(), to, maker);
+    dist::ReshardOp op = reshardAt(builder, result.get(), to, maker);
     op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
     result.set(op.getResult());
   }

@@ -261,11 +261,15 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       strategy.zero = node.value_exact<int64_t>().value_or(-1);
       if (strategy.zero < 0 || strategy.zero > 3)
         throw userError(fmt::format("{}: zero must be a stage of ZeRO, 0 to 3", at(file, node)));
+    } else if (key == "scatter_gather") {
+      strategy.scatterGather = node.value_exact<int64_t>().value_or(-1);
+      if (*strategy.scatterGather < 0)
+        throw userError(fmt::format("{}: scatter_gather must be a number of bytes, or 0 for never", at(file, node)));
     } else if (key == "recompute") {
       readRecompute(file, node, strategy);
     } else {
       throw userError(
-          fmt::format("{}: a strategy has mesh, schedule, sequence, zero, stages, shard and recompute, not \"{}\"",
+          fmt::format("{}: a strategy has mesh, schedule, sequence, zero, scatter_gather, stages, shard and recompute, not \"{}\"",
                       at(file, node), std::string(key.str())));
     }
   }
@@ -304,6 +308,8 @@ std::string Strategy::toToml() const {
     out += fmt::format("sequence = {}\n", quote(sequence));
   if (zero)
     out += fmt::format("zero = {}\n", zero);
+  if (scatterGather.value_or(0))
+    out += fmt::format("scatter_gather = {}\n", *scatterGather);
   if (!stages.empty()) {
     out += fmt::format("# origin: {}\nstages = [\n", stagesOrigin);
     for (const auto &stage : stages) {

@@ -64,6 +64,10 @@ struct Strategy {
   /// Stage of ZeRO over axis dp (Rajbhandari et al. 2020): 0 none, 1 optimizer states in parts, 2 gradients, too, 3
   /// parameters, too.
   int64_t zero = 0;
+  /// A value of at least so many bytes that is whole on all ranks of tp crosses to another stage in slices: each rank
+  /// sends 1 / tp of it, and the receivers gather them (Narayanan et al. 2021, section 4.1). 0: never; empty: not
+  /// decided, which is never, too.
+  std::optional<int64_t> scatterGather;
 
   /// Pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size("pp") * chunks; }

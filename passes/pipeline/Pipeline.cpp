@@ -229,8 +229,6 @@ partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &opt
 }
 
 std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options) {
-  if (!applied.unequalMetric.empty())
-    throw userError("plan: " + applied.unequalMetric);
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
   PhasePipeline toCalls(applied.module.get().getContext(), options.printAfter);

@@ -44,6 +44,8 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
   if (recipe.sequence)
     words.insert("split:sequence");
   words.insert(fmt::format("zero:{}", recipe.zero));
+  if (recipe.scatterGather)
+    words.insert("messages:slices");
   words.insert(fmt::format("microbatches:{}", recipe.microbatches));
   words.insert("optimizer:" + recipe.optimizer);
   words.insert("precision:" + recipe.precision + (recipe.optLevel.empty() ? "" : "-" + recipe.optLevel));

@@ -40,7 +40,8 @@ void drawFields(Chance &c, Recipe &recipe) {
 
 void drawTraining(Chance &c, Recipe &recipe) {
   recipe.wholeNumbers = c.one(0.3);
-  recipe.microbatches = c.of<int64_t>(recipe.wholeNumbers ? std::vector<int64_t>{1, 2, 2, 4} : std::vector<int64_t>{1, 1, 2, 2, 3, 4});
+  recipe.microbatches =
+      c.of<int64_t>(recipe.wholeNumbers ? std::vector<int64_t>{1, 2, 2, 4} : std::vector<int64_t>{1, 1, 2, 2, 3, 4});
   recipe.batch = recipe.microbatches * (recipe.wholeNumbers ? c.of<int64_t>({2, 3, 4, 4, 8}) : c.whole(2, 7));
   recipe.optimizer = recipe.wholeNumbers ? c.of<std::string>({"sgd", "momentum"})
                                          : c.of<std::string>({"sgd", "momentum", "nesterov", "adam", "adamw"});
@@ -62,7 +63,8 @@ void drawTraining(Chance &c, Recipe &recipe) {
 /// The values that nobody used come back at the end, so that all of the model matters.
 int gatherLooseEnds(Drawing &d, int y) {
   for (int value = d.cls().body.inputs; value < d.count(); ++value)
-    if (value != y && d.at(value) && !d.used(value) && (d.whole() || !d.constant(value)) && d.at(value).dtype() == DType::F32 && d.chance.one(0.8)) {
+    if (value != y && d.at(value) && !d.used(value) && (d.whole() || !d.constant(value)) &&
+        d.at(value).dtype() == DType::F32 && d.chance.one(0.8)) {
       const int scalar = d.at(value).rank() == 0 ? value : d.add(d.whole() ? "sum" : "mean", {value}, {0});
       const int next = d.add("add", {y, scalar});
       y = next < 0 ? y : next;
@@ -86,7 +88,8 @@ void drawHead(Drawing &d) {
   if (d.at(y).rank() > 2 && d.chance.one(0.6))
     then(d.add("flatten", {y}, {1, -1}));
   if (d.chance.one(0.75)) {
-    const int member = d.declare({"Linear", d.newName("out"), {d.shape(y).back(), d.chance.whole(2, 8), d.chance.one(0.7)}});
+    const int member =
+        d.declare({"Linear", d.newName("out"), {d.shape(y).back(), d.chance.whole(2, 8), d.chance.one(0.7)}});
     then(d.add("call", {y}, {-1}, {}, member));
   }
   d.finish(gatherLooseEnds(d, y));
@@ -146,7 +149,8 @@ void drawModel(Chance &c, Recipe &recipe) {
   drawSecond(d);
 }
 
-// ---- the split --------------------------------------------------------------------------------------------------------
+// ---- the split
+// --------------------------------------------------------------------------------------------------------
 
 /// A schedule that the numbers of layers and microbatches allow.
 void drawSchedule(Chance &c, Recipe &recipe, int64_t layers) {
@@ -155,7 +159,8 @@ void drawSchedule(Chance &c, Recipe &recipe, int64_t layers) {
   const bool several = recipe.schedule == "interleaved" || recipe.schedule == "zb-v";
   if (several)
     recipe.virtualStages = recipe.schedule == "zb-v" ? 2 : c.whole(2, 3);
-  if ((several && pp * recipe.virtualStages > layers) || (recipe.schedule == "interleaved" && recipe.microbatches % pp)) {
+  if ((several && pp * recipe.virtualStages > layers) ||
+      (recipe.schedule == "interleaved" && recipe.microbatches % pp)) {
     recipe.schedule = "1f1b";
     recipe.virtualStages = 1;
   }
@@ -163,15 +168,16 @@ void drawSchedule(Chance &c, Recipe &recipe, int64_t layers) {
 
 void drawMesh(Chance &c, Recipe &recipe) {
   static const std::vector<std::string> meshes{
-      "dp=1",           "dp=2",      "dp=2",      "dp=3",           "dp=4",      "tp=2",           "tp=2",
-      "tp=2",           "tp=3",      "tp=4",      "pp=2",           "pp=2",      "pp=3",           "pp=4",
-      "dp=2,tp=2",      "dp=2,tp=2", "dp=3,tp=2", "dp=2,tp=3",      "dp=2,pp=2", "tp=2,pp=2",      "tp=2,pp=2",
+      "dp=1",           "dp=2",      "dp=2",      "dp=3",           "dp=4",      "tp=2",      "tp=2",
+      "tp=2",           "tp=3",      "tp=4",      "pp=2",           "pp=2",      "pp=3",      "pp=4",
+      "dp=2,tp=2",      "dp=2,tp=2", "dp=3,tp=2", "dp=2,tp=3",      "dp=2,pp=2", "tp=2,pp=2", "tp=2,pp=2",
       "dp=2,tp=2,pp=2", "tp=2,pp=3", "dp=2,pp=3", "dp=2,tp=2,pp=2", "tp=4,pp=2", "dp=4,tp=2"};
   const auto layers = layersOfModel(recipe);
   const auto most = std::count_if(layers.begin(), layers.end(), [](const ModelLayer &l) { return l.parameters; });
   do // rarely more stages, or fewer rows, than there can be: that is refused
     recipe.mesh = c.of(meshes);
-  while ((partitioner::parseMesh(recipe.mesh).size("pp") > most || partitioner::parseMesh(recipe.mesh).size("dp") > recipe.rows()) &&
+  while ((partitioner::parseMesh(recipe.mesh).size("pp") > most ||
+          partitioner::parseMesh(recipe.mesh).size("dp") > recipe.rows()) &&
          c.one(0.97));
   drawSchedule(c, recipe, most);
   if (c.one(0.3))
@@ -179,6 +185,8 @@ void drawMesh(Chance &c, Recipe &recipe) {
   recipe.sequence = partitioner::parseMesh(recipe.mesh).size("tp") > 1 && c.one(0.3);
   if (partitioner::parseMesh(recipe.mesh).size("dp") > 1 && c.one(0.5))
     recipe.zero = c.whole(1, 3);
+  const Mesh mesh = partitioner::parseMesh(recipe.mesh);
+  recipe.scatterGather = mesh.size("tp") > 1 && mesh.size("pp") > 1 && c.one(0.5);
 }
 
 /// Mesh axes for each dimension: what splits it, legal by construction.
@@ -243,9 +251,8 @@ void drawShards(Chance &c, Recipe &recipe, const Mesh &mesh) {
       if (!dims[d].empty()) {
         const bool one = dims[d] == "tp" || dims[d] == "dp";
         entries.push_back(fmt::format("{} = \"{}\"",
-                                      one && c.one(0.15)
-                                          ? drawFactors(c, parameter->shape()[d], d, mesh.size(dims[d]))
-                                          : fmt::format("\"{}\"", d),
+                                      one && c.one(0.15) ? drawFactors(c, parameter->shape()[d], d, mesh.size(dims[d]))
+                                                         : fmt::format("\"{}\"", d),
                                       dims[d]));
       }
     if (!entries.empty())
@@ -288,7 +295,8 @@ void drawStageMarks(Chance &c, Recipe &recipe, int64_t stages) {
 }
 
 /// Layers of one stage, sometimes under the name of the module that has them all.
-std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stage, const std::vector<std::string> &all) {
+std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stage,
+                                 const std::vector<std::string> &all) {
   std::vector<std::string> names = stage;
   for (const std::string &layer : stage) {
     const size_t dot = layer.find('.');
@@ -324,7 +332,8 @@ void drawStageFile(Chance &c, Recipe &recipe, int64_t stages) {
   std::sort(cuts.begin(), cuts.end());
   std::string text = "stages = [";
   for (size_t from = 0; size_t cut : cuts) {
-    const std::vector<std::string> stage(layers.begin() + static_cast<long>(from), layers.begin() + static_cast<long>(cut));
+    const std::vector<std::string> stage(layers.begin() + static_cast<long>(from),
+                                         layers.begin() + static_cast<long>(cut));
     const std::vector<std::string> names = coarser(c, stage, layers);
     for (size_t i = 0; i < names.size(); ++i)
       text += fmt::format("{}\"{}\"", i ? ", " : "[", names[i]);

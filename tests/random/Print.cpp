@@ -202,6 +202,8 @@ std::string asCommand(const Recipe &r) {
     text += " --sequence-parallel";
   if (r.zero)
     text += fmt::format(" --zero {}", r.zero);
+  if (r.scatterGather)
+    text += " --scatter-gather always";
   if (r.precision != "fp32")
     text += " --precision " + r.precision + " --opt-level " + r.optLevel;
   if (!r.reduceDtype.empty())

@@ -24,7 +24,7 @@ struct Body {
   int inputs = 1;
   std::vector<Node> nodes;
   int result = 0;
-  int second = -1; ///< of the root: another output, with a target of its own
+  int second = -1;                               ///< of the root: another output, with a target of its own
   std::vector<std::vector<int64_t>> shapes = {}; ///< of the values as they were drawn, before marks; none: no float
 };
 
@@ -32,10 +32,10 @@ struct Body {
 struct Part {
   std::string kind; ///< "Parameter", "Buffer", "Module", "List", or a name in the table of layers
   std::string name;
-  std::vector<int64_t> ints = {};  ///< shape; or the layer's sizes; of a list the number of its modules
-  std::vector<double> reals = {};  ///< bounds of a uniform beginning; or the layer's numbers
+  std::vector<int64_t> ints = {}; ///< shape; or the layer's sizes; of a list the number of its modules
+  std::vector<double> reals = {}; ///< bounds of a uniform beginning; or the layer's numbers
   std::vector<std::string> words = {};
-  int cls = -1;       ///< of "Module" and "List"
+  int cls = -1; ///< of "Module" and "List"
   bool frozen = false;
 };
 
@@ -58,7 +58,7 @@ struct Recipe {
   // The model.
   std::deque<Class> classes; ///< the first is the root
   std::vector<Field> fields;
-  std::string loss; ///< a name in the table of losses
+  std::string loss;          ///< a name in the table of losses
   bool wholeNumbers = false; ///< data and parameters are small whole numbers
   // Training.
   std::string optimizer = "sgd"; ///< sgd, momentum, nesterov, adam, adamw
@@ -66,10 +66,11 @@ struct Recipe {
   int64_t batch = 4, microbatches = 1;
   // The split.
   std::string mesh = "dp=1", schedule = "1f1b";
-  int64_t virtualStages = 1; ///< stages of each rank
-  std::string recompute;     ///< "", "selective" or "full"
-  bool sequence = false;     ///< sequence parallelism
-  int64_t zero = 0;          ///< stage of ZeRO
+  int64_t virtualStages = 1;   ///< stages of each rank
+  std::string recompute;       ///< "", "selective" or "full"
+  bool sequence = false;       ///< sequence parallelism
+  int64_t zero = 0;            ///< stage of ZeRO
+  bool scatterGather = false;  ///< messages between stages in slices
   std::string stagesAndShards; ///< TOML: `stages` and [shard]; empty: none
   std::string precision = "fp32", optLevel, reduceDtype;
   std::string layout = "nchw";

@@ -178,6 +178,7 @@ private:
     better |= set(&Recipe::recompute, std::string());
     better |= set(&Recipe::sequence, false);
     better |= set(&Recipe::zero, int64_t(0));
+    better |= set(&Recipe::scatterGather, false);
     better |= attempt([](Recipe &r) {
       const bool other = r.schedule != "gpipe";
       r.schedule = "gpipe", r.virtualStages = 1;

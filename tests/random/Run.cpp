@@ -69,6 +69,7 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
   options.recompute = r.recompute;
   options.sequenceParallel = r.sequence;
   options.zero = r.zero;
+  options.scatterGather = r.scatterGather ? "always" : "never";
   options.microbatches = r.microbatches;
   options.threads = 1;
   options.seed = runSeed;
@@ -83,6 +84,7 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
     job.strategy.recompute = fromOptions.recompute;
     job.strategy.sequence = fromOptions.sequence;
     job.strategy.zero = fromOptions.zero;
+    job.strategy.scatterGather = fromOptions.scatterGather;
   }
   return job;
 }

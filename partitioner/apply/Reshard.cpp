@@ -1,0 +1,56 @@
+#include "partitioner/apply/Reshard.h"
+
+#include "ir/graph/Graph.h"
+#include "partitioner/annotate/Annotate.h"
+
+#include <map>
+#include <optional>
+#include <set>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+
+dist::ShardingAttr attributeOf(MLIRContext *context, const Sharding &sharding) {
+  return dist::ShardingAttr::get(context, sharding.str());
+}
+
+dist::ReshardOp reshardAt(OpBuilder &builder, Value value, const Sharding &to, Operation *marks) {
+  dist::ShardingAttr lies = attributeOf(value.getContext(), to);
+  auto op = dist::ReshardOp::create(builder, value.getLoc(), value.getType(), value, shardingAttrOf(value), lies);
+  for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase})
+    if (Attribute attribute = marks->getAttr(name))
+      op->setAttr(name, attribute);
+  op->setAttr(dist::attr::shardings, builder.getArrayAttr(lies));
+  return op;
+}
+
+static bool isMetric(StringRef kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
+
+void alignMetrics(func::FuncOp train, func::FuncOp eval) {
+  std::map<StringRef, std::optional<std::set<std::string>>> common; // axes over which all of a kind are partial
+  const auto forEachMetric = [&](auto visit) {
+    for (func::FuncOp func : {train, eval})
+      for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
+        if (StringRef kind = ir::resultText(func, result.getOperandNumber(), ir::attr::kind); isMetric(kind))
+          visit(kind, result);
+  };
+  forEachMetric([&](StringRef kind, OpOperand &result) {
+    const std::vector<std::string> &axes = shardingOf(result.get()).partialAxes;
+    std::optional<std::set<std::string>> &kept = common[kind];
+    if (!kept)
+      kept.emplace(axes.begin(), axes.end());
+    std::erase_if(*kept, [&](const std::string &axis) { return !llvm::is_contained(axes, axis); });
+  });
+  forEachMetric([&](StringRef kind, OpOperand &result) {
+    Sharding to = shardingOf(result.get());
+    if (std::erase_if(to.partialAxes, [&](const std::string &axis) { return !common[kind]->count(axis); }) == 0)
+      return;
+    OpBuilder builder(result.getOwner());
+    dist::ReshardOp op = reshardAt(builder, result.get(), to, result.get().getDefiningOp());
+    op->setAttr(ir::attr::path, builder.getStringAttr("metrics"));
+    result.set(op.getResult());
+  });
+}
+
+} // namespace cleave::partitioner
