@@ -132,7 +132,7 @@ private:
     const toml::table &given =
         table(what, node, "[devices.NAME] with backend, memory_gib, memory_gb_per_s, peak_tflops");
     for (const TomlEntry &entry : inFileOrder(given))
-      checkKey(what, entry, {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops"});
+      checkKey(what, entry, {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops", "fused_attention"});
     DeviceKind kind{.name = name, .backend = {}, .memoryGib = 0, .memoryGbPerS = 0};
     const toml::node &backend = required(what, given, "backend");
     kind.backend = text(what + ".backend", backend);
@@ -148,9 +148,20 @@ private:
       const size_t rate = static_cast<size_t>(std::ranges::find(rateNames, entry.key) - rateNames.begin());
       kind.peakTflops[rate] = number(what + ".peak_tflops." + entry.key, *entry.value);
     }
+    if (const toml::node *fused = given.get("fused_attention"))
+      kind.fusedAttention = fusedAttention(what + ".fused_attention", *fused, kind.backend);
     if (!kind.has(Rate::Fp32)) // what every plan computes its sums in
       throw userError(fmt::format("{}: {}.peak_tflops needs fp32", at(file, peaks), what));
     return kind;
+  }
+
+  bool fusedAttention(const std::string &key, const toml::node &node, const std::string &backend) const {
+    const auto value = node.value<bool>();
+    if (!node.is_boolean() || !value)
+      throw userError(fmt::format("{}: {} must be true or false", at(file, node), key));
+    if (backend != "cuda")
+      throw userError(fmt::format("{}: {} is for devices with backend cuda", at(file, node), key));
+    return *value;
   }
 
   void readDevices() {
@@ -252,6 +263,8 @@ std::string Cluster::toToml() const {
     out += fmt::format("\n[devices.{}]\nbackend = {}\nmemory_gib = {}\nmemory_gb_per_s = {}\npeak_tflops = {{ {} }}\n",
                        quote(kind.name), quote(kind.backend), decimal(kind.memoryGib), decimal(kind.memoryGbPerS),
                        fmt::join(peaks, ", "));
+    if (kind.fusedAttention)
+      out += fmt::format("fused_attention = {}\n", *kind.fusedAttention);
   }
   for (const NodeGroup &group : nodes) {
     std::vector<std::string> counts;

@@ -26,6 +26,7 @@ struct DeviceKind {
   double memoryGib = 0;                       ///< GiB
   double memoryGbPerS = 0;                    ///< 1e9 bytes a second
   std::array<double, rateCount> peakTflops{}; ///< by Rate, 1e12 operations a second; 0: the device does not have it
+  std::optional<bool> fusedAttention = {};    ///< whether attention is one kernel; none: by the device's constants
   double memoryBytes() const { return memoryGib * 1024 * 1024 * 1024; }
   double memoryBytesPerSecond() const { return memoryGbPerS * 1e9; }
   bool has(Rate rate) const { return peakTflops[static_cast<size_t>(rate)] > 0; }

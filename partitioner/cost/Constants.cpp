@@ -44,12 +44,17 @@ constexpr DeviceConstants gpu() {
   c.winogradGain = 1.5;
   // A fused kernel's rate over forward and backward passes: 0.3 to 0.4 of the peak (Dao et al., FlashAttention, 2022;
   // Dao, FlashAttention-2, 2023, which has more).
+  c.fusedAttention = true;
   c.attentionForward = 0.35;
   c.attentionBackward = 0.30;
   // Softmax, mask and dropout read and write the scores; their gradients read two matrices. Fitted:
   // gpt_megatron_a100.csv and pipeline_bubbles_a100.csv, which differ in the length of their sequences.
   c.scorePassesForward = 4.5;
   c.scorePassesBackward = 6;
+  // The softmax's result, dropout's mask of one byte, and dropout's result: 5 bytes a score in half precision
+  // (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022, section 4.1: 5 a s^2 b).
+  c.keptScores = 2;
+  c.keptMaskBytes = 1;
   // Long copies reach 83% on a V100 (Jia et al., 2018: 750 of 900 GB/s), a little more on later devices. Strided copies
   // and windows use a part of their cache lines; rows at indices are short.
   c.memoryFraction = {1, 0.88, 0.85, 0.85, 0.85, 0.70, 0.60, 0.70, 0.65};
@@ -77,7 +82,7 @@ constexpr DeviceConstants v100() {
   // and Precision, 2018).
   c.productFraction = {0.90, 0.68, 0.68, 0.68};
   c.convolutionFraction = {0.66, 0.50, 0.50, 0.50}; // fp32 fitted: resnet50_fp32_dp.csv
-  c.attentionForward = c.attentionBackward = 0;     // no fused kernel of the libraries for this architecture
+  c.fusedAttention = false;                         // no fused kernel of the libraries for this architecture
   c.memoryFraction = {1, 0.85, 0.80, 0.80, 0.83, 0.65, 0.60, 0.65, 0.60};
   c.insideFraction = 0.95;              // cluster files give what rings of NCCL reach on NVLink 2, not its 150 GB/s
   c.messageFraction = 0.35;             // a pair has 1 or 2 of the 6 links
@@ -92,9 +97,12 @@ constexpr DeviceConstants a100() {
   c.cacheBytes = 40e6;
   c.productFraction = {0.90, 0.64, 0.64, 0.64}; // half fitted: gpt_megatron_a100.csv, pipeline_bubbles_a100.csv
   c.convolutionFraction = {0.70, 0.52, 0.52, 0.52};
-  // The tables' systems (2021 to 2023) keep their scores in memory, and there is no other table to fit a fused kernel
-  // to. NVIDIA's fused kernels take less, so that plans with them may be faster than predicted.
-  c.attentionForward = c.attentionBackward = 0;
+  // The tables' systems (2021 to 2023) keep their scores in memory. A cluster file says where attention is fused.
+  c.fusedAttention = false;
+  // Dao, FlashAttention-2, 2023, figures 4 to 6: 0.50 to 0.73 forward, 0.44 to 0.63 backward; short sequences have
+  // less.
+  c.attentionForward = 0.50;
+  c.attentionBackward = 0.40;
   return c;
 }
 
@@ -125,7 +133,7 @@ constexpr DeviceConstants core() {
   c.winogradGain = 1;
   c.halfSize = 12; // blocks of registers: 48 x 8 of 16 lanes
   c.scorePassesForward = 2;
-  c.scorePassesBackward = 3;
+  c.scorePassesBackward = 3; // by blocks: no score is kept
   // Generated kernels: bias and GELU at 6.2 of 10.6 GB/s on one thread; random numbers are computed, not moved.
   c.memoryFraction = {1, 0.8, 0.8, 0.8, 0.7, 0.5, 0.4, 0.4, 0.1};
   c.cacheBytes = 2e6; // of a core
@@ -139,6 +147,13 @@ constexpr DeviceConstants core() {
 constexpr DeviceConstants table[] = {v100(), a100(), h100(), gpu(), core()};
 
 } // namespace
+
+bool attentionIsFused(const DeviceKind &kind) { return kind.fusedAttention.value_or(constantsOf(kind).fusedAttention); }
+
+double keptBytesPerScore(const DeviceKind &kind, size_t elementBytes) {
+  const DeviceConstants &c = constantsOf(kind);
+  return attentionIsFused(kind) ? 0 : c.keptScores * static_cast<double>(elementBytes) + c.keptMaskBytes;
+}
 
 std::span<const DeviceConstants> allConstants() { return table; }
 

@@ -43,11 +43,17 @@ struct DeviceConstants {
   double halfSize;
 
   // --- attention ---------------------------------------------------------------------------------------------------
-  /// Fraction of the peak of a fused kernel; 0: products of all rows and keys, whose scores go through memory.
+  /// Whether attention is one fused kernel, unless the cluster file says so (DeviceKind::fusedAttention). Otherwise it
+  /// is products of all rows and keys, whose scores go through memory.
+  bool fusedAttention;
+  /// Fused: fraction of the peak.
   double attentionForward, attentionBackward;
-  /// Without a fused kernel: how often the scores are read or written between the products, by the softmax, its mask
-  /// and dropout, and by their gradients.
+  /// Not fused: how often the scores are read or written between the products, by the softmax, its mask and dropout,
+  /// and by their gradients.
   double scorePassesForward, scorePassesBackward;
+  /// Not fused: what stays from the forward to the backward pass of each score: elements of the activations' type, and
+  /// bytes of masks.
+  double keptScores, keptMaskBytes;
 
   // --- memory --------------------------------------------------------------------------------------------------------
   /// Fraction of the memory's bandwidth, by WorkClass.
@@ -69,6 +75,13 @@ struct DeviceConstants {
 /// The constants of a device kind: of the family with which its name begins ("a100-80g": a100), otherwise those of a
 /// generic device of its backend.
 const DeviceConstants &constantsOf(const DeviceKind &kind);
+
+/// Whether attention is one kernel that keeps no scores: as the cluster file says, or by the device's constants.
+bool attentionIsFused(const DeviceKind &kind);
+
+/// Bytes that an attention keeps from its forward to its backward pass for each score, in elements of `elementBytes`.
+/// 0 where it is fused. On a host 0, too: the runtime computes scores by blocks.
+double keptBytesPerScore(const DeviceKind &kind, size_t elementBytes);
 
 /// All entries, the generic ones last.
 std::span<const DeviceConstants> allConstants();

@@ -85,9 +85,8 @@ private:
   }
 
   StepCost attention(StepCost cost) const {
-    const double fraction = work.backward ? c.attentionBackward : c.attentionForward;
-    if (fraction > 0) {
-      cost.compute = work.flops / (peak() * fraction);
+    if (attentionIsFused(kind)) {
+      cost.compute = work.flops / (peak() * (work.backward ? c.attentionBackward : c.attentionForward));
       return cost;
     }
     // Products of all rows and keys, and passes over the scores: the softmax, or its gradient, which reads two

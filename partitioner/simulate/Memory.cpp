@@ -3,10 +3,14 @@
 
 #include "partitioner/cost/Constants.h"
 #include "runtime/plan/CheckParts.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
+#include <set>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -38,6 +42,7 @@ std::string describe(const MemoryParts &parts) {
                                     {parts.gradients, "gradients"},
                                     {parts.states, "optimizer state"},
                                     {parts.activations, "activations"},
+                                    {parts.scores, "attention scores"},
                                     {parts.inputs, "inputs"},
                                     {parts.workspace, "workspace"}})
     if (bytes >= (1 << 28))
@@ -47,14 +52,79 @@ std::string describe(const MemoryParts &parts) {
 
 /// What would lower it: of what stays for the whole run, or of the activations.
 std::string advice(const MemoryParts &parts) {
-  return parts.activations * 2 > parts.all()
+  return (parts.activations + parts.scores) * 2 > parts.all()
              ? "more microbatches, --recompute full, more stages (pp) or ranks per layer (tp) would lower it"
              : "more stages (pp), ranks per layer (tp) or --zero would lower it";
 }
 
+/// Goes through the training list from its end: a backward step needs scores, the forward step before it that writes
+/// the same statistics of the same microbatch made them.
+class KeptScores {
+public:
+  KeptScores(const plan::Program &program, const DeviceKind &kind) : program(program) {
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      segments.push_back(attentionsOf(*program.segments()->Get(s), kind));
+  }
+
+  uint64_t most() {
+    double most = 0;
+    for (uint32_t a = length(program.train()); a-- > 0;) {
+      const plan::Action &action = *program.train()->Get(a);
+      for (auto one = segments[action.segment()].rbegin(); one != segments[action.segment()].rend(); ++one)
+        most = std::max(most, pass(*one, action.microbatch()));
+    }
+    return static_cast<uint64_t>(std::min(most, 1e18)); // of a plan that is sound and senseless
+  }
+
+private:
+  struct Attention {
+    bool backward;
+    int32_t statistics; ///< slot
+    double bytes;
+  };
+
+  static std::vector<Attention> attentionsOf(const plan::Segment &segment, const DeviceKind &kind) {
+    std::vector<Attention> all;
+    for (uint32_t i = 0; i < length(segment.steps()); ++i)
+      if (const plan::Attention *op = segment.steps()->Get(i)->op_as_Attention()) {
+        const double scores = static_cast<double>(op->batch()) * static_cast<double>(op->heads()) *
+                              static_cast<double>(op->rows()) * static_cast<double>(op->keys());
+        all.push_back({op->kind() == plan::AttentionKind::Backward, op->lse(),
+                       scores * keptBytesPerScore(kind, dtypeSize(op->dtype()))});
+      }
+    return all;
+  }
+
+  /// Bytes kept during the step; `live` becomes what is kept before it.
+  double pass(const Attention &one, int32_t microbatch) {
+    const std::pair key{microbatch, one.statistics};
+    if (one.backward) {
+      live += needed.insert(key).second ? one.bytes : 0;
+      return live;
+    }
+    const bool keeps = needed.erase(key) > 0;
+    const double during = live + (keeps ? 0 : one.bytes);
+    live -= keeps ? one.bytes : 0;
+    return during;
+  }
+
+  const plan::Program &program;
+  std::vector<std::vector<Attention>> segments;
+  std::set<std::pair<int32_t, int32_t>> needed;
+  double live = 0;
+};
+
 } // namespace
 
-MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program) {
+uint64_t keptScoreBytes(const plan::Program &program, const DeviceKind &kind) {
+  return attentionIsFused(kind) ? 0 : KeptScores(program, kind).most();
+}
+
+uint64_t neededBytes(const plan::Program &program, const DeviceKind &kind) {
+  return program.peak_bytes() + keptScoreBytes(program, kind);
+}
+
+MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, const DeviceKind &kind) {
   MemoryParts parts;
   uint64_t persistent = 0;
   for (uint32_t s = 0; s < length(program.slots()); ++s) {
@@ -69,6 +139,7 @@ MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program) {
   parts.workspace = program.workspace_bytes();
   const uint64_t fixed = persistent + parts.inputs + parts.workspace;
   parts.activations = program.peak_bytes() > fixed ? program.peak_bytes() - fixed : 0;
+  parts.scores = keptScoreBytes(program, kind);
   return parts;
 }
 
@@ -76,12 +147,16 @@ uint64_t reservedBytes(const DeviceKind &kind) { return constantsOf(kind).reserv
 
 std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster) {
   const auto places = cluster.places(length(plan.ranks()));
+  std::map<std::pair<uint32_t, size_t>, uint64_t> needed; // by program and kind
   std::optional<uint32_t> worst;
   double most = 0;
   for (uint32_t r = 0; r < places.size(); ++r) {
     const DeviceKind &kind = cluster.devices[places[r].kind];
-    const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(r)->program());
-    const double over = static_cast<double>(program.peak_bytes() + reservedBytes(kind)) - kind.memoryBytes();
+    const uint32_t program = plan.ranks()->Get(r)->program();
+    const auto [bytes, added] = needed.try_emplace({program, places[r].kind});
+    if (added)
+      bytes->second = neededBytes(*plan.programs()->Get(program), kind);
+    const double over = static_cast<double>(bytes->second + reservedBytes(kind)) - kind.memoryBytes();
     if (over > most)
       most = over, worst = r;
   }
@@ -89,11 +164,12 @@ std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &
     return std::nullopt;
   const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(*worst)->program());
   const DeviceKind &kind = cluster.devices[places[*worst].kind];
-  const MemoryParts parts = memoryParts(plan, program);
+  const MemoryParts parts = memoryParts(plan, program, kind);
   const auto usable =
       static_cast<uint64_t>(std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))));
   return fmt::format("rank {} needs {} of memory{}, its device {} has {} for it; {}", *worst,
-                     gibibytes(program.peak_bytes()), describe(parts), kind.name, gibibytes(usable), advice(parts));
+                     gibibytes(needed.at({plan.ranks()->Get(*worst)->program(), places[*worst].kind})), describe(parts),
+                     kind.name, gibibytes(usable), advice(parts));
 }
 
 } // namespace cleave::partitioner

@@ -9,7 +9,8 @@
 
 namespace cleave::partitioner {
 
-/// Bytes of one rank of a program, exactly as the runtime allocates them. Their sum is Program.peak_bytes.
+/// Bytes of one rank of a program. All but `scores` are exactly what the runtime allocates; their sum is
+/// Program.peak_bytes.
 struct MemoryParts {
   uint64_t parameters = 0; ///< and their copies in half types
   uint64_t gradients = 0;
@@ -18,9 +19,19 @@ struct MemoryParts {
   uint64_t activations = 0; ///< everything that lives for a part of the iteration, as the arena places it
   uint64_t inputs = 0;      ///< both input buffers
   uint64_t workspace = 0;   ///< of library steps
-  uint64_t all() const { return parameters + gradients + states + others + activations + inputs + workspace; }
+  uint64_t scores = 0;      ///< of attention, on devices where it is not fused: keptScoreBytes
+  uint64_t all() const { return parameters + gradients + states + others + activations + inputs + workspace + scores; }
 };
-MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program);
+MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, const DeviceKind &kind);
+
+/// The most bytes that attention keeps of its scores at one time of an iteration on devices where it is not fused: each
+/// from its forward step to the backward step of the same microbatch, or for the forward step alone where a recomputed
+/// one takes its place.
+uint64_t keptScoreBytes(const plan::Program &program, const DeviceKind &kind);
+
+/// What a rank of the program needs on such a device: Program.peak_bytes and the most that its scores take, as if both
+/// peaks were at the same time. They nearly are: both follow the microbatches in flight.
+uint64_t neededBytes(const plan::Program &program, const DeviceKind &kind);
 
 /// Bytes of a device that no plan can have: the driver's context, code of libraries, communicators' buffers.
 uint64_t reservedBytes(const DeviceKind &kind);

@@ -91,6 +91,25 @@ class Simulate(Case):
             self.write(was, now)
             self.assertGreater(self.predicted("--cluster", self.cluster)["step_ms"], usual, now)
 
+    def test_attention_that_is_not_fused(self):
+        """Its scores take memory and time: 5 bytes each, of every microbatch in flight."""
+        model = ["--layers", 2, "--width", 64, "--heads", 4, "--context", 512, "--vocab", 512, "--batch", 32, "--precision", "fp16"]
+        self.write()
+        self.ok("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", "pp=2", "--microbatches", 4, "--schedule", "1f1b",
+                "--no-code", "-o", self.plan)
+        apart = self.predicted()
+        self.write("memory_gib = 80.0", "memory_gib = 80.0\nfused_attention = true")
+        fused = self.predicted("--cluster", self.cluster)
+        scores = 5 * (32 // 4) * 4 * 512 * 512  # of one layer and microbatch
+        self.assertEqual([a - f for a, f in zip(apart["peak_bytes"], fused["peak_bytes"])], [2 * scores, scores])
+        self.assertGreater(apart["step_ms"], fused["step_ms"])
+        self.assertEqual(fused["peak_bytes"], json.loads(self.ok("cleave", "show", "--json", self.plan))["peak_bytes"])
+        needed = 1 + (fused["peak_bytes"][0] + scores) / 2**30  # fits only if fused
+        self.write("memory_gib = 80.0", f"memory_gib = {needed}")
+        self.assertFalse(self.predicted("--cluster", self.cluster)["fits"])
+        self.write("memory_gib = 80.0", f"memory_gib = {needed}\nfused_attention = true")
+        self.assertTrue(self.predicted("--cluster", self.cluster)["fits"])
+
     def test_this_machine(self):
         self.ok("cleave", "doctor", "--cluster", self.cluster)
         self.ok("mlp", "plan", "--cluster", self.cluster, "--no-code", "-o", self.plan)

@@ -19,14 +19,19 @@ namespace {
 
 double milliseconds(double seconds) { return seconds * 1e3; }
 
-uint64_t peakBytes(const plan::Plan &plan, uint32_t program) { return plan.programs()->Get(program)->peak_bytes(); }
-
 struct Predicted {
   const plan::Plan &plan;
   const Cluster &cluster;
   const Simulation &simulation;
   const std::optional<std::string> memory; ///< why it does not fit, or none
 
+  /// Bytes that a rank of a class needs.
+  std::vector<uint64_t> peakBytes() const {
+    std::vector<uint64_t> all;
+    for (const RankClass &one : simulation.ranks.classes)
+      all.push_back(neededBytes(*plan.programs()->Get(one.program), cluster.devices[one.kind]));
+    return all;
+  }
   double samplesPerSecond() const { return ratio(plan.batch()); }
   double flopsPerDevice() const {
     return ratio(simulation.flops / static_cast<double>(simulation.ranks.classOf.size()));
@@ -40,9 +45,10 @@ void printJson(const Predicted &predicted) {
   using Json = nlohmann::ordered_json;
   const Simulation &simulation = predicted.simulation;
   Json peak = Json::array(), ranks = Json::array();
+  const std::vector<uint64_t> peaks = predicted.peakBytes();
   for (uint32_t c : simulation.ranks.classOf) {
     const ClassTimes &times = simulation.times[c];
-    peak.push_back(peakBytes(predicted.plan, simulation.ranks.classes[c].program));
+    peak.push_back(peaks[c]);
     ranks.push_back(Json{{"busy_ms", milliseconds(times.busy)},
                          {"idle_ms", milliseconds(times.idle)},
                          {"communication_ms", milliseconds(times.communication)},
@@ -70,13 +76,14 @@ void printRanks(const Predicted &predicted) {
   const Simulation &simulation = predicted.simulation;
   fmt::print("{:<16} {:<10} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>7}\n", "ranks", "device", "compute", "exchange",
              "(hidden)", "idle, ms", "GiB needed", "there");
+  const std::vector<uint64_t> peaks = predicted.peakBytes();
   for (size_t c = 0; c < simulation.times.size(); ++c) {
     const RankClass &one = simulation.ranks.classes[c];
     const DeviceKind &kind = predicted.cluster.devices[one.kind];
     const ClassTimes &times = simulation.times[c];
     const std::string ranks = one.ranks == 1 ? fmt::format("{}", one.representative)
                                              : fmt::format("{} and {} more", one.representative, one.ranks - 1);
-    const auto peak = static_cast<double>(peakBytes(predicted.plan, one.program));
+    const auto peak = static_cast<double>(peaks[c]);
     fmt::print("{:<16} {:<10} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}  {:>10} {:>7}{}\n", ranks, kind.name,
                milliseconds(times.busy), milliseconds(times.communication), milliseconds(times.hidden),
                milliseconds(times.idle), gibibytes(peak), gibibytes(kind.memoryBytes()),

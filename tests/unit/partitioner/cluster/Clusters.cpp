@@ -89,6 +89,8 @@ TEST_CASE("a cluster is written so that it reads back as the same") {
   odd.nodes[0].inside->gbPerS = 1e12;
   odd.nodes[0].inside->latencyUs = 0;
   odd.devices[0].peakTflops[0] = 0.1234567890123456;
+  odd.devices[0].fusedAttention = true;
+  odd.devices[1].fusedAttention = false;
   CHECK(Cluster::parse(odd.toToml(), "again.toml") == odd);
 }
 
@@ -124,10 +126,13 @@ TEST_CASE("bad cluster files are refused with line, rule and value") {
   CHECK(refused(replaced(two, "backend = \"cuda\"", "backend = \"cuba\"")) ==
         "c.toml:3:11: devices.v100-16g.backend must be cpu or cuda, it is \"cuba\"; did you mean cuda?");
   CHECK(refused(replaced(two, "memory_gib = 16.0\n", "")) == "c.toml:2:1: devices.v100-16g needs memory_gib");
-  CHECK(
-      refused(replaced(two, "memory_gib = 16.0", "memory_gb = 16.0")) ==
-      "c.toml:4:13: devices.v100-16g has backend, memory_gib, memory_gb_per_s, peak_tflops, not \"memory_gb\"; did you "
-      "mean memory_gib?");
+  CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gb = 16.0")) ==
+        "c.toml:4:13: devices.v100-16g has backend, memory_gib, memory_gb_per_s, peak_tflops, fused_attention, not "
+        "\"memory_gb\"; did you mean memory_gib?");
+  CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\nfused_attention = 1")) ==
+        "c.toml:5:19: devices.v100-16g.fused_attention must be true or false");
+  CHECK(refused(replaced(two, "backend = \"cuda\"", "backend = \"cpu\"\nfused_attention = true")) ==
+        "c.toml:4:19: devices.v100-16g.fused_attention is for devices with backend cuda");
   CHECK(refused(replaced(two, "fp32 = 15.7, ", "")) == "c.toml:6:15: devices.v100-16g.peak_tflops needs fp32");
   CHECK(refused(replaced(two, "fp32 = 15.7, ", "fp32 = 15.7, int8 = 1.0, ")).find("not \"int8\"") != std::string::npos);
   CHECK(refused(replaced(two, "[network]\ngb_per_s_per_node = 12.5\nlatency_us = 5.0\n", "")) ==

@@ -91,16 +91,34 @@ TEST_CASE("attention without a fused kernel sends its scores through memory") {
   work.flops = 4.0 * 2048 * 2048 * 64 * 96 / 2;
   work.bytes = 4.0 * 2048 * 64 * 96 * 2;
   work.scoreBytes = 2.0 * 2048 * 2048 * 96;
-  const CostDevice fused(kindOf("a100-80g")), apart(kindOf("v100-16g"));
-  REQUIRE(apart.constants->attentionForward == 0);
-  const double scores = work.scoreBytes / (2000e9 * apart.constants->memoryFraction[size_t(WorkClass::Stream)]);
-  CHECK(stepCost(work, apart).seconds() > 2 * scores); // the softmax alone reads and writes them
-  work.backward = true;
-  work.flops *= 2.5;
-  CHECK(stepCost(work, apart).seconds() > 3 * scores);
-  if (fused.constants->attentionBackward > 0) {
-    CHECK(stepCost(work, fused).compute == Approx(work.flops / (300e12 * fused.constants->attentionBackward)));
+  for (const char *name : {"v100-16g", "a100-80g"}) { // the same devices, with and without a fused kernel
+    const CostDevice apart(kindOf(name));
+    DeviceKind kind = apart.kind;
+    kind.fusedAttention = true;
+    const CostDevice fused(kind);
+    REQUIRE_FALSE(attentionIsFused(apart.kind));
+    const double scores = work.scoreBytes / (2000e9 * apart.constants->memoryFraction[size_t(WorkClass::Stream)]);
+    CHECK(stepCost(work, apart).seconds() > 2 * scores); // the softmax alone reads and writes them
+    CHECK(stepCost(work, fused).compute == Approx(work.flops / (300e12 * fused.constants->attentionForward)));
+    Work gradient = work;
+    gradient.backward = true;
+    gradient.flops *= 2.5;
+    CHECK(stepCost(gradient, apart).seconds() > 3 * scores);
+    CHECK(stepCost(gradient, fused).compute == Approx(gradient.flops / (300e12 * fused.constants->attentionBackward)));
   }
+}
+
+TEST_CASE("what attention keeps of a score where it is not fused") {
+  CHECK(keptBytesPerScore(kindOf("a100-80g"), 2) == 5); // Korthikanti et al. 2022: 5 a s^2 b
+  CHECK(keptBytesPerScore(kindOf("v100-16g"), 4) == 9);
+  CHECK(keptBytesPerScore(kindOf("h100"), 2) == 0);
+  CHECK(keptBytesPerScore(kindOf("core", "cpu"), 4) == 0);
+  DeviceKind kind = kindOf("a100-80g");
+  kind.fusedAttention = true;
+  CHECK(keptBytesPerScore(kind, 2) == 0);
+  kind = kindOf("h100");
+  kind.fusedAttention = false;
+  CHECK(keptBytesPerScore(kind, 2) == 5);
 }
 
 TEST_CASE("more work never takes less time, a faster device never more") {

@@ -248,7 +248,8 @@ TEST_CASE("a plan that does not fit says which rank lacks what") {
   p.slot("in", plan::DType::I32, {int64_t(1) << 28}, plan::Space::Input);             // 2 x 1 GiB
   plan.programs[1] = p.finish();
   const auto file = test::seal(plan);
-  const MemoryParts parts = memoryParts(file->plan(), *file->plan().programs()->Get(1));
+  const MemoryParts parts =
+      memoryParts(file->plan(), *file->plan().programs()->Get(1), cluster("cuda", 1, 2).devices[0]);
   CHECK(parts.parameters == uint64_t(64) << 30);
   CHECK(parts.activations == uint64_t(32) << 30);
   CHECK(parts.inputs == uint64_t(2) << 30);
@@ -258,6 +259,55 @@ TEST_CASE("a plan that does not fit says which rank lacks what") {
         "a100 "
         "has 79.00 GiB for it; more stages (pp), ranks per layer (tp) or --zero would lower it");
   CHECK_FALSE(memoryProblem(test::seal(pipeline(small, large, 2))->plan(), cluster("cpu", 1, 2)));
+}
+
+namespace {
+
+constexpr double scoresBytes = 5.0 * 2 * 3 * 1024 * 1024; // of attentionStep, on an A100
+
+/// Attention of 2 samples, 3 heads, 1,024 rows and keys, in half precision; its views are not read.
+void attentionStep(ProgramWriter &p, uint32_t segment, uint32_t statistics, bool backward) {
+  plan::AttentionT op;
+  op.kind = backward ? plan::AttentionKind::Backward : plan::AttentionKind::Forward;
+  op.batch = 2, op.heads = 3, op.rows = op.keys = 1024, op.width = 16;
+  op.lse = int(statistics);
+  op.dtype = plan::DType::F16;
+  p.step(segment, std::move(op));
+}
+
+/// A program of `layers` layers with attention, two of which a block recomputes, for memory alone. Its list: `order`,
+/// as (segment, microbatch); segments are forward, backward, and backward that begins with its own forward steps.
+double scoresOf(int layers, const std::vector<std::pair<uint32_t, int>> &order, const DeviceKind &kind) {
+  ProgramWriter p;
+  for (int layer = 0; layer < layers; ++layer)
+    p.slot("statistics", plan::DType::F32, {2, 3, 1024});
+  const uint32_t segments[] = {p.segment("forward"), p.segment("backward"), p.segment("recomputed")};
+  for (int layer = 0; layer < layers; ++layer) {
+    attentionStep(p, segments[0], uint32_t(layer), false);
+    attentionStep(p, segments[1], uint32_t(layers - 1 - layer), true);
+    attentionStep(p, segments[2], uint32_t(layers - 1 - layer), false);
+    attentionStep(p, segments[2], uint32_t(layers - 1 - layer), true);
+  }
+  for (const auto &[segment, microbatch] : order)
+    p.action(segments[segment], microbatch);
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(plan::Program::Pack(builder, &p.program));
+  return double(keptScoreBytes(*flatbuffers::GetRoot<plan::Program>(builder.GetBufferPointer()), kind)) / scoresBytes;
+}
+
+} // namespace
+
+TEST_CASE("scores stay from an attention's forward to its backward, where it is not fused") {
+  DeviceKind kind = cluster("cuda", 1, 1).devices[0];
+  CHECK(scoresOf(3, {{0, 0}, {1, 0}}, kind) == 3);
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {1, 2}}, kind) == 6);     // two in flight
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {1, 2}, {1, 1}, {1, 0}}, kind) == 9);     // three in flight
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {2, 2}, {2, 1}, {2, 0}}, kind) == 1);     // recomputed layer by layer
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {2, 2}, {2, 1}, {1, 0}}, kind) == 3 + 1); // microbatch 0 is not
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}}, kind) == 1);                                     // without a backward pass
+  CHECK(scoresOf(0, {{0, 0}, {1, 0}}, kind) == 0);
+  kind.fusedAttention = true;
+  CHECK(scoresOf(3, {{0, 0}, {1, 0}}, kind) == 0);
 }
 
 TEST_CASE("the trace has an event for every step") {
