@@ -54,7 +54,7 @@ struct RunOptions {
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
   std::string cluster = {}; ///< file that describes the hardware that a plan is made for
   bool profile = false;   ///< print the slowest steps of rank 0 to standard error
-  std::string trace = {}; ///< file for a trace of rank 0's last iterations (for ui.perfetto.dev)
+  std::string trace = {}; ///< file for a trace of the last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
   bool overwrite = false;             ///< start over and replace an existing checkpoint in the folder
   std::optional<int64_t> keep = {};   ///< number of checkpoints to keep in the folder (default: 2)

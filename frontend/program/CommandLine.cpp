@@ -122,7 +122,7 @@ void addData(CLI::App &command, RunOptions &run) {
 /// Options for profiling, named as in cleave-run.
 void addTimes(CLI::App &command, RunOptions &run) {
   command.add_flag("--profile", run.profile, "list the slowest steps of rank 0");
-  command.add_option("--trace", run.trace, "write rank 0's last iterations as a trace for ui.perfetto.dev")
+  command.add_option("--trace", run.trace, "write the last iterations of all ranks for ui.perfetto.dev")
       ->type_name("FILE.json");
 }
 

@@ -206,7 +206,8 @@ GivenValues givenValues(const Model &model, const RunOptions &o) {
           {"--overwrite", flag(o.overwrite)},
           {"--keep", number(o.keep)},
           {"--keep-going", flag(o.keepGoing)},
-          {"--find-nan", flag(o.findNan)}};
+          {"--find-nan", flag(o.findNan)},
+          {"--trace", flag(!o.trace.empty())}};
 }
 
 } // namespace cleave

@@ -1,12 +1,11 @@
-// Trace Event Format (Google, "Trace Event Format"): ph "X" is a complete event, "M" names a process or a track.
+// Spans of a simulation as events.
 #include "partitioner/simulate/Trace.h"
 
-#include "runtime/base/AtomicFile.h"
+#include "runtime/base/TraceFile.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace cleave::partitioner {
@@ -17,14 +16,6 @@ namespace {
 
 constexpr size_t mostSteps = 200000;
 
-std::string trackName(uint32_t stream) {
-  if (stream == 0)
-    return "computes";
-  if (stream == 1)
-    return "collectives";
-  return fmt::format("{} peer {}", stream % 2 == 0 ? "sends to" : "receives from", (stream - 2) / 2);
-}
-
 class TraceWriter {
 public:
   TraceWriter(const std::string &file, const plan::Plan &plan, const Simulation &simulation)
@@ -34,11 +25,8 @@ public:
     size_t steps = 0;
     for (const auto &spans : simulation.timeline)
       steps += spans.size();
-    put(R"({"displayTimeUnit":"ms","traceEvents":[)");
     for (size_t c = 0; c < simulation.timeline.size(); ++c)
       writeClass(c, steps > mostSteps);
-    put("]}\n");
-    flush();
     out.commit();
   }
 
@@ -47,18 +35,11 @@ private:
     const RankClass &one = simulation.ranks.classes[index];
     const std::string alike = one.ranks > 1 ? fmt::format(" and {} like it", one.ranks - 1) : "";
     const std::string model = plan.model() ? plan.model()->str() : "";
-    event({{"name", "process_name"},
-           {"ph", "M"},
-           {"pid", one.representative},
-           {"args", {{"name", fmt::format("{}, rank {}{}, predicted", model, one.representative, alike)}}}});
+    out.process(one.representative, fmt::format("{}, rank {}{}, predicted", model, one.representative, alike));
     std::set<uint32_t> streams;
     for (const Span &span : simulation.timeline[index])
       if (streams.insert(span.stream).second)
-        event({{"name", "thread_name"},
-               {"ph", "M"},
-               {"pid", one.representative},
-               {"tid", span.stream},
-               {"args", {{"name", trackName(span.stream)}}}});
+        out.stream(one.representative, span.stream);
     const auto &spans = simulation.timeline[index];
     for (size_t i = 0; i < spans.size();) {
       Span span = spans[i++];
@@ -74,15 +55,9 @@ private:
     const plan::Action &action = *program.train()->Get(span.action);
     const plan::Segment &segment = *program.segments()->Get(action.segment());
     const std::string name = segment.name() ? segment.name()->str() : "";
-    event(
-        {{"name", merged ? fmt::format("{} {}", name, action.microbatch()) : nameOf(*segment.steps()->Get(span.step))},
-         {"cat", name},
-         {"ph", "X"},
-         {"pid", one.representative},
-         {"tid", span.stream},
-         {"ts", span.begin * 1e6},
-         {"dur", (span.end - span.begin) * 1e6},
-         {"args", {{"segment", name}, {"microbatch", action.microbatch()}}}});
+    out.span(one.representative, span.stream,
+             merged ? fmt::format("{} {}", name, action.microbatch()) : nameOf(*segment.steps()->Get(span.step)), name,
+             span.begin, span.end - span.begin, {{"segment", name}, {"microbatch", action.microbatch()}});
   }
 
   /// Its kind and module path.
@@ -92,27 +67,9 @@ private:
     return path.empty() ? kind : kind + " " + path;
   }
 
-  void event(const nlohmann::ordered_json &json) {
-    put((first ? "\n" : ",\n") + json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    first = false;
-  }
-
-  void put(const std::string &text) {
-    buffer += text;
-    if (buffer.size() > (1 << 20))
-      flush();
-  }
-
-  void flush() {
-    out.write(buffer.data(), buffer.size());
-    buffer.clear();
-  }
-
   const plan::Plan &plan;
   const Simulation &simulation;
-  AtomicFile out;
-  std::string buffer;
-  bool first = true;
+  TraceFile out;
 };
 
 } // namespace

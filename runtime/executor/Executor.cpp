@@ -74,14 +74,24 @@ std::vector<StepTime> Executor::profile() const {
   return all;
 }
 
-std::vector<TraceEvent> Executor::trace() const {
-  std::vector<TraceEvent> all;
-  for (const auto &iteration : traced)
-    all.insert(all.end(), iteration.begin(), iteration.end());
+RankTrace Executor::trace() const {
+  RankTrace all{tracedTraining, static_cast<uint32_t>(traced.size()), traceOrigin, {}};
+  for (uint32_t i = 0; i < traced.size(); ++i)
+    for (TraceEvent event : traced[i]) {
+      event.iteration = i;
+      all.events.push_back(event);
+    }
   return all;
 }
 
-void Executor::beginTrace() {
+void Executor::beginTrace(bool training, std::chrono::steady_clock::time_point origin) {
+  tracing = training || !tracedTraining; // an evaluation after training takes no place of it
+  if (!tracing)
+    return;
+  if (training && !tracedTraining)
+    traced.clear();
+  tracedTraining = training;
+  traceOrigin = origin;
   if (traced.size() == traceIterations)
     traced.pop_front();
   traced.emplace_back();
@@ -98,8 +108,8 @@ void Executor::noteStep(uint32_t segment, uint32_t step, int32_t microbatch, dou
   }
   list[step].seconds += seconds;
   ++list[step].calls;
-  traced.back().push_back(
-      {name, list[step].kind, list[step].path, info.steps()->Get(step)->stream(), microbatch, begin, seconds});
+  if (tracing)
+    traced.back().push_back({segment, step, microbatch, 0, begin, seconds});
 }
 
 } // namespace cleave

@@ -12,6 +12,7 @@
 #include "runtime/comm/Communicator.h"
 #include "runtime/plan/PlanFile.h"
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -33,12 +34,20 @@ struct ExecutorOptions {
   std::string tuning = {};     ///< cuda: file of measured choices; empty: the user's cache; "off": library defaults
 };
 
-/// One run of a step in one of the last `traceIterations` iterations; `begin`: seconds since the first timed step.
+/// One run of a step: of segment `segment` (index of Program.segments), in iteration `iteration` (0: the first that is
+/// kept); `begin`: seconds since RankTrace::origin.
 struct TraceEvent {
-  std::string segment, kind, path;
-  uint32_t stream;
+  uint32_t segment, step;
   int32_t microbatch;
+  uint32_t iteration;
   double begin, seconds;
+};
+/// The last `traceIterations` iterations of one kind: of training, if there was any, otherwise of evaluation.
+struct RankTrace {
+  bool training = false;
+  uint32_t iterations = 0;
+  std::chrono::steady_clock::time_point origin;
+  std::vector<TraceEvent> events;
 };
 constexpr size_t traceIterations = 4;
 
@@ -92,8 +101,8 @@ public:
   /// Waits until all iterations have completed. Call before destruction, so that this rank does not leave others in a
   /// collective; an executor destroyed earlier counts as failed.
   virtual void wait() = 0;
-  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last). Waits
-  /// for it. nullopt if this rank has no metric of that name.
+  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last).
+  /// Waits for it. nullopt if this rank has no metric of that name.
   virtual std::optional<float> metric(const std::string &name, uint64_t iteration) = 0;
   /// Of the last iteration.
   std::optional<float> metric(const std::string &name) { return metric(name, started()); }
@@ -109,7 +118,7 @@ public:
   /// Only when profiling: the time of every step that ran.
   std::vector<StepTime> profile() const;
   /// Only when profiling.
-  std::vector<TraceEvent> trace() const;
+  RankTrace trace() const;
   /// Only with findNonFinite.
   virtual NonFiniteOrigins nonFinite() const { return {}; }
 
@@ -123,8 +132,8 @@ protected:
   /// Errors: the world has another number of ranks than the plan.
   Executor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
 
-  /// Another iteration; the oldest is dropped.
-  void beginTrace();
+  /// Another iteration; the oldest is dropped. `origin`: what the times of its steps count from.
+  void beginTrace(bool training, std::chrono::steady_clock::time_point origin);
   /// A run of a step of segment `segment` (index of Program.segments).
   void noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds);
   /// This rank's groups in the plan's order, so that all members make them in the same order.
@@ -136,6 +145,8 @@ protected:
 private:
   std::vector<std::vector<StepTime>> times;   ///< by segment and step; of segments that ran
   std::deque<std::vector<TraceEvent>> traced; ///< by iteration, the last ones
+  bool tracedTraining = false, tracing = false;
+  std::chrono::steady_clock::time_point traceOrigin;
 };
 
 /// The plan has been checked (Check.h). Errors: the plan is for another device or number of ranks, the device is

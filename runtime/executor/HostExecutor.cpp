@@ -156,7 +156,7 @@ void HostExecutor::run(const std::vector<ResolvedAction> &actions, int64_t step,
   setThreads(threads);
   RunContext context{step, 0};
   if (options.profile)
-    beginTrace();
+    beginTrace(&actions == &resolved->train, made);
   const bool searching = search && step > 0; // only in training
   if (searching)
     search->begin(step);

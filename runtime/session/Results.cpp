@@ -4,7 +4,6 @@
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Progress.h"
-#include "runtime/session/Trace.h"
 
 #include <algorithm>
 #include <cmath>
@@ -72,13 +71,6 @@ void printProfile(std::vector<StepTime> times, double seconds) {
                         t.seconds > 0 ? t.flops * double(t.calls) / t.seconds / 1e9 : 0, t.kind, t.segment, t.path);
   }
   printOnStandardError(text);
-}
-
-void reportTimes(Executor &executor, const plan::Plan &plan, const TrainOptions &options, double seconds) {
-  if (!options.traceFile.empty())
-    writeTrace(options.traceFile, plan.model() ? plan.model()->str() : "model", executor.rankIndex, executor.trace());
-  if (options.profile)
-    printProfile(executor.profile(), seconds);
 }
 
 } // namespace cleave

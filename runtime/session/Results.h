@@ -13,7 +13,5 @@ std::string accuracyText(const std::string &before, double accuracy);
 void printResult(const EvalResult &result, bool json);
 /// Prints the slowest steps of a rank to standard error.
 void printProfile(std::vector<StepTime> times, double seconds);
-/// Handles --profile and --trace of a rank that has run for `seconds`: printProfile, writeTrace (Trace.h).
-void reportTimes(Executor &executor, const plan::Plan &plan, const TrainOptions &options, double seconds);
 
 } // namespace cleave

@@ -31,7 +31,7 @@ struct TrainOptions {
   bool json = false;           ///< results as one JSON object
   bool quiet = false;          ///< no progress on standard error
   bool profile = false;        ///< print the slowest steps of rank 0 to standard error
-  std::string traceFile = {};  ///< file for a trace of rank 0's last iterations (Trace.h); empty: none
+  std::string traceFile = {};  ///< file for a trace of the last iterations (Trace.h); empty: none
   double compileSeconds = 0;   ///< for the metrics file
   double timeoutSeconds = 60;  ///< timeout of waits for other ranks
 };

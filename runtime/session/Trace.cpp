@@ -1,51 +1,132 @@
-// Trace Event Format (Google, "Trace Event Format"): ph "X" is a complete event, "M" names a process or a track.
+// Gathers and writes a run's trace.
 #include "runtime/session/Trace.h"
 
-#include "runtime/base/AtomicFile.h"
+#include "runtime/base/TraceFile.h"
+#include "runtime/executor/Resolved.h"
+#include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
+#include <fstream>
 #include <set>
+#include <stdexcept>
 
 namespace cleave {
 
-static std::string trackName(uint32_t stream) {
-  if (stream == 0)
-    return "computes";
-  if (stream == 1)
-    return "collectives";
-  return fmt::format("{} peer {}", stream % 2 == 0 ? "sends to" : "receives from", (stream - 2) / 2);
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsOf(Clock::time_point time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
+
+/// Begins a rank's message; its events follow.
+struct Header {
+  std::array<char, 40> machine; ///< since it was started: its processes have one clock
+  double origin, met;           ///< of that clock, in seconds: 0 of the events' times, and the end of a barrier
+  uint64_t events;
+  uint32_t iterations;
+  bool training;
+};
+
+std::array<char, 40> thisMachine() {
+  std::array<char, 40> name{};
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(name.data(), name.size() - 1);
+  return name;
 }
 
-void writeTrace(const std::string &file, const std::string &program, unsigned rank,
-                const std::vector<TraceEvent> &events) {
-  auto list = nlohmann::ordered_json::array();
-  list.push_back({{"name", "process_name"},
-                  {"ph", "M"},
-                  {"pid", rank},
-                  {"args", {{"name", fmt::format("{}, rank {}", program, rank)}}}});
+std::vector<uint8_t> pack(const RankTrace &trace, Clock::time_point met) {
+  Header header{};
+  header.machine = thisMachine();
+  header.origin = secondsOf(trace.origin);
+  header.met = secondsOf(met);
+  header.events = trace.events.size();
+  header.iterations = trace.iterations;
+  header.training = trace.training;
+  const size_t bytes = trace.events.size() * sizeof(TraceEvent);
+  std::vector<uint8_t> packed(sizeof header + bytes);
+  std::memcpy(packed.data(), &header, sizeof header);
+  if (bytes)
+    std::memcpy(packed.data() + sizeof header, trace.events.data(), bytes);
+  return packed;
+}
+
+struct Received {
+  Header header;
+  std::vector<TraceEvent> events;
+  double shift = 0; ///< of its times
+};
+
+Received unpack(const std::vector<uint8_t> &packed) {
+  Received one;
+  if (packed.size() < sizeof one.header)
+    throw std::logic_error("a rank's trace is too short");
+  std::memcpy(&one.header, packed.data(), sizeof one.header);
+  if (one.header.events != (packed.size() - sizeof one.header) / sizeof(TraceEvent))
+    throw std::logic_error("a rank's trace is of another length than it says");
+  one.events.resize(one.header.events);
+  if (!one.events.empty())
+    std::memcpy(one.events.data(), packed.data() + sizeof one.header, one.events.size() * sizeof(TraceEvent));
+  return one;
+}
+
+/// Gives all ranks the clock of rank 0, and lets it begin with the first event.
+void align(std::vector<Received> &ranks) {
+  double first = INFINITY;
+  for (Received &rank : ranks) {
+    rank.shift = rank.header.origin;
+    if (rank.header.machine != ranks[0].header.machine)
+      rank.shift += ranks[0].header.met - rank.header.met;
+    for (const TraceEvent &event : rank.events)
+      first = std::min(first, event.begin + rank.shift);
+  }
+  for (Received &rank : ranks)
+    rank.shift -= std::isfinite(first) ? first : rank.shift;
+}
+
+void writeRank(TraceFile &out, const plan::Plan &plan, const std::string &model, uint32_t rank, const Received &trace) {
+  const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(rank)->program());
+  out.process(rank, fmt::format("{}, rank {}", model, rank));
   std::set<uint32_t> streams;
-  for (const TraceEvent &event : events)
-    if (streams.insert(event.stream).second)
-      list.push_back({{"name", "thread_name"},
-                      {"ph", "M"},
-                      {"pid", rank},
-                      {"tid", event.stream},
-                      {"args", {{"name", trackName(event.stream)}}}});
-  for (const TraceEvent &event : events)
-    list.push_back({{"name", event.path.empty() ? event.kind : event.kind + " " + event.path},
-                    {"cat", event.segment},
-                    {"ph", "X"},
-                    {"pid", rank},
-                    {"tid", event.stream},
-                    {"ts", event.begin * 1e6},
-                    {"dur", event.seconds * 1e6},
-                    {"args", {{"segment", event.segment}, {"microbatch", event.microbatch}}}});
-  const nlohmann::ordered_json trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}};
-  const std::string text = trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
+  for (const TraceEvent &event : trace.events) {
+    const plan::Segment &segment = *program.segments()->Get(event.segment);
+    const plan::Step &step = *segment.steps()->Get(event.step);
+    if (streams.insert(step.stream()).second)
+      out.stream(rank, step.stream());
+    const std::string kind = plan::EnumNameStepOp(step.op_type()), path = pathOf(plan, step),
+                      name = segment.name() ? segment.name()->str() : "";
+    out.span(rank, step.stream(), path.empty() ? kind : kind + " " + path, name,
+             std::max(0.0, event.begin + trace.shift), event.seconds,
+             {{"segment", name},
+              {"microbatch", event.microbatch},
+              {"iteration", event.iteration},
+              {"at", {event.segment, event.step}}});
+  }
+}
+
+} // namespace
+
+void writeTrace(const std::string &file, const Executor &executor, World &world) {
+  world.barrier();
+  const Clock::time_point met = Clock::now();
+  const auto gathered = world.gather(pack(executor.trace(), met));
+  if (world.rank() != 0)
+    return;
+  std::vector<Received> ranks;
+  for (const auto &packed : gathered)
+    ranks.push_back(unpack(packed));
+  align(ranks);
+  const std::string model = executor.plan.model() ? executor.plan.model()->str() : "model";
+  TraceFile out(file);
+  out.describe("run", {{"plan", executor.file->hash()},
+                       {"model", model},
+                       {"ranks", ranks.size()},
+                       {"kind", ranks[0].header.training ? "train" : "eval"},
+                       {"iterations", ranks[0].header.iterations}});
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+    writeRank(out, executor.plan, model, rank, ranks[rank]);
   out.commit();
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/session/Results.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
+#include "runtime/session/Trace.h"
 
 #include <algorithm>
 #include <chrono>
@@ -79,7 +80,8 @@ int64_t Training::lastOfEpochs() const {
     return firstStep - 1;
   int64_t whole = 0;
   if (__builtin_mul_overflow(epochs - begin.epoch, perEpoch, &whole) || whole >= mostSteps)
-    throw userError(fmt::format("--epochs {}: of {} steps each: there must be fewer than 2^53 steps", epochs, perEpoch));
+    throw userError(
+        fmt::format("--epochs {}: of {} steps each: there must be fewer than 2^53 steps", epochs, perEpoch));
   return firstStep - 1 + (samples - begin.sample) / batch + whole;
 }
 
@@ -97,9 +99,8 @@ void Training::checkUnchanged() const {
 class RankLoop {
 public:
   RankLoop(Training &shared, unsigned rank, World &world)
-      : shared(shared), world(world), rank(rank),
-        job(shared.file, rank, world, shared.source, shared.order,
-            executorOptions(shared.file->plan(), shared.options)),
+      : shared(shared), world(world), rank(rank), job(shared.file, rank, world, shared.source, shared.order,
+                                                      executorOptions(shared.file->plan(), shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options) {}
 
   void run();
@@ -294,17 +295,23 @@ void RankLoop::run() {
   job.executor().wait(); // even if metrics were not read
   if (writer)
     writer->close();
+  const double seconds = since(began);
+  if (rank == 0) {
+    metrics.flush();
+    progress.finish();
+  }
+  if (!shared.options.traceFile.empty())
+    writeTrace(shared.options.traceFile, job.executor(), world);
   if (rank != 0)
     return;
-  metrics.flush();
-  progress.finish();
   TrainResult &result = shared.result;
   result.steps = done;
   result.epoch = at.epoch;
-  result.seconds = since(began);
+  result.seconds = seconds;
   result.trained = done - shared.firstStep + 1;
   result.samplesPerSecond = result.seconds > 0 ? double(result.trained * shared.batch) / result.seconds : 0;
-  reportTimes(job.executor(), shared.file->plan(), shared.options, result.seconds);
+  if (shared.options.profile)
+    printProfile(job.executor().profile(), result.seconds);
 }
 
 void checkOptions(const TrainOptions &options) {
@@ -391,10 +398,14 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   const Clock::time_point began = Clock::now();
   const LossSums sums = job.evaluate();
   job.executor().wait();
+  const double seconds = since(began);
+  if (!options.traceFile.empty())
+    writeTrace(options.traceFile, job.executor(), world);
   if (rank != 0)
     return;
   result = sums;
-  reportTimes(job.executor(), plan->plan(), jobOptions, since(began));
+  if (options.profile)
+    printProfile(job.executor().profile(), seconds);
 }
 
 } // namespace

@@ -3,10 +3,11 @@
 
 simulate.py --build BUILD [unittest arguments]
 """
-import json, os
+import json, os, shutil, signal, time
 
 import programs
 from e2e import Case
+from programs import DIGITS, end_ranks, run, start_ranks
 
 CLUSTER = """name = "two nodes"
 [devices.a100-80g]
@@ -117,6 +118,127 @@ class Simulate(Case):
         self.assertGreater(found["step_ms"], 0)
         self.assertEqual(found["bubble_fraction"], 0)
         self.refused("cleave", "doctor", "--cluster", "/no/such/c.toml", word="/no/such")
+
+
+CORES = """[devices.core]
+backend = "cpu"
+memory_gib = 8.0
+memory_gb_per_s = 20.0
+peak_tflops = { fp32 = 0.1 }
+[[nodes]]
+devices = { core = 4 }
+inside = { gb_per_s = 10.0, latency_us = 1.0 }
+"""
+
+
+class Against(Case):
+    def setUp(self):
+        super().setUp()
+        self.cluster, self.plan, self.trace = self.path("c.toml"), self.path("p.plan"), self.path("t.json")
+        with open(self.cluster, "w") as out:
+            out.write(CORES)
+
+    def make(self, *split, plan=None):
+        self.ok("mlp", "plan", *split, "--threads", 1, "--cluster", self.cluster, "-o", plan or self.plan)
+
+    def against(self, trace=None):
+        return json.loads(self.ok("cleave", "simulate", self.plan, "--json", "--against", trace or self.trace))["against"]
+
+    def events(self):
+        with open(self.trace) as lines:
+            return [e for e in json.load(lines)["traceEvents"] if e["ph"] == "X"]
+
+    def check(self, ranks):
+        """All ranks are in the trace, on one clock, and compared."""
+        events, found = self.events(), self.against()
+        self.assertEqual({e["pid"] for e in events}, set(range(ranks)))
+        self.assertEqual(found["iterations"], 4)
+        for iteration in range(4):  # the ranks' iterations overlap, for they wait for each other
+            spans = [[(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == rank and e["args"]["iteration"] == iteration]
+                     for rank in range(ranks)]
+            self.assertLess(max(min(one)[0] for one in spans), min(max(end for _, end in one) for one in spans))
+        self.assertEqual([rank["rank"] for rank in found["ranks"]], list(range(ranks)))
+        kinds = {row["kind"]: row for row in found["kinds"]}
+        self.assertGreater(kinds["product"]["measured_ms"], 0)
+        self.assertAlmostEqual(kinds["product"]["ratio"], kinds["product"]["measured_ms"] / kinds["product"]["predicted_ms"])
+        misses = [abs(row["measured_ms"] - row["predicted_ms"]) for row in found["steps"]]
+        self.assertEqual(misses, sorted(misses, reverse=True))
+        for rank in found["ranks"]:
+            parts = sum(rank[part]["measured_ms"] for part in ("busy", "communication", "idle"))
+            self.assertGreater(parts, 0.5 * found["step"]["measured_ms"])
+        return kinds
+
+    def test_ranks_as_threads(self):
+        self.make("--mesh", "dp=2,pp=2", "--microbatches", 4)
+        self.ok("cleave-run", self.plan, "--data", DIGITS, "--steps", 8, "--quiet", "--trace", self.trace)
+        kinds = self.check(4)
+        self.assertIn("all-reduce dp", kinds)
+        self.assertIn("message", kinds)
+        page = self.ok("cleave", "simulate", self.plan, "--against", self.trace)
+        for word in ("median of 4 iterations", "stage 1", "all-reduce dp", "largest misses first", "layers.0"):
+            self.assertIn(word, page)
+        self.assertLessEqual(max(map(len, page.splitlines())), 108)
+
+    def test_an_epoch_with_evaluation(self):
+        """The trace is of training, whatever ran last; also as the program writes it."""
+        self.make("--mesh", "dp=2")
+        self.ok("mlp", "train", "--plan", self.plan, "--data", DIGITS, "--epochs", 1, "--quiet", "--trace", self.trace)
+        self.check(2)
+        self.assertNotIn("eval", {e["cat"] for e in self.events()})
+
+    def test_ranks_as_processes(self):
+        self.make("--mesh", "dp=2")
+        words = [self.plan, "--data", DIGITS, "--steps", 8, "--quiet", "--trace", self.trace]
+        ends = end_ranks(start_ranks("cleave-run", *words, ranks=2))
+        self.assertEqual([status for status, _ in ends], [0, 0], ends)
+        self.check(2)
+        if shutil.which("mpirun"):
+            os.remove(self.trace)
+            status, _, err = run("cleave-run", *words, ranks=2)
+            self.assertEqual(status, 0, err)
+            self.check(2)
+
+    def test_a_rank_that_dies_or_has_no_trace(self):
+        self.make("--mesh", "dp=2")
+        words = [self.plan, "--data", DIGITS, "--quiet", "--timeout", 10]
+        ends = end_ranks(start_ranks("cleave-run", *words, "--steps", 4, ranks=2, last=["--trace", self.trace]))
+        self.assertTrue(all(status in (2, 3) for status, _ in ends), ends)
+        self.assertIn("--trace", "".join(err for _, err in ends))
+        metrics = self.path("m.jsonl")
+        started = start_ranks("cleave-run", *words, "--epochs", 100000, "--trace", self.trace, "--metrics", metrics, ranks=2)
+        deadline = time.monotonic() + 60
+        while not (os.path.exists(metrics) and os.path.getsize(metrics) > 1000) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        started[1].send_signal(signal.SIGKILL)
+        ends = end_ranks(started, timeout=60)
+        self.assertEqual(ends[0][0], 3, ends)
+        self.assertFalse(os.path.exists(self.trace))
+
+    def test_traces_that_do_not_suit_the_plan(self):
+        self.make("--mesh", "dp=2")
+        other = self.path("other.plan")
+        self.make("--mesh", "tp=2", plan=other)
+        run_plan = lambda plan, *args: self.ok("cleave-run", plan, "--data", DIGITS, "--quiet", "--trace", self.trace, *args)
+        refused = lambda word, trace=self.trace: self.refused("cleave", "simulate", self.plan, "--against", trace, word=word)
+        refused("none.json", self.path("none.json"))
+        refused("torn, or no JSON", self.cluster)
+        run_plan(other, "--steps", 2)
+        refused("a trace of another plan")
+        self.refused("cleave", "simulate", "--against", self.trace, word="plan")
+        run_plan(self.plan, "--steps", 2)
+        self.assertEqual(self.against()["iterations"], 2)
+        with open(self.trace) as file:
+            text = file.read()
+        whole = json.loads(text)
+        for word, events in (("lacks rank 1", [e for e in whole["traceEvents"] if e["pid"] == 0]), ("not complete", whole["traceEvents"][:-3])):
+            with open(self.trace, "w") as file:
+                json.dump({**whole, "traceEvents": events}, file)
+            refused(word)
+        with open(self.trace, "w") as file:
+            file.write(text[:len(text) // 2])
+        refused("torn, or no JSON")
+        self.ok("cleave", "simulate", self.plan, "--trace", self.trace)
+        refused("no trace of a run")  # a predicted one
 
 
 if __name__ == "__main__":

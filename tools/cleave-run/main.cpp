@@ -23,7 +23,8 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
           {"--no-graph", flag(!options.graph)},
           {"--no-deterministic", flag(!options.deterministic)},
           {"--keep-going", flag(options.keepGoing)},
-          {"--find-nan", flag(options.findNan)}};
+          {"--find-nan", flag(options.findNan)},
+          {"--trace", flag(!options.traceFile.empty())}};
 }
 
 static int run(int argc, char **argv) {
@@ -66,7 +67,7 @@ static int run(int argc, char **argv) {
   app.add_flag("--json", options.json, "print results as one JSON object");
   app.add_flag("--quiet", options.quiet, "no progress");
   app.add_flag("--profile", options.profile, "list the slowest steps of rank 0");
-  app.add_option("--trace", options.traceFile, "write rank 0's last iterations as a trace for ui.perfetto.dev")
+  app.add_option("--trace", options.traceFile, "write the last iterations of all ranks for ui.perfetto.dev")
       ->type_name("FILE.json");
   app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
   if (!parseCommandLine(app, argc, argv))

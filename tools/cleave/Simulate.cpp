@@ -20,6 +20,9 @@ int simulate(int argc, char **argv) {
       ->excludes(plan);
   app.add_flag("--json", options.json, "as one JSON object");
   app.add_option("--trace", options.trace, "write the timeline for ui.perfetto.dev")->type_name("FILE.json");
+  app.add_option("--against", options.against, "set the trace of a run of the plan (cleave-run --trace) beside it")
+      ->type_name("TRACE.json")
+      ->needs(plan);
   if (!parseCommandLine(app, argc, argv))
     return 0;
   if (file.empty() && pipeline.empty())

@@ -1,11 +1,14 @@
 // cleave simulate FILE.plan: predicts an iteration of a plan on a cluster.
 #include "tools/cleave/SimulatePlan.h"
+#include "partitioner/simulate/Against.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/simulate/Trace.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/plan/plan_generated.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/PrintAgainst.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -14,6 +17,8 @@
 namespace cleave::tool {
 
 using namespace partitioner;
+
+static constexpr uint64_t mostTraceBytes = uint64_t{4} << 30;
 
 namespace {
 
@@ -41,7 +46,7 @@ private:
   double ratio(double value) const { return simulation.stepSeconds > 0 ? value / simulation.stepSeconds : 0; }
 };
 
-void printJson(const Predicted &predicted) {
+void printJson(const Predicted &predicted, const std::optional<Comparison> &against) {
   using Json = nlohmann::ordered_json;
   const Simulation &simulation = predicted.simulation;
   Json peak = Json::array(), ranks = Json::array();
@@ -54,14 +59,16 @@ void printJson(const Predicted &predicted) {
                          {"communication_ms", milliseconds(times.communication)},
                          {"hidden_ms", milliseconds(times.hidden)}});
   }
-  const Json out{{"step_ms", milliseconds(simulation.stepSeconds)},
-                 {"bubble_fraction", simulation.bubbleFraction},
-                 {"peak_bytes", std::move(peak)},
-                 {"ranks", std::move(ranks)},
-                 {"samples_per_s", predicted.samplesPerSecond()},
-                 {"flops_per_device", predicted.flopsPerDevice()},
-                 {"fits", !predicted.memory},
-                 {"cluster", predicted.cluster.name}};
+  Json out{{"step_ms", milliseconds(simulation.stepSeconds)},
+           {"bubble_fraction", simulation.bubbleFraction},
+           {"peak_bytes", std::move(peak)},
+           {"ranks", std::move(ranks)},
+           {"samples_per_s", predicted.samplesPerSecond()},
+           {"flops_per_device", predicted.flopsPerDevice()},
+           {"fits", !predicted.memory},
+           {"cluster", predicted.cluster.name}};
+  if (against)
+    out["against"] = againstJson(*against);
   fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -141,9 +148,18 @@ void simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
   const Cluster cluster = clusterOf(plan, file, options.cluster);
   const Simulation simulation = simulate(plan, cluster, {.timeline = !options.trace.empty()});
   const Predicted predicted{plan, cluster, simulation, memoryProblem(plan, cluster)};
+  std::optional<Comparison> against;
+  if (!options.against.empty())
+    against = compareWithRun(
+        plan, cluster, simulation,
+        readTrace(readTextFile(options.against, Status::User, mostTraceBytes), options.against, plan, loaded->hash()));
   if (!options.trace.empty())
     writeSimulatedTrace(options.trace, plan, simulation);
-  options.json ? printJson(predicted) : printPage(predicted);
+  if (options.json)
+    return printJson(predicted, against);
+  printPage(predicted);
+  if (against)
+    printAgainst(*against, options.against);
 }
 
 } // namespace cleave::tool

@@ -7,6 +7,7 @@ namespace cleave::tool {
 struct SimulatePlanOptions {
   std::string cluster; ///< file; empty: the cluster that the plan was made for
   std::string trace;   ///< file to write; empty: none
+  std::string against; ///< trace of a run of the plan; empty: none
   bool json = false;
 };
 

@@ -143,6 +143,7 @@ private:
   PinnedMemory hostInputs[2];
   Event arrived[2], consumed[2];
   Event origin; ///< of the trace, when profiling
+  std::chrono::steady_clock::time_point originTime;
   std::array<Event, Executor::metricsKept> ends;
   ScalarRing scalarRing;
   std::vector<NamedScalar> scalars;
@@ -511,8 +512,10 @@ void CudaExecutor::runTimed(Mode &mode, int which) {
   if (!origin) {
     origin = Event::make(true);
     origin.record(queue.stream);
+    waitFor(origin, "the trace's first event");
+    originTime = std::chrono::steady_clock::now();
   }
-  beginTrace();
+  beginTrace(&mode == &training, originTime);
   const Lane::Around around = [&](size_t action, size_t step, CUstream stream, bool before) {
     if (before)
       timed.push_back({action, step, Event::make(true), Event::make(true)});

@@ -1,0 +1,68 @@
+// Trace Event Format (Google, "Trace Event Format"): ph "X" is a complete event, "M" names a process or a track; times
+// are microseconds.
+#include "runtime/base/TraceFile.h"
+
+#include <fmt/format.h>
+
+namespace cleave {
+
+static std::string textOf(const nlohmann::ordered_json &json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+static std::string streamName(uint32_t number) {
+  if (number == 0)
+    return "computes";
+  if (number == 1)
+    return "collectives";
+  return fmt::format("{} peer {}", number % 2 == 0 ? "sends to" : "receives from", (number - 2) / 2);
+}
+
+void TraceFile::describe(const std::string &key, const nlohmann::ordered_json &value) {
+  put(fmt::format(",{}:{}", textOf(key), textOf(value)));
+}
+
+void TraceFile::process(uint32_t rank, const std::string &name) {
+  event({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", name}}}});
+}
+
+void TraceFile::stream(uint32_t rank, uint32_t number) {
+  event(
+      {{"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", number}, {"args", {{"name", streamName(number)}}}});
+}
+
+void TraceFile::span(uint32_t rank, uint32_t stream, const std::string &name, const std::string &category, double begin,
+                     double seconds, nlohmann::ordered_json arguments) {
+  event({{"name", name},
+         {"cat", category},
+         {"ph", "X"},
+         {"pid", rank},
+         {"tid", stream},
+         {"ts", begin * 1e6},
+         {"dur", seconds * 1e6},
+         {"args", std::move(arguments)}});
+}
+
+void TraceFile::event(const nlohmann::ordered_json &json) {
+  put((any ? ",\n" : ",\"traceEvents\":[\n") + textOf(json));
+  any = true;
+}
+
+void TraceFile::put(const std::string &text) {
+  buffer += text;
+  if (buffer.size() > (1 << 20))
+    flush();
+}
+
+void TraceFile::flush() {
+  out.write(buffer.data(), buffer.size());
+  buffer.clear();
+}
+
+void TraceFile::commit() {
+  put(any ? "]}\n" : ",\"traceEvents\":[]}\n");
+  flush();
+  out.commit();
+}
+
+} // namespace cleave

@@ -1,0 +1,38 @@
+// A file in Chrome's trace event format, for ui.perfetto.dev and chrome://tracing: of runs (runtime/session/Trace.h)
+// and of predictions (partitioner/simulate/Trace.h).
+#pragma once
+#include "runtime/base/AtomicFile.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace cleave {
+
+/// Events are written as they come, in pieces of a megabyte; the file appears complete or not at all. Errors name the
+/// file (AtomicFile.h).
+class TraceFile {
+public:
+  explicit TraceFile(const std::string &path) : out(path) {}
+
+  /// A member of the whole file beside its events. Call before any event.
+  void describe(const std::string &key, const nlohmann::ordered_json &value);
+  /// A process of the picture: a rank.
+  void process(uint32_t rank, const std::string &name);
+  /// A track of a rank, named after what the plan's stream of this number does.
+  void stream(uint32_t rank, uint32_t number);
+  /// A span on a stream's track; times in seconds.
+  void span(uint32_t rank, uint32_t stream, const std::string &name, const std::string &category, double begin,
+            double seconds, nlohmann::ordered_json arguments);
+  void commit();
+
+private:
+  void event(const nlohmann::ordered_json &json);
+  void put(const std::string &text);
+  void flush();
+
+  AtomicFile out;
+  std::string buffer = R"({"displayTimeUnit":"ms")";
+  bool any = false;
+};
+
+} // namespace cleave
