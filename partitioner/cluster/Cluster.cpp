@@ -132,7 +132,7 @@ private:
     const toml::table &given =
         table(what, node, "[devices.NAME] with backend, memory_gib, memory_gb_per_s, peak_tflops");
     for (const TomlEntry &entry : inFileOrder(given))
-      checkKey(what, entry, {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops", "fused_attention"});
+      checkKey(what, entry, {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops", "fused_attention", "cache"});
     DeviceKind kind{.name = name, .backend = {}, .memoryGib = 0, .memoryGbPerS = 0};
     const toml::node &backend = required(what, given, "backend");
     kind.backend = text(what + ".backend", backend);
@@ -150,9 +150,19 @@ private:
     }
     if (const toml::node *fused = given.get("fused_attention"))
       kind.fusedAttention = fusedAttention(what + ".fused_attention", *fused, kind.backend);
+    if (const toml::node *cache = given.get("cache"))
+      kind.cache = cacheOf(what + ".cache", *cache);
     if (!kind.has(Rate::Fp32)) // what every plan computes its sums in
       throw userError(fmt::format("{}: {}.peak_tflops needs fp32", at(file, peaks), what));
     return kind;
+  }
+
+  Cache cacheOf(const std::string &what, const toml::node &node) const {
+    const toml::table &given = table(what, node, "{ mib = 16.0, gb_per_s = 60.0 }");
+    for (const TomlEntry &entry : inFileOrder(given))
+      checkKey(what, entry, {"mib", "gb_per_s"});
+    return {number(what + ".mib", required(what, given, "mib")),
+            number(what + ".gb_per_s", required(what, given, "gb_per_s"))};
   }
 
   bool fusedAttention(const std::string &key, const toml::node &node, const std::string &backend) const {
@@ -263,6 +273,9 @@ std::string Cluster::toToml() const {
     out += fmt::format("\n[devices.{}]\nbackend = {}\nmemory_gib = {}\nmemory_gb_per_s = {}\npeak_tflops = {{ {} }}\n",
                        quote(kind.name), quote(kind.backend), decimal(kind.memoryGib), decimal(kind.memoryGbPerS),
                        fmt::join(peaks, ", "));
+    if (kind.cache)
+      out +=
+          fmt::format("cache = {{ mib = {}, gb_per_s = {} }}\n", decimal(kind.cache->mib), decimal(kind.cache->gbPerS));
     if (kind.fusedAttention)
       out += fmt::format("fused_attention = {}\n", *kind.fusedAttention);
   }

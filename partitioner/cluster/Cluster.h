@@ -19,6 +19,15 @@ constexpr size_t rateCount = 4;
 /// "fp32", "tf32", "fp16", "bf16"
 std::string_view rateName(Rate rate);
 
+/// A device's share of its last cache. Steps whose operands fit into half of it move at its bandwidth.
+struct Cache {
+  double mib = 0;    ///< MiB
+  double gbPerS = 0; ///< 1e9 bytes a second
+  double bytes() const { return mib * 1024 * 1024; }
+  double bytesPerSecond() const { return gbPerS * 1e9; }
+  bool operator==(const Cache &) const = default;
+};
+
 /// A kind of device, in the units of the file.
 struct DeviceKind {
   std::string name;
@@ -27,6 +36,7 @@ struct DeviceKind {
   double memoryGbPerS = 0;                    ///< 1e9 bytes a second
   std::array<double, rateCount> peakTflops{}; ///< by Rate, 1e12 operations a second; 0: the device does not have it
   std::optional<bool> fusedAttention = {};    ///< whether attention is one kernel; none: by the device's constants
+  std::optional<Cache> cache = {};            ///< none: by the device's constants
   double memoryBytes() const { return memoryGib * 1024 * 1024 * 1024; }
   double memoryBytesPerSecond() const { return memoryGbPerS * 1e9; }
   bool has(Rate rate) const { return peakTflops[static_cast<size_t>(rate)] > 0; }

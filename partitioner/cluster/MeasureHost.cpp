@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <fmt/format.h>
+#include <fstream>
 #include <functional>
 #include <immintrin.h>
+#include <optional>
+#include <sstream>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -101,15 +106,53 @@ double operationsPerSecond(unsigned cores) {
   });
 }
 
-/// Bytes read and written by a = b + c * d over arrays beyond any cache (McCalpin's STREAM triad).
-double bytesPerSecond(unsigned cores) {
-  constexpr size_t elements = size_t{1} << 24;
-  return rate(cores, 0.2, [] {
-    static thread_local std::vector<float> a(elements, 1), b(elements, 2), c(elements, 3);
+/// Bytes read and written by a = b + c * d (McCalpin's STREAM triad) over three arrays of this many elements on each
+/// core.
+double bytesPerSecond(unsigned cores, size_t elements, double seconds) {
+  struct Arrays {
+    std::vector<float> a, b, c;
+    explicit Arrays(size_t elements) : a(elements, 1), b(elements, 2), c(elements, 3) {}
+  };
+  return rate(cores, seconds, [elements] {
+    static thread_local std::optional<Arrays> arrays; // a thread measures once
+    if (!arrays)
+      arrays.emplace(elements);
+    auto &[a, b, c] = *arrays;
     for (size_t i = 0; i < elements; ++i)
       a[i] = b[i] + 0.5f * c[i];
-    return 3.0 * sizeof(float) * elements;
+    return 3.0 * sizeof(float) * static_cast<double>(elements);
   });
+}
+
+std::string lineOf(const std::string &file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+/// How many processors a list like "0-3,8" names; 0 where it cannot be read.
+unsigned processors(const std::string &list) {
+  unsigned count = 0;
+  std::istringstream in(list);
+  for (std::string range; std::getline(in, range, ',');) {
+    unsigned first = 0, last = 0;
+    const int found = std::sscanf(range.c_str(), "%u-%u", &first, &last);
+    count += found == 2 && last >= first ? last - first + 1 : found == 1 ? 1 : 0;
+  }
+  return count;
+}
+
+/// Bytes of the last cache that a core has to itself, as Linux lists caches; 0 if it does not.
+double cacheShare() {
+  double share = 0;
+  for (int index = 0; index < 8; ++index) { // the last one is the largest level
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", index);
+    const unsigned sharing = processors(lineOf(folder + "shared_cpu_list"));
+    if (const std::string size = lineOf(folder + "size"); sharing > 0 && lineOf(folder + "type") != "Instruction")
+      share = std::strtod(size.c_str(), nullptr) * (size.ends_with("M") ? 1 << 20 : 1 << 10) / sharing;
+  }
+  return share;
 }
 
 /// Half of the time in which a word goes to another thread and back.
@@ -150,7 +193,12 @@ Cluster measureHost() {
   const double each = 1.0 / cores;
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   core.memoryGib = rounded(memory / (1 << 30) * each);
-  core.memoryGbPerS = rounded(best([&] { return bytesPerSecond(cores); }) / 1e9 * each);
+  const auto gigabytes = [&](size_t elements, double seconds) {
+    return rounded(best([&] { return bytesPerSecond(cores, elements, seconds); }) / 1e9 * each);
+  };
+  core.memoryGbPerS = gigabytes(size_t{1} << 24, 0.2);
+  if (const double share = cacheShare(); share >= 1 << 18) // half of it: what the cost model says fits
+    core.cache = Cache{rounded(share / (1 << 20)), gigabytes(static_cast<size_t>(share) / 2 / 3 / sizeof(float), 0.05)};
   core.peakTflops[static_cast<size_t>(Rate::Fp32)] =
       rounded(best([&] { return operationsPerSecond(cores); }) / 1e12 * each);
   NodeGroup node;

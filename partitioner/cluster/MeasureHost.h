@@ -5,8 +5,8 @@
 namespace cleave::partitioner {
 
 /// Measures for about two seconds, on all cores at once, the best of several times: fp32 multiply-adds, reading and
-/// writing memory larger than the caches, and the time for a word to reach another core. The caches are not told apart
-/// from each other.
+/// writing memory larger than the caches and as large as half of a core's share of the last cache, and the time for a
+/// word to reach another core.
 Cluster measureHost();
 
 } // namespace cleave::partitioner

@@ -58,7 +58,8 @@ struct DeviceConstants {
   // --- memory --------------------------------------------------------------------------------------------------------
   /// Fraction of the memory's bandwidth, by WorkClass.
   std::array<double, workClassCount> memoryFraction;
-  /// Bytes of the last cache, and its bandwidth over that of the memory: for steps whose operands fit into half of it.
+  /// Bytes of the last cache, and its bandwidth over that of the memory, unless the cluster file gives them: for steps
+  /// whose operands fit into half of it.
   double cacheBytes, cacheSpeed;
   /// Bytes that no plan can have: the driver's context, code of libraries, communicators' buffers.
   uint64_t reservedBytes;

@@ -66,8 +66,9 @@ private:
   }
 
   double moving(double bytes, WorkClass by) const {
-    const double speed = bytes <= c.cacheBytes / 2 ? c.cacheSpeed : 1;
-    return bytes / (kind.memoryBytesPerSecond() * c.memoryFraction[static_cast<size_t>(by)] * speed);
+    const double cached = kind.cache ? kind.cache->bytes() : c.cacheBytes, memory = kind.memoryBytesPerSecond();
+    const double fast = kind.cache ? std::max(memory, kind.cache->bytesPerSecond()) : memory * c.cacheSpeed;
+    return bytes / ((bytes <= cached / 2 ? fast : memory) * c.memoryFraction[static_cast<size_t>(by)]);
   }
 
   double multiply(const std::array<double, rateCount> &fraction) const {

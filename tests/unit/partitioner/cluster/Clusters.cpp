@@ -91,6 +91,7 @@ TEST_CASE("a cluster is written so that it reads back as the same") {
   odd.devices[0].peakTflops[0] = 0.1234567890123456;
   odd.devices[0].fusedAttention = true;
   odd.devices[1].fusedAttention = false;
+  odd.devices[1].cache = Cache{40, 4500.5};
   CHECK(Cluster::parse(odd.toToml(), "again.toml") == odd);
 }
 
@@ -127,12 +128,17 @@ TEST_CASE("bad cluster files are refused with line, rule and value") {
         "c.toml:3:11: devices.v100-16g.backend must be cpu or cuda, it is \"cuba\"; did you mean cuda?");
   CHECK(refused(replaced(two, "memory_gib = 16.0\n", "")) == "c.toml:2:1: devices.v100-16g needs memory_gib");
   CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gb = 16.0")) ==
-        "c.toml:4:13: devices.v100-16g has backend, memory_gib, memory_gb_per_s, peak_tflops, fused_attention, not "
+        "c.toml:4:13: devices.v100-16g has backend, memory_gib, memory_gb_per_s, peak_tflops, fused_attention, cache, "
+        "not "
         "\"memory_gb\"; did you mean memory_gib?");
   CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\nfused_attention = 1")) ==
         "c.toml:5:19: devices.v100-16g.fused_attention must be true or false");
   CHECK(refused(replaced(two, "backend = \"cuda\"", "backend = \"cpu\"\nfused_attention = true")) ==
         "c.toml:4:19: devices.v100-16g.fused_attention is for devices with backend cuda");
+  CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\ncache = { mib = 6.0 }")) ==
+        "c.toml:5:9: devices.v100-16g.cache needs gb_per_s");
+  CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\ncache = { mib = 0, gb_per_s = 9.0 }")) ==
+        "c.toml:5:17: devices.v100-16g.cache.mib must be above 0 and at most 1e12, it is 0");
   CHECK(refused(replaced(two, "fp32 = 15.7, ", "")) == "c.toml:6:15: devices.v100-16g.peak_tflops needs fp32");
   CHECK(refused(replaced(two, "fp32 = 15.7, ", "fp32 = 15.7, int8 = 1.0, ")).find("not \"int8\"") != std::string::npos);
   CHECK(refused(replaced(two, "[network]\ngb_per_s_per_node = 12.5\nlatency_us = 5.0\n", "")) ==

@@ -77,6 +77,18 @@ TEST_CASE("what moves bytes takes the memory's time and a launch") {
   CHECK(stepCost(Work{}, device).seconds() == 0);
 }
 
+TEST_CASE("what fits into half of the cache moves at its bandwidth") {
+  DeviceKind kind = kindOf("core", "cpu");
+  kind.memoryGbPerS = 20;
+  kind.cache = Cache{16, 60};
+  const CostDevice device(kind);
+  const double fraction = device.constants->memoryFraction[size_t(WorkClass::Stream)], half = 8 << 20;
+  CHECK(stepCost(moving(WorkClass::Stream, half), device).memory == Approx(half / (60e9 * fraction)));
+  CHECK(stepCost(moving(WorkClass::Stream, half + 1), device).memory == Approx((half + 1) / (20e9 * fraction)));
+  kind.cache->gbPerS = 1; // never slower than memory
+  CHECK(stepCost(moving(WorkClass::Stream, half), CostDevice(kind)).memory == Approx(half / (20e9 * fraction)));
+}
+
 TEST_CASE("a product of few operations a byte takes the memory's time") {
   const CostDevice device(kindOf("a100-80g"));
   const StepCost cost = stepCost(product(16, 65536, 4096), device);
