@@ -155,6 +155,14 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &
   });
 }
 
+void runLaunchedRank(const std::function<void(World &)> &fn) {
+  withProcessWorld(meetingSeconds, [&](World &world) {
+    world.setTimeout(meetingSeconds);
+    fn(world);
+    world.barrier();
+  });
+}
+
 static void printError(unsigned rank, const std::string &message) {
   fflush(stdout);
   const std::string who = rank ? fmt::format("rank {}: ", rank) : "";

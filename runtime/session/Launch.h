@@ -34,6 +34,9 @@ std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_
 /// Throws the first failure; throws userError that names both numbers if the launcher started another number of ranks.
 void runPlanRanks(unsigned ranks, const std::function<void(unsigned rank, World &world)> &fn);
 
+/// Calls `fn` with the world of this process and returns when all ranks have. Only if ranksAreProcesses().
+void runLaunchedRank(const std::function<void(World &world)> &fn);
+
 /// The main function of a program: calls `fn`, prints exceptions as "error: ..." and returns the exit status. Under a
 /// launcher a failing rank ends all ranks, and a failure common to all is printed once. Ignores SIGPIPE.
 int guardedMain(const std::function<int()> &fn);

@@ -3,7 +3,7 @@
 
 simulate.py --build BUILD [unittest arguments]
 """
-import json, os, shutil, signal, time
+import json, os, shutil, signal, time, tomllib
 
 import programs
 from e2e import Case
@@ -118,6 +118,23 @@ class Simulate(Case):
         self.assertGreater(found["step_ms"], 0)
         self.assertEqual(found["bubble_fraction"], 0)
         self.refused("cleave", "doctor", "--cluster", "/no/such/c.toml", word="/no/such")
+
+    def test_links_between_ranks(self):
+        """Rank 0 writes what all ranks measured, whoever started them."""
+        ways = [lambda: [status for status, _ in end_ranks(start_ranks("cleave", "doctor", "--cluster", self.cluster, ranks=2))]]
+        if shutil.which("mpirun"):
+            ways.append(lambda: [run("cleave", "doctor", "--cluster", self.cluster, ranks=2)[0]])
+            self.assertNotEqual(run("cleave", "doctor", "--cluster", "/no/such/c.toml", ranks=2)[0], 0)
+        for way in ways:
+            self.assertEqual(set(way()), {0})
+            with open(self.cluster, "rb") as file:
+                found = tomllib.load(file)
+            self.assertEqual(found["nodes"][0]["count"], 1)  # one machine, however many ranks
+            self.assertGreater(found["nodes"][0]["inside"]["gb_per_s"], 0)
+            self.assertGreater(found["nodes"][0]["inside"]["latency_us"], 0)
+            self.assertNotIn("network", found)
+            self.ok("mlp", "plan", "--cluster", self.cluster, "--no-code", "-o", self.plan)
+            os.remove(self.cluster)
 
 
 CORES = """[devices.core]

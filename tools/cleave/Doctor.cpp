@@ -1,12 +1,14 @@
 // cleave doctor: checks what works on this machine, and advises how to fix what does not. A missing GPU or library is
 // not an error.
 #include "partitioner/cluster/MeasureHost.h"
+#include "partitioner/cluster/MeasureRanks.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
 #include "runtime/cuda/driver/Report.h"
 #include "runtime/device/CpuDevice.h"
+#include "runtime/session/Launch.h"
 #include "runtime/session/Progress.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
@@ -153,11 +155,21 @@ std::vector<Finding> examine() {
   return findings;
 }
 
+/// Of this machine, or, under a launcher, of those of all ranks; then rank 0 writes it.
 void writeCluster(const std::string &path) {
-  AtomicFile file(path); // before two seconds are spent
-  const std::string text = partitioner::measureHost().toToml();
-  file.write(text.data(), text.size());
-  file.commit();
+  std::optional<AtomicFile> file;
+  if (!ranksAreProcesses() || launchedRank() == 0)
+    file.emplace(path); // before two seconds are spent
+  std::optional<partitioner::Cluster> cluster;
+  if (ranksAreProcesses())
+    runLaunchedRank([&](World &world) { cluster = partitioner::measureRanks(world); });
+  else
+    cluster = partitioner::measureHost();
+  if (!cluster)
+    return;
+  const std::string text = cluster->toToml();
+  file->write(text.data(), text.size());
+  file->commit();
   fmt::print("{}", text);
 }
 
@@ -172,7 +184,8 @@ int doctor(int argc, char **argv) {
   bool json = false;
   std::string cluster;
   auto *asJson = app.add_flag("--json", json, "as one JSON object");
-  app.add_option("--cluster", cluster, "measure the processor's cores and write them as a cluster file")
+  app.add_option("--cluster", cluster,
+                 "measure the processor's cores, and under a launcher the links of its ranks, as a cluster file")
       ->type_name("FILE.toml")
       ->excludes(asJson);
   if (!parseCommandLine(app, argc, argv))
