@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t maxIntervals = 8'000;      ///< limit for a matrix of conflicts
 constexpr uint64_t workBudget = 10'000'000; ///< limit for neighbours examined over all passes
+constexpr int mostIdlePasses = 1'000;       ///< passes in a row that find nothing better, after which it ends
 constexpr int64_t unplaced = -1;
 
 uint64_t roundUp(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -209,7 +210,7 @@ private:
       state = state * 6364136223846793005u + 1442695040888963407u;
       return (state >> 33) % below;
     };
-    while (!done()) {
+    for (int idle = 0; !done() && idle < mostIdlePasses; ++idle) {
       std::vector<uint32_t> order = bestOrder;
       bool toFront = random(2) == 0;
       for (size_t at = 0; at < order.size(); ++at) {
@@ -225,6 +226,8 @@ private:
       uint64_t before = best.bytes;
       if (pass(order, bestFits) == before)
         bestOrder = order; // equally good: another peak may be easier to lower
+      if (best.bytes < before)
+        idle = 0;
     }
   }
 
