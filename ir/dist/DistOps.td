@@ -28,7 +28,7 @@ def Dist_Dialect : Dialect {
     prediction), "stash" (live from one segment to a later one of the same microbatch) and "working" (a parameter in the
     half type, or gathered over dp, created by "begin" or "eval_begin" and read by every microbatch). Accumulation over microbatches is explicit:
     the segment takes the slot as argument and returns the sum; "begin" returns zeros. Segments: "begin", "forward",
-    "input_gradient", "weight_gradient", "reduce", "update"; "eval_begin", "eval", "eval_reduce".
+    "backward" (or "input_gradient" and "weight_gradient"), "reduce", "update"; "eval_begin", "eval", "eval_reduce".
 
     Values that differ between ranks of one class are never constants: offsets are `dist.shard_offset`, which reads a table
     per rank.

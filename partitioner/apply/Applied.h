@@ -35,8 +35,8 @@ struct Applied {
   Strategy strategy;                        // complete: omitted decisions are filled in
   std::vector<RankClass> classes;
   std::vector<StageInfo> stages;
-  /// Per coordinate on axis pp. Train: begin, then the schedule of forward / input_gradient / weight_gradient, then
-  /// reduce and update.
+  /// Per coordinate on axis pp. Train: begin, then the schedule of forward and backward (or input_gradient and
+  /// weight_gradient), then reduce and update.
   std::vector<std::vector<ScheduleItem>> train, eval;
   /// A value that a segment of one position sends to a segment of another, once per microbatch.
   struct Message {

@@ -1,5 +1,5 @@
-// The computing segments of one class: forward, input_gradient, weight_gradient, eval. (EmitEnds.cpp has the segments
-// before and after the microbatches.)
+// The computing segments of one class: forward, backward or input_gradient and weight_gradient, eval. (EmitEnds.cpp has
+// the segments before and after the microbatches.)
 #include "partitioner/apply/Emit.h"
 
 #include "ir/dist/Dist.h"
@@ -368,7 +368,8 @@ void emitClass(const StepInfo &info, ModuleOp module, RankClass &rankClass, cons
   };
   LocalFunction begin(module, rankClass, {SegmentKind::Begin}, mesh, coords);
   WorkingCopies copies;
-  for (SegmentKind kind : {SegmentKind::Forward, SegmentKind::InputGradient, SegmentKind::WeightGradient})
+  for (SegmentKind kind :
+       {SegmentKind::Forward, SegmentKind::Backward, SegmentKind::InputGradient, SegmentKind::WeightGradient})
     compute(kind, info.train, info.trainCut, kind, copies);
   emitBegin(info, begin, rankClass, copies, false);
   emitReduce(info, module, rankClass, coords, false);

@@ -1,8 +1,10 @@
-// Cuts a function into segments: forward ops; backward ops that another stage waits for; the other backward ops.
+// Cuts a function into segments: forward ops, and backward ops; where the schedule splits the backward pass, those that
+// another stage waits for, and the others.
 #include "partitioner/apply/Segments.h"
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/schedule/Named.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -40,9 +42,12 @@ public:
       : func(func), strategy(strategy), next(next) {}
 
   Segmentation run() {
-    markInputGradients();
+    const bool split = backwardOf(strategy.schedule) == BackwardPass::Split;
+    if (split)
+      markInputGradients();
     for (Operation &op : func.getBody().front().without_terminator()) {
       SegmentKey key{stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
+                                   : !split           ? SegmentKind::Backward
                                    : early.count(&op) ? SegmentKind::InputGradient
                                                       : SegmentKind::WeightGradient};
       cut.place[&op] = key;

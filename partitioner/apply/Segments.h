@@ -12,8 +12,8 @@
 
 namespace cleave::partitioner {
 
-/// A segment that computes on a microbatch: Forward, InputGradient or WeightGradient of a stage. All of @eval is
-/// Forward.
+/// A segment that computes on a microbatch: Forward of a stage, and Backward or, where the schedule splits it,
+/// InputGradient and WeightGradient. All of @eval is Forward.
 struct SegmentKey {
   int64_t stage = 0;
   SegmentKind kind = SegmentKind::Forward;
@@ -50,8 +50,8 @@ struct SegmentNumbers {
   int64_t tag = 0, stash = 0;
 };
 
-/// Cuts `func` into the segments of the strategy's stages. Throws userError if a forward value would be sent to an earlier
-/// stage.
+/// Cuts `func` into the segments of the strategy's stages. A split backward pass has two: the ops that another stage
+/// waits for, and the others. Throws userError if a forward value would be sent to an earlier stage.
 Segmentation cutSegments(mlir::func::FuncOp func, const Strategy &strategy, SegmentNumbers &next);
 
 } // namespace cleave::partitioner

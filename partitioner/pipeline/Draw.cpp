@@ -93,8 +93,10 @@ std::string drawTimeline(const Schedule &schedule, const Timeline &timeline, siz
                                 : letters(schedule, rank, timeline.ranks[rank], column, count));
   if (timeline.ranks.size() > mostRanks)
     text += fmt::format("... {} more ranks\n", timeline.ranks.size() - mostRanks);
-  return text + fmt::format("{:.4g} ms a {}; F forward, B input gradient, W weight gradient{}\n", column,
-                            asCells ? "cell" : "column", schedule.chunks > 1 ? "; lower case: later stages" : "");
+  return text +
+         fmt::format("{:.4g} ms a {}; F forward, {}{}\n", column, asCells ? "cell" : "column",
+                     schedule.backward == BackwardPass::Split ? "B input gradient, W weight gradient" : "B backward",
+                     schedule.chunks > 1 ? "; lower case: later stages" : "");
 }
 
 } // namespace cleave::partitioner

@@ -20,6 +20,7 @@ public:
       : result(shape), stages(stages), limits(limits), policy(policy), state(stages.size()), ranks(size_t(shape.ranks)),
         forwardArrival(stages.size() * size_t(shape.microbatches), never), gradientArrival(forwardArrival) {
     result.order.assign(ranks.size(), {});
+    result.backward = BackwardPass::Split;
     for (int64_t stage = 0; stage < shape.stages(); ++stage)
       prepare(stage);
     const double interval = policy.pace * busiestWork();
@@ -43,7 +44,7 @@ public:
         begin(rank, *work, now);
     }
     for (const auto &order : result.order)
-      if (int64_t(order.size()) != 3 * result.chunks * result.microbatches)
+      if (int64_t(order.size()) != result.worksOfMicrobatch() * result.chunks * result.microbatches)
         return std::nullopt;
     return std::move(result);
   }
@@ -129,7 +130,7 @@ private:
     (work.work == Work::Forward ? s.forwards : work.work == Work::InputGradient ? s.gradients : s.weights) += 1;
     if (work.work != Work::WeightGradient)
       r.forwardWasLast = work.work == Work::Forward;
-    r.held += heldBy(work.work, costs);
+    r.held += bytesTaken(work.work, costs) - bytesFreed(work.work, costs);
     r.free = now + costs.of(work.work);
     events.push({r.free, rank});
     const int64_t reader = readerOf(work, result.stages());

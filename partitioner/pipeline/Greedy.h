@@ -27,8 +27,8 @@ struct Policy {
   double pace = 0;
 };
 
-/// The schedule that follows from a policy, or nullopt where it does not end. `shape`: sizes and placement; its order
-/// is ignored. `stages`: costs of each stage; `limits`: bytes that each rank may hold.
+/// The schedule that follows from a policy, or nullopt where it does not end. `shape`: sizes and placement; the rest
+/// is ignored: the backward pass is split. `stages`: costs of each stage; `limits`: bytes that each rank may hold.
 ///
 /// It ends where each rank can hold one microbatch in all its stages and the largest gradient: a forward is begun only
 /// if after it the rank's later stages have room for one more microbatch.

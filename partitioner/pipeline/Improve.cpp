@@ -28,7 +28,7 @@ class Annealing {
 public:
   Annealing(const Schedule &schedule, const std::vector<StageCosts> &stages, const std::vector<double> &limits)
       : current(schedule), best(schedule), stages(stages), limits(limits),
-        positions(3 * size_t(schedule.stages() * schedule.microbatches)), index(schedule) {
+        positions(4 * size_t(schedule.stages() * schedule.microbatches)), index(schedule) {
     times = *timesOf(schedule, stages);
     step = bestStep = stepOf(times);
     findPlaces();
@@ -94,9 +94,12 @@ private:
 
   bool fits(size_t rank) const {
     double held = 0;
-    for (const ScheduledWork &work : current.order[rank])
-      if ((held += heldBy(work.work, stages[size_t(work.stage)])) > limits[rank] * (1 + 1e-9))
+    for (const ScheduledWork &work : current.order[rank]) {
+      const StageCosts &costs = stages[size_t(work.stage)];
+      if ((held += bytesTaken(work.work, costs)) > limits[rank] * (1 + 1e-9))
         return false;
+      held -= bytesFreed(work.work, costs);
+    }
     return true;
   }
 

@@ -31,6 +31,7 @@ bool better(const Candidate &a, const Candidate &b) {
 /// One microbatch at a time: the slowest schedule, which needs the least memory.
 Schedule oneAtATime(const Schedule &shape) {
   Schedule schedule = shape;
+  schedule.backward = BackwardPass::Split;
   schedule.order.assign(size_t(shape.ranks), {});
   for (int64_t m = 0; m < shape.microbatches; ++m) {
     for (int64_t stage = 0; stage < shape.stages(); ++stage)
@@ -55,6 +56,24 @@ std::vector<Schedule> namedOf(const Schedule &shape) {
       list.push_back(std::move(schedule));
   }
   return list;
+}
+
+/// The same schedule with a split backward pass: its input gradients leave earlier, so it is never slower.
+Schedule splitBackward(const Schedule &schedule) {
+  Schedule split = schedule;
+  split.backward = BackwardPass::Split;
+  for (auto &order : split.order) {
+    std::vector<ScheduledWork> works;
+    for (const ScheduledWork &work : order) {
+      works.push_back(work);
+      if (work.work == Work::Backward) {
+        works.back().work = Work::InputGradient;
+        works.push_back({Work::WeightGradient, work.stage, work.microbatch});
+      }
+    }
+    order = std::move(works);
+  }
+  return split;
 }
 
 /// A policy and the memory that it uses: `microbatches` whole microbatches and a gradient, where the limit allows them.
@@ -96,14 +115,18 @@ public:
   }
 
   std::optional<Schedule> run() {
-    for (Schedule &schedule : namedOf(shape))
-      offer(std::move(schedule));
+    for (const Schedule &schedule : namedOf(shape)) {
+      offer(schedule);
+      if (schedule.backward == BackwardPass::Joined)
+        offer(splitBackward(schedule));
+    }
     if (!done())
       tryRules();
     if (!best)
       offer(oneAtATime(shape));
     if (best && !done())
-      offer(improved(best->schedule, stages, limits, lowest, std::min(improveWorks / works, mostTrials)));
+      offer(
+          improved(splitBackward(best->schedule), stages, limits, lowest, std::min(improveWorks / works, mostTrials)));
     if (!best)
       return std::nullopt;
     best->schedule.name = "auto";

@@ -84,8 +84,9 @@ std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageC
   for (const auto &order : schedule.order) {
     double held = 0, peak = 0;
     for (const ScheduledWork &work : order) {
-      held += heldBy(work.work, stages[size_t(work.stage)]);
+      held += bytesTaken(work.work, stages[size_t(work.stage)]);
       peak = std::max(peak, held);
+      held -= bytesFreed(work.work, stages[size_t(work.stage)]);
     }
     peaks.push_back(peak);
   }

@@ -14,21 +14,25 @@ struct StageCosts {
   /// Time of a message from this stage to the one after (activations) or before (gradients). A stage on the same rank
   /// needs no message.
   double send = 0;
-  /// What the rank holds from the beginning of the forward to the end of the weight gradient, and from the beginning of
-  /// the input gradient to the end of the weight gradient.
+  /// What the rank holds from the beginning of the forward to the end of the backward pass, and from the beginning of
+  /// the backward pass (of its input gradient, if it is split) to its end (that of its weight gradient).
   double activationBytes = 0, gradientBytes = 0;
 
   double of(Work work) const {
-    return work == Work::Forward ? forward : work == Work::InputGradient ? inputGradient : weightGradient;
+    return work == Work::Forward         ? forward
+           : work == Work::Backward      ? inputGradient + weightGradient
+           : work == Work::InputGradient ? inputGradient
+                                         : weightGradient;
   }
   double work() const { return forward + inputGradient + weightGradient; }
 };
 
-/// What a work adds to what its rank holds.
-inline double heldBy(Work work, const StageCosts &costs) {
-  return work == Work::Forward         ? costs.activationBytes
-         : work == Work::InputGradient ? costs.gradientBytes
-                                       : -costs.activationBytes - costs.gradientBytes;
+/// What a work adds to what its rank holds when it begins, and what it frees when it ends.
+inline double bytesTaken(Work work, const StageCosts &costs) {
+  return work == Work::Forward ? costs.activationBytes : work == Work::WeightGradient ? 0 : costs.gradientBytes;
+}
+inline double bytesFreed(Work work, const StageCosts &costs) {
+  return work == Work::Backward || work == Work::WeightGradient ? costs.activationBytes + costs.gradientBytes : 0;
 }
 
 /// From begin to end, in milliseconds since the step began.

@@ -145,7 +145,7 @@ void checkMemory(const PlannedPipeline &planned, const std::vector<double> &limi
 PlannedPipeline searched(const PipelineSpec &spec) {
   std::vector<Schedule> shapes;
   const auto add = [&](int64_t chunks, Placement placement) {
-    shapes.push_back({"auto", spec.ranks, chunks, spec.microbatches, placement, {}});
+    shapes.push_back({"auto", spec.ranks, chunks, spec.microbatches, placement});
   };
   add(spec.chunks.value_or(1), Placement::Wrapped);
   if (!spec.chunks)

@@ -28,11 +28,15 @@ static std::optional<std::string> checkWorks(const Schedule &schedule) {
       if (schedule.rankOf(work.stage) != int64_t(rank))
         return fmt::format("rank {} has {}, but that stage is on rank {}", rank, longName(work),
                            schedule.rankOf(work.stage));
+      if (work.work != Work::Forward && (work.work == Work::Backward) != (schedule.backward == BackwardPass::Joined))
+        return fmt::format("rank {} has {}, but the schedule's backward pass is {}", rank, longName(work),
+                           schedule.backward == BackwardPass::Joined ? "joined" : "split");
       if (seen.isDone(work))
         return fmt::format("rank {} has {} twice", rank, longName(work));
       seen.finish(work);
     }
-    const int64_t wanted = 3 * schedule.chunks * schedule.microbatches, found = int64_t(schedule.order[rank].size());
+    const int64_t wanted = schedule.worksOfMicrobatch() * schedule.chunks * schedule.microbatches,
+                  found = int64_t(schedule.order[rank].size());
     if (found != wanted)
       return fmt::format("rank {} must have every work of its stages once, {} in all, found {}", rank, wanted, found);
   }

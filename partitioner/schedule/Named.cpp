@@ -1,5 +1,6 @@
 // The published schedules, each under its timeline. A row is a rank, a column the time of one work; works of a rank's
-// second stage are in lower case. P is the number of ranks, M that of microbatches.
+// second stage are in lower case. B is a joined backward pass, which takes two columns ("=" is the second one); where
+// there is W, B is an input gradient and W a weight gradient. P is the number of ranks, M that of microbatches.
 #include "partitioner/schedule/Named.h"
 
 #include "runtime/base/Error.h"
@@ -21,7 +22,8 @@ public:
     if (microbatch < schedule.microbatches) // zb-v leaves out those that its pattern has beyond the last
       works.push_back({work, schedule.stageOf(rank, chunk), microbatch});
   }
-  void backward(int64_t microbatch, int64_t chunk = 0) {
+  /// Both parts of a split backward pass.
+  void bothGradients(int64_t microbatch, int64_t chunk = 0) {
     add(Work::InputGradient, microbatch, chunk);
     add(Work::WeightGradient, microbatch, chunk);
   }
@@ -36,14 +38,29 @@ private:
 // GPipe (Huang et al. 2019): all forwards, then all backwards from the last microbatch to the first. Holds M
 // microbatches.
 //
-//   rank 0  F0 F1 F2 F3 .  .  .  .  B3 W3 B2 W2 B1 W1 B0 W0
-//   rank 1  .  F0 F1 F2 F3 .  .  B3 W3 B2 W2 B1 W1 B0 W0 .
-//   rank 2  .  .  F0 F1 F2 F3 B3 W3 B2 W2 B1 W1 B0 W0 .  .
+//   rank 0  F0 F1 F2 F3 .  .  .  .  .  .  B3 =  B2 =  B1 =  B0 =
+//   rank 1  .  F0 F1 F2 F3 .  .  .  B3 =  B2 =  B1 =  B0 =  .  .
+//   rank 2  .  .  F0 F1 F2 F3 B3 =  B2 =  B1 =  B0 =  .  .  .  .
 void gpipe(RankOrder &order, const Schedule &schedule, int64_t) {
   for (int64_t m = 0; m < schedule.microbatches; ++m)
     order.add(Work::Forward, m);
   for (int64_t m = schedule.microbatches; m-- > 0;)
-    order.backward(m);
+    order.add(Work::Backward, m);
+}
+
+// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r has P - r microbatches under way, and holds as many.
+//
+//   rank 0  F0 F1 F2 .  .  .  .  B0 =  F3 B1 =  F4 B2 =  .  B3 =  .  B4 =
+//   rank 1  .  F0 F1 .  .  B0 =  F2 B1 =  F3 B2 =  F4 B3 =  .  B4 =  .  .
+//   rank 2  .  .  F0 B0 =  F1 B1 =  F2 B2 =  F3 B3 =  F4 B4 =  .  .  .  .
+void oneForwardOneBackward(RankOrder &order, const Schedule &schedule, int64_t rank) {
+  const int64_t warmUp = std::min(schedule.ranks - rank, schedule.microbatches);
+  for (int64_t m = 0; m < warmUp; ++m)
+    order.add(Work::Forward, m);
+  for (int64_t m = 0; m < schedule.microbatches; ++m) {
+    order.add(Work::Backward, m);
+    order.add(Work::Forward, warmUp + m);
+  }
 }
 
 /// `warmUp` forwards, then one input gradient, one weight gradient and one forward at a time. The weight gradient is
@@ -60,15 +77,6 @@ void oneByOne(RankOrder &order, int64_t microbatches, int64_t warmUp, int64_t la
   }
   for (int64_t m = std::max<int64_t>(0, microbatches - lag); m < microbatches; ++m)
     order.add(Work::WeightGradient, m);
-}
-
-// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r has P - r microbatches under way, and holds as many.
-//
-//   rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 .  B3 W3 .  B4 W4
-//   rank 1  .  F0 F1 .  B0 W0 F2 B1 W1 F3 B2 W2 F4 B3 W3 .  B4 W4 .
-//   rank 2  .  .  F0 B0 W0 F1 B1 W1 F2 B2 W2 F3 B3 W3 F4 B4 W4 .  .
-void oneForwardOneBackward(RankOrder &order, const Schedule &schedule, int64_t rank) {
-  oneByOne(order, schedule.microbatches, schedule.ranks - rank, 0);
 }
 
 // ZB-H1 (Qi et al., ICLR 2024): 1F1B whose rank r computes weight gradients r microbatches late: the last ranks do so
@@ -95,8 +103,8 @@ void zeroBubbleH2(RankOrder &order, const Schedule &schedule, int64_t rank) {
 // Interleaved 1F1B (Narayanan et al. 2021): a rank has V stages, each 1/V of its work, so that a pipeline fills in 1/V
 // of the time. Microbatches go in groups of P: a group passes a rank's first stage, then its second one, and so on.
 //
-//   rank 0  F0 F1 f0 f1 F2 b0 w0 F3 b1 w1 f2 B0 W0 f3 B1 W1 .  b2 w2 .  b3 w3 B2 W2 B3 W3
-//   rank 1  .  F0 F1 f0 b0 w0 f1 b1 w1 F2 B0 W0 F3 B1 W1 f2 b2 w2 f3 b3 w3 B2 W2 B3 W3 .
+//   rank 0  F0 F1 f0 f1 F2 .  b0 =  F3 b1 =  f2 B0 =  f3 B1 =  .  b2 =  .  b3 =  B2 =  B3 =
+//   rank 1  .  F0 F1 f0 b0 =  f1 b1 =  F2 B0 =  F3 B1 =  f2 b2 =  f3 b3 =  B2 =  B3 =  .  .
 void interleaved(RankOrder &order, const Schedule &schedule, int64_t rank) {
   const int64_t ranks = schedule.ranks, chunks = schedule.chunks, all = schedule.microbatches * chunks;
   const auto microbatch = [&](int64_t k) { return k / (ranks * chunks) * ranks + k % ranks; };
@@ -107,7 +115,7 @@ void interleaved(RankOrder &order, const Schedule &schedule, int64_t rank) {
   for (int64_t k = 0; k < all; ++k) {
     if (warmUp + k < all)
       order.add(Work::Forward, microbatch(warmUp + k), chunk(warmUp + k));
-    order.backward(microbatch(k), chunks - 1 - chunk(k));
+    order.add(Work::Backward, microbatch(k), chunks - 1 - chunk(k));
   }
 }
 
@@ -122,7 +130,7 @@ void zeroBubbleV(RankOrder &order, const Schedule &schedule, int64_t rank) {
   const int64_t ranks = schedule.ranks, microbatches = std::max(schedule.microbatches, 2 * ranks - 1);
   int64_t forwards[2] = {0, 0}, backwards[2] = {0, 0}, weights[2];
   const auto forward = [&](int chunk) { order.add(Work::Forward, forwards[chunk]++, chunk); };
-  const auto backward = [&](int chunk) { order.backward(backwards[chunk]++, chunk); };
+  const auto backward = [&](int chunk) { order.bothGradients(backwards[chunk]++, chunk); };
   for (int64_t i = 0; i < 2 * (ranks - rank) - 1; ++i)
     forward(0);
   for (int64_t i = 0; i < rank; ++i)
@@ -151,11 +159,24 @@ void zeroBubbleV(RankOrder &order, const Schedule &schedule, int64_t rank) {
 
 struct Named {
   const char *name;
+  BackwardPass backward;
   void (*generate)(RankOrder &order, const Schedule &schedule, int64_t rank);
 };
 
-const Named all[] = {{"gpipe", gpipe},        {"1f1b", oneForwardOneBackward}, {"interleaved", interleaved},
-                     {"zb-h1", zeroBubbleH1}, {"zb-h2", zeroBubbleH2},         {"zb-v", zeroBubbleV}};
+const Named all[] = {{"gpipe", BackwardPass::Joined, gpipe},
+                     {"1f1b", BackwardPass::Joined, oneForwardOneBackward},
+                     {"interleaved", BackwardPass::Joined, interleaved},
+                     {"zb-h1", BackwardPass::Split, zeroBubbleH1},
+                     {"zb-h2", BackwardPass::Split, zeroBubbleH2},
+                     {"zb-v", BackwardPass::Split, zeroBubbleV}};
+
+const Named &find(const std::string &name) {
+  const Named *named = std::find_if(std::begin(all), std::end(all), [&](const Named &one) { return name == one.name; });
+  if (named == std::end(all))
+    throw userError(fmt::format("schedule \"{}\" is unknown; there are {}{}", name, fmt::join(namedSchedules(), ", "),
+                                suggestion(name, namedSchedules())));
+  return *named;
+}
 
 /// Throws where the sizes do not fit the schedule.
 void checkSizes(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
@@ -191,16 +212,16 @@ const std::vector<std::string> &namedSchedules() {
 
 int64_t chunksOf(const std::string &name) { return name == "zb-v" ? 2 : name == "interleaved" ? 0 : 1; }
 
+BackwardPass backwardOf(const std::string &name) { return find(name).backward; }
+
 Schedule namedSchedule(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
-  const Named *named = std::find_if(std::begin(all), std::end(all), [&](const Named &one) { return name == one.name; });
-  if (named == std::end(all))
-    throw userError(fmt::format("schedule \"{}\" is unknown; there are {}{}", name, fmt::join(namedSchedules(), ", "),
-                                suggestion(name, namedSchedules())));
+  const Named &named = find(name);
   checkSizes(name, ranks, chunks, microbatches);
-  Schedule schedule{name, ranks, chunks, microbatches, name == "zb-v" ? Placement::V : Placement::Wrapped, {}};
+  Schedule schedule{name,           ranks, chunks, microbatches, name == "zb-v" ? Placement::V : Placement::Wrapped,
+                    named.backward, {}};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     RankOrder order(schedule, rank);
-    named->generate(order, schedule, rank);
+    named.generate(order, schedule, rank);
     schedule.order.push_back(std::move(order.works));
   }
   return schedule;

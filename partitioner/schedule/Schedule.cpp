@@ -11,11 +11,11 @@
 namespace cleave::partitioner {
 
 std::string shortName(const ScheduledWork &work) {
-  return fmt::format("{}{}", "FBW"[size_t(work.work)], work.microbatch);
+  return fmt::format("{}{}", "FBBW"[size_t(work.work)], work.microbatch);
 }
 
 std::string longName(const ScheduledWork &work) {
-  static const char *const names[] = {"forward", "input gradient", "weight gradient"};
+  static const char *const names[] = {"forward", "backward pass", "input gradient", "weight gradient"};
   return fmt::format("the {} of stage {}, microbatch {}", names[size_t(work.work)], work.stage, work.microbatch);
 }
 
@@ -32,7 +32,8 @@ const std::vector<std::string> &scheduleNames() { return namedSchedules(); }
 
 std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t ranks, int64_t chunks,
                                                     int64_t microbatches) {
-  static constexpr SegmentKind kinds[] = {SegmentKind::Forward, SegmentKind::InputGradient, SegmentKind::WeightGradient};
+  static constexpr SegmentKind kinds[] = {SegmentKind::Forward, SegmentKind::Backward, SegmentKind::InputGradient,
+                                          SegmentKind::WeightGradient};
   const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
   std::vector<std::vector<ScheduleItem>> result;
   for (const auto &order : schedule.order) {

@@ -9,9 +9,14 @@
 
 namespace cleave::partitioner {
 
-/// What a stage computes for a microbatch. The backward pass has two parts: the gradient of the stage's input, which
-/// the stage before waits for, and the gradients of its weights, which no other stage waits for.
-enum class Work : uint8_t { Forward, InputGradient, WeightGradient };
+/// What a stage computes for a microbatch. A joined backward pass is one work, Backward. A split one is two: the
+/// gradient of the stage's input, which the stage before waits for, and the gradients of its weights, which no other
+/// stage waits for.
+enum class Work : uint8_t { Forward, Backward, InputGradient, WeightGradient };
+
+/// Whether a schedule has the backward pass of a stage and microbatch as one work, or as two. The zero-bubble schedules
+/// need two: weight gradients fill the time in which a rank would wait.
+enum class BackwardPass : uint8_t { Joined, Split };
 
 struct ScheduledWork {
   Work work = Work::Forward;
@@ -19,7 +24,7 @@ struct ScheduledWork {
   bool operator==(const ScheduledWork &) const = default;
 };
 
-/// "F2", "B2" or "W2" for microbatch 2.
+/// "F2", "B2" (backward, or input gradient) or "W2" for microbatch 2.
 std::string shortName(const ScheduledWork &work);
 /// "the forward of stage 1, microbatch 2".
 std::string longName(const ScheduledWork &work);
@@ -36,26 +41,29 @@ struct Schedule {
   /// Ranks of the pipeline, stages on each rank, microbatches of a step; all from 1.
   int64_t ranks = 1, chunks = 1, microbatches = 1;
   Placement placement = Placement::Wrapped;
+  BackwardPass backward = BackwardPass::Joined;
   /// What each rank does, in order.
-  std::vector<std::vector<ScheduledWork>> order;
+  std::vector<std::vector<ScheduledWork>> order = {};
 
   int64_t stages() const { return ranks * chunks; }
   int64_t rankOf(int64_t stage) const;
   /// The stage that `rank` has of a chunk.
   int64_t stageOf(int64_t rank, int64_t chunk) const;
+  /// Works of each stage and microbatch.
+  int64_t worksOfMicrobatch() const { return backward == BackwardPass::Split ? 3 : 2; }
 };
 
 /// The first defect of a schedule, or nullopt: sizes from 1; every rank has every work of its stages once and nothing
 /// else; no circle of waits. A work waits for the one before it on its rank and for what it reads: a forward for the
-/// forward of the stage before; an input gradient for the forward of its stage and the input gradient of the stage
-/// after; a weight gradient for the input gradient of its stage.
+/// forward of the stage before; a backward pass, or an input gradient, for the forward of its stage and the same work
+/// of the stage after; a weight gradient for the input gradient of its stage.
 std::optional<std::string> check(const Schedule &schedule);
 
 /// The schedules that plans execute.
 const std::vector<std::string> &scheduleNames();
 
-/// `namedSchedule` (Named.h) as items of a plan: the order of the segments forward, input_gradient and weight_gradient of
-/// every rank of the pipeline. Throws userError as it does.
+/// `namedSchedule` (Named.h) as items of a plan: the order of the segments forward and backward, or forward,
+/// input_gradient and weight_gradient, of every rank of the pipeline. Throws userError as it does.
 std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t ranks, int64_t chunks,
                                                     int64_t microbatches);
 

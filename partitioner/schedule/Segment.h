@@ -11,6 +11,8 @@ namespace cleave::partitioner {
 enum class SegmentKind : uint8_t {
   Begin,
   Forward,
+  Backward, ///< gradients of the stage's input and of its weights; under a split backward pass the next two take its
+            ///< place
   InputGradient,
   WeightGradient,
   Reduce,

@@ -12,7 +12,7 @@ namespace cleave::partitioner {
 class Progress {
 public:
   explicit Progress(const Schedule &schedule)
-      : stages(schedule.stages()), microbatches(schedule.microbatches), done(size_t(3 * stages * microbatches)) {}
+      : stages(schedule.stages()), microbatches(schedule.microbatches), done(size_t(4 * stages * microbatches)) {}
 
   size_t indexOf(const ScheduledWork &work) const {
     return size_t((int64_t(work.work) * stages + work.stage) * microbatches + work.microbatch);
@@ -29,7 +29,7 @@ public:
       return stage == 0 ? std::nullopt : unlessDone({Work::Forward, stage - 1, microbatch});
     if (const auto forward = unlessDone({Work::Forward, stage, microbatch}))
       return forward;
-    return stage + 1 == stages ? std::nullopt : unlessDone({Work::InputGradient, stage + 1, microbatch});
+    return stage + 1 == stages ? std::nullopt : unlessDone({kind, stage + 1, microbatch});
   }
 
 private:
@@ -44,7 +44,7 @@ private:
 inline int64_t readerOf(const ScheduledWork &work, int64_t stages) {
   if (work.work == Work::Forward)
     return work.stage + 1 < stages ? work.stage + 1 : -1;
-  return work.work == Work::InputGradient ? work.stage - 1 : -1;
+  return work.work == Work::WeightGradient ? -1 : work.stage - 1;
 }
 
 /// Calls visit(rank, position in the rank's order) for works in the order of their ranks, each after those that it

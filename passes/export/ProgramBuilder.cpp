@@ -33,6 +33,8 @@ plan::SegmentKind planned(partitioner::SegmentKind kind) {
     return plan::SegmentKind::Begin;
   case SegmentKind::Forward:
     return plan::SegmentKind::Forward;
+  case SegmentKind::Backward:
+    return plan::SegmentKind::Backward;
   case SegmentKind::InputGradient:
     return plan::SegmentKind::InputGradient;
   case SegmentKind::WeightGradient:

@@ -94,7 +94,7 @@ private:
     const std::vector<ScheduleItem> &items = schedules[position];
     const SegmentId id = items[item].segment;
     if (id.kind == SegmentKind::Forward)
-      for (SegmentKind back : {SegmentKind::InputGradient, SegmentKind::WeightGradient})
+      for (SegmentKind back : {SegmentKind::Backward, SegmentKind::InputGradient, SegmentKind::WeightGradient})
         if (present[position].count({back, id.chunk}))
           return static_cast<size_t>(
               std::find(items.begin(), items.end(), ScheduleItem{{back, id.chunk}, items[item].microbatch}) -

@@ -55,6 +55,7 @@ static int64_t phaseOf(plan::SegmentKind kind) {
   case plan::SegmentKind::Forward:
   case plan::SegmentKind::Eval:
     return 0;
+  case plan::SegmentKind::Backward:
   case plan::SegmentKind::InputGradient:
   case plan::SegmentKind::WeightGradient:
     return 1;

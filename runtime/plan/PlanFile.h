@@ -13,7 +13,7 @@ namespace cleave {
 
 /// The version of the plan format that this program writes. It reads plans of the same major version whose minor
 /// version is not larger. docs/plan.md, "Versions", says when which one is raised.
-constexpr uint32_t formatMajor = 3, formatMinor = 1;
+constexpr uint32_t formatMajor = 3, formatMinor = 2;
 
 class PlanFile {
 public:

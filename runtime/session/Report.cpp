@@ -83,6 +83,7 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
   if (path == "parameters") // gathered, because they are stored in parts
     return path;
   switch (segment.kind()) {
+  case plan::SegmentKind::Backward:
   case plan::SegmentKind::InputGradient:
   case plan::SegmentKind::WeightGradient:
     return path == "gradients" ? "gradients" : "activation gradients";
@@ -123,7 +124,8 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
           if (group.ranks()->size() < 2 || !collective->buffers() || collective->buffers()->size() == 0)
             return;
           const std::string kind = collectiveText(collective->kind()), axis = text(group.axis());
-          const std::string source = sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
+          const std::string source =
+              sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
           auto &entry =
               collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
           entry.bytes += payload(*collective);
@@ -174,14 +176,16 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
   }
 }
 
-/// How the timeline draws a segment: a letter and its duration, 0 for nothing. Without separate segments for weight
-/// gradients, the backward pass takes two forward passes.
-std::pair<char, double> drawn(const plan::Segment &segment, bool splitBackward) {
+/// How the timeline draws a segment: a letter and its duration, 0 for nothing. A whole backward pass takes two forward
+/// passes.
+std::pair<char, double> drawn(const plan::Segment &segment) {
   switch (segment.kind()) {
   case plan::SegmentKind::Forward:
     return {'F', 1};
+  case plan::SegmentKind::Backward:
+    return {'B', 2};
   case plan::SegmentKind::InputGradient:
-    return {'B', splitBackward ? 1 : 2};
+    return {'B', 1};
   case plan::SegmentKind::WeightGradient:
     return {'W', 1};
   default:
@@ -209,10 +213,8 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
     });
   };
   const auto ignore = [](const Key &) {};
-  std::map<uint32_t, bool> split;
   for (const auto &[stage, rank] : stages)
     eachAction(programAt(plan, rank), [&](const plan::Action &action, const plan::Segment &segment) {
-      split[stage] = split[stage] || segment.kind() == plan::SegmentKind::WeightGradient;
       eachMessage(
           rank, action, segment, [&](const Key &key) { expected.insert(key); }, ignore);
     });
@@ -237,7 +239,7 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
         });
         if (!ready)
           break;
-        const auto [letter, length] = drawn(segment, split[stage]);
+        const auto [letter, length] = drawn(segment);
         time = begin + length;
         if (length > 0)
           report.timeline[stage].push_back({letter, action.microbatch(), begin, time});

@@ -69,10 +69,10 @@ class Emulated(Case):
     def test_gradients_are_reduced_while_the_backward_pass_goes_on(self):
         plan = self.plan("mlp", "--hidden", "3000,3000,3000", "--mesh", "dp=2", "--no-code")
         steps = self.ok("cleave", "show", "--steps", plan)
-        backward = steps.split(" weight_gradient\n")[1].split("\n\n")[0].strip().splitlines()
+        backward = steps.split(" backward\n")[1].split("\n\n")[0].strip().splitlines()
         sums = steps.split(" Reduce reduce\n")[1].split("\n\n")[0].strip().splitlines()
         buckets = [int(line.split()[0]) for line in sums if line.endswith("gradients")]
-        waits = dict(re.findall(r" reduce\(-?\d+\) step (\d+) waits for weight_gradient\(0\) step (\d+)\n", steps))
+        waits = dict(re.findall(r" reduce\(-?\d+\) step (\d+) waits for backward\(0\) step (\d+)\n", steps))
         after = [int(waits[str(step)]) for step in buckets]  # the last layer's gradients first
         self.assertEqual(after, sorted(after))
         self.assertGreater(len(after), 2)

@@ -307,23 +307,25 @@ void printTensors(const PlanReport &r, Out out) {
 }
 
 /// Prints one row per stage and one cell per duration of a forward pass: F2 is the forward pass of microbatch 2, B2 its
-/// backward pass (W2: of the weights), R2 its recomputation.
+/// backward pass, which takes two cells, or its input gradient where W2 is its weight gradient.
 void printTimeline(const PlanReport &r, Out out) {
   if (r.timeline.size() < 2)
     return;
   const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell,
                label = fmt::format("stage {}  ", r.timeline.size() - 1).size();
   double end = 0, busy = 0;
+  bool split = false;
   for (const auto &row : r.timeline)
     for (const auto &span : row) {
+      split = split || span.kind == 'W';
       end = std::max(end, span.end);
       busy += span.end - span.begin;
     }
   if (end <= 0)
     return;
-  fmt::format_to(
-      out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, B backward, W gradients of weights)\n",
-      100 * (1 - busy / (end * double(r.timeline.size()))));
+  fmt::format_to(out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, {})\n",
+                 100 * (1 - busy / (end * double(r.timeline.size()))),
+                 split ? "B input gradient, W weight gradient" : "B backward");
   for (size_t stage = 0; stage < r.timeline.size(); ++stage) {
     std::string line;
     for (size_t i = 0; i < std::min<size_t>(columns, size_t(std::ceil(end))); ++i)

@@ -14,7 +14,7 @@
 // CHECK-LABEL: func.func @stage0.class0.forward(
 // CHECK-SAME: tensor<8x4xbf16> {cleave.kind = "working", cleave.name = "fc.weight.bf16"
 // CHECK-NOT: tensor<8x4xf32>
-// CHECK-LABEL: func.func @stage0.class0.weight_gradient(
+// CHECK-LABEL: func.func @stage0.class0.backward(
 // CHECK-NOT: dist.all_reduce
 // CHECK: cleave.cast {{.*}} : tensor<8x4xbf16> -> tensor<8x4xf32>
 

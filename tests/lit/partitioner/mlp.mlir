@@ -3,6 +3,7 @@
 // RUN: cleave-opt %t.step --annotate="mesh=dp=2,tp=2,pp=2 microbatches=2" | FileCheck %s --check-prefix=ANNOTATED
 // RUN: cleave-opt %t.step --apply="mesh=dp=2,tp=2,pp=2 microbatches=2" | FileCheck %s --check-prefix=LOCAL
 // RUN: cleave-opt %t.step --apply="mesh=dp=2,tp=2,pp=2 microbatches=2" | cleave-opt | FileCheck %s --check-prefix=LOCAL
+// RUN: cleave-opt %t.step --apply="mesh=dp=2,tp=2,pp=2 microbatches=2 schedule=zb-h1" | FileCheck %s --check-prefix=SPLIT
 // RUN: cleave-opt %t.step --apply="mesh=dp=5,pp=2 microbatches=2" | FileCheck %s --check-prefix=UNEVEN
 // RUN: not cleave-opt %s --assign-stages=mesh=pp=9 2>&1 | FileCheck %s --check-prefix=TOOMANY
 // RUN: not cleave-opt %t.step --annotate="mesh=dp=13 microbatches=2" 2>&1 | FileCheck %s --check-prefix=FEWROWS
@@ -23,8 +24,7 @@
 // LOCAL-LABEL: func.func @stage0.class0.forward(%arg0: tensor<6x4xf32>
 // LOCAL: cleave.relu {{.*}} : tensor<6x4xf32>
 // LOCAL: dist.send {{.*}}stage = 1 : i64, tag = 0 : i64
-// LOCAL-NOT: @stage0.class0.input_gradient
-// LOCAL-LABEL: func.func @stage0.class0.weight_gradient(
+// LOCAL-LABEL: func.func @stage0.class0.backward(
 // LOCAL: dist.recv {{.*}}stage = 1 : i64, tag = 1 : i64
 // LOCAL-LABEL: func.func @stage0.class0.reduce(
 // LOCAL: dist.all_reduce %arg0, %arg1 {axes = ["dp"], cleave.path = "gradients", kind = "sum"}
@@ -35,9 +35,18 @@
 // LOCAL-LABEL: func.func @stage1.class0.forward(
 // LOCAL: dist.recv {{.*}}stage = 0 : i64, tag = 0 : i64
 // LOCAL: dist.all_reduce {{.*}}axes = ["tp"], cleave.path = "fc2"
-// LOCAL-LABEL: func.func @stage1.class0.input_gradient(
+// LOCAL-LABEL: func.func @stage1.class0.backward(
 // LOCAL: dist.send {{.*}}stage = 0 : i64, tag = 1 : i64
-// LOCAL-LABEL: func.func @stage1.class0.weight_gradient(
+// LOCAL: return {{.*}} : tensor<6x4xf32>, tensor<6xf32>
+
+// A split backward pass: the first stage has nothing that another one waits for.
+// SPLIT-NOT: .backward(
+// SPLIT-NOT: @stage0.class0.input_gradient
+// SPLIT: func.func @stage0.class0.weight_gradient(
+// SPLIT: dist.recv {{.*}}stage = 1 : i64, tag = 1 : i64
+// SPLIT: func.func @stage1.class0.input_gradient(
+// SPLIT: dist.send {{.*}}stage = 0 : i64, tag = 1 : i64
+// SPLIT: func.func @stage1.class0.weight_gradient(
 
 // 12 rows over 5 ranks: two classes of equal ranks a stage, with 3 and 2 rows.
 // UNEVEN-LABEL: func.func @stage0.class0.forward(%arg0: tensor<3x4xf32>

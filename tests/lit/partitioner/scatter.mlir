@@ -15,7 +15,7 @@
 // LOCAL-NOT: dist.all_reduce
 // LOCAL: dist.reduce_scatter %[[P]] {axes = ["tp"], {{.*}}dim = 1 : i64, {{.*}}kind = "sum", sizes = array<i64: 3, 3>} : {{.*}}tensor<6x3xf32>
 // The other way, the gradient of the first layer's result is gathered nowhere.
-// LOCAL-LABEL: func.func @stage0.class0.weight_gradient(
+// LOCAL-LABEL: func.func @stage0.class0.backward(
 
 // UNEVEN: dist.reduce_scatter {{.*}}sizes = array<i64: 2, 2, 1, 1>
 

@@ -14,7 +14,7 @@
 // LOCAL-LABEL: func.func @stage0.class0.forward(
 // LOCAL-DAG: cleave.slice {{.*}} starts [0, 0] sizes [12, 3]
 // LOCAL-DAG: cleave.slice {{.*}} starts [0, 3] sizes [12, 6]
-// LOCAL-LABEL: func.func @stage0.class0.weight_gradient(
+// LOCAL-LABEL: func.func @stage0.class0.backward(
 // LOCAL-NOT: dist.all_gather
 // LOCAL-DAG: cleave.pad {{.*}} low [0, 3] high [0, 0]
 // LOCAL-DAG: cleave.pad {{.*}} low [0, 0] high [0, 6]

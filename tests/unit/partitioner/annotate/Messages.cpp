@@ -61,7 +61,7 @@ Counts collectivesOf(mlir::ModuleOp module) {
   Counts counts;
   module.walk([&](mlir::func::FuncOp func) {
     const llvm::StringRef segment = func.getName().rsplit('.').second;
-    if (segment != "forward" && segment != "input_gradient" && segment != "weight_gradient")
+    if (segment != "forward" && segment != "backward")
       return;
     func.walk([&](mlir::Operation *op) {
       const auto axes = [&] {

@@ -47,6 +47,7 @@ public:
 private:
   using Key = std::tuple<Work, int64_t, int64_t>;
 
+  bool split() const { return schedule.backward == BackwardPass::Split; }
   void require(bool ok, const std::string &what) {
     if (!ok && defect.empty())
       defect = what;
@@ -71,7 +72,7 @@ private:
       }
       require(same(timeline.ranks[rank].busy, busy), "work of rank " + std::to_string(rank));
     }
-    require(int64_t(times.size()) == 3 * schedule.stages() * schedule.microbatches, "number of works");
+    require(int64_t(times.size()) == (split() ? 3 : 2) * schedule.stages() * schedule.microbatches, "number of works");
   }
 
   void readMessages() {
@@ -102,9 +103,9 @@ private:
     double ready = rankFree.at(key);
     if (work == Work::Forward && stage > 0)
       ready = std::max(ready, arrived({work, stage - 1, m}, stage));
-    if (work == Work::InputGradient)
+    if (work == Work::InputGradient || work == Work::Backward)
       ready = std::max(ready, times.at({Work::Forward, stage, m}).end);
-    if (work == Work::InputGradient && stage + 1 < schedule.stages())
+    if ((work == Work::InputGradient || work == Work::Backward) && stage + 1 < schedule.stages())
       ready = std::max(ready, arrived({work, stage + 1, m}, stage));
     if (work == Work::WeightGradient)
       ready = std::max(ready, times.at({Work::InputGradient, stage, m}).end);
@@ -119,8 +120,9 @@ private:
         const int64_t stage = schedule.stageOf(rank, chunk);
         const StageCosts &costs = stages[size_t(stage)];
         changes.emplace_back(times.at({Work::Forward, stage, m}).begin, costs.activationBytes);
-        changes.emplace_back(times.at({Work::InputGradient, stage, m}).begin, costs.gradientBytes);
-        changes.emplace_back(times.at({Work::WeightGradient, stage, m}).end,
+        changes.emplace_back(times.at({split() ? Work::InputGradient : Work::Backward, stage, m}).begin,
+                             costs.gradientBytes);
+        changes.emplace_back(times.at({split() ? Work::WeightGradient : Work::Backward, stage, m}).end,
                              -costs.activationBytes - costs.gradientBytes);
       }
     std::sort(changes.begin(), changes.end()); // what is freed at a time comes first

@@ -36,12 +36,13 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
     for (int64_t m : {p, 2 * p - 1, 2 * p, 4 * p, 6 * p}) {
       CAPTURE(p, m);
       const double work = 3.0 * double(m), filling = double(p - 1);
-      // The gradient goes to the stage before as soon as it is there, so the weight gradient is not part of the wait.
       for (const char *name : {"gpipe", "1f1b"}) {
-        CHECK(run(name, p, 1, m, one).step == Approx(work + filling * 2));
-        CHECK(run(name, p, 1, m, uneven).step == Approx(3.25 * double(m) + filling * 2.5));
+        const Timeline joined = run(name, p, 1, m, one);
+        CHECK(joined.step == Approx(work + filling * 3));
+        CHECK(joined.bubbleFraction == Approx(filling / (double(m) + filling)));
+        CHECK(peak(joined) == double(name == std::string("gpipe") ? m : std::min(p, m)));
+        CHECK(run(name, p, 1, m, uneven).step == Approx(3.25 * (double(m) + filling)));
       }
-      CHECK(run("gpipe", p, 1, m, one).bubbleFraction == Approx(filling * 2 / (work + filling * 2)));
       const Timeline h1 = run("zb-h1", p, 1, m, one);
       CHECK(h1.step == Approx(work + filling));
       CHECK(h1.bubbleFraction == Approx(filling / (work + filling)));
@@ -58,7 +59,7 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
       if (m % p == 0)
         for (int64_t chunks : {2, 3, 4}) {
           const Timeline interleaved = run("interleaved", p, chunks, m, one);
-          CHECK(interleaved.step == Approx(work + filling * 2 / double(chunks)));
+          CHECK(interleaved.step == Approx(work + filling * 3 / double(chunks)));
           CHECK(peak(interleaved) ==
                 Approx(double(std::min(2 * (p - 1) + (chunks - 1) * p + 1, m * chunks)) / double(chunks)));
         }
@@ -66,7 +67,7 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
 }
 
 TEST_CASE("the bubble is that of the rank with the longest span, which need not be the busiest") {
-  const Timeline timeline = simulate(namedSchedule("1f1b", 2, 1, 1), {{1, 1, 1, 0, 0, 0}, {6, 6, 6, 0, 0, 0}});
+  const Timeline timeline = simulate(namedSchedule("zb-h1", 2, 1, 1), {{1, 1, 1, 0, 0, 0}, {6, 6, 6, 0, 0, 0}});
   CHECK(timeline.step == Approx(19));
   CHECK(timeline.ranks[0].span() == Approx(15));
   CHECK(timeline.ranks[1].span() == Approx(18));
@@ -74,13 +75,15 @@ TEST_CASE("the bubble is that of the rank with the longest span, which need not 
   const Timeline idle = simulate(namedSchedule("1f1b", 2, 1, 1), {{1, 1, 1, 2, 0, 0}, {3, 3, 1, 2, 0, 0}});
   CHECK(idle.ranks[0].busy == Approx(3));
   CHECK(idle.ranks[1].busy == Approx(7));
-  CHECK(idle.ranks[0].span() == Approx(13));
-  CHECK(idle.bubbleFraction == Approx(10.0 / 13));
+  CHECK(idle.ranks[0].span() == Approx(14));
+  CHECK(idle.bubbleFraction == Approx(11.0 / 14));
 }
 
 TEST_CASE("messages take time, one after the other on their way") {
   // Two ranks, one microbatch: 1 + 0.5 + 1 + 2 + 0.5 + 2 + 3, and the weight gradient of rank 1 meanwhile.
-  CHECK(run("1f1b", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(10));
+  CHECK(run("zb-h1", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(10));
+  // A joined backward pass sends at its end: 1 + 0.5 + 1 + (2 + 3) + 0.5 + (2 + 3).
+  CHECK(run("1f1b", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(13));
   // Messages that take longer than work: rank 1 gets the third after 1 + 3 * 4.
   const Timeline slow = run("gpipe", 2, 1, 3, {1, 1, 1, 4, 0, 0});
   CHECK(slow.ranks[1].works[2].begin == Approx(13));
@@ -92,12 +95,13 @@ TEST_CASE("messages take time, one after the other on their way") {
   CHECK(run("interleaved", 1, 2, 2, {1, 1, 1, 4, 0, 0}).ranks[0].messages.empty());
 }
 
-TEST_CASE("activations are held until the weight gradient, gradients from the input gradient on") {
+TEST_CASE("activations are held until the end of the backward pass, gradients from its beginning on") {
   const Schedule schedule{"mine",
                           1,
                           1,
                           2,
                           Placement::Wrapped,
+                          BackwardPass::Split,
                           {{{Work::Forward, 0, 0},
                             {Work::InputGradient, 0, 0},
                             {Work::Forward, 0, 1},
@@ -119,7 +123,7 @@ TEST_CASE("a schedule that never ends is refused by name") {
   } catch (const Error &error) {
     CHECK(error.status == Status::Environment);
     CHECK_THAT(error.what(),
-               Catch::Contains("never ends: rank 1 cannot begin the input gradient of stage 1, microbatch 0"));
+               Catch::Contains("never ends: rank 1 cannot begin the backward pass of stage 1, microbatch 0"));
   }
   CHECK(!timesOf(schedule, equal(2, {1, 1, 1, 0, 0, 0})));
 }
@@ -156,18 +160,18 @@ TEST_CASE("timelines are drawn with a cell for each work, or with letters where 
     return drawTimeline(schedule, simulate(schedule, equal(ranks * chunks, {1, 1, 1, send, 0, 0})));
   };
   // Those of docs/prediction.md and partitioner/schedule/Named.cpp.
-  CHECK(drawn("gpipe", 3, 1, 4) == "rank 0  F0 F1 F2 F3 .  .  .  .  B3 W3 B2 W2 B1 W1 B0 W0\n"
-                                   "rank 1  .  F0 F1 F2 F3 .  .  B3 W3 B2 W2 B1 W1 B0 W0 .\n"
-                                   "rank 2  .  .  F0 F1 F2 F3 B3 W3 B2 W2 B1 W1 B0 W0 .  .\n"
-                                   "1 ms a cell; F forward, B input gradient, W weight gradient\n");
-  CHECK(drawn("1f1b", 3, 1, 5) == "rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 .  B3 W3 .  B4 W4\n"
-                                  "rank 1  .  F0 F1 .  B0 W0 F2 B1 W1 F3 B2 W2 F4 B3 W3 .  B4 W4 .\n"
-                                  "rank 2  .  .  F0 B0 W0 F1 B1 W1 F2 B2 W2 F3 B3 W3 F4 B4 W4 .  .\n"
-                                  "1 ms a cell; F forward, B input gradient, W weight gradient\n");
+  CHECK(drawn("gpipe", 3, 1, 4) == "rank 0  F0 F1 F2 F3 .  .  .  .  .  .  B3 =  B2 =  B1 =  B0 =\n"
+                                   "rank 1  .  F0 F1 F2 F3 .  .  .  B3 =  B2 =  B1 =  B0 =  .  .\n"
+                                   "rank 2  .  .  F0 F1 F2 F3 B3 =  B2 =  B1 =  B0 =  .  .  .  .\n"
+                                   "1 ms a cell; F forward, B backward\n");
+  CHECK(drawn("1f1b", 3, 1, 5) == "rank 0  F0 F1 F2 .  .  .  .  B0 =  F3 B1 =  F4 B2 =  .  B3 =  .  B4 =\n"
+                                  "rank 1  .  F0 F1 .  .  B0 =  F2 B1 =  F3 B2 =  F4 B3 =  .  B4 =  .  .\n"
+                                  "rank 2  .  .  F0 B0 =  F1 B1 =  F2 B2 =  F3 B3 =  F4 B4 =  .  .  .  .\n"
+                                  "1 ms a cell; F forward, B backward\n");
   CHECK(drawn("interleaved", 2, 2, 4) ==
-        "rank 0  F0 F1 f0 f1 F2 b0 w0 F3 b1 w1 f2 B0 W0 f3 B1 W1 .  b2 w2 .  b3 w3 B2 W2 B3 W3\n"
-        "rank 1  .  F0 F1 f0 b0 w0 f1 b1 w1 F2 B0 W0 F3 B1 W1 f2 b2 w2 f3 b3 w3 B2 W2 B3 W3 .\n"
-        "1 ms a cell; F forward, B input gradient, W weight gradient; lower case: later stages\n");
+        "rank 0  F0 F1 f0 f1 F2 .  b0 =  F3 b1 =  f2 B0 =  f3 B1 =  .  b2 =  .  b3 =  B2 =  B3 =\n"
+        "rank 1  .  F0 F1 f0 b0 =  f1 b1 =  F2 B0 =  F3 B1 =  f2 b2 =  f3 b3 =  B2 =  B3 =  .  .\n"
+        "1 ms a cell; F forward, B backward; lower case: later stages\n");
   CHECK(drawn("zb-h1", 3, 1, 5) == "rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 B3 W3 B4 W4\n"
                                    "rank 1  .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 F4 B3 W2 B4 W3 W4\n"
                                    "rank 2  .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 F4 B4 W2 W3 W4\n"

@@ -17,11 +17,11 @@ static std::string text(const std::vector<ScheduledWork> &order, int64_t ranks) 
   return line;
 }
 
-/// The most forwards without their weight gradient on a rank.
+/// The most forwards without the end of their backward pass on a rank.
 static int64_t mostHeld(const std::vector<ScheduledWork> &order) {
   int64_t held = 0, most = 0;
   for (const ScheduledWork &work : order) {
-    held += work.work == Work::Forward ? 1 : work.work == Work::WeightGradient ? -1 : 0;
+    held += work.work == Work::Forward ? 1 : work.work == Work::InputGradient ? 0 : -1;
     most = std::max(most, held);
   }
   return most;
@@ -42,8 +42,8 @@ TEST_CASE("the named schedules have the orders of their papers") {
   CHECK(text(h2.order[0], 2) == "F0 F1 F2 B0 W0 F3 B1 W1 B2 W2 B3 W3 ");
   CHECK(text(h2.order[1], 2) == "F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3 ");
   const Schedule interleaved = namedSchedule("interleaved", 2, 2, 2);
-  CHECK(text(interleaved.order[0], 2) == "F0 F1 F0' F1' B0' W0' B1' W1' B0 W0 B1 W1 ");
-  CHECK(text(interleaved.order[1], 2) == "F0 F1 F0' B0' W0' F1' B1' W1' B0 W0 B1 W1 ");
+  CHECK(text(interleaved.order[0], 2) == "F0 F1 F0' F1' B0' B1' B0 B1 ");
+  CHECK(text(interleaved.order[1], 2) == "F0 F1 F0' B0' F1' B1' B0 B1 ");
   const Schedule v = namedSchedule("zb-v", 2, 2, 3);
   CHECK(text(v.order[0], 2) == "F0 F1 F2 F0' B0' W0' F1' B1' W1' B0 W0 F2' B2' W2' B1 W1 B2 W2 ");
   CHECK(text(v.order[1], 2) == "F0 F0' F1 F1' B0' W0' F2 B0 W0 F2' B1' W1' B1 B2' B2 W1 W2' W2 ");
@@ -74,7 +74,7 @@ TEST_CASE("schedules of any size run, and hold what their papers say") {
 }
 
 TEST_CASE("stages lie on ranks in turn, or in a V") {
-  Schedule schedule{"", 3, 3, 1, Placement::Wrapped, {}};
+  Schedule schedule{"", 3, 3, 1};
   for (int64_t stage = 0; stage < 9; ++stage)
     CHECK(schedule.rankOf(stage) == stage % 3);
   schedule.placement = Placement::V;
@@ -93,7 +93,7 @@ TEST_CASE("plans get the same orders as segments") {
     for (size_t rank = 0; rank < 3; ++rank) {
       REQUIRE(items[rank].size() == schedule.order[rank].size());
       for (size_t i = 0; i < items[rank].size(); ++i) {
-        static const SegmentKind kinds[] = {SegmentKind::Forward, SegmentKind::InputGradient,
+        static const SegmentKind kinds[] = {SegmentKind::Forward, SegmentKind::Backward, SegmentKind::InputGradient,
                                             SegmentKind::WeightGradient};
         CHECK(items[rank][i].segment.kind == kinds[size_t(schedule.order[rank][i].work)]);
         CHECK(schedule.stageOf(int64_t(rank), items[rank][i].segment.chunk) == schedule.order[rank][i].stage);
@@ -122,15 +122,15 @@ TEST_CASE("sizes that a schedule cannot carry are refused by rule and value") {
 }
 
 TEST_CASE("the checker finds works that are lost, doubled or misplaced, and circles of waits") {
-  const auto defectAfter = [](auto change) {
-    Schedule schedule = namedSchedule("1f1b", 2, 1, 3);
+  const auto defectAfter = [](auto change, const char *name = "1f1b") {
+    Schedule schedule = namedSchedule(name, 2, 1, 3);
     change(schedule);
     return check(schedule).value_or("none");
   };
   using Catch::Contains;
   CHECK(defectAfter([](Schedule &) {}) == "none");
   CHECK_THAT(defectAfter([](Schedule &s) { s.order[1].pop_back(); }),
-             Contains("rank 1 must have every work") && Contains("found 8"));
+             Contains("rank 1 must have every work") && Contains("found 5"));
   CHECK_THAT(defectAfter([](Schedule &s) { s.order[1].back() = s.order[1].front(); }),
              Contains("rank 1 has the forward of stage 1, microbatch 0 twice"));
   CHECK_THAT(defectAfter([](Schedule &s) { std::swap(s.order[0], s.order[1]); }), Contains("that stage is on rank 1"));
@@ -138,8 +138,14 @@ TEST_CASE("the checker finds works that are lost, doubled or misplaced, and circ
   CHECK_THAT(defectAfter([](Schedule &s) { s.order[0][0].stage = -1; }), Contains("stage -1"));
   CHECK_THAT(defectAfter([](Schedule &s) { s.order.pop_back(); }), Contains("each of its 2 ranks, found 1"));
   CHECK_THAT(defectAfter([](Schedule &s) { s.chunks = 0; }), Contains("chunks from 1, found 0"));
-  // A weight gradient before its input gradient; a backward pass that the second rank asks of itself.
-  CHECK_THAT(defectAfter([](Schedule &s) { std::swap(s.order[1][1], s.order[1][2]); }),
+  CHECK_THAT(defectAfter([](Schedule &s) { s.backward = BackwardPass::Split; }),
+             Contains("the backward pass of stage 0, microbatch 0, but the schedule's backward pass is split"));
+  CHECK_THAT(defectAfter([](Schedule &s) { s.backward = BackwardPass::Joined; }, "zb-h1"),
+             Contains("the input gradient of stage 0, microbatch 0, but the schedule's backward pass is joined"));
+  CHECK_THAT(defectAfter([](Schedule &s) { s.order[0].pop_back(); }, "zb-h1"),
+             Contains("every work of its stages once, 9 in all, found 8"));
+  // A weight gradient before its input gradient.
+  CHECK_THAT(defectAfter([](Schedule &s) { std::swap(s.order[1][1], s.order[1][4]); }, "zb-h1"),
              Contains("never ends") &&
                  Contains("cannot begin the weight gradient of stage 1, microbatch 0 before the input "
                           "gradient of stage 1, microbatch 0"));
@@ -147,8 +153,8 @@ TEST_CASE("the checker finds works that are lost, doubled or misplaced, and circ
   // forward.
   const std::string circle = defectAfter([](Schedule &s) {
     std::swap(s.order[0][1], s.order[0][2]);
-    std::rotate(s.order[1].begin() + 1, s.order[1].begin() + 3, s.order[1].begin() + 4);
+    std::swap(s.order[1][1], s.order[1][2]);
   });
-  CHECK_THAT(circle, Contains("rank 0 cannot begin the input gradient of stage 0, microbatch 0") &&
+  CHECK_THAT(circle, Contains("rank 0 cannot begin the backward pass of stage 0, microbatch 0") &&
                          Contains("rank 1 cannot begin the forward of stage 1, microbatch 1"));
 }

@@ -15,8 +15,7 @@ using namespace cleave::partitioner;
 static std::string line(const std::vector<ScheduleItem> &items) {
   std::string text;
   for (const ScheduleItem &item : items)
-    if (item.segment.kind != SegmentKind::WeightGradient)
-      text += (item.segment.kind == SegmentKind::Forward ? "F" : "B") + std::to_string(item.microbatch) + " ";
+    text += (item.segment.kind == SegmentKind::Forward ? "F" : "B") + std::to_string(item.microbatch) + " ";
   return text;
 }
 
@@ -37,7 +36,7 @@ TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatche
         int64_t held = 0, most = 0, forwards = 0;
         for (const ScheduleItem &item : all[s]) {
           const SegmentKind kind = item.segment.kind;
-          held += kind == SegmentKind::Forward ? 1 : kind == SegmentKind::WeightGradient ? -1 : 0;
+          held += kind == SegmentKind::Forward ? 1 : kind == SegmentKind::Backward ? -1 : 0;
           forwards += kind == SegmentKind::Forward;
           most = std::max(most, held);
         }
@@ -169,7 +168,8 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   std::string deep = "a";
   for (int i = 0; i < 100000; ++i)
     deep += ".a";
-  CHECK_THROWS_WITH(Strategy::parse("\n" + deep + " = 1", "f.toml"), Catch::Contains("f.toml:2: a key must have at most 64"));
+  CHECK_THROWS_WITH(Strategy::parse("\n" + deep + " = 1", "f.toml"),
+                    Catch::Contains("f.toml:2: a key must have at most 64"));
   CHECK_THROWS_WITH(Strategy::parse("x = " + std::string(100000, '['), "f.toml"), Catch::Contains("f.toml:1"));
   CHECK_THROWS_WITH(Strategy::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
   CHECK_THROWS_WITH(Strategy::load("/"), Catch::Contains("a folder"));
@@ -179,8 +179,8 @@ TEST_CASE("later uses of a layer have one form") {
   CHECK(LayerUse::parse("blocks.0.fc") == LayerUse{"blocks.0.fc", 1});
   CHECK(LayerUse::parse("blocks.0.fc use 12") == LayerUse{"blocks.0.fc", 12});
   CHECK(LayerUse{"a", 3}.str() == "a use 3");
-  for (const char *text : {"", " use 2", "a use", "a use 1", "a use 02", "a use +2", "a use 2 ", "a  use 2", "a again 2",
-                           "a use 99999999999999999999", "a use -3", "a use 2.5"}) {
+  for (const char *text : {"", " use 2", "a use", "a use 1", "a use 02", "a use +2", "a use 2 ", "a  use 2",
+                           "a again 2", "a use 99999999999999999999", "a use -3", "a use 2.5"}) {
     INFO(text);
     CHECK_FALSE(LayerUse::parse(text));
   }

@@ -43,8 +43,7 @@ std::unique_ptr<plan::ProgramT> stage(bool first, int64_t elements, int microbat
   ProgramWriter p;
   const uint32_t from = p.slot("from", plan::DType::F32, {elements}), to = p.slot("to", plan::DType::F32, {elements});
   const uint32_t message = p.slot("message", plan::DType::F32, {1 << 20});
-  const uint32_t forward = p.segment("forward"),
-                 backward = p.segment("input_gradient", plan::SegmentKind::InputGradient);
+  const uint32_t forward = p.segment("forward"), backward = p.segment("backward", plan::SegmentKind::Backward);
   if (!first)
     p.recv(forward, message, 0, 0);
   p.copy(forward, from, to, elements);

@@ -186,7 +186,7 @@ struct Builder {
                                    fill(loss, 0), fill(count, 0), fill(correct, 0));
     const uint32_t f = forward(SegmentKind::Forward, "forward"), e = forward(SegmentKind::Eval, "eval");
     const uint32_t b = segment(
-        SegmentKind::InputGradient, "backward", {image},
+        SegmentKind::Backward, "backward", {image},
         matmul(view(image, V{1, pixels}), view(ones, V{1, 1}), view(gradient, V{1, 1}), pixels, 1, local, true));
     const uint32_t reduce = segment(SegmentKind::Reduce, "reduce", {}, allReduce(gradient, 0, pixels));
     const uint32_t metrics = segment(SegmentKind::Reduce, "metrics", {}, allReduce(loss, 1, 1), allReduce(count, 0, 1));
