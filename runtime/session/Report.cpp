@@ -36,12 +36,32 @@ template <typename Fn> void eachStep(const plan::Segment &segment, Fn fn) {
       fn(*step);
 }
 
-/// The lowest rank of every stage.
+/// The lowest rank of every coordinate on axis pp.
 std::map<uint32_t, uint32_t> representatives(const plan::Plan &plan) {
   std::map<uint32_t, uint32_t> first;
   for (uint32_t rank = 0; rank < plan.ranks()->size(); ++rank)
     first.emplace(programAt(plan, rank).stage(), rank);
   return first;
+}
+
+/// The pipeline stage that a segment belongs to.
+uint32_t stageOf(const plan::Program &program, const plan::Segment &segment) {
+  return segment.stage() < 0 ? program.stage() : static_cast<uint32_t>(segment.stage());
+}
+
+/// The stages that receive messages, by sender, receiver and tag; of the representatives.
+std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> receivers(const plan::Plan &plan) {
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> stages;
+  for (const auto &[position, rank] : representatives(plan)) {
+    const plan::Program &program = programAt(plan, rank);
+    for (const plan::Segment *segment : *program.segments())
+      eachStep(*segment, [&](const plan::Step &step) {
+        if (const auto *recv = step.op_as_Recv())
+          stages.try_emplace({plan.ranks()->Get(rank)->peers()->Get(recv->peer()), rank, recv->tag()},
+                             stageOf(program, *segment));
+      });
+  }
+  return stages;
 }
 
 const char *kindText(plan::TensorKind kind) {
@@ -114,7 +134,8 @@ uint64_t payload(const plan::Collective &collective) {
 void addCommunication(const plan::Plan &plan, PlanReport &report) {
   std::map<std::tuple<std::string, std::string, std::string>, PlanReport::Collective> collectives;
   std::map<std::tuple<uint32_t, uint32_t, std::string>, PlanReport::Message> messages;
-  for (const auto &[stage, rank] : representatives(plan)) {
+  const auto receiver = receivers(plan);
+  for (const auto &[position, rank] : representatives(plan)) {
     const plan::Program &program = programAt(plan, rank);
     const plan::Rank &who = *plan.ranks()->Get(rank);
     eachAction(program, [&](const plan::Action &, const plan::Segment &segment) {
@@ -131,7 +152,9 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
           entry.bytes += payload(*collective);
           ++entry.count;
         } else if (const auto *send = step.op_as_Send()) {
-          const uint32_t to = programAt(plan, who.peers()->Get(send->peer())).stage();
+          const uint32_t peer = who.peers()->Get(send->peer()), stage = stageOf(program, segment);
+          const auto found = receiver.find({rank, peer, send->tag()});
+          const uint32_t to = found != receiver.end() ? found->second : programAt(plan, peer).stage();
           const std::string path = text(plan.strings()->Get(step.path()));
           auto &entry = messages.try_emplace({stage, to, path}, PlanReport::Message{stage, to, path}).first->second;
           entry.bytes += send->bytes();
@@ -148,7 +171,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
 
 void addTensors(const plan::Plan &plan, PlanReport &report) {
   std::set<int32_t> seen;
-  for (const auto &[stage, rank] : representatives(plan)) {
+  for (const auto &[position, rank] : representatives(plan)) {
     const plan::Program &program = programAt(plan, rank);
     if (!program.slots())
       continue;
@@ -196,8 +219,8 @@ std::pair<char, double> drawn(const plan::Segment &segment) {
 /// Simulates the representatives' schedules: an action begins when the previous one, and the senders of what it
 /// receives, have ended.
 void addTimeline(const plan::Plan &plan, PlanReport &report) {
-  const auto stages = representatives(plan);
-  if (stages.size() < 2)
+  const auto positions = representatives(plan);
+  if (positions.size() < 2)
     return;
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, int32_t>; // sender, receiver, tag, microbatch
   std::map<Key, double> sent;
@@ -213,19 +236,19 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
     });
   };
   const auto ignore = [](const Key &) {};
-  for (const auto &[stage, rank] : stages)
+  for (const auto &[position, rank] : positions)
     eachAction(programAt(plan, rank), [&](const plan::Action &action, const plan::Segment &segment) {
       eachMessage(
           rank, action, segment, [&](const Key &key) { expected.insert(key); }, ignore);
     });
 
-  std::map<uint32_t, std::pair<uint32_t, double>> state; // stage: next action, time
-  report.timeline.resize(stages.rbegin()->first + 1);
+  std::map<uint32_t, std::pair<uint32_t, double>> state; // position: next action, time
+  report.timeline.resize(positions.rbegin()->first + 1);
   for (bool moved = true; moved;) {
     moved = false;
-    for (const auto &[stage, rank] : stages) {
+    for (const auto &[position, rank] : positions) {
       const plan::Program &program = programAt(plan, rank);
-      auto &[next, time] = state[stage];
+      auto &[next, time] = state[position];
       while (program.train() && next < program.train()->size()) {
         const plan::Action &action = *program.train()->Get(next);
         const plan::Segment &segment = *program.segments()->Get(action.segment());
@@ -242,7 +265,7 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
         const auto [letter, length] = drawn(segment);
         time = begin + length;
         if (length > 0)
-          report.timeline[stage].push_back({letter, action.microbatch(), begin, time});
+          report.timeline[position].push_back({letter, stageOf(program, segment), action.microbatch(), begin, time});
         eachMessage(
             rank, action, segment, [&](const Key &key) { sent[key] = time; }, ignore);
         ++next;

@@ -37,9 +37,10 @@ struct PlanReport {
     std::string source; ///< module path of the sending step
     uint64_t bytes = 0, count = 0;
   };
-  /// An action of a stage in the timeline; times in forward passes.
+  /// An action in the timeline; times in forward passes.
   struct Span {
     char kind; ///< F, B, W
+    uint32_t stage;
     int32_t microbatch;
     double begin, end;
   };
@@ -53,7 +54,7 @@ struct PlanReport {
   std::vector<Collective> collectives;
   std::vector<Message> messages;
   std::vector<uint64_t> peakBytes, lowerBoundBytes; ///< per rank
-  std::vector<std::vector<Span>> timeline;          ///< per stage; empty for one stage
+  std::vector<std::vector<Span>> timeline;          ///< per coordinate on axis pp; empty if there is one
   uint64_t actions = 0, steps = 0;                  ///< of all ranks in a training iteration
 
   /// Number of elements of all parameters; tied ones count once.

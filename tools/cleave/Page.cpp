@@ -3,11 +3,13 @@
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace cleave::tool {
@@ -306,37 +308,62 @@ void printTensors(const PlanReport &r, Out out) {
   fmt::format_to(out, "\n");
 }
 
-/// Prints one row per stage and one cell per duration of a forward pass: F2 is the forward pass of microbatch 2, B2 its
-/// backward pass, which takes two cells, or its input gradient where W2 is its weight gradient.
-void printTimeline(const PlanReport &r, Out out) {
-  if (r.timeline.size() < 2)
-    return;
-  const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell,
-               label = fmt::format("stage {}  ", r.timeline.size() - 1).size();
-  double end = 0, busy = 0;
-  bool split = false;
+/// The label of a row of the timeline: the stages of its ranks, in order.
+std::string stagesOfRow(const std::vector<PlanReport::Span> &row, size_t position) {
+  std::set<uint32_t> stages;
+  for (const auto &span : row)
+    stages.insert(span.stage);
+  return stages.size() < 2 ? fmt::format("stage {}", position) : fmt::format("stages {}", fmt::join(stages, ", "));
+}
+
+/// What a span is called: lower case for a rank's second stage, its fourth, and so on.
+std::string spanText(const PlanReport::Span &span, size_t positions) {
+  const bool lower = span.stage / positions % 2;
+  return fmt::format("{}{}", lower ? static_cast<char>(std::tolower(span.kind)) : span.kind, span.microbatch);
+}
+
+void printTimelineHead(const PlanReport &r, double end, Out out) {
+  double busy = 0;
+  bool split = false, several = false;
   for (const auto &row : r.timeline)
     for (const auto &span : row) {
       split = split || span.kind == 'W';
-      end = std::max(end, span.end);
+      several = several || span.stage >= r.timeline.size();
       busy += span.end - span.begin;
     }
+  fmt::format_to(out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, {}{})\n",
+                 100 * (1 - busy / (end * double(r.timeline.size()))),
+                 split ? "B input gradient, W weight gradient" : "B backward",
+                 several ? "; lower case: every second stage of a rank" : "");
+}
+
+/// Prints one row per coordinate on axis pp and one cell per duration of a forward pass: F2 is the forward pass of
+/// microbatch 2, B2 its backward pass, which takes two cells, or its input gradient where W2 is its weight gradient.
+void printTimeline(const PlanReport &r, Out out) {
+  if (r.timeline.size() < 2)
+    return;
+  const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell;
+  size_t label = 0;
+  double end = 0;
+  for (size_t position = 0; position < r.timeline.size(); ++position) {
+    label = std::max(label, stagesOfRow(r.timeline[position], position).size() + 2);
+    for (const auto &span : r.timeline[position])
+      end = std::max(end, span.end);
+  }
   if (end <= 0)
     return;
-  fmt::format_to(out, "schedule, {:.0f}% idle if a forward pass takes one cell (F forward, {})\n",
-                 100 * (1 - busy / (end * double(r.timeline.size()))),
-                 split ? "B input gradient, W weight gradient" : "B backward");
-  for (size_t stage = 0; stage < r.timeline.size(); ++stage) {
+  printTimelineHead(r, end, out);
+  for (size_t position = 0; position < r.timeline.size(); ++position) {
     std::string line;
     for (size_t i = 0; i < std::min<size_t>(columns, size_t(std::ceil(end))); ++i)
       line += fmt::format("{:<{}}", ".", cell);
-    for (const auto &span : r.timeline[stage])
+    for (const auto &span : r.timeline[position])
       for (size_t at = size_t(span.begin); at < size_t(span.end) && at < columns; ++at) {
-        const std::string text = at == size_t(span.begin) ? fmt::format("{}{}", span.kind, span.microbatch) : "=";
+        const std::string text = at == size_t(span.begin) ? spanText(span, r.timeline.size()) : "=";
         line.replace(at * cell, cell, fmt::format("{:<{}}", text, cell));
       }
     line.erase(line.find_last_not_of(' ') + 1);
-    fmt::format_to(out, "{:<{}}{}{}\n", fmt::format("stage {}", stage), label, line,
+    fmt::format_to(out, "{:<{}}{}{}\n", stagesOfRow(r.timeline[position], position), label, line,
                    end > double(columns) ? " ..." : "");
   }
   fmt::format_to(out, "\n");
