@@ -21,7 +21,7 @@
 // ONE-NOT: dist.all_gather
 // TWO-NOT: dist.all_gather
 // THREE: dist.all_gather {{.*}} (tensor<3x4xf32>) -> tensor<6x4xf32>
-// ALL-LABEL: func.func @stage0.class0.weight_gradient
+// ALL-LABEL: func.func @stage0.class0.backward
 // ONE-NOT: dist.reduce_scatter
 // TWO: dist.reduce_scatter {{.*}} (tensor<6x4xf32>) -> tensor<3x4xf32>
 // THREE: dist.reduce_scatter {{.*}} (tensor<6x4xf32>) -> tensor<3x4xf32>
