@@ -113,7 +113,8 @@ public:
   virtual std::span<std::byte> persistent(unsigned slot) = 0;
   /// Call after changing memory returned by persistent(): copies it back to the device.
   virtual void writeBack() = 0;
-  /// Arena, input buffers and the device's workspace.
+  /// The memory that the plan describes: arena, input buffers and, on a GPU, the workspace. Program.peak_bytes says as
+  /// much. (On a host, scratch memory of oneDNN comes on top.)
   virtual size_t memoryBytes() const = 0;
   /// Only when profiling: the time of every step that ran.
   std::vector<StepTime> profile() const;

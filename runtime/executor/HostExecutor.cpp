@@ -48,7 +48,7 @@ public:
   std::span<std::byte> persistent(unsigned slot) override;
   void writeBack() override {}
   NonFiniteOrigins nonFinite() const override;
-  size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
+  size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size(); }
 
 private:
   void prepareMessages();

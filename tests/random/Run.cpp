@@ -342,6 +342,11 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
   runRanks(world, [&](unsigned rank) {
     RankJob job(file, rank, world[rank], data, order, options);
     Executor &executor = job.executor();
+    if (executor.memoryBytes() != executor.program.peak_bytes()) {
+      std::lock_guard lock(mutex);
+      difference = fmt::format("rank {} has {} bytes, its plan says {}", rank, executor.memoryBytes(),
+                               executor.program.peak_bytes());
+    }
     forEachPiece(plan, executor, [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals,
                                      const auto &locals) {
       const auto given = beginning.find(key);
