@@ -48,13 +48,24 @@ public:
           streams.push_back(step->stream());
     clocks.assign(streams.size(), std::vector<uint32_t>(streams.size(), 0));
     known.resize(streams.size());
+    places.resize(length(program.slots()));
+    for (uint32_t s = 0; s < length(program.segments()); ++s) {
+      auto &steps = uses.emplace_back();
+      for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i) {
+        auto &list = steps.emplace_back();
+        check::forEachAccess(*program.segments()->Get(s)->steps()->Get(i), program, [&](const Access &access) {
+          const bool inArena = program.slots()->Get(access.slot)->space() != plan::Space::Input;
+          if (inArena && access.bytes > 0)
+            list.push_back({access.kind == Access::Read, access.slot, access.begin, access.bytes});
+        });
+      }
+    }
   }
 
   void run() {
     if (streams.size() < 2)
       return;
     for (uint32_t a = 0; a < length(actions); ++a) {
-      places.clear();
       const plan::Action &action = *actions->Get(a);
       const plan::Segment &segment = *program.segments()->Get(action.segment());
       for (uint32_t i = 0; i < length(segment.slots()); ++i)
@@ -62,7 +73,7 @@ public:
       const auto steps = stepsOf(a);
       byPlace.emplace_back(steps.size());
       for (uint32_t s = 0; s < steps.size(); ++s)
-        step(action, *steps[s], {a, s});
+        step(action, *steps[s], uses[action.segment()][s], {a, s});
     }
   }
 
@@ -79,7 +90,14 @@ private:
     return static_cast<uint32_t>(std::ranges::find(streams, stream) - streams.begin());
   }
 
-  void step(const plan::Action &action, const plan::Step &step, const StepPlace &place) {
+  /// What a step does with a slot of the arena, from byte `begin` of the slot.
+  struct Use {
+    bool reads; ///< otherwise it writes, or may
+    uint32_t slot;
+    uint64_t begin, bytes;
+  };
+
+  void step(const plan::Action &action, const plan::Step &step, const std::vector<Use> &list, const StepPlace &place) {
     const uint32_t stream = numberOf(step.stream());
     std::vector<uint32_t> &clock = clocks[stream];
     for (uint32_t i = 0; i < length(action.waits()); ++i)
@@ -87,7 +105,8 @@ private:
         follow(clock, byPlace[wait->on_action()][wait->on_step()]);
     const Done now{stream, clock[stream] + 1, place};
     std::vector<Touched> touched;
-    check::forEachAccess(step, program, [&](const Access &access) { look(access, now, touched); });
+    for (const Use &use : list)
+      look(use, now, touched);
     // Latest first: a wait for a step includes everything that it has waited for.
     std::ranges::sort(touched, [](const Touched &a, const Touched &b) {
       return std::pair(a.before.place.action, a.before.place.step) >
@@ -101,7 +120,8 @@ private:
     clock[stream] = now.index;
     known[stream].push_back(clock);
     byPlace[place.action][place.step] = now;
-    check::forEachAccess(step, program, [&](const Access &access) { note(access, now); });
+    for (const Use &use : list)
+      note(use, now);
   }
 
   /// Updates the clock: once `before` has completed, so has everything before it.
@@ -116,31 +136,25 @@ private:
     uint32_t slot;
   };
 
-  /// The byte range in the arena; false for an input buffer or an empty access.
-  bool range(const Access &access, uint64_t &begin, uint64_t &end) const {
-    const plan::Slot &slot = *program.slots()->Get(access.slot);
-    if (slot.space() == plan::Space::Input || access.bytes == 0)
-      return false;
-    begin = access.begin + (slot.space() == plan::Space::Persistent ? slot.offset() : places.at(access.slot));
-    end = begin + access.bytes;
-    return true;
+  /// The first byte in the arena.
+  uint64_t beginOf(const Use &use) const {
+    const plan::Slot &slot = *program.slots()->Get(use.slot);
+    return use.begin + (slot.space() == plan::Space::Persistent ? slot.offset() : places[use.slot]);
   }
 
   /// Finds earlier accesses in other streams that this one must follow.
-  void look(const Access &access, const Done &now, std::vector<Touched> &touched) const {
-    uint64_t begin = 0, end = 0;
-    if (!range(access, begin, end))
-      return;
+  void look(const Use &use, const Done &now, std::vector<Touched> &touched) const {
+    const uint64_t begin = beginOf(use), end = begin + use.bytes;
     auto at = memory.upper_bound(begin);
     if (at != memory.begin() && std::prev(at)->second.end > begin)
       --at;
     const auto add = [&](const Done &before) {
       if (before.index > 0 && before.stream != now.stream)
-        touched.push_back({before, access.slot});
+        touched.push_back({before, use.slot});
     };
     for (; at != memory.end() && at->first < end; ++at) {
       add(at->second.write);
-      if (access.kind != Access::Read)
+      if (!use.reads)
         for (const Done &read : at->second.reads)
           add(read);
     }
@@ -156,13 +170,11 @@ private:
     memory.emplace(address, std::move(rest));
   }
 
-  void note(const Access &access, const Done &now) {
-    uint64_t begin = 0, end = 0;
-    if (!range(access, begin, end))
-      return;
+  void note(const Use &use, const Done &now) {
+    const uint64_t begin = beginOf(use), end = begin + use.bytes;
     cut(begin);
     cut(end);
-    if (access.kind != Access::Read) {
+    if (!use.reads) {
       memory.erase(memory.lower_bound(begin), memory.lower_bound(end));
       memory[begin] = {end, now, {}};
       return;
@@ -185,7 +197,8 @@ private:
   std::vector<std::vector<uint32_t>> clocks;             ///< per stream: its knowledge of each stream's progress
   std::vector<std::vector<std::vector<uint32_t>>> known; ///< per stream and step: its clock after the step
   std::vector<std::vector<Done>> byPlace;                ///< per action and step
-  std::map<uint32_t, uint64_t> places;                   ///< offsets of the action's slots
+  std::vector<uint64_t> places;                          ///< by slot: its offset in the action
+  std::vector<std::vector<std::vector<Use>>> uses;       ///< per segment and step
   std::map<uint64_t, Bytes> memory;                      ///< by first byte
 };
 
