@@ -56,6 +56,26 @@ class Emulated(Case):
         self.agrees("mlp", DIGITS, "--hidden", "48,32", "--batch", 15, "--mesh", "dp=3")  # uneven shares
         self.agrees("mlp", DIGITS, "--hidden", "48,33", "--batch", 16, "--mesh", "tp=3")
 
+    def test_a_trace_against_the_prediction(self):
+        """Streams run beside each other; all ranks are on one clock."""
+        plan, trace = self.plan("mlp", "--hidden", "48,32", "--batch", 16, "--mesh", "dp=2,pp=2", "--microbatches", 4), self.path("t.json")
+        self.ok("cleave-run", plan, "--data", DIGITS, "--steps", 6, "--quiet", "--tuning", "off", "--trace", trace)
+        with open(trace) as file:
+            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual({e["pid"] for e in events}, {0, 1, 2, 3})
+        self.assertGreater(len({e["tid"] for e in events}), 2)
+        last = [e for e in events if e["args"]["iteration"] == 3]
+        spans = [(min(e["ts"] for e in last if e["pid"] == rank), max(e["ts"] + e["dur"] for e in last if e["pid"] == rank))
+                 for rank in range(4)]
+        self.assertLess(max(begin for begin, _ in spans), min(end for _, end in spans))
+        with open(self.path("c.toml"), "w") as out:
+            out.write('[devices.gpu]\nbackend = "cuda"\nmemory_gib = 80.0\nmemory_gb_per_s = 2000.0\npeak_tflops = { fp32 = 19.5 }\n'
+                      '[[nodes]]\ndevices = { gpu = 4 }\ninside = { gb_per_s = 300.0, latency_us = 2.5 }\n')
+        found = json.loads(self.ok("cleave", "simulate", plan, "--cluster", self.path("c.toml"), "--against", trace, "--json"))["against"]
+        self.assertEqual(found["iterations"], 4)
+        self.assertEqual(len(found["ranks"]), 4)
+        self.assertTrue({"product", "message", "all-reduce dp"} <= {row["kind"] for row in found["kinds"]}, found["kinds"])
+
     def test_layouts(self):
         for layout in ("nchw", "nhwc"):
             self.agrees("convnet", "synthetic", "--batch", 8, "--microbatches", 2, "--mesh", "dp=2,tp=2", "--layout", layout)
