@@ -1,9 +1,11 @@
-// Measures compute, memory bandwidth and latency of the host's cores.
+// Measures compute, memory bandwidth and messages of the host's cores.
 #include "partitioner/cluster/MeasureHost.h"
+
+#include "partitioner/cluster/MeasureRanks.h"
+#include "runtime/comm/LocalWorld.h"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -20,10 +22,6 @@
 namespace cleave::partitioner {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// Twelve independent sums of vectors: enough to keep two units of four cycles busy. Returns operations.
 __attribute__((target("avx512f"))) double multiplyAdd512(int rounds, const volatile float *in, float *out) {
@@ -155,26 +153,17 @@ double cacheShare() {
   return share;
 }
 
-/// Half of the time in which a word goes to another thread and back.
-double latencySeconds() {
-  constexpr int rounds = 20000;
-  std::atomic<int> word = 0;
-  std::thread other([&] {
-    for (int i = 0; i < rounds; ++i) {
-      while (word.load(std::memory_order_acquire) != 2 * i + 1)
-        std::this_thread::yield();
-      word.store(2 * i + 2, std::memory_order_release);
-    }
+/// Between two ranks that are threads of one process.
+Link linkOfThreads() {
+  LocalWorld world(2);
+  Link link;
+  runRanks(world, [&](unsigned rank) {
+    const Link measured = measureLink(world[rank], 1 - rank);
+    if (rank == 0)
+      link = measured;
+    world[rank].detach();
   });
-  const auto begin = Clock::now();
-  for (int i = 0; i < rounds; ++i) {
-    word.store(2 * i + 1, std::memory_order_release);
-    while (word.load(std::memory_order_acquire) != 2 * i + 2)
-      std::this_thread::yield();
-  }
-  const double seconds = secondsSince(begin);
-  other.join();
-  return seconds / (2 * rounds);
+  return link;
 }
 
 /// Three significant digits.
@@ -203,8 +192,8 @@ Cluster measureHost() {
       rounded(best([&] { return operationsPerSecond(cores); }) / 1e12 * each);
   NodeGroup node;
   node.devices.push_back({0, cores});
-  // A message is a copy: it reads and writes every byte.
-  node.inside = Link{rounded(core.memoryGbPerS / 2), cores > 1 ? rounded(latencySeconds() * 1e6) : 1};
+  if (cores > 1)
+    node.inside = linkOfThreads();
   return {.name = hostName(), .devices = {core}, .nodes = {node}, .network = std::nullopt};
 }
 

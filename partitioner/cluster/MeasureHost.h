@@ -5,8 +5,8 @@
 namespace cleave::partitioner {
 
 /// Measures for about three seconds, on all cores at once, the best of several times: fp32 multiply-adds, reading and
-/// writing memory larger than the caches and as large as half of a core's share of the last cache, and the time for a
-/// word to reach another core.
+/// writing memory larger than the caches and as large as half of a core's share of the last cache, and messages
+/// between two ranks that are threads.
 Cluster measureHost();
 
 } // namespace cleave::partitioner
