@@ -94,9 +94,8 @@ void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedSh
 }
 
 void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
-  Operation *terminator = train.getBody().front().getTerminator();
-  OpBuilder builder(terminator);
-  for (OpOperand &result : terminator->getOpOperands()) {
+  OpBuilder builder(train.getContext());
+  for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands()) {
     const unsigned i = result.getOperandNumber();
     const auto found = stored.find(ir::resultText(train, i, ir::attr::name).str());
     Operation *maker = result.get().getDefiningOp();
@@ -106,6 +105,7 @@ void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     to.partialAxes = shardingOf(result.get()).partialAxes;
     to.partialKind = shardingOf(result.get()).partialKind;
     std::erase(to.partialAxes, "dp");
+    builder.setInsertionPointAfter(maker); // the whole gradient is not kept any longer than that
     dist::ReshardOp op = reshardAt(builder, result.get(), to, maker);
     op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
     result.set(op.getResult());
