@@ -50,11 +50,29 @@ std::string describe(const MemoryParts &parts) {
   return words.empty() ? "" : fmt::format(" ({})", fmt::join(words, ", "));
 }
 
-/// What would lower it: of what stays for the whole run, or of the activations.
-std::string advice(const MemoryParts &parts) {
-  return (parts.activations + parts.scores) * 2 > parts.all()
-             ? "more microbatches, --recompute full, more stages (pp) or ranks per layer (tp) would lower it"
-             : "more stages (pp), ranks per layer (tp) or --zero would lower it";
+/// What would lower it: of what stays for the whole run, or of the activations. Names no choice that the plan's strategy
+/// has made already.
+std::string advice(const plan::Plan &plan, const MemoryParts &parts) {
+  const std::string strategy = plan.strategy() ? plan.strategy()->str() : "";
+  const auto has = [&](const char *choice) { return strategy.find(choice) != std::string::npos; };
+  const auto axis = [&](const char *name) {
+    for (uint32_t a = 0; a < length(plan.mesh()); ++a)
+      if (plan.mesh()->Get(a)->name()->str() == name)
+        return plan.mesh()->Get(a)->size();
+    return 1u;
+  };
+  std::vector<std::string> choices;
+  if ((parts.activations + parts.scores) * 2 > parts.all()) {
+    choices.push_back("more microbatches");
+    if (!has("\"full\""))
+      choices.push_back("--recompute full");
+    if (axis("tp") > 1 && !has("sequence = "))
+      choices.push_back("--sequence-parallel");
+  } else if (axis("dp") > 1 && !has("zero = 3")) {
+    choices.push_back("--zero 3");
+  }
+  choices.push_back("more stages (pp)");
+  return fmt::format("{} or ranks per layer (tp) would lower it", fmt::join(choices, ", "));
 }
 
 /// Goes through the training list from its end: a backward step needs scores, the forward step before it that writes
@@ -169,7 +187,7 @@ std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &
       static_cast<uint64_t>(std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))));
   return fmt::format("rank {} needs {} of memory{}, its device {} has {} for it; {}", *worst,
                      gibibytes(needed.at({plan.ranks()->Get(*worst)->program(), places[*worst].kind})), describe(parts),
-                     kind.name, gibibytes(usable), advice(parts));
+                     kind.name, gibibytes(usable), advice(plan, parts));
 }
 
 } // namespace cleave::partitioner

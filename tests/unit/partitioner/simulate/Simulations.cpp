@@ -255,9 +255,16 @@ TEST_CASE("a plan that does not fit says which rank lacks what") {
   CHECK(parts.all() == file->plan().programs()->Get(1)->peak_bytes());
   CHECK(memoryProblem(file->plan(), cluster("cuda", 1, 2)).value_or("fits") ==
         "rank 1 needs 98.00 GiB of memory (parameters 64.00 GiB, activations 32.00 GiB, inputs 2.00 GiB), its device "
-        "a100 "
-        "has 79.00 GiB for it; more stages (pp), ranks per layer (tp) or --zero would lower it");
+        "a100 has 79.00 GiB for it; more stages (pp) or ranks per layer (tp) would lower it");
   CHECK_FALSE(memoryProblem(test::seal(pipeline(small, large, 2))->plan(), cluster("cpu", 1, 2)));
+
+  const auto advice = [&](const char *strategy) {
+    plan.strategy = strategy;
+    return memoryProblem(test::seal(plan)->plan(), cluster("cuda", 1, 2)).value_or("fits");
+  };
+  std::swap(plan.mesh[0]->size, plan.mesh[2]->size); // dp = 2
+  CHECK(advice("").ends_with("; --zero 3, more stages (pp) or ranks per layer (tp) would lower it"));
+  CHECK(advice("zero = 3\n").ends_with("; more stages (pp) or ranks per layer (tp) would lower it"));
 }
 
 namespace {
