@@ -47,13 +47,17 @@ public:
       : info(info), source(source), cut(cut), key(key), local(local), copies(copies) {}
 
   void run() {
+    findGradients();
     if (auto ops = cut.ops.find(key); ops != cut.ops.end())
       for (Operation *op : ops->second) {
-        if (isRemade(op, false))
-          continue; // emitted on demand
-        emit(op);
-        for (Value result : op->getResults())
-          send(result);
+        const bool onDemand = isRemade(op, false);
+        if (!onDemand)
+          emit(op);
+        for (Value result : op->getResults()) {
+          accumulateGradients(result);
+          if (!onDemand)
+            send(result);
+        }
       }
     for (const Crossing &crossing : cut.crossings) // views of values, which the loop above does not emit
       if (cut.place.at(crossing.value.getDefiningOp()) == key && isRemade(crossing.value.getDefiningOp(), false))
@@ -70,6 +74,27 @@ private:
   LocalFunction &local;
   WorkingCopies &copies; // needed by the class
   DenseMap<Value, Value> values;
+  DenseMap<Value, SmallVector<std::string, 1>> gradientsOf; // parameters whose gradient's sum a value is added to
+  std::map<std::string, Value> sums;                        // of gradients, by parameter
+
+  void findGradients() {
+    for (OpOperand &result : source.getBody().front().getTerminator()->getOpOperands()) {
+      const unsigned i = result.getOperandNumber();
+      Operation *maker = result.get().getDefiningOp();
+      if (ir::resultText(source, i, ir::attr::kind) != "gradient" || !maker || cut.place.at(maker) != key)
+        continue;
+      const std::string name = ir::resultText(source, i, ir::attr::name).str();
+      if (accumulates(name))
+        gradientsOf[result.get()].push_back(name);
+    }
+  }
+
+  // Adds a gradient to its sum at once, so that nothing of it is kept until the end of the segment.
+  void accumulateGradients(Value value) {
+    if (auto found = gradientsOf.find(value); found != gradientsOf.end())
+      for (const std::string &name : found->second)
+        sums[name] = add("gradient", info.sumName(name), value);
+  }
 
   void emit(Operation *op) {
     SmallVector<Value> operands;
@@ -194,7 +219,7 @@ private:
       if (isMetric(kind))
         local.returns("metric", kind, add("metric", kind, value));
       else if (kind == "gradient")
-        local.returns(kind, info.sumName(name), accumulates(name) ? add(kind, info.sumName(name), value) : get(value));
+        local.returns(kind, info.sumName(name), sums.count(name) ? sums.at(name) : get(value));
       else if (kind == "buffer" || kind == "output")
         local.returns(kind, name, get(value));
     }
