@@ -60,10 +60,20 @@ static int64_t markOf(Operation *op) {
   return mark ? mark.getInt() : -1;
 }
 
+/// Views, which are remade in the stage of each user (Remake.cpp).
+static bool isView(Operation *op) {
+  return isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::CastOp, ir::BroadcastOp, ir::ShardHintOp>(op);
+}
+
+/// Whether an op other than a view reads a parameter, or a view of one.
 static bool readsParameter(Operation *op) {
-  return llvm::any_of(op->getOperands(), [](Value operand) {
-    auto argument = dyn_cast<BlockArgument>(operand);
-    return argument && ir::argumentText(argument, ir::attr::kind) == "parameter";
+  return !isView(op) && llvm::any_of(op->getOperands(), [](Value operand) {
+    while (Operation *def = operand.getDefiningOp()) {
+      if (!isView(def))
+        return false;
+      operand = def->getOperand(0);
+    }
+    return ir::argumentText(cast<BlockArgument>(operand), ir::attr::kind) == "parameter";
   });
 }
 
