@@ -366,6 +366,7 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
     const ir::HostTensor &spread = reference.spread[0].at(key);
     bool agrees = false;
     std::string text;
+    std::optional<double> before;
     // Along a direction by chance, ever nearer: a kink between the two sides is passed by sooner or later.
     for (const double h : {1e-4, 1e-5, 1e-6, 1e-7}) {
       ir::Slots up = loss.beginning(), down = up;
@@ -382,8 +383,11 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
       size *= static_cast<double>(count.getInt());
       rounding *= static_cast<double>(count.getInt());
       const double a = loss(up), b = loss(down), found = (a - b) / (2 * h);
-      // Of third derivatives and of cancellation.
-      const double bound = rounding + 1e-5 * (size + 1) + 1e-13 * (std::abs(a) + std::abs(b)) / h;
+      // Of third derivatives, of cancellation, and of rounding on the way to the loss: that moves the quotients of two
+      // distances apart.
+      const double bound = rounding + 1e-5 * (size + 1) + 1e-13 * (std::abs(a) + std::abs(b)) / h +
+                           (before ? std::abs(found - *before) : 0);
+      before = found;
       if (!std::isfinite(found) || std::abs(found - along) <= bound)
         agrees = true;
       text = fmt::format("gradient {}: along a direction the loss changes by {:.9g}, the gradient says {:.9g}", key.name,
