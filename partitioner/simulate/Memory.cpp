@@ -50,9 +50,9 @@ std::string describe(const MemoryParts &parts) {
   return words.empty() ? "" : fmt::format(" ({})", fmt::join(words, ", "));
 }
 
-/// What would lower it: of what stays for the whole run, or of the activations. Names no choice that the plan's strategy
-/// has made already.
-std::string advice(const plan::Plan &plan, const MemoryParts &parts) {
+/// What would lower it: of what stays for the whole run, or of the activations. Names no choice that the plan's
+/// strategy has made already. Or that it fits with fused attention.
+std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t usable) {
   const std::string strategy = plan.strategy() ? plan.strategy()->str() : "";
   const auto has = [&](const char *choice) { return strategy.find(choice) != std::string::npos; };
   const auto axis = [&](const char *name) {
@@ -72,7 +72,9 @@ std::string advice(const plan::Plan &plan, const MemoryParts &parts) {
     choices.push_back("--zero 3");
   }
   choices.push_back("more stages (pp)");
-  return fmt::format("{} or ranks per layer (tp) would lower it", fmt::join(choices, ", "));
+  const bool fitsFused = parts.scores > 0 && parts.all() - parts.scores <= usable;
+  return fmt::format("{} or ranks per layer (tp) would lower it{}", fmt::join(choices, ", "),
+                     fitsFused ? "; it fits with fused attention (fused_attention = true in the cluster file)" : "");
 }
 
 /// Goes through the training list from its end: a backward step needs scores, the forward step before it that writes
@@ -187,7 +189,7 @@ std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &
       static_cast<uint64_t>(std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))));
   return fmt::format("rank {} needs {} of memory{}, its device {} has {} for it; {}", *worst,
                      gibibytes(needed.at({plan.ranks()->Get(*worst)->program(), places[*worst].kind})), describe(parts),
-                     kind.name, gibibytes(usable), advice(plan, parts));
+                     kind.name, gibibytes(usable), advice(plan, parts, usable));
 }
 
 } // namespace cleave::partitioner

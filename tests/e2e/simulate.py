@@ -108,6 +108,8 @@ class Simulate(Case):
         needed = 1 + (fused["peak_bytes"][0] + scores) / 2**30  # fits only if fused
         self.write("memory_gib = 80.0", f"memory_gib = {needed}")
         self.assertFalse(self.predicted("--cluster", self.cluster)["fits"])
+        self.refused("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", "pp=2", "--microbatches", 4, "--schedule", "1f1b",
+                     "--no-code", "-o", self.path("no.plan"), word="it fits with fused attention (fused_attention = true", status=3)
         self.write("memory_gib = 80.0", f"memory_gib = {needed}\nfused_attention = true")
         self.assertTrue(self.predicted("--cluster", self.cluster)["fits"])
 
