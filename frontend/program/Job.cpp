@@ -103,6 +103,8 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (!fromFile.axes.empty() && fromFile != strategy.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 meshText(fromFile)));
+  if (!options.schedule.empty() && options.schedule != strategy.schedule)
+    strategy.order.clear(); // that of the file's schedule
   strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, partitioner::scheduleNames());
   strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
   if (options.sequenceParallel)

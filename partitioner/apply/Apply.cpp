@@ -4,6 +4,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/ChooseSchedule.h"
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/apply/Reshard.h"
@@ -209,6 +210,8 @@ Strategy annotateStep(ModuleOp step, const Strategy &strategy) {
   complete.shard = completeRules(annotate(step, strategy), strategy);
   if (auto type = step->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
     setTypeOfGradientSums(train, type.getValue(), strategy.mesh);
+  if (complete.schedule == searchedSchedule && complete.order.empty() && step.lookupSymbol("update"))
+    chooseSchedule(train, complete);
   return complete;
 }
 
@@ -224,8 +227,10 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   addMessages(applied, info.trainCut);
   addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
-  for (std::vector<ScheduleItem> &items : applied.train = makeSchedule(strategy.schedule, strategy.mesh.size("pp"),
-                                                                       strategy.chunks, strategy.microbatches)) {
+  applied.train.resize(static_cast<size_t>(strategy.mesh.size("pp"))); // of a prediction: nothing
+  if (info.update)
+    applied.train = itemsOf(strategy.plannedSchedule());
+  for (std::vector<ScheduleItem> &items : applied.train) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});
     items.push_back({{SegmentKind::Reduce}, 0});
     items.push_back({{SegmentKind::Update}, 0});

@@ -4,7 +4,6 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/schedule/Named.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -42,7 +41,7 @@ public:
       : func(func), strategy(strategy), next(next) {}
 
   Segmentation run() {
-    const bool split = backwardOf(strategy.schedule) == BackwardPass::Split;
+    const bool split = strategy.backward() == BackwardPass::Split;
     if (split)
       markInputGradients();
     for (Operation &op : func.getBody().front().without_terminator()) {

@@ -31,6 +31,7 @@ bool better(const Candidate &a, const Candidate &b) {
 /// One microbatch at a time: the slowest schedule, which needs the least memory.
 Schedule oneAtATime(const Schedule &shape) {
   Schedule schedule = shape;
+  schedule.name = searchedSchedule;
   schedule.backward = BackwardPass::Split;
   schedule.order.assign(size_t(shape.ranks), {});
   for (int64_t m = 0; m < shape.microbatches; ++m) {
@@ -61,6 +62,7 @@ std::vector<Schedule> namedOf(const Schedule &shape) {
 /// The same schedule with a split backward pass: its input gradients leave earlier, so it is never slower.
 Schedule splitBackward(const Schedule &schedule) {
   Schedule split = schedule;
+  split.name = searchedSchedule;
   split.backward = BackwardPass::Split;
   for (auto &order : split.order) {
     std::vector<ScheduledWork> works;
@@ -111,6 +113,7 @@ public:
   Search(const Schedule &shape, const std::vector<StageCosts> &stages, const std::vector<double> &limits)
       : shape(shape), stages(stages), limits(limits), works(size_t(3 * shape.stages() * shape.microbatches)),
         lowest(lowestStep(shape, stages)) {
+    this->shape.name = searchedSchedule;
     this->shape.order.clear();
   }
 
@@ -129,7 +132,8 @@ public:
           improved(splitBackward(best->schedule), stages, limits, lowest, std::min(improveWorks / works, mostTrials)));
     if (!best)
       return std::nullopt;
-    best->schedule.name = "auto";
+    if (best->schedule.name == searchedSchedule)
+      return ascending(std::move(best->schedule));
     return std::move(best->schedule);
   }
 

@@ -14,7 +14,8 @@ namespace cleave::partitioner {
 /// `stages`: the costs of every stage; `limits`: bytes a rank, infinity for no limit. Never slower than a named
 /// schedule of that shape that keeps the limits. Candidates are the named schedules, and list scheduling (Greedy.h)
 /// under a table of policies, tried on fewer microbatches first; local search (Improve.h) makes the best one shorter.
-/// Its backward pass is split, unless a named schedule that joins it is as short.
+/// A named schedule that nothing beats keeps its name; any other one is called "auto", its backward pass is split, and
+/// works of a kind and stage take microbatches in ascending order.
 /// The effort is bounded, so that 16 stages and 1,024 microbatches take a few seconds; the same input gives the same
 /// schedule.
 std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<StageCosts> &stages,

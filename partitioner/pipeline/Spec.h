@@ -36,7 +36,7 @@ PipelineSpec parsePipelineSpec(const std::string &text, const std::string &name)
 
 /// The schedule of a spec and the costs of its stages.
 struct PlannedPipeline {
-  Schedule schedule;
+  Schedule schedule; // with the name of a named one that a search has found
   std::vector<StageCosts> stages;
 };
 

@@ -59,12 +59,27 @@ struct Schedule {
 /// of the stage after; a weight gradient for the input gradient of its stage.
 std::optional<std::string> check(const Schedule &schedule);
 
-/// The schedules that plans execute.
+/// The schedules that plans execute: those of namedSchedules (Named.h), and searchedSchedule.
 const std::vector<std::string> &scheduleNames();
+/// "auto": a schedule that is searched.
+extern const char *const searchedSchedule;
 
-/// `namedSchedule` (Named.h) as items of a plan: the order of the segments forward and backward, or forward,
-/// input_gradient and weight_gradient, of every rank of the pipeline. Throws userError as it does.
-std::vector<std::vector<ScheduleItem>> makeSchedule(const std::string &name, int64_t ranks, int64_t chunks,
-                                                    int64_t microbatches);
+/// A schedule as items of a plan: the order of the segments forward and backward, or forward, input_gradient and
+/// weight_gradient, of every rank of the pipeline.
+std::vector<std::vector<ScheduleItem>> itemsOf(const Schedule &schedule);
+
+/// A rank's order as text, "F0 F1 B0 W0": a letter, the microbatch, and ".1" for a work of the rank's second stage.
+std::string orderText(const Schedule &schedule, int64_t rank);
+
+/// Adds an order for the next rank of `schedule` from its text. The backward pass is split if an order has a W: B then
+/// is an input gradient. Throws userError for words that are not works.
+void addOrder(Schedule &schedule, const std::string &text);
+
+/// The first work that comes before one of the same kind, stage and an earlier microbatch; nullopt if there is none.
+std::optional<ScheduledWork> descendingWork(const Schedule &schedule);
+
+/// The same times and bytes, or less: works of a kind and stage take microbatches in ascending order. (The k-th of them
+/// then reads what the k-th of the stage before or after sends, which is there no later than what it read.)
+Schedule ascending(Schedule schedule);
 
 } // namespace cleave::partitioner

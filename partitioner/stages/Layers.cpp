@@ -13,9 +13,6 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-// Cost in FLOPs of moving one element; a few dozen on any device with memory.
-static constexpr double elementCharge = 16;
-
 // Path of the loss function's ops, which belong to the model's last layer.
 static constexpr const char *lossPath = "loss";
 
@@ -45,6 +42,13 @@ double flopsOf(Operation *op) {
       .Case([&](ir::AttentionOp o) { return 4 * elements(o.getQ()) * ir::shapeOf(o.getK())[2]; })
       .Case([&](ir::AttentionGradOp o) { return 10 * elements(o.getQ()) * ir::shapeOf(o.getK())[2]; })
       .Default([](Operation *) { return 0.0; });
+}
+
+double costOf(Operation *op) {
+  double cost = flopsOf(op);
+  for (Value result : op->getResults())
+    cost += elementCharge * elements(result);
+  return cost;
 }
 
 LayerNames layerNames(func::FuncOp func, std::set<std::string> named) {
@@ -79,9 +83,7 @@ static bool readsParameter(Operation *op) {
 
 static void addOp(Layer &layer, Operation *op) {
   layer.ops.push_back(op);
-  layer.cost += flopsOf(op);
-  for (Value result : op->getResults())
-    layer.cost += elementCharge * elements(result);
+  layer.cost += costOf(op);
   layer.parameters |= readsParameter(op);
 }
 

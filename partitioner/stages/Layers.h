@@ -31,6 +31,11 @@ std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 /// FLOPs of one op for its (global or local) types; 0 for all ops except products, convolutions and their gradients.
 double flopsOf(mlir::Operation *op);
 
+/// What moving an element costs, in FLOPs: a few dozen on any device with memory.
+constexpr double elementCharge = 16;
+/// The estimate by which stages are cut: FLOPs, and a charge for each element of the results.
+double costOf(mlir::Operation *op);
+
 /// Splits `costs` into `parts` non-empty runs and minimises the largest sum; returns the start of each run.
 std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts);
 

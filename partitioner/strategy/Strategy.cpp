@@ -1,7 +1,7 @@
 // Parses meshes from their shorthand; reads and writes strategies as TOML.
 #include "partitioner/strategy/Strategy.h"
 
-#include "partitioner/schedule/Schedule.h"
+#include "partitioner/schedule/Named.h"
 #include "partitioner/toml/Toml.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
@@ -119,6 +119,7 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
   if (!table)
     throw userError(
         fmt::format("{}: schedule must be a table like {{ name = \"1f1b\", microbatches = 4 }}", at(file, node)));
+  Origin origin = "file";
   for (auto &[key, value] : *table) {
     if (key == "name") {
       strategy.schedule = stringAt(file, "schedule.name", value);
@@ -137,11 +138,23 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
         throw userError(fmt::format("{}: schedule.virtual, the stages of a rank, must be a whole number of at least 1",
                                     at(file, value)));
       strategy.chunks = *count;
+    } else if (key == "origin") {
+      origin = stringAt(file, "schedule.origin", value);
     } else {
-      throw userError(fmt::format("{}: schedule has name, microbatches and virtual, not \"{}\"", at(file, value),
-                                  std::string(key.str())));
+      throw userError(fmt::format("{}: schedule has name, microbatches, virtual and origin, not \"{}\"",
+                                  at(file, value), std::string(key.str())));
     }
   }
+  strategy.scheduleOrigin = origin;
+}
+
+void readOrder(const std::string &file, const toml::node &node, Strategy &strategy) {
+  const toml::array *orders = node.as_array();
+  if (!orders)
+    throw userError(fmt::format("{}: order must be an array with a text like \"F0 F1 B0 W0\" per rank of the pipeline",
+                                at(file, node)));
+  for (const toml::node &order : *orders)
+    strategy.order.push_back(stringAt(file, "the order of a rank", order));
 }
 
 void readStages(const std::string &file, const toml::node &node, Strategy &strategy) {
@@ -248,6 +261,8 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       strategy.mesh = parseMesh(stringAt(file, "mesh", node));
     } else if (key == "schedule") {
       readSchedule(file, node, strategy);
+    } else if (key == "order") {
+      readOrder(file, node, strategy);
     } else if (key == "stages") {
       readStages(file, node, strategy);
     } else if (key == "shard") {
@@ -269,10 +284,14 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
       readRecompute(file, node, strategy);
     } else {
       throw userError(
-          fmt::format("{}: a strategy has mesh, schedule, sequence, zero, scatter_gather, stages, shard and recompute, not \"{}\"",
+          fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard and "
+                      "recompute, not \"{}\"",
                       at(file, node), std::string(key.str())));
     }
   }
+  if (!strategy.order.empty() && strategy.schedule != searchedSchedule)
+    throw userError(fmt::format("{}: order is for the schedule \"{}\" alone, the schedule is \"{}\"", file,
+                                searchedSchedule, strategy.schedule));
   if (!strategy.stages.empty() && (int64_t)strategy.stages.size() != strategy.stageCount())
     throw userError(fmt::format("{}: stages lists {} stages, {}", file, strategy.stages.size(), strategy.stagesText()));
   return strategy;
@@ -281,6 +300,33 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
 int64_t Strategy::positionOf(int64_t stage) const {
   const int64_t pp = mesh.size("pp"), round = stage / pp, place = stage % pp;
   return schedule == "zb-v" && round % 2 ? pp - 1 - place : place;
+}
+
+BackwardPass Strategy::backward() const {
+  if (schedule != searchedSchedule)
+    return backwardOf(schedule);
+  const bool weights = std::any_of(order.begin(), order.end(),
+                                   [](const std::string &text) { return text.find('W') != std::string::npos; });
+  return weights || order.empty() ? BackwardPass::Split : BackwardPass::Joined;
+}
+
+Schedule Strategy::plannedSchedule() const {
+  if (schedule != searchedSchedule)
+    return namedSchedule(schedule, mesh.size("pp"), chunks, microbatches);
+  Schedule made{schedule, mesh.size("pp"), chunks, microbatches};
+  if (int64_t(order.size()) != made.ranks)
+    throw userError(fmt::format("order: must list the works of every rank of the pipeline, {} of them, found {}",
+                                made.ranks, order.size()));
+  for (const std::string &text : order)
+    addOrder(made, text);
+  if (const auto defect = check(made))
+    throw userError("order: " + *defect);
+  if (const auto work = descendingWork(made))
+    throw userError(
+        fmt::format("order: {} must come before those of later microbatches, so that sums are added in the order "
+                    "of microbatches",
+                    longName(*work)));
+  return made;
 }
 
 std::string Strategy::stagesText() const {
@@ -301,9 +347,16 @@ Strategy Strategy::load(const std::string &path) { return parse(readTextFile(pat
 
 std::string Strategy::toToml() const {
   std::string out =
-      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{} }}\n",
+      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{} }}\n",
                   mesh.size("dp"), mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches,
-                  chunks > 1 ? fmt::format(", virtual = {}", chunks) : "");
+                  chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
+                  scheduleOrigin == "search" ? ", origin = \"search\"" : "");
+  if (!order.empty()) {
+    out += "order = [\n";
+    for (const std::string &text : order)
+      out += fmt::format("  {},\n", quote(text));
+    out += "]\n";
+  }
   if (!sequence.empty())
     out += fmt::format("sequence = {}\n", quote(sequence));
   if (zero)

@@ -1,6 +1,7 @@
 // A strategy: every decision about the split, as data. Stored as TOML, keyed by module path.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "partitioner/schedule/Schedule.h"
 
 #include <compare>
 #include <map>
@@ -49,8 +50,13 @@ struct RecomputeRule {
 struct Strategy {
   Mesh mesh;                     // axes dp, tp, pp, always in this order
   std::string schedule = "1f1b"; // see scheduleNames()
+  Origin scheduleOrigin = "default";
+  /// The orders of the schedule "auto", as text (orderText), for each coordinate on axis pp. Empty: searched when a
+  /// step is annotated; what is found is kept here, or as the name of a published schedule.
+  std::vector<std::string> order;
   int64_t microbatches = 1;
-  /// Pipeline stages per rank, called virtual stages by Narayanan et al. 2021. 0: chosen when stages are cut, which sets it.
+  /// Pipeline stages per rank, called virtual stages by Narayanan et al. 2021. 0: chosen when stages are cut, which
+  /// sets it.
   int64_t chunks = 1;
   /// The layers and later uses (see LayerUse) of each stage, in order. Empty: cut by cost, which is estimated FLOPs
   /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
@@ -78,6 +84,12 @@ struct Strategy {
   std::vector<int64_t> stagesAt(int64_t position) const;
   /// For messages: "the mesh has pp = 4 with 2 stages on each of its ranks".
   std::string stagesText() const;
+
+  /// Whether the backward pass is split.
+  BackwardPass backward() const;
+  /// The schedule. Throws userError where it cannot have these sizes, or `order` is missing or not one that plans can
+  /// execute: every work once, without a circle of waits, microbatches ascending.
+  Schedule plannedSchedule() const;
 
   /// Reads TOML. Throws userError that names file, line, rule and value.
   static Strategy parse(const std::string &toml, const std::string &fileName);

@@ -109,6 +109,36 @@ class Splits(Case):
         self.assertEqual(records[0]["run"]["mesh"]["pp"], 2)
         self.assertEqual(records[0]["run"]["schedule"], "gpipe")
 
+    def test_searched_schedule(self):
+        model = ["--hidden", "64,256,32,128", "--batch", 24, "--data", DIGITS, "--microbatches", 6]
+        split = ["--mesh", "pp=2", "--virtual", 2, "--schedule", "auto"]
+        self.assertIn("agree", self.ok("mlp", "check", *model, *split, "--steps", 2))
+        one, _ = self.losses("mlp", *model, "--steps", 4)
+        many, _ = self.losses("mlp", *model, *split, "--steps", 4)
+        self.same(one, many)
+        plan, again, strategy = self.path("auto.plan"), self.path("again.plan"), self.path("auto.toml")
+        self.ok("mlp", "plan", *model, *split, "-o", plan)
+        text = self.ok("cleave", "show", "--strategy", plan)
+        self.assertIn('schedule = { name = "auto", microbatches = 6, virtual = 2, origin = "search" }', text)
+        self.assertIn("auto, 6 microbatches", self.ok("cleave", "show", plan))
+        with open(strategy, "w") as out:
+            out.write(text)
+        self.ok("mlp", "plan", *model[:-2], "--strategy", strategy, "-o", again)
+        self.assertEqual(self.ok("cleave", "show", "--strategy", again).replace("# origin: file", "# origin: default"), text)
+        # On one rank no order is better than 1F1B's, and the plan says so.
+        self.ok("mlp", "plan", *model, "--schedule", "auto", "-o", plan)
+        self.assertIn('schedule = { name = "1f1b", microbatches = 6, origin = "search" }', self.ok("cleave", "show", "--strategy", plan))
+        order = re.search(r'  "(F0 .*)",', text).group(1)
+        for was, now, word in (("F0", "G0", 'order: "G0" of rank 0 is not a work'),
+                               ("F1 ", "", "must have every work"), ('"auto"', '"1f1b"', 'order is for the schedule "auto" alone'),
+                               (order, order.replace("F0 ", "F9 ").replace("F1 ", "F0 ").replace("F9 ", "F1 "),
+                                "the forward of stage 0, microbatch 0 must come before those of later microbatches"),
+                               ("microbatches = 6", "microbatches = 4", "there are 4 stages and 4 microbatches")):
+            with open(strategy, "w") as out:
+                out.write(text.replace(was, now))
+            self.refused("mlp", "plan", *model[:-2], "--strategy", strategy, "-o", self.path("none.plan"), word=word)
+        self.assertFalse(os.path.exists(self.path("none.plan")))
+
     def test_pinned_shardings(self):
         strategy = self.path("pinned.toml")
 
@@ -595,14 +625,18 @@ class Mistakes(Case):
         write()
         self.refused("cleave", "simulate", "--pipeline", file, "--trace", "/no/such/trace.json", word="/no/such")
         found = json.loads(self.ok("cleave", "simulate", "--pipeline", file, "--json", "--trace", trace))
-        self.assertEqual((found["step_ms"], found["peak_bytes"], found["schedule"]), (30, [4, 3, 2, 1], "1f1b"))
-        self.assertEqual(found["ranks"][0], {"busy_ms": 24, "idle_ms": 6, "communication_ms": 0})
-        self.assertAlmostEqual(found["bubble_fraction"], 6 / 30)
+        self.assertEqual((found["step_ms"], found["peak_bytes"], found["schedule"]), (33, [4, 3, 2, 1], "1f1b"))
+        self.assertEqual(found["ranks"][0], {"busy_ms": 24, "idle_ms": 9, "communication_ms": 0})
+        self.assertAlmostEqual(found["bubble_fraction"], 9 / 33)
         with open(trace) as lines:
             events = [e for e in json.load(lines)["traceEvents"] if e["ph"] == "X" and e["tid"] == 0]
-        self.assertEqual((len(events), max(e["ts"] + e["dur"] for e in events)), (96, 30000))
+        self.assertEqual((len(events), max(e["ts"] + e["dur"] for e in events)), (64, 33000))
         page = self.ok("cleave", "simulate", "--pipeline", file)
-        self.assertIn("step 30.00 ms, bubble 20.0%", page)
+        self.assertIn("step 33.00 ms, bubble 27.3%", page)
+        write(schedule="auto", virtual=1, stages=1)  # one rank never waits: no schedule is better than the first
+        found = json.loads(self.ok("cleave", "simulate", "--pipeline", file, "--json"))
+        self.assertEqual((found["schedule"], found["found"], found["step_ms"]), ("auto", "1f1b", 24))
+        self.assertIn("auto: 1f1b   1 rank,", self.ok("cleave", "simulate", "--pipeline", file))
         self.assertLessEqual(max(map(len, page.splitlines())), 100)
 
     def test_streams_that_are_full_or_closed(self):

@@ -155,8 +155,8 @@ void drawModel(Chance &c, Recipe &recipe) {
 /// A schedule that the numbers of layers and microbatches allow.
 void drawSchedule(Chance &c, Recipe &recipe, int64_t layers) {
   const int64_t pp = partitioner::parseMesh(recipe.mesh).size("pp");
-  recipe.schedule = c.of<std::string>({"gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v"});
-  const bool several = recipe.schedule == "interleaved" || recipe.schedule == "zb-v";
+  recipe.schedule = c.of<std::string>({"gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v", "auto", "auto"});
+  const bool several = recipe.schedule == "interleaved" || recipe.schedule == "zb-v" || (recipe.schedule == "auto" && c.one(0.5));
   if (several)
     recipe.virtualStages = recipe.schedule == "zb-v" ? 2 : c.whole(2, 3);
   if ((several && pp * recipe.virtualStages > layers) ||

@@ -28,7 +28,8 @@ double wholeBytes(double bytes) {
 
 Json bytesOf(double bytes) { return bytes < 9e15 ? Json(int64_t(wholeBytes(bytes))) : Json(bytes); }
 
-Json jsonOf(const Schedule &schedule, const Timeline &timeline) {
+/// `asked`: the schedule of the spec, "auto" if `schedule` was searched.
+Json jsonOf(const Schedule &schedule, const std::string &asked, const Timeline &timeline) {
   Json peaks = Json::array(), ranks = Json::array();
   for (const RankTimeline &rank : timeline.ranks) {
     peaks.push_back(bytesOf(rank.peakBytes));
@@ -41,7 +42,9 @@ Json jsonOf(const Schedule &schedule, const Timeline &timeline) {
   out["bubble_fraction"] = timeline.bubbleFraction;
   out["peak_bytes"] = std::move(peaks);
   out["ranks"] = std::move(ranks);
-  out["schedule"] = schedule.name;
+  out["schedule"] = asked;
+  if (schedule.name != asked)
+    out["found"] = schedule.name;
   out["stages"] = schedule.ranks;
   out["virtual"] = schedule.chunks;
   out["microbatches"] = schedule.microbatches;
@@ -62,11 +65,11 @@ std::string stagesOf(const Schedule &schedule, int64_t rank) {
   return fmt::format("{}{}", fmt::join(stages, ", "), schedule.chunks > 8 ? ", ..." : "");
 }
 
-void printPage(const Schedule &schedule, const Timeline &timeline) {
-  fmt::print("{}   {} rank{}{}, {} microbatch{}   step {} ms, bubble {:.1f}%\n\n", schedule.name, schedule.ranks,
-             schedule.ranks == 1 ? "" : "s", schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "",
-             grouped(schedule.microbatches), schedule.microbatches == 1 ? "" : "es", ms(timeline.step),
-             100 * timeline.bubbleFraction);
+void printPage(const Schedule &schedule, const std::string &asked, const Timeline &timeline) {
+  fmt::print("{}{}   {} rank{}{}, {} microbatch{}   step {} ms, bubble {:.1f}%\n\n", asked,
+             schedule.name == asked ? "" : ": " + schedule.name, schedule.ranks, schedule.ranks == 1 ? "" : "s",
+             schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "", grouped(schedule.microbatches),
+             schedule.microbatches == 1 ? "" : "es", ms(timeline.step), 100 * timeline.bubbleFraction);
   size_t width = 6;
   for (int64_t rank = 0; rank < schedule.ranks; ++rank)
     width = std::max(width, stagesOf(schedule, rank).size());
@@ -127,15 +130,15 @@ void writeTrace(const std::string &file, const Schedule &schedule, const Timelin
 } // namespace
 
 void simulatePipeline(const std::string &file, bool json, const std::string &trace) {
-  const PlannedPipeline planned =
-      planPipeline(parsePipelineSpec(readTextFile(file, Status::User, uint64_t{64} << 20), file));
+  const PipelineSpec spec = parsePipelineSpec(readTextFile(file, Status::User, uint64_t{64} << 20), file);
+  const PlannedPipeline planned = planPipeline(spec);
   const Timeline timeline = simulate(planned.schedule, planned.stages);
   if (!trace.empty())
     writeTrace(trace, planned.schedule, timeline);
   if (json)
-    fmt::print("{}\n", jsonOf(planned.schedule, timeline).dump());
+    fmt::print("{}\n", jsonOf(planned.schedule, spec.schedule, timeline).dump());
   else
-    printPage(planned.schedule, timeline);
+    printPage(planned.schedule, spec.schedule, timeline);
 }
 
 } // namespace cleave::tool

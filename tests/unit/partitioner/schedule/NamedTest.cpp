@@ -88,7 +88,7 @@ TEST_CASE("stages lie on ranks in turn, or in a V") {
 TEST_CASE("plans get the same orders as segments") {
   for (auto [name, chunks] : {std::pair("gpipe", 1), {"1f1b", 1}, {"interleaved", 3}, {"zb-h2", 1}, {"zb-v", 2}}) {
     const Schedule schedule = namedSchedule(name, 3, chunks, 6);
-    const auto items = makeSchedule(name, 3, chunks, 6);
+    const auto items = itemsOf(schedule);
     REQUIRE(items.size() == 3);
     for (size_t rank = 0; rank < 3; ++rank) {
       REQUIRE(items[rank].size() == schedule.order[rank].size());
@@ -101,6 +101,30 @@ TEST_CASE("plans get the same orders as segments") {
       }
     }
   }
+}
+
+TEST_CASE("orders go through their text") {
+  for (auto [name, chunks] : {std::pair("gpipe", 1), {"1f1b", 1}, {"interleaved", 3}, {"zb-h1", 1}}) {
+    const Schedule schedule = namedSchedule(name, 3, chunks, 6);
+    Schedule read{name, 3, chunks, 6};
+    for (int64_t rank = 0; rank < 3; ++rank)
+      addOrder(read, orderText(schedule, rank));
+    CHECK(read.order == schedule.order);
+    CHECK(read.backward == schedule.backward);
+  }
+  CHECK(orderText(namedSchedule("interleaved", 2, 2, 2), 0) == "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1");
+  for (const char *text : {"F", "G0", "F-1", "F0.2", "F0.-1", "F0.", "F0x", "F99999999999999999999", "B0 f1"}) {
+    CAPTURE(text);
+    Schedule schedule{"auto", 2, 2, 2};
+    CHECK_THROWS_WITH(addOrder(schedule, text), Catch::Contains("of rank 0 is not a work"));
+  }
+}
+
+TEST_CASE("microbatches that do not ascend are found") {
+  CHECK(!descendingWork(namedSchedule("1f1b", 3, 1, 5)));
+  CHECK(!descendingWork(namedSchedule("interleaved", 2, 3, 4)));
+  CHECK(descendingWork(namedSchedule("gpipe", 2, 1, 3)) == ScheduledWork{Work::Backward, 0, 1});
+  CHECK(!descendingWork(ascending(namedSchedule("gpipe", 2, 1, 3))));
 }
 
 TEST_CASE("sizes that a schedule cannot carry are refused by rule and value") {

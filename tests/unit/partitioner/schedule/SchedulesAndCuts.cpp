@@ -1,6 +1,6 @@
 // Schedules against their timelines; stage cuts against brute force; meshes and strategies as text.
 #include "partitioner/apply/FoldRules.h"
-#include "partitioner/schedule/Schedule.h"
+#include "partitioner/schedule/Named.h"
 #include "partitioner/stages/Layers.h"
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
@@ -20,18 +20,18 @@ static std::string line(const std::vector<ScheduleItem> &items) {
 }
 
 TEST_CASE("gpipe runs all forwards, then all backwards") {
-  auto stages = makeSchedule("gpipe", 2, 1, 3);
+  auto stages = itemsOf(namedSchedule("gpipe", 2, 1, 3));
   CHECK(line(stages[0]) == "F0 F1 F2 B2 B1 B0 ");
   CHECK(line(stages[1]) == line(stages[0]));
 }
 
 TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatches") {
-  auto stages = makeSchedule("1f1b", 2, 1, 4);
+  auto stages = itemsOf(namedSchedule("1f1b", 2, 1, 4));
   CHECK(line(stages[0]) == "F0 F1 B0 F2 B1 F3 B2 B3 ");
   CHECK(line(stages[1]) == "F0 B0 F1 B1 F2 B2 F3 B3 ");
   for (int64_t p : {1, 2, 4, 7})
     for (int64_t m : {1, 2, 5, 16}) {
-      auto all = makeSchedule("1f1b", p, 1, m);
+      auto all = itemsOf(namedSchedule("1f1b", p, 1, m));
       for (int64_t s = 0; s < p; ++s) {
         int64_t held = 0, most = 0, forwards = 0;
         for (const ScheduleItem &item : all[s]) {
@@ -48,7 +48,7 @@ TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatche
 }
 
 TEST_CASE("an unknown schedule is named") {
-  CHECK_THROWS_WITH(makeSchedule("zigzag", 2, 1, 2), Catch::Contains("zigzag"));
+  CHECK_THROWS_WITH(namedSchedule("zigzag", 2, 1, 2), Catch::Contains("zigzag"));
 }
 
 TEST_CASE("balanced cuts are as good as brute force") {

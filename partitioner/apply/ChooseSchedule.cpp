@@ -1,0 +1,81 @@
+// What the stages of an annotated step cost, and the schedule that is the shortest for it.
+#include "partitioner/apply/ChooseSchedule.h"
+
+#include "ir/graph/Graph.h"
+#include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/Segments.h"
+#include "partitioner/pipeline/Search.h"
+#include "partitioner/stages/Layers.h"
+#include "runtime/base/Error.h"
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+/// Bytes of a value's piece on a rank.
+double bytesOf(Value value, const Mesh &mesh) {
+  double elements = 1;
+  for (const int64_t size : shardingOf(value).localShape(mesh, mesh.coords(0)))
+    elements *= static_cast<double>(size);
+  return elements * std::max(1u, ir::tensorType(value).getElementTypeBitWidth() / 8);
+}
+
+double elementsOf(Value value, const Mesh &mesh) {
+  return bytesOf(value, mesh) / std::max(1u, ir::tensorType(value).getElementTypeBitWidth() / 8);
+}
+
+/// Costs of each stage with a split backward pass.
+std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
+  SegmentNumbers next;
+  const Segmentation cut = cutSegments(train, strategy, next);
+  const Mesh &mesh = strategy.mesh;
+  const double shares = static_cast<double>(mesh.size("dp") * mesh.size("tp"));
+  std::vector<StageCosts> stages(static_cast<size_t>(strategy.stageCount()));
+  for (const auto &[key, ops] : cut.ops) {
+    StageCosts &costs = stages[static_cast<size_t>(key.stage)];
+    double &time = key.kind == SegmentKind::Forward         ? costs.forward
+                   : key.kind == SegmentKind::InputGradient ? costs.inputGradient
+                                                            : costs.weightGradient;
+    for (Operation *op : ops)
+      if (!isRemade(op, false))
+        time += costOf(op) / shares;
+  }
+  for (const Crossing &crossing : cut.crossings) {
+    double &send = stages[static_cast<size_t>(crossing.from)].send;
+    send = std::max(send, elementCharge * elementsOf(crossing.value, mesh));
+  }
+  std::set<std::pair<int64_t, std::string>> counted; // stages of one rank share what they keep
+  for (const auto &[place, name] : cut.stashes) {
+    const Value value = Value::getFromOpaquePointer(place.first);
+    if (!counted.insert({strategy.positionOf(place.second), name}).second)
+      continue;
+    StageCosts &costs = stages[static_cast<size_t>(place.second)];
+    const bool forward = cut.place.at(value.getDefiningOp()).kind == SegmentKind::Forward;
+    (forward ? costs.activationBytes : costs.gradientBytes) += bytesOf(value, mesh);
+  }
+  return stages;
+}
+
+} // namespace
+
+void chooseSchedule(func::FuncOp train, Strategy &strategy) {
+  const std::vector<StageCosts> stages = costsOf(train, strategy);
+  const Schedule shape{searchedSchedule, strategy.mesh.size("pp"), strategy.chunks, strategy.microbatches};
+  std::vector<double> limits(static_cast<size_t>(shape.ranks));
+  for (int64_t stage = 0; stage < shape.stages(); ++stage) {
+    const StageCosts &costs = stages[static_cast<size_t>(stage)];
+    limits[static_cast<size_t>(shape.rankOf(stage))] +=
+        static_cast<double>(shape.ranks) * (costs.activationBytes + costs.gradientBytes);
+  }
+  const std::optional<Schedule> found = searchSchedule(shape, stages, limits);
+  if (!found) // a rank can hold one microbatch, so that at least one after the other is possible
+    throw Error(Status::Internal, "schedule \"auto\": nothing was found");
+  strategy.schedule = found->name;
+  strategy.scheduleOrigin = "search";
+  if (found->name == searchedSchedule)
+    for (int64_t rank = 0; rank < found->ranks; ++rank)
+      strategy.order.push_back(orderText(*found, rank));
+}
+
+} // namespace cleave::partitioner
