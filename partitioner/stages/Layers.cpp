@@ -69,9 +69,9 @@ static bool isView(Operation *op) {
   return isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::CastOp, ir::BroadcastOp, ir::ShardHintOp>(op);
 }
 
-/// Whether an op other than a view reads a parameter, or a view of one.
+/// Whether an op reads a parameter, or a view of one, wherever the view is.
 static bool readsParameter(Operation *op) {
-  return !isView(op) && llvm::any_of(op->getOperands(), [](Value operand) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
     while (Operation *def = operand.getDefiningOp()) {
       if (!isView(def))
         return false;
