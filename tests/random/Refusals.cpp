@@ -91,7 +91,7 @@ const std::vector<Reason> &reasons() {
        [](const Recipe &r, const std::string &) { return r.rows() < axis(r, "dp"); }},
       {"more stages than layers", "asks for more stages than the model's * layers",
        [](const Recipe &r, const std::string &) {
-         const std::vector<ModelLayer> layers = layersOfModel(r);
+         const std::vector<ModelLayer> layers = layersOfModel(r, true);
          return stagesOf(r) >
                 std::count_if(layers.begin(), layers.end(), [](const ModelLayer &layer) { return layer.parameters; });
        }},

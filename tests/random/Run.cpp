@@ -639,8 +639,8 @@ std::set<int64_t> stagesOfMarks(const Recipe &recipe) {
   return stages;
 }
 
-std::vector<ModelLayer> layersOfModel(const Recipe &recipe) {
-  const GraphModule graph = traced(recipe, configOf(recipe), false);
+std::vector<ModelLayer> layersOfModel(const Recipe &recipe, bool marks) {
+  const GraphModule graph = traced(recipe, configOf(recipe), marks);
   auto forward = llvm::cast<mlir::func::FuncOp>(graph.function("forward"));
   std::vector<ModelLayer> layers;
   for (const partitioner::Layer &layer : partitioner::layersOf(forward, partitioner::layerNames(forward)))

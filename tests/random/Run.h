@@ -21,7 +21,8 @@ struct ModelLayer {
   std::string path;
   bool parameters;
 };
-std::vector<ModelLayer> layersOfModel(const Recipe &recipe);
+/// `marks`: with what stage() and withSharding() mark: a mark of a parameter joins the layer that runs next.
+std::vector<ModelLayer> layersOfModel(const Recipe &recipe, bool marks = false);
 /// What the model's results come from, by path.
 std::set<std::string> parametersThatMatter(const Recipe &recipe);
 /// Whether a mark on something that they come from splits over the axis.
