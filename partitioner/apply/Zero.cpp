@@ -1,4 +1,4 @@
-// Stored shardings, gathers before the first use, scatters at the end.
+// Stored shardings, gathers before the first use, scatters right after the last term.
 #include "partitioner/apply/Zero.h"
 
 #include "ir/dist/Dist.h"
