@@ -18,6 +18,8 @@ static bool hasShardings(ModuleOp module) {
   return found;
 }
 
+bool isMetric(StringRef kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
+
 Phase phaseOf(ModuleOp module) {
   const auto has = [&](const char *name) { return module.lookupSymbol<func::FuncOp>(name) != nullptr; };
   if (!module.getOps<dist::MeshOp>().empty())
@@ -77,8 +79,6 @@ bool isTensor(Type type) {
   return element.isF32() || element.isF16() || element.isBF16() || element.isSignlessInteger(32) ||
          element.isSignlessInteger(64) || element.isSignlessInteger(1);
 }
-
-bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
 
 /// Checks the form of one function. run() returns the problem, or an empty string.
 class FormCheck {

@@ -18,6 +18,9 @@ enum class Phase : uint8_t {
 
 Phase phaseOf(mlir::ModuleOp module);
 
+/// Whether results of this kind are metrics, which are summed over microbatches and ranks: loss, weight, correct.
+bool isMetric(llvm::StringRef kind);
+
 /// Throws a user error that names the pass, the phases and the function, unless `module` is in `phase` and its
 /// functions have the form described in GraphBase.td: one block; arguments with a known kind and a name unique within
 /// that kind; metrics of type `tensor<f32>`; new values and gradients that match an argument by name and shape.

@@ -13,16 +13,16 @@ using namespace mlir;
 namespace cleave::partitioner {
 namespace {
 
-/// Bytes of a value's piece on a rank.
-double bytesOf(Value value, const Mesh &mesh) {
+/// Elements and bytes of a value's piece on a rank.
+double elementsOf(Value value, const Mesh &mesh) {
   double elements = 1;
   for (const int64_t size : shardingOf(value).localShape(mesh, mesh.coords(0)))
     elements *= static_cast<double>(size);
-  return elements * std::max(1u, ir::tensorType(value).getElementTypeBitWidth() / 8);
+  return elements;
 }
 
-double elementsOf(Value value, const Mesh &mesh) {
-  return bytesOf(value, mesh) / std::max(1u, ir::tensorType(value).getElementTypeBitWidth() / 8);
+double bytesOf(Value value, const Mesh &mesh) {
+  return elementsOf(value, mesh) * std::max(1u, ir::tensorType(value).getElementTypeBitWidth() / 8);
 }
 
 /// Costs of each stage with a split backward pass.

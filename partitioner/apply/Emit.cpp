@@ -2,9 +2,12 @@
 // the segments before and after the microbatches.)
 #include "partitioner/apply/Emit.h"
 
+#include "ir/Phase.h"
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/apply/Reshard.h"
+#include "partitioner/sharding/DataSplit.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>
@@ -18,25 +21,15 @@ namespace cleave::partitioner {
 
 namespace {
 
-bool isMetric(const std::string &kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
-
-/// How a value that is whole on all ranks of tp crosses in slices of 1 / tp: split along the first dimension that
-/// nothing splits and that tp divides. Empty if it crosses as it is (see Strategy::scatterGather).
+/// How a value that is whole on all ranks of tp crosses in slices of 1 / tp. Empty if it crosses as it is (see
+/// Strategy::scatterGather).
 std::optional<Sharding> slices(Value value, const Strategy &strategy) {
-  const int64_t tp = strategy.mesh.size("tp");
-  Sharding sharding = shardingOf(value);
-  const ArrayRef<int64_t> shape = ir::shapeOf(value);
   const int64_t bytes = ir::tensorType(value).getNumElements() * ir::tensorType(value).getElementTypeBitWidth() / 8 /
                         strategy.mesh.size("dp");
   const int64_t from = strategy.scatterGather.value_or(0);
-  if (from == 0 || tp == 1 || sharding.usesAxis("tp") || bytes < from)
+  if (from == 0 || strategy.mesh.size("tp") == 1 || bytes < from)
     return std::nullopt;
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (!sharding.dims[d].split() && shape[d] % tp == 0) {
-      sharding.dims[d].factors = {{shape[d], {"tp"}}};
-      return sharding;
-    }
-  return std::nullopt;
+  return splitEvenly(shardingOf(value), ir::shapeOf(value).vec(), "tp", strategy.mesh);
 }
 
 /// Emits the ops of one segment of @train or @eval.
@@ -125,7 +118,7 @@ private:
     const unsigned number = cast<OpResult>(value).getResultNumber();
     const std::optional<Sharding> sliced = slices(value, *info.strategy);
     const auto whole = cast<dist::ShardingAttr>(cast<ArrayAttr>(def->getAttr(dist::attr::shardings))[number]);
-    const auto lies = sliced ? dist::ShardingAttr::get(local.builder.getContext(), sliced->str()) : whole;
+    const auto lies = sliced ? attributeOf(local.builder.getContext(), *sliced) : whole;
     auto op = dist::RecvOp::create(local.builder, value.getLoc(),
                                    sliced ? local.localiser.localType(*sliced, value.getType())
                                           : local.localiser.localType(value),
@@ -216,7 +209,7 @@ private:
       SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, SegmentKind::Forward};
       if (made != key)
         continue;
-      if (isMetric(kind))
+      if (ir::isMetric(kind))
         local.returns("metric", kind, add("metric", kind, value));
       else if (kind == "gradient")
         local.returns(kind, info.sumName(name), sums.count(name) ? sums.at(name) : get(value));
@@ -254,7 +247,7 @@ std::vector<Total> totalsOf(func::FuncOp func, const Strategy &strategy, bool gr
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
     std::string kind = ir::resultText(func, i, ir::attr::kind).str(),
                 name = ir::resultText(func, i, ir::attr::name).str();
-    if (gradients ? kind != "gradient" : !isMetric(kind))
+    if (gradients ? kind != "gradient" : !ir::isMetric(kind))
       continue;
     Value value = terminator->getOperand(i);
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);

@@ -3,6 +3,7 @@
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
 #include "partitioner/apply/Emit.h"
+#include "partitioner/apply/Reshard.h"
 
 #include <algorithm>
 
@@ -87,8 +88,7 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
   Sharding sharding = shardingOf(gradient.value);
   std::erase_if(sharding.partialAxes, [&](const std::string &axis) { return llvm::is_contained(summed, axis); });
   op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
-  op->setAttr(dist::attr::shardings,
-              local.builder.getArrayAttr(dist::ShardingAttr::get(local.builder.getContext(), sharding.str())));
+  op->setAttr(dist::attr::shardings, local.builder.getArrayAttr(attributeOf(local.builder.getContext(), sharding)));
   op->setAttr(dist::attr::globals,
               local.builder.getArrayAttr(TypeAttr::get(RankedTensorType::get(gradient.type.getShape(), element))));
   return op.getResult();

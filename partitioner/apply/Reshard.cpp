@@ -1,5 +1,6 @@
 #include "partitioner/apply/Reshard.h"
 
+#include "ir/Phase.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
 
@@ -25,14 +26,12 @@ dist::ReshardOp reshardAt(OpBuilder &builder, Value value, const Sharding &to, O
   return op;
 }
 
-static bool isMetric(StringRef kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
-
 void alignMetrics(func::FuncOp train, func::FuncOp eval) {
   std::map<StringRef, std::optional<std::set<std::string>>> common; // axes over which all of a kind are partial
   const auto forEachMetric = [&](auto visit) {
     for (func::FuncOp func : {train, eval})
       for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
-        if (StringRef kind = ir::resultText(func, result.getOperandNumber(), ir::attr::kind); isMetric(kind))
+        if (StringRef kind = ir::resultText(func, result.getOperandNumber(), ir::attr::kind); ir::isMetric(kind))
           visit(kind, result);
   };
   forEachMetric([&](StringRef kind, OpOperand &result) {

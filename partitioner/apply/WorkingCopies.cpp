@@ -36,8 +36,6 @@ bool addedByLibrary(Value bias) {
   return false;
 }
 
-unsigned widthOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); }
-
 /// The parameter that `value` is; "" if none.
 std::string parameterName(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
@@ -50,7 +48,7 @@ std::string parameterName(Value value) {
 std::string castName(ir::CastOp cast) {
   const std::string name = parameterName(cast.getInput());
   Type type = getElementTypeOrSelf(cast.getResult());
-  if (name.empty() || !isa<FloatType>(type) || widthOf(cast.getResult()) >= widthOf(cast.getInput()))
+  if (name.empty() || !narrows(cast))
     return {};
   return name + (type.isBF16() ? ".bf16" : ".f16");
 }
@@ -78,6 +76,11 @@ std::string turnedName(ir::TransposeOp transpose) {
 }
 
 } // namespace
+
+bool narrows(ir::CastOp cast) {
+  const auto from = ir::tensorType(cast.getInput()), to = ir::tensorType(cast.getResult());
+  return isa<FloatType>(to.getElementType()) && to.getElementTypeBitWidth() < from.getElementTypeBitWidth();
+}
 
 std::string workingCopyName(Operation *op) {
   if (auto transpose = dyn_cast<ir::TransposeOp>(op))

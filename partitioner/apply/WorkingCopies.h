@@ -18,4 +18,7 @@ using WorkingCopies = std::map<std::string, mlir::Operation *>;
 /// have epilogues (`ir::attr::epilogues`).
 std::string workingCopyName(mlir::Operation *op);
 
+/// Whether a cast is to a floating-point type of fewer bits.
+bool narrows(ir::CastOp cast);
+
 } // namespace cleave::partitioner

@@ -4,6 +4,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Reshard.h"
+#include "partitioner/apply/WorkingCopies.h"
 #include "partitioner/sharding/DataSplit.h"
 
 #include <set>
@@ -19,13 +20,6 @@ void setSharding(BlockArgument argument, const Sharding &sharding) {
       .setArgAttr(argument.getArgNumber(), dist::attr::sharding, attributeOf(argument.getContext(), sharding));
 }
 
-bool narrows(Operation *op) {
-  auto cast = dyn_cast<ir::CastOp>(op);
-  return cast && isa<FloatType>(getElementTypeOrSelf(cast.getResult())) &&
-         getElementTypeOrSelf(cast.getResult()).getIntOrFloatBitWidth() <
-             getElementTypeOrSelf(cast.getInput()).getIntOrFloatBitWidth();
-}
-
 class Gatherer {
 public:
   Gatherer(const Strategy &strategy) : eachSegment(strategy.zero == 3) {}
@@ -36,7 +30,7 @@ public:
     SmallVector<OpOperand *> uses;
     SmallVector<Operation *> casts;
     for (OpOperand &use : parameter.getUses())
-      if (narrows(use.getOwner()))
+      if (auto cast = dyn_cast<ir::CastOp>(use.getOwner()); cast && narrows(cast))
         casts.push_back(use.getOwner());
       else
         uses.push_back(&use);

@@ -21,6 +21,8 @@
 
 namespace cleave::partitioner {
 
+double rounded(double value) { return std::stod(fmt::format("{:.3g}", value)); }
+
 namespace {
 
 /// Twelve independent sums of vectors: enough to keep two units of four cycles busy. Returns operations.
@@ -165,9 +167,6 @@ Link linkOfThreads() {
   });
   return link;
 }
-
-/// Three significant digits.
-double rounded(double value) { return std::stod(fmt::format("{:.3g}", value)); }
 
 std::string hostName() {
   char name[256] = {};

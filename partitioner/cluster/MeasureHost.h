@@ -9,4 +9,7 @@ namespace cleave::partitioner {
 /// between two ranks that are threads.
 Cluster measureHost();
 
+/// Three significant digits, which is what measurements are worth.
+double rounded(double value);
+
 } // namespace cleave::partitioner

@@ -19,8 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double rounded(double value) { return std::stod(fmt::format("{:.3g}", value)); }
-
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }
 std::string textOf(const std::vector<uint8_t> &bytes) { return {bytes.begin(), bytes.end()}; }
 

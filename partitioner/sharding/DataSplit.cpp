@@ -2,25 +2,32 @@
 
 namespace cleave::partitioner {
 
+/// Splits the first dimension over `axis` that nothing splits and whose size `suits`.
+template <class F>
+static std::optional<Sharding> splitFirst(Sharding sharding, const std::vector<int64_t> &shape, const std::string &axis,
+                                          F suits) {
+  if (sharding.usesAxis(axis))
+    return std::nullopt;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (!sharding.dims[d].split() && suits(shape[d])) {
+      sharding.dims[d].factors = {{shape[d], {axis}}};
+      return sharding;
+    }
+  return std::nullopt;
+}
+
+std::optional<Sharding> splitEvenly(Sharding sharding, const std::vector<int64_t> &shape, const std::string &axis,
+                                    const Mesh &mesh) {
+  return splitFirst(std::move(sharding), shape, axis, [&](int64_t size) { return size % mesh.size(axis) == 0; });
+}
+
 std::optional<Sharding> splitOverData(Sharding sharding, const std::vector<int64_t> &shape, const Mesh &mesh) {
   const int64_t dp = mesh.size("dp");
-  if (dp == 1 || shape.size() < 2 || sharding.usesAxis("dp"))
+  if (dp == 1 || shape.size() < 2)
     return std::nullopt;
-  std::optional<size_t> chosen;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (sharding.dims[d].split() || shape[d] < dp)
-      continue;
-    if (shape[d] % dp == 0) {
-      chosen = d;
-      break;
-    }
-    if (!chosen)
-      chosen = d;
-  }
-  if (!chosen)
-    return std::nullopt;
-  sharding.dims[*chosen].factors = {{shape[*chosen], {"dp"}}};
-  return sharding;
+  if (std::optional<Sharding> even = splitEvenly(sharding, shape, "dp", mesh))
+    return even;
+  return splitFirst(std::move(sharding), shape, "dp", [&](int64_t size) { return size >= dp; });
 }
 
 } // namespace cleave::partitioner

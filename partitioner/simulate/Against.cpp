@@ -4,6 +4,7 @@
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
 #include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Names.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -264,9 +265,8 @@ private:
       return workClassName(step.work.kind);
     if (step.kind != ScriptStep::Collective)
       return "message";
-    static constexpr const char *names[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"};
     const plan::Group &group = *plan.groups()->Get(plan.ranks()->Get(rank)->groups()->Get(step.entry));
-    return std::string(names[static_cast<size_t>(step.collective)]) + (group.axis() ? " " + group.axis()->str() : "");
+    return std::string(collectiveName(step.collective)) + (group.axis() ? " " + group.axis()->str() : "");
   }
 
   std::string pathOfStep(const plan::Step &step) const {

@@ -64,8 +64,7 @@ static int64_t markOf(Operation *op) {
   return mark ? mark.getInt() : -1;
 }
 
-/// Views, which are remade in the stage of each user (Remake.cpp).
-static bool isView(Operation *op) {
+bool isView(Operation *op) {
   return isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::CastOp, ir::BroadcastOp, ir::ShardHintOp>(op);
 }
 

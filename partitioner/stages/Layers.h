@@ -44,6 +44,10 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
 /// parameters, if marks do not count up to pp, if a path is not a layer, or if a stage has no parameters.
 void assignStages(mlir::ModuleOp module, Strategy &strategy);
 
+/// Views of whatever they read, and casts and broadcasts: those of inputs and parameters are remade in the stage of each
+/// user.
+bool isView(mlir::Operation *op);
+
 /// Rematerialises ops that cost nothing in the stage of each user, so that only computed values are sent between
 /// stages, each once. These ops are constants, indices, broadcasts, views, and casts and slices of inputs and
 /// parameters.

@@ -23,8 +23,7 @@ bool isOfArgument(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return kindOf(argument) != "buffer"; // a buffer belongs to one stage
   Operation *def = value.getDefiningOp();
-  return isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::CastOp, ir::BroadcastOp, ir::ShardHintOp>(def) &&
-         isOfArgument(def->getOperand(0));
+  return isView(def) && isOfArgument(def->getOperand(0));
 }
 
 bool isOfBuffer(Value value) {

@@ -3,6 +3,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Names.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -67,11 +68,6 @@ std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> receivers(const pla
 const char *kindText(plan::TensorKind kind) {
   static const char *const names[] = {"activation", "input",    "parameter", "buffer",
                                       "state",      "gradient", "scalar",    "metric"};
-  return names[size_t(kind)];
-}
-
-const char *collectiveText(plan::CollectiveKind kind) {
-  static const char *const names[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"};
   return names[size_t(kind)];
 }
 
@@ -144,7 +140,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
           const plan::Group &group = *plan.groups()->Get(who.groups()->Get(collective->group()));
           if (group.ranks()->size() < 2 || !collective->buffers() || collective->buffers()->size() == 0)
             return;
-          const std::string kind = collectiveText(collective->kind()), axis = text(group.axis());
+          const std::string kind = collectiveName(collective->kind()), axis = text(group.axis());
           const std::string source =
               sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
           auto &entry =

@@ -37,3 +37,17 @@ TEST_CASE("ZeRO leaves whole what it cannot split, and vectors") {
   CHECK(split("_", {64}, mesh) == "none");
   CHECK(split("_, _", {8, 8}, {{{"dp", 1}, {"tp", 2}, {"pp", 1}}}) == "none");
 }
+
+TEST_CASE("an even split takes the first free dimension that the axis divides, or none") {
+  const auto split = [](const std::string &sharding, std::vector<int64_t> shape) {
+    Sharding before = *Sharding::parse(sharding);
+    REQUIRE(before.resolve(shape));
+    const std::optional<Sharding> after = partitioner::splitEvenly(before, shape, "tp", mesh);
+    return after ? after->str() : "none";
+  };
+  CHECK(split("_, _", {4, 6}) == "tp, _");
+  CHECK(split("dp, _, _", {8, 3, 6}) == "dp, _, tp");
+  CHECK(split("_", {6}) == "tp");
+  CHECK(split("dp, _", {8, 3}) == "none");
+  CHECK(split("tp, _", {8, 6}) == "none");
+}
