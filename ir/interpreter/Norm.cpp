@@ -64,17 +64,26 @@ static std::vector<HostTensor> typesOf(Operation *op) {
   return types;
 }
 
+/// Sums to means. The sum of equal whole numbers is divided once, so that their mean is exact, as in the compiled form
+/// (passes/decompose): x - mean, which is multiplied by up to 1 / sqrt(eps), is then 0.
+static void average(std::vector<double> &sums, const Layout &layout) {
+  for (double &sum : sums)
+    sum = inside(DType::F32, sum / layout.members);
+}
+
 /// Results: the normalised input, and per group the mean and the biased variance (1 / sqrt(var + eps) if `rstd`).
 static std::vector<HostTensor> normalise(const Layout &layout, const Operands &in, std::vector<HostTensor> results,
                                          double eps, bool rstd) {
   const auto &x = in[0]->values, &weight = in[1]->values, &bias = in[2]->values;
   auto &out = results[0].values, &mean = results[1].values, &variance = results[2].values;
   for (size_t i = 0; i < x.size(); ++i)
-    mean[layout.groupOf(i)] += inside(DType::F32, x[i]) / layout.members;
+    mean[layout.groupOf(i)] += addend(x[i]);
+  average(mean, layout);
   for (size_t i = 0; i < x.size(); ++i) {
     double centred = x[i] - mean[layout.groupOf(i)];
-    variance[layout.groupOf(i)] += centred * centred / layout.members;
+    variance[layout.groupOf(i)] += centred * centred;
   }
+  average(variance, layout);
   std::vector<double> scale;
   for (double v : variance)
     scale.push_back(1 / std::sqrt(v + eps));
@@ -97,11 +106,13 @@ static std::vector<HostTensor> normaliseGrad(const Layout &layout, const Operand
   for (size_t i = 0; i < x.size(); ++i) {
     int64_t group = layout.groupOf(i), w = layout.weightOf(i);
     double y = (x[i] - mean[group]) * scale[group], g = inside(DType::F32, grad[i] * weight[w]);
-    first[group] += g / layout.members;
-    second[group] += g * inside(DType::F32, y) / layout.members;
+    first[group] += addend(g);
+    second[group] += addend(g * inside(DType::F32, y));
     gradWeight[w] += addend(grad[i] * y);
     gradBias[w] += addend(grad[i]);
   }
+  average(first, layout);
+  average(second, layout);
   for (size_t i = 0; i < x.size(); ++i) {
     int64_t group = layout.groupOf(i), w = layout.weightOf(i);
     double y = (x[i] - mean[group]) * scale[group];

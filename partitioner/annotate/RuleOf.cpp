@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -40,13 +41,22 @@ bool widensGradient(Operation *op) {
          isa<FloatType>(getElementTypeOrSelf(cast.getInput())) && isGradientTerm(cast.getResult());
 }
 
+// The quotient of a statistic such as a mean: the sum is finished first and divided once. The quotients of its parts
+// are rounded apart: for equal elements x - mean, which norms multiply by up to 1 / sqrt(eps), would not be 0. Division
+// by a power of two is exact. Gradients pass on, since those of parameters are summed once an iteration.
+bool finishesStatistic(Operation *op) {
+  const std::optional<double> divisor = isa<ir::DivOp>(op) ? ir::splatOf(op->getOperand(1)) : std::nullopt;
+  int exponent = 0;
+  return divisor && !op->hasAttr(ir::attr::phase) && std::abs(std::frexp(*divisor, &exponent)) != 0.5;
+}
+
 OpRule elementwise(Operation *op) {
   SumPassing sums = SumPassing::None;
   if (isa<ir::AddOp, ir::SubOp, ir::NegOp, ir::ShardHintOp>(op) || widensGradient(op))
     sums = SumPassing::Linear;
   else if (isa<ir::MulOp>(op))
     sums = SumPassing::Product;
-  else if (isa<ir::DivOp>(op))
+  else if (isa<ir::DivOp>(op) && !finishesStatistic(op))
     sums = SumPassing::Quotient;
   return elementwiseRule(rankOf(op->getResult(0)), op->getNumOperands(), op->getNumResults(), sums);
 }
