@@ -40,7 +40,7 @@ namespace {
 
 class Roofline {
 public:
-  Roofline(const Work &work, const CostDevice &device) : work(work), kind(device.kind), c(*device.constants) {}
+  Roofline(const StepWork &work, const CostDevice &device) : work(work), kind(device.kind), c(*device.constants) {}
 
   StepCost cost() const {
     if (work.kind == WorkClass::None)
@@ -92,7 +92,7 @@ private:
     }
     // Products of all rows and keys, and passes over the scores: the softmax, or its gradient, which reads two
     // matrices.
-    Work one = work;
+    StepWork one = work;
     one.kind = WorkClass::Product;
     const int products = work.backward ? 4 : 2;
     one.flops = 2 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(one.k) *
@@ -106,15 +106,15 @@ private:
     return cost;
   }
 
-  Roofline(const Work &work, const DeviceKind &kind, const DeviceConstants &c) : work(work), kind(kind), c(c) {}
+  Roofline(const StepWork &work, const DeviceKind &kind, const DeviceConstants &c) : work(work), kind(kind), c(c) {}
 
-  const Work &work;
+  const StepWork &work;
   const DeviceKind &kind;
   const DeviceConstants &c;
 };
 
 } // namespace
 
-StepCost stepCost(const Work &work, const CostDevice &device) { return Roofline(work, device).cost(); }
+StepCost stepCost(const StepWork &work, const CostDevice &device) { return Roofline(work, device).cost(); }
 
 } // namespace cleave::partitioner

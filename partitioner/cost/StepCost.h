@@ -26,7 +26,7 @@ struct StepCost {
 };
 
 /// Throws userError if the device has no peak for the work's rate.
-StepCost stepCost(const Work &work, const CostDevice &device);
+StepCost stepCost(const StepWork &work, const CostDevice &device);
 
 /// The fraction of the peak that tiles leave of a product: 1 for full waves and an endless sum. On GPUs only.
 double tiledFraction(int64_t m, int64_t n, int64_t k, int64_t batch, Rate rate, const DeviceConstants &constants);

@@ -33,12 +33,12 @@ Rate rateOf(const plan::Plan &plan, plan::DType type) {
   return tf32 ? Rate::Tf32 : Rate::Fp32;
 }
 
-class StepWork {
+class WorkReader {
 public:
-  StepWork(const plan::Plan &plan, const plan::Program &program, const plan::Step &step)
+  WorkReader(const plan::Plan &plan, const plan::Program &program, const plan::Step &step)
       : plan(plan), program(program), step(step) {}
 
-  Work read() const {
+  StepWork read() const {
     switch (step.op_type()) {
     case plan::StepOp::Matmul:
       return matmul(*step.op_as_Matmul());
@@ -75,8 +75,8 @@ private:
   double slotBytes(uint32_t slot) const { return static_cast<double>(check::valueBytes(*program.slots()->Get(slot))); }
   plan::DType typeOf(uint32_t slot) const { return program.slots()->Get(slot)->dtype(); }
 
-  static Work moving(WorkClass kind, double bytes) {
-    Work work;
+  static StepWork moving(WorkClass kind, double bytes) {
+    StepWork work;
     work.kind = kind;
     work.bytes = bytes;
     return work;
@@ -91,8 +91,8 @@ private:
     return all;
   }
 
-  Work matmul(const plan::Matmul &op) const {
-    Work work;
+  StepWork matmul(const plan::Matmul &op) const {
+    StepWork work;
     work.kind = WorkClass::Product;
     work.m = op.m(), work.n = op.n(), work.k = op.k();
     for (uint32_t d = 0; d < length(op.batch()); ++d)
@@ -109,8 +109,8 @@ private:
     return work;
   }
 
-  Work conv(const plan::Conv &op) const {
-    Work work;
+  StepWork conv(const plan::Conv &op) const {
+    StepWork work;
     work.kind = WorkClass::Convolution;
     work.batch = std::max<int64_t>(1, op.groups());
     const int64_t in = op.ic() / work.batch, out = op.oc() / work.batch, window = op.kh() * op.kw();
@@ -136,13 +136,13 @@ private:
     return work;
   }
 
-  Work pool(const plan::Pool &op) const {
+  StepWork pool(const plan::Pool &op) const {
     return moving(WorkClass::Pooling, slotBytes(op.src()) + slotBytes(op.dst()) +
                                           (op.workspace() >= 0 ? slotBytes(static_cast<uint32_t>(op.workspace())) : 0));
   }
 
-  Work attention(const plan::Attention &op) const {
-    Work work;
+  StepWork attention(const plan::Attention &op) const {
+    StepWork work;
     work.kind = WorkClass::Attention;
     work.backward = op.kind() == plan::AttentionKind::Backward;
     const double scores = product({op.batch(), op.heads(), op.rows(), op.keys()}) * (op.causal() ? 0.5 : 1);
@@ -165,31 +165,31 @@ private:
     return bytes;
   }
 
-  Work batch(const plan::KernelBatch &op) const {
+  StepWork batch(const plan::KernelBatch &op) const {
     double bytes = 0;
     for (uint32_t i = 0; i < length(op.calls()); ++i)
       bytes += callBytes(*op.calls()->Get(i));
     return moving(WorkClass::Stream, bytes);
   }
 
-  Work copy(const plan::Copy &op) const {
+  StepWork copy(const plan::Copy &op) const {
     double elements = 1;
     for (uint32_t d = 0; d < length(op.shape()); ++d)
       elements *= static_cast<double>(op.shape()->Get(d));
     return moving(WorkClass::Copy, 2 * elements * static_cast<double>(dtypeSize(op.dtype())));
   }
 
-  Work lookup(const plan::Embedding &op) const {
+  StepWork lookup(const plan::Embedding &op) const {
     return moving(WorkClass::Lookup, product({2, op.count(), op.width()}) * static_cast<double>(dtypeSize(op.dtype())));
   }
 
   /// The table's gradient is written whole.
-  Work scatter(const plan::EmbeddingGrad &op) const {
+  StepWork scatter(const plan::EmbeddingGrad &op) const {
     const auto size = static_cast<double>(dtypeSize(op.dtype()));
     return moving(WorkClass::Lookup, (product({op.rows(), op.width()}) + product({op.count(), op.width()})) * size);
   }
 
-  template <typename Op> Work indexed(const Op &op, bool adds) const {
+  template <typename Op> StepWork indexed(const Op &op, bool adds) const {
     const auto size = static_cast<double>(dtypeSize(op.dtype()));
     const double picked = product({op.outer(), op.count(), op.inner()}),
                  all = product({op.outer(), op.extent(), op.inner()});
@@ -203,8 +203,8 @@ private:
 
 } // namespace
 
-Work workOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
-  return StepWork(plan, program, step).read();
+StepWork workOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
+  return WorkReader(plan, program, step).read();
 }
 
 } // namespace cleave::partitioner

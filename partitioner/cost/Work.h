@@ -1,6 +1,6 @@
 // What one step of a plan computes and moves, as the cost model sees it.
 //
-// Work is a plain value, so that it can be written down without a plan: by a test, or by a search for a split.
+// StepWork is a plain value, so that it can be written down without a plan: by a test, or by a search for a split.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 #include "runtime/plan/PlanTypes.h"
@@ -25,7 +25,7 @@ constexpr size_t workClassCount = 9;
 /// "product", "convolution", ...
 const char *workClassName(WorkClass kind);
 
-struct Work {
+struct StepWork {
   WorkClass kind = WorkClass::None;
   double flops = 0;            ///< operations that the rate is given for
   double bytes = 0;            ///< read and written, every operand once
@@ -39,6 +39,6 @@ struct Work {
 };
 
 /// The work of a step of a checked plan. A product of f32 factors has the rate tf32 if the plan's training allows it.
-Work workOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step);
+StepWork workOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step);
 
 } // namespace cleave::partitioner

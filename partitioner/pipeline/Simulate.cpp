@@ -42,7 +42,7 @@ public:
     double &link = links[2 * rank + (receiver != int64_t(rank + 1) % schedule.ranks)];
     const double begin = std::max(time.end, link);
     arrival = link = begin + stages[size_t(work.stage)].send;
-    sent(rank, Message{work, receiver, {begin, arrival}});
+    sent(rank, PipelineMessage{work, receiver, {begin, arrival}});
   }
 
   std::vector<std::vector<Span>> take() { return std::move(times); }
@@ -71,8 +71,9 @@ double bubbleFraction(const std::vector<RankTimeline> &ranks) {
 
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages) {
   Clock clock(schedule, stages);
-  const std::vector<size_t> visited = walk(
-      schedule, [&](size_t rank, size_t position) { clock.visit(rank, position, [](size_t, const Message &) {}); });
+  const std::vector<size_t> visited = walk(schedule, [&](size_t rank, size_t position) {
+    clock.visit(rank, position, [](size_t, const PipelineMessage &) {});
+  });
   for (size_t rank = 0; rank < visited.size(); ++rank)
     if (visited[rank] < schedule.order[rank].size())
       return std::nullopt;
@@ -100,8 +101,9 @@ Timeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stage
   timeline.ranks.resize(size_t(schedule.ranks));
   Clock clock(schedule, stages);
   walk(schedule, [&](size_t rank, size_t position) {
-    clock.visit(rank, position,
-                [&](size_t sender, const Message &message) { timeline.ranks[sender].messages.push_back(message); });
+    clock.visit(rank, position, [&](size_t sender, const PipelineMessage &message) {
+      timeline.ranks[sender].messages.push_back(message);
+    });
   });
   auto times = clock.take();
   const std::vector<double> peaks = peakBytes(schedule, stages);
@@ -111,7 +113,7 @@ Timeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stage
     result.peakBytes = peaks[rank];
     for (const ScheduledWork &work : schedule.order[rank])
       result.busy += stages[size_t(work.stage)].of(work.work);
-    for (const Message &message : result.messages)
+    for (const PipelineMessage &message : result.messages)
       result.communication += stages[size_t(message.result.stage)].send;
     timeline.step = std::max(timeline.step, result.works.back().end);
   }

@@ -40,7 +40,7 @@ struct Span {
   double begin = 0, end = 0;
 };
 
-struct Message {
+struct PipelineMessage {
   ScheduledWork result; // of which work
   int64_t receiver = 0; // rank
   Span time;
@@ -50,7 +50,7 @@ struct RankTimeline {
   /// When each work of the rank's order runs.
   std::vector<Span> works;
   /// What the rank sends, in order.
-  std::vector<Message> messages;
+  std::vector<PipelineMessage> messages;
   /// Sums of the works' and the messages' times. Messages move while the rank works.
   double busy = 0, communication = 0;
   double peakBytes = 0;

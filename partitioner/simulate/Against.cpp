@@ -138,7 +138,7 @@ public:
   Comparer(const plan::Plan &plan, const Cluster &cluster, const Simulation &simulation, const MeasuredRun &run)
       : plan(plan), simulation(simulation), run(run), transfers(plan, run) {
     const bool gpu = !plan.backend() || plan.backend()->string_view() == "cuda";
-    for (const RankClass &one : simulation.ranks.classes) {
+    for (const AlikeRanks &one : simulation.ranks.classes) {
       scripts.push_back(makeScript(plan, *plan.programs()->Get(one.program), gpu));
       costs.push_back(scriptCosts(scripts.back(), one, CostDevice(cluster.devices[one.kind])));
       if (!gpu) // a host sends in the background

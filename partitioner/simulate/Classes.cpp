@@ -240,12 +240,12 @@ private:
         continue;
       }
       const plan::Rank &rank = *plan.ranks()->Get(r);
-      RankClass &one = made.classes.emplace_back(RankClass{.representative = r,
-                                                           .ranks = 1,
-                                                           .program = rank.program(),
-                                                           .kind = topology.kindOf(r),
-                                                           .groups = {},
-                                                           .peers = {}});
+      AlikeRanks &one = made.classes.emplace_back(AlikeRanks{.representative = r,
+                                                             .ranks = 1,
+                                                             .program = rank.program(),
+                                                             .kind = topology.kindOf(r),
+                                                             .groups = {},
+                                                             .peers = {}});
       for (uint32_t e = 0; e < length(rank.groups()); ++e) {
         const uint32_t group = rank.groups()->Get(e);
         const Signature signature = meetingOf(group);

@@ -26,7 +26,7 @@ struct PeerUse {
   uint32_t peerClass;
   MessageLink link;
 };
-struct RankClass {
+struct AlikeRanks {
   uint32_t representative; ///< the first rank
   uint32_t ranks;          ///< how many
   uint32_t program;
@@ -45,7 +45,7 @@ struct Meeting {
 };
 
 struct RankClasses {
-  std::vector<RankClass> classes;
+  std::vector<AlikeRanks> classes;
   std::vector<uint32_t> classOf; ///< per rank
   std::vector<Meeting> meetings;
 };

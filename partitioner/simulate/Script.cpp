@@ -138,7 +138,7 @@ Script makeScript(const plan::Plan &plan, const plan::Program &program, bool gpu
   return Writer(plan, program, gpu).write();
 }
 
-std::vector<double> scriptCosts(const Script &script, const RankClass &rankClass, const CostDevice &device) {
+std::vector<double> scriptCosts(const Script &script, const AlikeRanks &rankClass, const CostDevice &device) {
   std::vector<double> costs;
   costs.reserve(script.costs);
   for (const ScriptSegment &segment : script.segments)

@@ -18,7 +18,7 @@ struct ScriptStep {
   uint32_t tag = 0;
   plan::CollectiveKind collective{};
   double bytes = 0; ///< of a message or a collective
-  Work work;
+  StepWork work;
 };
 
 struct ScriptSegment {
@@ -57,6 +57,6 @@ struct Script {
 Script makeScript(const plan::Plan &plan, const plan::Program &program, bool gpu);
 
 /// Seconds of each step of the script's segments, for a class.
-std::vector<double> scriptCosts(const Script &script, const RankClass &rankClass, const CostDevice &device);
+std::vector<double> scriptCosts(const Script &script, const AlikeRanks &rankClass, const CostDevice &device);
 
 } // namespace cleave::partitioner

@@ -35,7 +35,7 @@ struct Cursor {
 };
 
 struct ClassState {
-  const RankClass *info = nullptr;
+  const AlikeRanks *info = nullptr;
   const Script *script = nullptr;
   std::vector<double> costs, ends;
   std::vector<Cursor> cursors;       ///< by stream
@@ -43,7 +43,7 @@ struct ClassState {
   Intervals computing, communicating, working;
   double first = INFINITY, last = 0; ///< of forward and backward passes
   ClassTimes times;
-  std::vector<Span> spans;
+  std::vector<StepSpan> spans;
   bool queued = false;
 };
 
@@ -74,7 +74,7 @@ public:
       : options(options), gpu(!plan.backend() || plan.backend()->string_view() == "cuda") {
     result.ranks = classifyRanks(plan, cluster);
     gatherings.resize(result.ranks.meetings.size());
-    for (const RankClass &one : result.ranks.classes) {
+    for (const AlikeRanks &one : result.ranks.classes) {
       auto [script, added] = scripts.try_emplace(one.program);
       if (added)
         script->second = makeScript(plan, *plan.programs()->Get(one.program), gpu);

@@ -16,7 +16,7 @@
 namespace cleave::partitioner {
 
 /// A step that a rank executed: of an action of the training list, a step of its segment.
-struct Span {
+struct StepSpan {
   uint32_t action, step;
   uint32_t stream;   ///< as the plan numbers them
   double begin, end; ///< seconds
@@ -41,8 +41,8 @@ struct Simulation {
   double bubbleFraction = 0;
   double flops = 0; ///< of all ranks
   RankClasses ranks;
-  std::vector<ClassTimes> times;           ///< by class
-  std::vector<std::vector<Span>> timeline; ///< by class, if asked for
+  std::vector<ClassTimes> times;               ///< by class
+  std::vector<std::vector<StepSpan>> timeline; ///< by class, if asked for
 };
 
 struct SimulateOptions {

@@ -32,17 +32,17 @@ public:
 
 private:
   void writeClass(size_t index, bool merged) {
-    const RankClass &one = simulation.ranks.classes[index];
+    const AlikeRanks &one = simulation.ranks.classes[index];
     const std::string alike = one.ranks > 1 ? fmt::format(" and {} like it", one.ranks - 1) : "";
     const std::string model = plan.model() ? plan.model()->str() : "";
     out.process(one.representative, fmt::format("{}, rank {}{}, predicted", model, one.representative, alike));
     std::set<uint32_t> streams;
-    for (const Span &span : simulation.timeline[index])
+    for (const StepSpan &span : simulation.timeline[index])
       if (streams.insert(span.stream).second)
         out.stream(one.representative, span.stream);
     const auto &spans = simulation.timeline[index];
     for (size_t i = 0; i < spans.size();) {
-      Span span = spans[i++];
+      StepSpan span = spans[i++];
       while (merged && span.stream == 0 && i < spans.size() && spans[i].stream == 0 && spans[i].action == span.action &&
              spans[i].begin <= span.end)
         span.end = spans[i++].end;
@@ -50,7 +50,7 @@ private:
     }
   }
 
-  void writeSpan(const RankClass &one, const Span &span, bool merged) {
+  void writeSpan(const AlikeRanks &one, const StepSpan &span, bool merged) {
     const plan::Program &program = *plan.programs()->Get(one.program);
     const plan::Action &action = *program.train()->Get(span.action);
     const plan::Segment &segment = *program.segments()->Get(action.segment());

@@ -156,7 +156,7 @@ private:
     }
   }
 
-  Operand src, dst;
+  StepOperand src, dst;
   std::vector<CopyDim> dims;
   Inner inner = Inner::Strided;
   size_t innerDims = 1;
@@ -192,7 +192,7 @@ public:
   }
 
 private:
-  Operand dst;
+  StepOperand dst;
   int64_t element, count = 0;
   uint64_t pattern = 0;
   unsigned threads;

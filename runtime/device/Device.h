@@ -59,19 +59,19 @@ private:
 };
 
 /// A slot's index in the table and a byte offset within the slot.
-struct Operand {
+struct StepOperand {
   uint32_t slot = 0;
   int64_t offset = 0;
   std::byte *at(SlotTable table) const { return table[slot] + offset; }
 };
 
 /// The start of a view.
-Operand operandOf(const plan::View &view, SlotScope &scope);
+StepOperand operandOf(const plan::View &view, SlotScope &scope);
 
 /// The arguments of a Kernel step: its buffers, and this rank's scalars.
 struct KernelOperands {
   KernelOperands(const plan::Kernel &kernel, SlotScope &scope);
-  std::vector<Operand> buffers;
+  std::vector<StepOperand> buffers;
   std::vector<int64_t> scalars;
 };
 

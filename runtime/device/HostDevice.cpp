@@ -22,7 +22,7 @@ int64_t SlotScope::scalar(int32_t index, int64_t none) const {
   return index < 0 ? none : rank.scalars()->Get(static_cast<uint32_t>(index));
 }
 
-Operand operandOf(const plan::View &view, SlotScope &scope) {
+StepOperand operandOf(const plan::View &view, SlotScope &scope) {
   return {scope.local(view.slot()), static_cast<int64_t>(view.offset())};
 }
 

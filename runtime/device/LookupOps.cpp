@@ -54,7 +54,7 @@ public:
   }
 
 private:
-  Operand table, ids, out;
+  StepOperand table, ids, out;
   int64_t rows, rowBytes, count, start;
   unsigned threads;
 };
@@ -90,7 +90,7 @@ public:
   }
 
 private:
-  Operand ids, grad, dtable;
+  StepOperand ids, grad, dtable;
   int64_t rows, width, count, start;
   bool accumulate;
   unsigned threads;
@@ -119,7 +119,7 @@ public:
   }
 
 private:
-  Operand src, index, out;
+  StepOperand src, index, out;
   int64_t outer, extent, count, inner;
   unsigned threads;
 };
@@ -162,7 +162,7 @@ public:
   }
 
 private:
-  Operand src, index, out;
+  StepOperand src, index, out;
   int64_t outer, extent, count, inner;
   unsigned threads;
 };

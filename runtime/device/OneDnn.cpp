@@ -25,7 +25,7 @@ void BoundPrimitive::add(int arg, const dnnl::memory::desc &desc, Argument argum
   arguments.push_back(std::move(argument));
 }
 
-void BoundPrimitive::bindSlot(int arg, const dnnl::memory::desc &desc, Operand operand) {
+void BoundPrimitive::bindSlot(int arg, const dnnl::memory::desc &desc, StepOperand operand) {
   add(arg, desc, {{}, operand, false, 0});
 }
 

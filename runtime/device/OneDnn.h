@@ -28,7 +28,7 @@ public:
   BoundPrimitive(OneDnnContext &context, dnnl::primitive primitive)
       : context(&context), primitive(std::move(primitive)) {}
   /// Binds argument `arg` to a slot.
-  void bindSlot(int arg, const dnnl::memory::desc &desc, Operand operand);
+  void bindSlot(int arg, const dnnl::memory::desc &desc, StepOperand operand);
   /// Binds argument `arg` to the workspace at `offset`.
   void bindWorkspace(int arg, const dnnl::memory::desc &desc, size_t offset);
   void run(SlotTable slots);
@@ -38,7 +38,7 @@ public:
 private:
   struct Argument {
     dnnl::memory memory;
-    Operand operand;
+    StepOperand operand;
     bool workspace;
     size_t offset;
   };

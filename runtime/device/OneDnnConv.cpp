@@ -130,7 +130,7 @@ public:
     ConvDescs d = describe(op, scope);
     ConvChoice choice = chooseBest(op, d, context);
     BoundPrimitive main(context, choice.primitive);
-    Operand src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())};
+    StepOperand src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())};
     bool forward = op.kind() == plan::ConvKind::Forward, data = op.kind() == plan::ConvKind::BackwardData;
     bool toWeights = op.kind() == plan::ConvKind::BackwardWeights;
     bind(main, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, d.src, choice.src, src, data, op.accumulate());
@@ -154,7 +154,7 @@ public:
 
 private:
   /// Binds an argument directly, or through the workspace with a reorder before (inputs) or after (the output).
-  void bind(BoundPrimitive &main, int arg, const memory::desc &ours, const memory::desc &theirs, Operand slot,
+  void bind(BoundPrimitive &main, int arg, const memory::desc &ours, const memory::desc &theirs, StepOperand slot,
             bool output, bool accumulate) {
     if (ours == theirs && !(output && accumulate)) {
       main.bindSlot(arg, ours, slot);
@@ -185,14 +185,14 @@ private:
 /// An empty share of the batch or of the channels: nothing to compute; the output is zero.
 class ZeroOp final : public Op {
 public:
-  ZeroOp(Operand out, size_t bytes) : out(out), bytes(bytes) {}
+  ZeroOp(StepOperand out, size_t bytes) : out(out), bytes(bytes) {}
   void run(SlotTable slots, const RunContext &) override {
     if (bytes)
       std::memset(out.at(slots), 0, bytes);
   }
 
 private:
-  Operand out;
+  StepOperand out;
   size_t bytes;
 };
 
@@ -204,7 +204,7 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
     uint32_t out = op.kind() == plan::ConvKind::Forward        ? op.dst()
                    : op.kind() == plan::ConvKind::BackwardData ? op.src()
                                                                : op.weights();
-    return std::make_unique<ZeroOp>(Operand{scope.local(out)}, op.accumulate() ? 0 : scope.slot(out).bytes());
+    return std::make_unique<ZeroOp>(StepOperand{scope.local(out)}, op.accumulate() ? 0 : scope.slot(out).bytes());
   }
   return std::make_unique<ConvOp>(op, scope, context);
 }

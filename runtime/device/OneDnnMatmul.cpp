@@ -21,7 +21,7 @@ using dnnl::memory;
 
 struct MatmulPlan {
   MatmulShape shape;
-  Operand a, b, c, bias; ///< a and b as in `shape`, possibly exchanged
+  StepOperand a, b, c, bias; ///< a and b as in `shape`, possibly exchanged
   plan::DType aType, bType, cType, biasType;
   bool accumulate, hasBias;
 };
@@ -259,7 +259,7 @@ private:
   const plan::Matmul &op;
   std::unique_ptr<Op> product;
   unsigned threads;
-  Operand c, aux;
+  StepOperand c, aux;
   plan::DType type = plan::DType::F32;
 };
 
@@ -288,7 +288,7 @@ private:
   const plan::Matmul &op;
   std::unique_ptr<Op> product;
   unsigned threads;
-  Operand a, sums;
+  StepOperand a, sums;
   plan::DType aType, type;
 };
 

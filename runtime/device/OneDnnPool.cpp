@@ -71,7 +71,7 @@ std::unique_ptr<Op> makeOneDnnPool(const plan::Step &step, SlotScope &scope, One
   dnnl::pooling_forward::desc forward(dnnl::prop_kind::forward_training, d.algorithm, d.src, d.dst, d.strides, d.kernel,
                                       d.padBegin, d.padEnd);
   dnnl::pooling_forward::primitive_desc forwardDesc(forward, userScratchpad(), context.engine);
-  Operand src{scope.local(op.src())}, dst{scope.local(op.dst())};
+  StepOperand src{scope.local(op.src())}, dst{scope.local(op.dst())};
   size_t used = 0;
   auto addScratch = [&](BoundPrimitive &bound, const memory::desc &scratch) {
     bound.bindWorkspace(DNNL_ARG_SCRATCHPAD, scratch, context.workspace.reserve(used, scratch.get_size()));

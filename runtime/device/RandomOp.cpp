@@ -58,7 +58,7 @@ private:
     }
   }
 
-  Operand out;
+  StepOperand out;
   uint64_t key;
   plan::DType dtype;
   std::vector<Piece> pieces;

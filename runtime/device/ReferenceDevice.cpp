@@ -39,7 +39,7 @@ private:
 
 /// Accesses a slot (at a byte offset) as elements.
 std::function<Elements(SlotTable)> reach(SlotScope &scope, uint32_t slot, uint64_t offset = 0) {
-  Operand operand{scope.local(slot), static_cast<int64_t>(offset)};
+  StepOperand operand{scope.local(slot), static_cast<int64_t>(offset)};
   plan::DType dtype = scope.slot(slot).dtype();
   return [operand, dtype](SlotTable table) { return Elements{operand.at(table), dtype}; };
 }

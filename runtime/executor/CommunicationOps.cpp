@@ -39,7 +39,7 @@ private:
   plan::ReduceKind reduce;
   plan::DType dtype;
   Communicator *communicator;
-  std::vector<Operand> in, out;
+  std::vector<StepOperand> in, out;
   std::vector<std::vector<int64_t>> sizes;
   std::vector<CollectivePart> parts;
 };
@@ -54,7 +54,7 @@ public:
   }
 
 private:
-  Operand slot;
+  StepOperand slot;
   size_t bytes;
   unsigned peer;
   uint32_t tag;
@@ -71,7 +71,7 @@ public:
   }
 
 private:
-  Operand slot;
+  StepOperand slot;
   size_t bytes;
   unsigned peer;
   uint32_t tag;

@@ -113,7 +113,7 @@ void writeTrace(const std::string &file, const Schedule &schedule, const Timelin
     for (size_t i = 0; i < r.works.size(); ++i)
       list.push_back(event(shortName(schedule.order[rank][i]), rank, 0, schedule.order[rank][i], r.works[i]));
     bool named[2] = {false, false};
-    for (const Message &message : r.messages) {
+    for (const PipelineMessage &message : r.messages) {
       const bool previous = size_t(message.receiver) != (rank + 1) % timeline.ranks.size();
       if (!std::exchange(named[previous], true))
         list.push_back(track("thread_name", rank, 1 + previous, fmt::format("sends to rank {}", message.receiver)));

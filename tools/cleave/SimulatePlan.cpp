@@ -33,7 +33,7 @@ struct Predicted {
   /// Bytes that a rank of a class needs.
   std::vector<uint64_t> peakBytes() const {
     std::vector<uint64_t> all;
-    for (const RankClass &one : simulation.ranks.classes)
+    for (const AlikeRanks &one : simulation.ranks.classes)
       all.push_back(neededBytes(*plan.programs()->Get(one.program), cluster.devices[one.kind]));
     return all;
   }
@@ -85,7 +85,7 @@ void printRanks(const Predicted &predicted) {
              "(hidden)", "idle, ms", "GiB needed", "there");
   const std::vector<uint64_t> peaks = predicted.peakBytes();
   for (size_t c = 0; c < simulation.times.size(); ++c) {
-    const RankClass &one = simulation.ranks.classes[c];
+    const AlikeRanks &one = simulation.ranks.classes[c];
     const DeviceKind &kind = predicted.cluster.devices[one.kind];
     const ClassTimes &times = simulation.times[c];
     const std::string ranks = one.ranks == 1 ? fmt::format("{}", one.representative)

@@ -90,7 +90,7 @@ ncclRedOp_t operationOf(plan::ReduceKind reduce) {
 
 /// One buffer of a collective.
 struct Buffer {
-  Operand in, out;
+  StepOperand in, out;
   int64_t count, outer, inner;
   std::vector<int64_t> sizes;
   int64_t whole() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
@@ -249,7 +249,7 @@ private:
 
 class MessageOp final : public Op {
 public:
-  MessageOp(Operand slot, size_t bytes, bool sends, NcclGroup &group, const Queue &queue, Mark mark)
+  MessageOp(StepOperand slot, size_t bytes, bool sends, NcclGroup &group, const Queue &queue, Mark mark)
       : slot(slot), bytes(bytes), sends(sends), group(group), queue(queue), mark(mark) {}
   void run(SlotTable slots, const RunContext &) override {
     mark.enqueue(queue.stream);
@@ -261,7 +261,7 @@ public:
   }
 
 private:
-  Operand slot;
+  StepOperand slot;
   size_t bytes;
   bool sends;
   NcclGroup &group;
@@ -281,7 +281,7 @@ std::unique_ptr<Op> makeMessageOp(const plan::Step &step, SlotScope &scope, Nccl
                                   Mark mark) {
   const auto *send = step.op_as_Send();
   const auto *recv = step.op_as_Recv();
-  return std::make_unique<MessageOp>(Operand{scope.local(send ? send->slot() : recv->slot())},
+  return std::make_unique<MessageOp>(StepOperand{scope.local(send ? send->slot() : recv->slot())},
                                      static_cast<size_t>(send ? send->bytes() : recv->bytes()), send != nullptr, group,
                                      queue, mark);
 }

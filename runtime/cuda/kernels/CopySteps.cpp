@@ -18,7 +18,7 @@ namespace {
 /// A copy of contiguous bytes.
 class DenseCopy final : public Op {
 public:
-  DenseCopy(Operand src, Operand dst, size_t bytes, const Queue &queue)
+  DenseCopy(StepOperand src, StepOperand dst, size_t bytes, const Queue &queue)
       : src(src), dst(dst), bytes(bytes), queue(queue) {}
   void run(SlotTable slots, const RunContext &) override {
     if (bytes)
@@ -27,14 +27,14 @@ public:
   }
 
 private:
-  Operand src, dst;
+  StepOperand src, dst;
   size_t bytes;
   const Queue &queue;
 };
 
 class StridedCopy final : public Op {
 public:
-  StridedCopy(Operand src, Operand dst, const CopyArguments &arguments, CUfunction function, const Queue &queue)
+  StridedCopy(StepOperand src, StepOperand dst, const CopyArguments &arguments, CUfunction function, const Queue &queue)
       : src(src), dst(dst), arguments(arguments), function(function), queue(queue) {}
   void run(SlotTable slots, const RunContext &) override {
     arguments.from = src.at(slots);
@@ -43,7 +43,7 @@ public:
   }
 
 private:
-  Operand src, dst;
+  StepOperand src, dst;
   CopyArguments arguments;
   CUfunction function;
   const Queue &queue;
@@ -67,7 +67,7 @@ int64_t copyUnit(const std::vector<CopyDim> &dims, int64_t element, int64_t srcO
 
 class FillOp final : public Op {
 public:
-  FillOp(Operand dst, std::array<std::byte, 8> pattern, size_t element, size_t count, const Queue &queue,
+  FillOp(StepOperand dst, std::array<std::byte, 8> pattern, size_t element, size_t count, const Queue &queue,
          OwnKernels &kernels)
       : dst(dst), element(element), count(count), queue(queue) {
     std::memcpy(&value8, pattern.data(), 1);
@@ -99,7 +99,7 @@ public:
   }
 
 private:
-  Operand dst;
+  StepOperand dst;
   size_t element, count;
   uint8_t value8 = 0;
   uint16_t value16 = 0;
@@ -114,9 +114,9 @@ private:
 std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
   const plan::Copy &copy = *step.op_as_Copy();
   const auto element = static_cast<int64_t>(dtypeSize(copy.dtype()));
-  Operand src = operandOf(*copy.src(), scope);
+  StepOperand src = operandOf(*copy.src(), scope);
   src.offset += scope.scalar(copy.src_offset_scalar(), 0) * element;
-  const Operand dst = operandOf(*copy.dst(), scope);
+  const StepOperand dst = operandOf(*copy.dst(), scope);
   std::vector<CopyDim> dims = copyDims(copy);
   if (dims.empty())
     dims.push_back({1, 1, 1});
@@ -144,7 +144,7 @@ std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, const Q
   std::array<std::byte, 8> pattern{};
   storeElement(pattern.data(), 0, fill.dtype(), fill.value());
   const size_t element = dtypeSize(fill.dtype());
-  return std::make_unique<FillOp>(Operand{scope.local(fill.dst())}, pattern, element,
+  return std::make_unique<FillOp>(StepOperand{scope.local(fill.dst())}, pattern, element,
                                   scope.slot(fill.dst()).bytes() / element, queue, kernels);
 }
 

@@ -64,7 +64,7 @@ private:
     std::vector<uint32_t> ofBlock;
     for (const Call &call : calls) {
       wide.insert(wide.end(), {ofBlock.size(), call.blocks, static_cast<uint64_t>(call.extent)});
-      for (const Operand &buffer : call.operands.buffers)
+      for (const StepOperand &buffer : call.operands.buffers)
         wide.push_back(reinterpret_cast<uint64_t>(buffer.at(slots)));
       for (int64_t scalar : call.operands.scalars)
         wide.push_back(static_cast<uint64_t>(scalar));

@@ -38,7 +38,7 @@ public:
   }
 
 private:
-  Operand table, ids, out;
+  StepOperand table, ids, out;
   LookupArguments arguments{};
   CUfunction function;
   const Queue &queue;
@@ -93,7 +93,7 @@ private:
     arguments.sorted = take(arguments.count);
   }
 
-  Operand ids, grad, dtable;
+  StepOperand ids, grad, dtable;
   size_t tableBytes;
   LookupGradArguments arguments{};
   std::vector<CUfunction> functions;
@@ -116,7 +116,7 @@ public:
   }
 
 private:
-  Operand src, index, out;
+  StepOperand src, index, out;
   GatherArguments arguments{};
   CUfunction function;
   const Queue &queue;
@@ -141,7 +141,7 @@ public:
   }
 
 private:
-  Operand src, index, out;
+  StepOperand src, index, out;
   size_t outBytes;
   ScatterArguments arguments{};
   CUfunction function;
@@ -179,7 +179,7 @@ public:
 
 private:
   static constexpr int64_t pieceElements = 1024;
-  Operand out;
+  StepOperand out;
   int64_t elements = 0;
   DeviceMemory table;
   RandomArguments arguments{};

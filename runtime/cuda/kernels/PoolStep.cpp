@@ -70,7 +70,7 @@ public:
   }
 
 private:
-  Operand wide, narrow, workspace;
+  StepOperand wide, narrow, workspace;
   bool hasWorkspace;
   PoolArguments a{};
   int64_t items = 0;

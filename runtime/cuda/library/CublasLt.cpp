@@ -9,9 +9,9 @@
 #include "runtime/cuda/library/CublasLt.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/cuda/kernels/KernelTypes.h"
 #include "runtime/cuda/driver/Library.h"
 #include "runtime/cuda/driver/Measure.h"
+#include "runtime/cuda/kernels/KernelTypes.h"
 #include "runtime/device/MatmulShape.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
@@ -335,7 +335,7 @@ public:
       fused.emplace(f, p, tf32, true);
   }
 
-  Operand a, b, c, bias, aux, rowSums;
+  StepOperand a, b, c, bias, aux, rowSums;
   Choice choice{};
 
   void run(SlotTable slots, const RunContext &) override {
@@ -482,7 +482,7 @@ private:
 /// k = 0: writes zeros and applies the epilogue. c must be dense, because compilers emit no strided fills.
 class EmptyProduct final : public Op {
 public:
-  EmptyProduct(Operand c, size_t bytes, const Queue &queue) : c(c), bytes(bytes), queue(queue) {}
+  EmptyProduct(StepOperand c, size_t bytes, const Queue &queue) : c(c), bytes(bytes), queue(queue) {}
   void run(SlotTable slots, const RunContext &) override {
     if (bytes)
       check(driver().memsetD8Async(devicePointer(c.at(slots)), 0, bytes, queue.stream), "cuMemsetD8Async");
@@ -498,12 +498,12 @@ public:
 
   CUfunction epilogueKernel = nullptr;
   bool hasBias = false, hasAux = false;
-  Operand bias, aux, rowSums;
+  StepOperand bias, aux, rowSums;
   size_t rowSumBytes = 0;
   EpilogueArguments arguments{};
 
 private:
-  Operand c;
+  StepOperand c;
   size_t bytes;
   const Queue &queue;
 };

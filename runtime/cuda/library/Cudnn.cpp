@@ -3,9 +3,9 @@
 // time. Its other work, initialising its scratch tensors, is read from the graph once and done through the driver.
 #include "runtime/cuda/library/Cudnn.h"
 
-#include "runtime/cuda/library/CudnnFrontend.h"
 #include "runtime/cuda/driver/Driver.h"
 #include "runtime/cuda/driver/Library.h"
+#include "runtime/cuda/library/CudnnFrontend.h"
 
 #include <fmt/ranges.h>
 
@@ -61,7 +61,7 @@ bool allowed(const std::vector<fe::NumericalNote_t> &notes, plan::DType dtype, c
 class Prepared final : public CudnnGraph {
 public:
   /// `lowered`: called once the graph has been lowered to cuDNN's operations.
-  Prepared(std::unique_ptr<Graph> built, std::string what, plan::DType dtype, CudnnHandle *handle,
+  Prepared(std::unique_ptr<FrontendGraph> built, std::string what, plan::DType dtype, CudnnHandle *handle,
            const CudnnOptions &options, const std::function<void(cudnnHandle_t)> &lowered)
       : graph(std::move(built)), what(std::move(what)) {
     check(graph->validate(), this->what);
@@ -185,7 +185,7 @@ private:
     }
   }
 
-  std::unique_ptr<Graph> graph;
+  std::unique_ptr<FrontendGraph> graph;
   std::string what, chosen;
   std::vector<std::string> names;
   std::vector<int64_t> indices; ///< of the names, among the frontend's plans
@@ -219,9 +219,9 @@ public:
                                           const CudnnOptions &options) override {
     const ConvShapes shapes = convShapes(op);
     return guarded(describe(op), [&] {
-      auto graph = std::make_unique<Graph>(op.dtype(), options);
+      auto graph = std::make_unique<FrontendGraph>(op.dtype(), options);
       buildConvolution(*graph, op, shapes);
-      Graph &lowered = *graph;
+      FrontendGraph &lowered = *graph;
       return std::make_unique<Prepared>(std::move(graph), describe(op), op.dtype(), handle, options,
                                         [&](cudnnHandle_t cudnn) {
                                           if (op.accumulate())
@@ -235,7 +235,7 @@ public:
     checkAttention(op);
     openCompiler();
     return guarded(describe(op), [&] {
-      auto graph = std::make_unique<Graph>(op.dtype(), options);
+      auto graph = std::make_unique<FrontendGraph>(op.dtype(), options);
       buildAttention(*graph, op, options);
       return std::make_unique<Prepared>(std::move(graph), describe(op), op.dtype(), handle, options,
                                         [](cudnnHandle_t) {});

@@ -52,9 +52,9 @@ struct Preset {
 
 /// Gives access to protected members of the frontend's graph. Tensors with addresses from the caller are numbered 1, 2,
 /// ... in the order of the addresses.
-class Graph final : public fe::graph::Graph {
+class FrontendGraph final : public fe::graph::Graph {
 public:
-  Graph(plan::DType dtype, const CudnnOptions &options) : io(type(dtype)) {
+  FrontendGraph(plan::DType dtype, const CudnnOptions &options) : io(type(dtype)) {
     set_io_data_type(io).set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
     set_sm_version(options.smVersion);
   }
@@ -132,7 +132,7 @@ template <typename Attributes> Attributes convAttributes(const ConvShapes &shape
   return attributes;
 }
 
-inline void buildConvolution(Graph &graph, const plan::Conv &op, const ConvShapes &shapes) {
+inline void buildConvolution(FrontendGraph &graph, const plan::Conv &op, const ConvShapes &shapes) {
   if (op.kind() == plan::ConvKind::Forward) {
     TensorPtr src = graph.input(shapes.src), weights = graph.input(shapes.weights);
     TensorPtr result = graph.conv_fprop(src, weights, convAttributes<fe::graph::Conv_fprop_attributes>(shapes));
@@ -167,7 +167,7 @@ inline fe::DiagonalAlignment_t diagonal(const plan::Attention &op) {
   return op.rows() == op.keys() ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
 }
 
-inline void buildAttention(Graph &graph, const plan::Attention &op, const CudnnOptions &options) {
+inline void buildAttention(FrontendGraph &graph, const plan::Attention &op, const CudnnOptions &options) {
   const TensorShape stats{{op.batch(), op.heads(), op.rows(), 1}, {op.heads() * op.rows(), op.rows(), 1, 1}};
   const auto scale = static_cast<float>(op.scale());
   TensorPtr q = graph.input(shape(op, op.q(), op.rows())), k = graph.input(shape(op, op.k(), op.keys())),

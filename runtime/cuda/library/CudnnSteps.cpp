@@ -16,7 +16,7 @@ namespace {
 /// A cuDNN graph with its slots.
 class CudnnOp final : public Op {
 public:
-  CudnnOp(std::unique_ptr<CudnnGraph> graph, std::vector<Operand> operands, CudnnHandle &handle, const Queue &queue)
+  CudnnOp(std::unique_ptr<CudnnGraph> graph, std::vector<StepOperand> operands, CudnnHandle &handle, const Queue &queue)
       : graph(std::move(graph)), operands(std::move(operands)), handle(handle), queue(queue) {
     pointers.resize(this->operands.size());
   }
@@ -61,7 +61,7 @@ public:
 
 private:
   std::unique_ptr<CudnnGraph> graph;
-  std::vector<Operand> operands;
+  std::vector<StepOperand> operands;
   std::vector<void *> pointers;
   CudnnHandle &handle;
   const Queue &queue;
@@ -106,14 +106,14 @@ std::vector<Place> placesOf(const plan::Attention &op) {
 /// A convolution over no samples: does nothing, or sets weight gradients to zero.
 class EmptyConv final : public Op {
 public:
-  EmptyConv(Operand weights, size_t bytes, const Queue &queue) : weights(weights), bytes(bytes), queue(queue) {}
+  EmptyConv(StepOperand weights, size_t bytes, const Queue &queue) : weights(weights), bytes(bytes), queue(queue) {}
   void run(SlotTable slots, const RunContext &) override {
     if (bytes)
       check(driver().memsetD8Async(devicePointer(weights.at(slots)), 0, bytes, queue.stream), "cuMemsetD8Async");
   }
 
 private:
-  Operand weights;
+  StepOperand weights;
   size_t bytes;
   const Queue &queue;
 };
@@ -122,8 +122,8 @@ std::unique_ptr<Op> makeEmptyConv(const plan::Conv &op, SlotScope &scope, const 
   for (const Place &place : placesOf(op))
     scope.local(place.slot);
   const bool zeros = op.kind() == plan::ConvKind::BackwardWeights && !op.accumulate();
-  return std::make_unique<EmptyConv>(Operand{scope.local(op.weights())}, zeros ? scope.slot(op.weights()).bytes() : 0,
-                                     queue);
+  return std::make_unique<EmptyConv>(StepOperand{scope.local(op.weights())},
+                                     zeros ? scope.slot(op.weights()).bytes() : 0, queue);
 }
 
 /// The key of a step in the tuning record.
@@ -167,7 +167,7 @@ std::unique_ptr<Op> StepOps::makeCudnnStep(const plan::Step &step, SlotScope &sc
   choices.choice = tuning.find(key);
   auto graph =
       conv ? library.convolution(cudnn.get(), *conv, choices) : library.attention(cudnn.get(), *attention, choices);
-  std::vector<Operand> operands;
+  std::vector<StepOperand> operands;
   std::vector<size_t> bytes;
   for (const Place &place : conv ? placesOf(*conv) : placesOf(*attention)) {
     operands.push_back({scope.local(place.slot), place.offset});

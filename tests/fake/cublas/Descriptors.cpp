@@ -26,21 +26,21 @@ constexpr Field layoutFields[] = {
     {CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, offsetof(Layout, stride), 8},
 };
 constexpr Field operationFields[] = {
-    {CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, offsetof(Operation, compute), 4},
-    {CUBLASLT_MATMUL_DESC_SCALE_TYPE, offsetof(Operation, scale), 4},
-    {CUBLASLT_MATMUL_DESC_POINTER_MODE, offsetof(Operation, pointerMode), 4},
-    {CUBLASLT_MATMUL_DESC_TRANSA, offsetof(Operation, transA), 4},
-    {CUBLASLT_MATMUL_DESC_TRANSB, offsetof(Operation, transB), 4},
-    {CUBLASLT_MATMUL_DESC_TRANSC, offsetof(Operation, transC), 4},
-    {CUBLASLT_MATMUL_DESC_EPILOGUE, offsetof(Operation, epilogue), 4},
-    {CUBLASLT_MATMUL_DESC_BIAS_POINTER, offsetof(Operation, bias), 8},
-    {CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, offsetof(Operation, biasStride), 8},
-    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, offsetof(Operation, aux), 8},
-    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, offsetof(Operation, auxLd), 8},
-    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, offsetof(Operation, auxStride), 8},
-    {CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, offsetof(Operation, smTarget), 4},
-    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(Operation, auxType), 4},
-    {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, offsetof(Operation, biasType), 4},
+    {CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, offsetof(MatmulDescription, compute), 4},
+    {CUBLASLT_MATMUL_DESC_SCALE_TYPE, offsetof(MatmulDescription, scale), 4},
+    {CUBLASLT_MATMUL_DESC_POINTER_MODE, offsetof(MatmulDescription, pointerMode), 4},
+    {CUBLASLT_MATMUL_DESC_TRANSA, offsetof(MatmulDescription, transA), 4},
+    {CUBLASLT_MATMUL_DESC_TRANSB, offsetof(MatmulDescription, transB), 4},
+    {CUBLASLT_MATMUL_DESC_TRANSC, offsetof(MatmulDescription, transC), 4},
+    {CUBLASLT_MATMUL_DESC_EPILOGUE, offsetof(MatmulDescription, epilogue), 4},
+    {CUBLASLT_MATMUL_DESC_BIAS_POINTER, offsetof(MatmulDescription, bias), 8},
+    {CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, offsetof(MatmulDescription, biasStride), 8},
+    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, offsetof(MatmulDescription, aux), 8},
+    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, offsetof(MatmulDescription, auxLd), 8},
+    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, offsetof(MatmulDescription, auxStride), 8},
+    {CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, offsetof(MatmulDescription, smTarget), 4},
+    {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(MatmulDescription, auxType), 4},
+    {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, offsetof(MatmulDescription, biasType), 4},
 };
 constexpr Field preferenceFields[] = {
     {CUBLASLT_MATMUL_PREF_SEARCH_MODE, offsetof(Preference, search), 4},
@@ -153,7 +153,7 @@ cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale) {
   CLEAVE_FAKE_COUNT();
-  Operation op{};
+  MatmulDescription op{};
   op.compute = compute;
   op.scale = scale;
   op.epilogue = CUBLASLT_EPILOGUE_DEFAULT;

@@ -17,14 +17,14 @@ struct Layout {
 };
 static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
 
-struct Operation {
+struct MatmulDescription {
   int32_t compute, scale, pointerMode, transA, transB, transC;
   uint32_t epilogue;
   int32_t biasType, auxType, smTarget;
   void *bias, *aux;
   int64_t biasStride, auxLd, auxStride;
 };
-static_assert(sizeof(Operation) <= sizeof(cublasLtMatmulDescOpaque_t));
+static_assert(sizeof(MatmulDescription) <= sizeof(cublasLtMatmulDescOpaque_t));
 
 struct Preference {
   uint64_t workspace;
@@ -42,11 +42,11 @@ static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t));
 constexpr uint64_t algoMagic = 0x636c65617665616cULL;
 
 inline const Layout &of(cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout *>(l); }
-inline const Operation &of(cublasLtMatmulDesc_t d) { return *reinterpret_cast<const Operation *>(d); }
+inline const MatmulDescription &of(cublasLtMatmulDesc_t d) { return *reinterpret_cast<const MatmulDescription *>(d); }
 
 /// A product as it is asked for.
 struct Problem {
-  Operation op;
+  MatmulDescription op;
   Layout a, b, c, d;
   uint64_t m() const { return d.rows; }
   uint64_t n() const { return d.cols; }

@@ -15,20 +15,20 @@ template <typename Function> Function *find(const char *name) {
 
 } // namespace
 
-bool enqueue(void *stream, std::unique_ptr<Work> work, const char *name) {
+bool enqueue(void *stream, std::unique_ptr<StreamWork> work, const char *name) {
   auto *put = find<int(void *, const CleaveFakeWork *)>("cleaveFakeEnqueueWork");
   if (!put) {
     work->run();
     return true;
   }
   std::vector<CleaveFakeRange> ranges;
-  for (const Range &range : work->ranges())
+  for (const TouchedRange &range : work->ranges())
     ranges.push_back({range.begin, range.bytes, range.written});
   const auto run = [](void *data) {
-    static_cast<Work *>(data)->run();
+    static_cast<StreamWork *>(data)->run();
     return 0;
   };
-  const auto release = [](void *data) { delete static_cast<Work *>(data); };
+  const auto release = [](void *data) { delete static_cast<StreamWork *>(data); };
   const CleaveFakeWork given{name, run, release, work.get(), ranges.data(), ranges.size()};
   if (put(stream, &given) != 0)
     return false;

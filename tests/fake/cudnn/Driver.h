@@ -8,21 +8,21 @@
 namespace cleave::fake {
 
 /// Memory that work reads or writes.
-struct Range {
+struct TouchedRange {
   const void *begin;
   size_t bytes;
   int written;
 };
 
-class Work {
+class StreamWork {
 public:
-  virtual ~Work() = default;
+  virtual ~StreamWork() = default;
   virtual void run() = 0;
-  virtual std::vector<Range> ranges() const { return {}; }
+  virtual std::vector<TouchedRange> ranges() const { return {}; }
 };
 
 /// Puts work into a stream; without a driver it runs at once. False where the driver refuses it.
-bool enqueue(void *stream, std::unique_ptr<Work> work, const char *name);
+bool enqueue(void *stream, std::unique_ptr<StreamWork> work, const char *name);
 
 /// The status that a test wants the next call of `function` to return; 0: none.
 int wantedFailure(const char *function);

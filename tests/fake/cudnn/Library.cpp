@@ -10,7 +10,7 @@ using namespace cleave::fake;
 
 namespace {
 
-class Execution final : public Work {
+class Execution final : public StreamWork {
 public:
   std::shared_ptr<const Program> program;
   Bindings bindings;
@@ -23,8 +23,8 @@ public:
     evaluate(*program, bindings, engine == 3);
   }
 
-  std::vector<Range> ranges() const override {
-    std::vector<Range> list;
+  std::vector<TouchedRange> ranges() const override {
+    std::vector<TouchedRange> list;
     if (const int64_t bytes = engineWorkspace(engine))
       list.push_back({workspace, static_cast<size_t>(bytes), 1});
     for (const Operation &op : program->operations) {
@@ -36,7 +36,7 @@ public:
   }
 
 private:
-  void add(std::vector<Range> &list, const Tensor &t, int written) const {
+  void add(std::vector<TouchedRange> &list, const Tensor &t, int written) const {
     if (!t.isVirtual && !t.byValue)
       list.push_back({bindings.addresses.at(t.uid), static_cast<size_t>(t.spanBytes()), written});
   }

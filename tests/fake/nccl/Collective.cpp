@@ -27,7 +27,7 @@ bool agreed(Communicator &c) {
 }
 
 /// Reduces [begin, begin + count) of all slots, which hold `stride` elements from their begin, into `to`.
-void reduceSlots(const Communicator &c, const Operation &op, char *to, size_t begin, size_t count, uint32_t first) {
+void reduceSlots(const Communicator &c, const CommOperation &op, char *to, size_t begin, size_t count, uint32_t first) {
   const size_t size = elementBytes(op.type);
   for (uint32_t i = 0; i < c.ranks; ++i) {
     const char *from = c.shared->slot((first + i) % c.ranks) + begin * size;
@@ -41,7 +41,7 @@ void reduceSlots(const Communicator &c, const Operation &op, char *to, size_t be
 }
 
 /// A ring adds the ranks in another order for every part of the data.
-void reduceRing(const Communicator &c, const Operation &op, size_t offset, size_t count) {
+void reduceRing(const Communicator &c, const CommOperation &op, size_t offset, size_t count) {
   const size_t size = elementBytes(op.type);
   std::vector<char> result(count * size); // `in` and `out` may be one
   const size_t part = (op.count + c.ranks - 1) / c.ranks;
@@ -54,7 +54,7 @@ void reduceRing(const Communicator &c, const Operation &op, size_t offset, size_
   std::memcpy(static_cast<char *>(op.out) + offset * size, result.data(), count * size);
 }
 
-void writeSlot(const Communicator &c, const Operation &op, size_t offset, size_t count) {
+void writeSlot(const Communicator &c, const CommOperation &op, size_t offset, size_t count) {
   const size_t size = elementBytes(op.type);
   const auto *in = static_cast<const char *>(op.in);
   char *slot = c.shared->slot(c.rank);
@@ -66,7 +66,7 @@ void writeSlot(const Communicator &c, const Operation &op, size_t offset, size_t
   }
 }
 
-void readSlots(const Communicator &c, const Operation &op, size_t offset, size_t count) {
+void readSlots(const Communicator &c, const CommOperation &op, size_t offset, size_t count) {
   const size_t size = elementBytes(op.type);
   auto *out = static_cast<char *>(op.out);
   switch (op.kind) {
@@ -92,7 +92,7 @@ void readSlots(const Communicator &c, const Operation &op, size_t offset, size_t
 
 } // namespace
 
-bool runCollective(Communicator &c, const Operation &op) {
+bool runCollective(Communicator &c, const CommOperation &op) {
   const size_t blocks = op.kind == Kind::ReduceScatter ? c.ranks : 1;
   const size_t most = slotBytes / elementBytes(op.type) / blocks;
   c.mine().doing = {static_cast<int32_t>(op.kind), op.type, op.reduce, op.peer, op.count};

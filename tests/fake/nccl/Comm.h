@@ -17,7 +17,7 @@ namespace cleave::fake {
 enum class Kind : int32_t { AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Send, Recv };
 const char *nameOf(Kind kind);
 
-struct Operation {
+struct CommOperation {
   Kind kind;
   const void *in;
   void *out;
@@ -72,12 +72,12 @@ void combine(void *out, const void *in, size_t count, ncclDataType_t type, ncclR
 void divide(void *out, size_t count, ncclDataType_t type, uint32_t by);
 
 /// Runs one collective in a stream; false when it was aborted.
-bool runCollective(Communicator &c, const Operation &op);
+bool runCollective(Communicator &c, const CommOperation &op);
 /// Runs sends and receives, which wait for one another.
-bool runPointToPoint(Communicator &c, const std::vector<Operation> &ops);
+bool runPointToPoint(Communicator &c, const std::vector<CommOperation> &ops);
 
 /// Puts an operation into a stream, at the end of the group if there is one.
-ncclResult_t enqueue(ncclComm_t comm, Operation op, cudaStream_t stream);
+ncclResult_t enqueue(ncclComm_t comm, CommOperation op, cudaStream_t stream);
 bool inGroup();
 /// Runs when the group ends, beside the group's other jobs.
 void addJob(std::function<ncclResult_t()> job);

@@ -12,7 +12,7 @@ namespace {
 
 struct Queued {
   std::shared_ptr<Communicator> c;
-  Operation op;
+  CommOperation op;
   CUstream stream;
 };
 
@@ -27,7 +27,7 @@ thread_local Group group;
 /// What a stream runs.
 struct Batch {
   std::shared_ptr<Communicator> c;
-  std::vector<Operation> ops;
+  std::vector<CommOperation> ops;
   std::atomic<int> *counted = nullptr; ///< c's pending or captured
 
   ~Batch() {
@@ -35,7 +35,7 @@ struct Batch {
       --*counted;
   }
 
-  bool meetFate(const Operation &op) const {
+  bool meetFate(const CommOperation &op) const {
     const Fate fate = fateOf(op.kind);
     if (fate.error != ncclSuccess)
       c->fail(fate.error, std::string(nameOf(op.kind)) + ": asked for by CLEAVE_FAKE_NCCL");
@@ -50,8 +50,8 @@ struct Batch {
     }
     if (c->aborted)
       return 0;
-    std::vector<Operation> point;
-    for (const Operation &op : ops) {
+    std::vector<CommOperation> point;
+    for (const CommOperation &op : ops) {
       if (!meetFate(op))
         return 0;
       if (op.kind == Kind::Send || op.kind == Kind::Recv)
@@ -59,17 +59,17 @@ struct Batch {
     }
     if (!runPointToPoint(*c, point))
       return 0;
-    for (const Operation &op : ops)
+    for (const CommOperation &op : ops)
       if (op.kind != Kind::Send && op.kind != Kind::Recv && !runCollective(*c, op))
         return 0;
     return 0;
   }
 };
 
-size_t bytesRead(const Communicator &c, const Operation &op) {
+size_t bytesRead(const Communicator &c, const CommOperation &op) {
   return op.count * elementBytes(op.type) * (op.kind == Kind::ReduceScatter ? c.ranks : 1);
 }
-size_t bytesWritten(const Communicator &c, const Operation &op) {
+size_t bytesWritten(const Communicator &c, const CommOperation &op) {
   return op.count * elementBytes(op.type) * (op.kind == Kind::AllGather ? c.ranks : 1);
 }
 
@@ -99,14 +99,14 @@ struct Current {
   CUcontext before = nullptr;
 };
 
-ncclResult_t launch(const std::shared_ptr<Communicator> &c, std::vector<Operation> ops, CUstream stream) {
+ncclResult_t launch(const std::shared_ptr<Communicator> &c, std::vector<CommOperation> ops, CUstream stream) {
   const unsigned long long capture = captureOf(stream);
   orderStreams(*c, stream, capture);
   auto batch = std::make_unique<Batch>();
   batch->c = c;
   batch->ops = std::move(ops);
   std::vector<CleaveFakeRange> ranges;
-  for (const Operation &op : batch->ops) {
+  for (const CommOperation &op : batch->ops) {
     if (op.in)
       ranges.push_back({op.in, bytesRead(*c, op), 0});
     if (op.out)
@@ -132,7 +132,7 @@ ncclResult_t launch(const std::shared_ptr<Communicator> &c, std::vector<Operatio
 
 /// All of a group's operations on one communicator; streams other than the first come before and after it.
 ncclResult_t launchAll(const std::vector<Queued> &queued, const std::shared_ptr<Communicator> &c) {
-  std::vector<Operation> ops;
+  std::vector<CommOperation> ops;
   std::vector<CUstream> streams;
   for (const Queued &q : queued)
     if (q.c == c) {
@@ -186,7 +186,7 @@ ncclResult_t flush() {
   return ncclSuccess;
 }
 
-ncclResult_t judge(const Communicator &c, const Operation &op, CUstream stream) {
+ncclResult_t judge(const Communicator &c, const CommOperation &op, CUstream stream) {
   if (elementBytes(op.type) == 0 || op.reduce < 0 || op.reduce > ncclAvg)
     return refuse(ncclInvalidArgument, "no such type or reduction");
   const bool rooted =
@@ -210,7 +210,7 @@ ncclResult_t judge(const Communicator &c, const Operation &op, CUstream stream) 
 bool inGroup() { return group.depth > 0; }
 void addJob(std::function<ncclResult_t()> job) { group.jobs.push_back(std::move(job)); }
 
-ncclResult_t enqueue(ncclComm_t comm, Operation op, cudaStream_t handle) {
+ncclResult_t enqueue(ncclComm_t comm, CommOperation op, cudaStream_t handle) {
   if (!comm)
     return refuse(ncclInvalidArgument, "no communicator");
   const std::shared_ptr<Communicator> c = comm->c;

@@ -10,7 +10,7 @@ namespace cleave::fake {
 namespace {
 
 struct Transfer {
-  Operation op;
+  CommOperation op;
   size_t done = 0, bytes = 0;
   bool stuck = false;
   bool finished() const { return done == bytes; }
@@ -63,9 +63,9 @@ bool isNext(const std::vector<Transfer> &all, size_t i) {
 
 } // namespace
 
-bool runPointToPoint(Communicator &c, const std::vector<Operation> &ops) {
+bool runPointToPoint(Communicator &c, const std::vector<CommOperation> &ops) {
   std::vector<Transfer> all;
-  for (const Operation &op : ops)
+  for (const CommOperation &op : ops)
     all.push_back({op, 0, op.count * elementBytes(op.type)});
   const auto canGoOn = [&] {
     for (size_t i = 0; i < all.size(); ++i)

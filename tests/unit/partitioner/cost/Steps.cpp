@@ -17,8 +17,8 @@ DeviceKind kindOf(const std::string &name, const std::string &backend = "cuda") 
   return kind;
 }
 
-Work product(int64_t m, int64_t n, int64_t k, Rate rate = Rate::Bf16, int64_t batch = 1) {
-  Work work;
+StepWork product(int64_t m, int64_t n, int64_t k, Rate rate = Rate::Bf16, int64_t batch = 1) {
+  StepWork work;
   work.kind = WorkClass::Product;
   work.m = m, work.n = n, work.k = k, work.batch = batch, work.rate = rate;
   const auto M = double(m), N = double(n), K = double(k), size = rate == Rate::Fp32 ? 4.0 : 2.0;
@@ -27,8 +27,8 @@ Work product(int64_t m, int64_t n, int64_t k, Rate rate = Rate::Bf16, int64_t ba
   return work;
 }
 
-Work moving(WorkClass kind, double bytes) {
-  Work work;
+StepWork moving(WorkClass kind, double bytes) {
+  StepWork work;
   work.kind = kind;
   work.bytes = bytes;
   return work;
@@ -39,7 +39,7 @@ Work moving(WorkClass kind, double bytes) {
 TEST_CASE("a large product reaches the fraction of the peak that its device is known for") {
   for (const char *name : {"v100-16g", "a100-80g", "h100-80g", "another"}) {
     const CostDevice device(kindOf(name));
-    const Work work = product(16384, 16384, 16384, Rate::Fp16);
+    const StepWork work = product(16384, 16384, 16384, Rate::Fp16);
     const double reached = work.flops / stepCost(work, device).seconds() / device.kind.peak(Rate::Fp16);
     const double fraction = device.constants->productFraction[size_t(Rate::Fp16)];
     CHECK(reached <= fraction);
@@ -74,7 +74,7 @@ TEST_CASE("what moves bytes takes the memory's time and a launch") {
   CHECK(stepCost(moving(WorkClass::Stream, bytes), device).seconds() ==
         Approx(c.launchSeconds + bytes / (2000e9 * c.memoryFraction[size_t(WorkClass::Stream)])));
   CHECK(stepCost(moving(WorkClass::Stream, 0), device).seconds() == c.launchSeconds);
-  CHECK(stepCost(Work{}, device).seconds() == 0);
+  CHECK(stepCost(StepWork{}, device).seconds() == 0);
 }
 
 TEST_CASE("what fits into half of the cache moves at its bandwidth") {
@@ -96,7 +96,7 @@ TEST_CASE("a product of few operations a byte takes the memory's time") {
 }
 
 TEST_CASE("attention without a fused kernel sends its scores through memory") {
-  Work work;
+  StepWork work;
   work.kind = WorkClass::Attention;
   work.rate = Rate::Fp16;
   work.m = work.n = 2048, work.k = 64, work.batch = 96;
@@ -112,7 +112,7 @@ TEST_CASE("attention without a fused kernel sends its scores through memory") {
     const double scores = work.scoreBytes / (2000e9 * apart.constants->memoryFraction[size_t(WorkClass::Stream)]);
     CHECK(stepCost(work, apart).seconds() > 2 * scores); // the softmax alone reads and writes them
     CHECK(stepCost(work, fused).compute == Approx(work.flops / (300e12 * fused.constants->attentionForward)));
-    Work gradient = work;
+    StepWork gradient = work;
     gradient.backward = true;
     gradient.flops *= 2.5;
     CHECK(stepCost(gradient, apart).seconds() > 3 * scores);
@@ -144,7 +144,7 @@ TEST_CASE("more work never takes less time, a faster device never more") {
       for (double &peak : better.peakTflops)
         peak *= 2;
       const Rate rate = i % 2 && std::string(name) != "v100-16g" ? Rate::Bf16 : Rate::Fp32;
-      const Work work = product(size(), size(), size(), rate, 1 + i % 3);
+      const StepWork work = product(size(), size(), size(), rate, 1 + i % 3);
       const double now = stepCost(work, device).seconds();
       INFO(name << " " << work.m << " x " << work.n << " x " << work.k);
       CHECK(stepCost(work, CostDevice(better)).seconds() <= now);

@@ -30,7 +30,7 @@ Cluster cluster(const std::string &backend, int nodes, int devices) {
 
 /// Seconds of a copy of f32 elements.
 double copySeconds(const Cluster &on, int64_t elements) {
-  Work work;
+  StepWork work;
   work.kind = WorkClass::Copy;
   work.bytes = 8.0 * double(elements);
   return stepCost(work, CostDevice(on.devices[0])).seconds();
