@@ -380,8 +380,8 @@ private:
     return splits;
   }
 
-  // Whether a dimension of a tensor is a sequence that is split, or will be when the sum that the tensor is is finished:
-  // of an activation [batch, sequence, width], or of one whose first two dimensions are joined.
+  // Whether a dimension of a tensor is a sequence that is split, or will be when the sum that the tensor is is
+  // finished: of an activation [batch, sequence, width], or of one whose first two dimensions are joined.
   bool isSequence(TensorId tensor, size_t dim) const {
     if (!problem.sequence || isParameter(tensor))
       return false;
@@ -391,9 +391,26 @@ private:
     if (activation || (sharding.dims.size() == 2 && dim == 0 && factors.size() > 1))
       if (factors.back().axes == Axes{sequenceAxis})
         return true;
+    const bool rows = sharding.dims.size() == 2 && dim == 0 && contains(factors.back().axes, sequenceAxis);
+    if (rows && factors.size() == 1 && joinsSequence(tensor))
+      return true;
     return activation && !sharding.dims[dim].split() && sharding.partialKind == "sum" &&
            contains(sharding.partialAxes, sequenceAxis) &&
            problem.tensors[tensor].shape[dim] >= problem.mesh.size(sequenceAxis);
+  }
+  // Whether a tensor is an activation whose first two dimensions are joined, and whose sequence is split. For tensors
+  // that a factor does not show it of: with one row a rank, those of batch and sequence are one.
+  bool joinsSequence(TensorId tensor) const {
+    const ProblemOp *maker = draft.originMaker(tensor);
+    if (!maker || (maker->kind != OpKind::Reshape && maker->kind != OpKind::Cast))
+      return false;
+    const TensorId source = draft.operandsOf(draft.makerOf(tensor))[0];
+    if (maker->kind == OpKind::Cast)
+      return joinsSequence(source);
+    const std::vector<int64_t> &from = problem.tensors[maker->operands[0]].shape,
+                               &to = problem.tensors[maker->results[0]].shape;
+    return from.size() >= sequenceRank && to[0] == from[0] * from[sequenceDim] &&
+           contains(draft.of(source).dims[sequenceDim].factors.back().axes, sequenceAxis);
   }
   DimSharding sequenceSplit(TensorId tensor, size_t dim) const {
     const DimSharding &split = draft.of(tensor).dims[dim];

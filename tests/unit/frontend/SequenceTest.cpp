@@ -47,16 +47,20 @@ struct Transformer : Module {
 
 TrainConfig config() { return {.data = Mnist{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.1}, .batch = 12}; }
 
-/// What the activations' collectives of a plan send, in bytes by kind, and the peak of rank 0.
+/// What the collectives of a plan send: the activations' in bytes by kind, the gradients' in all; and the peak of rank
+/// 0.
 struct Plan {
   std::map<std::string, uint64_t> bytes, count;
-  uint64_t peak = 0;
-  explicit Plan(Transformer &model, bool option, const std::string &mesh = "tp=2") {
-    const RunOptions options{.mesh = mesh, .sequenceParallel = option, .data = "synthetic", .code = false};
+  uint64_t gradients = 0, peak = 0;
+  explicit Plan(Transformer &model, bool option, const std::string &mesh = "tp=2", int64_t batch = 12) {
+    const RunOptions options{
+        .mesh = mesh, .batch = batch, .sequenceParallel = option, .data = "synthetic", .code = false};
     const PlanReport report = reportPlan(*PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan"));
     for (const PlanReport::Collective &collective : report.collectives)
       if (collective.source.starts_with("activation"))
         bytes[collective.kind] += collective.bytes, count[collective.kind] += collective.count;
+      else
+        gradients += collective.bytes;
     peak = report.peakBytes.front();
   }
 };
@@ -64,18 +68,24 @@ struct Plan {
 } // namespace
 
 TEST_CASE("sequence parallelism replaces all-reduces by as many bytes, and needs less memory") {
-  Transformer model(false);
-  const Plan whole(model, false), split(model, true);
-  CHECK(whole.bytes.count("reduce-scatter") == 0);
-  CHECK(split.bytes.count("all-reduce") <= 1); // the products before the loss
-  // A ring sends 2 (n-1)/n of what an all-reduce sums, and (n-1)/n of what is gathered or scattered. The backward pass
-  // gathers the inputs of products once more instead of keeping them whole.
-  const uint64_t sums =
-      whole.bytes.at("all-reduce") - (split.bytes.count("all-reduce") ? split.bytes.at("all-reduce") : 0);
-  INFO(split.bytes.at("all-gather") << " gathered, " << split.bytes.at("reduce-scatter") << " scattered, " << sums
-                                    << " summed before");
-  CHECK(split.bytes.at("all-gather") + split.bytes.at("reduce-scatter") <= 2 * sums * 5 / 4);
-  CHECK(split.peak < whole.peak);
+  // With one row a rank the dimensions of batch and sequence are one where they are joined.
+  for (const auto &[mesh, batch] : {std::pair("tp=2", 12), {"tp=2", 1}, {"dp=2,tp=2", 2}, {"dp=2,tp=2", 4}}) {
+    INFO(mesh << ", batch " << batch);
+    Transformer model(false);
+    const Plan whole(model, false, mesh, batch), split(model, true, mesh, batch);
+    CHECK(whole.bytes.count("reduce-scatter") == 0);
+    CHECK(split.bytes.count("all-reduce") <= 1); // the products before the loss
+    // A ring sends 2 (n-1)/n of what an all-reduce sums, and (n-1)/n of what is gathered or scattered. The backward
+    // pass gathers the inputs of products once more instead of keeping them whole.
+    const uint64_t sums =
+        whole.bytes.at("all-reduce") - (split.bytes.count("all-reduce") ? split.bytes.at("all-reduce") : 0);
+    INFO(split.bytes.at("all-gather") << " gathered, " << split.bytes.at("reduce-scatter") << " scattered, " << sums
+                                      << " summed before");
+    CHECK(split.bytes.at("all-gather") + split.bytes.at("reduce-scatter") <= 2 * sums * 5 / 4);
+    CHECK(split.peak < whole.peak);
+    // Only what works on a part of the sequence has gradients to sum: norms, and biases of rows.
+    CHECK(split.gradients <= whole.gradients + 4 * 16 * width);
+  }
 }
 
 TEST_CASE("marks along the sequence reach the plan of the option") {
