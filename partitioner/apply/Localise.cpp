@@ -89,37 +89,34 @@ ArrayAttr Localiser::axesOf(const Factor &factor) {
   return builder.getStrArrayAttr(SmallVector<StringRef>(factor.axes.begin(), factor.axes.end()));
 }
 
-Value Localiser::gatherDim(Location loc, Value local, int64_t dim, const DimSharding &from) {
-  std::vector<int64_t> sizes; // of the factors, local until gathered
-  for (const Factor &factor : from.factors)
+std::vector<int64_t> Localiser::localSizes(const DimSharding &dim) const {
+  std::vector<int64_t> sizes;
+  for (const Factor &factor : dim.factors)
     sizes.push_back(share(factor));
-  for (size_t f = 0; f < from.factors.size(); ++f) {
-    const Factor &factor = from.factors[f];
-    if (mesh.size(factor.axes) == 1)
-      continue;
-    local = alongFactor(loc, local, dim, sizes, f, factor.size, [&](Type type, Value input, int64_t at) -> Value {
-      return dist::AllGatherOp::create(builder, loc, type, input, axesOf(factor), builder.getI64IntegerAttr(at),
-                                       sharesOf(factor));
-    });
-    sizes[f] = factor.size;
-  }
-  return local;
+  return sizes;
 }
 
-Value Localiser::sliceDim(Location loc, Value local, int64_t dim, const DimSharding &to) {
-  int64_t outer = 1, inner = ir::tensorType(local).getShape()[dim];
-  for (const Factor &factor : to.factors) {
-    inner /= factor.size;
-    if (mesh.size(factor.axes) > 1) {
-      SmallVector<int64_t> shape(ir::tensorType(local).getShape());
-      shape[dim] = outer * share(factor) * inner;
-      local =
-          dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, ir::tensorType(local).getElementType()),
-                                     local, axesOf(factor), dim, outer, factor.size, inner);
-    }
-    outer *= share(factor);
-  }
-  return local;
+Value Localiser::gather(Location loc, Value local, const ReshardStep &step) {
+  const auto [dim, f] = step.place;
+  const Factor &factor = step.dim.factors[f];
+  return alongFactor(loc, local, static_cast<int64_t>(dim), localSizes(step.dim), f, factor.size,
+                     [&](Type type, Value input, int64_t at) -> Value {
+                       return dist::AllGatherOp::create(builder, loc, type, input, axesOf(factor),
+                                                        builder.getI64IntegerAttr(at), sharesOf(factor));
+                     });
+}
+
+Value Localiser::slice(Location loc, Value local, const ReshardStep &step) {
+  const auto [dim, f] = step.place;
+  const std::vector<int64_t> sizes = localSizes(step.dim);
+  int64_t outer = 1, inner = 1;
+  for (size_t g = 0; g < sizes.size(); ++g)
+    (g < f ? outer : inner) *= g == f ? 1 : sizes[g];
+  SmallVector<int64_t> shape(ir::tensorType(local).getShape());
+  shape[dim] = outer * sizes[f] * inner;
+  const Factor &factor = step.dim.factors[f];
+  return dist::ShardSliceOp::create(builder, loc, RankedTensorType::get(shape, ir::tensorType(local).getElementType()),
+                                    local, axesOf(factor), static_cast<int64_t>(dim), outer, factor.size, inner);
 }
 
 Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const Sharding &to, const std::string &kind) {
@@ -144,10 +141,10 @@ Value Localiser::reshard(Location loc, Value local, const Sharding &from, const 
       local = reduceScatter(loc, local, step.place, to, from.partialKind);
       break;
     case ReshardStep::Kind::Gather:
-      local = gatherDim(loc, local, step.place.dim, from.dims[step.place.dim]);
+      local = gather(loc, local, step);
       break;
     case ReshardStep::Kind::Slice:
-      local = sliceDim(loc, local, step.place.dim, to.dims[step.place.dim]);
+      local = slice(loc, local, step);
       break;
     }
   return local;
@@ -174,12 +171,8 @@ Value Localiser::constant(Operation *op) {
   if (auto splat = dyn_cast<DenseElementsAttr>(value); splat && splat.isSplat())
     return ir::ConstantOp::create(builder, op->getLoc(), type,
                                   DenseElementsAttr::get(type, splat.getSplatValue<Attribute>()));
-  Value local = builder.clone(*op)->getResult(0);
-  Sharding to = shardingOf(op->getResult(0));
-  for (size_t d = 0; d < to.dims.size(); ++d)
-    if (to.dims[d].split())
-      local = sliceDim(op->getLoc(), local, d, to.dims[d]);
-  return local;
+  const Sharding whole = Sharding::replicated(ir::tensorType(op->getResult(0)).getShape());
+  return reshard(op->getLoc(), builder.clone(*op)->getResult(0), whole, shardingOf(op->getResult(0)));
 }
 
 Value Localiser::iota(Operation *op) {
@@ -189,11 +182,11 @@ Value Localiser::iota(Operation *op) {
   RankedTensorType type = localType(iota.getResult());
   if (dim.factors.size() == 1)
     return ir::IotaOp::create(builder, op->getLoc(), type, offset(op, dim), iota.getDimAttr());
-  SmallVector<int64_t> shape(type.getShape());
-  shape[iota.getDim()] = ir::tensorType(iota.getResult()).getShape()[iota.getDim()];
-  Value whole = ir::IotaOp::create(builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType()), Value(),
+  Sharding unsplit = sharding;
+  unsplit.dims[iota.getDim()] = {{Factor{ir::tensorType(iota.getResult()).getShape()[iota.getDim()], {}}}};
+  Value along = ir::IotaOp::create(builder, op->getLoc(), localType(unsplit, iota.getResult().getType()), Value(),
                                    iota.getDimAttr());
-  return sliceDim(op->getLoc(), whole, iota.getDim(), dim);
+  return reshard(op->getLoc(), along, unsplit, sharding);
 }
 
 // Converts the start or padding of a window from the global to the local dimension. It covers whole runs of the

@@ -1,6 +1,7 @@
 // Converts one op of the annotated phase to ops of the local phase, for the ranks at given mesh coordinates.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "partitioner/sharding/Messages.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -35,8 +36,10 @@ private:
   mutable llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::RankedTensorType>
       types; ///< by sharding and type
 
-  mlir::Value gatherDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &from);
-  mlir::Value sliceDim(mlir::Location loc, mlir::Value local, int64_t dim, const DimSharding &to);
+  /// Elements of each factor on this rank.
+  std::vector<int64_t> localSizes(const DimSharding &dim) const;
+  mlir::Value gather(mlir::Location loc, mlir::Value local, const ReshardStep &step);
+  mlir::Value slice(mlir::Location loc, mlir::Value local, const ReshardStep &step);
   using CollectiveMaker = llvm::function_ref<mlir::Value(mlir::Type result, mlir::Value input, int64_t dim)>;
   /// Emits a collective along factor `f` of a dimension whose factors have `sizes`: views the dimension as [outer,
   /// size, inner] around the factor, and merges it again with `after` elements for the factor.

@@ -2,8 +2,76 @@
 #include "partitioner/sharding/Messages.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace cleave::partitioner {
+
+namespace {
+
+using Axes = std::vector<std::string>;
+
+/// Cuts the factor of `dim` in which `inner` elements of the dimension end into two, if each rank then holds the same
+/// elements: a factor that is not split; one whose shares are whole runs of the inner part; or one that is split over
+/// two axes, between these.
+void cutAt(const Mesh &mesh, DimSharding &dim, int64_t inner) {
+  int64_t below = 1;
+  for (size_t f = dim.factors.size(); f-- > 0; below *= dim.factors[f].size) {
+    Factor &factor = dim.factors[f];
+    if (inner <= below || inner >= below * factor.size)
+      continue;
+    const int64_t minor = inner / below, major = factor.size / minor;
+    if (inner % below || factor.size % minor)
+      return;
+    size_t kept = factor.axes.size(); // axes of the major factor
+    while (kept > 0 && major % mesh.size(Axes(factor.axes.begin(), factor.axes.begin() + kept)))
+      --kept;
+    const Axes majorAxes(factor.axes.begin(), factor.axes.begin() + kept),
+        minorAxes(factor.axes.begin() + kept, factor.axes.end());
+    const bool whole = minorAxes.empty() || (major == mesh.size(majorAxes) && minor % mesh.size(minorAxes) == 0);
+    if (!whole)
+      return;
+    factor = {major, majorAxes};
+    dim.factors.insert(dim.factors.begin() + static_cast<ptrdiff_t>(f) + 1, {minor, minorAxes});
+    return;
+  }
+}
+
+/// Cuts where the other one has a boundary, and between axes.
+void refine(const Mesh &mesh, DimSharding &dim, const DimSharding &other) {
+  for (size_t f = 0; f < dim.factors.size(); ++f)
+    if (const Factor factor = dim.factors[f]; factor.axes.size() > 1) {
+      int64_t below = 1;
+      for (size_t g = f + 1; g < dim.factors.size(); ++g)
+        below *= dim.factors[g].size;
+      cutAt(mesh, dim, factor.size / mesh.size(factor.axes.front()) * below);
+    }
+  int64_t inner = 1;
+  for (size_t f = other.factors.size(); f-- > 0; inner *= other.factors[f].size)
+    cutAt(mesh, dim, inner);
+}
+
+/// The two with the same sizes of factors, where they can be written so.
+void refineBoth(const Mesh &mesh, DimSharding &from, DimSharding &to) {
+  DimSharding finerFrom = from, finerTo = to;
+  refine(mesh, finerFrom, to);
+  refine(mesh, finerTo, finerFrom);
+  refine(mesh, finerFrom, finerTo);
+  if (std::ranges::equal(finerFrom.factors, finerTo.factors, {}, &Factor::size, &Factor::size))
+    from = std::move(finerFrom), to = std::move(finerTo);
+}
+
+/// The factors of `from` and `to` that must be gathered and sliced.
+struct Moves {
+  DimSharding from, to;
+  bool aligned; // the same sizes of factors
+  Moves(const Mesh &mesh, const DimSharding &before, const DimSharding &after) : from(before), to(after) {
+    refineBoth(mesh, from, to);
+    aligned = std::ranges::equal(from.factors, to.factors, {}, &Factor::size, &Factor::size);
+  }
+  bool stays(size_t f) const { return aligned && from.factors[f].axes == to.factors[f].axes; }
+};
+
+} // namespace
 
 std::vector<ReshardStep> reshardSteps(const Mesh &mesh, const Sharding &from, const Sharding &to) {
   using Kind = ReshardStep::Kind;
@@ -19,13 +87,26 @@ std::vector<ReshardStep> reshardSteps(const Mesh &mesh, const Sharding &from, co
     if (mesh.size(finished) > 1)
       steps.push_back({Kind::AllReduce, finished});
   }
-  const auto moves = [&](size_t d) { return !(scattered && scattered->dim == d) && from.dims[d] != to.dims[d]; };
-  for (size_t d = 0; d < from.dims.size(); ++d)
-    if (moves(d) && from.dims[d].split())
-      steps.push_back({Kind::Gather, {}, {d}});
-  for (size_t d = 0; d < from.dims.size(); ++d)
-    if (moves(d) && to.dims[d].split())
-      steps.push_back({Kind::Slice, {}, {d}});
+  std::vector<ReshardStep> slices;
+  for (size_t d = 0; d < from.dims.size(); ++d) {
+    if ((scattered && scattered->dim == d) || from.dims[d] == to.dims[d])
+      continue;
+    const Moves moves(mesh, from.dims[d], to.dims[d]);
+    DimSharding now = moves.from;
+    for (size_t f = 0; f < now.factors.size(); ++f)
+      if (!moves.stays(f) && mesh.size(now.factors[f].axes) > 1) {
+        steps.push_back({Kind::Gather, {}, {d, f}, now});
+        now.factors[f].axes.clear();
+      }
+    if (!moves.aligned)
+      now = moves.to, std::ranges::for_each(now.factors, [](Factor &factor) { factor.axes.clear(); });
+    for (size_t f = 0; f < now.factors.size(); ++f)
+      if (!moves.stays(f) && mesh.size(moves.to.factors[f].axes) > 1) {
+        now.factors[f].axes = moves.to.factors[f].axes;
+        slices.push_back({Kind::Slice, {}, {d, f}, now});
+      }
+  }
+  steps.insert(steps.end(), slices.begin(), slices.end());
   return steps;
 }
 
@@ -47,8 +128,6 @@ public:
     keepShare(factor);
   }
   void gather(const Factor &factor) {
-    if (mesh.size(factor.axes) == 1)
-      return;
     elements = elements / share(factor) * factor.size;
     add(Collective::AllGather, factor.axes);
   }
@@ -82,12 +161,10 @@ std::vector<Message> messagesOf(const Mesh &mesh, const Sharding &from, const Sh
       piece.scatter(to.dims[step.place.dim].factors[step.place.factor]);
       break;
     case ReshardStep::Kind::Gather:
-      for (const Factor &factor : from.dims[step.place.dim].factors)
-        piece.gather(factor);
+      piece.gather(step.dim.factors[step.place.factor]);
       break;
     case ReshardStep::Kind::Slice:
-      for (const Factor &factor : to.dims[step.place.dim].factors)
-        piece.keepShare(factor);
+      piece.keepShare(step.dim.factors[step.place.factor]);
       break;
     }
   return std::move(piece.messages);

@@ -9,16 +9,18 @@ struct ReshardStep {
   enum class Kind {
     AllReduce,     // finishes the partial sums over `axes`
     ReduceScatter, // the same, each member keeping its share of the factor at `place`
-    Gather,        // dimension `place.dim` becomes whole: an all-gather for each of its factors that is split
-    Slice,         // each member keeps its share of dimension `place.dim`; no message
+    Gather,        // an all-gather: the factor at `place` becomes whole
+    Slice,         // each member keeps its share of the factor at `place`; no message
   };
   Kind kind = Kind::Slice;
   std::vector<std::string> axes = {}; ///< of an all-reduce or a reduce-scatter
   FactorPlace place = {};
+  /// Of a gather or a slice: the factors of dimension `place.dim` while it is split the most, before it or after it.
+  DimSharding dim = {};
 };
 
 /// The steps that turn `from` into `to`. All gathers come before all slices: members of a gather must hold the same
-/// share of every other dimension.
+/// share of every other factor. Factors that both have stay as they are.
 std::vector<ReshardStep> reshardSteps(const Mesh &mesh, const Sharding &from, const Sharding &to);
 
 enum class Collective { AllReduce, ReduceScatter, AllGather };

@@ -3,6 +3,10 @@
 #include "partitioner/sharding/Assign.h"
 #include "tests/unit/partitioner/sharding/Problems.h"
 
+#include <algorithm>
+#include <random>
+#include <set>
+
 using namespace cleave;
 using namespace cleave::partitioner;
 using namespace cleave::partitioner::test;
@@ -27,6 +31,38 @@ Lines messages(const Mesh &mesh, const Shape &shape, const char *from, const cha
   return texts;
 }
 
+/// The elements of a dimension that a rank holds.
+std::set<int64_t> elementsOf(const Mesh &mesh, const DimSharding &dim, const std::vector<int64_t> &coords,
+                             int64_t total) {
+  std::set<int64_t> held;
+  for (int64_t element = 0; element < total; ++element) {
+    int64_t rest = element;
+    bool here = true;
+    for (size_t f = dim.factors.size(); f-- > 0; rest /= dim.factors[f].size) {
+      const Factor &factor = dim.factors[f];
+      const int64_t parts = mesh.size(factor.axes), at = mesh.linear(factor.axes, coords), index = rest % factor.size;
+      const int64_t start = shareStart(factor.size, parts, at);
+      here &= index >= start && index < start + shareSize(factor.size, parts, at);
+    }
+    if (here)
+      held.insert(element);
+  }
+  return held;
+}
+
+int64_t shareOf(const Mesh &mesh, const Factor &factor, const std::vector<int64_t> &coords) {
+  return std::max<int64_t>(1, shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords)));
+}
+
+/// Whether two ranks differ along `axes` alone.
+bool sameBut(const Mesh &mesh, const std::vector<std::string> &axes, const std::vector<int64_t> &a,
+             const std::vector<int64_t> &b) {
+  for (size_t i = 0; i < mesh.axes.size(); ++i)
+    if (a[i] != b[i] && std::find(axes.begin(), axes.end(), mesh.axes[i].name) == axes.end())
+      return false;
+  return true;
+}
+
 } // namespace
 
 TEST_CASE("a reshard costs its collectives, in bytes of the largest buffer") {
@@ -42,6 +78,81 @@ TEST_CASE("a reshard costs its collectives, in bytes of the largest buffer") {
   CHECK(messages(mesh, {6}, "tp", "_") == Lines{"all-gather tp of 4: 24"}); // shares of 2, 2, 1, 1
   CHECK(messages(mesh, {6, 2}, "tp, _ | max dp", "tp, _") == Lines{"all-reduce dp of 2: 16"});
   CHECK(messages(meshOf(1, 4), {8}, "_ | sum dp", "_").empty()); // one member
+}
+
+TEST_CASE("a reshard leaves the factors that both shardings have") {
+  const Mesh mesh = meshOf(2, 4);
+  const Lines overTp = {"all-gather tp of 4: 512"};
+  CHECK(messages(mesh, {256}, "(8:dp x 32:tp)", "dp") == overTp);
+  CHECK(messages(mesh, {256}, "(8:dp x 32:tp)", "(8:dp x 32)") == overTp);
+  CHECK(messages(mesh, {256}, "dp+tp", "dp") == overTp);
+  CHECK(messages(mesh, {256}, "(2:dp x 128:tp)", "dp") == overTp);
+  CHECK(messages(mesh, {256}, "(2 x 8:dp x 16:tp)", "(2 x 128:dp)") == overTp);
+  CHECK(messages(mesh, {256}, "dp", "(8:dp x 32:tp)").empty());
+  CHECK(messages(mesh, {256}, "dp", "dp+tp").empty());
+  // Shares of other elements: all is gathered.
+  const Lines both = {"all-gather dp of 2: 256", "all-gather tp of 4: 1024"};
+  CHECK(messages(mesh, {256}, "(8:dp x 32:tp)", "(2 x 128:dp)") == both);
+  CHECK(messages(mesh, {256}, "tp+dp", "dp").size() > 1);
+  CHECK(messages(mesh, {30}, "(3:dp x 10)", "dp") == Lines{"all-gather dp of 2: 120"}); // 20 and 10; 15 and 15
+}
+
+TEST_CASE("the steps of a reshard give every rank its elements") {
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  const std::vector<int64_t> sizes = {1, 2, 3, 4, 5, 6, 8, 12};
+  for (int round = 0; round < 3000; ++round) {
+    const Mesh mesh = meshOf(int64_t(1 + below(3)), int64_t(1 + below(4)));
+    const auto draw = [&](int64_t total) { // factors of `total`, some of them split
+      DimSharding dim;
+      for (int64_t rest = total; rest > 1 || dim.factors.empty();) {
+        int64_t size = sizes[below(sizes.size())];
+        if (rest % size || below(3) == 0)
+          size = rest;
+        dim.factors.push_back({size, {}});
+        rest /= size;
+        if (rest == 1 && below(2))
+          break;
+      }
+      for (const char *axis : {"dp", "tp"})
+        if (Factor &factor = dim.factors[below(dim.factors.size())]; below(4))
+          factor.axes.insert(below(2) ? factor.axes.begin() : factor.axes.end(), axis);
+      return dim;
+    };
+    const int64_t total = sizes[below(sizes.size())] * sizes[below(sizes.size())] * sizes[below(sizes.size())];
+    Sharding from, to;
+    from.dims = {draw(total)}, to.dims = {draw(total)};
+    if (round % 2)
+      from.normalise(mesh), to.normalise(mesh);
+    INFO(from.str() << " to " << to.str() << " of " << total << " on dp " << mesh.size("dp") << ", tp "
+                    << mesh.size("tp"));
+    // What each rank holds, by the steps: a set of elements; a gather adds those of the group's members.
+    std::vector<std::set<int64_t>> held;
+    for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+      held.push_back(elementsOf(mesh, from.dims[0], mesh.coords(rank), total));
+    for (const ReshardStep &step : reshardSteps(mesh, from, to)) {
+      const std::vector<std::set<int64_t>> before = held;
+      const Factor &factor = step.dim.factors[step.place.factor];
+      for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+        const auto coords = mesh.coords(rank);
+        if (step.kind == ReshardStep::Kind::Gather) {
+          for (int64_t other = 0; other < mesh.ranks(); ++other)
+            if (sameBut(mesh, factor.axes, coords, mesh.coords(other)))
+              held[rank].insert(before[other].begin(), before[other].end());
+          if (!before[rank].empty())
+            CHECK(held[rank].size() == before[rank].size() / shareOf(mesh, factor, coords) * factor.size);
+        } else {
+          std::set<int64_t> kept;
+          for (const int64_t element : elementsOf(mesh, step.dim, coords, total))
+            if (before[rank].count(element))
+              kept.insert(element);
+          held[rank] = std::move(kept);
+        }
+      }
+    }
+    for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+      REQUIRE(held[rank] == elementsOf(mesh, to.dims[0], mesh.coords(rank), total));
+  }
 }
 
 TEST_CASE("what a rank sends, in the ring algorithm") {
