@@ -7,6 +7,7 @@
 #include "partitioner/apply/Applied.h"
 #include "partitioner/stages/Layers.h"
 #include "passes/pipeline/Phases.h"
+#include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/plan/Check.h"
@@ -29,7 +30,8 @@ namespace cleave::random_models {
 
 namespace {
 
-// ---- making -------------------------------------------------------------------------------------------------------------
+// ---- making
+// -------------------------------------------------------------------------------------------------------------
 
 Optimizer optimizerOf(const Recipe &r) {
   if (r.optimizer == "adam")
@@ -102,7 +104,8 @@ GraphModule traced(const Recipe &recipe, const TrainConfig &config, bool marks) 
   return traceModel(model, config, recipe.rows());
 }
 
-// ---- the distributed interpreter ------------------------------------------------------------------------------------------
+// ---- the distributed interpreter
+// ------------------------------------------------------------------------------------------
 
 ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation = false) {
   ir::DistributedProgram program{applied.module.get().getOperation(), applied.strategy.mesh, {}, {}};
@@ -156,7 +159,8 @@ std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, con
 }
 
 /// Runs the evaluation after the last step; adds its sums as kind "eval".
-void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vector<ir::Slots> &slots, ir::Slots &found) {
+void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vector<ir::Slots> &slots,
+              ir::Slots &found) {
   const ir::DistributedProgram program = programOf(applied, true);
   ir::Slots given;
   whole.addEvaluation(given);
@@ -209,7 +213,8 @@ std::string runDistributed(const partitioner::Applied &applied, const Whole &who
   return {};
 }
 
-// ---- the executor -----------------------------------------------------------------------------------------------------------
+// ---- the executor
+// -----------------------------------------------------------------------------------------------------------
 
 const char *kindName(plan::TensorKind kind) {
   switch (kind) {
@@ -239,9 +244,8 @@ template <class F> void forEachPiece(const plan::Plan &plan, Executor &executor,
     const std::string kind = kindName(tensor.kind());
     if (kind.empty())
       continue;
-    const std::vector<int64_t> global = tensor.shape()
-                                            ? std::vector<int64_t>(tensor.shape()->begin(), tensor.shape()->end())
-                                            : std::vector<int64_t>();
+    const std::vector<int64_t> global =
+        tensor.shape() ? std::vector<int64_t>(tensor.shape()->begin(), tensor.shape()->end()) : std::vector<int64_t>();
     std::vector<int64_t> globals, locals;
     for (const Piece &piece : localPieces(slot.sharding(), global, sizes, coords, int64_t(1) << 40))
       for (int64_t i = 0; i < piece.count; ++i) {
@@ -260,11 +264,14 @@ struct HeldPiece {
 using Pieces = std::map<ir::SlotKey, std::vector<HeldPiece>>;
 
 /// `evaluated`: after the last step.
-std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces, const LossSums &sums,
-                          const LossSums &evaluated, const std::set<std::string> &unchanged, bool equal) {
+std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces,
+                          const LossSums &sums, const LossSums &evaluated, const std::set<std::string> &unchanged,
+                          bool equal) {
   for (const auto &[key, tensor] : expected) {
     if (key.kind == "eval") {
-      const double got = key.name == "loss" ? evaluated.loss : key.name == "weight" ? evaluated.weight : evaluated.correct;
+      const double got = key.name == "loss"     ? evaluated.loss
+                         : key.name == "weight" ? evaluated.weight
+                                                : evaluated.correct;
       if (std::string text = difference(key, tensor, &spread.at(key), {0}, {got}, equal); !text.empty())
         return text;
       continue;
@@ -286,7 +293,8 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
     for (const HeldPiece &piece : found->second) {
       for (const int64_t index : piece.indices)
         held[static_cast<size_t>(index)] = true;
-      if (std::string text = difference(key, tensor, &spread.at(key), piece.indices, piece.values, equal); !text.empty())
+      if (std::string text = difference(key, tensor, &spread.at(key), piece.indices, piece.values, equal);
+          !text.empty())
         return fmt::format("rank {}: {}", piece.rank, text);
     }
     if (std::find(held.begin(), held.end(), false) != held.end())
@@ -295,9 +303,9 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
   return {};
 }
 
-/// Whether the range of a type is left in a step (f16 ends at 65504, f32 at 3e38), or the loss scale moves: then there is
-/// nothing to compare with. Ranks sum gradients in the type that --reduce-dtype names, and their parts may be larger than
-/// the whole.
+/// Whether the range of a type is left in a step (f16 ends at 65504, f32 at 3e38), or the loss scale moves: then there
+/// is nothing to compare with. Ranks sum gradients in the type that --reduce-dtype names, and their parts may be larger
+/// than the whole.
 bool overflows(const Recipe &recipe, const Whole &whole, const Steps &exact, size_t step) {
   const bool halfSums = recipe.reduceDtype == "fp16";
   const Steps typed = whole.run();
@@ -328,7 +336,8 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
     const auto s = static_cast<size_t>(step - 1);
     if (recipe.precision == "fp16" && overflows(recipe, whole, reference.exact, s))
       return pieces.clear();
-    std::string text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, exact[s]);
+    std::string text =
+        comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, exact[s]);
     if (!text.empty() && !exact[s]) {
       reference.widen(whole, 20, false, 99);
       text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, false);
@@ -347,28 +356,30 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
       difference = fmt::format("rank {} has {} bytes, its plan says {}", rank, executor.memoryBytes(),
                                executor.program.peak_bytes());
     }
-    forEachPiece(plan, executor, [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals,
-                                     const auto &locals) {
-      const auto given = beginning.find(key);
-      if (given == beginning.end())
-        return;
-      const std::span<std::byte> memory = executor.persistent(s);
-      for (size_t i = 0; i < globals.size(); ++i)
-        storeElement(memory.data(), locals[i], slot.dtype(), given->second.values[static_cast<size_t>(globals[i])]);
-    });
+    forEachPiece(
+        plan, executor,
+        [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals, const auto &locals) {
+          const auto given = beginning.find(key);
+          if (given == beginning.end())
+            return;
+          const std::span<std::byte> memory = executor.persistent(s);
+          for (size_t i = 0; i < globals.size(); ++i)
+            storeElement(memory.data(), locals[i], slot.dtype(), given->second.values[static_cast<size_t>(globals[i])]);
+        });
     executor.writeBack();
     DataPosition at;
     for (int64_t step = 1; step <= trainingSteps; ++step) {
       const LossSums sums = job.metrics(job.train(step, static_cast<float>(recipe.lr), at, std::nullopt));
-      forEachPiece(plan, executor, [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals,
-                                       const auto &locals) {
-        HeldPiece piece{rank, globals, {}};
-        const std::span<std::byte> memory = executor.persistent(s);
-        for (const int64_t local : locals)
-          piece.values.push_back(loadElement(memory.data(), local, slot.dtype()));
-        std::lock_guard lock(mutex);
-        pieces[key].push_back(std::move(piece));
-      });
+      forEachPiece(
+          plan, executor,
+          [&](const ir::SlotKey &key, unsigned s, const plan::Slot &slot, const auto &globals, const auto &locals) {
+            HeldPiece piece{rank, globals, {}};
+            const std::span<std::byte> memory = executor.persistent(s);
+            for (const int64_t local : locals)
+              piece.values.push_back(loadElement(memory.data(), local, slot.dtype()));
+            std::lock_guard lock(mutex);
+            pieces[key].push_back(std::move(piece));
+          });
       const LossSums evaluated = step == trainingSteps ? job.evaluate() : LossSums();
       world[rank].barrier();
       if (rank == 0)
@@ -382,7 +393,8 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
   return difference;
 }
 
-// ---- judging ------------------------------------------------------------------------------------------------------------
+// ---- judging
+// ------------------------------------------------------------------------------------------------------------
 
 /// What equal failures have in common: numbers, names in quotes and places left out.
 std::string kindOf(const std::string &text) {
@@ -410,11 +422,13 @@ Result failed(const std::string &kind, const std::string &text) { return verdict
 
 /// Of a difference that is not one of numbers.
 std::string lacking(const std::string &text) {
-  return text.find(" is nowhere") != std::string::npos || text.find(" is on no rank") != std::string::npos ? ": a tensor is missing" : "";
+  return text.find(" is nowhere") != std::string::npos || text.find(" is on no rank") != std::string::npos
+             ? ": a tensor is missing"
+             : "";
 }
 
-/// What becomes of stages and parameters' shardings where the strategy that a plan writes is given back; empty: they are the
-/// same.
+/// What becomes of stages and parameters' shardings where the strategy that a plan writes is given back; empty: they
+/// are the same.
 std::string differenceGivenBack(const partitioner::Applied &applied, const Recipe &recipe, const TrainConfig &config,
                                 passes::CompileOptions options) {
   const std::string strategy = applied.strategy.toToml();
@@ -450,7 +464,8 @@ Result refusedOrFailed(const Recipe &recipe, const Error &error) {
 /// Then the gradient is not that of the function.
 bool stopsGradients(const Recipe &recipe) {
   return std::any_of(recipe.classes.begin(), recipe.classes.end(), [](const Class &cls) {
-    return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(), [](const Node &node) { return node.op == "detach"; });
+    return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
+                       [](const Node &node) { return node.op == "detach"; });
   });
 }
 
@@ -496,7 +511,9 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
       return failed("gradient of the interpreter differs from central differences", text);
   try {
-    if (const std::string text = runDistributed(*applied, whole, inDouble, unchangedOf(recipe, whole, inDouble.exact), exact); !text.empty())
+    if (const std::string text =
+            runDistributed(*applied, whole, inDouble, unchangedOf(recipe, whole, inDouble.exact), exact);
+        !text.empty())
       return failed("interpreted ranks differ from the graph" + lacking(text), text);
   } catch (const Error &error) {
     return failed("interpreted ranks: " + kindOf(error.what()), error.what());
@@ -512,8 +529,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   if (!settings.execute)
     return result;
   result.executed = true;
-  // What noise in the 49th bit does is what noise in the 24th does, on a smaller scale: the larger where few samples see less, as
-  // where norms of nearly equal elements in a row amplify it.
+  // What noise in the 49th bit does is what noise in the 24th does, on a smaller scale: the larger where few samples
+  // see less, as where norms of nearly equal elements in a row amplify it.
   Reference inTypes{inDouble.exact, inDouble.spread};
   for (ir::Slots &slots : inTypes.spread)
     for (auto &[key, tensor] : slots)
@@ -569,7 +586,8 @@ Result run(const Recipe &recipe, const RunSettings &settings) {
   }
 }
 
-// ---- what the generator asks ------------------------------------------------------------------------------------------------
+// ---- what the generator asks
+// ------------------------------------------------------------------------------------------------
 
 std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
   const TrainConfig config = configOf(recipe);
@@ -618,6 +636,7 @@ std::set<std::string> parametersThatMatter(const Recipe &recipe) {
 
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
   const GraphModule graph = traced(recipe, configOf(recipe), true);
+  passes::simplify(graph.module()); // where(x > mark(x), x, x) is x
   bool found = false;
   forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), [&](mlir::Value value) {
     if (auto hint = value.getDefiningOp<ir::ShardHintOp>()) {
