@@ -81,6 +81,11 @@ void checkTraining(Comparison &compare, const plan::Plan &plan, const RunOptions
   compare.same("--weight-decay", options.weightDecay, training.optimizer->weight_decay);
 }
 
+bool wasSearched(const plan::Plan &plan) {
+  return plan.strategy() &&
+         partitioner::Strategy::parse(plan.strategy()->str(), "the plan's strategy").scheduleOrigin == "search";
+}
+
 } // namespace
 
 void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions &options) {
@@ -91,7 +96,8 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
     throw userError(
         fmt::format("--plan {}: the plan is for model {}, but this program is {}", file.name(), planned, model.name));
   checkMesh(compare, plan, options);
-  compare.word("--schedule", options.schedule, plan.schedule());
+  if (options.schedule != partitioner::searchedSchedule || !wasSearched(plan)) // a search may find a published schedule
+    compare.word("--schedule", options.schedule, plan.schedule());
   compare.word("--backend", options.backend, plan.backend());
   compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));

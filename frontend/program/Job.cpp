@@ -103,8 +103,10 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (!fromFile.axes.empty() && fromFile != strategy.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 meshText(fromFile)));
-  if (!options.schedule.empty() && options.schedule != strategy.schedule)
-    strategy.order.clear(); // that of the file's schedule
+  if (!options.schedule.empty() && options.schedule != strategy.schedule) { // what the file's schedule had
+    strategy.order.clear();
+    strategy.placement = partitioner::Placement::Wrapped;
+  }
   strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, partitioner::scheduleNames());
   strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
   if (options.sequenceParallel)
@@ -124,8 +126,10 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
     strategy.recompute.insert(strategy.recompute.begin(),
                               {partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)});
   }
-  const bool open = strategy.chunks == 1 && strategy.stages.empty();
-  strategy.chunks = options.virtualStages.value_or(open ? partitioner::chunksOf(strategy.schedule) : strategy.chunks);
+  const bool open = strategy.chunks == 1 && strategy.stages.empty() && strategy.order.empty();
+  const bool searched = strategy.schedule == partitioner::searchedSchedule && !options.cluster.empty();
+  const int64_t chunks = searched ? 0 : partitioner::chunksOf(strategy.schedule);
+  strategy.chunks = options.virtualStages.value_or(open ? chunks : strategy.chunks);
   return strategy;
 }
 

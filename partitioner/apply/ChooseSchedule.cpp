@@ -61,7 +61,8 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
 
 void chooseSchedule(func::FuncOp train, Strategy &strategy) {
   const std::vector<StageCosts> stages = costsOf(train, strategy);
-  const Schedule shape{searchedSchedule, strategy.mesh.size("pp"), strategy.chunks, strategy.microbatches};
+  const Schedule shape{searchedSchedule, strategy.mesh.size("pp"), strategy.chunks, strategy.microbatches,
+                       strategy.placement};
   std::vector<double> limits(static_cast<size_t>(shape.ranks));
   for (int64_t stage = 0; stage < shape.stages(); ++stage) {
     const StageCosts &costs = stages[static_cast<size_t>(stage)];
@@ -71,11 +72,7 @@ void chooseSchedule(func::FuncOp train, Strategy &strategy) {
   const std::optional<Schedule> found = searchSchedule(shape, stages, limits);
   if (!found) // a rank can hold one microbatch, so that at least one after the other is possible
     throw Error(Status::Internal, "schedule \"auto\": nothing was found");
-  strategy.schedule = found->name;
-  strategy.scheduleOrigin = "search";
-  if (found->name == searchedSchedule)
-    for (int64_t rank = 0; rank < found->ranks; ++rank)
-      strategy.order.push_back(orderText(*found, rank));
+  strategy.setSchedule(*found, "search");
 }
 
 } // namespace cleave::partitioner

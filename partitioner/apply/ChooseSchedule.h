@@ -1,4 +1,4 @@
-// Searches the schedule "auto" of a plan.
+// Searches the schedule "auto" of a plan that is not made for a cluster.
 #pragma once
 #include "partitioner/strategy/Strategy.h"
 

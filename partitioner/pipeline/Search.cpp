@@ -28,37 +28,6 @@ bool better(const Candidate &a, const Candidate &b) {
   return a.peak < b.peak;
 }
 
-/// One microbatch at a time: the slowest schedule, which needs the least memory.
-Schedule oneAtATime(const Schedule &shape) {
-  Schedule schedule = shape;
-  schedule.name = searchedSchedule;
-  schedule.backward = BackwardPass::Split;
-  schedule.order.assign(size_t(shape.ranks), {});
-  for (int64_t m = 0; m < shape.microbatches; ++m) {
-    for (int64_t stage = 0; stage < shape.stages(); ++stage)
-      schedule.order[size_t(shape.rankOf(stage))].push_back({Work::Forward, stage, m});
-    for (int64_t stage = shape.stages(); stage-- > 0;)
-      for (Work work : {Work::InputGradient, Work::WeightGradient})
-        schedule.order[size_t(shape.rankOf(stage))].push_back({work, stage, m});
-  }
-  return schedule;
-}
-
-/// The named schedules that exist for a shape.
-std::vector<Schedule> namedOf(const Schedule &shape) {
-  std::vector<Schedule> list;
-  for (const std::string &name : namedSchedules()) {
-    const bool exists = name == "interleaved" ? shape.chunks > 1 && shape.microbatches % shape.ranks == 0
-                                              : shape.chunks == chunksOf(name);
-    if (!exists)
-      continue;
-    Schedule schedule = namedSchedule(name, shape.ranks, shape.chunks, shape.microbatches);
-    if (schedule.placement == shape.placement || shape.chunks == 1)
-      list.push_back(std::move(schedule));
-  }
-  return list;
-}
-
 /// The same schedule with a split backward pass: its input gradients leave earlier, so it is never slower.
 Schedule splitBackward(const Schedule &schedule) {
   Schedule split = schedule;
@@ -118,7 +87,7 @@ public:
   }
 
   std::optional<Schedule> run() {
-    for (const Schedule &schedule : namedOf(shape)) {
+    for (const Schedule &schedule : namedSchedulesOf(shape)) {
       offer(schedule);
       if (schedule.backward == BackwardPass::Joined)
         offer(splitBackward(schedule));
@@ -219,6 +188,35 @@ private:
 };
 
 } // namespace
+
+Schedule oneAtATime(const Schedule &shape) {
+  Schedule schedule = shape;
+  schedule.name = searchedSchedule;
+  schedule.backward = BackwardPass::Split;
+  schedule.order.assign(size_t(shape.ranks), {});
+  for (int64_t m = 0; m < shape.microbatches; ++m) {
+    for (int64_t stage = 0; stage < shape.stages(); ++stage)
+      schedule.order[size_t(shape.rankOf(stage))].push_back({Work::Forward, stage, m});
+    for (int64_t stage = shape.stages(); stage-- > 0;)
+      for (Work work : {Work::InputGradient, Work::WeightGradient})
+        schedule.order[size_t(shape.rankOf(stage))].push_back({work, stage, m});
+  }
+  return schedule;
+}
+
+std::vector<Schedule> namedSchedulesOf(const Schedule &shape) {
+  std::vector<Schedule> list;
+  for (const std::string &name : namedSchedules()) {
+    const bool exists = name == "interleaved" ? shape.chunks > 1 && shape.microbatches % shape.ranks == 0
+                                              : shape.chunks == chunksOf(name);
+    if (!exists)
+      continue;
+    Schedule schedule = namedSchedule(name, shape.ranks, shape.chunks, shape.microbatches);
+    if (schedule.placement == shape.placement || shape.chunks == 1)
+      list.push_back(std::move(schedule));
+  }
+  return list;
+}
 
 std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<StageCosts> &stages,
                                        const std::vector<double> &limits) {

@@ -21,6 +21,12 @@ namespace cleave::partitioner {
 std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<StageCosts> &stages,
                                        const std::vector<double> &limits);
 
+/// The named schedules that exist for the ranks, chunks, microbatches and placement of `shape`.
+std::vector<Schedule> namedSchedulesOf(const Schedule &shape);
+
+/// One microbatch at a time, with a split backward pass: the slowest schedule of a shape, which needs the least memory.
+Schedule oneAtATime(const Schedule &shape);
+
 /// The first rank on which `schedule` holds more than its limit; nullopt if there is none.
 std::optional<size_t> rankOverLimit(const std::vector<double> &peaks, const std::vector<double> &limits);
 

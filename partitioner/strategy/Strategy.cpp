@@ -138,13 +138,22 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
         throw userError(fmt::format("{}: schedule.virtual, the stages of a rank, must be a whole number of at least 1",
                                     at(file, value)));
       strategy.chunks = *count;
+    } else if (key == "placement") {
+      const std::string word = stringAt(file, "schedule.placement", value);
+      if (word != "wrapped" && word != "v")
+        throw userError(
+            fmt::format("{}: schedule.placement must be \"wrapped\" or \"v\", found \"{}\"", at(file, value), word));
+      strategy.placement = word == "v" ? Placement::V : Placement::Wrapped;
     } else if (key == "origin") {
       origin = stringAt(file, "schedule.origin", value);
     } else {
-      throw userError(fmt::format("{}: schedule has name, microbatches, virtual and origin, not \"{}\"",
+      throw userError(fmt::format("{}: schedule has name, microbatches, virtual, placement and origin, not \"{}\"",
                                   at(file, value), std::string(key.str())));
     }
   }
+  if (strategy.placement != Placement::Wrapped && strategy.schedule != searchedSchedule)
+    throw userError(fmt::format("{}: schedule.placement is for the schedule \"{}\" alone, the schedule is \"{}\"",
+                                at(file, node), searchedSchedule, strategy.schedule));
   strategy.scheduleOrigin = origin;
 }
 
@@ -299,7 +308,8 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
 
 int64_t Strategy::positionOf(int64_t stage) const {
   const int64_t pp = mesh.size("pp"), round = stage / pp, place = stage % pp;
-  return schedule == "zb-v" && round % 2 ? pp - 1 - place : place;
+  const bool v = schedule == "zb-v" || (schedule == searchedSchedule && placement == Placement::V);
+  return v && round % 2 ? pp - 1 - place : place;
 }
 
 BackwardPass Strategy::backward() const {
@@ -313,7 +323,7 @@ BackwardPass Strategy::backward() const {
 Schedule Strategy::plannedSchedule() const {
   if (schedule != searchedSchedule)
     return namedSchedule(schedule, mesh.size("pp"), chunks, microbatches);
-  Schedule made{schedule, mesh.size("pp"), chunks, microbatches};
+  Schedule made{schedule, mesh.size("pp"), chunks, microbatches, placement};
   if (int64_t(order.size()) != made.ranks)
     throw userError(fmt::format("order: must list the works of every rank of the pipeline, {} of them, found {}",
                                 made.ranks, order.size()));
@@ -327,6 +337,19 @@ Schedule Strategy::plannedSchedule() const {
                     "of microbatches",
                     longName(*work)));
   return made;
+}
+
+void Strategy::setSchedule(const Schedule &made, const Origin &origin) {
+  schedule = made.name;
+  scheduleOrigin = origin;
+  chunks = made.chunks;
+  order.clear();
+  placement = Placement::Wrapped;
+  if (schedule != searchedSchedule)
+    return;
+  placement = made.placement;
+  for (int64_t rank = 0; rank < made.ranks; ++rank)
+    order.push_back(orderText(made, rank));
 }
 
 std::string Strategy::stagesText() const {
@@ -346,11 +369,11 @@ std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
 Strategy Strategy::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
 
 std::string Strategy::toToml() const {
-  std::string out =
-      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{} }}\n",
-                  mesh.size("dp"), mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches,
-                  chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
-                  scheduleOrigin == "search" ? ", origin = \"search\"" : "");
+  std::string out = fmt::format(
+      "mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", mesh.size("dp"),
+      mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches,
+      chunks > 1 ? fmt::format(", virtual = {}", chunks) : "", placement == Placement::V ? ", placement = \"v\"" : "",
+      scheduleOrigin == "search" ? ", origin = \"search\"" : "");
   if (!order.empty()) {
     out += "order = [\n";
     for (const std::string &text : order)

@@ -54,6 +54,8 @@ struct Strategy {
   /// The orders of the schedule "auto", as text (orderText), for each coordinate on axis pp. Empty: searched when a
   /// step is annotated; what is found is kept here, or as the name of a published schedule.
   std::vector<std::string> order;
+  /// Of the schedule "auto": which rank has which stage. Other schedules have their own.
+  Placement placement = Placement::Wrapped;
   int64_t microbatches = 1;
   /// Pipeline stages per rank, called virtual stages by Narayanan et al. 2021. 0: chosen when stages are cut, which
   /// sets it.
@@ -77,8 +79,8 @@ struct Strategy {
 
   /// Pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size("pp") * chunks; }
-  /// The coordinate on axis pp of the ranks that run a stage: stages go round the ranks, or, for the schedule zb-v, to
-  /// the last rank and back to the first.
+  /// The coordinate on axis pp of the ranks that run a stage: stages go round the ranks, or, for the schedule zb-v and
+  /// an "auto" that is placed like it, to the last rank and back to the first.
   int64_t positionOf(int64_t stage) const;
   /// The stages of a coordinate on axis pp, in the order in which the model runs.
   std::vector<int64_t> stagesAt(int64_t position) const;
@@ -90,6 +92,8 @@ struct Strategy {
   /// The schedule. Throws userError where it cannot have these sizes, or `order` is missing or not one that plans can
   /// execute: every work once, without a circle of waits, microbatches ascending.
   Schedule plannedSchedule() const;
+  /// Takes over a schedule: its name, or for "auto" its order, placement and stages a rank.
+  void setSchedule(const Schedule &made, const Origin &origin);
 
   /// Reads TOML. Throws userError that names file, line, rule and value.
   static Strategy parse(const std::string &toml, const std::string &fileName);

@@ -12,6 +12,7 @@
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/pipeline/PhasePipeline.h"
 #include "passes/pipeline/Phases.h"
+#include "passes/pipeline/ScheduleSearch.h"
 #include "passes/precision/Precision.h"
 #include "passes/recompute/Recompute.h"
 #include "passes/rewrite/Parallel.h"
@@ -252,7 +253,11 @@ std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &
   return lowerToPlan(applied, options);
 }
 
-std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
+std::vector<uint8_t> compile(GraphModule model, const CompileOptions &given) {
+  CompileOptions options = given;
+  if (options.strategy.schedule == partitioner::searchedSchedule && options.strategy.order.empty() &&
+      !options.cluster.empty())
+    options.strategy = searchSchedule(model, given);
   Phases phases(&model.context(), options);
   phases.buildStep(model.module());
   partitioner::Applied applied = phases.split(model.release());

@@ -92,6 +92,60 @@ class Simulate(Case):
             self.write(was, now)
             self.assertGreater(self.predicted("--cluster", self.cluster)["step_ms"], usual, now)
 
+    def test_searched_schedule(self):
+        """On a cluster auto is as fast as the fastest published schedule, or faster, and keeps the devices' memory."""
+        model = ["--layers", 6, "--width", 256, "--context", 128, "--batch", 32, "--microbatches", 8, "--mesh", "pp=4", "--no-code", "-o", self.plan]
+        self.write()
+        found = {}
+
+        def make(schedule, *options):
+            self.ok("gpt", "plan", "--cluster", self.cluster, *model, "--schedule", schedule, *options)
+            found[schedule] = self.predicted()
+            return max(found[schedule]["peak_bytes"])
+
+        peaks = {name: make(name) for name in ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "interleaved", "auto")}
+        steps = {name: each["step_ms"] for name, each in found.items()}
+        self.assertLessEqual(steps["auto"], min(steps.values()) * (1 + 1e-9), steps)
+        gib = 2**30
+        reserved = 1  # of a GPU, see docs/prediction.md
+        self.assertLess(peaks["1f1b"], peaks["zb-h2"])
+        self.write("memory_gib = 80.0", f"memory_gib = {reserved + peaks['1f1b'] / gib:.6f}")
+        self.assertLessEqual(make("auto"), peaks["1f1b"])
+        self.assertLessEqual(found["auto"]["step_ms"], steps["1f1b"])
+        os.remove(self.plan)
+        self.write("memory_gib = 80.0", f"memory_gib = {reserved + 0.3 * peaks['1f1b'] / gib:.6f}")
+        self.refused("gpt", "plan", "--cluster", self.cluster, *model, "--schedule", "auto", status=3,
+                     word='schedule "auto": no schedule fits the cluster: rank')
+        self.write()
+        self.refused("gpt", "plan", "--cluster", self.cluster, "--layers", 1, *model[2:], "--schedule", "auto",
+                     word="pp = 4 asks for more stages than the model's 3 layers")
+        self.assertFalse(os.path.exists(self.plan), "a refused plan leaves a file")
+
+    def test_collectives_grow_with_the_rows(self):
+        """One row a rank joins dimensions that are apart for more rows: the split must be the same. (A residual network's statistics
+        are left out: their size does not depend on the rows.)"""
+        def sent(program, mesh, batch, options):
+            self.ok(program, "plan", "--mesh", mesh, "--batch", batch, *options, "--no-code", "-o", self.plan)
+            found = {}
+            for each in json.loads(self.ok("cleave", "show", "--json", self.plan))["collectives"]:
+                if each["source"] == "loss":
+                    continue
+                key = each["kind"], each["axis"], "gradients" if each["source"] == "gradients" else "activations"
+                count, total = found.get(key, (0, 0))
+                found[key] = count + each["count"], total + each["bytes"]
+            return found
+
+        for program in ("gpt", "llama", "vit", "seq"):
+            for mesh, dp in (("tp=2", 1), ("dp=2,tp=2", 2)):
+                for options in ([], ["--sequence-parallel"]):
+                    with self.subTest(f"{program} {mesh} {options}"):
+                        one, two = (sent(program, mesh, rows * dp, options) for rows in (1, 2))
+                        self.assertEqual(one.keys(), two.keys())
+                        for key, (count, size) in one.items():
+                            self.assertEqual(two[key][0], count, key)
+                            self.assertAlmostEqual(two[key][1] / size, 1 if key[2] == "gradients" else 2, msg=f"{key} {size} {two[key]}",
+                                                   delta=0.1)
+
     def test_attention_that_is_not_fused(self):
         """Its scores take memory and time: 5 bytes each, of every microbatch in flight."""
         model = ["--layers", 2, "--width", 64, "--heads", 4, "--context", 512, "--vocab", 512, "--batch", 32, "--precision", "fp16"]

@@ -1,0 +1,155 @@
+// Compiles trial plans, searches, and simulates the finalists.
+#include "passes/pipeline/ScheduleSearch.h"
+
+#include "partitioner/pipeline/Search.h"
+#include "partitioner/simulate/MeasureStages.h"
+#include "partitioner/simulate/Memory.h"
+#include "partitioner/simulate/Simulate.h"
+#include "passes/pipeline/Pipeline.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::passes {
+namespace {
+
+using partitioner::Cluster;
+using partitioner::Placement;
+using partitioner::Schedule;
+using partitioner::Strategy;
+
+/// Finalists: schedules that take at most so much more than the shortest by the costs of their stages, which do not
+/// know what a joined backward pass overlaps; and how many of them.
+constexpr double nearlyShortest = 1.1;
+constexpr size_t mostFinalists = 6;
+
+struct Candidate {
+  Strategy strategy;
+  double milliseconds; ///< by the costs of its stages
+};
+
+class ScheduleSearch {
+public:
+  ScheduleSearch(const GraphModule &model, const CompileOptions &options)
+      : model(model), options(options), cluster(Cluster::parse(options.cluster, "the cluster")) {}
+
+  Strategy run() {
+    for (const Schedule &shape : shapes())
+      addCandidates(shape);
+    if (candidates.empty() && refused)
+      throw *refused;
+    if (candidates.empty())
+      throw environmentError(fmt::format("schedule \"auto\": no schedule fits the cluster: {}", problem));
+    std::ranges::stable_sort(candidates, {}, &Candidate::milliseconds);
+    addInterleaved();
+    return fastest();
+  }
+
+private:
+  std::vector<Schedule> shapes() const {
+    const Strategy &given = options.strategy;
+    const auto shape = [&](int64_t chunks, Placement placement) {
+      return Schedule{partitioner::searchedSchedule, given.mesh.size("pp"), chunks, given.microbatches, placement};
+    };
+    if (given.chunks > 0)
+      return {shape(given.chunks, given.placement)};
+    if (given.mesh.size("pp") == 1)
+      return {shape(1, Placement::Wrapped)};
+    return {shape(1, Placement::Wrapped), shape(2, Placement::Wrapped), shape(2, Placement::V)};
+  }
+
+  Strategy strategyWith(const Schedule &schedule) const {
+    Strategy strategy = options.strategy;
+    strategy.setSchedule(schedule, "search");
+    return strategy;
+  }
+
+  std::shared_ptr<const PlanFile> trial(const Strategy &strategy) const {
+    CompileOptions without = options;
+    without.strategy = strategy;
+    without.code = false;
+    without.printAfter.clear();
+    return PlanFile::fromBytes(compile(model.clone(), without), "a trial plan");
+  }
+
+  void addCandidates(const Schedule &shape) {
+    std::shared_ptr<const PlanFile> file;
+    try {
+      file = trial(strategyWith(partitioner::oneAtATime(shape)));
+    } catch (const Error &error) {
+      if (error.status != Status::User)
+        throw;
+      if (!refused)
+        refused = error; // fewer layers than stages, for example
+      return;
+    }
+    const partitioner::MeasuredStages measured = partitioner::measureStages(file->plan(), cluster);
+    std::optional<Schedule> found = partitioner::searchSchedule(shape, measured.stages, measured.limits);
+    if (!found) {
+      if (problem.empty())
+        problem = partitioner::memoryProblem(file->plan(), cluster).value_or("");
+      return;
+    }
+    add(*found, measured);
+    for (const Schedule &named : partitioner::namedSchedulesOf(shape))
+      if (named.name != found->name)
+        add(named, measured);
+  }
+
+  /// The published schedule whose stages a rank follow from the layers (Stages.h), as a finalist.
+  void addInterleaved() {
+    const Strategy &given = options.strategy;
+    const int64_t ranks = given.mesh.size("pp");
+    if (given.chunks > 0 || ranks == 1 || given.microbatches % ranks || refused) // too few layers for two stages a rank
+      return;
+    Candidate candidate{given, candidates.front().milliseconds};
+    candidate.strategy.schedule = "interleaved";
+    candidate.strategy.scheduleOrigin = "search";
+    candidates.insert(candidates.begin() + 1, std::move(candidate));
+  }
+
+  void add(const Schedule &schedule, const partitioner::MeasuredStages &measured) {
+    if (!partitioner::rankOverLimit(partitioner::peakBytes(schedule, measured.stages), measured.limits))
+      candidates.push_back({strategyWith(schedule), partitioner::simulate(schedule, measured.stages).step});
+  }
+
+  Strategy fastest() {
+    std::optional<Strategy> best;
+    double seconds = 0;
+    size_t tried = 0;
+    for (const Candidate &candidate : candidates) {
+      const bool near = candidate.milliseconds <= nearlyShortest * candidates.front().milliseconds;
+      if (best && (!near || tried == mostFinalists))
+        break;
+      const auto file = trial(candidate.strategy);
+      ++tried;
+      if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
+        problem = *lacks;
+        continue;
+      }
+      const double step = partitioner::simulate(file->plan(), cluster).stepSeconds;
+      if (!best || step < seconds)
+        best = candidate.strategy, seconds = step;
+    }
+    if (!best)
+      throw environmentError(fmt::format("schedule \"auto\": no schedule fits the cluster: {}", problem));
+    return *best;
+  }
+
+  const GraphModule &model;
+  const CompileOptions &options;
+  const Cluster cluster;
+  std::vector<Candidate> candidates;
+  std::optional<Error> refused; ///< the first shape's
+  std::string problem;          ///< of memory
+};
+
+} // namespace
+
+Strategy searchSchedule(const GraphModule &model, const CompileOptions &options) {
+  return ScheduleSearch(model, options).run();
+}
+
+} // namespace cleave::passes
