@@ -79,7 +79,8 @@ def DecomposePass : ModulePass<"decompose"> {
 
 def RecomputePass : ModulePass<"recompute"> {
   let summary = "Copies forward ops into the backward pass, which then keeps fewer of their results";
-  let options = [Option<"kind", "kind", "std::string", "\"full\"", "none, selective or full, of every repeated layer">];
+  let options = [Option<"kind", "kind", "std::string", "\"full\"", "none, selective or full, of every repeated layer">,
+                 Option<"keptScores", "kept-scores", "bool", "false", "attention keeps its scores on the devices: selective runs it again">];
 }
 
 def SimplifyPass : ModulePass<"simplify"> {

@@ -3,6 +3,8 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/Constants.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/export/Export.h"
@@ -41,6 +43,14 @@ namespace {
 constexpr const char *callsPhase = "fuse";
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
+
+/// Whether a device of the cluster that the plan is made for has no fused attention.
+bool keepsScores(const CompileOptions &options) {
+  if (options.cluster.empty())
+    return false;
+  const auto cluster = partitioner::Cluster::parse(options.cluster, "the cluster");
+  return llvm::any_of(cluster.devices, [](const partitioner::DeviceKind &kind) { return !attentionIsFused(kind); });
+}
 
 /// The phases up to the local programs, in two pipelines: between them lies the step on global shapes, at which the
 /// tests and `PROGRAM check` look.
@@ -137,7 +147,7 @@ void Phases::addPrimitives(Purpose purpose) {
   // What the backward pass computes again is chosen on primitives, and after all that could merge the copies with their
   // originals.
   if (purpose == Purpose::Training)
-    toStep.add("recompute", createRecomputePass(strategy));
+    toStep.add("recompute", createRecomputePass(strategy, keepsScores(options)));
 }
 
 void Phases::addSplit() {

@@ -44,17 +44,19 @@ bool readsParameter(Operation *op) {
 }
 
 /// Ops that selective recomputation leaves in the forward pass alone: they cost much (products with parameters,
-/// convolutions, attention), or their results are small (reductions). The products of attention have no parameter:
-/// their results are large, and cheap in comparison (Korthikanti et al. 2022).
-bool isKeptBySelective(Operation *op) {
+/// convolutions, fused attention), or their results are small (reductions). The products of attention have no
+/// parameter: their results, the scores, are large, and cheap in comparison (Korthikanti et al. 2022).
+bool isKeptBySelective(Operation *op, bool keptScores) {
   if (isa<ir::MatmulOp>(op))
     return readsParameter(op);
-  return isa<ir::Conv2dOp, ir::AttentionOp, ir::ReduceOp, ir::MaxPool2dOp, ir::EmbeddingOp>(op);
+  if (isa<ir::AttentionOp>(op))
+    return !keptScores;
+  return isa<ir::Conv2dOp, ir::ReduceOp, ir::MaxPool2dOp, ir::EmbeddingOp>(op);
 }
 
 class Recomputer {
 public:
-  Recomputer(func::FuncOp train, const Strategy &strategy) : train(train) {
+  Recomputer(func::FuncOp train, const Strategy &strategy, bool keptScores) : train(train), keptScores(keptScores) {
     findLayers();
     readRules(strategy);
   }
@@ -79,6 +81,7 @@ private:
   };
 
   func::FuncOp train;
+  const bool keptScores;
   std::vector<LayerKind> layers{{}};
   DenseMap<Operation *, size_t> layerOf; // index in `layers`
   DenseMap<Operation *, Operation *> copies;
@@ -130,7 +133,7 @@ private:
       return false;
     const size_t layer = layerOf.at(op);
     const Recomputation kind = layers[layer].kind;
-    if (kind == Recomputation::None || (kind == Recomputation::Selective && isKeptBySelective(op)))
+    if (kind == Recomputation::None || (kind == Recomputation::Selective && isKeptBySelective(op, keptScores)))
       return false;
     return llvm::none_of(value.getUsers(), [&](Operation *user) {
       return isa<func::ReturnOp>(user) || user->getAttr(ir::attr::stage) != op->getAttr(ir::attr::stage) ||
@@ -159,7 +162,7 @@ private:
 
 struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
   using ThrowingPass::ThrowingPass;
-  explicit RecomputePass(const Strategy &given) : given(&given) {}
+  RecomputePass(const Strategy &given, bool scores) : given(&given) { keptScores = scores; }
 
   void work() override {
     ir::requirePhase(getOperation(), "recompute", ir::Phase::Step);
@@ -170,7 +173,7 @@ struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
         throw userError(fmt::format("recompute: kind must be none, selective or full, found \"{}\"", kind.getValue()));
       own.recompute.push_back({partitioner::RecomputeRule::everyLayer, *known});
     }
-    recompute(getOperation().lookupSymbol<func::FuncOp>("train"), given ? *given : own);
+    recompute(getOperation().lookupSymbol<func::FuncOp>("train"), given ? *given : own, keptScores);
   }
 
   const Strategy *given = nullptr;
@@ -178,13 +181,13 @@ struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
 
 } // namespace
 
-void recompute(func::FuncOp train, const Strategy &strategy) {
+void recompute(func::FuncOp train, const Strategy &strategy, bool keptScores) {
   if (!strategy.recompute.empty())
-    Recomputer(train, strategy).run();
+    Recomputer(train, strategy, keptScores).run();
 }
 
-std::unique_ptr<Pass> createRecomputePass(const Strategy &strategy) {
-  return std::make_unique<RecomputePass>(strategy);
+std::unique_ptr<Pass> createRecomputePass(const Strategy &strategy, bool keptScores) {
+  return std::make_unique<RecomputePass>(strategy, keptScores);
 }
 
 } // namespace cleave::passes

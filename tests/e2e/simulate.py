@@ -166,6 +166,13 @@ class Simulate(Case):
                      "--no-code", "-o", self.path("no.plan"), word="it fits with fused attention (fused_attention = true", status=3)
         self.write("memory_gib = 80.0", f"memory_gib = {needed}\nfused_attention = true")
         self.assertTrue(self.predicted("--cluster", self.cluster)["fits"])
+        # Selective recomputation runs attention again where its scores would be kept, so that those of one step are there at a time.
+        for fuses, kept in ((False, scores), (True, 0)):
+            self.write("memory_gib = 80.0", f"memory_gib = 80.0\nfused_attention = {'true' if fuses else 'false'}")
+            self.ok("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", "pp=2", "--microbatches", 4, "--schedule", "1f1b",
+                    "--recompute", "selective", "--no-code", "-o", self.plan)
+            shown = json.loads(self.ok("cleave", "show", "--json", self.plan))["peak_bytes"]
+            self.assertEqual([a - b for a, b in zip(self.predicted()["peak_bytes"], shown)], [kept, kept])
 
     def test_this_machine(self):
         self.ok("cleave", "doctor", "--cluster", self.cluster)

@@ -23,6 +23,7 @@
 // CHECK-NEXT: --half=<value>
 // CHECK: --level=<long>
 // CHECK: --recompute {{.*}} Copies forward ops into the backward pass
+// CHECK-NEXT: --kept-scores
 // CHECK-NEXT: --kind=<string>
 // CHECK: --simplify
 // CHECK: OVERVIEW
