@@ -136,6 +136,13 @@ private:
     return gathered;
   }
 
+  // Receives what the segment that sends `one` sends to this stage, in that order.
+  void receiveAll(const Crossing &one) {
+    for (const Crossing &crossing : cut.crossings)
+      if (crossing.from == one.from && crossing.sentBy == one.sentBy && crossing.to == key.stage)
+        values[crossing.value] = receive(crossing.value, crossing);
+  }
+
   static void copyPathAndPhase(Operation *from, Operation *to) {
     for (StringRef name : {ir::attr::path, ir::attr::phase})
       if (Attribute attribute = from->getAttr(name))
@@ -159,8 +166,10 @@ private:
       return values[value];
     }
     const Crossing *crossing = crossingTo(value);
-    if (crossing && crossing->receivedBy == key.kind)
-      return values[value] = receive(value, *crossing);
+    if (crossing && crossing->receivedBy == key.kind) {
+      receiveAll(*crossing);
+      return values.at(value);
+    }
     return values[value] = local.slot("stash", cut.stashes.at({value.getAsOpaquePointer(), key.stage}), value);
   }
 

@@ -125,27 +125,58 @@ private:
         need(operand, made);
   }
 
+  // In the order in which SegmentEmitter sends: as they are made, and what is remade at the end.
+  void sortBySending(std::vector<Value> &values) const {
+    const auto key = [](Value value) {
+      return std::pair(isRemade(value.getDefiningOp(), false), cast<OpResult>(value).getResultNumber());
+    };
+    llvm::stable_sort(values, [&](Value a, Value b) {
+      const auto [lateA, numberA] = key(a);
+      const auto [lateB, numberB] = key(b);
+      if (lateA != lateB)
+        return lateB;
+      Operation *makerA = a.getDefiningOp(), *makerB = b.getDefiningOp();
+      return makerA == makerB ? numberA < numberB : makerA->isBeforeInBlock(makerB);
+    });
+  }
+
   void finish() {
+    struct Receiver {
+      Value value;
+      int64_t stage;
+      std::vector<SegmentKind> segments; // that need the value
+    };
+    std::vector<Receiver> receivers;
+    std::map<std::pair<SegmentKey, int64_t>, SegmentKind> first; // by sending segment and receiving stage
+    sortBySending(order);
     for (Value value : order) {
       SegmentKey made = cut.place.at(value.getDefiningOp());
       std::map<int64_t, std::vector<SegmentKind>> byStage;
       for (const SegmentKey &reader : needs[value])
         byStage[reader.stage].push_back(reader.kind);
       for (auto &[stage, segments] : byStage) {
-        auto stashAt = [&](int64_t where) -> std::string & { return cut.stashes[{value.getAsOpaquePointer(), where}]; };
         if (strategy.positionOf(stage) == strategy.positionOf(made.stage)) { // the ranks that made it
-          if (stashAt(made.stage).empty())
-            stashAt(made.stage) = stashName(value, next.stash++);
-          stashAt(stage) = stashAt(made.stage);
+          if (stashAt(value, made.stage).empty())
+            stashAt(value, made.stage) = stashName(value, next.stash++);
+          stashAt(value, stage) = stashAt(value, made.stage);
           continue;
         }
-        cut.crossingsOf[value.getAsOpaquePointer()].push_back(cut.crossings.size());
-        cut.crossings.push_back({value, made.stage, stage, next.tag++, segments.front()});
-        if (segments.size() > 1)
-          stashAt(stage) = stashName(value, next.stash++);
+        auto [found, added] = first.try_emplace({made, stage}, segments.front());
+        found->second = std::min(found->second, segments.front());
+        receivers.push_back({value, stage, segments});
       }
     }
+    for (const auto &[value, stage, segments] : receivers) {
+      const SegmentKey made = cut.place.at(value.getDefiningOp());
+      const SegmentKind by = first.at({made, stage});
+      cut.crossingsOf[value.getAsOpaquePointer()].push_back(cut.crossings.size());
+      cut.crossings.push_back({value, made.stage, stage, next.tag++, made.kind, by});
+      if (segments != std::vector{by})
+        stashAt(value, stage) = stashName(value, next.stash++);
+    }
   }
+
+  std::string &stashAt(Value value, int64_t stage) { return cut.stashes[{value.getAsOpaquePointer(), stage}]; }
 
   static std::string stashName(Value value, int64_t number) {
     auto path = value.getDefiningOp()->getAttrOfType<StringAttr>(ir::attr::path);

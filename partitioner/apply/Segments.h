@@ -20,12 +20,14 @@ struct SegmentKey {
   auto operator<=>(const SegmentKey &) const = default;
 };
 
-/// A value sent from its stage to a stage of other ranks.
+/// A value sent from its stage to a stage of other ranks. What one segment sends to a stage is received by one segment,
+/// in the order in which it is sent, which is that of the tags: GPUs match messages by their order alone.
 struct Crossing {
   mlir::Value value;
   int64_t from = 0, to = 0; // stages
   int64_t tag = 0;
-  SegmentKind receivedBy = SegmentKind::Forward; // the first segment of the receiving stage that needs it
+  SegmentKind sentBy = SegmentKind::Forward;
+  SegmentKind receivedBy = SegmentKind::Forward; // the first segment of the receiving stage that needs one of them
 };
 
 /// The segmentation of one function (@train or @eval).
@@ -39,8 +41,8 @@ struct Segmentation {
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };
 
-/// Whether an op is rematerialised at each use instead of being stashed or sent: constants, iota, broadcasts, parameters
-/// in another type or gathered over dp, and within a stage also views (reshape, transpose, slice).
+/// Whether an op is rematerialised at each use instead of being stashed or sent: constants, iota, broadcasts,
+/// parameters in another type or gathered over dp, and within a stage also views (reshape, transpose, slice).
 bool isRemade(mlir::Operation *op, bool otherStage);
 
 int64_t stageOf(mlir::Operation *op);

@@ -469,6 +469,23 @@ bool stopsGradients(const Recipe &recipe) {
   });
 }
 
+/// Of the same plan for GPUs, without code: it has streams, waits between them, and another order of collectives.
+std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passes::CompileOptions options) {
+  options.backend = Target::Kind::Cuda;
+  options.target.reset();
+  options.code = false;
+  try {
+    GraphModule model = traced(recipe, config, true);
+    partitioner::Applied applied = passes::applyStrategy(model, options);
+    const auto file = PlanFile::fromBytes(passes::lowerToPlan(applied, options), "the plan for GPUs");
+    return fmt::format("{}", fmt::join(checkPlan(file->plan()), "\n"));
+  } catch (const Error &error) {
+    if (error.status == Status::User) // what GPUs have no kernel for
+      return {};
+    return error.what();
+  }
+}
+
 Result judge(const Recipe &recipe, const RunSettings &settings) {
   const TrainConfig config = configOf(recipe);
   const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
@@ -528,6 +545,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     return failed("the checker refuses the plan: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
   if (!settings.execute)
     return result;
+  if (const std::string text = defectsForGpu(recipe, config, options); !text.empty())
+    return failed("the checker refuses the plan for GPUs: " + kindOf(text), text);
   result.executed = true;
   // What noise in the 49th bit does is what noise in the 24th does, on a smaller scale: the larger where few samples
   // see less, as where norms of nearly equal elements in a row amplify it.
