@@ -102,4 +102,8 @@ def FusePass : Pass<"fuse", "::mlir::func::FuncOp"> {
   let options = [Option<"gpu", "gpu", "bool", "false", "for the threads of a GPU">];
 }
 
+def GatherEarlyPass : Pass<"gather-early", "::mlir::func::FuncOp"> {
+  let summary = "Moves all-gathers in front of the work that may run beside them";
+}
+
 #endif // CLEAVE_PASSES

@@ -108,30 +108,51 @@ void scatter(const StepInfo &info, LocalFunction &local, const Total &gradient, 
   local.returns("gradient", gradient.name, part);
 }
 
-/// If the reduction's type differs from the gradients', both the operand of each rank and the sum are rounded to it.
-void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t position) {
-  std::map<const Total *, Value> sums;
-  for (Bucket &bucket : bucketsOf(info, local, position)) {
-    SmallVector<Value> sent;
-    for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
-      sent.push_back(inType(local, *gradient, slot, bucket.element, {}));
-    SmallVector<Value> reduced =
-        local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.positions);
-    if (Operation *op = reduced[0].getDefiningOp())
-      op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
-    for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced)) {
-      Value whole = inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes);
-      local.returns("gradient", info.sumName(gradient->name), whole);
-      sums[gradient] = whole;
-    }
+/// Reduces the gradients of a bucket, and adds the sums to `sums`. If the reduction's type differs from the gradients',
+/// both the operand of each rank and the sum are rounded to it.
+void reduceBucket(const StepInfo &info, LocalFunction &local, const Bucket &bucket,
+                  std::map<const Total *, Value> &sums) {
+  SmallVector<Value> sent;
+  for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
+    sent.push_back(inType(local, *gradient, slot, bucket.element, {}));
+  SmallVector<Value> reduced =
+      local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.positions);
+  if (Operation *op = reduced[0].getDefiningOp())
+    op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+  for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced)) {
+    Value whole = inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes);
+    local.returns("gradient", info.sumName(gradient->name), whole);
+    sums[gradient] = whole;
   }
-  for (const Total &gradient : llvm::reverse(info.gradients))
-    if (sharedBy(gradient, position) && info.scattered.count(gradient.name)) {
-      const auto known = sums.find(&gradient);
-      scatter(info, local, gradient,
-              known != sums.end() ? known->second
-                                  : local.slot("gradient", info.sumName(gradient.name), gradient.value));
-    }
+}
+
+/// Collectives in the order in which the backward pass completes their gradients: they run one after the other, and one
+/// that is early in the list holds up those behind it.
+void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t position) {
+  const std::vector<Bucket> buckets = bucketsOf(info, local, position);
+  std::map<const Total *, const Bucket *> lastOf; // by the gradient that completes a bucket
+  std::map<const Total *, Value> sums;
+  for (const Bucket &bucket : buckets)
+    lastOf[bucket.gradients.back()] = &bucket;
+  const auto scatterSum = [&](const Total &gradient) {
+    const auto known = sums.find(&gradient);
+    scatter(info, local, gradient,
+            known != sums.end() ? known->second : local.slot("gradient", info.sumName(gradient.name), gradient.value));
+  };
+  const auto scattered = [&](const Total &gradient) { return info.scattered.count(gradient.name) > 0; };
+  for (const Total &gradient : llvm::reverse(info.gradients)) {
+    if (!sharedBy(gradient, position))
+      continue;
+    if (scattered(gradient) && sumOf(info, gradient).axes.empty())
+      scatterSum(gradient);
+    const auto found = lastOf.find(&gradient);
+    if (found == lastOf.end())
+      continue;
+    reduceBucket(info, local, *found->second, sums);
+    for (const Total *reduced : found->second->gradients)
+      if (scattered(*reduced))
+        scatterSum(*reduced);
+  }
 }
 
 void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {

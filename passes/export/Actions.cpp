@@ -24,14 +24,33 @@ struct ActionDraft {
   std::vector<plan::SendId> waits;
 };
 
-SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment) {
+/// The last step beside which a collective of a GPU runs: before the next collective, and before the first step that
+/// touches a result. What it reads must not change until then, or steps in between would wait for it.
+size_t lastBeside(const SegmentDraft &segment, size_t step, const plan::CollectiveT &collective) {
+  const auto touchesResult = [&](size_t later) {
+    return std::ranges::any_of(collective.buffers, [&](const auto &buffer) {
+      return std::ranges::find(segment.touched[later], buffer->out) != segment.touched[later].end();
+    });
+  };
+  size_t last = step;
+  while (last + 1 < segment.touched.size() && segment.segment->steps[last + 1]->op.type != plan::StepOp::Collective &&
+         !touchesResult(last + 1))
+    ++last;
+  return last;
+}
+
+/// `streams`: collectives run beside other steps.
+SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, bool streams) {
   std::map<uint32_t, Touch> bySlot;
-  for (size_t step = 0; step < segment.touched.size(); ++step)
+  for (size_t step = 0; step < segment.touched.size(); ++step) {
+    const plan::CollectiveT *collective = segment.segment->steps[step]->op.AsCollective();
+    const size_t last = streams && collective ? lastBeside(segment, step, *collective) : step;
     for (uint32_t slot : segment.touched[step])
       if (builder.program->slots[slot]->space == plan::Space::Placed) {
         auto [found, fresh] = bySlot.try_emplace(slot, Touch{slot, static_cast<int64_t>(step), 0});
-        found->second.last = static_cast<int64_t>(step);
+        found->second.last = std::max(found->second.last, static_cast<int64_t>(last));
       }
+  }
   SegmentUse use{static_cast<int64_t>(segment.touched.size()), {}};
   for (auto &[slot, touch] : bySlot)
     use.touches.push_back(touch);
@@ -41,13 +60,13 @@ SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment) {
 /// One list of actions (train or eval).
 class Pass {
 public:
-  Pass(ProgramBuilder &builder, OwnSchedule schedule) : builder(builder), sendWaits(schedule.waits) {
+  Pass(ProgramBuilder &builder, OwnSchedule schedule, bool streams) : builder(builder), sendWaits(schedule.waits) {
     for (size_t i = 0; i < schedule.items.size(); ++i)
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
     for (const SegmentDraft &segment : builder.segments)
-      uses.push_back(useOf(builder, segment));
+      uses.push_back(useOf(builder, segment, streams));
     for (const auto &slot : builder.program->slots)
       bytes.push_back(slot->bytes);
     for (const ActionDraft &action : actions) {
@@ -192,8 +211,8 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 
 } // namespace
 
-void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval) {
-  Pass training(builder, train), evaluation(builder, eval);
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams) {
+  Pass training(builder, train, streams), evaluation(builder, eval, streams);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);
   layouts.placeInputs(training);

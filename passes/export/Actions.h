@@ -13,7 +13,8 @@ struct OwnSchedule {
 
 /// Sets train, eval, layouts, slot offsets and memory sizes of the program, and moves its segments into it.
 ///
-/// A slot that is sent is live until its rank waits for the message (SendWaits.h). Placement: Timeline.h.
-void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval);
+/// A slot that is sent is live until its rank waits for the message (SendWaits.h). `streams`: collectives run beside
+/// other steps (GPUs); what they read is live until they must have ended. Placement: Timeline.h.
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams);
 
 } // namespace cleave::passes

@@ -11,6 +11,7 @@
 #include "passes/fuse/Fuse.h"
 #include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
+#include "passes/overlap/Overlap.h"
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/pipeline/PhasePipeline.h"
 #include "passes/pipeline/Phases.h"
@@ -199,7 +200,7 @@ void forwardAsEval(partitioner::Applied &applied) {
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// reads strides, biases and accumulation off the plain graph, and fusion takes all that it leaves. What a function
 /// stashes is laid out first, because the function that reads it must agree. (Not in Passes.td: a text does not say
-/// which functions are of one schedule.)
+/// which functions are of one schedule.) The order of collectives comes last, between ops as they run.
 struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, OperationPass<ModuleOp>>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SelectAndFusePass)
 
@@ -220,6 +221,20 @@ struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, Operation
       fuse(function, {.gpu = target.gpu()});
       eraseDeadOps(function);
     });
+    if (target.gpu()) // other devices compute and communicate by turns
+      for (auto &[segment, functions] : bySegment())
+        gatherEarly(functions);
+  }
+
+  /// The functions of all classes by stage and segment.
+  std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>> bySegment() const {
+    std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>> found;
+    for (const ClassFunctions &functions : classes)
+      for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation})
+        for (const NamedFunction &one : *list)
+          found[{one.function->getAttrOfType<IntegerAttr>(dist::attr::stage).getInt(), one.segment.str()}].push_back(
+              one.function);
+    return found;
   }
 
   const std::vector<ClassFunctions> &classes;

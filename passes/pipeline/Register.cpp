@@ -6,6 +6,7 @@
 #include "passes/fuse/Fuse.h"
 #include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
+#include "passes/overlap/Overlap.h"
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/precision/Precision.h"
 #include "passes/recompute/Recompute.h"

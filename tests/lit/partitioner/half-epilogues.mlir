@@ -6,8 +6,8 @@
 // RUN: sed 's/cleave.epilogues, //' %t.step | cleave-opt --apply="mesh=dp=1" | FileCheck %s --check-prefix=NONE
 
 // CHECK-LABEL: func.func @stage0.class0.begin(
-// CHECK: cleave.name = "read.bias.bf16"
 // CHECK: cleave.name = "up.bias.bf16"
+// CHECK: cleave.name = "read.bias.bf16"
 // CHECK-NOT: bias.bf16
 // CHECK-LABEL: func.func @stage0.class0.forward(
 // CHECK: tensor<8xbf16> {cleave.kind = "working", cleave.name = "up.bias.bf16"

@@ -18,6 +18,7 @@
 // CHECK: --forward-as-train
 // CHECK: --fuse
 // CHECK-NEXT: --gpu
+// CHECK: --gather-early
 // CHECK: --library-epilogues
 // CHECK: --precision
 // CHECK-NEXT: --half=<value>

@@ -1,0 +1,100 @@
+// Moves ops within their block.
+#include "passes/overlap/Overlap.h"
+
+#include "ir/dist/Dist.h"
+#include "passes/rewrite/ThrowingPass.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <numeric>
+#include <vector>
+
+using namespace mlir;
+
+namespace cleave::passes {
+
+#define GEN_PASS_DEF_GATHEREARLYPASS
+#include "passes/Passes.h.inc"
+
+namespace {
+
+bool isCollective(Operation &op) { return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op); }
+
+Operation *later(Operation *a, Operation *b) { return !a ? b : !b || b->isBeforeInBlock(a) ? a : b; }
+
+/// The last of the ops that make the operands; null if all are arguments of the block.
+Operation *lastMaker(Operation *op) {
+  Operation *last = nullptr;
+  for (Value operand : op->getOperands())
+    last = later(last, operand.getDefiningOp());
+  return last;
+}
+
+Operation *firstReader(Operation *op) {
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers())
+    if (Operation *here = op->getBlock()->findAncestorOpInBlock(*user); !first || here->isBeforeInBlock(first))
+      first = here;
+  return first;
+}
+
+/// Before which op a gather runs beside work, given the collective before it; null: nowhere earlier.
+Operation *placeBefore(Operation *previous) {
+  return isa<dist::AllGatherOp>(previous) ? firstReader(previous) : lastMaker(previous);
+}
+
+/// What was moved in a function.
+struct Moves {
+  std::vector<std::pair<Operation *, Operation *>> moved; // with the op that it was in front of, in order
+  std::vector<size_t> order;                              // of the collectives, by their places before
+
+  void undo() const {
+    for (const auto &[op, before] : llvm::reverse(moved))
+      op->moveBefore(before);
+  }
+};
+
+Moves moveGathers(func::FuncOp function) {
+  std::vector<Operation *> collectives;
+  for (Operation &op : function.getBody().front())
+    if (isCollective(op))
+      collectives.push_back(&op);
+  Moves moves;
+  moves.order.resize(collectives.size());
+  std::iota(moves.order.begin(), moves.order.end(), 0);
+  for (size_t i = 1; i < collectives.size(); ++i) {
+    Operation *gather = collectives[i], *place = placeBefore(collectives[i - 1]);
+    if (!isa<dist::AllGatherOp>(gather) || !place)
+      continue;
+    Operation *maker = lastMaker(gather);
+    if (maker && !maker->isBeforeInBlock(place))
+      place = maker->getNextNode();
+    if (!place->isBeforeInBlock(gather))
+      continue;
+    moves.moved.emplace_back(gather, gather->getNextNode());
+    gather->moveBefore(place);
+    for (size_t at = i; at > 0 && gather->isBeforeInBlock(collectives[at - 1]); --at) {
+      std::swap(collectives[at], collectives[at - 1]);
+      std::swap(moves.order[at], moves.order[at - 1]);
+    }
+  }
+  return moves;
+}
+
+struct GatherEarlyPass : ThrowingPass<impl::GatherEarlyPassBase<GatherEarlyPass>> {
+  using ThrowingPass::ThrowingPass;
+  void work() override { gatherEarly(getOperation()); }
+};
+
+} // namespace
+
+void gatherEarly(llvm::ArrayRef<func::FuncOp> alike) {
+  std::vector<Moves> all;
+  for (func::FuncOp function : alike)
+    all.push_back(moveGathers(function));
+  if (llvm::any_of(all, [&](const Moves &moves) { return moves.order != all.front().order; }))
+    for (const Moves &moves : all)
+      moves.undo();
+}
+
+} // namespace cleave::passes
