@@ -13,14 +13,19 @@ namespace cleave::passes {
 /// Moves all-gathers to earlier places, so that they run beside the work in between. Collectives run one after the
 /// other in one stream; an all-gather whose operand is there need not wait behind the collective before it:
 ///
-///   p = product            g = all_gather a              after a sum: in front of the op that makes what is summed
-///   r = reduce_scatter p   p = product         <- beside g
-///   g = all_gather a       r = reduce_scatter p
-///   w = product g          w = product g       <- beside r
+/// Behind a sum it moves in front of the op that makes what is summed:
 ///
-///   f = all_gather a       f = all_gather a              after a gather: in front of the first op that reads its
-///   result x = product f          g = all_gather b g = all_gather b       x = product f       <- beside g y = product
-///   g          y = product g
+///   p = product              g = all_gather a
+///   r = reduce_scatter p     p = product            <- beside g
+///   g = all_gather a         r = reduce_scatter p
+///   w = product g            w = product g          <- beside r
+///
+/// Behind another gather it moves in front of the first op that reads that one's result:
+///
+///   f = all_gather a         f = all_gather a
+///   x = product f            g = all_gather b
+///   g = all_gather b         x = product f          <- beside g
+///   y = product g            y = product g
 ///
 /// A result is held for one op more. This is how sequence parallelism hides half of its backward collectives
 /// (Korthikanti et al. 2022, section 4.2.2) and ZeRO-3 those of the next parameter (Rajbhandari et al. 2020).
