@@ -36,6 +36,7 @@ public:
       sent[{message.from, message.sender}].push_back(&message);
       received[{message.to, message.receiver}].push_back(&message);
     }
+    findBegins();
     for (size_t position = 0; position < schedules.size(); ++position)
       for (size_t item = 0; item < schedules[position].size(); ++item)
         addUsualWaits(position, item);
@@ -64,6 +65,7 @@ private:
   std::vector<size_t> next;
   std::vector<std::set<SegmentId>> present; // segments with work, by position
   std::map<Place, std::vector<const Applied::Message *>> sent, received;
+  std::vector<std::vector<double>> begins; // of every item that nothing blocks, if none waits for what it sent
   std::map<std::pair<size_t, size_t>, std::vector<Name>> waitsAt; // by position and item
   Waits waits;
   std::set<Name> started, arrived;
@@ -85,12 +87,68 @@ private:
     const auto &messages = messagesOf(sent, position, item);
     if (messages.empty())
       return;
-    const size_t at = usualWait(position, item);
+    const std::optional<size_t> back = itemOfReturn(position, item);
     for (const Applied::Message *message : messages)
-      setWait(position, {message->tag, schedules[position][item].microbatch}, at);
+      setWait(position, {message->tag, schedules[position][item].microbatch},
+              back ? *back : std::max(usualWait(position, item), itemAtReceipt(position, item, *message)));
   }
 
-  size_t usualWait(size_t position, size_t item) const {
+  /// Items without work take no time; the others count as one forward pass, a joined backward pass as two.
+  double timeOf(size_t position, const ScheduleItem &item) const {
+    if (!present[position].count(item.segment))
+      return 0;
+    return item.segment.kind == SegmentKind::Backward ? 2 : 1;
+  }
+
+  void findBegins() {
+    begins.resize(schedules.size());
+    std::vector<double> clock(schedules.size());
+    std::map<Name, double> sentAt;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t position = 0; position < schedules.size(); ++position)
+        while (begins[position].size() < schedules[position].size()) {
+          const size_t item = begins[position].size();
+          const ScheduleItem &one = schedules[position][item];
+          double begin = clock[position];
+          const auto &needed = messagesOf(received, position, item);
+          const auto arrives = [&](const Applied::Message *message) {
+            const auto found = sentAt.find({message->tag, one.microbatch});
+            if (found != sentAt.end())
+              begin = std::max(begin, found->second);
+            return found != sentAt.end();
+          };
+          if (!std::all_of(needed.begin(), needed.end(), arrives))
+            break;
+          begins[position].push_back(begin);
+          clock[position] = begin + timeOf(position, one);
+          for (const Applied::Message *message : messagesOf(sent, position, item))
+            sentAt[{message->tag, one.microbatch}] = clock[position];
+          moved = true;
+        }
+    }
+  }
+
+  /// How much later than expected a message may be received without a wait, in forward passes: stages differ.
+  static constexpr double margin = 4;
+
+  /// The first item after `item` that begins `margin` later than the one that receives its message, or follows the
+  /// microbatches.
+  size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message) const {
+    const auto to = static_cast<size_t>(message.to);
+    const std::vector<ScheduleItem> &own = schedules[position], &there = schedules[to];
+    const ScheduleItem receiver{message.receiver, own[item].microbatch};
+    const auto at = static_cast<size_t>(std::find(there.begin(), there.end(), receiver) - there.begin());
+    size_t later = item + 1;
+    if (at < begins[to].size())
+      while (later < begins[position].size() && !concludes(own[later].segment.kind) &&
+             begins[position][later] < begins[to][at] + margin)
+        ++later;
+    return later;
+  }
+
+  /// The item in which the microbatch of a forward pass returns to its stage: then its message has been received.
+  std::optional<size_t> itemOfReturn(size_t position, size_t item) const {
     const std::vector<ScheduleItem> &items = schedules[position];
     const SegmentId id = items[item].segment;
     if (id.kind == SegmentKind::Forward)
@@ -99,6 +157,12 @@ private:
           return static_cast<size_t>(
               std::find(items.begin(), items.end(), ScheduleItem{{back, id.chunk}, items[item].microbatch}) -
               items.begin());
+    return std::nullopt;
+  }
+
+  size_t usualWait(size_t position, size_t item) const {
+    const std::vector<ScheduleItem> &items = schedules[position];
+    const SegmentId id = items[item].segment;
     int seen = 0;
     for (size_t i = item + 1; i < items.size(); ++i)
       if (present[position].count(items[i].segment) &&

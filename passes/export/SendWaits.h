@@ -10,10 +10,11 @@
 namespace cleave::passes {
 
 /// The item of a position's schedule that waits for a message. The usual one keeps the sent value no longer than
-/// needed: a message of "forward" is waited for when the microbatch returns to its stage ("backward", or
+/// needed. A message of "forward" is waited for when the microbatch returns to its stage ("backward", or
 /// "input_gradient", or "weight_gradient"), any other two items of the same segment later, or before what follows the
-/// microbatches. Schedules in which ranks run several stages may deadlock with these waits; those that block all ranks
-/// move to later items.
+/// microbatches; but not before the receiver comes to it, and a little more, where all items take equally long (a
+/// joined backward pass twice as long): a rank that is far ahead goes on. Schedules in which ranks run several stages
+/// may deadlock with these waits; those that block all ranks move to later items.
 class SendWaits {
 public:
   /// Throws an internal error that names an item if the schedules block each other without waits.
