@@ -90,7 +90,13 @@ private:
     const std::optional<size_t> back = itemOfReturn(position, item);
     for (const Applied::Message *message : messages)
       setWait(position, {message->tag, schedules[position][item].microbatch},
-              back ? *back : std::max(usualWait(position, item), itemAtReceipt(position, item, *message)));
+              back ? *back : waitOf(position, item, *message));
+  }
+
+  /// The usual item, unless the receiver comes to the message later: then one after that.
+  size_t waitOf(size_t position, size_t item, const Applied::Message &message) const {
+    const size_t usual = usualWait(position, item);
+    return itemAtReceipt(position, item, message, 0) <= usual ? usual : itemAtReceipt(position, item, message, margin);
   }
 
   /// Items without work take no time; the others count as one forward pass, a joined backward pass as two.
@@ -132,9 +138,9 @@ private:
   /// How much later than expected a message may be received without a wait, in forward passes: stages differ.
   static constexpr double margin = 4;
 
-  /// The first item after `item` that begins `margin` later than the one that receives its message, or follows the
+  /// The first item after `item` that begins `late` later than the one that receives its message, or follows the
   /// microbatches.
-  size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message) const {
+  size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message, double late) const {
     const auto to = static_cast<size_t>(message.to);
     const std::vector<ScheduleItem> &own = schedules[position], &there = schedules[to];
     const ScheduleItem receiver{message.receiver, own[item].microbatch};
@@ -142,7 +148,7 @@ private:
     size_t later = item + 1;
     if (at < begins[to].size())
       while (later < begins[position].size() && !concludes(own[later].segment.kind) &&
-             begins[position][later] < begins[to][at] + margin)
+             begins[position][later] < begins[to][at] + late)
         ++later;
     return later;
   }
