@@ -180,7 +180,7 @@ def check_end(job, fault, victim, others, what):
         need(named or "interrupted" in text, f"{what}: nobody says so: {text}")
     elif fault == "options":  # rank 0 has what others are compared with
         need(named or victim == 0 and "was given another" in text, f"{what}: nobody names the rank: {text}")
-    elif not (job.mpi and "have called MPI_Init" in text):  # MPI does not say which
+    elif not (job.mpi and "MPI_Init" in text):  # MPI does not say which
         need(named, f"{what}: nobody names the rank: {text}")
 
 
