@@ -60,13 +60,14 @@ static SmallVector<int64_t> opened(ArrayRef<int64_t> shape, int64_t dim, int64_t
   return result;
 }
 
+// The elements of a dimension around factor `f`: the products of the sizes before it and behind it.
+static std::pair<int64_t, int64_t> around(ArrayRef<int64_t> sizes, size_t f) {
+  return {llvm::product_of(sizes.take_front(f), int64_t(1)), llvm::product_of(sizes.drop_front(f + 1), int64_t(1))};
+}
+
 Value Localiser::alongFactor(Location loc, Value local, int64_t dim, ArrayRef<int64_t> sizes, size_t f, int64_t after,
                              CollectiveMaker make) {
-  int64_t outer = 1, inner = 1;
-  for (int64_t size : sizes.take_front(f))
-    outer *= size;
-  for (int64_t size : sizes.drop_front(f + 1))
-    inner *= size;
+  const auto [outer, inner] = around(sizes, f);
   SmallVector<int64_t> shape(ir::tensorType(local).getShape());
   bool alone = outer == 1 && inner == 1;
   Value input = alone ? local : reshaped(loc, local, opened(shape, dim, outer, sizes[f], inner));
@@ -109,9 +110,7 @@ Value Localiser::gather(Location loc, Value local, const ReshardStep &step) {
 Value Localiser::slice(Location loc, Value local, const ReshardStep &step) {
   const auto [dim, f] = step.place;
   const std::vector<int64_t> sizes = localSizes(step.dim);
-  int64_t outer = 1, inner = 1;
-  for (size_t g = 0; g < sizes.size(); ++g)
-    (g < f ? outer : inner) *= g == f ? 1 : sizes[g];
+  const auto [outer, inner] = around(sizes, f);
   SmallVector<int64_t> shape(ir::tensorType(local).getShape());
   shape[dim] = outer * sizes[f] * inner;
   const Factor &factor = step.dim.factors[f];

@@ -127,16 +127,12 @@ private:
 
   // In the order in which SegmentEmitter sends: as they are made, and what is remade at the end.
   void sortBySending(std::vector<Value> &values) const {
-    const auto key = [](Value value) {
-      return std::pair(isRemade(value.getDefiningOp(), false), cast<OpResult>(value).getResultNumber());
-    };
-    llvm::stable_sort(values, [&](Value a, Value b) {
-      const auto [lateA, numberA] = key(a);
-      const auto [lateB, numberB] = key(b);
-      if (lateA != lateB)
-        return lateB;
+    llvm::stable_sort(values, [](Value a, Value b) {
       Operation *makerA = a.getDefiningOp(), *makerB = b.getDefiningOp();
-      return makerA == makerB ? numberA < numberB : makerA->isBeforeInBlock(makerB);
+      if (makerA == makerB)
+        return cast<OpResult>(a).getResultNumber() < cast<OpResult>(b).getResultNumber();
+      const bool late = isRemade(makerB, false);
+      return isRemade(makerA, false) == late ? makerA->isBeforeInBlock(makerB) : late;
     });
   }
 

@@ -223,6 +223,12 @@ std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<
   return Search(shape, stages, limits).run();
 }
 
+std::vector<Schedule> openShapes(int64_t ranks, int64_t microbatches) {
+  return {{searchedSchedule, ranks, 1, microbatches, Placement::Wrapped},
+          {searchedSchedule, ranks, 2, microbatches, Placement::Wrapped},
+          {searchedSchedule, ranks, 2, microbatches, Placement::V}};
+}
+
 std::optional<size_t> rankOverLimit(const std::vector<double> &peaks, const std::vector<double> &limits) {
   for (size_t rank = 0; rank < peaks.size(); ++rank)
     if (peaks[rank] > limits[rank] * (1 + 1e-9))

@@ -24,6 +24,9 @@ std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<
 /// The named schedules that exist for the ranks, chunks, microbatches and placement of `shape`.
 std::vector<Schedule> namedSchedulesOf(const Schedule &shape);
 
+/// The shapes of "auto" where the stages of a rank are not given: one, two, and two in a V.
+std::vector<Schedule> openShapes(int64_t ranks, int64_t microbatches);
+
 /// One microbatch at a time, with a split backward pass: the slowest schedule of a shape, which needs the least memory.
 Schedule oneAtATime(const Schedule &shape);
 

@@ -143,15 +143,11 @@ void checkMemory(const PlannedPipeline &planned, const std::vector<double> &limi
 }
 
 PlannedPipeline searched(const PipelineSpec &spec) {
-  std::vector<Schedule> shapes;
-  const auto add = [&](int64_t chunks, Placement placement) {
-    shapes.push_back({"auto", spec.ranks, chunks, spec.microbatches, placement});
-  };
-  add(spec.chunks.value_or(1), Placement::Wrapped);
-  if (!spec.chunks)
-    add(2, Placement::Wrapped);
-  if (spec.chunks.value_or(2) == 2)
-    add(2, Placement::V);
+  std::vector<Schedule> shapes = openShapes(spec.ranks, spec.microbatches);
+  if (spec.chunks)
+    std::erase_if(shapes, [&](const Schedule &shape) { return shape.chunks != *spec.chunks; });
+  if (shapes.empty())
+    shapes.push_back({searchedSchedule, spec.ranks, *spec.chunks, spec.microbatches});
   std::optional<PlannedPipeline> best;
   std::pair<double, double> bestCost; // step, peak
   for (const Schedule &shape : shapes) {

@@ -50,13 +50,17 @@ void refine(const Mesh &mesh, DimSharding &dim, const DimSharding &other) {
     cutAt(mesh, dim, inner);
 }
 
+bool sameSizes(const DimSharding &a, const DimSharding &b) {
+  return std::ranges::equal(a.factors, b.factors, {}, &Factor::size, &Factor::size);
+}
+
 /// The two with the same sizes of factors, where they can be written so.
 void refineBoth(const Mesh &mesh, DimSharding &from, DimSharding &to) {
   DimSharding finerFrom = from, finerTo = to;
   refine(mesh, finerFrom, to);
   refine(mesh, finerTo, finerFrom);
   refine(mesh, finerFrom, finerTo);
-  if (std::ranges::equal(finerFrom.factors, finerTo.factors, {}, &Factor::size, &Factor::size))
+  if (sameSizes(finerFrom, finerTo))
     from = std::move(finerFrom), to = std::move(finerTo);
 }
 
@@ -66,7 +70,7 @@ struct Moves {
   bool aligned; // the same sizes of factors
   Moves(const Mesh &mesh, const DimSharding &before, const DimSharding &after) : from(before), to(after) {
     refineBoth(mesh, from, to);
-    aligned = std::ranges::equal(from.factors, to.factors, {}, &Factor::size, &Factor::size);
+    aligned = sameSizes(from, to);
   }
   bool stays(size_t f) const { return aligned && from.factors[f].axes == to.factors[f].axes; }
 };

@@ -3,6 +3,7 @@
 
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/plan_generated.h"
@@ -129,15 +130,15 @@ private:
 
   const plan::Plan &plan;
   const MeasuredRun &run;
-  const bool onGpus = !plan.backend() || plan.backend()->string_view() == "cuda"; ///< senders wait for receivers
-  std::vector<std::vector<double>> seconds;                                       ///< by rank
+  const bool onGpus = backendOf(plan) == Target::Kind::Cuda; ///< senders wait for receivers
+  std::vector<std::vector<double>> seconds;                  ///< by rank
 };
 
 class Comparer {
 public:
   Comparer(const plan::Plan &plan, const Cluster &cluster, const Simulation &simulation, const MeasuredRun &run)
       : plan(plan), simulation(simulation), run(run), transfers(plan, run) {
-    const bool gpu = !plan.backend() || plan.backend()->string_view() == "cuda";
+    const bool gpu = backendOf(plan) == Target::Kind::Cuda;
     for (const AlikeRanks &one : simulation.ranks.classes) {
       scripts.push_back(makeScript(plan, *plan.programs()->Get(one.program), gpu));
       costs.push_back(scriptCosts(scripts.back(), one, CostDevice(cluster.devices[one.kind])));

@@ -5,6 +5,7 @@
 #include "partitioner/pipeline/Search.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Script.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -83,7 +84,7 @@ void addBytes(const plan::Program &program, const DeviceKind &kind, std::vector<
       for (uint32_t i = 0; i < length(segment.leaves()); ++i) {
         const uint32_t slot = segment.leaves()->Get(i)->slot();
         if (program.slots()->Get(slot)->space() == plan::Space::Placed && counted.insert(slot).second)
-          bytes += static_cast<double>((program.slots()->Get(slot)->bytes() + 63) / 64 * 64);
+          bytes += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
       }
       StageCosts &stage = stages[static_cast<size_t>(segment.stage())];
       double &kept = pass == plan::SegmentKind::Forward ? stage.activationBytes : stage.gradientBytes;
@@ -116,7 +117,7 @@ MeasuredStages measureStages(const plan::Plan &plan, const Cluster &cluster) {
   MeasuredStages found;
   found.stages.resize(length(plan.stages()));
   const RankClasses ranks = classifyRanks(plan, cluster);
-  const bool gpu = !plan.backend() || plan.backend()->string_view() == "cuda";
+  const bool gpu = backendOf(plan) == Target::Kind::Cuda;
   for (const AlikeRanks &rankClass : ranks.classes) {
     const plan::Program &program = *plan.programs()->Get(rankClass.program);
     const CostDevice device(cluster.devices[rankClass.kind]);

@@ -151,7 +151,7 @@ MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, co
     const plan::Slot &slot = *program.slots()->Get(s);
     if (slot.space() != plan::Space::Persistent)
       continue;
-    const uint64_t bytes = (slot.bytes() + 63) / 64 * 64; // every slot begins at a multiple of 64
+    const uint64_t bytes = arenaBytes(slot);
     partOf(parts, plan, slot) += bytes;
     persistent += bytes;
   }
@@ -162,6 +162,8 @@ MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, co
   parts.scores = keptScoreBytes(program, kind);
   return parts;
 }
+
+uint64_t arenaBytes(const plan::Slot &slot) { return (slot.bytes() + 63) / 64 * 64; }
 
 uint64_t reservedBytes(const DeviceKind &kind) { return constantsOf(kind).reservedBytes; }
 

@@ -33,6 +33,9 @@ uint64_t keptScoreBytes(const plan::Program &program, const DeviceKind &kind);
 /// peaks were at the same time. They nearly are: both follow the microbatches in flight.
 uint64_t neededBytes(const plan::Program &program, const DeviceKind &kind);
 
+/// Bytes of the arena that a slot takes: every slot begins at a multiple of 64.
+uint64_t arenaBytes(const plan::Slot &slot);
+
 /// Bytes of a device that no plan can have: the driver's context, code of libraries, communicators' buffers.
 uint64_t reservedBytes(const DeviceKind &kind);
 

@@ -7,6 +7,7 @@
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -71,7 +72,7 @@ struct Message {
 class Simulator {
 public:
   Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
-      : options(options), gpu(!plan.backend() || plan.backend()->string_view() == "cuda") {
+      : options(options), gpu(backendOf(plan) == Target::Kind::Cuda) {
     result.ranks = classifyRanks(plan, cluster);
     gatherings.resize(result.ranks.meetings.size());
     for (const AlikeRanks &one : result.ranks.classes) {

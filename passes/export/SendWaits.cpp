@@ -66,6 +66,7 @@ private:
   std::vector<std::set<SegmentId>> present; // segments with work, by position
   std::map<Place, std::vector<const Applied::Message *>> sent, received;
   std::vector<std::vector<double>> begins; // of every item that nothing blocks, if none waits for what it sent
+  std::map<Name, double> receipts;         // when the items that receive messages begin, likewise
   std::map<std::pair<size_t, size_t>, std::vector<Name>> waitsAt; // by position and item
   Waits waits;
   std::set<Name> started, arrived;
@@ -127,6 +128,8 @@ private:
           if (!std::all_of(needed.begin(), needed.end(), arrives))
             break;
           begins[position].push_back(begin);
+          for (const Applied::Message *message : needed)
+            receipts[{message->tag, one.microbatch}] = begin;
           clock[position] = begin + timeOf(position, one);
           for (const Applied::Message *message : messagesOf(sent, position, item))
             sentAt[{message->tag, one.microbatch}] = clock[position];
@@ -141,14 +144,12 @@ private:
   /// The first item after `item` that begins `late` later than the one that receives its message, or follows the
   /// microbatches.
   size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message, double late) const {
-    const auto to = static_cast<size_t>(message.to);
-    const std::vector<ScheduleItem> &own = schedules[position], &there = schedules[to];
-    const ScheduleItem receiver{message.receiver, own[item].microbatch};
-    const auto at = static_cast<size_t>(std::find(there.begin(), there.end(), receiver) - there.begin());
+    const std::vector<ScheduleItem> &own = schedules[position];
+    const auto receipt = receipts.find({message.tag, own[item].microbatch});
     size_t later = item + 1;
-    if (at < begins[to].size())
+    if (receipt != receipts.end())
       while (later < begins[position].size() && !concludes(own[later].segment.kind) &&
-             begins[position][later] < begins[to][at] + late)
+             begins[position][later] < receipt->second + late)
         ++later;
     return later;
   }

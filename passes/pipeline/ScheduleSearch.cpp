@@ -16,7 +16,6 @@ namespace cleave::passes {
 namespace {
 
 using partitioner::Cluster;
-using partitioner::Placement;
 using partitioner::Schedule;
 using partitioner::Strategy;
 
@@ -40,8 +39,6 @@ public:
       addCandidates(shape);
     if (candidates.empty() && refused)
       throw *refused;
-    if (candidates.empty())
-      throw environmentError(fmt::format("schedule \"auto\": no schedule fits the cluster: {}", problem));
     std::ranges::stable_sort(candidates, {}, &Candidate::milliseconds);
     addInterleaved();
     return fastest();
@@ -50,14 +47,11 @@ public:
 private:
   std::vector<Schedule> shapes() const {
     const Strategy &given = options.strategy;
-    const auto shape = [&](int64_t chunks, Placement placement) {
-      return Schedule{partitioner::searchedSchedule, given.mesh.size("pp"), chunks, given.microbatches, placement};
-    };
-    if (given.chunks > 0)
-      return {shape(given.chunks, given.placement)};
-    if (given.mesh.size("pp") == 1)
-      return {shape(1, Placement::Wrapped)};
-    return {shape(1, Placement::Wrapped), shape(2, Placement::Wrapped), shape(2, Placement::V)};
+    const int64_t ranks = given.mesh.size("pp");
+    if (given.chunks == 0 && ranks > 1)
+      return partitioner::openShapes(ranks, given.microbatches);
+    return {{partitioner::searchedSchedule, ranks, std::max<int64_t>(given.chunks, 1), given.microbatches,
+             given.placement}};
   }
 
   Strategy strategyWith(const Schedule &schedule) const {
@@ -102,7 +96,8 @@ private:
   void addInterleaved() {
     const Strategy &given = options.strategy;
     const int64_t ranks = given.mesh.size("pp");
-    if (given.chunks > 0 || ranks == 1 || given.microbatches % ranks || refused) // too few layers for two stages a rank
+    if (candidates.empty() || given.chunks > 0 || ranks == 1 || given.microbatches % ranks ||
+        refused) // too few layers for two stages a rank
       return;
     Candidate candidate{given, candidates.front().milliseconds};
     candidate.strategy.schedule = "interleaved";
