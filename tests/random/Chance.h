@@ -25,17 +25,17 @@ class Chance {
 public:
   explicit Chance(uint64_t seed) : state(mix(seed)) {}
   uint64_t bits() { return mix(state++); }
-  /// In [low, high].
+  /// A random integer in [low, high].
   int64_t whole(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(bits() % static_cast<uint64_t>(high - low + 1));
   }
-  /// In [0, 1).
+  /// A random number in [0, 1).
   double unit() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   bool one(double probability) { return unit() < probability; }
   template <class T> const T &of(const std::vector<T> &list) {
     return list[static_cast<size_t>(whole(0, static_cast<int64_t>(list.size()) - 1))];
   }
-  /// Place of one of the weights.
+  /// A random index into `weights`; its probability is proportional to its weight.
   size_t weighted(const std::vector<double> &weights) {
     double sum = 0;
     for (double w : weights)

@@ -91,7 +91,7 @@ Result resultOf(Child &child, const ChildLimits &limits) {
   return unpacked(child.text);
 }
 
-/// Reads what a child has written; false: it has ended.
+/// Reads output of a child. Returns false if the child has ended.
 bool read(Child &child) {
   char buffer[4096];
   const ssize_t got = ::read(child.pipe, buffer, sizeof buffer);

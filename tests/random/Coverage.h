@@ -4,9 +4,9 @@
 
 namespace cleave::random_models {
 
-/// "op:relu layer:Linear mesh:tp=2 ...", each once.
+/// Words such as "op:relu layer:Linear mesh:tp=2", each once.
 std::string coveredBy(const Recipe &recipe, const Result &result);
-/// Counts with a 0 for what is in the tables and was not counted.
+/// Adds a count of 0 for each feature of the tables that was not counted.
 std::map<std::string, uint64_t> completed(std::map<std::string, uint64_t> counts);
 
 } // namespace cleave::random_models

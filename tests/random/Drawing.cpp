@@ -63,7 +63,8 @@ int Drawing::add(const std::string &op, std::vector<int> in, std::vector<int64_t
     return -1;
   for (int value : node.in)
     ++uses[static_cast<size_t>(value)];
-  // What is folded is rounded, so that a mean of constants is another number where it is folded and where it is not.
+  // Mark values computed from constants only. Constant folding rounds them, so graphs that fold and graphs that do not
+  // have different numbers.
   constants.push_back(node.in.empty() ? isConstant(op)
                                       : node.member < 0 && std::all_of(node.in.begin(), node.in.end(), [&](int value) {
                                           return constants[static_cast<size_t>(value)];
@@ -74,7 +75,7 @@ int Drawing::add(const std::string &op, std::vector<int> in, std::vector<int64_t
   return count() - 1;
 }
 
-/// Gives parameters and buffers that are new a value in the trace.
+/// Adds an argument to the trace for each new parameter and buffer.
 void Drawing::showMembers() {
   mlir::Block *body = trace.builder.getInsertionBlock();
   const auto show = [&](const void *key, const Shape &shape) {
@@ -150,8 +151,8 @@ int Drawing::newModule(int x, int y, bool list) {
   return add("call", in, {-1}, {}, member);
 }
 
-/// Some kinds are left out of a case and some come often, so that each meets itself and the others in ever new mixtures
-/// ("Swarm testing", Groce et al., ISSTA 2012).
+/// Factor on the weight of an op kind in one case. Each case leaves some kinds out and draws some often, so that cases
+/// mix kinds differently ("Swarm testing", Groce et al., ISSTA 2012).
 static double favour(uint64_t seed, const std::string &name) {
   Chance c(mix(seed) ^ hashOf(name));
   return c.of<double>({0, 0, 1, 1, 1, 1, 1, 1, 2, 6});
@@ -170,7 +171,7 @@ void Drawing::calls(int64_t count) {
   for (const OpKind &kind : opKinds())
     if (!kind.draw || (whole() && !kind.exact))
       weights.push_back(0);
-    else // products of whole numbers soon have too many digits to be exact, and so have means
+    else // products and means of whole numbers soon need too many digits to be exact
       weights.push_back(kind.weight * favour(recipe.seed, kind.name) *
                         (whole() && (kind.name == "mul" || kind.name == "mean") ? 0.25 : 1));
   for (int64_t made = 0, tries = 0; made < count && tries < 12 * count; ++tries) {

@@ -39,20 +39,22 @@ public:
   bool used(int value) const { return uses[static_cast<size_t>(value)] > 0; }
 
   using Test = std::function<bool(Tensor)>;
-  /// A float value that passes, by chance, rather a late one or one that nobody used; -1: none.
+  /// Draws a float value that `test` accepts; prefers late and unused values. Returns -1 if there is none.
   int pick(const Test &test = {});
   int pickInteger(const Test &test);
-  /// Adds a node and makes its call. Returns its value, -1 if the DSL refuses it or the result is too large.
+  /// Adds a node and executes its call. Returns the number of its value, or -1 if the DSL rejects the call or the
+  /// result is too large.
   int add(const std::string &op, std::vector<int> in, std::vector<int64_t> ints = {}, std::vector<double> reals = {},
           int member = -1, std::vector<std::string> words = {});
-  /// A new member of the class, made at once.
+  /// Adds a member to the class, constructs it, and returns its index.
   int declare(Part member);
-  /// A parameter of this shape as a value: a new one or one that is there already.
+  /// Reads a new or an existing parameter of this shape. Returns its value, or -1 if the shape is too large.
   int parameter(Shape shape, double bound = 0.5);
   std::string newName(const std::string &prefix);
-  /// Ends the body: this value is its result.
+  /// Ends the body with this value as its result.
   void finish(int result);
-  /// Calls a new module (or a list of them) on `x`; -1: it came to nothing.
+  /// Draws a new module or a list of modules and calls it on `x`, and on `y` if y >= 0. Returns the value, or -1 if the
+  /// call is rejected.
   int newModule(int x, int y, bool list);
   Instance &self() { return instance; }
 
@@ -65,7 +67,7 @@ private:
   Trace &trace;
   std::vector<Tensor> values;
   std::vector<int> uses;
-  std::vector<bool> constants; ///< made of constants alone
+  std::vector<bool> constants; ///< whether a value is computed from constants only
 };
 
 constexpr int64_t mostElements = 1536;

@@ -1,4 +1,4 @@
-// Shared by the tables of ops: tests of shapes, and second operands.
+// Functions that the tables of ops share: tests of shapes, and common ways to draw operands.
 #pragma once
 #include "tests/random/Tables.h"
 
@@ -10,17 +10,19 @@ Drawing::Test rankIs(int64_t rank);
 /// A dimension of x, sometimes counted from the end.
 int64_t dimOf(Drawing &d, int x);
 bool canBroadcast(const Shape &a, const Shape &b);
-/// A second operand for x: another value, a parameter along some dimension, or x's own mean over one; -1: none fits.
+/// A second operand for x: another value, a parameter along one dimension, or the mean of x over one dimension (the sum
+/// in cases of whole numbers). Returns -1 if none fits.
 int secondOperand(Drawing &d, int x);
-/// Calls the op on a value.
+/// Draws a call of the op on one value.
 bool drawUnary(Drawing &d, const OpKind &self);
-/// Along a dimension of a value; ints: the dimension.
+/// Draws a call along one dimension of a value; ints: the dimension.
 bool drawAlong(Drawing &d, const OpKind &self);
-/// Over some dimensions of a value; ints: keepDim, then the dimensions.
+/// Draws a call over some dimensions of a value; ints: keepDim, then the dimensions.
 bool drawReduce(Drawing &d, const OpKind &self);
+/// All ints of the call but the first.
 std::vector<int64_t> tail(const Call &c);
 
-/// The part of the table that is in Functions.cpp.
+/// The entries defined in Functions.cpp.
 std::vector<OpKind> functionKinds();
 
 } // namespace cleave::random_models

@@ -19,7 +19,7 @@ double threshold(Drawing &d) {
   return d.whole() ? d.chance.of<double>({-1, 0, 1}) : d.chance.of<double>({-0.3, 0, 0.25});
 }
 
-/// A mask that can be broadcast with x.
+/// Draws a mask that broadcasts with x.
 int drawMask(Drawing &d, int x) {
   const std::string name = d.chance.of<std::string>({"lt", "le", "gt", "ge", "eq", "ne"});
   switch (d.chance.weighted({4, 3, 0.5, 1, 1})) {
@@ -64,7 +64,7 @@ bool drawClampBetween(Drawing &d, const OpKind &self) {
   return low >= 0 && d.add(self.name, {x, low, secondOperand(d, x)}) >= 0;
 }
 
-/// A value that stops its gradient beside one that does not.
+/// Combines a detached value with a value that has a gradient.
 bool drawDetach(Drawing &d, const OpKind &self) {
   const int x = d.pick();
   if (x < 0)
@@ -78,7 +78,7 @@ bool drawSlope(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}, {}, {d.chance.of<double>({0.2, 0.5, 1.5})}) >= 0;
 }
 
-// ---- tensors that are made ------------------------------------------------------------------------------------------
+// ---- created tensors ------------------------------------------------------------------------------------------------
 
 bool drawConstant(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankAtLeast(1));
@@ -111,7 +111,7 @@ bool drawSteps(Drawing &d, const OpKind &self) {
   return d.add("mul", {x, d.add(self.name, {}, {}, {1, 1 + size * step, step})}) >= 0;
 }
 
-/// Rows of zeros and a one: of a field of ids, or of each row's largest element.
+/// One-hot rows for an integer field, or for the argmax or argmin of a value.
 bool drawOneHot(Drawing &d, const OpKind &self) {
   const int ids = d.pickInteger([](Tensor t) { return t.rank() <= 3; });
   if (ids >= 0 && d.chance.one(0.5))
@@ -130,7 +130,7 @@ bool drawTriangle(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}, {d.chance.whole(-1, 2)}) >= 0;
 }
 
-// ---- reductions and order ---------------------------------------------------------------------------------------------
+// ---- reductions and sorting -----------------------------------------------------------------------------------------
 
 bool drawProduct(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() >= 1 && t.size(-1) <= 6; });
@@ -150,7 +150,7 @@ bool drawTopk(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, {d.chance.whole(1, d.shape(x)[static_cast<size_t>(dim)]), dim, d.chance.one(0.6)}) >= 0;
 }
 
-/// One value in the order of another.
+/// Reorders one value by the sorted order of another.
 bool drawSortedBy(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankAtLeast(1));
   if (x < 0)
@@ -160,7 +160,7 @@ bool drawSortedBy(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x, y}, {dimOf(d, x)}) >= 0;
 }
 
-// ---- rearranging ------------------------------------------------------------------------------------------------------
+// ---- rearranging ----------------------------------------------------------------------------------------------------
 
 bool drawExpand(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() >= 1 && t.rank() <= 4; });
@@ -201,7 +201,7 @@ bool drawStack(Drawing &d, const OpKind &self) {
   return d.add(self.name, in, {d.chance.whole(d.chance.one(0.85) ? 1 : 0, d.at(x).rank())}) >= 0;
 }
 
-/// A dimension that is cut: rather not the samples'.
+/// Draws a dimension to cut or flip, rarely the batch dimension.
 int64_t cutDim(Drawing &d, int x) {
   return d.at(x).rank() > 1 && d.chance.one(0.85) ? d.chance.whole(1, d.at(x).rank() - 1) : 0;
 }
@@ -214,7 +214,7 @@ bool drawSplit(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, {size, dim, d.chance.whole(0, (n - 1) / size)}) >= 0;
 }
 
-/// A piece that a value of another shape, where a module is called again, may not have: that call is dropped.
+/// Piece `i` of a split. A module that is called again with another shape may not have it: the error drops that call.
 Tensor pieceOf(const std::vector<Tensor> &pieces, int64_t i) {
   if (i >= static_cast<int64_t>(pieces.size()))
     throw userError("there is no such piece");
@@ -238,7 +238,7 @@ bool drawChunk(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, {count, dim, d.chance.whole(0, pieces - 1)}) >= 0;
 }
 
-/// One product whose parts meet: a gate, or queries, keys and values.
+/// Cuts one linear product into two or three parts and combines them, as a gated unit does.
 bool drawFusedProduct(Drawing &d, const OpKind &) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
@@ -311,7 +311,7 @@ bool drawEinsum(Drawing &d, const OpKind &self) {
                            : emit("bcij,bcij->bij", {x, d.pick([&](Tensor t) { return t.shape() == s; })});
 }
 
-// ---- convolutions and sizes of pictures -------------------------------------------------------------------------------
+// ---- convolutions and image sizes -----------------------------------------------------------------------------------
 
 bool drawConv1d(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankIs(3));
@@ -348,12 +348,12 @@ bool drawAdaptive(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}, {d.chance.whole(1, 4), d.chance.whole(1, 4)}) >= 0;
 }
 
-// ---- recurrent states --------------------------------------------------------------------------------------------------
+// ---- recurrent states -----------------------------------------------------------------------------------------------
 
 LSTM &lstm(const Call &c) { return static_cast<LSTM &>(c.self.module(c.node.member)); }
 GRU &gru(const Call &c) { return static_cast<GRU &>(c.self.module(c.node.member)); }
 
-/// A sequence goes on from where another ended.
+/// Starts a recurrent layer on one sequence from its final state on another.
 bool drawStates(Drawing &d, const OpKind &self) {
   const bool cells = self.name == "lstmStates";
   const int x = d.pick([](Tensor t) { return t.rank() == 3 && t.size(1) <= 4; });
@@ -379,7 +379,7 @@ ConvTransposeOptions transposeOptions(const Call &c) {
 std::vector<OpKind> functionKinds() {
   std::vector<OpKind> k;
   const auto op = [&](OpKind kind) { k.push_back(std::move(kind)); };
-  // Masks: parts of others.
+  // Masks: drawn only as operands of other ops.
   const auto compare = [&](const std::string &name, Tensor (*emit)(const Call &)) {
     op({name, 0, true, name + "($0, $1)", emit, nullptr});
     op({name + "Number", 0, true, name + "($0, $r0)", emit, nullptr});
@@ -395,13 +395,13 @@ std::vector<OpKind> functionKinds() {
   op({"logicalAnd", 0, true, "logicalAnd($0, $1)", [](const Call &c) { return logicalAnd(c.in[0], c.in[1]); }, nullptr});
   op({"logicalOr", 0, true, "logicalOr($0, $1)", [](const Call &c) { return logicalOr(c.in[0], c.in[1]); }, nullptr});
   op({"logicalXor", 0, true, "logicalXor($0, $1)", [](const Call &c) { return logicalXor(c.in[0], c.in[1]); }, nullptr});
-  // Choices.
+  // Selection.
   op({"where", 2, true, "where($0, $1, $2)", [](const Call &c) { return where(c.in[0], c.in[1], c.in[2]); }, drawWhere});
   op({"maskedFill", 1.5, true, "maskedFill($0, $1, $r0)",
       [](const Call &c) { return maskedFill(c.in[0], c.in[1], c.r(0)); }, drawMaskedFill});
   op({"maskAsNumbers", 0.5, true, "", nullptr, drawMaskAsNumbers});
   op({"clamp", 1, true, "clamp($0, $r0, $r1)", [](const Call &c) { return clamp(c.in[0], c.r(0), c.r(1)); }, drawClamp});
-  // Where x equals a bound, each has half of the gradient.
+  // Not exact: where x equals a bound, both get half of the gradient.
   op({"clampBetween", 1, false, "clamp($0, $1, $2)", [](const Call &c) { return clamp(c.in[0], c.in[1], c.in[2]); },
       drawClampBetween});
   op({"detach", 1, true, "detach($0)", [](const Call &c) { return detach(c.in[0]); }, drawDetach});
@@ -412,7 +412,7 @@ std::vector<OpKind> functionKinds() {
   op({"softplus", 0.7, false, "softplus($0, $r0)", [](const Call &c) { return softplus(c.in[0], c.r(0)); }, drawSlope});
   op({"leakyRelu", 1, false, "leakyRelu($0, $r0)", [](const Call &c) { return leakyRelu(c.in[0], c.r(0)); }, drawSlope});
   op({"elu", 0.7, false, "elu($0, $r0)", [](const Call &c) { return elu(c.in[0], c.r(0)); }, drawSlope});
-  // Tensors that are made.
+  // Created tensors.
   op({"constant", 1, true, "constant($I, $R)",
       [](const Call &c) {
         return constant(c.node.ints, std::vector<float>(c.node.reals.begin(), c.node.reals.end()));
@@ -428,7 +428,7 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return oneHot(c.in[0], c.i(0), DType::F32); }, drawOneHot});
   op({"tril", 0.7, true, "tril($0, $i0)", [](const Call &c) { return tril(c.in[0], c.i(0)); }, drawTriangle});
   op({"triu", 0.7, true, "triu($0, $i0)", [](const Call &c) { return triu(c.in[0], c.i(0)); }, drawTriangle});
-  // Reductions and order.
+  // Reductions and sorting.
   op({"var", 1, false, "var($0, $J, {.keepDim = bool($i0)})",
       [](const Call &c) { return var(c.in[0], tail(c), {.keepDim = c.i(0) != 0}); }, drawReduce});
   op({"stddev", 0.7, false, "stddev($0, $J, {.correction = 0, .keepDim = bool($i0)})",
@@ -466,7 +466,7 @@ std::vector<OpKind> functionKinds() {
   op({"pad", 1.5, true, "pad($0, $I, $r0)", [](const Call &c) { return pad(c.in[0], c.node.ints, c.r(0)); }, drawPad});
   op({"flip", 1, true, "flip($0, $I)", [](const Call &c) { return flip(c.in[0], c.node.ints); }, drawFlip});
   op({"einsum", 2.5, true, "einsum($w0, {$*})", [](const Call &c) { return einsum(c.node.words[0], c.in); }, drawEinsum});
-  // Convolutions and sizes of pictures.
+  // Convolutions and image sizes.
   op({"conv1d", 1.5, true, "conv1d($0, $1, $2, {.stride = $i0, .padding = $i1, .dilation = $i2, .groups = $i3})",
       [](const Call &c) {
         return conv1d(c.in[0], c.in[1], c.in.size() > 2 ? c.in[2] : Tensor(),

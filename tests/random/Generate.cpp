@@ -16,7 +16,7 @@ namespace cleave::random_models {
 
 namespace {
 
-/// The classes of integer inputs: ids of the smallest embedding.
+/// The number of classes of integer inputs, which is the size of the smallest embedding.
 constexpr int64_t ids = 5;
 
 void drawFields(Chance &c, Recipe &recipe) {
@@ -60,7 +60,7 @@ void drawTraining(Chance &c, Recipe &recipe) {
     recipe.layout = "nhwc";
 }
 
-/// The values that nobody used come back at the end, so that all of the model matters.
+/// Adds most unused values to the prediction, so that they affect the loss. Returns the new prediction.
 int gatherLooseEnds(Drawing &d, int y) {
   for (int value = d.cls().body.inputs; value < d.count(); ++value)
     if (value != y && d.at(value) && !d.used(value) && (d.whole() || !d.constant(value)) &&
@@ -72,17 +72,17 @@ int gatherLooseEnds(Drawing &d, int y) {
   return y;
 }
 
-/// A prediction whose rows are the samples'.
+/// Draws the prediction, which has one row per sample.
 void drawHead(Drawing &d) {
   const auto fits = [&](Tensor t) { return t.rank() >= 1 && t.size(0) == d.rows(); };
   int y = d.pick([&](Tensor t) { return fits(t) && t.rank() >= 2; });
   if (y < 0)
     y = d.pick(fits);
-  if (y < 0) { // whole numbers alone, so far
+  if (y < 0) { // no float value has one row per sample
     const int ids = d.pickInteger([](Tensor) { return true; });
     y = ids >= 0 ? d.add("castFloat", {ids}) : d.add("full", {}, {d.rows(), 3}, {1});
   }
-  const auto then = [&](int next) { y = next < 0 ? y : next; }; // what became too large is left out
+  const auto then = [&](int next) { y = next < 0 ? y : next; }; // skips rejected calls
   if (d.at(y).rank() == 1)
     then(d.add("unsqueeze", {y}, {-1}));
   if (d.at(y).rank() > 2 && d.chance.one(0.6))
@@ -109,7 +109,7 @@ void drawLoss(Chance &c, Recipe &recipe, const Shape &prediction) {
   recipe.fields.push_back(target);
 }
 
-/// Another output, compared with a target of its own: several losses with weights.
+/// Sometimes draws a second output with its own target; the loss is then a weighted sum.
 void drawSecond(Drawing &d) {
   Body &body = d.cls().body;
   const int y = d.pick([&](Tensor t) { return t.rank() >= 1 && t.size(0) == d.rows(); });
@@ -139,7 +139,7 @@ void drawModel(Chance &c, Recipe &recipe) {
   recipe.classes.push_back({"Net", {}, {}});
   Instance root(recipe, 0, true);
   Drawing d(c, recipe, 0, root, trace, inputs, 0);
-  if (d.pick() < 0) { // ids alone
+  if (d.pick() < 0) { // all fields are integers
     const int member = d.declare({"Embedding", d.newName("embed"), {c.whole(ids, 9), c.whole(2, 8)}});
     d.add("call", {0}, {-1}, {}, member);
   }
@@ -149,10 +149,9 @@ void drawModel(Chance &c, Recipe &recipe) {
   drawSecond(d);
 }
 
-// ---- the split
-// --------------------------------------------------------------------------------------------------------
+// ---- the split ------------------------------------------------------------------------------------------------------
 
-/// A schedule that the numbers of layers and microbatches allow.
+/// Draws a schedule that the numbers of layers and microbatches allow.
 void drawSchedule(Chance &c, Recipe &recipe, int64_t layers) {
   const int64_t pp = partitioner::parseMesh(recipe.mesh).size("pp");
   recipe.schedule = c.of<std::string>({"gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v", "auto", "auto"});
@@ -174,7 +173,7 @@ void drawMesh(Chance &c, Recipe &recipe) {
       "dp=2,tp=2,pp=2", "tp=2,pp=3", "dp=2,pp=3", "dp=2,tp=2,pp=2", "tp=4,pp=2", "dp=4,tp=2"};
   const auto layers = layersOfModel(recipe);
   const auto most = std::count_if(layers.begin(), layers.end(), [](const ModelLayer &l) { return l.parameters; });
-  do // rarely more stages, or fewer rows, than there can be: that is refused
+  do // rarely keep a mesh with too many stages or too few rows: the compiler refuses it
     recipe.mesh = c.of(meshes);
   while ((partitioner::parseMesh(recipe.mesh).size("pp") > most ||
           partitioner::parseMesh(recipe.mesh).size("dp") > recipe.rows()) &&
@@ -189,7 +188,7 @@ void drawMesh(Chance &c, Recipe &recipe) {
   recipe.scatterGather = mesh.size("tp") > 1 && mesh.size("pp") > 1 && c.one(0.5);
 }
 
-/// Mesh axes for each dimension: what splits it, legal by construction.
+/// Draws the mesh axes that split each dimension; the result is always legal.
 std::vector<std::string> drawAxes(Chance &c, const Mesh &mesh, const Shape &shape) {
   std::vector<std::string> dims(shape.size());
   for (std::string axis : {"tp", "dp"}) {
@@ -204,7 +203,7 @@ std::vector<std::string> drawAxes(Chance &c, const Mesh &mesh, const Shape &shap
   return dims;
 }
 
-/// A dimension as factors of which one is split: "0:3x4.1".
+/// Writes a dimension as factors, one of which is split, such as "0:3x4.1"; or as the plain dimension.
 std::string drawFactors(Chance &c, int64_t size, size_t dim, int64_t parts) {
   for (int64_t k = 2; k < size; ++k)
     if (size % k == 0 && (k >= parts || size / k >= parts) && c.one(0.5))
@@ -212,7 +211,7 @@ std::string drawFactors(Chance &c, int64_t size, size_t dim, int64_t parts) {
   return fmt::format("\"{}\"", dim);
 }
 
-/// The fewest heads of the attention layers of this name; 0: none is one.
+/// The smallest number of heads of the attention layers with this name; 0 if there are none.
 int64_t headsOf(const Recipe &recipe, const std::string &member) {
   int64_t fewest = 0;
   for (const Class &cls : recipe.classes)
@@ -222,7 +221,8 @@ int64_t headsOf(const Recipe &recipe, const std::string &member) {
   return fewest;
 }
 
-/// A rule for the heads of an attention layer's projection; empty: it has none.
+/// A rule that splits the heads of an attention layer's projection. Empty if the parameter is not such a projection or
+/// the layer has fewer heads than tp.
 std::string headsRule(const Recipe &recipe, const std::string &path, int64_t tp) {
   const size_t dot = path.rfind('.');
   const std::string layer = dot == std::string::npos ? "" : path.substr(0, dot);
@@ -262,7 +262,7 @@ void drawShards(Chance &c, Recipe &recipe, const Mesh &mesh) {
     recipe.stagesAndShards += "[shard]\n" + text;
 }
 
-/// Marks behind some nodes of a class, rarely inside modules.
+/// Inserts withSharding marks after some nodes of the root and, more rarely, of other classes.
 void drawMarks(Chance &c, Recipe &recipe, const Mesh &mesh) {
   if (!c.one(0.3) || mesh.size("dp") * mesh.size("tp") == 1)
     return;
@@ -282,7 +282,7 @@ void drawMarks(Chance &c, Recipe &recipe, const Mesh &mesh) {
   }
 }
 
-/// Marks of the stages in the root, at places that divide its calls evenly or by chance.
+/// Inserts stage marks at random places of the root.
 void drawStageMarks(Chance &c, Recipe &recipe, int64_t stages) {
   Body &body = recipe.classes[0].body;
   const auto nodes = static_cast<int64_t>(body.nodes.size());
@@ -294,7 +294,7 @@ void drawStageMarks(Chance &c, Recipe &recipe, int64_t stages) {
     insertStage(body, places[static_cast<size_t>(k - 1)], k);
 }
 
-/// Layers of one stage, sometimes under the name of the module that has them all.
+/// Names of the layers of one stage. Sometimes a module replaces its layers, if all of them are in the stage.
 std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stage,
                                  const std::vector<std::string> &all) {
   std::vector<std::string> names = stage;
@@ -314,7 +314,7 @@ std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stag
   return names;
 }
 
-/// Stages of a strategy file: the layers in the order in which they come, cut by chance.
+/// Writes the stages of a strategy file: the layers in execution order, cut at random places.
 void drawStageFile(Chance &c, Recipe &recipe, int64_t stages) {
   std::vector<std::string> layers;
   for (const ModelLayer &layer : layersOfModel(recipe))

@@ -1,4 +1,4 @@
-// A recipe's classes as live modules: members are created as declared, and forward interprets the class's body.
+// Builds modules from a recipe's classes: creates the declared members; forward() interprets the class's body.
 #pragma once
 #include "tests/random/Recipe.h"
 
@@ -10,7 +10,7 @@ namespace cleave::random_models {
 
 class Instance final : public Module {
 public:
-  /// `marks`: whether stage() and withSharding() are called; without them the model is the same function.
+  /// `marks`: whether stage() and withSharding() are called. The model computes the same function without them.
   Instance(const Recipe &recipe, int cls, bool marks);
   Instance(Module &parent, std::string name, const Recipe &recipe, int cls, bool marks);
 
@@ -18,19 +18,19 @@ public:
   Tensor forward(Tensor x, Tensor y) override { return run({x, y}); }
   Tensor forward(Tensor x, Tensor y, Tensor z) override { return run({x, y, z}); }
   Tensor run(std::vector<Tensor> inputs) { return outputs(std::move(inputs))[0]; }
-  /// Of the root: one or two.
+  /// Interprets the body. Returns one tensor, or two if the body has a second output.
   std::vector<Tensor> outputs(std::vector<Tensor> inputs);
   std::vector<Tensor> outputsOf(const std::vector<Tensor> &values) const;
-  /// What a node gives on the values before it.
+  /// Executes one node on the values computed so far.
   Tensor emit(const Node &node, const std::vector<Tensor> &values);
 
-  /// Makes the class's members that are not there yet.
+  /// Creates the class's members that do not exist yet.
   void declare();
   Parameter &parameter(int member) { return *held.at(static_cast<size_t>(member)).parameter; }
   Buffer &buffer(int member) { return *held.at(static_cast<size_t>(member)).buffer; }
-  /// A layer, module or list; of a list, `at` >= 0: that one.
+  /// A layer, module or list; `at` >= 0 selects a module of a list.
   Module &module(int member, int64_t at = -1);
-  /// One more module at the end of a list.
+  /// Appends a module to a list.
   void grow(int member);
 
   const Class &cls() const { return recipe.classes[static_cast<size_t>(number)]; }

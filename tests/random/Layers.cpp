@@ -9,7 +9,7 @@ RecurrentOptions recurrentOptions(const Part &m) {
   return {.layers = m.ints[2], .bias = m.ints[3] != 0, .bidirectional = m.ints[4] != 0};
 }
 
-/// Whole numbers begin as such; see Values.cpp.
+/// The layers' own initialisations do not matter for whole numbers: see Whole::begin.
 std::vector<LayerKind> makeLayers() {
   std::vector<LayerKind> k;
   k.push_back({"Linear", 5, true, "$i0, $i1, {.bias = bool($i2)}",

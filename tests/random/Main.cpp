@@ -86,7 +86,7 @@ RunSettings settingsOf(const Options &options, uint64_t seed) {
 struct Summary {
   uint64_t accepted = 0, refused = 0, failed = 0, exact = 0, executed = 0, unbounded = 0;
   std::map<std::string, uint64_t> refusals;
-  std::map<std::string, std::vector<uint64_t>> failures; ///< seeds by kind
+  std::map<std::string, std::vector<uint64_t>> failures; ///< seeds by kind of failure
   std::map<std::string, uint64_t> covered;
 };
 

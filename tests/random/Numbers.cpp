@@ -15,7 +15,7 @@ namespace cleave::random_models {
 
 static double unit(uint64_t bits) { return static_cast<double>(mix(bits) >> 11) * 0x1p-53; }
 
-// ---- data -------------------------------------------------------------------------------------------------------------
+// ---- data -----------------------------------------------------------------------------------------------------------
 
 HashedData::HashedData(const Recipe &recipe)
     : seed(recipe.seed), batch(recipe.batch), wholeNumbers(recipe.wholeNumbers) {
@@ -31,7 +31,7 @@ double HashedData::value(Split split, int64_t index, size_t field, int64_t eleme
   if (list[field].dtype == FieldType::I32) {
     const int64_t classes = target ? list[field].classes : 5;
     if (target && unit(key ^ 1) < 0.12)
-      return -1; // ignored
+      return -1; // a label that the loss ignores
     return std::floor(unit(key) * static_cast<double>(classes));
   }
   return wholeNumbers ? std::floor(unit(key) * 4) - 1 : static_cast<float>(2 * unit(key) - 1);
@@ -46,7 +46,7 @@ void HashedData::read(Split split, int64_t index, size_t field, std::byte *dst) 
   }
 }
 
-// ---- slots ------------------------------------------------------------------------------------------------------------
+// ---- slots ----------------------------------------------------------------------------------------------------------
 
 static DType elementType(mlir::Type type) {
   return type.isF32()            ? DType::F32
@@ -90,7 +90,7 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *operation) {
   return list;
 }
 
-// ---- the undivided step -------------------------------------------------------------------------------------------------
+// ---- the unsplit step -----------------------------------------------------------------------------------------------
 
 Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
     : recipe(recipe), step(std::move(module)), data(data),
@@ -110,7 +110,7 @@ double Whole::begin(const NamedSlot &slot, int64_t element) const {
     return slot.a + (slot.b - slot.a) * u;
   if (slot.distribution == "normal")
     return slot.a + slot.b * (2 * u - 1);
-  return slot.a + 0.4 * (u - 0.5); // the weight of a norm: 1 would hide what becomes of it
+  return slot.a + 0.4 * (u - 0.5); // the weight of a norm: with 1 everywhere, errors would be hidden
 }
 
 ir::Slots Whole::beginning() const {
@@ -200,7 +200,7 @@ Steps Whole::run() const {
   return all;
 }
 
-/// The evaluation's sums, under kind "eval".
+/// Adds the evaluation's sums to `sums` under kind "eval".
 void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
   mlir::Operation *eval = step.function("eval");
   const std::vector<NamedSlot> arguments = argumentsOf(eval), results = resultsOf(eval);
@@ -220,7 +220,7 @@ void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
   }
 }
 
-// ---- bounds -------------------------------------------------------------------------------------------------------------
+// ---- bounds ---------------------------------------------------------------------------------------------------------
 
 void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t seed) {
   for (int sample = 0; sample < samples; ++sample) {
@@ -237,7 +237,7 @@ void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t s
         for (size_t i = 0; i < tensor.values.size(); ++i) {
           const double apart = std::abs(found.values[i] - right.values[i]);
           const bool same = std::isnan(found.values[i]) && std::isnan(right.values[i]);
-          // Of the result itself; and of a probability near 1, whose distance from 1 is a gradient.
+          // Rounding of the result itself. In double at least 1e-16: a gradient may be 1 minus a probability near 1.
           const double last = ofDouble ? std::max(std::abs(right.values[i]) * 0x1p-52, 1e-16) : std::abs(right.values[i]) * 0x1p-24;
           tensor.values[i] = same ? tensor.values[i] : std::max({tensor.values[i], std::isnan(apart) ? INFINITY : apart, last});
         }
@@ -262,7 +262,8 @@ Reference referenceOf(const Whole &whole, bool ofDouble, int samples) {
 
 std::vector<bool> exactSteps(const Whole &whole, const Steps &exact) {
   std::vector<bool> same(exact.size(), true);
-  for (int digits = 20; digits < 24 && same.front(); ++digits) { // one alone may round to the exact result by chance
+  // Several precisions, because a single one may round to the exact result by accident.
+  for (int digits = 20; digits < 24 && same.front(); ++digits) {
     ir::Rounding coarse{ir::Rounding::Kind::Digits};
     coarse.digits = digits;
     ir::RoundingScope scope(coarse);
@@ -291,10 +292,10 @@ std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, c
     if (want == got || (std::isnan(want) && std::isnan(got)))
       continue;
     const double bound = equal || !spread ? 0 : 8 * spread->values[at] + 2 * largest + 1e-35;
-    if (!std::isfinite(bound) || (!equal && !(std::abs(want) + bound < 1e30))) // f32 ends at 3e38
+    if (!std::isfinite(bound) || (!equal && !(std::abs(want) + bound < 1e30))) // the largest f32 is 3e38
       continue;
-    // Rounding that drowns the value and is large itself was amplified (norms of equal elements in a row): chance has no
-    // bound then.
+    // A bound above both the value and 0.5 means that rounding errors were amplified, for example by several norms of
+    // equal elements. Samples of noise do not bound them.
     if (!equal && bound > std::abs(want) && bound > 0.5)
       continue;
     if (!(std::abs(want - got) <= bound))
@@ -305,11 +306,11 @@ std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, c
   return {};
 }
 
-// ---- central differences --------------------------------------------------------------------------------------------------
+// ---- central differences --------------------------------------------------------------------------------------------
 
 namespace {
 
-/// The loss summed over the microbatches of the first step, at given parameters.
+/// The loss at given parameters, summed over the microbatches of the first step.
 class Losses {
 public:
   Losses(const Recipe &recipe, const GraphModule &traced, const Whole &whole)
@@ -323,7 +324,7 @@ public:
   const ir::Slots &beginning() const { return slots; }
 
 private:
-  /// Buffers are those of the unchanged run: no gradient flows through what they were.
+  /// Buffers are those of the run with unchanged parameters, because no gradient flows through their old values.
   double at(const ir::Slots &parameters, bool keepBuffers) {
     double loss = 0;
     ir::Slots now = slots;
@@ -367,7 +368,7 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
     bool agrees = false;
     std::string text;
     std::optional<double> before;
-    // Along a direction by chance, ever nearer: a kink between the two sides is passed by sooner or later.
+    // Take differences along a random direction with decreasing step sizes, until no kink lies between the two points.
     for (const double h : {1e-4, 1e-5, 1e-6, 1e-7}) {
       ir::Slots up = loss.beginning(), down = up;
       double along = 0, size = 0, rounding = 0;
@@ -383,8 +384,8 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
       size *= static_cast<double>(count.getInt());
       rounding *= static_cast<double>(count.getInt());
       const double a = loss(up), b = loss(down), found = (a - b) / (2 * h);
-      // Of third derivatives, of cancellation, and of rounding on the way to the loss: that moves the quotients of two
-      // distances apart.
+      // Bound the rounding of the gradient, third derivatives, cancellation, and rounding inside the loss. The last is
+      // estimated by the change of the quotient between two step sizes.
       const double bound = rounding + 1e-5 * (size + 1) + 1e-13 * (std::abs(a) + std::abs(b)) / h +
                            (before ? std::abs(found - *before) : 0);
       before = found;

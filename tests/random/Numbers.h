@@ -1,5 +1,5 @@
-// The numbers of a case: data and initial values by hash, the interpreter's results on the unsplit graph with several
-// roundings, and how much rounding alone can change each of them.
+// The numbers of a case: data and initial values by hash, the interpreter's results on the unsplit graph under several
+// roundings, and how much rounding alone can change each result.
 #pragma once
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Distributed.h"
@@ -10,7 +10,7 @@
 
 namespace cleave::random_models {
 
-/// What the model trains on: values that depend on seed, field, sample and element alone.
+/// The data set of a case. Each value depends only on seed, field, split, sample and element.
 class HashedData final : public DataSource {
 public:
   explicit HashedData(const Recipe &recipe);
@@ -21,7 +21,7 @@ public:
 
 private:
   std::vector<DataField> list;
-  size_t inputs; ///< fields that the model is given
+  size_t inputs; ///< number of fields that are inputs, not targets
   uint64_t seed;
   int64_t batch;
   bool wholeNumbers;
@@ -31,7 +31,7 @@ private:
 struct NamedSlot {
   std::string kind, name;
   ir::HostTensor type;
-  std::string distribution; ///< of its beginning; empty: none
+  std::string distribution; ///< of the initial values; empty: none
   double a = 0, b = 0;
 };
 std::vector<NamedSlot> argumentsOf(mlir::Operation *function);
@@ -40,23 +40,23 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *function);
 constexpr int64_t trainingSteps = 2;
 constexpr uint64_t runSeed = 3;
 
-/// What is there after a training step: parameters, buffers, states, gradients, metrics.
+/// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
 
-/// The undivided step and what it is run on.
+/// The step before partitioning, with its data and initial values.
 class Whole {
 public:
   Whole(const Recipe &recipe, GraphModule step, const HashedData &data);
 
-  /// Parameters, buffers and states as they begin.
+  /// Initial parameters, buffers and states.
   ir::Slots beginning() const;
-  /// Adds the inputs of every microbatch, and the scalars, of a training step to slots.
+  /// Adds the inputs of every microbatch and the scalars of a training step to `slots`.
   void addStep(ir::Slots &slots, int64_t step) const;
   /// Adds the inputs of every microbatch of the evaluation.
   void addEvaluation(ir::Slots &slots) const;
-  /// Both training steps, and an evaluation after the last (kind "eval"), under the rounding in force.
+  /// Runs both training steps, and an evaluation after the last (kind "eval"), under the current rounding.
   Steps run() const;
-  /// Data in the order of the first epoch.
+  /// Sample indices in the order of the first epoch.
   const std::vector<uint32_t> &order() const { return rows; }
   const GraphModule &graph() const { return step; }
   /// The type in which gradients are added up.
@@ -73,25 +73,26 @@ private:
   std::vector<uint32_t> rows;
 };
 
-/// Exact results, and for each element how far results under noise lie from it.
+/// Exact results, and for each element the largest change under noise.
 struct Reference {
   Steps exact;
-  Steps spread; ///< NaN or infinite where noise knows no bound
-  double largest = 0; ///< magnitude of anything computed on the way: beside it, what is 1 / 2^digits of it is lost
-  /// Adds `samples` more runs under noise of a few units of the types (or of a double).
+  Steps spread;       ///< NaN or infinite if noise gives no bound
+  double largest = 0; ///< largest magnitude of any intermediate value; sums with it lose smaller addends
+  /// Widens `spread` by `samples` more runs, with noise of a few units in the last place of the types (or of a double).
   void widen(const Whole &whole, int samples, bool ofDouble, uint64_t seed);
 };
 Reference referenceOf(const Whole &whole, bool ofDouble, int samples);
 
-/// Whether results do not depend on the order of additions: 20 to 23 bits are as good as 53. By training step, from the first.
+/// For each training step, whether its results are independent of the order of additions: they are the same with 20,
+/// 21, 22, 23 and 53 significant bits. After a step that depends on the order, all later steps count as dependent.
 std::vector<bool> exactSteps(const Whole &whole, const Steps &exact);
 
-/// The first difference beyond the bound, empty: none. `equal`: bit for bit.
+/// Describes the first difference beyond its bound; empty if there is none. `equal`: values must agree bit for bit.
 std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, const ir::HostTensor *spread,
                        const std::vector<int64_t> &indices, const std::vector<double> &values, bool equal);
 
-/// The interpreter's gradients against central differences of the loss in double, within the bounds of rounding that the
-/// reference knows. Empty: they agree.
+/// Compares the interpreter's gradients with central differences of the loss in double, within the rounding bounds of
+/// the reference. Returns a description of the first mismatch, or empty.
 std::string compareWithDifferences(const Recipe &recipe, const GraphModule &traced, const Whole &whole,
                                    const Reference &reference);
 

@@ -8,7 +8,7 @@ namespace cleave::random_models {
 
 using cleave::exp, cleave::log, cleave::pow, cleave::sqrt, cleave::abs, cleave::tanh, cleave::erf;
 
-// ---- what the tables share ------------------------------------------------------------------------------------------
+// ---- functions that the tables share --------------------------------------------------------------------------------
 
 int64_t elementsOf(const Shape &shape) {
   int64_t count = 1;
@@ -42,7 +42,7 @@ bool drawReduce(Drawing &d, const OpKind &self) {
   for (int64_t dim = 0; dim < rank; ++dim)
     if (d.chance.one(dim == 0 ? 0.15 : 0.45))
       ints.push_back(d.chance.one(0.3) ? dim - rank : dim);
-  if (ints.size() == 1 && !d.chance.one(0.15)) // empty: all
+  if (ints.size() == 1 && !d.chance.one(0.15)) // no dimensions: reduce over all
     ints.push_back(rank - 1);
   return d.add(self.name, {x}, ints) >= 0;
 }
@@ -85,7 +85,7 @@ namespace {
 
 // ---- elementwise --------------------------------------------------------------------------------------------------
 
-/// f(|x| + c): where f is defined for positive numbers alone.
+/// f(|x| + 0.5), for an f that is defined only for positive numbers.
 bool drawOnPositive(Drawing &d, const OpKind &self) {
   const int x = d.pick();
   if (x < 0)
@@ -142,9 +142,9 @@ bool drawDropout(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}, {}, {d.whole() ? 0.5 : d.chance.of<double>({0.1, 0.25, 0.5})}) >= 0;
 }
 
-// ---- reductions and shapes ---------------------------------------------------------------------------------------------
+// ---- reductions and shapes ------------------------------------------------------------------------------------------
 
-/// The same elements under another shape: dimensions joined, cut, swapped in size, regrouped.
+/// Reshapes a value: merges or splits dimensions, swaps two sizes, or regroups the elements.
 bool drawReshape(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
@@ -152,11 +152,11 @@ bool drawReshape(Drawing &d, const OpKind &self) {
   Shape shape = d.shape(x), to;
   const size_t kind = d.chance.weighted({2, 3, 2, 3, 1});
   const size_t at = static_cast<size_t>(d.chance.whole(shape.size() > 2 ? 1 : 0, static_cast<int64_t>(shape.size()) - 2));
-  if (kind == 0) { // two neighbours become one
+  if (kind == 0) { // merge two adjacent dimensions
     to = shape;
     to[at] *= to[at + 1];
     to.erase(to.begin() + static_cast<long>(at) + 1);
-  } else if (kind == 1) { // one becomes two
+  } else if (kind == 1) { // split one dimension
     const size_t dim = static_cast<size_t>(d.chance.whole(d.chance.one(0.9) ? 1 : 0, static_cast<int64_t>(shape.size()) - 1));
     std::vector<int64_t> divisors;
     for (int64_t k = 2; k < shape[dim]; ++k)
@@ -168,10 +168,10 @@ bool drawReshape(Drawing &d, const OpKind &self) {
     to = shape;
     to[dim] /= major;
     to.insert(to.begin() + static_cast<long>(dim), major);
-  } else if (kind == 2) { // [b, 6, 4] to [b, 4, 6], without moving anything
+  } else if (kind == 2) { // swap two sizes without moving elements: [b, 6, 4] to [b, 4, 6]
     to = shape;
     std::swap(to[at], to[at + 1]);
-  } else if (kind == 3) { // all but the first regrouped
+  } else if (kind == 3) { // regroup all dimensions but the first
     const int64_t rest = elementsOf(shape) / shape[0];
     std::vector<int64_t> divisors;
     for (int64_t k = 2; k <= rest; ++k)
@@ -181,7 +181,7 @@ bool drawReshape(Drawing &d, const OpKind &self) {
       return false;
     const int64_t k = d.chance.of(divisors);
     to = {shape[0], k, rest / k};
-  } else { // everything
+  } else { // regroup all dimensions
     const int64_t all = elementsOf(shape);
     std::vector<int64_t> divisors;
     for (int64_t k = 2; k < all; ++k)
@@ -218,7 +218,7 @@ bool drawPermute(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, dims) >= 0;
 }
 
-/// Reshape and transpose in a row, several times.
+/// Transposes two dimensions and reshapes back to the old shape, one to three times.
 bool drawShuffle(Drawing &d, const OpKind &) {
   int x = d.pick(rankAtLeast(3));
   for (int64_t i = d.chance.whole(1, 3); i > 0 && x >= 0; --i) {
@@ -269,7 +269,7 @@ bool drawConcat(Drawing &d, const OpKind &self) {
   return in.size() > 1 && d.add(self.name, in, {dim}) >= 0;
 }
 
-/// Pieces of a value put together in another order, or stacked: several uses of one value.
+/// Cuts a value in two and multiplies the pieces or concatenates them in reverse order: one value has several uses.
 bool drawPieces(Drawing &d, const OpKind &) {
   const int x = d.pick([](Tensor t) { return t.rank() >= 2 && t.size(-1) >= 2; });
   if (x < 0)
@@ -300,7 +300,7 @@ bool drawSqueeze(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, {std::find(shape.begin(), shape.end(), 1) - shape.begin()}) >= 0;
 }
 
-/// Rows of x by a field of whole numbers, or by numbers that are counted up.
+/// Gathers from x by an integer field or by consecutive numbers.
 bool drawGather(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
@@ -321,7 +321,7 @@ bool drawGather(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x, d.add("reshapeWhole", {count}, index)}, {dim}) >= 0;
 }
 
-/// Positions: numbers that are counted up, scaled, beside the last dimension of a value.
+/// Adds scaled positions 0, 1, 2, ... along the last dimension of a value.
 bool drawPositions(Drawing &d, const OpKind &) {
   const int x = d.pick(rankAtLeast(1));
   if (x < 0)
@@ -355,17 +355,17 @@ bool drawMatmul(Drawing &d, const OpKind &self) {
     return false;
   const Shape shape = d.shape(x);
   const size_t kind = d.chance.weighted({3, 3, 3});
-  if (kind == 0) // by a parameter that all samples share
+  if (kind == 0) // multiply by a parameter that all samples share
     return d.add(self.name, {x, d.parameter({shape.back(), d.chance.whole(1, 7)})}) >= 0;
   int y = -1;
-  if (kind == 1) { // by another value
+  if (kind == 1) { // multiply by another value
     y = d.pick([&](Tensor t) {
       const Shape other = t.shape();
       return other.size() >= 2 && other[other.size() - 2] == shape.back() &&
              (other.size() == 2 || shape.size() == 2 ||
               canBroadcast({other.begin(), other.end() - 2}, {shape.begin(), shape.end() - 2}));
     });
-  } else if (shape.size() >= 3) // by its own transpose
+  } else if (shape.size() >= 3) // multiply by its own transpose
     y = d.add("transpose", {x}, {-1, -2});
   const int product = y < 0 ? -1 : d.add(self.name, {x, y});
   if (product < 0)
@@ -409,14 +409,14 @@ bool drawGlobalPool(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}) >= 0;
 }
 
-/// [b, t, w] through projections and heads and back; ints of attention: causal.
+/// Projects [b, t, w] to heads, applies attention, and merges the heads; ints of the attention: causal.
 bool drawAttention(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() == 3 && t.size(1) <= 8; });
   if (x < 0)
     return false;
   const Shape s = d.shape(x);
   const int64_t heads = d.chance.whole(1, 4), width = d.chance.whole(1, 4), causal = d.chance.one(0.5);
-  if (d.chance.one(0.5)) { // one product makes all three
+  if (d.chance.one(0.5)) { // one product computes queries, keys and values
     const int qkv = d.add("linear", {x, d.parameter({3 * heads * width, s[2]})});
     const int cut = d.add("reshape", {qkv}, {s[0], s[1], 3, heads, width});
     std::vector<int> parts;
@@ -434,7 +434,7 @@ bool drawAttention(Drawing &d, const OpKind &self) {
   return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], s[1], heads * width}) >= 0;
 }
 
-/// Fewer heads of keys and values than of queries, turned by their positions; a mask of a parameter or of zeros.
+/// Grouped-query attention, sometimes with rotary embeddings, with a parameter as mask, or with dropout.
 bool drawGroupedAttention(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() == 3 && t.size(1) <= 8; });
   if (x < 0)
@@ -501,7 +501,7 @@ int channelBuffer(Drawing &d, int64_t channels, double value) {
   return d.declare({"Buffer", d.newName("stat"), {channels}, {value}});
 }
 
-/// ints: group, second buffer; member: first buffer.
+/// Buffers: `member` is the mean; ints: group, index of the variance.
 bool drawBatchNorm(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() >= 2 && t.elements() / t.size(1) >= 4; });
   if (x < 0)
@@ -525,7 +525,7 @@ bool drawParameter(Drawing &d, const OpKind &) {
   return d.add(d.chance.one(0.5) ? "add" : "mul", {x, d.parameter(shape)}) >= 0;
 }
 
-/// A buffer that follows the mean of a value, and is used.
+/// A buffer that is read and then updated towards the mean of a value (the sum in cases of whole numbers).
 bool drawOwnBuffer(Drawing &d, const OpKind &) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
@@ -545,7 +545,7 @@ bool drawOwnBuffer(Drawing &d, const OpKind &) {
   return true;
 }
 
-/// A layer's own weight in another place: tied.
+/// Uses the weight or bias of a layer in another op (tied weights).
 bool drawTied(Drawing &d, const OpKind &) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
@@ -563,7 +563,7 @@ bool drawTied(Drawing &d, const OpKind &) {
   return false;
 }
 
-/// A member that is there already, called once more; ints of call: place in a list.
+/// Calls an existing member once more; ints of the call: index in a list, or -1.
 bool drawAgain(Drawing &d, const OpKind &) {
   std::vector<int> members;
   for (size_t m = 0; m < d.cls().members.size(); ++m)
@@ -664,7 +664,7 @@ std::vector<OpKind> makeKinds() {
   // Reductions.
   op({"sum", 2, true, "sum($0, $J, $i0)", [](const Call &c) { return sum(c.in[0], tail(c), c.i(0)); }, drawReduce});
   op({"mean", 2, true, "mean($0, $J, $i0)", [](const Call &c) { return mean(c.in[0], tail(c), c.i(0)); }, drawReduce});
-  // Values that are equally large share the gradient: thirds are not exact.
+  // Not exact: equal maxima share the gradient, and thirds are rounded.
   op({"max", 1, false, "max($0, $J, $i0)", [](const Call &c) { return max(c.in[0], tail(c), c.i(0)); }, drawReduce});
   op({"min", 1, false, "min($0, $J, $i0)", [](const Call &c) { return min(c.in[0], tail(c), c.i(0)); }, drawReduce});
   // Shapes.

@@ -26,7 +26,7 @@ std::string listOf(const std::vector<int64_t> &list, size_t from = 0) {
   return fmt::format("{{{}}}", fmt::join(list.begin() + static_cast<long>(std::min(from, list.size())), list.end(), ", "));
 }
 
-/// Numbers with a point, so that they stay floating-point.
+/// Writes a number with a decimal point, so that C++ reads a floating-point literal.
 std::string numberText(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
@@ -34,14 +34,14 @@ std::string numberText(double value) {
 
 std::string memberText(const Class &cls, int64_t member) { return cls.members[static_cast<size_t>(member)].name; }
 
-/// The place of a parameter inside a layer: "fc.weight", "*fc.bias" where it is optional.
+/// C++ that reads a parameter of a layer: fc.weight, or *fc.bias if the parameter is optional.
 std::string insideText(const Class &cls, const Node &node) {
   const Part &member = cls.members[static_cast<size_t>(node.member)];
   const bool optional = node.words[0] == "bias" && (member.kind == "Linear" || member.kind == "Conv2d");
   return fmt::format("({}{}.{}).tensor()", optional ? "*" : "", member.name, node.words[0]);
 }
 
-/// Fills in a template of the tables.
+/// Replaces the placeholders of a `print` template (Tables.h).
 std::string filled(const std::string &form, const std::vector<std::string> &operands, const std::vector<int64_t> &ints,
                    const std::vector<double> &reals, const std::vector<std::string> &words, const Class *cls,
                    const Node *node) {
@@ -85,7 +85,7 @@ std::string filled(const std::string &form, const std::vector<std::string> &oper
       out += memberText(*cls, node->member);
     else if (what == 'P')
       out += insideText(*cls, *node);
-    else if (what == 'A') // which of a list is called
+    else if (what == 'A') // index of the called module in a list
       out += ints.at(0) >= 0 ? fmt::format("[{}]", ints[0]) : "";
   }
   return out;

@@ -9,33 +9,33 @@
 
 namespace cleave::random_models {
 
-/// One call of the DSL. It gives value `inputs + place` of its body (none for marks and for setting a buffer).
+/// One call of the DSL. Node `i` of a body defines value `inputs + i`, which is empty for `stage` and `setBuffer`.
 struct Node {
-  std::string op; ///< a name in the table of ops
+  std::string op; ///< name of an entry in the table of ops
   std::vector<int> in;
   std::vector<int64_t> ints = {};
   std::vector<double> reals = {};
   std::vector<std::string> words = {};
-  int member = -1; ///< of the class: what is called or read
+  int member = -1; ///< index of the class's member that is called or read
 };
 
-/// What a forward does: values 0 ... inputs - 1 are its arguments.
+/// The body of a forward function. Values 0 ... inputs - 1 are its arguments.
 struct Body {
   int inputs = 1;
   std::vector<Node> nodes;
   int result = 0;
-  int second = -1;                               ///< of the root: another output, with a target of its own
-  std::vector<std::vector<int64_t>> shapes = {}; ///< of the values as they were drawn, before marks; none: no float
+  int second = -1;                               ///< value of the root's second output, which has its own target
+  std::vector<std::vector<int64_t>> shapes = {}; ///< of the drawn values, before marks; empty if not a float
 };
 
-/// What a class declares: a parameter, a buffer, a layer of the library, a module of another class, or a list of them.
+/// A member of a class: a parameter, a buffer, a layer of the library, a module of another class, or a list of modules.
 struct Part {
   std::string kind; ///< "Parameter", "Buffer", "Module", "List", or a name in the table of layers
   std::string name;
-  std::vector<int64_t> ints = {}; ///< shape; or the layer's sizes; of a list the number of its modules
-  std::vector<double> reals = {}; ///< bounds of a uniform beginning; or the layer's numbers
+  std::vector<int64_t> ints = {}; ///< shape, the layer's sizes, or the number of modules of a list
+  std::vector<double> reals = {}; ///< initial value (two: bounds, one: a constant), or the layer's numbers
   std::vector<std::string> words = {};
-  int cls = -1; ///< of "Module" and "List"
+  int cls = -1; ///< index of the class of a "Module" or "List"
   bool frozen = false;
 };
 
@@ -45,12 +45,12 @@ struct Class {
   Body body;
 };
 
-/// A field of the data; the last is the target, the last two are where there are two outputs.
+/// A field of the data. The last field is the target; with two outputs the last two fields are the targets.
 struct Field {
   std::string name;
   bool integer = false;
-  std::vector<int64_t> shape; ///< of a sample
-  int64_t classes = 0;        ///< of integers: values lie in [0, classes), targets also -1
+  std::vector<int64_t> shape; ///< of one sample
+  int64_t classes = 0;        ///< integer fields: values lie in [0, classes); targets may be -1, too
 };
 
 struct Recipe {
@@ -58,7 +58,7 @@ struct Recipe {
   // The model.
   std::deque<Class> classes; ///< the first is the root
   std::vector<Field> fields;
-  std::string loss;          ///< a name in the table of losses
+  std::string loss;          ///< name of an entry in the table of losses
   bool wholeNumbers = false; ///< data and parameters are small whole numbers
   // Training.
   std::string optimizer = "sgd"; ///< sgd, momentum, nesterov, adam, adamw
@@ -70,7 +70,7 @@ struct Recipe {
   std::string recompute;       ///< "", "selective" or "full"
   bool sequence = false;       ///< sequence parallelism
   int64_t zero = 0;            ///< stage of ZeRO
-  bool scatterGather = false;  ///< messages between stages in slices
+  bool scatterGather = false;  ///< stages send slices of messages
   std::string stagesAndShards; ///< TOML: `stages` and [shard]; empty: none
   std::string precision = "fp32", optLevel, reduceDtype;
   std::string layout = "nchw";

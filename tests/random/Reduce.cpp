@@ -14,7 +14,7 @@ namespace cleave::random_models {
 
 namespace {
 
-/// Shapes of the root's values, whatever the loss says of the target.
+/// Shapes of the root's values; empty if tracing fails, for example because the target does not fit the loss.
 std::vector<Shape> shapesOrNone(const Recipe &recipe) {
   try {
     return shapesOfRoot(recipe);
@@ -23,7 +23,7 @@ std::vector<Shape> shapesOrNone(const Recipe &recipe) {
   }
 }
 
-/// The loss and its target become ones that suit the prediction.
+/// Sets the targets' shapes from the outputs. Returns false if an output has no row per sample or no classes.
 bool fitTarget(Recipe &recipe) {
   const std::vector<Shape> shapes = shapesOrNone(recipe);
   const auto result = static_cast<size_t>(recipe.classes[0].body.result);
@@ -45,7 +45,7 @@ bool fitTarget(Recipe &recipe) {
   return true;
 }
 
-/// Value `from` and those after it are `by` further on.
+/// Adds `by` to the numbers of all values from `from` on.
 void renumber(Body &body, int from, int by) {
   for (Node &node : body.nodes)
     for (int &value : node.in)
@@ -70,7 +70,7 @@ void dropNode(Body &body, size_t place) {
   renumber(body, body.inputs + static_cast<int>(place), -1);
 }
 
-/// Nodes that nobody reads go. (A call of a module that sets a buffer goes too: a try, like any other.)
+/// Removes nodes that nothing reads. This includes calls of modules that set a buffer: the caller tests the result.
 void dropDead(Recipe &recipe) {
   for (Class &cls : recipe.classes)
     for (size_t n = cls.body.nodes.size(); n-- > 0;)
@@ -78,7 +78,7 @@ void dropDead(Recipe &recipe) {
         dropNode(cls.body, n);
 }
 
-/// Members that no node names go; the others keep their names.
+/// Removes members that no node uses; the others keep their names.
 void dropMembers(Class &cls) {
   for (size_t m = cls.members.size(); m-- > 0;) {
     const auto index = static_cast<int>(m);
@@ -118,7 +118,7 @@ public:
   }
 
   Recipe run() {
-    if (!fails(best)) // what the settings leave out may be needed after all
+    if (!fails(best)) // the failure may need what the settings leave out
       settings.execute = settings.differences = true;
     for (bool better = true; better && !late();) {
       better = split();
@@ -141,7 +141,7 @@ private:
     return result.verdict == Verdict::Failed && result.kind == kind;
   }
 
-  /// Takes a change if the case still fails.
+  /// Keeps a change if the case still fails.
   template <class F> bool attempt(F change) {
     if (late())
       return false;
@@ -205,7 +205,7 @@ private:
     return better;
   }
 
-  /// Lines of the strategy file.
+  /// Removes lines of the strategy file.
   bool lines() {
     bool better = false;
     const auto count = std::count(best.stagesAndShards.begin(), best.stagesAndShards.end(), '\n');
@@ -255,7 +255,7 @@ private:
     return true;
   }
 
-  /// An earlier value becomes the prediction.
+  /// Drops the second output, makes an earlier value the prediction, or simplifies the loss.
   bool results() {
     if (attempt([](Recipe &r) {
           if (r.targets() == 1)
@@ -286,7 +286,7 @@ private:
     });
   }
 
-  /// Each node in turn is passed by: one of its operands, or an earlier value, takes its place.
+  /// Replaces each node in turn by one of its operands or by an input.
   bool nodes() {
     bool better = false;
     for (size_t c = 0; c < best.classes.size(); ++c)
@@ -310,7 +310,7 @@ private:
     return better;
   }
 
-  /// A value of the root becomes an input.
+  /// Turns values of the root into inputs.
   bool inputs() {
     bool better = false;
     for (size_t n = best.classes[0].body.nodes.size(); n-- > 0;)
@@ -350,7 +350,7 @@ private:
           return true;
         });
       }
-    better |= attempt([](Recipe &r) { // classes that nothing is made of
+    better |= attempt([](Recipe &r) { // classes without instances
       std::set<int> used{0};
       for (const Class &cls : r.classes)
         for (const Part &part : cls.members)
@@ -363,7 +363,7 @@ private:
     return better;
   }
 
-  /// A size becomes smaller wherever it stands.
+  /// Reduces sizes, each everywhere it occurs, and the number of rows.
   bool numbers() {
     std::set<int64_t> sizes;
     for (const Field &field : best.fields)

@@ -4,7 +4,7 @@
 
 namespace cleave::random_models {
 
-/// `kind`: of the failure. Returns the smallest case found that still fails so.
+/// Returns the smallest case found that still fails with the same `kind`.
 Recipe reduced(Recipe recipe, const RunSettings &settings, const std::string &kind, const ChildLimits &limits);
 
 } // namespace cleave::random_models

@@ -15,7 +15,7 @@ int64_t axis(const Recipe &recipe, const char *name) { return partitioner::parse
 
 int64_t stagesOf(const Recipe &recipe) { return axis(recipe, "pp") * recipe.virtualStages; }
 
-/// Whether nothing is left to do in a stage that stage(k) marks in the root make.
+/// Whether the stage(k) marks of the root leave a stage without ops.
 bool emptyMarkedStage(const Recipe &recipe) {
   const std::set<int64_t> marked = stagesOfMarks(recipe);
   for (int64_t stage = 0, count = stagesOf(recipe); stage < count; ++stage)
@@ -24,7 +24,7 @@ bool emptyMarkedStage(const Recipe &recipe) {
   return false;
 }
 
-/// Whether a stage that stage(k) marks in the root make reads no parameter.
+/// Whether the stage(k) marks of the root define a stage that reads no parameter.
 bool markedStageWithoutParameters(const Recipe &recipe) {
   const Instance root(recipe, 0, true);
   const Body &body = recipe.classes[0].body;
@@ -44,14 +44,14 @@ bool markedStageWithoutParameters(const Recipe &recipe) {
   return without || !reads;
 }
 
-/// Whether no layer with parameters runs in a stage that the file lists: a layer that runs again stays where the model has
-/// got to.
+/// Whether a stage that the strategy file lists runs no layer with parameters. A layer that runs again after its stage
+/// counts for the current stage.
 bool listedStageWithoutParameters(const Recipe &recipe) {
   const auto stages = partitioner::Strategy::parse(recipe.strategy(), "strategy.toml").stages;
   std::vector<bool> reads(stages.size(), false);
   size_t current = 0;
   for (const ModelLayer &layer : layersOfModel(recipe)) {
-    size_t longest = 0; // of the names that say where the layer belongs
+    size_t longest = 0; // length of the longest name that contains the layer
     for (size_t s = current; s < stages.size(); ++s)
       for (const std::string &name : stages[s])
         if ((layer.path == name || layer.path.starts_with(name + ".")) && name.size() > longest) {
@@ -65,14 +65,14 @@ bool listedStageWithoutParameters(const Recipe &recipe) {
 
 bool hasBuffers(const Recipe &recipe) { return !Instance(recipe, 0, true).buffers().empty(); }
 
-/// Whether a mark or a rule splits something over tp.
+/// Whether a mark or a rule splits a tensor over tp.
 bool tensorAxisAsked(const Recipe &recipe) {
   if (recipe.stagesAndShards.find("tp") != std::string::npos)
     return true;
   return marksThatMatterSplit(recipe, "tp");
 }
 
-/// Whether a module that is not the root, so may be called with several shapes, has a mark.
+/// Whether a class other than the root has a mark: its modules may be called with several shapes.
 bool marksInModules(const Recipe &recipe, const std::string &) {
   return std::any_of(recipe.classes.begin() + 1, recipe.classes.end(), [](const Class &cls) {
     return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
@@ -81,7 +81,7 @@ bool marksInModules(const Recipe &recipe, const std::string &) {
 }
 
 struct Reason {
-  const char *name, *words; ///< words: all parts between stars are in the message, in order
+  const char *name, *words; ///< words: the message contains all parts between stars, in this order
   std::function<bool(const Recipe &, const std::string &)> holds;
 };
 

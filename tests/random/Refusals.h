@@ -1,4 +1,4 @@
-// The reasons for which a case may be rejected, each with a check that it is true of the case.
+// The reasons for which a case may be refused, each with a check that it is true of the case.
 #pragma once
 #include "tests/random/Recipe.h"
 
@@ -6,7 +6,7 @@
 
 namespace cleave::random_models {
 
-/// A short name of the reason that `message` gives, if it is a known one and holds; empty: it does not.
+/// The short name of the reason in `message`, if the reason is known and true of the case; otherwise empty.
 std::string trueReason(const Recipe &recipe, const std::string &message);
 
 } // namespace cleave::random_models

@@ -30,8 +30,7 @@ namespace cleave::random_models {
 
 namespace {
 
-// ---- making
-// -------------------------------------------------------------------------------------------------------------
+// ---- job and model --------------------------------------------------------------------------------------------------
 
 Optimizer optimizerOf(const Recipe &r) {
   if (r.optimizer == "adam")
@@ -62,7 +61,7 @@ TrainConfig configOf(const Recipe &r) {
           .targets = static_cast<int64_t>(r.targets())};
 }
 
-/// The job as the command line's options give it.
+/// The job for these options, resolved as on the command line.
 Job jobOf(const Recipe &r, const TrainConfig &config) {
   RunOptions options;
   options.mesh = r.mesh;
@@ -104,8 +103,7 @@ GraphModule traced(const Recipe &recipe, const TrainConfig &config, bool marks) 
   return traceModel(model, config, recipe.rows());
 }
 
-// ---- the distributed interpreter
-// ------------------------------------------------------------------------------------------
+// ---- the distributed interpreter ------------------------------------------------------------------------------------
 
 ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation = false) {
   ir::DistributedProgram program{applied.module.get().getOperation(), applied.strategy.mesh, {}, {}};
@@ -122,7 +120,7 @@ ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evalu
   return program;
 }
 
-/// Parameters that are not trained and buffers that nothing sets, by path.
+/// Paths of parameters that are not trained and of buffers that keep their value.
 std::set<std::string> unchangedOf(const Recipe &recipe, const Whole &whole, const Steps &exact) {
   std::set<std::string> unchanged;
   const Instance root(recipe, 0, false);
@@ -136,14 +134,15 @@ std::set<std::string> unchangedOf(const Recipe &recipe, const Whole &whole, cons
   return unchanged;
 }
 
-/// What `found` lacks or has otherwise than the reference; empty: nothing. `unchanged`: what no program needs to hold.
+/// Describes the first tensor that is missing in `found` or differs from the reference; empty if there is none.
+/// `unchanged`: paths of tensors that programs need not hold.
 std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found,
                          const std::set<std::string> &unchanged, bool equal) {
   for (const auto &[key, tensor] : expected) {
     const auto got = found.find(key);
     if (got == found.end()) {
       if (key.kind == "gradient" || unchanged.count(key.name))
-        continue; // gone when the update has read it; or nothing reads it
+        continue; // gradients are freed after the update; unchanged tensors may have no reader
       return fmt::format("{} {} is nowhere", key.kind, key.name);
     }
     if (got->second.shape != tensor.shape)
@@ -177,7 +176,7 @@ void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vect
         found.try_emplace({"eval", key.name}, tensor);
 }
 
-/// Both training steps on threads, in double; the step and what differs.
+/// Runs both training steps in double with one thread per rank. Returns the first difference and its step, or empty.
 std::string runDistributed(const partitioner::Applied &applied, const Whole &whole, Reference &reference,
                            const std::set<std::string> &unchanged, const std::vector<bool> &exact) {
   const ir::DistributedProgram program = programOf(applied);
@@ -203,7 +202,7 @@ std::string runDistributed(const partitioner::Applied &applied, const Whole &who
       evaluate(applied, whole, slots, found);
     const size_t s = static_cast<size_t>(at - 1);
     std::string text = compareWhole(reference.exact[s], reference.spread[s], found, unchanged, exact[s]);
-    if (!text.empty() && !exact[s]) { // more chances for what noise can do
+    if (!text.empty() && !exact[s]) { // try again with more samples of noise
       reference.widen(whole, 20, true, 77);
       text = compareWhole(reference.exact[s], reference.spread[s], found, unchanged, false);
     }
@@ -213,8 +212,7 @@ std::string runDistributed(const partitioner::Applied &applied, const Whole &who
   return {};
 }
 
-// ---- the executor
-// -----------------------------------------------------------------------------------------------------------
+// ---- the executor ---------------------------------------------------------------------------------------------------
 
 const char *kindName(plan::TensorKind kind) {
   switch (kind) {
@@ -263,7 +261,8 @@ struct HeldPiece {
 };
 using Pieces = std::map<ir::SlotKey, std::vector<HeldPiece>>;
 
-/// `evaluated`: after the last step.
+/// Describes the first difference between the ranks' pieces or sums and the reference; empty if there is none.
+/// `evaluated`: sums of the evaluation after the last step.
 std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces,
                           const LossSums &sums, const LossSums &evaluated, const std::set<std::string> &unchanged,
                           bool equal) {
@@ -303,9 +302,9 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
   return {};
 }
 
-/// Whether the range of a type is left in a step (f16 ends at 65504, f32 at 3e38), or the loss scale moves: then there
-/// is nothing to compare with. Ranks sum gradients in the type that --reduce-dtype names, and their parts may be larger
-/// than the whole.
+/// Whether a value exceeds the range of its type (65504 for f16, 3e38 for f32) in a step up to this one, or the loss
+/// scale differs from the exact run: results are then not compared. With --reduce-dtype fp16, gradients must stay below
+/// an eighth of the range, because the partial sums of ranks may be larger than the total.
 bool overflows(const Recipe &recipe, const Whole &whole, const Steps &exact, size_t step) {
   const bool halfSums = recipe.reduceDtype == "fp16";
   const Steps typed = whole.run();
@@ -393,10 +392,9 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
   return difference;
 }
 
-// ---- judging
-// ------------------------------------------------------------------------------------------------------------
+// ---- judging --------------------------------------------------------------------------------------------------------
 
-/// What equal failures have in common: numbers, names in quotes and places left out.
+/// A name for similar failures: the first line of the message without quoted names, each number replaced by #.
 std::string kindOf(const std::string &text) {
   std::string out;
   bool quoted = false;
@@ -420,15 +418,15 @@ Result verdict(Verdict verdict, const std::string &kind, const std::string &text
 }
 Result failed(const std::string &kind, const std::string &text) { return verdict(Verdict::Failed, kind, text); }
 
-/// Of a difference that is not one of numbers.
+/// Suffix for the kind of a failure: says that a tensor is missing; empty if numbers differ.
 std::string lacking(const std::string &text) {
   return text.find(" is nowhere") != std::string::npos || text.find(" is on no rank") != std::string::npos
              ? ": a tensor is missing"
              : "";
 }
 
-/// What becomes of stages and parameters' shardings where the strategy that a plan writes is given back; empty: they
-/// are the same.
+/// Compiles the model again with the strategy that the plan records. Describes the change of stages or of the
+/// parameters' shardings; empty if there is none.
 std::string differenceGivenBack(const partitioner::Applied &applied, const Recipe &recipe, const TrainConfig &config,
                                 passes::CompileOptions options) {
   const std::string strategy = applied.strategy.toToml();
@@ -461,7 +459,7 @@ Result refusedOrFailed(const Recipe &recipe, const Error &error) {
   return verdict(Verdict::Refused, reason, text);
 }
 
-/// Then the gradient is not that of the function.
+/// Whether the model calls detach: its gradients then differ from the derivatives of the loss.
 bool stopsGradients(const Recipe &recipe) {
   return std::any_of(recipe.classes.begin(), recipe.classes.end(), [](const Class &cls) {
     return std::any_of(cls.body.nodes.begin(), cls.body.nodes.end(),
@@ -469,7 +467,8 @@ bool stopsGradients(const Recipe &recipe) {
   });
 }
 
-/// Of the same plan for GPUs, without code: it has streams, waits between them, and another order of collectives.
+/// Compiles the same plan for GPUs, without code, and returns the checker's defects. That plan has streams, waits
+/// between them, and another order of collectives.
 std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passes::CompileOptions options) {
   options.backend = Target::Kind::Cuda;
   options.target.reset();
@@ -480,7 +479,7 @@ std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passe
     const auto file = PlanFile::fromBytes(passes::lowerToPlan(applied, options), "the plan for GPUs");
     return fmt::format("{}", fmt::join(checkPlan(file->plan()), "\n"));
   } catch (const Error &error) {
-    if (error.status == Status::User) // what GPUs have no kernel for
+    if (error.status == Status::User) // an op that GPUs have no kernel for
       return {};
     return error.what();
   }
@@ -489,7 +488,7 @@ std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passe
 Result judge(const Recipe &recipe, const RunSettings &settings) {
   const TrainConfig config = configOf(recipe);
   const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
-  std::optional<GraphModule> model; // its context outlives what is made from it
+  std::optional<GraphModule> model; // declared first: `applied` uses its context
   std::optional<partitioner::Applied> applied;
   passes::CompileOptions options;
   try {
@@ -548,8 +547,9 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   if (const std::string text = defectsForGpu(recipe, config, options); !text.empty())
     return failed("the checker refuses the plan for GPUs: " + kindOf(text), text);
   result.executed = true;
-  // What noise in the 49th bit does is what noise in the 24th does, on a smaller scale: the larger where few samples
-  // see less, as where norms of nearly equal elements in a row amplify it.
+  // Start from the changes under noise in the 49th bit, scaled to the 24th bit, and widen them by samples of noise in
+  // the element types. The few samples alone may be too small if rounding is amplified, for example by several norms of
+  // nearly equal elements.
   Reference inTypes{inDouble.exact, inDouble.spread};
   for (ir::Slots &slots : inTypes.spread)
     for (auto &[key, tensor] : slots)
@@ -558,7 +558,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   inTypes.widen(whole, 4, false, 5);
   try {
     const std::string text = execute(file, recipe, data, whole, inTypes, exact);
-    // Beside numbers that are too large, what is added is lost, in one order of additions and not in another.
+    // Sums with very large numbers lose small addends, in one order of additions and not in another.
     result.unbounded = !text.empty() && inDouble.largest > 0x1p24;
     if (!text.empty() && !result.unbounded)
       return failed("the executed plan differs from the graph" + lacking(text), text);
@@ -605,8 +605,7 @@ Result run(const Recipe &recipe, const RunSettings &settings) {
   }
 }
 
-// ---- what the generator asks
-// ------------------------------------------------------------------------------------------------
+// ---- queries of the generator ---------------------------------------------------------------------------------------
 
 std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
   const TrainConfig config = configOf(recipe);
@@ -627,7 +626,7 @@ std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
   return shapes;
 }
 
-/// Calls fn(value) for everything that the model's results and buffers come from.
+/// Calls fn(value) for each value on which the model's results and new buffer values depend.
 template <class F> static void forEachThatMatters(mlir::func::FuncOp forward, F fn) {
   llvm::SmallVector<mlir::Value> work(forward.front().getTerminator()->getOperands());
   llvm::DenseSet<mlir::Value> seen;
@@ -655,7 +654,7 @@ std::set<std::string> parametersThatMatter(const Recipe &recipe) {
 
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
   const GraphModule graph = traced(recipe, configOf(recipe), true);
-  passes::simplify(graph.module()); // where(x > mark(x), x, x) is x
+  passes::simplify(graph.module()); // removes marks without effect: where(x > mark(x), x, x) is x
   bool found = false;
   forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), [&](mlir::Value value) {
     if (auto hint = value.getDefiningOp<ir::ShardHintOp>()) {
@@ -686,7 +685,7 @@ std::vector<ModelLayer> layersOfModel(const Recipe &recipe, bool marks) {
   return layers;
 }
 
-/// Values from `from` on are one further.
+/// Adds 1 to the numbers of all values from `from` on.
 static void shift(Body &body, int from) {
   for (Node &node : body.nodes)
     for (int &value : node.in)

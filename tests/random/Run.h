@@ -1,5 +1,5 @@
-// Runs a case in two ways: by the product, through strategy, plan and executor, and by the interpreter on the unsplit
-// graph.
+// Runs a case in two ways: through the whole product (strategy, plan, executor), and with the interpreter on the
+// unsplit graph.
 #pragma once
 #include "tests/random/Recipe.h"
 
@@ -14,23 +14,24 @@
 
 namespace cleave::random_models {
 
-/// Shapes of the root's values, empty where there is none or it is no float.
+/// Shapes of the root's values; empty for nodes without a value and for values that are not floats.
 std::vector<Shape> shapesOfRoot(const Recipe &recipe);
-/// What stages are cut from, in the order in which it runs; a module that runs again is there again.
+/// A layer of the model as stages are cut from it (partitioner/stages/Layers.h).
 struct ModelLayer {
   std::string path;
   bool parameters;
 };
-/// `marks`: with what stage() and withSharding() mark: a mark of a parameter joins the layer that runs next.
+/// The layers in execution order; a module that runs twice is two layers. `marks`: the model calls stage() and
+/// withSharding(); the mark of a parameter joins the layer that runs next.
 std::vector<ModelLayer> layersOfModel(const Recipe &recipe, bool marks = false);
-/// What the model's results come from, by path.
+/// Paths of the parameters on which the model's results depend.
 std::set<std::string> parametersThatMatter(const Recipe &recipe);
-/// Whether a mark on something that they come from splits over the axis.
+/// Whether a withSharding mark splits a value on which the model's results depend over the axis.
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis);
-/// The stages that marks in the code give to ops; a call such as transpose(x, 0, 0) makes none.
+/// The stages that stage(k) marks assign to ops. Calls such as transpose(x, 0, 0) create no op.
 std::set<int64_t> stagesOfMarks(const Recipe &recipe);
 
-/// Adds a node behind the one that makes `value`, and lets it take the value's place for later ones.
+/// Inserts a withSharding node after the node that defines `value`; later nodes read the new value instead.
 void insertMark(Body &body, int value, const std::vector<std::string> &words);
 /// Adds stage(k) before node `place`.
 void insertStage(Body &body, int64_t place, int64_t k);
@@ -39,10 +40,10 @@ enum class Verdict : uint8_t { Agrees, Refused, Failed };
 
 struct Result {
   Verdict verdict = Verdict::Agrees;
-  std::string kind; ///< of the refusal or the failure, a few words: what equal ones have in common
+  std::string kind; ///< short name of the refusal or failure; the same for similar ones
   std::string text; ///< the whole message
   bool exact = false;     ///< was compared bit for bit
-  bool executed = false;  ///< ran with generated code, not in the interpreter alone
+  bool executed = false;  ///< ran with generated code, not only in the interpreter
   bool unbounded = false; ///< numbers too large to compare
   std::string covered;    ///< words: ops, layers and features of the case
 };
@@ -52,7 +53,7 @@ struct RunSettings {
   bool differences = false; ///< compare the interpreter's gradients with central differences
 };
 Result run(const Recipe &recipe, const RunSettings &settings);
-/// The case's plan with its code, as bytes; empty where the case is refused.
+/// The bytes of the case's plan with code; empty if the case is refused.
 std::vector<uint8_t> planOf(const Recipe &recipe);
 
 /// A case before it is compiled.
@@ -60,7 +61,7 @@ struct TracedCase {
   GraphModule model;
   passes::CompileOptions options; ///< without code
 };
-/// Nothing where the case is refused so early.
+/// Empty if the case is refused before compilation.
 std::optional<TracedCase> tracedCase(const Recipe &recipe);
 
 } // namespace cleave::random_models
