@@ -18,7 +18,7 @@ struct GoodPlan {
   size_t ranks;
 };
 
-/// A flatbuffer of the plan, which also says of its training and of its data what a compiled one does.
+/// A flatbuffer of the plan with the descriptions of training and data that a compiled plan has.
 inline std::vector<uint8_t> described(plan::PlanT plan) {
   plan.training = std::make_unique<plan::TrainingT>();
   plan.training->rate = std::make_unique<plan::LearningRateT>();
@@ -35,12 +35,12 @@ inline std::vector<uint8_t> described(plan::PlanT plan) {
   return test::flatbuffer(plan);
 }
 
-/// The plan that the first byte of an input says.
+/// The plan that the first byte of an input selects.
 inline const GoodPlan &goodPlan(uint8_t which) {
   static const std::array<GoodPlan, 3> plans = {
       {{described(test::twoRanks()), 2},
        {described(test::twoRanksWithEpilogue(plan::Epilogue::Gelu)), 2},
-       {described(test::KernelCalls("cpu").plan), 1}}}; // without code: refused
+       {described(test::KernelCalls("cpu").plan), 1}}}; // has no code, so it cannot run
   return plans[which % plans.size()];
 }
 
@@ -51,8 +51,8 @@ inline bool isSmall(const plan::Plan &plan) {
   return true;
 }
 
-/// Checks the plan and, where the checker accepts it, reads what it says of its training and data, and runs a step of
-/// it on `ranks` threads.
+/// Checks the plan. If the checker accepts it, reads its descriptions of training and data, and runs one training step
+/// on `ranks` threads.
 inline void checkAndRun(const std::vector<uint8_t> &sealed, size_t ranks) try {
   auto file = PlanFile::fromBytes(sealed, "fuzz");
   if (!checkPlan(file->plan()).empty())

@@ -1,5 +1,5 @@
-// Specs of pipeline schedules: any text is rejected with a user error, or gives a schedule that runs within its memory,
-// or fails by name. The search is left out: it takes too long for each input.
+// Specs of pipeline schedules: for any text the result is an error, or a schedule that ends and stays within its
+// memory. The search of schedules is not run, because it takes too long for each input.
 #include "partitioner/pipeline/Draw.h"
 #include "partitioner/pipeline/Search.h"
 #include "partitioner/pipeline/Spec.h"
@@ -25,7 +25,8 @@ static void run(const PipelineSpec &spec) {
   drawTimeline(planned.schedule, timeline);
 }
 
-/// A text that does not begin an object replaces fields of a valid spec, so that most inputs get past the parser.
+/// A text that does not begin with "{" is a list of fields that replace those of a valid spec, so that most inputs get
+/// past the parser.
 static std::string specOf(const std::string &text) {
   if (text.starts_with("{"))
     return text;
@@ -46,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   try {
     run(*spec);
-  } catch (const cleave::Error &error) { // sizes that the schedule cannot have, or too little memory
+  } catch (const cleave::Error &error) { // sizes that the schedule does not allow, or too little memory
     require(std::string(error.what()).find("never ends") == std::string::npos);
   }
   return 0;

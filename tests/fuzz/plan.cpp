@@ -1,4 +1,4 @@
-// Plans: for any bytes in a sealed file, loading and checking ends with an Error, with defects, or without any.
+// Plans: for any bytes in a sealed file, loading and checking ends with an Error, with defects, or without defects.
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/PlanFile.h"

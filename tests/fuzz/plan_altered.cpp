@@ -1,5 +1,6 @@
 // A valid plan with some bytes modified, sealed again: the checker finds a defect, or the plan runs. The input is a
-// byte that selects the plan, and a list of (offset, value) pairs: two bytes, little endian, and one.
+// byte that selects the plan, then modifications of three bytes: the offset (two bytes, little endian) and the new
+// value.
 #include "tests/fuzz/RunPlan.h"
 
 using namespace cleave;

@@ -1,6 +1,6 @@
 // A valid plan with fields and list entries of its objects modified, packed and sealed again: the checker finds a
-// defect, or the plan runs. The input is a byte that selects the plan, and modifications of four bytes: which field or
-// list (two), how, and a value.
+// defect, or the plan runs. The input is a byte that selects the plan, then modifications of four bytes: the number of
+// the field or list (two bytes), how to modify it, and a value.
 #include "tests/fuzz/RunPlan.h"
 
 #include <cstring>
@@ -29,7 +29,7 @@ uint64_t otherNumber(uint64_t old, uint8_t how, uint8_t value) {
   }
 }
 
-/// Lists every field and every list of a plan's objects, as something that alters it.
+/// Lists a function for every field and every list of a plan's objects; the function alters that field or list.
 class Fields {
 public:
   explicit Fields(plan::PlanT &plan) { visit(plan); }
@@ -53,7 +53,7 @@ private:
   }
   template <class T> static T copyOf(const T &from) { return from; }
 
-  /// A struct of the schema: numbers of four bytes each.
+  /// Lists the numbers of a struct of the schema, four bytes each.
   template <class T> void words(T &entry) {
     static_assert(sizeof(T) % sizeof(uint32_t) == 0);
     for (size_t at = 0; at < sizeof(T); at += sizeof(uint32_t))
@@ -66,7 +66,8 @@ private:
       });
   }
 
-  /// Drops, repeats or swaps entries. Entries are altered in later turns only, when they have been listed again.
+  /// Drops, repeats or swaps entries. This may invalidate the functions of entries, so all fields are listed again
+  /// after each modification.
   template <class T> void list(std::vector<T> &entries) {
     all.push_back([&entries](uint8_t how, uint8_t value) {
       if (entries.empty())
@@ -214,7 +215,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size == 0)
     return 0;
   const fuzz::GoodPlan &good = fuzz::goodPlan(*data);
-  const bool renumber = *data / 3 % 2; // so that values fit whatever was altered, and later rules have to find it
+  const bool renumber = *data / 3 % 2; // number values again, so that other rules must find the fault
   plan::PlanT plan;
   flatbuffers::GetRoot<plan::Plan>(good.bytes.data())->UnPackTo(&plan);
   for (++data, --size; size >= 4; data += 4, size -= 4) {

@@ -1,5 +1,5 @@
-// Traces of runs: any text is refused with a user error, or can be compared with the plan's prediction. A text that
-// does not begin an object stands for events beside those of a complete trace.
+// Traces of runs: any text is rejected with a user error, or can be compared with the plan's prediction. A text that
+// does not begin with "{" is the list of events of an otherwise complete trace.
 #include "partitioner/simulate/Against.h"
 #include "runtime/base/Error.h"
 #include "tests/support/PlanBuilder.h"
@@ -16,7 +16,7 @@ static void require(bool ok) {
     std::abort();
 }
 
-/// One rank that copies in two microbatches.
+/// A plan of one rank that copies a slot in each of two microbatches.
 static std::shared_ptr<const PlanFile> makePlanFile() {
   plan::PlanT plan = test::makePlan(1);
   test::ProgramWriter p;
