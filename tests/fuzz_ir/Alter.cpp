@@ -1,5 +1,5 @@
-// Splits a text into tokens or lines and replaces, drops, repeats or swaps some of them. Replacing all occurrences at
-// once keeps the text consistent, so that more results pass the verifier.
+// Splits a text into tokens or lines and replaces, drops, repeats or swaps some of them. Replacing all occurrences of a
+// token keeps the text consistent, so that more results pass the verifier.
 #include "tests/fuzz_ir/Alter.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Tokens = std::vector<Token>;
 
 bool partOfName(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$'; }
 
-/// Where the string, type, number or name that begins at `from` ends.
+/// The end of the string, type, number or name that begins at `from`.
 size_t endOf(const std::string &text, size_t from, Kind kind) {
   size_t at = from + 1;
   if (kind == Kind::String) {
@@ -90,7 +90,7 @@ std::vector<size_t> placesOf(const Tokens &tokens, Kind kind) {
   return places;
 }
 
-/// Gives a token another text, or all that read as it does.
+/// Replaces the text of a token or, with probability `everywhere`, of all tokens equal to it.
 void replace(Tokens &tokens, size_t place, const std::string &by, double everywhere, Chance &chance) {
   const Token old = tokens[place];
   if (!chance.one(everywhere)) {
@@ -102,8 +102,7 @@ void replace(Tokens &tokens, size_t place, const std::string &by, double everywh
       token.text = by;
 }
 
-// ---- tokens
-// -------------------------------------------------------------------------------------------------------------
+// ---- tokens ---------------------------------------------------------------------------------------------------------
 
 std::string otherNumber(const std::string &number, const Tokens &tokens, const std::vector<size_t> &places,
                         Chance &chance) {
@@ -143,7 +142,7 @@ bool alterNumber(Tokens &tokens, const std::vector<std::string> &, Chance &chanc
   return true;
 }
 
-/// "4x6xf32" in parts; the last is the element type.
+/// The parts of tensor<4x6xf32>: "4", "6", "f32".
 std::vector<std::string> partsOf(const std::string &type) {
   std::vector<std::string> parts{""};
   for (const char c : type.substr(7, type.size() - 8))
@@ -196,7 +195,7 @@ bool alterType(Tokens &tokens, const std::vector<std::string> &, Chance &chance)
   return true;
 }
 
-/// One element type for another wherever it stands.
+/// Replaces one element type by another in all types.
 bool alterElements(Tokens &tokens, const std::vector<std::string> &, Chance &chance) {
   static const std::vector<std::string> elements{"f32", "bf16", "f16", "f64", "i32", "i64", "i1"};
   const std::vector<size_t> places = placesOf(tokens, Kind::Type);
@@ -209,7 +208,7 @@ bool alterElements(Tokens &tokens, const std::vector<std::string> &, Chance &cha
   return true;
 }
 
-/// The last type on the line of each value's definition, which is that of most results.
+/// For each value, the last type on the line that defines it; for most ops this is the type of the result.
 std::map<std::string, std::string> typesOfValues(const Tokens &tokens) {
   std::map<std::string, std::string> types;
   std::vector<std::string> made;
@@ -276,7 +275,7 @@ bool alterString(Tokens &tokens, const std::vector<std::string> &, Chance &chanc
   return true;
 }
 
-/// A token of a kind in place of another of it.
+/// Replaces a token by another of the same kind.
 bool alterAlike(Tokens &tokens, const std::vector<std::string> &, Chance &chance) {
   static const std::vector<Kind> kinds{Kind::Name, Kind::Name, Kind::Symbol, Kind::Alias, Kind::Sign};
   const std::vector<size_t> places = placesOf(tokens, chance.of(kinds));
@@ -295,7 +294,7 @@ bool dropToken(Tokens &tokens, const std::vector<std::string> &, Chance &chance)
   return true;
 }
 
-/// Drops `name = value` from a list, or repeats one in another place where such a list begins.
+/// Drops a `name = value` entry from an attribute list, or copies it before or over another entry.
 bool alterAttribute(Tokens &tokens, const std::vector<std::string> &, Chance &chance) {
   std::vector<size_t> places;
   for (size_t i = 1; i + 4 < tokens.size(); ++i)
@@ -317,21 +316,20 @@ bool alterAttribute(Tokens &tokens, const std::vector<std::string> &, Chance &ch
   };
   const size_t from = chance.of(places), end = endAt(from);
   const Tokens entry(tokens.begin() + static_cast<long>(from), tokens.begin() + static_cast<long>(end));
-  if (chance.one(0.5)) { // gone, with its comma
+  if (chance.one(0.5)) { // drop the entry and its comma
     const bool comma = end < tokens.size() && tokens[end].text == ",";
     tokens.erase(tokens.begin() + static_cast<long>(from), tokens.begin() + static_cast<long>(end + (comma ? 1 : 0)));
     return true;
   }
   const size_t to = chance.of(places);
-  if (chance.one(0.5)) // in another entry's place
+  if (chance.one(0.5)) // replace another entry
     tokens.erase(tokens.begin() + static_cast<long>(to), tokens.begin() + static_cast<long>(endAt(to)));
   tokens.insert(tokens.begin() + static_cast<long>(to), {Kind::Sign, ","});
   tokens.insert(tokens.begin() + static_cast<long>(to), entry.begin(), entry.end());
   return true;
 }
 
-// ---- lines
-// ----------------------------------------------------------------------------------------------------------------
+// ---- lines ----------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> linesOf(const std::string &text) {
   std::vector<std::string> lines{""};
@@ -366,7 +364,7 @@ std::string alterLines(const std::string &text, Chance &chance) {
   return out;
 }
 
-/// Drops a function, repeats it, or lets two change names.
+/// Drops a function, repeats it, removes its body, or gives it the name of another function.
 std::string alterFunctions(const std::string &text, Chance &chance) {
   std::vector<std::pair<size_t, size_t>> places;
   for (size_t at = text.find("  func.func"); at != std::string::npos; at = text.find("  func.func", at + 1))
@@ -388,7 +386,7 @@ std::string alterFunctions(const std::string &text, Chance &chance) {
     std::string copy = function;
     return out.insert(end, copy.replace(copy.find('@'), 1, "@again_"));
   }
-  case 2: { // declared, without a body
+  case 2: { // remove the body
     const size_t body = out.find(" {\n", from);
     return body < end ? out.replace(body, end - body, "\n") : out;
   }

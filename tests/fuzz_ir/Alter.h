@@ -9,7 +9,7 @@ namespace cleave::fuzz_ir {
 
 using random_models::Chance;
 
-/// Alters the text at one to four places. `ops`: names that an op may be given instead of its own.
+/// Alters the text at one to four places. `ops`: names that may replace the name of an op.
 std::string altered(std::string text, const std::vector<std::string> &ops, Chance &chance);
 
 } // namespace cleave::fuzz_ir

@@ -32,7 +32,7 @@ using random_models::Verdict;
 
 namespace {
 
-constexpr uint64_t casesOfModel = 16; // altered in other ways, so that a model need not be found each time
+constexpr uint64_t casesOfModel = 16; // consecutive seeds that alter the same model in different ways
 
 Result verdict(Verdict verdict, const std::string &kind, const std::string &text = "") {
   Result result;
@@ -40,7 +40,7 @@ Result verdict(Verdict verdict, const std::string &kind, const std::string &text
   return result;
 }
 
-/// Diagnostics of everything that happens while it lives, as text.
+/// Collects MLIR's diagnostics as text during the lifetime of this object.
 class Diagnostics {
 public:
   explicit Diagnostics(MLIRContext &context)
@@ -68,7 +68,7 @@ void registerAllPasses() {
   (void)once;
 }
 
-/// Whether the passes succeed.
+/// Runs a pass pipeline. Returns whether all passes succeed.
 bool runPasses(ModuleOp module, const std::string &passes) {
   registerAllPasses();
   PassManager manager(module.getContext());
@@ -77,12 +77,11 @@ bool runPasses(ModuleOp module, const std::string &passes) {
   return succeeded(manager.run(module));
 }
 
-// ---- what is altered
-// ------------------------------------------------------------------------------------------------------
+// ---- the altered IR -------------------------------------------------------------------------------------------------
 
 enum class Phase { Traced, Differentiated, Step, Annotated, Local };
 
-/// Everything of a case but its text.
+/// Everything that is drawn for a case, except its text.
 struct Drawn {
   Chance chance;
   Phase phase;
@@ -106,7 +105,7 @@ std::string passesTo(Phase phase, const Drawn &drawn) {
   return phase == Phase::Traced ? "" : passes;
 }
 
-/// The first model at or after the seed's that is traced and reaches the phase.
+/// Draws a phase, and takes the first model, from the seed's own model on, that can be traced and reaches the phase.
 Drawn drawnOf(uint64_t seed) {
   Drawn drawn{Chance(seed * 7919 + 17), Phase::Traced, std::nullopt, "dp=1"};
   drawn.phase = static_cast<Phase>(drawn.chance.weighted({6, 1, 2, 1, 2}));
@@ -143,10 +142,9 @@ std::string alteredText(Drawn &drawn) {
   return altered(goodText(drawn), ops, drawn.chance);
 }
 
-// ---- what is done with it
-// -------------------------------------------------------------------------------------------------
+// ---- passes and compiler --------------------------------------------------------------------------------------------
 
-/// The passes that follow, or any in any order.
+/// The passes that normally follow the phase, or random passes in random order.
 std::string passesAfter(Drawn &drawn) {
   Chance &chance = drawn.chance;
   if (chance.one(0.6)) {
@@ -204,7 +202,7 @@ Result asTool(GraphModule &model, Drawn &drawn, const std::string &passes) {
     return verdict(Verdict::Refused, invalid ? "by a pass: invalid IR" : "by a pass",
                    passes + "\n" + diagnostics.text());
   }
-  // MLIR takes a symbol without a name, and prints what it does not read.
+  // MLIR accepts a symbol without a name, but cannot read back what it prints for it.
   for (auto function : model.module().getOps<func::FuncOp>())
     if (function.getSymName().empty())
       return verdict(Verdict::Agrees, "passes succeed on a function without a name");

@@ -69,7 +69,7 @@ bool parse(int argc, char **argv, Options &options) {
   return true;
 }
 
-/// Of a child: what it may take, and nothing is said beside its result.
+/// Limits a child's memory, disables core dumps, and discards its standard error.
 void limitProcess() {
   const rlimit none{0, 0}, memory{4ull << 30, 4ull << 30};
   ::setrlimit(RLIMIT_CORE, &none);
