@@ -31,7 +31,8 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Data by field, microbatch and global row, so that ranks that share rows see the same.
+/// Data that depends only on step, field, microbatch and global position, so that ranks that share rows read equal
+/// data.
 void fillInputs(const plan::Plan &plan, Executor &executor, unsigned rank, bool eval, int64_t step) {
   std::byte *buffer = executor.inputBuffer(0);
   for (const InputPart &part : inputParts(plan, rank, eval)) {
@@ -101,7 +102,7 @@ std::string digests(const std::vector<uint8_t> &plan) {
   return fmt::format("{}", fmt::join(found, " "));
 }
 
-/// Reads what the child writes until it ends; false: it took too long.
+/// Reads the child's output until the child ends. Returns false after `seconds`.
 bool readAll(int pipe, double seconds, std::string &text) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (char buffer[4096];;) {

@@ -18,7 +18,7 @@ template <typename T> auto *pick(Altered &a, std::vector<std::unique_ptr<T>> &li
 
 ProgramT &someProgram(Altered &a) { return *a.plan.programs[a.below(a.plan.programs.size())]; }
 
-/// A slot that is accepted, of some program.
+/// A random slot, of any program, that `accept` allows; null if there is none.
 template <typename Accept> SlotT *someSlot(Altered &a, Accept accept) {
   std::vector<SlotT *> found;
   for (auto &program : a.plan.programs)

@@ -8,7 +8,7 @@
 
 namespace cleave::plan_mutations {
 
-/// A good plan, unpacked, and the numbers by which a place in it is chosen.
+/// An unpacked valid plan, and the random numbers that choose the place of the fault.
 struct Altered {
   plan::PlanT plan;
   std::mt19937_64 random;
@@ -19,11 +19,12 @@ struct Altered {
 
 struct Kind {
   std::string name;
-  bool (*apply)(Altered &); ///< false: the plan has no place for it
+  bool (*apply)(Altered &); ///< injects the fault; false if the plan has no place for it
 };
 
-/// All of them: of tables, memory and schedules, then of steps.
+/// Faults in tables, memory, schedules and code.
 std::vector<Kind> kinds();
+/// Faults in steps.
 std::vector<Kind> kindsOfSteps();
 
 } // namespace cleave::plan_mutations

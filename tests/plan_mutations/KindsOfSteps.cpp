@@ -30,7 +30,7 @@ template <typename Change> bool kernel(Altered &a, Change change) {
   return alter<KernelT>(a, any<KernelT>, [&](KernelT &op, const Place &place) { change(op, place); });
 }
 
-/// Another slot like this one: of its size and type, neither given nor made by the step.
+/// A random slot from `listed`, other than `slot`, with the same size and type; -1 if there is none.
 int64_t like(Altered &a, const ProgramT &program, uint32_t slot, const std::vector<uint32_t> &listed) {
   std::vector<int64_t> found;
   for (uint32_t other : listed)
@@ -48,7 +48,7 @@ StepT copyOf(const StepT &step) {
   return copy;
 }
 
-/// Calls change(place) for one of the places that `accept` takes; false: there is none.
+/// Calls change(place) for a random place that `accept` allows. Returns false if there is none.
 template <typename Accept, typename Change> bool atPlace(Altered &a, Accept accept, Change change) {
   const auto found = places(a, accept);
   return !found.empty() && (change(found[a.below(found.size())]), true);

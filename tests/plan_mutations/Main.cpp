@@ -1,6 +1,6 @@
-// plan_mutations: injects each kind of fault into valid plans of different models and splits. The checker must report
-// one of its rules, or the plan must run and give the same bits on every rank as without the fault. Anything else
-// fails.
+// plan_mutations: injects each kind of fault into valid plans of different models and splits. The checker must report a
+// violated rule, or the plan must run and compute the same bits on every rank as without the fault. Any other result is
+// a failure.
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/PlanFile.h"
@@ -54,13 +54,13 @@ bool parse(int argc, char **argv, Options &options) {
   return argc % 2 == 1 && options.plans > 0 && options.jobs > 0;
 }
 
-/// What became of one kind.
+/// Results of one kind of fault: plans it was put into, plans with unchanged results, failures, and defects by rule.
 struct Count {
   uint64_t put = 0, same = 0, failed = 0;
   std::map<std::string, uint64_t> rules;
 };
 
-/// "(rule S6)" at a defect's end.
+/// The name of the rule, such as S6, from "(rule S6)" at the end of a defect.
 std::string ruleOf(const std::string &defect) {
   const size_t at = defect.rfind("(rule ");
   return at == std::string::npos ? "?" : defect.substr(at + 6, defect.size() - at - 7);
@@ -72,7 +72,8 @@ std::vector<uint8_t> sealed(const plan::PlanT &plan) {
   return sealPlan({builder.GetBufferPointer(), builder.GetSize()});
 }
 
-/// One good plan with all the faults that are wanted of it; a line "kind number, verdict, detail" for each.
+/// One valid plan, into which the wanted faults are injected one at a time. run() returns a line "number of the kind,
+/// verdict, detail", separated by tabs, for each fault.
 class Case {
 public:
   Case(uint64_t seed, const Options &options) : seed(seed), options(options) {}
@@ -96,7 +97,7 @@ private:
   std::string judge(const Kind &kind, size_t number) {
     Altered altered;
     good->plan().UnPackTo(&altered.plan);
-    std::string key = fmt::format("{} {}", seed, kind.name); // the same fault whatever other kinds there are
+    std::string key = fmt::format("{} {}", seed, kind.name); // a fault does not depend on other kinds
     std::seed_seq keys(key.begin(), key.end());
     altered.random.seed(keys);
     if (!kind.apply(altered))
@@ -179,7 +180,7 @@ int run(const Options &options) {
         kinds.push_back(std::move(kind));
   std::vector<Count> counts(kinds.size());
   uint64_t failures = 0, plans = 0;
-  const uint64_t most = 20 * options.plans + 40; // some kinds need what few plans have
+  const uint64_t most = 20 * options.plans + 40; // few plans have a place for some kinds
   random_models::ChildLimits limits{options.jobs, 300};
   random_models::runInChildren(
       most, limits,

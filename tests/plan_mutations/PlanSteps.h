@@ -21,7 +21,7 @@ inline bool runs(const plan::ProgramT &program, const plan::SegmentT &segment) {
   return false;
 }
 
-/// Places of the steps that run and are accepted.
+/// The steps that some action runs and `accept` allows.
 inline std::vector<Place> places(Altered &a, const std::function<bool(const Place &)> &accept) {
   std::vector<Place> found;
   for (auto &program : a.plan.programs)
@@ -32,12 +32,12 @@ inline std::vector<Place> places(Altered &a, const std::function<bool(const Plac
   return found;
 }
 
-/// A step's operation, where it is of this kind.
+/// A step's operation as an Op; null if it is of another kind.
 template <typename Op> Op *as(plan::StepT &step) {
   return step.op.type == plan::StepOpUnionTraits<Op>::enum_value ? static_cast<Op *>(step.op.value) : nullptr;
 }
 
-/// Alters one operation of a kind that `accept` takes.
+/// Calls change on a random operation of type Op that `accept` allows. Returns false if there is none.
 template <typename Op>
 bool alter(Altered &a, const std::function<bool(Op &, const Place &)> &accept,
            const std::function<void(Op &, const Place &)> &change) {
