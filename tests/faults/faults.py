@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Faults by chance in running programs: ranks that die, stop, never come or were given other things, and checkpoints
-whose writers are killed or stopped. Standard library only.
+"""Random faults in running programs: ranks that die, stop, never start or have other options, and checkpoints whose
+writers are killed or stopped. Uses only the standard library.
 
 faults.py ranks|checkpoints --build BUILD [--seeds FIRST COUNT] [--keep]
 
-A seed gives the same faults; when they hit is up to the machine. Exit status: 0 what must hold does, 1 it does not.
+A seed gives the same faults; the machine determines when they occur. Exit status: 0 no case failed, 1 a case failed.
 """
 import argparse, collections, json, os, random, shutil, signal, subprocess, sys, tempfile, time, zlib
 
@@ -17,7 +17,7 @@ BOUND = 25   # seconds within which all ranks must have ended after a fault
 
 
 class Broken(Exception):
-    """What must hold does not."""
+    """A condition of a case is violated."""
 
 
 def need(holds, text):
@@ -26,14 +26,14 @@ def need(holds, text):
 
 
 class Job:
-    """A process a rank, with torchrun's environment or by mpirun; what each says goes to a file."""
+    """One process per rank, with torchrun's environment or under mpirun. The standard error of each goes to a file."""
 
     def __init__(self, folder, ranks, args, mpi=False):
-        """`args(rank)` is the command of a rank, none: the rank never comes."""
+        """`args(rank)` is the command of a rank; None: the rank is never started."""
         self.logs = [os.path.join(folder, f"log{rank}") for rank in range(ranks)]
         port, self.mpi, self.processes, self.pids = free_port(), None, {}, {}
         if mpi:
-            # A shell tells the rank's process and log, and becomes the program.
+            # A shell writes the rank's process number to a file, redirects its standard error, and becomes the program.
             script = os.path.join(folder, "rank.sh")
             with open(script, "w") as out:
                 out.write(f'exec 2> {folder}/log$OMPI_COMM_WORLD_RANK\necho $$ > {folder}/made$OMPI_COMM_WORLD_RANK\n'
@@ -73,7 +73,7 @@ class Job:
         return rank in self.processes and self.processes[rank].poll() is None
 
     def statuses(self):
-        """Of the ranks; by mpirun, its own."""
+        """Exit statuses by rank; under mpirun only that of mpirun. None: still running."""
         return {"mpirun": self.mpi.poll()} if self.mpi else {rank: p.poll() for rank, p in self.processes.items()}
 
     def text(self):
@@ -104,14 +104,14 @@ def until(ready, seconds, otherwise):
 
 
 def run(*command, timeout=60):
-    """Exit status and standard error."""
+    """Runs a program. Returns its exit status and standard error."""
     done = subprocess.run([os.path.join(BIN, command[0]), *map(str, command[1:])], stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout)
     return done.returncode, done.stderr
 
 
 def mesh_of(chance, ranks):
-    """A mesh of so many ranks."""
+    """A random mesh of this many ranks."""
     meshes = {1: ["dp=1"], 2: ["dp=2", "tp=2", "pp=2"], 3: ["dp=3", "tp=3", "pp=3"],
               4: ["dp=4", "dp=2,tp=2", "dp=2,pp=2", "tp=2,pp=2", "pp=4"]}
     return chance.choice(meshes[ranks])
@@ -124,7 +124,8 @@ OTHER = [["--seed", "2"], ["--lr", "0.25"], ["--batch", "36"], ["--hidden", "30,
 
 
 def ranks(seed, folder):
-    """A fault in one rank: every other ends soon, with a documented status, and somebody names the rank."""
+    """Injects a fault into one rank. All other ranks must end soon, with a documented status, and one must name the
+    rank."""
     chance = random.Random(seed)
     count = chance.randint(2, 4)
     victim = chance.randrange(count)
@@ -157,7 +158,7 @@ def ranks(seed, folder):
             return paused(job, victim, count, chance, what)
         others = [rank for rank in range(count) if rank != victim]
         until(lambda: not any(map(job.running, others)), BOUND, f"{what}: others run on: {job.statuses()} {job.text()}")
-        if fault == "stop":  # it wakes into a job that is gone
+        if fault == "stop":  # the rank continues after its job has ended
             job.send(victim, signal.SIGCONT)
         until(lambda: not job.running(victim), BOUND, f"{what}: the rank itself runs on: {job.text()}")
         if job.mpi:
@@ -176,16 +177,16 @@ def check_end(job, fault, victim, others, what):
         need(status == 3 or (fault == "options" and status == 2) or (job.mpi and status not in (0, None)),
              f"{what}: rank {rank} ends with {status}: {text}")
     named = f"rank {victim}" in text
-    if fault == "interrupt":  # before ranks have met it is a rank that does not come
+    if fault == "interrupt":  # before the ranks are connected, it counts as missing
         need(named or "interrupted" in text, f"{what}: nobody says so: {text}")
-    elif fault == "options":  # rank 0 has what others are compared with
+    elif fault == "options":  # others are compared with rank 0
         need(named or victim == 0 and "was given another" in text, f"{what}: nobody names the rank: {text}")
-    elif not (job.mpi and "MPI_Init" in text):  # MPI does not say which
+    elif not (job.mpi and "MPI_Init" in text):  # MPI does not say which rank is missing
         need(named, f"{what}: nobody names the rank: {text}")
 
 
 def paused(job, victim, count, chance, what):
-    """A rank that stops for less than the timeout takes nothing from the job."""
+    """A rank that stops for less than the timeout does not affect the job."""
     time.sleep(chance.uniform(0.1, 1.0))
     job.send(victim, signal.SIGCONT)
     time.sleep(TIMEOUT + 1)
@@ -202,7 +203,7 @@ OURS = {"notes.txt": "mine", "step-precious.safetensors": "mine", "step-00000001
 
 
 def manifest_of(checkpoint):
-    """The step of the last checkpoint; that its files are whole."""
+    """The step of the last checkpoint, or None. Raises Broken if one of its files is not complete."""
     path = os.path.join(checkpoint, "manifest.json")
     if not os.path.exists(path):
         return None
@@ -217,7 +218,7 @@ def manifest_of(checkpoint):
 
 
 def in_peace(read, otherwise):
-    """What `read` gives between two checkpoints: files of an earlier one may go while they are read."""
+    """Calls `read` until it succeeds, up to 50 times: files of an older checkpoint may be removed while they are read."""
     for _ in range(50):
         try:
             return read()
@@ -228,7 +229,8 @@ def in_peace(read, otherwise):
 
 
 def checkpoints(seed, folder):
-    """Jobs that write checkpoints end by a signal, again and again: the folder goes on from its last checkpoint."""
+    """Four jobs in a row write checkpoints into one folder and are ended by signals. Each continues from the last
+    checkpoint."""
     chance = random.Random(seed)
     checkpoint = os.path.join(folder, "ck")
     os.makedirs(os.path.join(checkpoint, "sub"))
@@ -262,7 +264,8 @@ def checkpoints(seed, folder):
 
 
 def wake(jobs, checkpoint, done):
-    """Jobs that were stopped wake in a folder that is another's by now, and end. One that had not begun may take it."""
+    """Continues stopped jobs. They must end, because other jobs have used the folder since. At most one, which had not
+    begun to train when it was stopped, may take the folder's lock and train."""
     for job in jobs:
         for rank in job.pids:
             job.send(rank, signal.SIGCONT)
@@ -282,7 +285,7 @@ def wake(jobs, checkpoint, done):
 
 
 def disturb(job, count, checkpoint, chance, known, done):
-    """Waits for a moment and ends the job, or stops it; the step of a checkpoint that was whole before."""
+    """Waits for a random moment and kills, interrupts or stops the job. Returns the step of the last checkpoint."""
     manifest = os.path.join(checkpoint, "manifest.json")
     early = chance.random() < 0.2  # before or at the first checkpoint
     fault = chance.choice(["kill all", "kill one", "stop one", "stop all", "interrupt"])
@@ -323,7 +326,8 @@ def listed(folder):
 
 
 def usable(checkpoint, base, known, done):
-    """The folder evaluates and trains on, and has every file that is not ours; its step."""
+    """Checks that files of others are unchanged, and that the checkpoint can be evaluated and resumed. Returns the
+    checkpoint's step after that."""
     for name, text in OURS.items():
         with open(os.path.join(checkpoint, name)) as file:
             need(file.read() == text, f"{name} is changed")
