@@ -1,5 +1,5 @@
-// Three GPUs in cuDNN's own device description (JSON), written by hand from the data sheets, for compiling plans
-// without a GPU; and steps for cuDNN, built from their fields.
+// Descriptions of three GPUs in cuDNN's format for devices (JSON), written by hand from the data sheets, to compile
+// plans without a GPU; and functions that build steps for cuDNN.
 #pragma once
 #include "runtime/plan/plan_generated.h"
 
@@ -7,7 +7,7 @@
 
 namespace cleave::test {
 
-/// Of an A100, H100 or B200 (80, 90, 100).
+/// The description of an A100 (smVersion 80), H100 (90) or B200 (100).
 inline std::string cudnnDevice(int smVersion) {
   struct Sizes {
     const char *name;
@@ -31,7 +31,7 @@ inline std::string cudnnDevice(int smVersion) {
          field("maxThreadsPerSM", 2048) + field("isTccDriver", 0) + field("supportCoopLaunch", 1) + "}";
 }
 
-/// A table of the plan by itself.
+/// One table of the plan format, packed into its own buffer.
 template <typename Table> class Written {
 public:
   explicit Written(const typename Table::NativeTableType &fields) { builder.Finish(Table::Pack(builder, &fields)); }
@@ -41,7 +41,7 @@ private:
   flatbuffers::FlatBufferBuilder builder;
 };
 
-/// A square convolution: `size` is the input's height and width. The output's size follows.
+/// A square convolution: `size` is the input's height and width; the output's size is derived from the arguments.
 inline plan::ConvT convFields(plan::ConvKind kind, plan::DType dtype, bool nhwc, int64_t n, int64_t ic, int64_t size,
                               int64_t oc, int64_t kernel, int64_t stride, int64_t pad) {
   plan::ConvT c;
@@ -58,8 +58,8 @@ inline plan::ConvT convFields(plan::ConvKind kind, plan::DType dtype, bool nhwc,
   return c;
 }
 
-/// Attention of a GPT: q, k and v are windows into one [batch, rows, 3, heads, width] tensor where rows == keys, and so
-/// are their gradients; the others are [batch, rows, heads, width].
+/// Attention as in a GPT. If rows == keys, q, k and v are views of one [batch, rows, 3, heads, width] tensor, and so
+/// are their gradients. All other tensors are [batch, rows, heads, width], with `keys` instead of `rows` for k and v.
 inline plan::AttentionT attentionFields(plan::AttentionKind kind, plan::DType dtype, int64_t batch, int64_t heads,
                                         int64_t rows, int64_t keys, int64_t width, bool causal) {
   plan::AttentionT a;

@@ -1,5 +1,5 @@
-// Small models that together call every function of the DSL not used by the samples' models, on activations and on
-// parameters, within a sample and across samples: for tests of splits, kernels and precisions.
+// Small models for tests of splits, kernels and precisions. Together they call every function of the DSL that the
+// samples' models do not use, on activations and on parameters, within a sample and across samples.
 #pragma once
 #include <cleave/cleave.h>
 
@@ -9,10 +9,10 @@
 
 namespace cleave::test {
 
-/// Marks of the code: set by a test that draws them, otherwise none.
+/// Called on intermediate values. A test may set it to add random withSharding marks; by default it does nothing.
 inline std::function<Tensor(Tensor)> functionMark = [](Tensor x) { return x; };
 
-/// Comparisons, choices, activations, constants, random numbers.
+/// Comparisons, selection, activations, constants, random numbers.
 struct PointwiseModel : Module {
   Linear in{*this, "in", 12, 8}, out{*this, "out", 8, 5};
   Parameter limit{*this, "limit", {8}, init::constant(0.3)};
@@ -28,7 +28,7 @@ struct PointwiseModel : Module {
   }
 };
 
-/// Reductions, running sums, order.
+/// Reductions, running sums, sorting.
 struct OrderModel : Module {
   Linear in{*this, "in", 12, 8}, out{*this, "out", 30, 5};
   Tensor forward(Tensor image) {
@@ -39,13 +39,13 @@ struct OrderModel : Module {
         concat({prod(1 + 0.3 * h, 1, true), var(h, {1}, {.keepDim = true}), stddev(h, {-1}, {.keepDim = true}),
                 norm(h, 2, {1}, true), norm(h, 3, {1}, true), logsumexp(h, {1}, true)},
                1);
-    Tensor across = var(h, {0}) + norm(h, 1, {0}) + logsumexp(h, {0}); // samples
+    Tensor across = var(h, {0}) + norm(h, 1, {0}) + logsumexp(h, {0}); // over the batch
     return out(concat(
         {functionMark(sort(h, 1).values) * across, topk(h, 3).values, topk(h, 5, 1, false).values, sums, some}, 1));
   }
 };
 
-/// Shapes and products by letters.
+/// Shape ops and einsum.
 struct RearrangeModel : Module {
   Linear in{*this, "in", 12, 12}, out{*this, "out", 27, 5};
   Parameter weight{*this, "weight", {3, 4, 2}, init::uniform(-0.5, 0.5)};
@@ -65,7 +65,7 @@ struct RearrangeModel : Module {
   }
 };
 
-/// Convolutions and other sizes of pictures [b, 2, 8, 8].
+/// Convolutions, pooling and resizing of images [b, 2, 8, 8].
 struct PictureModel : Module {
   Conv2d conv{*this, "conv", 2, 4, {.kernel = 3, .stride = 2, .padding = 1}};
   ConvTranspose2d up{*this, "up", 4, 6, {.kernel = 3, .stride = 2, .padding = 1, .outputPadding = 1}};
@@ -84,7 +84,7 @@ struct PictureModel : Module {
   }
 };
 
-/// A plain network under all losses at once.
+/// A plain network, trained with the sum of all losses (everyLoss).
 struct LossModel : Module {
   Linear in{*this, "in", 12, 8}, out{*this, "out", 8, 5};
   Tensor forward(Tensor image) { return out(tanh(functionMark(in(flatten(image, 1))))); }
@@ -92,7 +92,7 @@ struct LossModel : Module {
 
 inline Loss everyLoss(Tensor logits, Tensor labels) {
   Tensor logs = logSoftmax(logits), hot = oneHot(labels, 5, DType::F32);
-  // A row without a label counts nowhere: its target is no number.
+  // No loss may count a row without a label: the target of such a row is NaN.
   Tensor target = where(unsqueeze(labels, 1) >= 0, hot, 0 / (hot - hot));
   Loss all = crossEntropy(logits, labels, {.labelSmoothing = 0.1, .classWeights = {1, 2, 0, 0.5f, 1}});
   for (const Loss &loss :
@@ -109,7 +109,7 @@ struct FunctionModel {
   TrainConfig config;
 };
 
-/// The models by name. They live as long as the program.
+/// The models by name. They are never freed.
 inline std::map<std::string, FunctionModel> functionModels() {
   const auto fresh = []<class M>(M *) {
     return [] {

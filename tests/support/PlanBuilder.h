@@ -36,7 +36,7 @@ inline std::vector<int64_t> denseStrides(const std::vector<int64_t> &shape) {
 struct ProgramWriter {
   ProgramT program;
   uint64_t arena = 0, input = 0;
-  std::vector<uint64_t> offsets; ///< of each slot, also of placed ones
+  std::vector<uint64_t> offsets; ///< of every slot, persistent or placed
 
   ProgramWriter() { program.layouts.push_back(std::make_unique<LayoutT>()); }
 
@@ -171,7 +171,7 @@ struct ProgramWriter {
     list.push_back(std::move(named));
   }
 
-  /// Gives every segment the list of the slots it touches, and one layout: each slot at its own place.
+  /// Fills in each segment's list of accessed slots and its layout, in which no slots overlap, and returns the program.
   std::unique_ptr<ProgramT> finish() {
     program.layouts.clear();
     flatbuffers::FlatBufferBuilder builder;
@@ -192,7 +192,7 @@ struct ProgramWriter {
       program.layouts.push_back(std::move(layout));
     }
     for (uint32_t slot = 0; slot < program.slots.size(); ++slot)
-      if (program.slots[slot]->space == Space::Input) { // a field with the name of its tensor, which the slot has, too
+      if (program.slots[slot]->space == Space::Input) { // the field has the slot's name
         program.inputs.push_back(std::make_unique<NamedSlotT>());
         program.inputs.back()->name = program.slots[slot]->name;
         program.inputs.back()->slot = slot;
@@ -205,7 +205,7 @@ struct ProgramWriter {
   }
 };
 
-/// Gives a training action inputs of its own: a copy of its layout with the input slots `shift` bytes further on.
+/// Gives a training action its own inputs: a copy of its layout with the input slots `shift` bytes later.
 inline void moveInputs(ProgramT &program, size_t action, uint64_t shift) {
   ActionT &moved = *program.train[action];
   auto layout = std::make_unique<LayoutT>(*program.layouts[moved.layout]);
@@ -219,7 +219,7 @@ inline void moveInputs(ProgramT &program, size_t action, uint64_t shift) {
   program.peak_bytes += 2 * shift;
 }
 
-/// A mesh ["dp", "tp", "pp"] with the ranks' coordinates; programs, groups and tables are the test's.
+/// A plan with a mesh ["dp", "tp", "pp"] and the ranks' coordinates. The test adds programs, groups and tables.
 inline PlanT makePlan(uint32_t dp, uint32_t tp = 1, uint32_t pp = 1) {
   PlanT plan;
   plan.threads = 1;
@@ -265,7 +265,7 @@ inline void addGroup(PlanT &plan, std::vector<uint32_t> ranks, const std::string
   plan.groups.push_back(std::move(group));
 }
 
-/// Calls of kernels, with their programs.
+/// Calls fn(program, call) for every kernel call of a plan.
 template <typename Fn> void forEachCall(PlanT &plan, Fn fn) {
   for (auto &program : plan.programs)
     for (auto &segment : program->segments)
@@ -278,7 +278,8 @@ template <typename Fn> void forEachCall(PlanT &plan, Fn fn) {
       }
 }
 
-/// What a kernel touches, from a call of it: of slots as long as the extent that many elements, of others all.
+/// Declares a kernel's arguments from one call. The kernel accesses one element per unit of the extent of slots with
+/// `extent` elements, and all elements of other slots.
 inline void declareKernel(KernelInfoT &kernel, const ProgramT &program, const KernelT &call) {
   for (size_t i = 0; i < call.args.size(); ++i) {
     auto argument = std::make_unique<KernelArgumentT>();
@@ -295,7 +296,7 @@ inline void declareKernel(KernelInfoT &kernel, const ProgramT &program, const Ke
   kernel.grain = call.grain;
 }
 
-/// What the compiler says of kernels and their code, where the test does not.
+/// Fills in what the test left out of kernels: declarations, signatures in the calls, and the hash of the code.
 inline void bindKernels(PlanT &plan) {
   forEachCall(plan, [&](const ProgramT &program, KernelT &call) {
     if (call.kernel < plan.kernels.size() && plan.kernels[call.kernel]->arguments.empty())
@@ -309,7 +310,7 @@ inline void bindKernels(PlanT &plan) {
     plan.code_hash = codeHash(plan.code, plan.ptx);
 }
 
-/// Numbers the values of segments where the test does not: every step reads what the steps before it left.
+/// Numbers the values of segments for which the test did not: every step reads the values of the steps before it.
 inline void numberValues(PlanT &plan) {
   for (auto &program : plan.programs)
     for (auto &segment : program->segments) {
@@ -328,6 +329,7 @@ inline void numberValues(PlanT &plan) {
     }
 }
 
+/// Removes all numbers of values.
 inline void forgetValues(PlanT &plan) {
   for (auto &program : plan.programs)
     for (auto &segment : program->segments) {
@@ -343,7 +345,7 @@ inline std::vector<uint8_t> pack(const PlanT &plan) {
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
-/// Collectives name the axes of their groups where the test does not.
+/// Fills in the axes of collectives for which the test did not, from the names of their groups.
 inline void nameAxes(PlanT &plan) {
   for (uint32_t p = 0; p < plan.programs.size(); ++p) {
     const auto rank = std::find_if(plan.ranks.begin(), plan.ranks.end(), [&](const auto &r) { return r->program == p; });
@@ -362,7 +364,7 @@ inline void nameAxes(PlanT &plan) {
   }
 }
 
-/// With what the compiler adds: of kernels, of axes, and, where the structure is sound, of values.
+/// Fills in what the compiler would: kernels, axes and, if the plan's structure is valid, values. Returns the bytes.
 inline std::vector<uint8_t> flatbuffer(const PlanT &given) {
   PlanT plan(given);
   bindKernels(plan);
