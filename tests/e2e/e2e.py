@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""End to end: the built programs run the way a user would run them. Standard library only.
+"""End-to-end tests that run the built programs as a user does. Standard library only.
 
 e2e.py --build BUILD [unittest arguments]
 """
@@ -47,7 +47,7 @@ class Case(unittest.TestCase):
 
 
 class Splits(Case):
-    """Every split trains as one rank does."""
+    """Every split gives the same losses as one rank."""
 
     def curves(self, program, common, meshes):
         one, _ = self.losses(program, *common, "--mesh", "dp=1")
@@ -128,7 +128,7 @@ class Splits(Case):
         self.ok("gpt", "check", *gpt)
         write('"embed.weight" = { 1 = "dp" }', '"norm.weight" = { 0 = "tp" }', mesh="dp = 2, tp = 2, pp = 2")
         self.ok("gpt", "check", *gpt)
-        write('"fc.weight" = { 1 = "tp" }', mesh="tp = 2") # a max-pool whose gradient comes split
+        write('"fc.weight" = { 1 = "tp" }', mesh="tp = 2") # the gradient of a max-pool is split
         self.ok("convnet", "check", "--strategy", strategy, "--data", "synthetic", "--batch", 8, "--steps", 2)
         # The last rule that matches wins, in the order of the file.
         write('"layers.*.weight" = { 0 = "tp" }', '"layers.0.weight" = { 1 = "tp" }')
@@ -185,10 +185,10 @@ class Splits(Case):
             half, _ = self.losses(program, *common, "--reduce-dtype", "bf16")
             self.assertNotEqual(half, single)
             self.assertLess(abs(sum(half[-10:]) - sum(single[-10:])), 0.02 * sum(single[-10:]), program)
-            parts = 1 if program == "convnet" else 4 # batch normalisation of few samples spreads what bf16 rounds
+            parts = 1 if program == "convnet" else 4 # batch normalisation of few samples amplifies rounding
             self.ok(program, "check", *options[:-2], *common[len(options):-1], parts, "--reduce-dtype", "bf16", "--steps", 2)
 
-            # Once a step, in half the bytes.
+            # Gradients are reduced once per step, with half the bytes.
             plan, found = self.path("half.plan"), {}
             for dtype in ("fp32", "bf16"):
                 self.ok(program, "plan", *options[2:-2], *common[len(options):], "--reduce-dtype", dtype, "-o", plan)
@@ -196,7 +196,7 @@ class Splits(Case):
                 shown = self.ok("cleave", "show", plan)
                 found[dtype] = re.search(r"all-reduce +gradients +dp +(\d+) +([\d.]+)", shown).groups()
             self.assertAlmostEqual(float(found["bf16"][1]) / float(found["fp32"][1]), 0.5, delta=0.01, msg=str(found))
-            if program == "gpt": # convnet's other sums are those of batch normalisation, in every microbatch
+            if program == "gpt": # convnet also reduces sums of batch normalisation, in every microbatch
                 self.assertEqual(found["bf16"][0], "1")
 
     def test_reduce_type_on_any_split(self):
@@ -230,7 +230,7 @@ class Splits(Case):
         self.ok("mlp", "plan", *common[2:], "--precision", "bf16", "--reduce-dtype", "bf16", "-o", plan)
         self.refused("mlp", "train", "--plan", plan, "--data", DIGITS, "--reduce-dtype", "fp32", word="--reduce-dtype fp32")
         self.refused("mlp", "train", *common, "--precision", "fp16", "--reduce-dtype", "bf16", word="--precision is fp16")
-        # What overflows the half type while it is reduced is seen: every step is skipped.
+        # An overflow of the half type during the reduction is detected: every step is skipped.
         _, records = self.losses("mlp", *common, "--precision", "fp16", "--reduce-dtype", "fp16", "--loss-scale", 16777216,
                                  "--steps", 2)
         self.assertEqual(records[-1]["skipped_steps"], 2)
@@ -238,7 +238,7 @@ class Splits(Case):
     def test_loss_scale_is_kept(self):
         checkpoint = self.path("scaled")
         common = ["--data", DIGITS, "--hidden", "16", "--batch", 30]
-        # A fixed scale at its largest overflows fp16 at once: every step is skipped and nothing moves.
+        # The largest fixed scale overflows fp16 at once: every step is skipped and no parameter changes.
         scaled = [*common, "--precision", "fp16", "--loss-scale", 16777216, "--lr", 0.5]
         self.losses("mlp", *scaled, "--steps", 2, "--checkpoint", checkpoint)
         _, records = self.losses("mlp", *common[:2], "--steps", 4, "--checkpoint", checkpoint, "--resume")
@@ -273,7 +273,7 @@ class Splits(Case):
         plan, manifest = self.path("p.plan"), os.path.join(self.path("ck"), "manifest.json")
         self.ok("mlp", "plan", "--mesh", "dp=2,pp=2", "--microbatches", 2, "--batch", 24, "--threads", 1, "-o", plan)
         for which, timeout, words in ((signal.SIGKILL, 60, ["rank 2 failed", "has died"]),
-                                      (signal.SIGSTOP, 3, ["rank 2"])): # whoever waits for it may be the first to tell
+                                      (signal.SIGSTOP, 3, ["rank 2"])): # any rank that waits for rank 2 may report first
             shutil.rmtree(self.path("ck"), ignore_errors=True)
             started = start_ranks("cleave-run", plan, "--data", DIGITS, "--epochs", 100000, "--quiet", "--timeout", timeout,
                                   "--checkpoint", self.path("ck"), ranks=4)
@@ -293,7 +293,7 @@ class Splits(Case):
 
 
 class Ranks(Case):
-    """Ranks that were given other things, or that stop."""
+    """Ranks with different options or data, and ranks that stop."""
 
     common = ["train", "--data", DIGITS, "--mesh", "dp=2", "--threads", 1, "--quiet", "--timeout", 10]
 
@@ -452,9 +452,9 @@ class Files(Case):
                 self.assertEqual(len(batched), 1, updates)  # the update of every parameter
                 slots = re.findall(r"bytes  at \d+ +(\S+) = ", steps.split("\nprogram 1")[0])
                 parameters = {name for name in slots if name.endswith((".weight", ".bias"))}
-                scaled = 1 if "loss_scale" in slots else 0  # whose state a small parameter may be updated with
+                scaled = 1 if "loss_scale" in slots else 0  # the scale and a small parameter may share a kernel
                 self.assertIn(len(parameters) - batched[0], range(1 + scaled), updates)
-                if program == "gpt":  # heads are read and written where they lie, in every part of the step
+                if program == "gpt":  # attention reads and writes heads without transposes or copies
                     self.assertNotRegex(steps, r"; transpose  |\d  copy ")
                 kernels = [line for line in steps.splitlines() if " kernel cleave_k" in line]
                 self.assertGreater(len(kernels), 3)
@@ -462,7 +462,7 @@ class Files(Case):
                     self.assertRegex(kernel, r"\d+ blocks of \d+ threads, [1-9]\d* registers, \d+ bytes shared")
                     spilled = re.search(r"(\d+) bytes spilled", kernel)
                     self.assertLessEqual(int(spilled[1]) if spilled else 0, 32, kernel)  # the bound of docs/gpu.md
-        os.environ["CLEAVE_CUDA_LIBRARIES"] = self.path("nothing")  # also where there is a device
+        os.environ["CLEAVE_CUDA_LIBRARIES"] = self.path("nothing")  # hides a device that this machine may have
         self.refused("cleave-run", plan, "--data", "synthetic", word="no CUDA device")
         del os.environ["CLEAVE_CUDA_LIBRARIES"]
         self.refused("mlp", "plan", "--backend", "cuda", "--target", "sm_70", "-o", plan, word="sm_70")
@@ -485,7 +485,7 @@ class Files(Case):
 
 
 class Mistakes(Case):
-    """One message that names the value, and the right status."""
+    """User errors: one message that names the value, and the documented exit status."""
 
     def test_options(self):
         for args, word in [(["--mesh", "foo=2"], "foo"), (["--mesh", "dp=-1"], "dp"), (["--mesh", "dp=2,dp=2"], "dp"),
@@ -535,7 +535,7 @@ class Mistakes(Case):
         status, _, err = run("mlp", "train", *common, "--lr", 1e25, "--steps", 9, "--mesh", "dp=2", ranks=2)
         self.assertEqual(status, 3, err)
         self.assertIn("the loss is", err)
-        # An overflow that loss scaling skips is none.
+        # An overflow that loss scaling skips is not an error.
         self.ok("mlp", "train", *common, "--steps", 5, "--precision", "fp16", "--loss-scale", "dynamic")
 
     def test_stages_of_a_file(self):
@@ -569,7 +569,7 @@ class Mistakes(Case):
         self.assertEqual(done.returncode, 3)
 
     def test_streams_that_are_full_or_closed(self):
-        """What was asked for and cannot be written is status 3, after all else is done; lost messages change no status."""
+        """Requested output that cannot be written gives status 3, after all other work is done. Lost messages do not."""
         def ends(command, streams):
             words = [os.path.join(programs.BIN, command[0]), *map(str, command[1:])]
             return subprocess.run(["/bin/sh", "-c", f'exec "$@" {streams}', "sh", *words], capture_output=True, text=True,
@@ -585,7 +585,7 @@ class Mistakes(Case):
                 self.assertEqual(ends(command, streams).returncode, status, f"{command} {streams}")
             self.ok("cleave", "verify", plan)
             os.remove(plan)
-            with open(metrics) as lines: # and no message of another stream
+            with open(metrics) as lines: # no message of another stream is in the file
                 self.assertEqual(len([json.loads(line) for line in lines]), 3)
             self.ok("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS)
         for streams in (">/dev/full", ">&-", "<&- >&-"):
@@ -603,7 +603,7 @@ class Mistakes(Case):
             self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
 
     def test_interrupts(self):
-        def catches(pid):  # whether the process has its handler: SIGINT is bit 1 of the caught signals
+        def catches(pid):  # whether the process has installed its handler: SIGINT is bit 1 of SigCgt
             with open(f"/proc/{pid}/status") as status:
                 caught = next(line for line in status if line.startswith("SigCgt"))
             return int(caught.split()[1], 16) & 2
@@ -626,7 +626,7 @@ class Mistakes(Case):
         self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)
 
     def test_interrupts_of_ranks(self):
-        """One rank is interrupted: all end after the same step, whose checkpoint goes on."""
+        """If one rank is interrupted, all ranks end after the same step, and its checkpoint can be resumed."""
         def train(folder):
             return ["mlp", "train", "--data", DIGITS, "--hidden", "32", "--mesh", "dp=2", "--batch", 30, "--epochs", 100000, "--quiet",
                     "--checkpoint", folder, "--metrics", folder + ".jsonl"]
@@ -677,8 +677,8 @@ class Mistakes(Case):
         self.refused("mlp", "train", "--plan", "/no/such.plan", "--data", DIGITS, word="/no/such.plan")
 
     def test_files_beyond_memory(self):
-        """Files that are larger than the memory a process may have, in themselves or when inflated: status 3, by name and size."""
-        most, large = 3 << 30, 4 << 30 # without its data a program takes less than 1 GiB of addresses
+        """A file that exceeds the memory limit, as stored or when inflated, gives status 3; the error has its name and size."""
+        most, large = 3 << 30, 4 << 30 # without data a program takes less than 1 GiB of address space
 
         def sparse(name, begin=b""):
             with open(self.path(name), "wb") as out:
@@ -691,7 +691,7 @@ class Mistakes(Case):
         header = struct.pack(">IIII", 0x803, large // 1024 - 1, 32, 32)
         sparse("images/train-images-idx3-ubyte", header)
         with open(self.path("zipped/text.txt"), "wb") as out:
-            zeros = b"\0" * (1 << 20) # 4096 members of one MiB each
+            zeros = b"\0" * (1 << 20) # 4096 gzip members of one MiB each
             out.write(gzip.compress(zeros, 6) * 4096)
         for args, file, size in ((["mlp", "train", "--data", DIGITS, "--plan", sparse("p.plan")], "p.plan", large),
                                  (["cleave", "show", self.path("p.plan")], "p.plan", large),
@@ -735,7 +735,7 @@ class Mistakes(Case):
         ended = end_ranks(start_ranks("mlp", "train", "--data", DIGITS, "--mesh", "dp=3", ranks=2))
         self.assertEqual([status for status, _ in ended], [2] * 2, ended)
         self.assertTrue("3 ranks" in ended[0][1] and "2 processes" in ended[0][1])
-        self.assertEqual(ended[1][1], "") # one of them says it
+        self.assertEqual(ended[1][1], "") # only rank 0 reports the error
 
     def test_shapes_in_a_model(self):
         status, _, err = run("llama", "graph", "--heads", 4, "--kv-heads", 3)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The CUDA backend end to end where there is no GPU: plans for the target "emulated" on the fakes of NVIDIA's libraries
-(tests/fake), which play a device's threads, streams, graphs and collectives on the CPU. Standard library only.
+"""End-to-end tests of the CUDA backend without a GPU: plans for the target "emulated" run on the fakes of NVIDIA's libraries
+(tests/fake), which emulate a device's threads, streams, graphs and collectives on the CPU. Standard library only.
 
 gpu.py --build BUILD [unittest arguments]
 """
@@ -18,7 +18,7 @@ class Emulated(Case):
         if not os.path.exists(os.path.join(programs.BUILD, "fake", "libcuda.so.1")):
             self.skipTest("no fakes: the build has no CUDA headers")
         self.device("devices=8")
-        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # where choices are kept: not the user's
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # tuning records must not go to the user's cache
 
     def tearDown(self):
         super().tearDown()
@@ -49,7 +49,7 @@ class Emulated(Case):
 
     def test_plans_agree_with_the_graph(self):
         small = ["--layers", 2, "--width", 32, "--heads", 4, "--context", 16, "--batch", 8, "--microbatches", 4]
-        self.device("devices=8,shuffle=7")  # waits that are missing show in the numbers
+        self.device("devices=8,shuffle=7")  # shuffled execution: a missing wait changes results
         for mesh in ("dp=1", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"):
             self.agrees("gpt", "synthetic", *small, "--mesh", mesh)
         self.agrees("gpt", "synthetic", *small, "--mesh", "pp=2", "--schedule", "gpipe")
@@ -57,7 +57,7 @@ class Emulated(Case):
         self.agrees("mlp", DIGITS, "--hidden", "48,33", "--batch", 16, "--mesh", "tp=3")
 
     def test_a_trace_against_the_prediction(self):
-        """Streams run beside each other; all ranks are on one clock."""
+        """Streams overlap, and all ranks use one clock."""
         plan, trace = self.plan("mlp", "--hidden", "48,32", "--batch", 16, "--mesh", "dp=2,pp=2", "--microbatches", 4), self.path("t.json")
         self.ok("cleave-run", plan, "--data", DIGITS, "--steps", 6, "--quiet", "--tuning", "off", "--trace", trace)
         with open(trace) as file:
@@ -93,7 +93,7 @@ class Emulated(Case):
         sums = steps.split(" Reduce reduce\n")[1].split("\n\n")[0].strip().splitlines()
         buckets = [int(line.split()[0]) for line in sums if line.endswith("gradients")]
         waits = dict(re.findall(r" reduce\(-?\d+\) step (\d+) waits for backward\(0\) step (\d+)\n", steps))
-        after = [int(waits[str(step)]) for step in buckets]  # the last layer's gradients first
+        after = [int(waits[str(step)]) for step in buckets]  # gradients of the last layer come first
         self.assertEqual(after, sorted(after))
         self.assertGreater(len(after), 2)
         self.assertLess(after[0], len(backward) // 2)
@@ -105,7 +105,8 @@ class Emulated(Case):
             self.agrees("mlp", DIGITS, "--hidden", "32", "--precision", precision, "--mesh", "dp=2")
 
     def test_epilogues(self):
-        small = ["--layers", 2, "--width", 32, "--heads", 8, "--context", 16, "--batch", 4]  # attention as products: 4 a head
+        # The width of a head, 4, is not a multiple of 8, so attention is not fused.
+        small = ["--layers", 2, "--width", 32, "--heads", 8, "--context", 16, "--batch", 4]
         for precision in ("fp32", "bf16", "fp16"):
             for mesh in ("dp=1", "tp=2") if precision == "bf16" else ("dp=1",):
                 options = [*small, "--precision", precision, "--mesh", mesh]
@@ -114,12 +115,12 @@ class Emulated(Case):
                 self.assertRegex(steps, r"matmul .* bias %\d+ epilogue Gelu aux -> %\d+ +blocks.1.mlp.up")
                 self.assertRegex(steps, r"matmul .* epilogue GeluGradient aux %\d+ +blocks.1.mlp.down")
                 self.assertNotRegex(steps, r"kernel .*; .*gelu")
-                for library in ("activations=1", "activations=0"):  # those of a library that has none are kernels of ours
+                for library in ("activations=1", "activations=0"):  # without library activations, Cleave's kernels compute them
                     self.device(f"devices=8,shuffle=3,{library}")
                     os.environ["XDG_CACHE_HOME"] = self.path(library)
                     out = self.ok("gpt", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
                     self.assertIn("plan and graph agree", out)
-        for microbatches in (1, 2):  # the gradients of biases go along, and are added up behind it
+        for microbatches in (1, 2):  # products compute bias gradients; kernels accumulate them
             options = [*small, "--precision", "bf16", "--mesh", "dp=2,pp=2", "--microbatches", microbatches]
             steps = self.ok("cleave", "show", "--steps", self.plan("gpt", *options))
             self.assertRegex(steps, r"matmul .* row sums -> %\d+ +blocks.1.mlp.up")
@@ -136,13 +137,13 @@ class Emulated(Case):
                 plan = self.plan("plain", "--precision", precision, "--mesh", mesh)
                 steps = self.ok("cleave", "show", "--steps", plan)
                 self.assertRegex(steps, r"conv Forward .* bias %\d+ epilogue Relu +first ")
-                self.assertRegex(steps, r"conv Forward .* kernel 3x3 +second ")  # cuDNN has it behind a bias
+                self.assertRegex(steps, r"conv Forward .* kernel 3x3 +second ")  # cuDNN fuses ReLU only after a bias
                 out = self.ok("plain", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
                 self.assertIn("plan and graph agree", out)
 
     def test_epilogues_are_measured(self):
         plan, record = self.plan("mlp", "--hidden", "32", "--batch", 32), self.path("record/tuning.json")
-        for library, apart in (("activations=1", None), ("activations=0", True)):  # which is faster here is chance
+        for library, apart in (("activations=1", None), ("activations=0", True)):  # on the fakes it is random which is faster
             self.device(library)
             self.ok("cleave-run", plan, "--data", DIGITS, "--steps", 2, "--tuning", record, "--quiet")
             with open(record) as file:
@@ -162,7 +163,7 @@ class Emulated(Case):
         self.assertEqual(len(graphs), 7)
         with open(self.path("gpu.jsonl")) as lines:
             for record in map(json.loads, lines):
-                if "step" in record:  # times mean nothing here, but each is there and a part of the other
+                if "step" in record:  # times on the fakes mean nothing, but launching is a part of the host's time
                     self.assertLess(0, record["launch_us"])
                     self.assertLess(record["launch_us"], record["host_us"])
         self.same(self.losses("mlp", "--data", DIGITS, "--hidden", "32", "--batch", 32, "--microbatches", 2, "--steps", 7)[0], graphs)
@@ -178,7 +179,7 @@ class Emulated(Case):
         self.ok("mlp", "eval", "--checkpoint", self.path("ck"), "--data", DIGITS)  # on the CPU
 
     def ranges(self, *args):
-        """What a tool is told while cleave-run runs: for each thread [(depth, text, payload)] in the order of their beginning."""
+        """The NVTX ranges that cleave-run reports to a tool: for each thread [(depth, text, payload)] in the order of begin."""
         file = self.path("ranges.txt")
         os.environ["NVTX_INJECTION64_PATH"] = os.path.join(programs.BUILD, "fake", "libcleave_nvtx.so")
         os.environ["CLEAVE_FAKE_NVTX"] = file
@@ -195,13 +196,13 @@ class Emulated(Case):
                     threads.setdefault(thread, []).append((depths.get(thread, 0), text, payload))
                 depths[thread] = depths.get(thread, 0) + (1 if what == "push" else -1)
                 self.assertGreaterEqual(depths[thread], 0)
-        self.assertEqual(set(depths.values()), {0})  # all that began has ended
+        self.assertEqual(set(depths.values()), {0})  # all ranges have ended
         return list(threads.values())
 
     def test_tools_see_ranges(self):
         plan = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "pp=2", "--microbatches", 2)
         run = [plan, "--data", DIGITS, "--steps", 3]
-        # Step by step: iterations hold actions, actions hold module paths, neighbours of one path are one range.
+        # Without graphs: iterations contain actions, actions contain module paths, adjacent ranges of one path are merged.
         seen = self.ranges(*run, "--no-graph")
         self.assertEqual(len(seen), 2)
         for stage, ranges in enumerate(seen):
@@ -218,7 +219,7 @@ class Emulated(Case):
         self.assertLessEqual(modules, paths)
         for path in paths:
             self.assertIn(path, shown)
-        # Graphs: each input buffer's is captured once; the host then has nothing but its launches.
+        # With graphs: the graph of each input buffer is captured once; the host then only launches it.
         for ranges in self.ranges(*run):
             inside = {}
             for depth, text, payload in ranges:
@@ -295,11 +296,11 @@ class Emulated(Case):
             self.device(f"fail={failure}")
             self.refused(*train, word=word, status=3)
         both = ["cleave-run", self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "dp=2", name="two.plan"), *train[2:]]
-        # two connect, four are the first iteration's, the others a captured one's
+        # The first two calls connect, the next four belong to the first iteration, later ones to a captured iteration.
         for failure in ("async=AllReduce:8", "hang=AllReduce:8", "hang=AllReduce:3"):
             self.device("devices=2", failure)
             err = self.refused(*both, word="AllReduce of 'gradients' among ranks 0, 1", status=3)
-            self.assertNotIn("ending communication", err)  # nor did that take too long
+            self.assertNotIn("ending communication", err)  # communication was ended in time
         self.device("devices=2", "hang=AllReduce:1")
         self.refused(*both, word="NCCL's start did not end within 8 s", status=3)
         self.device("devices=2")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/gpu-bundle and scripts/gpu-check where there is no GPU: a bundle of small plans for the fakes of NVIDIA's libraries
-(tests/fake) passes the whole check, and what is wrong is found. Standard library only.
+"""Tests of scripts/gpu-bundle and scripts/gpu-check without a GPU: a bundle of small plans for the fakes of NVIDIA's libraries
+(tests/fake) passes the whole check, and injected errors are found. Standard library only.
 
 gpu_bundle.py --build BUILD [unittest arguments]
 """

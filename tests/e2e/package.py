@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cleave in another project: installed, as part of a build, `cleave new`, and the steps of docs/your-model.md.
+"""Tests of Cleave in another project: installed, as part of a build, `cleave new`, and the steps of docs/your-model.md.
 
 package.py --build BUILD [unittest arguments]
 """
@@ -15,7 +15,7 @@ find_package(cleave 0.1 REQUIRED)
 add_executable(mine mine.cpp)
 target_link_libraries(mine PRIVATE cleave::cleave)
 """
-# A parent that looks at what a part of its build has done to it.
+# A parent project that checks that Cleave, as a part of its build, changes none of its settings.
 PARENT = """cmake_minimum_required(VERSION 3.24)
 project(parent LANGUAGES C CXX)
 enable_testing()
@@ -111,7 +111,7 @@ class Package(Case):
             plan = command("ninja", "-C", self.path(f"{name}/build"), "-t", "commands", "mine")
             link, compiled = plan.strip().splitlines()[-1], [l for l in plan.splitlines() if "mine.dir" in l and " -c " in l]
             self.assertRegex(link, r"libcleave\.so")
-            self.assertNotIn("llvm", compiled[-1])  # public headers alone
+            self.assertNotIn("llvm", compiled[-1])  # only public headers are needed
             install = command("cmake", "--install", self.path(f"{name}/build"), "--prefix", self.path(f"{name}/prefix"))
             self.assertFalse(os.path.exists(self.path(f"{name}/prefix/include")), install)
 
@@ -128,7 +128,7 @@ class Package(Case):
             self.assertLess(len(model.readlines()), 25)
         steps = [line.strip() for line in said.splitlines() if line.startswith("  ")]
         self.assertEqual(len(steps), 4)
-        command("bash", "-ec", "\n".join(steps), cwd=self.folder.name)  # what it says to do next
+        command("bash", "-ec", "\n".join(steps), cwd=self.folder.name)  # the commands that `cleave new` prints
         command(self.path("digits/build/digits"), "train", "--data", DIGITS, "--steps", 3, "--mesh", "dp=2,tp=2")
 
     def test_the_page(self):

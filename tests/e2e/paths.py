@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every option that takes a path, with every kind of invalid path. Standard library only.
+"""Tests every option that takes a path with every kind of invalid path. Standard library only.
 
 paths.py --build BUILD [unittest arguments]
 """
@@ -11,8 +11,8 @@ from programs import DIGITS
 
 SMALL = ["--hidden", "8", "--batch", "8"]
 TRAIN = ["train", *SMALL, "--data", DIGITS, "--steps", "1", "--quiet"]
-# What an option's path is: read or written, a file or a folder; `data` may be either. PATH is the place of the path, HERE
-# a folder that has p.plan, ck, graph.mlir and c.toml. The first word of the key is the program.
+# Commands by the use of the path: it is read or written, and a file or a folder (`data` may be either). PATH is replaced by
+# the path, HERE by a folder with p.plan, ck, graph.mlir and c.toml. The first word of a command is the program.
 USES = {
     "read file": [
         ["cleave", "show", "PATH"], ["cleave", "verify", "PATH"], ["cleave", "diff", "PATH", "HERE/p.plan"],
@@ -52,7 +52,7 @@ USES = {
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--checkpoint", "PATH"],
     ],
 }
-# Kinds of paths that are wrong.
+# The kinds of invalid paths for each use.
 WRONG = {
     "read file": ["long path", "long name", "folder", "through a file", "pipe", "device", "socket", "empty", "dangling", "loop", "missing"],
     "read data": ["long path", "long name", "through a file", "pipe", "device", "socket", "empty", "dangling", "loop", "missing"],
@@ -60,15 +60,15 @@ WRONG = {
     "write file": ["long path", "long name", "folder", "through a file", "pipe", "device", "socket", "empty", "loop", "below nothing"],
     "write folder": ["long path", "long name", "file", "through a file", "pipe", "device", "socket", "empty", "dangling", "loop"],
 }
-# The same for a user who may not.
+# The kinds of paths for which a user lacks permission.
 FORBIDDEN = {"read file": ["locked", "unreadable"], "read data": ["locked"], "read folder": ["locked", "unlistable"],
              "write file": ["locked", "below unwritable"], "write folder": ["locked", "below unwritable", "unwritable", "unlistable"]}
 NOBODY = 65534
-# What is right after all. A filter reads and writes pipes as any does; a device takes metrics.
+# Exceptions that are valid: cleave-opt is a filter, so it may use pipes and devices; metrics may go to a device.
 RIGHT = {("cleave-opt", "pipe"), ("cleave-opt -o", "device"), ("--metrics", "device")}
-# Options that name a path and are not in USES.
-ELSEWHERE = {("mlp plan", "--data"),      # not read: it says whether the plan is of the data set or of synthetic data
-             ("cleave-run", "--tuning")}  # of a GPU
+# Options that take a path and are not in USES.
+ELSEWHERE = {("mlp plan", "--data"),      # not read: it only selects the data set or synthetic data
+             ("cleave-run", "--tuning")}  # used only with a GPU
 UNCLEAR = ["basic_filebuf", "basic_ios", "filesystem error", "terminate called", "what()", "iostream", "std::", "internal error"]
 
 
@@ -88,7 +88,7 @@ class Paths(unittest.TestCase):
         os.symlink("loop", here + "/loop")
         cls.socket = socket.socket(socket.AF_UNIX)
         cls.socket.bind(here + "/socket")
-        os.chmod(here, 0o777) # for nobody
+        os.chmod(here, 0o777) # so that the user nobody may enter
         for folder, mode in (("closed", 0), ("unwritable", 0o555), ("unlistable", 0)):
             os.mkdir(f"{here}/{folder}")
             os.chmod(f"{here}/{folder}", mode)
@@ -111,7 +111,7 @@ class Paths(unittest.TestCase):
                               timeout=30, stdin=subprocess.DEVNULL, user=user, group=user, extra_groups=[] if user else None)
 
     def attempt(self, use, kind, user=None):
-        """One use with one wrong path: what is wrong with how it ends, or nothing."""
+        """Runs one command with one invalid path. Returns what is wrong with the result, or None."""
         path = self.wrong[kind]
         command = [path if word == "PATH" else word.replace("HERE", self.here) for word in use]
         before = sorted(os.listdir(self.here))

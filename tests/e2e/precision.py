@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Half precision late in training: every sample, level and type reaches a small loss, and has fp32's gradients there.
+"""Half precision late in training: with every sample, level and type the loss becomes small, and gradients there equal fp32's.
 
-A loss that is small is the test of half types: the probabilities of cross-entropy's gradient then differ from the labels by
-less than logits are rounded by, so that a gradient made of other logits than the loss is all error. Standard library only.
+A small loss is the hard case for half types: the probabilities in cross-entropy's gradient then differ from the labels by less
+than the rounding of the logits. A gradient computed from other logits than the loss would be only error. Standard library only.
 
 precision.py --build BUILD [unittest arguments]
 """
@@ -35,13 +35,13 @@ class Checkpoint:
                 self.tensors[name] = (entry["dtype"], entry["shape"], raw[8 + size + begin:8 + size + end])
 
     def values(self, name):
-        """Of a large tensor every so many, an odd number."""
+        """Values of a tensor. Of a large tensor every n-th value, with n odd."""
         found = array.array("f")
         found.frombytes(self.tensors[name][2])
         return found[::len(found) // 20000 | 1]
 
     def widen(self):
-        """Writes half tensors as f32, which changes none of them."""
+        """Writes half tensors as f32, with the same values."""
         header, data = {}, b""
         for name, (dtype, shape, old) in self.tensors.items():
             if dtype == "BF16":  # the upper half of an f32
@@ -73,7 +73,7 @@ def norm(values):
 
 
 def few_digits(folder, count):
-    """The first digits of each split."""
+    """Writes a data set with the first `count` digits of each split."""
     os.mkdir(folder)
     for split in ("train", "t10k"):
         for name, head, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
@@ -84,7 +84,7 @@ def few_digits(folder, count):
 
 
 class Precision(Case):
-    """`options`: of the program. `worst`: bounds of the gradient's error by its norm: of all parameters, and of the last."""
+    """`options`: the program's. `worst`: bounds of the gradient's relative error, of all parameters and of the last weight."""
 
     def trains(self, program, data, options, steps, worst, compared=LEVELS):
         where = ["--data", data, "--threads", 1]
@@ -99,7 +99,7 @@ class Precision(Case):
                 self.small(program, [*common, "--precision", kind, "--opt-level", level], steps, own)
                 if (kind, level) not in compared:
                     continue
-                if level == "O3":  # the same parameters are those that the half type can hold
+                if level == "O3":  # parameters have the half type: fp32 must start from the same values
                     half = self.gradient(program, where, own, kind, level)
                     Checkpoint(own).widen()
                     self.near(half, self.gradient(program, where, own, "fp32", "O0"), kind, worst)
@@ -112,7 +112,7 @@ class Precision(Case):
         self.assertLess(max(losses[-steps // 4:]), 4e-3, f"{program} {options}: {losses[::max(1, steps // 10)]}")
 
     def gradient(self, program, where, checkpoint, kind, level):
-        """By parameter, of the next step from the checkpoint: what that step adds to the momentum."""
+        """Gradients of the step after the checkpoint, by parameter: what that step adds to the momentum."""
         to = self.path("next")
         shutil.copytree(checkpoint, to)
         before = Checkpoint(to)
@@ -151,7 +151,7 @@ class Precision(Case):
     def text(self):
         file = self.path("text")
         with open(file, "w") as out:
-            out.write("abcdefghijklmnop" * 64)  # every character says which is next
+            out.write("abcdefghijklmnop" * 64)  # every character determines the next
         return file
 
     def test_vit(self):

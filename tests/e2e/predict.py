@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Uses of a trained model: predictions, samples, profiles; and how a process reads files and is named. Standard library only.
+"""Tests of trained models (predictions, samples, profiles), and of the files and the name of a process. Standard library only.
 
 predict.py --build BUILD [unittest arguments]
 """
@@ -10,11 +10,11 @@ from e2e import Case
 from programs import DIGITS, run
 
 GPT = ["--layers", 2, "--width", 32, "--heads", 2, "--context", 16]
-TEXT = "the quick brown fox jumps over the lazy dogs\n" * 60  # windows begin at each of its places
+TEXT = "the quick brown fox jumps over the lazy dogs\n" * 60  # training windows begin at every position of the sentence
 
 
 def read_npy(file):
-    """Shape and values of a file of f32."""
+    """Shape and values of a .npy file of f32."""
     with open(file, "rb") as f:
         data = f.read()
     assert data[:8] == b"\x93NUMPY\x01\x00" and (10 + struct.unpack("<H", data[8:10])[0]) % 64 == 0
@@ -52,7 +52,7 @@ class Predict(Case):
         self.assertEqual(shape, (len(truth), 10))
         right = sum(max(range(10), key=lambda k: one[10 * i + k]) == label for i, label in enumerate(truth))
         said = json.loads(self.ok("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS, "--json"))
-        self.assertEqual(right, round(said["accuracy"] * said["samples"]))  # each sample once, in its order
+        self.assertEqual(right, round(said["accuracy"] * said["samples"]))  # each sample once, in order
         for options in (["--batch", 7], ["--mesh", "dp=2,tp=2,pp=2"], ["--mesh", "tp=3", "--batch", 33], ["--mesh", "dp=3"]):
             self.close(one, self.predictions("mlp", checkpoint, "--data", DIGITS, *options)[1])
         self.close(one, self.predictions("mlp", checkpoint, "--data", DIGITS, "--mesh", "dp=1,pp=2", ranks=2)[1])
@@ -91,7 +91,7 @@ class Predict(Case):
         sample = ["sample", "--checkpoint", checkpoint, "--prompt", "the quick", "--tokens"]
         sure = self.ok("gpt", *sample, 70, "--temperature", 0)
         self.assertEqual(len(sure), len("the quick") + 70 + 1)
-        self.assertTrue(sure.startswith("the quick brown fox jumps over the lazy dogs\nthe quick"), sure)  # beyond its window
+        self.assertTrue(sure.startswith("the quick brown fox jumps over the lazy dogs\nthe quick"), sure)  # beyond its context
         drawn = self.ok("gpt", *sample, 40, "--seed", 3)
         self.assertEqual(drawn, self.ok("gpt", *sample, 40, "--seed", 3, "--mesh", "tp=2"))
         self.assertNotEqual(drawn, self.ok("gpt", *sample, 40, "--seed", 4, "--temperature", 3))
@@ -142,7 +142,7 @@ class Runs(Case):
                 process.wait(20)
 
     def name_when_started_again(self, pid):
-        """The name once the process has started itself again with its setting for threads."""
+        """The name of the process after it has restarted itself with its setting for threads."""
         end = time.time() + 60
         while time.time() < end:
             with open(f"/proc/{pid}/environ", "rb") as f:
@@ -154,6 +154,6 @@ class Runs(Case):
 
 
 if __name__ == "__main__":
-    for setting in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):  # with one of them a process does not start itself again
+    for setting in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):  # with one of them set, a process does not restart itself
         os.environ.pop(setting, None)
     programs.main()

@@ -1,5 +1,5 @@
-"""Shared by the tests of built programs, here and in tests/gpu and tests/faults: paths of the programs, running one, starting
-ranks, reading their output, and running a file of tests. Standard library only."""
+"""Functions for tests of built programs, here and in tests/gpu and tests/faults: find and run programs, start ranks, read their
+output, and run a file of tests. Standard library only."""
 import argparse
 import json
 import os
@@ -16,15 +16,15 @@ BIN = os.path.join(BUILD, "bin")
 
 
 def use(build):
-    """From here on programs are those in `build`/bin."""
+    """Takes programs from `build`/bin from now on."""
     global BUILD, BIN
     BUILD = os.path.abspath(build)
     BIN = os.path.join(BUILD, "bin")
 
 
 def run(program, *args, ranks=0, timeout=300, environment=None):
-    """Exit status, standard output, standard error. A signal is a negative status. After `timeout` seconds it and what it
-    started are killed, and subprocess.TimeoutExpired is raised."""
+    """Runs a program, with `ranks` under mpirun. Returns exit status (negative for a signal), standard output, standard error.
+    After `timeout` seconds its process group is killed, and subprocess.TimeoutExpired is raised."""
     command = [os.path.join(BIN, program), *map(str, args)]
     if ranks:
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command]
@@ -46,15 +46,15 @@ def free_port():
 
 
 def torchrun_environment(rank, ranks, port):
-    """What torchrun sets for a rank of processes that all run on this machine."""
+    """The variables that torchrun sets for a rank if all ranks run on this machine."""
     said = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port}
     return {name: str(value) for name, value in said.items()}
 
 
 def start_ranks(program, *args, ranks, port=None, first=(), last=(), environment=lambda rank: {}, errors=None):
-    """Processes with the environment that torchrun gives them. The last one has more arguments, `last`; the others `first`.
-    `errors(rank)` names a file for a rank's standard error; without it end_ranks returns what they said."""
+    """Starts processes with torchrun's environment. The last rank gets the additional arguments `last`, the others `first`.
+    `errors(rank)` names a file for a rank's standard error; without it, end_ranks returns the standard errors."""
     port = port or free_port()
     started = []
     for rank in range(ranks):
@@ -71,8 +71,8 @@ def start_ranks(program, *args, ranks, port=None, first=(), last=(), environment
 
 
 def end_ranks(started, timeout=120):
-    """Exit status and standard error of each. All are killed, and subprocess.TimeoutExpired is raised, where one has not ended
-    `timeout` seconds after the one before it."""
+    """Exit status and standard error of each process. If a process has not ended `timeout` seconds after the one before it, all
+    are killed and subprocess.TimeoutExpired is raised."""
     try:
         return [(process.returncode, err) for process in started for _, err in [process.communicate(timeout=timeout)]]
     finally:
@@ -86,14 +86,14 @@ def kill(started):
 
 
 def read_losses(metrics):
-    """Loss by step of a metrics file: what is written so far."""
+    """The losses that a metrics file has so far, by step."""
     losses = []
     if os.path.exists(metrics):
         with open(metrics) as lines:
             for line in lines:
                 try:
                     record = json.loads(line)
-                except ValueError:  # being written
+                except ValueError:  # the last line is still being written
                     break
                 if "step" in record:
                     losses.append(record["loss"])
@@ -101,7 +101,7 @@ def read_losses(metrics):
 
 
 def last_line(text):
-    """The last line that says something."""
+    """The last line that is not empty."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip()[:160] if lines else "nothing was said"
 

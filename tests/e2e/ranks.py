@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks that a launcher starts as processes: how they meet, and their messages when they end. Standard library only.
+"""Tests of ranks that a launcher starts as processes: how they connect, and their messages at the end. Standard library only.
 
 ranks.py --build BUILD [unittest arguments]
 """
@@ -13,7 +13,7 @@ from programs import DIGITS, end_ranks, start_ranks
 
 class Launched(Case):
     def test_a_secret_through_the_launchers_store(self):
-        """torchrun holds the port for a store of its own: rank 0 leaves its port there, and a secret where none was given."""
+        """torchrun uses the port for its own store: rank 0 writes its port there, and a secret if none was given."""
         values, changed = {}, threading.Condition()
 
         def serve(client):  # torch.distributed.TCPStore's requests, as AgentStore makes them
@@ -56,12 +56,13 @@ class Launched(Case):
             self.assertRegex(values[b"cleave/r/"], b"^" + pattern + b"$")
 
     def test_ranks_that_are_ended(self):
-        """While rank 0 compiles: the others say which rank was ended, and by what; where all are ended, each says so itself."""
+        """Ranks get SIGTERM while rank 0 compiles. The others report which rank was ended and by which signal. If all are
+        ended, each reports its own signal."""
         for ended in ([0], [1], [2], [0, 1, 2]):
             started = start_ranks("resnet", "train", "--depth", 50, "--data", "synthetic", "--mesh", "dp=3", "--batch", 12, ranks=3)
             deadline = time.monotonic() + 60
             while any(len(os.listdir(f"/proc/{p.pid}/task")) < 2 for p in started) and time.monotonic() < deadline:
-                time.sleep(0.01) # until its heartbeat's thread lives, it has not met the others
+                time.sleep(0.01) # a rank is connected once its heartbeat thread runs
             time.sleep(0.1)
             for rank in ended:
                 started[rank].send_signal(signal.SIGTERM)
@@ -74,10 +75,10 @@ class Launched(Case):
                 self.assertNotIn("without a goodbye", err)
                 if len(ended) == 1 and err and "interrupted by" not in err:
                     self.assertIn(f"rank {ended[0]} failed: it was ended by SIGTERM", err)
-            self.assertTrue(said[0], said) # rank 0 always says why
+            self.assertTrue(said[0], said) # rank 0 always reports the reason
 
     def test_a_rank_of_mpirun_that_does_not_come(self):
-        """The ranks that wait say which they are."""
+        """The ranks that wait print their own numbers."""
         if not shutil.which("mpirun"):
             return
         script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 60; fi; exec "$@"'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The commands that the samples' READMEs show, run as they stand there, in a temporary folder that looks like the repository:
-build/, samples/data/digits with fewer pictures, and a TEXT.txt. Standard library only.
+"""Runs the commands of the samples' READMEs unchanged, in a temporary folder that looks like the repository: build/,
+samples/data/digits with fewer images, and a TEXT.txt. Standard library only.
 
 readmes.py --build BUILD [unittest arguments]
 """
@@ -15,7 +15,7 @@ PICTURES = 320  # a few batches of every sample
 
 
 def commands(readme):
-    """The lines of fenced blocks without a language, in order; a line that ends with a backslash goes on."""
+    """The lines of fenced blocks without a language, in order. A backslash at the end of a line continues it."""
     with open(readme) as text:
         blocks = re.findall(r"^```\n(.*?)^```$", text.read(), re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]

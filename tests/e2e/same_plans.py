@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Whether two builds compile the same plans: four samples under eight options.
+"""Checks whether two builds compile the same plans: four samples, each with eight sets of options.
 
-For changes that must not change a plan: byte by byte, and where the bytes differ, the first lines of `cleave diff` are shown.
+Use it for changes that must not change a plan. Plans are compared byte by byte; if bytes differ, the first lines of `cleave
+diff` are shown.
 
-For a change of the plan's format there is --fields: every field of every step, slot, message and table is compared, whatever
-the bytes, with each build's own schema. What only one of the schemas has, and what has another type in each, is listed at the
-end and not compared. Where a table became one of its fields, --was compares that field: --was Kernel.args=slot.
+For a change of the plan's format use --fields: it reads each plan with its own build's schema and compares every field of every
+step, slot, message and table instead of the bytes. Fields that only one schema has, or whose type differs, are not compared but
+listed at the end. If a table was replaced by one of its fields, --was compares that field: --was Kernel.args=slot.
 
 Exit status: 0 all plans are the same, 1 one differs.
 
@@ -41,7 +42,7 @@ class Schema:
         self.unions = set(re.findall(r"\bunion\s+(\w+)", text))
 
     def shape(self, kind):
-        """What values of a type look like: "list of ...", "table", "text" or "number"."""
+        """The form of a type's values: "list of ...", "table", "text" or "number"."""
         if kind.startswith("["):
             return "list of " + self.shape(kind[1:-1])
         return "table" if kind in self.tables or kind in self.unions else "text" if kind == "string" else "number"
@@ -58,7 +59,7 @@ class Schema:
 
 
 class Comparison:
-    """Two plans, field by field. `different` lists places and both values, `left_out` what was not compared."""
+    """Compares two plans field by field. `different` lists places and both values, `left_out` the fields not compared."""
 
     def __init__(self, before, after, was, left_out):
         self.before, self.after, self.was, self.left_out = before, after, was, left_out
@@ -106,14 +107,15 @@ class Comparison:
 
 
 def plan(build, words, file):
-    """Compiles a plan; the exit status."""
+    """Compiles a plan and returns the exit status."""
     program, *rest = words.split()
     return subprocess.run([os.path.join(build, "bin", program), "plan", *rest, "-o", file], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL).returncode
 
 
 def compare(before, after, words, folder, fields):
-    """What differs; "" where nothing does. `fields` compares two files field by field; None: byte by byte."""
+    """Describes the difference; "" if there is none. `fields` is a function that compares two files field by field, or None to
+    compare bytes."""
     files = [os.path.join(folder, name) for name in ("before.plan", "after.plan")]
     statuses = [plan(build, words, file) for build, file in zip((before, after), files)]
     if statuses[0] != statuses[1]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pipeline schedules: the searched one in plans, and specs of schedules alone. Standard library only.
+"""Tests of pipeline schedules: the searched schedule in plans, and `cleave simulate --pipeline`. Standard library only.
 
 schedules.py --build BUILD [unittest arguments]
 """
@@ -27,7 +27,7 @@ class Schedules(Case):
             out.write(text)
         self.ok("mlp", "plan", *model[:-2], "--strategy", strategy, "-o", again)
         self.assertEqual(self.ok("cleave", "show", "--strategy", again).replace("# origin: file", "# origin: default"), text)
-        # On one rank no order is better than 1F1B's, and the plan says so.
+        # On one rank no order is better than 1F1B's, so the plan records 1F1B.
         self.ok("mlp", "plan", *model, "--schedule", "auto", "-o", plan)
         self.assertIn('schedule = { name = "1f1b", microbatches = 6, origin = "search" }', self.ok("cleave", "show", "--strategy", plan))
         order = re.search(r'  "(F0 .*)",', text).group(1)
@@ -76,7 +76,7 @@ class Schedules(Case):
         self.assertEqual((len(events), max(e["ts"] + e["dur"] for e in events)), (64, 33000))
         page = self.ok("cleave", "simulate", "--pipeline", file)
         self.assertIn("step 33.00 ms, bubble 27.3%", page)
-        write(schedule="auto", virtual=1, stages=1)  # one rank never waits: no schedule is better than the first
+        write(schedule="auto", virtual=1, stages=1)  # one rank never waits, so no schedule is better than 1F1B
         found = json.loads(self.ok("cleave", "simulate", "--pipeline", file, "--json"))
         self.assertEqual((found["schedule"], found["found"], found["step_ms"]), ("auto", "1f1b", 24))
         self.assertIn("auto: 1f1b   1 rank,", self.ok("cleave", "simulate", "--pipeline", file))

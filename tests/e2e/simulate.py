@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans for a cluster, and what `cleave simulate` predicts of them. Standard library only.
+"""Tests of plans for a cluster, and of the predictions of `cleave simulate`. Standard library only.
 
 simulate.py --build BUILD [unittest arguments]
 """
@@ -32,7 +32,7 @@ class Simulate(Case):
         self.split = ["--mesh", "dp=2,pp=2", "--microbatches", 4, "--no-code", "-o", self.plan]
 
     def write(self, was="", now=""):
-        """The cluster file, with one thing changed."""
+        """Writes the cluster file with the text `was` replaced by `now`."""
         self.assertIn(was, CLUSTER)
         with open(self.cluster, "w") as out:
             out.write(CLUSTER.replace(was, now, 1))
@@ -93,7 +93,7 @@ class Simulate(Case):
             self.assertGreater(self.predicted("--cluster", self.cluster)["step_ms"], usual, now)
 
     def test_searched_schedule(self):
-        """On a cluster auto is as fast as the fastest published schedule, or faster, and keeps the devices' memory."""
+        """On a cluster, auto is at least as fast as the fastest published schedule, and respects the devices' memory."""
         model = ["--layers", 6, "--width", 256, "--context", 128, "--batch", 32, "--microbatches", 8, "--mesh", "pp=4", "--no-code", "-o", self.plan]
         self.write()
         found = {}
@@ -107,7 +107,7 @@ class Simulate(Case):
         steps = {name: each["step_ms"] for name, each in found.items()}
         self.assertLessEqual(steps["auto"], min(steps.values()) * (1 + 1e-9), steps)
         gib = 2**30
-        reserved = 1  # of a GPU, see docs/prediction.md
+        reserved = 1  # GiB of a GPU, see docs/prediction.md
         self.assertLess(peaks["1f1b"], peaks["zb-h2"])
         self.write("memory_gib = 80.0", f"memory_gib = {reserved + peaks['1f1b'] / gib:.6f}")
         self.assertLessEqual(make("auto"), peaks["1f1b"])
@@ -122,8 +122,8 @@ class Simulate(Case):
         self.assertFalse(os.path.exists(self.plan), "a refused plan leaves a file")
 
     def test_collectives_grow_with_the_rows(self):
-        """One row a rank joins dimensions that are apart for more rows: the split must be the same. (A residual network's statistics
-        are left out: their size does not depend on the rows.)"""
+        """With one row per rank, dimensions are merged that are separate with more rows; the split must be the same. (Residual
+        networks are not tested: the size of their statistics does not depend on the rows.)"""
         def sent(program, mesh, batch, options):
             self.ok(program, "plan", "--mesh", mesh, "--batch", batch, *options, "--no-code", "-o", self.plan)
             found = {}
@@ -147,7 +147,7 @@ class Simulate(Case):
                                                    delta=0.1)
 
     def test_attention_that_is_not_fused(self):
-        """Its scores take memory and time: 5 bytes each, of every microbatch in flight."""
+        """The scores take time and memory: 5 bytes per score of every microbatch in flight."""
         model = ["--layers", 2, "--width", 64, "--heads", 4, "--context", 512, "--vocab", 512, "--batch", 32, "--precision", "fp16"]
         self.write()
         self.ok("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", "pp=2", "--microbatches", 4, "--schedule", "1f1b",
@@ -166,7 +166,7 @@ class Simulate(Case):
                      "--no-code", "-o", self.path("no.plan"), word="it fits with fused attention (fused_attention = true", status=3)
         self.write("memory_gib = 80.0", f"memory_gib = {needed}\nfused_attention = true")
         self.assertTrue(self.predicted("--cluster", self.cluster)["fits"])
-        # Selective recomputation runs attention again where its scores would be kept, so that those of one step are there at a time.
+        # Selective recomputation computes attention again and does not keep its scores: only those of one layer exist at once.
         for fuses, kept in ((False, scores), (True, 0)):
             self.write("memory_gib = 80.0", f"memory_gib = 80.0\nfused_attention = {'true' if fuses else 'false'}")
             self.ok("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", "pp=2", "--microbatches", 4, "--schedule", "1f1b",
@@ -183,7 +183,7 @@ class Simulate(Case):
         self.refused("cleave", "doctor", "--cluster", "/no/such/c.toml", word="/no/such")
 
     def test_links_between_ranks(self):
-        """Rank 0 writes what all ranks measured, whoever started them."""
+        """Rank 0 writes the measurements of all ranks, with every launcher."""
         ways = [lambda: [status for status, _ in end_ranks(start_ranks("cleave", "doctor", "--cluster", self.cluster, ranks=2))]]
         if shutil.which("mpirun"):
             ways.append(lambda: [run("cleave", "doctor", "--cluster", self.cluster, ranks=2)[0]])
@@ -233,7 +233,7 @@ class Against(Case):
         events, found = self.events(), self.against()
         self.assertEqual({e["pid"] for e in events}, set(range(ranks)))
         self.assertEqual(found["iterations"], 4)
-        for iteration in range(4):  # the ranks' iterations overlap, for they wait for each other
+        for iteration in range(4):  # the ranks' iterations overlap, because ranks wait for each other
             spans = [[(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == rank and e["args"]["iteration"] == iteration]
                      for rank in range(ranks)]
             self.assertLess(max(min(one)[0] for one in spans), min(max(end for _, end in one) for one in spans))
@@ -260,7 +260,7 @@ class Against(Case):
         self.assertLessEqual(max(map(len, page.splitlines())), 108)
 
     def test_an_epoch_with_evaluation(self):
-        """The trace is of training, whatever ran last; also as the program writes it."""
+        """The trace covers training, although an evaluation ran last. Here the program writes it, not cleave-run."""
         self.make("--mesh", "dp=2")
         self.ok("mlp", "train", "--plan", self.plan, "--data", DIGITS, "--epochs", 1, "--quiet", "--trace", self.trace)
         self.check(2)
@@ -318,7 +318,7 @@ class Against(Case):
             file.write(text[:len(text) // 2])
         refused("torn, or no JSON")
         self.ok("cleave", "simulate", self.plan, "--trace", self.trace)
-        refused("no trace of a run")  # a predicted one
+        refused("no trace of a run")  # it is a predicted trace
 
 
 if __name__ == "__main__":
