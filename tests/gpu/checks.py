@@ -1,12 +1,12 @@
-"""The checks of gpu_check.py, in groups, and how one is run. A check returns what it saw, or raises Failure or Skip."""
+"""The checks of gpu_check.py, in groups. A check returns a description of its result, or raises Failure or Skip."""
 import concurrent.futures, gzip, json, os, shutil, subprocess, sys, tempfile, time
 
 import programs
 from programs import end_ranks, kill, last_line, read_losses, run, start_ranks
 
 GROUPS = ("conformance", "curves", "graphs", "splits", "failures", "errors", "sanitizer", "benchmark")
-TIMEOUT = 15  # seconds that ranks wait for each other where one is killed
-# How far a loss may be from the CPU's, relative: for fp32 of the first step, growing by as much with every step.
+TIMEOUT = 15  # seconds that ranks wait for each other if one is killed
+# Relative tolerance of a loss compared with the CPU's. For fp32 it is that of the first step and grows linearly with the steps.
 TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 2e-2, "fp16": 2e-2}
 SKIPPED = "skipped"
 
@@ -23,11 +23,11 @@ def unpacked(bundle, name, folder):
 
 
 class Failure(Exception):
-    """What a check finds wrong."""
+    """A check has found an error."""
 
 
 class Skip(Exception):
-    """Why a check cannot be made."""
+    """A check cannot run; the text is the reason."""
 
 
 class Checks:
@@ -44,14 +44,14 @@ class Checks:
         return name if name == "synthetic" else os.path.join(self.a.bundle, name)
 
     def left(self, most):
-        """Seconds for the next process."""
+        """Seconds that the next process may take, at most `most`."""
         left = self.deadline - time.monotonic()
         if left < 5:
             raise Skip(f"no time left of --budget {self.a.budget}")
         return min(most, left)
 
     def process(self, command, limit, **environment):
-        """Exit status, standard output, standard error of a program of the bundle, or of one named by its path."""
+        """Runs a program of the bundle, or one given by its path. Returns exit status, standard output and standard error."""
         limit = self.left(limit)
         try:
             return run(*command, timeout=limit, environment=environment)
@@ -59,7 +59,7 @@ class Checks:
             raise Failure(f"not ended after {limit:.0f} s") from None
 
     def train(self, plan, data, steps, name, *more, target=None, limit=120, tuning="off", status=0, **environment):
-        """Trains and returns the losses, or with another status than 0 what was said."""
+        """Trains and returns the losses; if `status` is not 0, returns standard error."""
         metrics = os.path.join(self.scratch, name.replace(" ", "-") + ".jsonl")
         found, _, err = self.process(["cleave-run", self.plan(plan, target), "--data", self.data(data), "--steps",
                                       steps, "--tuning", tuning, "--metrics", metrics, "--quiet", *more], limit, **environment)
@@ -73,7 +73,7 @@ class Checks:
         return losses
 
     def start_ranks(self, plan, data, steps, ranks, metrics, *more):
-        """Processes with torchrun's variables, which share the devices; a socket between them, as between machines."""
+        """Starts processes with torchrun's variables that share the devices and connect by sockets, as between machines."""
         return start_ranks("cleave-run", self.plan(plan), "--data", self.data(data), "--steps", steps, "--tuning", "off", "--quiet",
                            "--metrics", metrics, *more, ranks=ranks, errors=lambda rank: f"{metrics}.{rank}.err",
                            environment=lambda rank: {"NCCL_HOSTID": f"gpu-check-rank{rank}", "NCCL_P2P_DISABLE": 1,
@@ -85,7 +85,7 @@ class Checks:
             return last_line(err.read())
 
     def check(self, group, name, work):
-        """Runs `work`; what it returns is the detail of a check that passed."""
+        """Runs `work` as one check and returns its row. The result of `work` is the detail of a check that passed."""
         begin = time.monotonic()
         try:
             result, detail = "passed", work() or ""
@@ -93,21 +93,21 @@ class Checks:
             result, detail = "FAILED", str(failure)
         except Skip as skip:
             result, detail = SKIPPED, str(skip)
-        except Exception as error: # a check of ours that breaks is no check that passed
+        except Exception as error: # an error in the check itself is a failure, too
             result, detail = "FAILED", f"{type(error).__name__}: {error}"
         row = {"group": group, "name": name, "result": result, "detail": detail, "seconds": round(time.monotonic() - begin, 1)}
         print(f"{group:<12} {name:<34} {result:<8} {row['seconds']:>6.1f} s  {detail}", flush=True)
         return row
 
     def all(self, group, works):
-        """Checks that do not depend on each other, some at a time, and their rows in order."""
+        """Runs independent checks, several at a time, and adds their rows in order."""
         with concurrent.futures.ThreadPoolExecutor(self.a.jobs) as pool:
             self.rows += list(pool.map(lambda one: self.check(group, *one), works))
 
     # ---- the groups ------------------------------------------------------------------------------------------------------
 
     def conformance(self):
-        """Every device case of the suite, against the reference device's plain loops."""
+        """Runs every device case of the conformance suite against the reference device's plain loops."""
         program = "conformance_tests"
         _, listed, _ = self.process([program, "--list-test-names-only"], 30)
         names = [n for n in listed.splitlines() if n.strip() and not n.startswith(("local:", "sockets:", "mpi:", "devices:"))]
@@ -142,7 +142,7 @@ class Checks:
 
     @staticmethod
     def distance(found, expected, precision):
-        """The worst distance as a share of what is allowed, its step, and what is allowed at a step."""
+        """The largest distance as a share of the tolerance, its step, and the function that gives the tolerance of a step."""
         def tolerance(i):
             return TOLERANCE[precision] * (i + 1 if precision == "fp32" else 1)
         if len(found) != len(expected):
@@ -157,7 +157,7 @@ class Checks:
 
     def same_bits(self, c, what, *more):
         first = self.curve_losses.get(c["name"])
-        if first is None: # the curve was not asked for, or failed
+        if first is None: # the group of curves did not run, or the curve failed
             first = self.train(c["plan"], c["data"], c["steps"], c["name"], tuning=self.record(c["name"]), limit=240)
         again = self.train(c["plan"], c["data"], c["steps"], f"{c['name']}-{what}", *more, tuning=self.record(c["name"]), limit=240)
         if again != first:
@@ -166,7 +166,7 @@ class Checks:
         return f"{len(first)} losses equal bit for bit"
 
     def graphs(self):
-        """The same bits step by step as by captured graphs, and in a second run with the first one's tuning record."""
+        """Losses are equal bit for bit without captured graphs, and in a second run with the first run's tuning record."""
         works = []
         for c in self.chosen_curves():
             if c["precision"] in ("fp32", "bf16"):
@@ -192,7 +192,7 @@ class Checks:
         return f"{s['ranks']} processes, at most {worst:.2f} of the tolerance ({TOLERANCE[s['precision']]:g})"
 
     def splits(self):
-        """NCCL between processes that share the devices there are."""
+        """Tests NCCL between processes that share the machine's devices."""
         chosen = [s for s in self.manifest["splits"] if not self.a.quick or s["quick"]]
         bases = {}
         for s in chosen:

@@ -27,7 +27,7 @@ def fail(status, text):
 
 
 def summary(rows, a, found, manifest):
-    """The table, by group, and what it adds up to."""
+    """Prints the table by group and the totals, writes the JSON file, and returns the exit status."""
     counts = {result: sum(r["result"] == result for r in rows) for result in ("passed", "FAILED", SKIPPED)}
     print("\n| group | passed | failed | skipped | seconds |\n|---|---|---|---|---|")
     for group in GROUPS:
@@ -55,7 +55,7 @@ def header(manifest, found, target):
 
 
 def choose_target(manifest, devices):
-    """The newest target that runs on the device as it is, else the newest whose PTX does."""
+    """The newest target that is not newer than the device: its code runs as it is, or its PTX is compiled for the device."""
     if manifest["emulated"]:
         return "emulated"
     here = devices[0]["capability"]

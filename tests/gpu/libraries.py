@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""NVIDIA's driver, libraries and devices on this machine, looked for where runtime/cuda/driver/Library.cpp looks. As a program it
-prints what is here as JSON: opening a driver is for good, so that gpu_check.py asks a process of its own.
+"""Finds NVIDIA's driver, libraries and devices on this machine, in the same places as runtime/cuda/driver/Library.cpp. As a
+program it prints them as JSON. A process cannot close a driver again, so gpu_check.py runs this program in a separate process.
 """
 import ctypes, glob, json, os
 
@@ -47,7 +47,7 @@ def version_of(name, library):
 
 
 def probe():
-    """What is here, as JSON."""
+    """Prints the libraries and devices as JSON."""
     found = {"libraries": {}, "devices": []}
     for name, files in LIBRARIES.items():
         library, where = open_library(files)
