@@ -1,8 +1,8 @@
-"""One case per op: its IR, its inputs and the PyTorch function it must equal.
+"""One case per op: its IR, its inputs and the equivalent PyTorch function.
 
-A case becomes a module whose @forward has every float input as a trainable parameter and returns
-loss = sum(result * c), for a given tensor c, and the result itself (kind "buffer"); so that the gradient of every operand is
-compared under a cotangent that is not uniform. Values come from Philox, see philox.py.
+A case becomes a module whose @forward has every float input as a trainable parameter. It returns loss = sum(result * c), for a
+given tensor c, and the result itself (kind "buffer"). So the gradient of every operand is compared under a cotangent that is
+not uniform. Values come from Philox, see philox.py.
 """
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,8 @@ def tensor_type(shape, element="f32"):
 
 
 class Case:
-    """params: name -> (shape, low, high), or (shape, "spread"): far enough apart that small steps never reorder them;
-    ints: name -> (shape, low, high), low <= value < high."""
+    """params: name -> shape (values in [-1, 1)), (shape, low, high), or (shape, "spread"): values so far apart that small steps
+    never reorder them; ints: name -> (shape, low, high), low <= value < high."""
 
     def __init__(self, name, params, body, result, fn, ints=None, weight=None):
         self.name, self.body, self.fn, self.result_shape = name, body, fn, list(result)
@@ -71,7 +71,7 @@ class Case:
         return "\n".join(lines)
 
     def expected(self):
-        """(result, {name: gradient}) in double from the inputs as f32."""
+        """(result, {name: gradient}), computed in double from inputs rounded to f32."""
         floats = {k: v.double().requires_grad_() for k, v in self.floats.items()}
         result = self.fn(**floats, **{k: v.long() for k, v in self.ints.items()})
         loss = (result * self.cotangent.double()).sum()

@@ -1,7 +1,7 @@
 """Losses of the first 20 steps of the samples, trained by PyTorch in double from Cleave's own initial parameters and order
-of samples (both from Philox, see philox.py). Each entry names the arguments that make the sample do the same.
+of samples (both from Philox, see philox.py). Each entry has the arguments with which the sample trains in the same way.
 
-The digits come from samples/data/digits; the text is the LICENSE file, as good as any.
+The digits come from samples/data/digits; the text is the LICENSE file.
 """
 import gzip
 import math
@@ -17,7 +17,7 @@ SEED, STEPS = 7, 20
 
 
 def shuffled_order(count, seed, epoch):
-    """As runtime/data/Shuffle.cpp."""
+    """The same order as runtime/data/Shuffle.cpp."""
     block = words(seed ^ fnv1a64("cleave.data.order"), epoch, 4 * count).reshape(-1, 4)
     bits = [(int(w[1]) << 32) | int(w[0]) for w in block]
     order = list(range(count))
@@ -28,7 +28,7 @@ def shuffled_order(count, seed, epoch):
 
 
 class Parameters:
-    """Draws each parameter under its Cleave name; the optimizer takes `all`."""
+    """Draws each parameter by its Cleave name. `all` is for the optimizer."""
 
     def __init__(self):
         self.all = {}

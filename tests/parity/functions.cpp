@@ -1,6 +1,6 @@
 // Compares every function of the DSL and its gradient in the reference interpreter with PyTorch's numbers
-// (goldens/functions.json, made by make_goldens.py from the cases in functions.py), as traced and after decomposition;
-// compares the gradients of smooth functions with finite differences.
+// (goldens/functions.json, made by make_goldens.py from the cases in functions.py), as traced and after decomposition.
+// Also compares the gradients of smooth functions with finite differences.
 #include "frontend/trace/Trace.h"
 #include "ir/graph/Graph.h"
 #include "passes/decompose/Decompose.h"
@@ -27,7 +27,7 @@ using Function = std::function<Tensor(In)>;
 
 Tensor number(Tensor x) { return cast(x, DType::F32); }
 Tensor mean(const Loss &loss) { return loss.sum / loss.weight; }
-/// Piece i times i + 1, one after the other again.
+/// Multiplies piece i by i + 1 and concatenates the pieces.
 Tensor numbered(std::vector<Tensor> pieces, int64_t dim) {
   for (size_t i = 0; i < pieces.size(); ++i)
     pieces[i] *= i + 1;
@@ -185,7 +185,8 @@ const Functions &functions() {
   return all;
 }
 
-/// @forward of a case: float inputs are parameters, or inputs too; loss = sum(result * c), and the result as a buffer.
+/// @forward of a case. Its float inputs are parameters, or inputs if `parameters` is false. It returns
+/// loss = sum(result * c), and the result as a buffer.
 GraphModule traced(const nlohmann::json &example, const Function &function, bool parameters = true) {
   GraphModule graph;
   mlir::Builder b(graph.module().getContext());
@@ -225,7 +226,8 @@ GraphModule traced(const nlohmann::json &example, const Function &function, bool
   return graph;
 }
 
-/// Cases whose inputs lie on a kink or a jump, or are so large that a small step is lost in rounding.
+/// Whether finite differences apply. They do not if inputs lie on a kink or a jump, if values are so large that a small
+/// step is lost in rounding, or if the function stops gradients.
 bool isSmooth(const std::string &name) {
   static const std::set<std::string> others{"eq",
                                             "ne",
@@ -303,7 +305,7 @@ TEST_CASE("gradients of functions equal finite differences", "[functions]") {
     const Arrays arguments = argumentsOf(example), found = evaluate(module, "train", arguments);
     for (const auto &[parameter, unused] : example["gradients"].items()) {
       const Array &gradient = found.at("gradient:" + parameter);
-      const size_t every = gradient.data.size() / 12 + 1; // a dozen elements of each
+      const size_t every = gradient.data.size() / 12 + 1; // about a dozen elements of each parameter
       for (size_t i = 0; i < gradient.data.size(); i += every) {
         double slope = 0;
         for (int sign : {-1, 1}) {
@@ -320,7 +322,7 @@ TEST_CASE("gradients of functions equal finite differences", "[functions]") {
 }
 
 TEST_CASE("functions keep their meaning under mixed precision", "[functions]") {
-  // Inputs that the half type cannot tell apart, as it should be.
+  // These cases have inputs that differ by less than the half type can represent, so results may differ.
   const std::set<std::string> tooFine{"sin", "cos", "var_all", "lt", "bceWithLogits_weighted"};
   for (const auto &example : golden("functions.json"))
     for (int64_t level : {1, 2, 3}) {
@@ -334,7 +336,8 @@ TEST_CASE("functions keep their meaning under mixed precision", "[functions]") {
         if (key.starts_with("parameter:"))
           arguments["input:" + key.substr(10)] = value;
       const Array result = evaluate(module, "forward", arguments).at("buffer:result");
-      // A product's operands and result are rounded by 2^-9 each, of terms that add up to several times the result.
+      // The operands and the result of a product are rounded by 2^-9 each, relative to terms whose magnitudes add up to
+      // several times the result.
       if (!tooFine.count(name))
         CHECK(apart(result, arrayOf(example["result"])) < (level == 1 ? 2e-2 : 4e-2));
     }

@@ -1,8 +1,8 @@
 """One case per function of the DSL: its inputs and the equivalent PyTorch function.
 
-The C++ side of a case, by the same name, stands in functions.cpp. Every float input is a trained parameter there, the loss is
+functions.cpp has the C++ side of each case under the same name. There every float input is a trained parameter, and the loss is
 sum(result * c) for a given tensor c, so that the gradient of every operand is compared under a cotangent that is not uniform.
-What is no float is cast. Values come from Philox, see philox.py.
+Results that are not floats are cast. Values come from Philox, see philox.py.
 """
 import math
 
@@ -14,7 +14,7 @@ CASES = []
 
 
 class Case:
-    """floats: name -> shape, (shape, low, high), (shape, "spread"): all different, or a list of numbers in a shape;
+    """floats: name -> shape (values in [-2, 2)), (shape, low, high), (shape, "spread"): distinct values, or a tensor;
     ints: name -> (shape, low, high), low <= value < high."""
 
     def __init__(self, name, floats, fn, ints=None):
@@ -38,7 +38,7 @@ class Case:
         return torch.from_numpy((low + (high - low) * values).astype("float32").reshape(shape))
 
     def expected(self):
-        """(result, cotangent, {name: gradient}) in double from the inputs as f32."""
+        """(result, cotangent, {name: gradient}), computed in double from inputs rounded to f32."""
         floats = {key: value.double().requires_grad_() for key, value in self.floats.items()}
         result = self.fn(**floats, **{key: value.long() for key, value in self.ints.items()})
         result = result.double()
@@ -116,7 +116,7 @@ def reductions():
     Case("cumsum", {"x": [3, 7]}, lambda x: x.cumsum(1))
     Case("cumsum_first", {"x": [5, 2]}, lambda x: x.cumsum(0))
     ties = torch.tensor([[1.0, 3.0, 3.0, 2.0], [0.0, 0.0, 0.0, 0.0], [-1.0, INF, 2.0, INF], [1.0, NAN, 5.0, 2.0]])
-    Case("argmax", {"x": ties}, lambda x: torch.tensor([1, 0, 1, 1]))  # PyTorch leaves open which of equal ones
+    Case("argmax", {"x": ties}, lambda x: torch.tensor([1, 0, 1, 1]))  # PyTorch does not define which of equal maxima
     Case("argmax_all", {"x": [3, 4]}, lambda x: x.argmax())
     Case("argmin", {"x": [3, 4]}, lambda x: x.argmin(0, keepdim=True))
     Case("sort", {"x": ([3, 6], "spread")}, lambda x: x.sort(1)[0])

@@ -1,5 +1,5 @@
-// Compares modules and composed functions with PyTorch's numbers (goldens/modules.json, made by modules.py): each is
-// written with the DSL, traced, differentiated and run by the interpreter.
+// Compares modules and composed functions with PyTorch's numbers (goldens/modules.json, made by make_goldens.py from
+// modules.py). Each case is written with the DSL, traced, differentiated and run by the interpreter.
 #include "frontend/trace/Trace.h"
 #include "frontend/trace/TraceModel.h"
 #include "passes/decompose/Decompose.h"
@@ -15,7 +15,7 @@ using namespace cleave::testing;
 
 namespace {
 
-/// One sample with the fields "unused" and "c".
+/// A data set of one sample with the fields "unused" and "c".
 struct OneSample : Dataset {
   std::vector<DataField> all;
   explicit OneSample(const Shape &cotangent)
@@ -25,7 +25,7 @@ struct OneSample : Dataset {
   void read(Split, int64_t, size_t, std::byte *) const override {}
 };
 
-/// The case's inputs as parameters, so that they have gradients; its result is kept as a buffer.
+/// A model whose parameters are the case's inputs, so that they have gradients. Its result is stored in a buffer.
 struct Root : Module {
   std::map<std::string, std::unique_ptr<Parameter>> inputs;
   std::vector<std::shared_ptr<void>> kept;
@@ -45,7 +45,7 @@ struct Root : Module {
   }
 };
 
-/// Where a float mask is positive.
+/// The boolean mask x > 0.
 Tensor positive(Tensor x) {
   Trace &trace = Trace::current("positive", Where::current());
   return tensorOf(trace

@@ -1,7 +1,7 @@
 """Modules and composed functions: PyTorch's results for the same parameters and inputs.
 
-modules.cpp writes each case through the DSL under the same name. Every tensor is trained, so that all gradients are
-compared, under a cotangent that is not uniform.
+modules.cpp has each case under the same name, written with the DSL. Every tensor is trained, so that all gradients are
+compared under a cotangent that is not uniform.
 """
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,8 @@ CASES = []
 
 
 class Case:
-    """tensors: name -> shape, or (shape, low, high). fn takes them by name (dots of module paths as they are)."""
+    """tensors: name -> shape (values in [-1, 1)), or (shape, low, high). fn takes a dictionary of the tensors; names contain
+    the dots of module paths."""
 
     def __init__(self, name, tensors, fn):
         self.name, self.fn = name, fn
@@ -49,7 +50,7 @@ def rotate_half(x):
 
 
 def rotary(x, base, start):
-    """As in Llama: the angles of half the features, twice."""
+    """Rotary embedding as in Llama: both halves of the features have the same angles."""
     t, d = x.shape[-2:]
     frequencies = base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
     angles = torch.arange(start, start + t, dtype=torch.float64)[:, None] * frequencies
@@ -89,7 +90,8 @@ def inside(prefix, module, tensors):
 
 
 def module_case(name, prefix, module, inputs, call):
-    """`call(run, tensors)`, where run(*args, **kw) is the module under the case's parameters."""
+    """Adds a case for a torch module. `call(run, tensors)` returns the result; run(*args, **kw) calls the module with the
+    case's parameters."""
     module = module.double()
     tensors = {**inputs, **{f"{prefix}.{k}": (list(v.shape), -0.6, 0.6) for k, v in module.named_parameters()}}
 

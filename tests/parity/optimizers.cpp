@@ -14,7 +14,7 @@ using namespace cleave::testing;
 
 namespace {
 
-/// @update for a weight [3, 4] and a bias [4] under the static count of the goldens.
+/// A module with @update for a weight [3, 4] and a bias [4], with the static count of the goldens.
 GraphModule updateModule(const nlohmann::json &example) {
   GraphModule module = forwardModule(parameter("a.weight", "tensor<3x4xf32>") + ", " +
                                          parameter("a.bias", "tensor<4xf32>", example["bias_attributes"]),
@@ -30,7 +30,7 @@ GraphModule updateModule(const nlohmann::json &example) {
   return module;
 }
 
-/// Zeros for the states.
+/// The initial parameters, and zeros for the optimizer's states.
 Arrays initialArguments(const GraphModule &module, const nlohmann::json &example) {
   Arrays arguments;
   for (const auto &[name, value] : example["initial"].items())

@@ -1,7 +1,7 @@
 """Five steps of PyTorch's optimizers in double on two parameters with given gradients.
 
-Each case is a Cleave optimizer dictionary, as MLIR text, beside the torch optimizer that must do the same. Gradients are
-those of a loss divided by a static count of 8, of which only `weight` counted: Cleave multiplies by 8 / weight.
+Each case has a Cleave optimizer dictionary, as MLIR text, and the equivalent torch optimizer. The gradients are those of a loss
+that was divided by a static count of 8 although only `weight` samples count, so Cleave multiplies them by 8 / weight.
 """
 import torch
 from philox import fnv1a64, uniform
@@ -22,7 +22,7 @@ def array(tensor):
 
 
 def case(name, attributes, make, lr=0.1, clip=None, bias_attributes="", group=None):
-    """group: overrides for a.bias as torch options, equal in meaning to bias_attributes."""
+    """group: torch options for a.bias, with the same meaning as bias_attributes."""
 
     def run():
         initial = {k: draw(f"{name}.{k}", shape, 1.0) for k, shape in SHAPES.items()}

@@ -24,11 +24,11 @@ def words(key, stream, count):
 
 
 def uniform(key, stream, count):
-    """In [0, 1), float64 with 24 bits."""
+    """Numbers in [0, 1), multiples of 2^-24, as float64."""
     return (words(key, stream, count) >> np.uint32(8)).astype(np.float64) * 2.0**-24
 
 
 def normal(key, stream, count):
-    """Box-Muller of elements 2i and 2i + 1."""
+    """Standard normal numbers: number i by Box-Muller from elements 2i and 2i + 1 of `uniform`."""
     u = uniform(key, stream, 2 * count).reshape(-1, 2)
     return np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
