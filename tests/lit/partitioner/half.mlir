@@ -5,7 +5,7 @@
 // RUN: sed 's/cleave.reduce_dtype = bf16/cleave.reduce_dtype = f32/' %t.step | cleave-opt --apply="mesh=dp=2 microbatches=2" | FileCheck %s --check-prefixes=CHECK,SINGLE
 // RUN: cleave-opt %t.step --apply="mesh=dp=1 microbatches=2" | FileCheck %s --check-prefix=ALONE
 
-// The weight's copy serves products; a bias is cast where it is added.
+// Products read a cast copy of the weight; a bias is cast where it is added.
 // CHECK-LABEL: func.func @stage0.class0.begin(
 // CHECK-SAME: cleave.name = "fc.weight"
 // CHECK-SAME: cleave.kind = "working", cleave.name = "fc.weight.bf16"
@@ -26,7 +26,7 @@
 // SINGLE: dist.all_reduce {{.*}}axes = ["dp"], cleave.path = "gradients"{{.*}}tensor<8x4xf32>
 // CHECK-LABEL: func.func @stage0.class0.update(
 
-// One rank reduces nothing.
+// With one rank nothing is reduced.
 // ALONE-NOT: dist.all_reduce
 // ALONE-NOT: @stage0.class0.reduce
 

@@ -8,7 +8,7 @@
 // RUN: not cleave-opt %s --assign-stages=mesh=pp=9 2>&1 | FileCheck %s --check-prefix=TOOMANY
 // RUN: not cleave-opt %t.step --annotate="mesh=dp=13 microbatches=2" 2>&1 | FileCheck %s --check-prefix=FEWROWS
 
-// The first layer is split by its output, the second by its input, whose sum is finished over tp before the bias.
+// The first layer is split by output features, the second by input features; its result is summed over tp before the bias.
 // ANNOTATED-LABEL: func.func @train
 // ANNOTATED-SAME: cleave.name = "image", dist.sharding = #dist.sharding<"dp, _">
 // ANNOTATED-SAME: cleave.name = "fc1.weight", cleave.trainable = true, dist.sharding = #dist.sharding<"tp, _">
@@ -39,7 +39,7 @@
 // LOCAL: dist.send {{.*}}stage = 0 : i64, tag = 1 : i64
 // LOCAL: return {{.*}} : tensor<6x4xf32>, tensor<6xf32>
 
-// A split backward pass: the first stage has nothing that another one waits for.
+// A split backward pass: no stage waits for the first one, so the first stage has only weight gradients.
 // SPLIT-NOT: .backward(
 // SPLIT-NOT: @stage0.class0.input_gradient
 // SPLIT: func.func @stage0.class0.weight_gradient(
@@ -48,7 +48,7 @@
 // SPLIT: dist.send {{.*}}stage = 0 : i64, tag = 1 : i64
 // SPLIT: func.func @stage1.class0.weight_gradient(
 
-// 12 rows over 5 ranks: two classes of equal ranks a stage, with 3 and 2 rows.
+// 12 rows over 5 ranks: two rank classes per stage, with 3 and 2 rows.
 // UNEVEN-LABEL: func.func @stage0.class0.forward(%arg0: tensor<3x4xf32>
 // UNEVEN-LABEL: func.func @stage0.class1.forward(%arg0: tensor<2x4xf32>
 

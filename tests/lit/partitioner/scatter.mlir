@@ -1,10 +1,10 @@
-// A sum that all users need split becomes a reduce-scatter; one that some user needs whole, an all-reduce.
+// A sum becomes a reduce-scatter if all users need it split, and an all-reduce if a user needs it whole.
 // RUN: cleave-opt %s --assign-stages=mesh=pp=1 --differentiate=microbatches=1 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --annotate="mesh=dp=2,tp=2" | FileCheck %s --check-prefix=ANNOTATED
 // RUN: cleave-opt %t.step --apply="mesh=dp=2,tp=2" | FileCheck %s --check-prefix=LOCAL
 // RUN: cleave-opt %t.step --apply="mesh=tp=4" | FileCheck %s --check-prefix=UNEVEN
 
-// The second layer's sum over tp is wanted split by its columns (a mark in the code): no whole sum is made on the way.
+// A mark in the code splits the second layer's sum over tp by columns: the whole sum is never computed.
 // ANNOTATED-LABEL: func.func @train
 // ANNOTATED: %[[P:.*]] = cleave.matmul {{.*}}cleave.path = "fc2", {{.*}}<"dp, _ | sum tp">]
 // ANNOTATED-NEXT: %[[S:.*]] = dist.reshard %[[P]] {{.*}}from = #dist.sharding<"dp, _ | sum tp">, to = #dist.sharding<"dp, tp">
@@ -14,7 +14,7 @@
 // LOCAL: %[[P:.*]] = cleave.matmul {{.*}} : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x6xf32>
 // LOCAL-NOT: dist.all_reduce
 // LOCAL: dist.reduce_scatter %[[P]] {axes = ["tp"], {{.*}}dim = 1 : i64, {{.*}}kind = "sum", sizes = array<i64: 3, 3>} : {{.*}}tensor<6x3xf32>
-// The other way, the gradient of the first layer's result is gathered nowhere.
+// The backward pass does not gather the gradient of the first layer's result.
 // LOCAL-LABEL: func.func @stage0.class0.backward(
 
 // UNEVEN: dist.reduce_scatter {{.*}}sizes = array<i64: 2, 2, 1, 1>

@@ -1,4 +1,4 @@
-// A product whose slices are runs of a dimension is split inside the runs: slices and their gradients are local, even if
+// A product that is sliced into runs of a dimension is split inside each run: slices and their gradients are local, even if
 // shares differ (6 columns over 4 ranks are 2, 2, 1, 1).
 // RUN: cleave-opt %s --assign-stages=mesh=pp=1 --differentiate=microbatches=1 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --annotate="mesh=tp=2" | FileCheck %s --check-prefix=ANNOTATED

@@ -1,5 +1,5 @@
-// A statistic is summed over the ranks and divided once: the quotients of parts, each rounded, need not add up to the mean of
-// equal elements. Division by a power of two is exact and passes partial sums on, as does any division in the backward pass.
+// A statistic is summed over the ranks and divided once, because rounded quotients of the parts need not add up to the mean of
+// equal elements. A division by a power of two is exact, so it keeps partial sums, as any division in the backward pass does.
 // RUN: cleave-opt %s --assign-stages=mesh=pp=1 --differentiate=microbatches=1 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --annotate="mesh=dp=3" | FileCheck %s
 

@@ -1,5 +1,5 @@
-// An embedding in the first stage whose table is also the head in the last: split by rows over tp, one gradient per stage,
-// summed between the two stages; the logits are never gathered.
+// The table of an embedding in the first stage is also the head in the last stage. It is split by rows over tp; each of the two
+// stages has a gradient, and the two are summed; the logits are never gathered.
 // RUN: cleave-opt %s --assign-stages=mesh=pp=2 --differentiate --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --apply="mesh=tp=2,pp=2" | FileCheck %s
 

@@ -1,4 +1,4 @@
-// ZeRO: optimizer state, gradients and parameters in parts over dp. Vectors stay whole.
+// ZeRO: optimizer state, gradients and parameters are split over dp. Vectors stay whole.
 // RUN: cleave-opt %s --assign-stages=mesh=pp=1 --differentiate=microbatches=2 --simplify --build-optimizer --decompose --simplify -o %t.step
 // RUN: cleave-opt %t.step --annotate="mesh=dp=2 zero=3 microbatches=2" | FileCheck %s --check-prefix=ANNOTATED
 // RUN: cleave-opt %t.step --apply="mesh=dp=2 zero=1 microbatches=2" | FileCheck %s --check-prefixes=ALL,ONE

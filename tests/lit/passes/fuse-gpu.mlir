@@ -23,7 +23,7 @@ func.func @rows(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
   return %0 : tensor<8192xf32>
 }
 
-// The square of a gradient's norm: neighbours in memory stay together.
+// The squared norm of a gradient: elements that are adjacent in memory stay together.
 // GPU-LABEL: func.func @norm(
 // GPU: cleave.reduce sum {{.*}} dims [1] : tensor<384x6144xf32> -> tensor<384xf32>
 // GPU: cleave.reduce sum {{.*}} dims [0] : tensor<384xf32> -> tensor<f32>
@@ -33,7 +33,7 @@ func.func @norm(%g: tensor<768x3072xf32>) -> tensor<f32> {
   return %1 : tensor<f32>
 }
 
-// Statistics of 64 channels: eight blocks each.
+// Statistics of 64 channels: eight blocks per channel.
 // GPU-LABEL: func.func @channels(
 // GPU: cleave.reduce sum {{.*}} dims [1, 3, 4] : tensor<8x32x64x28x28xf32> -> tensor<8x64xf32>
 func.func @channels(%x: tensor<256x64x28x28xf32>) -> tensor<64xf32> {
@@ -41,7 +41,7 @@ func.func @channels(%x: tensor<256x64x28x28xf32>) -> tensor<64xf32> {
   return %0 : tensor<64xf32>
 }
 
-// Channels last: samples, rows and columns of pictures are cut as one dimension, through one of the three.
+// Channels last: samples, rows and columns of images are cut as one merged dimension; the cut divides one of the three.
 // GPU-LABEL: func.func @last(
 // GPU: cleave.reshape {{.*}} -> tensor<1400x56x16xf32>
 // GPU: cleave.reduce sum {{.*}} dims [0] : tensor<1400x16xf32> -> tensor<16xf32>
@@ -50,7 +50,7 @@ func.func @last(%x: tensor<100x28x28x16xf32>) -> tensor<16xf32> {
   return %0 : tensor<16xf32>
 }
 
-// A cast to a wider type is made by every reader: of a masked gradient two bytes an element stay in memory, not four.
+// Every reader casts to a wider type itself, so that a masked gradient has two bytes per element in memory, not four.
 // GPU-LABEL: func.func @masked(
 // GPU: cleave.fusion{{.*}} -> (tensor<262144x64xbf16>, tensor<{{.*}}x64xf32>)
 func.func @masked(%y: tensor<262144x64xbf16>, %g: tensor<262144x64xbf16>) -> tensor<262144x64xf32> {
@@ -64,12 +64,12 @@ func.func @masked(%y: tensor<262144x64xbf16>, %g: tensor<262144x64xbf16>) -> ten
   return %5 : tensor<262144x64xf32>
 }
 
-// Mean and variance of columns in one pass: squares are those of differences from an element of the column.
+// Mean and variance of columns in one pass: the squares are of differences from one element of the column.
 // GPU-LABEL: func.func @variance(
 // GPU: cleave.fusion(%arg0) : (tensor<256x56x56x64xbf16>) -> (tensor<1792x64xf32>, tensor<1792x64xf32>)
 // GPU: cleave.fusion({{.*}}) : (tensor<1792x64xf32>, tensor<1792x64xf32>, tensor<256x56x56x64xbf16>) -> (tensor<64xf32>, tensor<64xf32>)
 // GPU-NOT: cleave.fusion
-// Rows that stay in registers are read once anyway.
+// Rows that stay in registers are read only once in any case.
 // GPU-LABEL: func.func @rowVariance(
 // GPU-NOT: cleave.slice
 // GPU: return
@@ -97,7 +97,7 @@ func.func @rowVariance(%x: tensor<8192x768xf32>) -> tensor<8192xf32> {
   return %6 : tensor<8192xf32>
 }
 
-// A product that rows and columns are summed of is computed twice: its factors have no more bytes.
+// A product that is summed over rows and over columns is computed twice: its factors have no more bytes than the product.
 // GPU-LABEL: func.func @rowsAndColumns(
 // GPU: cleave.fusion(%arg0, %arg1) : (tensor<16384x768xbf16>, tensor<16384x768xbf16>) -> tensor<16384x768xbf16>
 // GPU: cleave.fusion(%arg0, %arg1) : (tensor<16384x768xbf16>, tensor<16384x768xbf16>) -> tensor<{{.*}}x768xf32>

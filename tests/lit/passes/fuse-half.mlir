@@ -19,7 +19,7 @@ func.func @read(%g: tensor<64x48xbf16>) -> (tensor<48xbf16>, tensor<48xf32>) {
   return %0, %1 : tensor<48xbf16>, tensor<48xf32>
 }
 
-// In two steps, the parts are f32 on CPUs, too.
+// If a sum takes two steps, the partial sums are f32 on CPUs, too.
 // CHECK-LABEL: func.func @parts(
 // CHECK: cleave.reduce sum {{.*}} -> tensor<32x48xf32>
 // CHECK: cleave.reduce sum {{.*}} : tensor<32x48xf32> -> tensor<48xf32>

@@ -1,4 +1,4 @@
-// Kernels that differ only in the start of a slice become one, with the slices outside. For three the copies do not pay off.
+// Kernels that differ only in the start of a slice become one, with the slices outside. For three, the copies cost too much.
 // RUN: cleave-opt %s --fuse | FileCheck %s
 
 // CHECK-LABEL: func.func @four(

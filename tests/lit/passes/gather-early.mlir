@@ -1,7 +1,7 @@
-// All-gathers move in front of the work that runs beside them.
+// All-gathers move in front of the work with which they overlap.
 // RUN: cleave-opt %s --gather-early | FileCheck %s
 
-// The gather of a stashed input runs beside the product before it, the reduce-scatter beside the one after it.
+// The gather of a stashed input overlaps with the product before it, the reduce-scatter with the product after it.
 // CHECK-LABEL: func.func @backward
 // CHECK: %[[G:.*]] = dist.all_gather %arg2
 // CHECK-NEXT: %[[P:.*]] = cleave.matmul
@@ -15,7 +15,7 @@ func.func @backward(%dy: tensor<8x4xf32>, %w: tensor<4x6xf32>, %x: tensor<4x6xf3
   return %1, %3 : tensor<4x6xf32>, tensor<4x6xf32>
 }
 
-// Each parameter is gathered while the one before it is read, and no earlier.
+// Each parameter is gathered while the parameter before it is read, and no earlier.
 // CHECK-LABEL: func.func @parameters
 // CHECK: dist.all_gather %arg1
 // CHECK-NEXT: dist.all_gather %arg2
@@ -33,7 +33,7 @@ func.func @parameters(%x: tensor<8x4xf32>, %a: tensor<2x4xf32>, %b: tensor<2x4xf
   return %5 : tensor<8x4xf32>
 }
 
-// A gather stays behind the op that makes its operand; one that follows its sum stays where it is.
+// A gather stays after the op that defines its operand; a gather of a reduce-scattered sum does not move.
 // CHECK-LABEL: func.func @dependent
 // CHECK: cleave.exp
 // CHECK-NEXT: dist.all_gather

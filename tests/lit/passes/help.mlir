@@ -1,4 +1,4 @@
-// Help begins with our passes, each with its summary and its options.
+// Help begins with Cleave's passes, each with its summary and its options.
 // RUN: cleave-opt --help | FileCheck %s
 
 // CHECK: Cleave's passes

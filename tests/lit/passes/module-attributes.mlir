@@ -1,5 +1,5 @@
-// What passes record on the module: how the loss is scaled, in which type gradients are summed, what libraries do; and the
-// form in which a prediction is applied.
+// Attributes that passes set on the module: loss scale, type of summed gradients, epilogues of libraries. Also the pass that
+// turns the forward pass of a prediction into @train for `apply`.
 // RUN: cleave-opt %s --precision="level=2 half=fp16 loss-scale=dynamic reduce-dtype=fp16" | FileCheck %s --check-prefix=DYNAMIC
 // RUN: cleave-opt %s --precision="level=0 loss-scale=1024" | FileCheck %s --check-prefix=FIXED
 // RUN: cleave-opt %s --precision="level=0 loss-scale=1024" | cleave-opt --precision="level=0 loss-scale=none" | FileCheck %s --check-prefix=NONE

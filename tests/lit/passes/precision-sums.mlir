@@ -1,5 +1,5 @@
-// Values computed in f32 stay f32 until they meet a half, and arithmetic used only by sums is f32: in a mean of squares
-// nothing is rounded and nothing overflows.
+// Values computed in f32 stay f32 until they are combined with a half value, and arithmetic used only by sums is f32: in a mean
+// of squares nothing is rounded to half and nothing overflows.
 // RUN: cleave-opt %s --precision="level=2 half=fp16" | FileCheck %s
 
 // CHECK-LABEL: func.func @forward(

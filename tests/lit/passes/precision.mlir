@@ -6,7 +6,7 @@
 // RUN: not cleave-opt %s --precision="level=4" 2>&1 | FileCheck %s --check-prefix=BAD
 // RUN: cleave-opt %s --precision="level=2 half=fp16" --differentiate --simplify | FileCheck %s --check-prefix=GRADIENTS
 
-// Products in half, their bias too; normalisation, softmax and the loss in f32.
+// Products and their biases in half; normalisation, softmax and the loss in f32.
 // O1-LABEL: func.func @forward(%arg0: tensor<6x4xf32>
 // O1: cleave.matmul {{.*}} : (tensor<6x4xbf16>, tensor<4x4xbf16>) -> tensor<6x4xbf16>
 // O1: cleave.broadcast {{.*}} : tensor<4xbf16> -> tensor<6x4xbf16>
@@ -15,7 +15,7 @@
 // O1: cleave.softmax {{.*}}tensor<6x4xf32>
 // O1: cleave.cross_entropy {{.*}} : (tensor<6x4xf32>, tensor<6xi32>)
 
-// Activations in half, normalisation on them with f32 parameters. What was computed in f32 stays so for the loss.
+// Activations in half; normalisation reads them with f32 parameters. Values computed in f32 stay f32 for the loss.
 // O2-LABEL: func.func @forward(%arg0: tensor<6x4xf32>
 // O2-SAME: tensor<4x4xf32> {cleave.kind = "parameter"
 // O2: cleave.layer_norm {{.*}} : (tensor<6x4xf16>, tensor<4xf32>, tensor<4xf32>) -> (tensor<6x4xf16>, tensor<6xf32>, tensor<6xf32>)

@@ -10,7 +10,7 @@
 // KIND: error: recompute: kind must be none, selective or full, found "some"
 // PHASE: error: recompute: needs a step (@train and @update on whole tensors), found a traced model
 
-// The forward pass is as before.
+// The forward pass does not change.
 // BOTH-LABEL: func.func @train
 // BOTH: %[[P:.*]] = cleave.matmul %arg0, {{.*}}cleave.path = "blocks.0.fc"
 // BOTH: %[[S:.*]] = cleave.sin %[[P]]
@@ -18,12 +18,12 @@
 // BOTH: %[[Q:.*]] = cleave.matmul %[[OUT]], {{.*}}cleave.path = "blocks.1.fc"
 // BOTH: cleave.tanh %[[Q]]
 
-// blocks.1 is recomputed from what crosses into it, the result of blocks.0. The loss is in no list, and reads blocks.1's result,
-// which is kept.
+// blocks.1 is recomputed from its input, the result of blocks.0. The loss is outside the repeated layers; it reads the result
+// of blocks.1, which is kept.
 // BOTH-NOT: cleave.tanh
 
-// In blocks.0 `full` begins with its input, `selective` with the product, which a parameter takes part in. The result of exp crosses
-// into blocks.1, so it is kept.
+// blocks.0 is recomputed from its input with `full`, and from the product with a parameter with `selective`. The result of exp
+// is the input of blocks.1, so it is kept.
 // FULL: %[[P2:.*]] = cleave.matmul %arg0, {{.*}}cleave.path = "blocks.0.fc", cleave.phase = "backward"
 // FULL-NEXT: %[[C:.*]] = cleave.cos %[[P2]]
 // SELECTIVE-NOT: cleave.matmul %arg0

@@ -15,7 +15,7 @@ func.func @neutral(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, te
   return %0, %1, %2, %3 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
 
-// 0 - x and 1 / x stay.
+// 0 - x and 1 / x are not folded.
 // CHECK-LABEL: func.func @left
 // CHECK: cleave.sub
 // CHECK: cleave.div

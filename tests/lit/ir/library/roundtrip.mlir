@@ -14,7 +14,7 @@ func.func @products(%x: tensor<6x8xbf16>, %w: tensor<16x8xbf16>, %b: tensor<16xb
   %2 = library.matmul %x<0, [8, 1]>, %w<0, [1, 8]> aux %h to <0, [16, 1]>
       {m = 6, n = 16, k = 8, epilogue = #library.epilogue<gelu_gradient>, aux_view = #library.view<0, [16, 1]>}
       : (tensor<6x8xbf16>, tensor<16x8xbf16>, tensor<6x16xbf16>) -> tensor<6x16xbf16>
-  // The gradients of a weight, added to those so far, and of a bias.
+  // The gradient of a weight, added to the accumulated one, and the gradient of a bias.
   // CHECK: library.matmul {{.*}} into %arg4 to {{.*}}accumulate{{.*}}sum_rows
   %3, %sums = library.matmul %h<0, [1, 16]>, %x<0, [8, 1]> into %g to <0, [8, 1]> {m = 16, n = 8, k = 6, accumulate, sum_rows}
       : (tensor<6x16xbf16>, tensor<6x8xbf16>, tensor<16x8xf32>) -> (tensor<16x8xf32>, tensor<16xf32>)
@@ -50,7 +50,7 @@ func.func @windows(%x: tensor<2x4x4x3xf32>, %w: tensor<5x3x3x3xf32>, %b: tensor<
 }
 
 // CHECK-LABEL: @heads
-// The heads of one projection [batch 2, rows 3, (q, k, v) x heads 4 x width 8] are read in place; so is its gradient written.
+// The heads of one projection [batch 2, rows 3, (q, k, v) x heads 4 x width 8] are read, and their gradients written, in place.
 func.func @heads(%qkv: tensor<2x3x96xbf16>, %dy: tensor<2x3x32xbf16>) {
   // CHECK: library.attention %arg0 <0, [288, 8, 96, 1]>, %arg0 <32, [288, 8, 96, 1]>, %arg0 <64, [288, 8, 96, 1]> to <0, [96, 8, 32, 1]>
   %o, %lse = library.attention %qkv<0, [288, 8, 96, 1]>, %qkv<32, [288, 8, 96, 1]>, %qkv<64, [288, 8, 96, 1]> to <0, [96, 8, 32, 1]>
