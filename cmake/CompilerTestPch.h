@@ -1,4 +1,4 @@
-// What the compiler's tests include: Catch2, JSON and MLIR; precompiled once.
+// Precompiled header of the compiler's tests: Catch2, JSON and MLIR.
 #pragma once
 #include "cmake/MlirPch.h"
 

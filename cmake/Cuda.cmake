@@ -1,5 +1,5 @@
-# NVIDIA's headers and nvcc, where they are: the system's toolkit, or what `scripts/setup --cuda` brought into .cuda/.
-# Sets CLEAVE_HAS_CUDA, and the target cleave_cuda_headers. Nothing of NVIDIA's is linked: the runtime opens it at run time.
+# Finds NVIDIA's headers and nvcc in the system's toolkit or in .cuda/, which `scripts/setup --cuda` fills.
+# Sets CLEAVE_HAS_CUDA and the target cleave_cuda_headers. No library of NVIDIA is linked: the runtime opens them at run time.
 option(CLEAVE_CUDA "build the CUDA backend, where the toolkit's headers and nvcc are found" ON)
 set(CLEAVE_HAS_CUDA OFF)
 if(CLEAVE_CUDA)

@@ -1,9 +1,9 @@
-# cuDNN through cudnn-frontend: headers alone, the library is opened at run time. Included after Cuda.cmake.
+# cuDNN through cudnn-frontend. Only headers are needed; the library is opened at run time. Included after Cuda.cmake.
 #
-# cleave_use_cudnn(TARGET) gives the runtime its convolution and attention for GPUs: Cudnn.cpp where there is a CUDA backend
-# and the headers of cuDNN and cudnn-frontend are found, otherwise a stub that says what is missing when it is asked. The
-# shapes' rules (CudnnShapes.cpp) are there always. CLEAVE_CUDNN says which it is.
-# CUDNN_FRONTEND_PATH (variable or environment) names another cudnn-frontend than the one that scripts/setup brings.
+# cleave_use_cudnn(TARGET) adds convolution and attention for GPUs to the runtime: Cudnn.cpp if there is a CUDA backend and the
+# headers of cuDNN and cudnn-frontend are found, otherwise a stub that reports what is missing when it is called.
+# CLEAVE_CUDNN tells which of the two is built. The rules for shapes (CudnnShapes.cpp) are always built.
+# CUDNN_FRONTEND_PATH (variable or environment) selects another cudnn-frontend than the one that scripts/setup installs.
 set(cudnnFolders ${CUDNN_FRONTEND_PATH} $ENV{CUDNN_FRONTEND_PATH} ${PROJECT_SOURCE_DIR}/.cuda $ENV{CUDA_HOME} /usr/local/cuda)
 set(cudnnFound ON)
 if(DEFINED CLEAVE_HAS_CUDA AND NOT CLEAVE_HAS_CUDA)
@@ -32,7 +32,7 @@ function(cleave_use_cudnn target)
     return()
   endif()
   target_sources(${target} PRIVATE ${folder}/library/Cudnn.cpp)
-  list(TRANSFORM CLEAVE_CUDNN_INCLUDES PREPEND -isystem OUTPUT_VARIABLE options) # system: their warnings stay their own
+  list(TRANSFORM CLEAVE_CUDNN_INCLUDES PREPEND -isystem OUTPUT_VARIABLE options) # system headers: no warnings from them
   set_source_files_properties(${folder}/library/Cudnn.cpp PROPERTIES
     COMPILE_DEFINITIONS NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING COMPILE_OPTIONS "${options}")
 endfunction()

@@ -1,9 +1,10 @@
-# What the runtime links: targets of ours around the libraries, so that one place knows which are there and which are static.
+# The libraries that the runtime links, as targets of this project, so that only this file decides which are used and which are
+# static.
 #
-# cleave_onednn, cleave_mpi   the library, or nothing where the build is without it (CLEAVE_ONEDNN, CLEAVE_MPI)
+# cleave_onednn, cleave_mpi   the library, or nothing if the build excludes it (CLEAVE_ONEDNN, CLEAVE_MPI)
 # cleave_fmt, cleave_zlib, cleave_gomp
-# With CLEAVE_STATIC they, and C++'s own libraries, become part of the programs: fmt from its headers (Debian has no archive
-# of it), zlib and libgomp from their archives.
+# With CLEAVE_STATIC these libraries and the C++ libraries are linked statically: fmt from its headers (Debian has no static
+# library of it), zlib and libgomp from their static libraries.
 if(CLEAVE_STATIC AND (CLEAVE_COMPILER OR CLEAVE_ONEDNN OR CLEAVE_MPI))
   message(FATAL_ERROR "CLEAVE_STATIC: LLVM, oneDNN and MPI are shared libraries: set CLEAVE_COMPILER, CLEAVE_ONEDNN and CLEAVE_MPI to OFF")
 endif()

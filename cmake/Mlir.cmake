@@ -12,14 +12,14 @@ include(TableGen)
 include(AddLLVM)
 include(AddMLIR)
 
-# LLVM's folder also holds an OpenMP runtime under GNU's name: the system's folder comes first, so that every program of ours
-# runs the one that oneDNN was built with.
+# LLVM's folder also has an OpenMP runtime under GNU's name. The system's folder comes first, so that every program of this
+# project uses the OpenMP runtime that oneDNN was built with.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libgomp.so.1 OUTPUT_VARIABLE gompFile OUTPUT_STRIP_TRAILING_WHITESPACE)
 get_filename_component(gompFile ${gompFile} REALPATH)
 get_filename_component(gompFolder ${gompFile} DIRECTORY)
 set(mlirRpath ${gompFolder} ${llvmLib})
 
-# One precompiled header for every library that sees MLIR (a fifth of the compile time).
+# One precompiled header for every library that uses MLIR. (It saves a fifth of the compile time.)
 cleave_precompiled(cleave_mlir_pch ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h ${LLVM_PACKAGE_VERSION})
 target_include_directories(cleave_mlir_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 
@@ -31,7 +31,7 @@ function(cleave_use_mlir target)
   set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${mlirRpath})
 endfunction()
 
-# Programs that link a library which uses MLIR find libMLIR through this.
+# cleave_mlir_program(TARGET) sets the run path by which a program that links MLIR finds libMLIR.
 function(cleave_mlir_program target)
   set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH ${mlirRpath})
   set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${mlirRpath})

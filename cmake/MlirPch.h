@@ -1,4 +1,4 @@
-// What nearly every file that works on IR includes; precompiled once.
+// Precompiled header of the libraries that work on IR: headers that nearly all of their files include.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"

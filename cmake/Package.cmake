@@ -1,8 +1,8 @@
-# What a user's project gets: the target cleave::cleave, the same from an installed package, add_subdirectory and FetchContent.
+# The target cleave::cleave for users' projects, the same from an installed package, add_subdirectory and FetchContent.
 #
-# The target is one shared library that holds ours and finds MLIR and LLVM by its own run path. So a user's program needs no
-# library but this one, a compiler that knows C++20, and the public headers, which include the standard library alone. Our
-# archives stay inside the build: tools and tests link them.
+# The target is one shared library that contains all libraries of this project and finds MLIR and LLVM by its own run path. A
+# user's program needs only this library, a C++20 compiler, and the public headers, which include only the standard library. The
+# static libraries of this project are not installed; tools and tests link them.
 if(CLEAVE_COMPILER)
   add_library(cleave_library SHARED cmake/library.cpp)
   add_library(cleave::cleave ALIAS cleave_library)
@@ -21,7 +21,8 @@ if(NOT CLEAVE_INSTALL)
   return()
 endif()
 
-# What is installed is linked as it will lie there: no run path is written anew, which fails beside one that MPI's wrapper asks for.
+# Link installed targets with their final run path: CMake's change of the run path during installation fails if MPI's wrapper
+# adds a run path, too.
 foreach(target cleave cleave-run cleave-opt cleave_library)
   if(TARGET ${target})
     set_property(TARGET ${target} PROPERTY BUILD_WITH_INSTALL_RPATH ON)
@@ -30,7 +31,7 @@ endforeach()
 
 install(TARGETS cleave cleave-run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(NOT CLEAVE_COMPILER)
-  return() # a machine that runs plans needs the tools alone
+  return() # a machine that only runs plans needs only the tools
 endif()
 install(TARGETS cleave-opt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS cleave_library EXPORT cleaveTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

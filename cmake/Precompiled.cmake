@@ -1,17 +1,19 @@
-# Precompiled headers: parsing the same libraries' headers is most of the time that our files take.
+# Precompiled headers, because files spend most of their compile time on the same headers of libraries.
 #
-# cleave_precompiled(NAME HEADER [TEXT...]) compiles HEADER once. TEXT: versions of what the header includes beside what the
-# compiler brings, for the compiler cache. Give NAME the include folders and options of those who use it.
-# cleave_use_precompiled(TARGET NAME) compiles TARGET with it. Both need the same definitions that the header's contents see.
+# cleave_precompiled(NAME HEADER [TEXT...]) compiles HEADER once. TEXT: versions of the included libraries, except those of the
+# compiler, for the compiler cache. NAME needs the include folders and options of the targets that use it.
+# cleave_use_precompiled(TARGET NAME) compiles TARGET with the precompiled header. TARGET and NAME need equal definitions, as
+# far as the header's contents depend on them.
 set(pchOptions "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 
 function(cleave_precompiled name header)
   add_library(${name} STATIC ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
   target_compile_options(${name} PRIVATE ${pchOptions})
-  # It holds absolute paths, so a cached one of a clone elsewhere cannot be used; what is compiled with it can.
+  # A precompiled header contains absolute paths, so a cached one of another clone cannot be used. Objects compiled with it can.
   set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "")
   target_precompile_headers(${name} PRIVATE ${header})
-  # What ccache takes for the precompiled header's contents, which name the folder of this clone: all that decides them.
+  # ccache reads this file instead of the precompiled header, whose bytes depend on this clone's folder. It lists everything
+  # that determines the header's contents.
   file(SHA256 ${header} sum)
   file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${name}.dir/cmake_pch.hxx.pch.sum
     "${sum} ${CMAKE_CXX_COMPILER_VERSION} ${ARGN} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CLEAVE_SANITIZE}")
@@ -22,7 +24,7 @@ function(cleave_use_precompiled target name)
   target_compile_options(${target} PRIVATE ${pchOptions})
   target_precompile_headers(${target} REUSE_FROM ${name})
   get_target_property(type ${target} TYPE)
-  if(type STREQUAL EXECUTABLE) # compiled as the precompiled header is, which libraries share
+  if(type STREQUAL EXECUTABLE) # must have the options of the precompiled header, which libraries share
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()

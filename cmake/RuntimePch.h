@@ -1,4 +1,4 @@
-// What nearly every file of the runtime includes; precompiled once. Most of it is the plan's schema.
+// Precompiled header of the runtime: headers that nearly all of its files include. Most of it is the plan's schema.
 #pragma once
 #include "runtime/plan/plan_generated.h"
 

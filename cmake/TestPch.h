@@ -1,4 +1,4 @@
-// What the runtime's tests include: Catch2 and the plan's schema; precompiled once.
+// Precompiled header of the runtime's tests: Catch2 and the plan's schema.
 #pragma once
 #include "cmake/RuntimePch.h"
 

@@ -1,4 +1,4 @@
-// What the tools include: the command line's library and the plan's schema; precompiled once.
+// Precompiled header of the tools: the library for command lines and the plan's schema.
 #pragma once
 #include "cmake/RuntimePch.h"
 

@@ -1,1 +1,1 @@
-// The shared library is made of archives; CMake wants a source of its own.
+// The shared library consists of static libraries, but CMake requires a source file.

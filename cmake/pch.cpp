@@ -1,1 +1,1 @@
-// The precompiled header of the folders that see MLIR is built with this empty file.
+// Precompiled headers are built with this empty file (cmake/Precompiled.cmake).
