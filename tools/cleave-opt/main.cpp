@@ -40,15 +40,14 @@ static const char *endlessInput(int argc, char **argv) {
 
 /// Called by LLVM before it ends the process: output that cannot be written, or no memory.
 static void endOn(void *, const char *reason, bool) {
-  if (cleave::outputReaderLeft()) // a reader that left is no error
+  if (cleave::outputReaderLeft()) // it is no error if the reader of the output has left
     std::_Exit(static_cast<int>(cleave::Status::Success));
   std::fprintf(stderr, "error: %s\n", reason);
   std::_Exit(static_cast<int>(cleave::Status::Environment));
 }
 
-/// Help begins with our passes and their options; what follows is MLIR's, without the options of LLVM's back ends
-/// (which
-/// --help-hidden lists).
+/// Begins the help with Cleave's passes and their options. MLIR's help follows, without the options of LLVM's back
+/// ends, which --help-hidden lists.
 static void beginHelp(int argc, char **argv) {
   for (int i = 1; i < argc; ++i)
     if (!std::strcmp(argv[i], "--help") || !std::strcmp(argv[i], "-help") || !std::strcmp(argv[i], "-h")) {

@@ -143,7 +143,7 @@ void printJson(const std::vector<Change> &changes) {
   for (const Change &change : changes)
     list.push_back({{"what", change.what}, {"a", change.a}, {"b", change.b}});
   nlohmann::ordered_json out;
-  out["step_ms"] = nlohmann::ordered_json::array({nullptr, nullptr}); // until there is a cost model
+  out["step_ms"] = nlohmann::ordered_json::array({nullptr, nullptr}); // the plans are not simulated
   out["changes"] = std::move(list);
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

@@ -155,11 +155,11 @@ std::vector<Finding> examine() {
   return findings;
 }
 
-/// Of this machine, or, under a launcher, of those of all ranks; then rank 0 writes it.
+/// Measures this machine or, under a launcher, the machines of all ranks, and writes the cluster file (only rank 0).
 void writeCluster(const std::string &path) {
   std::optional<AtomicFile> file;
   if (!ranksAreProcesses() || launchedRank() == 0)
-    file.emplace(path); // before two seconds are spent
+    file.emplace(path); // before the measurement, which takes two seconds, so that a wrong path fails at once
   std::optional<partitioner::Cluster> cluster;
   if (ranksAreProcesses())
     runLaunchedRank([&](World &world) { cluster = partitioner::measureRanks(world); });

@@ -115,8 +115,8 @@ void printHead(const PlanReport &r, Out out) {
                  r.threads ? counted(r.threads, "thread") : std::string("any number of threads"), r.seed);
 }
 
-/// Prints the stages next to each other, each as a grid of ranks with dp down and tp across; as lists if the mesh is
-/// wide.
+/// Prints the stages next to each other, each as a grid of ranks with one row per dp and one column per tp; as lists if
+/// the mesh is wide.
 void printStages(const PlanReport &r, Out out) {
   const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
   const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
@@ -163,7 +163,7 @@ void printStages(const PlanReport &r, Out out) {
   }
 }
 
-/// A bar of '#', at least one.
+/// A bar of '#' characters, at least one.
 std::string bar(double part, int width) {
   return std::string(size_t(std::clamp(int(std::lround(part * width)), 1, width)), '#');
 }
@@ -316,7 +316,7 @@ std::string stagesOfRow(const std::vector<PlanReport::Span> &row, size_t positio
   return stages.size() < 2 ? fmt::format("stage {}", position) : fmt::format("stages {}", fmt::join(stages, ", "));
 }
 
-/// What a span is called: lower case for a rank's second stage, its fourth, and so on.
+/// The name of a span, such as F2; in lower case for a rank's second stage, fourth stage, and so on.
 std::string spanText(const PlanReport::Span &span, size_t positions) {
   const bool lower = span.stage / positions % 2;
   return fmt::format("{}{}", lower ? static_cast<char>(std::tolower(span.kind)) : span.kind, span.microbatch);
@@ -337,8 +337,9 @@ void printTimelineHead(const PlanReport &r, double end, Out out) {
                  several ? "; lower case: every second stage of a rank" : "");
 }
 
-/// Prints one row per coordinate on axis pp and one cell per duration of a forward pass: F2 is the forward pass of
-/// microbatch 2, B2 its backward pass, which takes two cells, or its input gradient where W2 is its weight gradient.
+/// Prints one row per coordinate on axis pp and one cell per duration of a forward pass. F2 is the forward pass of
+/// microbatch 2; B2 is its backward pass, which takes two cells. If the schedule splits backward passes, B2 is the
+/// input gradient and W2 the weight gradient.
 void printTimeline(const PlanReport &r, Out out) {
   if (r.timeline.size() < 2)
     return;

@@ -1,4 +1,4 @@
-// Measured beside predicted, as a page or as JSON.
+// Prints measured and predicted times next to each other, as a page or as JSON.
 #include "tools/cleave/PrintAgainst.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ Json againstJson(const Comparison &comparison) {
 
 namespace {
 
-/// "1.87", or "-" where nothing was predicted.
+/// The ratio as "1.87", or "-" if nothing was predicted.
 std::string times(const Compared &time) {
   return time.predicted > 0 ? fmt::format("{:.2f}", time.measured / time.predicted) : "-";
 }
@@ -79,7 +79,7 @@ std::string both(const Compared &time) {
   return fmt::format("{:>9.2f} {:>9.2f} {:>6}", time.predicted * 1e3, time.measured * 1e3, times(time));
 }
 
-/// The ranks whose time is predicted worst.
+/// Prints the ranks with the largest errors of prediction.
 void printRanks(const Comparison &comparison) {
   std::vector<const ComparedRank *> rows;
   for (const ComparedRank &row : comparison.ranks)

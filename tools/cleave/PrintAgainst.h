@@ -6,8 +6,8 @@
 
 namespace cleave::tool {
 
-/// {"iterations", "step_ms", "between_ms", "kinds", "stages", "ranks", "steps"}; a time: {"predicted_ms",
-/// "measured_ms", "ratio"}, whose ratio is null where nothing was predicted.
+/// {"iterations", "step", "between_ms", "kinds", "stages", "ranks", "steps"}. A time is {"predicted_ms", "measured_ms",
+/// "ratio"}; the ratio is null if nothing was predicted.
 nlohmann::ordered_json againstJson(const partitioner::Comparison &comparison);
 void printAgainst(const partitioner::Comparison &comparison, const std::string &trace);
 

@@ -19,8 +19,8 @@ namespace {
 using namespace partitioner;
 using Json = nlohmann::ordered_json;
 
-/// Bytes rounded up to a whole number: those of a part of a rank's activations may be a fraction. Sums are rounded in
-/// the last bits.
+/// Rounds bytes up to a whole number, because a part of a rank's activations may be a fraction of a byte. A difference
+/// in the last bits comes from rounded sums and is not rounded up.
 double wholeBytes(double bytes) {
   const double nearest = std::round(bytes);
   return std::abs(bytes - nearest) <= std::max(1e-6, 1e-12 * bytes) ? nearest : std::ceil(bytes);
@@ -28,7 +28,7 @@ double wholeBytes(double bytes) {
 
 Json bytesOf(double bytes) { return bytes < 9e15 ? Json(int64_t(wholeBytes(bytes))) : Json(bytes); }
 
-/// `asked`: the schedule of the spec, "auto" if `schedule` was searched.
+/// `asked`: the schedule that the spec names; "auto" if `schedule` is the result of a search.
 Json jsonOf(const Schedule &schedule, const std::string &asked, const Timeline &timeline) {
   Json peaks = Json::array(), ranks = Json::array();
   for (const RankTimeline &rank : timeline.ranks) {
@@ -57,7 +57,7 @@ std::string bytes(double value) {
   return value < 9e15 ? grouped(int64_t(wholeBytes(value))) : fmt::format("{:.3g}", value);
 }
 
-/// "0, 7" for the stages of a rank, the first eight of them.
+/// The stages of a rank as "0, 7"; at most the first eight.
 std::string stagesOf(const Schedule &schedule, int64_t rank) {
   std::vector<int64_t> stages;
   for (int64_t chunk = 0; chunk < std::min<int64_t>(schedule.chunks, 8); ++chunk)
@@ -103,7 +103,7 @@ Json track(const char *kind, size_t rank, int track, const std::string &name) {
   return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
-/// A process for each rank; its tracks are its work and its messages to either neighbour.
+/// Writes one process per rank, with one track for its work and one for its messages to each neighbour.
 void writeTrace(const std::string &file, const Schedule &schedule, const Timeline &timeline) {
   Json list = Json::array();
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {

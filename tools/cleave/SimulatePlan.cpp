@@ -28,9 +28,9 @@ struct Predicted {
   const plan::Plan &plan;
   const Cluster &cluster;
   const Simulation &simulation;
-  const std::optional<std::string> memory; ///< why it does not fit, or none
+  const std::optional<std::string> memory; ///< why the plan does not fit into memory, or none
 
-  /// Bytes that a rank of a class needs.
+  /// For each class, the bytes that a rank needs.
   std::vector<uint64_t> peakBytes() const {
     std::vector<uint64_t> all;
     for (const AlikeRanks &one : simulation.ranks.classes)
@@ -98,7 +98,7 @@ void printRanks(const Predicted &predicted) {
   }
 }
 
-/// What the class that computes longest spends its time on.
+/// Prints how the class that computes longest spends its time.
 void printWork(const Predicted &predicted) {
   const auto &times = predicted.simulation.times;
   const auto busiest =
@@ -133,7 +133,7 @@ void printPage(const Predicted &predicted) {
 
 } // namespace
 
-/// The cluster that is named, or the one in the plan.
+/// The cluster of the file `named`, or the plan's own if `named` is empty.
 static Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
   if (!named.empty())
     return Cluster::load(named);
