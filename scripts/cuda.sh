@@ -35,7 +35,7 @@ haveCuda() {
   done
   case $file in
     bin/*) command -v "${file#bin/}" >/dev/null ;;
-    nvvm/*) [ ! -e "$cudaFolder/bin/nvcc" ] && haveCuda bin/nvcc ;; # part of a compiler that is elsewhere
+    nvvm/*) [ ! -e "$cudaFolder/bin/nvcc" ] && haveCuda bin/nvcc ;; # belongs to an nvcc outside .cuda/
     *) return 1 ;;
   esac
 }
@@ -47,7 +47,7 @@ cudaWheel() { # FILE: its wheel and version
   done
 }
 
-missingCuda() { # those of the files that are nowhere
+missingCuda() { # the required files that were not found
   local part
   for part in "${cudaParts[@]}"; do
     haveCuda "${part%% *}" || echo "${part%% *}"
