@@ -7,11 +7,11 @@ struct LlamaOptions {
   int64_t layers = 2, width = 64, heads = 4, kvHeads = 2, context = 64, vocab = 128;
 };
 
-/// N(0, 0.02) and no bias: every projection.
+/// Options of every projection: N(0, 0.02), no bias.
 static const LinearOptions plain{.bias = false, .weightInit = init::normal(0, 0.02)};
 
 struct Attention : Module {
-  int64_t size; ///< of one head
+  int64_t size; ///< width of one head
   Linear q, k, v, o;
 
   Attention(Module &parent, std::string name, const LlamaOptions &l)
