@@ -186,7 +186,8 @@ class Bench:
 
 
 def kernel_rates(profile, steps):
-    """[(path, segment, ms a call, bytes a second)] of the rows of a profile that are one kernel of the plan, costliest first."""
+    """[(path, segment, ms per call, bytes per second)] of the rows of a profile that stand for exactly one kernel of the plan,
+    in the order of the profile (longest first)."""
     slots = {m[1]: int(m[2].replace(",", "")) for m in re.finditer(r"^\s+%(\d+)\s.*?\]\s+([\d,]+) bytes", steps, re.M)}
     kernels, segment = {}, ""
     for line in steps.splitlines():
@@ -225,8 +226,8 @@ def row(title, sides):
 
 
 def matrix_share(side, facts):
-    """FLOPs of matrix products in GPT-2's step (6 per parameter and token; attention's two products, causal: half), divided by
-    the rate of a plain product."""
+    """FLOP/s of the matrix products in GPT-2's step, and their share of the rate of a plain product. FLOPs are 6 per parameter
+    and token, and half of attention's two products, because attention is causal."""
     tokens = side["batch"] * GPT2["context"]
     flops = tokens * (6 * side["parameters"] + 6 * GPT2["layers"] * GPT2["width"] * GPT2["context"])
     return flops / (side["median_ms"] / 1000), flops / (side["median_ms"] / 1000) / facts["matmul_flops"]

@@ -116,7 +116,8 @@ def reductions():
     Case("cumsum", {"x": [3, 7]}, lambda x: x.cumsum(1))
     Case("cumsum_first", {"x": [5, 2]}, lambda x: x.cumsum(0))
     ties = torch.tensor([[1.0, 3.0, 3.0, 2.0], [0.0, 0.0, 0.0, 0.0], [-1.0, INF, 2.0, INF], [1.0, NAN, 5.0, 2.0]])
-    Case("argmax", {"x": ties}, lambda x: torch.tensor([1, 0, 1, 1]))  # PyTorch does not define which of equal maxima
+    # PyTorch does not define which of several equal maxima argmax returns, so the expected result is written here.
+    Case("argmax", {"x": ties}, lambda x: torch.tensor([1, 0, 1, 1]))
     Case("argmax_all", {"x": [3, 4]}, lambda x: x.argmax())
     Case("argmin", {"x": [3, 4]}, lambda x: x.argmin(0, keepdim=True))
     Case("sort", {"x": ([3, 6], "spread")}, lambda x: x.sort(1)[0])

@@ -63,8 +63,8 @@ int Drawing::add(const std::string &op, std::vector<int> in, std::vector<int64_t
     return -1;
   for (int value : node.in)
     ++uses[static_cast<size_t>(value)];
-  // Mark values computed from constants only. Constant folding rounds them, so graphs that fold and graphs that do not
-  // have different numbers.
+  // Mark values computed from constants only. Constant folding rounds them, so a graph that folds them has other
+  // numbers than a graph that does not.
   constants.push_back(node.in.empty() ? isConstant(op)
                                       : node.member < 0 && std::all_of(node.in.begin(), node.in.end(), [&](int value) {
                                           return constants[static_cast<size_t>(value)];

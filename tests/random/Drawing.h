@@ -72,7 +72,7 @@ private:
 
 constexpr int64_t mostElements = 1536;
 
-/// The case of a seed.
+/// Generates the case of a seed.
 Recipe generate(uint64_t seed);
 
 } // namespace cleave::random_models

@@ -59,7 +59,7 @@ public:
   /// Sample indices in the order of the first epoch.
   const std::vector<uint32_t> &order() const { return rows; }
   const GraphModule &graph() const { return step; }
-  /// The type in which gradients are added up.
+  /// The type in which gradients are summed.
   DType sums() const;
 
 private:

@@ -269,8 +269,7 @@ void printState(const PlanReport &r, Out out) {
                                 : fmt::format("{} of them split otherwise than their parameters", grouped(otherwise)));
 }
 
-/// Prints the largest parameters, with repeated layers on one line, then the optimizer state, usually sharded like
-/// them.
+/// Prints the largest parameters, with repeated layers on one line, then the line of the optimizer state.
 void printTensors(const PlanReport &r, Out out) {
   struct Line {
     std::string name, shape, sharding;

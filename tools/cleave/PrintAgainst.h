@@ -1,4 +1,4 @@
-// What cleave simulate --against prints.
+// Prints the output of cleave simulate --against.
 #pragma once
 #include "partitioner/simulate/Against.h"
 

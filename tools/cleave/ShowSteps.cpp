@@ -26,7 +26,7 @@ std::string shapeText(const flatbuffers::Vector<int64_t> *shape) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-/// "%3" and, if the window is not the whole slot, its byte offset.
+/// "%3" and, if it is not 0, the byte offset of the view.
 std::string viewText(const plan::View *view) {
   if (!view)
     return "-";
@@ -205,7 +205,7 @@ void printActions(const plan::Program &program, const flatbuffers::Vector<flatbu
     line += word;
   }
   fmt::format_to(out, "{}\n", line);
-  // Waits between streams: everything else may overlap.
+  // Print the waits between streams. Steps without a wait may overlap.
   for (const plan::Action *action : *actions)
     for (uint32_t i = 0; action->waits() && i < action->waits()->size(); ++i) {
       const plan::Wait &wait = *action->waits()->Get(i);
