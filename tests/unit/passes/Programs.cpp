@@ -55,7 +55,7 @@ nlohmann::json golden(const std::string &file) {
 
 Array arrayOf(const nlohmann::json &value) {
   Array array{value.at("shape").get<std::vector<int64_t>>(), {}};
-  for (const nlohmann::json &number : value.at("data")) // "nan" and "inf" are no JSON numbers
+  for (const nlohmann::json &number : value.at("data")) // JSON numbers cannot be "nan" or "inf"
     array.data.push_back(number.is_string() ? std::stod(number.get<std::string>()) : number.get<double>());
   return array;
 }

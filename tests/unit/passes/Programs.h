@@ -18,7 +18,7 @@ std::string input(const std::string &name, const std::string &type);
 
 /// Op names ("cleave.add") of a function, in program order, without the terminator.
 std::vector<std::string> opNames(const GraphModule &module, const std::string &function);
-/// How many ops of that name the function has.
+/// Number of ops with this name in the function.
 int countOps(const GraphModule &module, const std::string &function, const std::string &op);
 
 /// A file under tests/parity/goldens.
@@ -35,10 +35,10 @@ Array arrayOf(const nlohmann::json &value); // {"shape": [...], "data": [...]}
 using Arrays = std::map<std::string, Array>;
 /// Runs a function in the reference interpreter. Every argument must be given.
 Arrays evaluate(const GraphModule &module, const std::string &function, const Arrays &arguments);
-/// The arguments of a case of ops.json.
+/// The arguments of a test case in ops.json.
 Arrays argumentsOf(const nlohmann::json &example);
 
-/// Largest |a - b| / (1 + |b|), infinite where shapes differ or something is not finite.
+/// Largest |a - b| / (1 + |b|); infinite if the shapes differ or a number is not finite.
 double apart(const Array &a, const Array &b);
 
 } // namespace cleave::testing

@@ -25,7 +25,8 @@ Made made(KernelGraph graph) {
   return {std::move(graph), std::move(*nest)};
 }
 
-/// An optimizer's update: results over three of its operands, a rate that all elements share, an offset as a scalar.
+/// An optimizer's update: its results may alias three operands; all elements share a rate; `offset` adds a scalar
+/// input.
 KernelGraph update(std::vector<int64_t> shape, bool offset) {
   GraphMaker m;
   int rate = m.input({}), g = m.input(shape, DType::BF16), mean = m.input(shape), p = m.input(shape);
@@ -50,7 +51,7 @@ KernelGraph columnSums(int64_t rows, int64_t columns) {
   return m.graph;
 }
 
-/// All in one launch against each by itself, in place where the loop nest allows it and not.
+/// Compares one launch of all calls with a launch per call; both in place, where the loop nest allows it, and not.
 void check(const std::vector<Made> &all, const std::vector<int> &blocks) {
   LoadedKernel batch(all[0].nest, Target::X86_64_v3, true), single(all[0].nest, Target::X86_64_v3);
   for (bool inPlace : {false, true}) {
@@ -87,12 +88,12 @@ TEST_CASE("batch: updates of tensors of any shape are one loop nest", "[batch]")
     CHECK(all[0].nest.mayAlias().size() >= 2);
     CHECK(std::accumulate(blocks.begin(), blocks.end(), 0) > static_cast<int>(all.size()));
     check(all, blocks);
-    check(all, {1, 1, 5, 1, 2, 1, 3}); // fewer and more than they need
+    check(all, {1, 1, 5, 1, 2, 1, 3}); // fewer and more blocks than the calls need
   }
 }
 
 TEST_CASE("batch: reductions of rows and of columns", "[batch]") {
-  for (int64_t columns : {40, 5000}) { // a warp to a row; a block
+  for (int64_t columns : {40, 5000}) { // one warp per row; one block per row
     std::vector<Made> all;
     for (int i = 0; i < 3; ++i)
       all.push_back(made(squares(9, columns)));

@@ -1,5 +1,5 @@
-// Half types in kernels: readers of a value see it rounded as in memory, so it makes no difference whether a kernel
-// loads or recomputes it. Each graph runs with both vector widths and as GPU threads.
+// Half types in kernels: every use of a value sees it rounded as in memory, so loading and recomputing it give the same
+// result. Each graph runs with both vector widths and as GPU threads.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr DType f32 = DType::F32, halves[] = {DType::F16, DType::BF16};
 
-/// The outputs of a graph, for every way to compile it.
+/// The outputs of a graph, one list per way to compile it.
 std::vector<std::vector<TestTensor>> outputsOf(const KernelGraph &graph, const std::vector<TestTensor> &inputs) {
   std::vector<std::vector<TestTensor>> found;
   for (const Target target : {Target::Emulated, Target::X86_64_v3, Target::X86_64_v4}) {
@@ -36,7 +36,7 @@ std::vector<std::vector<TestTensor>> outputsOf(const KernelGraph &graph, const s
   return found;
 }
 
-/// Stores `values` of a half type, and each as a kernel's next node reads it: they are equal.
+/// Stores `values` of a half type, and also each value as the next node of the kernel reads it. Both must be equal.
 void checkRegisters(GraphMaker &m, const std::vector<int> &values) {
   for (int value : values) {
     m.graph.outputs.push_back(value);
@@ -73,7 +73,8 @@ TEST_CASE("sums in a half type are rounded once, at their end", "[codegen]") {
       GraphMaker m;
       int x = m.input({65, 130}, type);
       checkRegisters(m, {m.reduce(ReduceKind::Sum, m.mul(x, x), {1 - kept}), m.reduce(ReduceKind::Max, x, {1 - kept})});
-      for (const auto &outputs : outputsOf(m.graph, randomInputs(m.graph, 3))) // mul is rounded, its sum is not
+      // the product is rounded, the running sum is not
+      for (const auto &outputs : outputsOf(m.graph, randomInputs(m.graph, 3)))
         CHECK(outputs[0].data == evaluate(m.graph, randomInputs(m.graph, 3))[0].data);
     }
 }

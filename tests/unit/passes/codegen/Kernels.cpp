@@ -30,8 +30,8 @@ void compareTensors(const TestTensor &found, const TestTensor &wanted, double to
   }
 }
 
-/// Plans, compiles, runs whole and in pieces (equal bits), with every allowed aliasing, and compares with the
-/// reference.
+/// Plans and compiles the kernel, runs it whole, in pieces and with every allowed aliasing (equal bits), and compares
+/// with the reference.
 LoopNest check(const KernelGraph &graph, double tolerance = 2e-6) {
   auto inputs = randomInputs(graph, 7);
   auto wanted = evaluate(graph, inputs);
@@ -88,7 +88,8 @@ TEST_CASE("maps of one loop share code over sizes") {
 TEST_CASE("an expensive value that a second sweep needs depends on one of two reduced loops") {
   GraphMaker m;
   int x = m.input({2, 2});
-  int t = m.reshape(m.op(NodeKind::Tanh, {x}), {2, 1, 2}); // kept in scratch memory, by the first loop alone
+  // stored in scratch memory; depends on the first reduced loop only
+  int t = m.reshape(m.op(NodeKind::Tanh, {x}), {2, 1, 2});
   int stacked = m.concat({t, t, t}, 1);
   int apart = m.sub(stacked, m.broadcast(m.reduce(ReduceKind::Max, stacked, {0, 1}), {2, 3, 2}, {2}));
   m.graph.outputs = {m.reduce(ReduceKind::Sum, m.op(NodeKind::Exp, {apart}), {0, 1})};
@@ -183,7 +184,7 @@ TEST_CASE("rows: softmax is one kernel of three sweeps") {
   LoopNest p = *loopNestOf(m.graph);
   REQUIRE(p.shape == Shape::Rows);
   REQUIRE(p.sweeps == 3);
-  REQUIRE(p.scratchSlots == 1); // the exponentials
+  REQUIRE(p.scratchSlots == 1); // scratch holds the exponentials
 }
 
 TEST_CASE("rows: causal mask from iota") {
@@ -274,7 +275,7 @@ TEST_CASE("indexing alone: transpose, slice, pad, concat") {
   check(d.graph);
   GraphMaker i;
   i.graph.outputs = {i.iota({3, 40}, 1), i.iota({3, 40}, 0, i.scalarInput())};
-  std::swap(i.graph.nodes[0], i.graph.nodes[1]); // inputs first
+  std::swap(i.graph.nodes[0], i.graph.nodes[1]); // inputs must come first
   i.graph.nodes[2].operands = {0};
   i.graph.outputs = {1, 2};
   check(i.graph);
@@ -302,7 +303,7 @@ TEST_CASE("attention heads: bias, split into q, k, v, and back") {
   }
   int sum = g.add(g.add(parts[0], parts[1]), parts[2]);
   g.graph.outputs = {sum};
-  // inputs must come first: rebuild in that order
+  // Inputs must come first: rebuild the graph in that order.
   KernelGraph ordered;
   std::vector<int> where(g.graph.nodes.size());
   for (bool inputs : {true, false})
@@ -337,7 +338,7 @@ TEST_CASE("reshapes split loops") {
   int x = m.input({4, 15}), y = m.input({4, 3, 5});
   m.graph.outputs = {m.add(m.reshape(m.op(NodeKind::Relu, {x}), {4, 3, 5}), y), m.op(NodeKind::Neg, {x})};
   check(m.graph);
-  GraphMaker r; // reductions of the same rows in two shapes
+  GraphMaker r; // reductions of the same rows, seen in two shapes
   int a = r.input({6, 20}), b = r.input({2, 3, 20});
   int s = r.reduce(ReduceKind::Sum, a, {1}), q = r.reduce(ReduceKind::Sum, r.mul(b, r.reshape(a, {2, 3, 20})), {2});
   r.graph.outputs = {s, q};

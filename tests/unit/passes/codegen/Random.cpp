@@ -14,7 +14,8 @@ using namespace cleave::passes::kernel;
 
 namespace {
 
-/// A graph over [a, b, c] and what reductions and transposes make of it; ops are bounded so that errors stay small.
+/// A random graph over three-dimensional inputs, and over reductions and transposes of them. Ops have bounded results
+/// so that errors stay small.
 class RandomGraph {
 public:
   explicit RandomGraph(unsigned seed) : random(seed) {
@@ -28,7 +29,7 @@ public:
     for (int node : nodes)
       if (m.graph.nodes[static_cast<size_t>(node)].kind != NodeKind::Input && !used(node))
         m.graph.outputs.push_back(node);
-    if (pick(2) && nodes.size() > 8) // one that others use, too
+    if (pick(2) && nodes.size() > 8) // also output a node that other nodes use
       if (int node = nodes[6 + pick(static_cast<unsigned>(nodes.size()) - 6)]; used(node))
         m.graph.outputs.push_back(node);
   }
@@ -42,7 +43,7 @@ private:
     });
   }
   int any() { return nodes[pick(static_cast<unsigned>(nodes.size()))]; }
-  /// A node of that shape: one there is, or a constant.
+  /// A node of that shape: an existing one or a constant.
   int same(const std::vector<int64_t> &shape) {
     std::vector<int> fitting;
     for (int n : nodes)
@@ -62,7 +63,7 @@ private:
       nodes.push_back(m.op(unary[pick(6)], {x}));
     } else if (kind < 6) {
       nodes.push_back(m.op(NodeKind::Tanh, {m.op(binary[pick(4)], {x, same(shape)})}));
-    } else if (kind < 8) { // spread to the root's shape where the dimensions fit
+    } else if (kind < 8) { // broadcast to the root's shape where the dimensions fit
       std::vector<int64_t> dims;
       for (size_t i = 0, r = 0; i < shape.size(); ++i) {
         while (r < 3 && root[r] != shape[i])
@@ -92,7 +93,7 @@ private:
     } else if (shape.size() > 1) {
       size_t d = pick(static_cast<unsigned>(shape.size()));
       std::vector<int64_t> starts(shape.size(), 0), sizes = shape, none(shape.size(), 0);
-      if (pick(2) && shape[d] > 1) { // cut off and padded back
+      if (pick(2) && shape[d] > 1) { // sliced, then padded back
         starts[d] = 1;
         --sizes[d];
         nodes.push_back(m.pad(m.slice(x, starts, sizes), starts, none));
@@ -116,13 +117,13 @@ TEST_CASE("random graphs") {
     const KernelGraph &graph = random.m.graph;
     if (graph.outputs.empty())
       continue;
-    // each output alone, and all together
+    // Each output alone, and all together.
     std::vector<std::vector<int>> choices{graph.outputs};
     for (int o : graph.outputs)
       choices.push_back({o});
     auto inputs = randomInputs(graph, seed);
     for (const auto &outputs : choices)
-      for (int width : {1, lanesOf(hostTarget())}) { // a GPU's threads, this processor
+      for (int width : {1, lanesOf(hostTarget())}) { // GPU threads; vectors of this processor
         KernelGraph one = graph;
         one.outputs = outputs;
         auto nest = loopNestOf(one, nullptr, width);

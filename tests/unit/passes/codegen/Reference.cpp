@@ -329,7 +329,7 @@ std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed) {
     for (int64_t i = 0; i < elementCount(n.shape); ++i)
       t.data.push_back(isFloat(n.type) ? normal(random)
                                        : static_cast<double>(random() % (n.type == DType::I1 ? 2 : 10)));
-    inputs.push_back(unpack(pack(t), t.shape, t.type)); // rounded to its type
+    inputs.push_back(unpack(pack(t), t.shape, t.type)); // rounded to its element type
   }
   return inputs;
 }
@@ -420,12 +420,12 @@ LoadedKernel::~LoadedKernel() {
 
 namespace {
 
-/// One block of a GPU at a time. Where its threads wait for each other each has a stack of its own, and they take
-/// turns: every wait ends a turn, and the order of turns changes from round to round.
+/// Emulates a GPU one block at a time. If the threads of a block wait for each other, each thread has its own stack,
+/// and the threads run in turns: a wait ends a turn, and the order of the threads alternates between rounds.
 class Grid {
 public:
   unsigned thread = 0, block = 0, blocks = 1;
-  std::vector<uint32_t> words; // what a shuffle passes on
+  std::vector<uint32_t> words; // values exchanged by a shuffle
 
   enum class Wait : uint8_t { None, Warp, Block, Done };
 
@@ -458,7 +458,7 @@ public:
     }
   }
 
-  /// The end of a turn.
+  /// Ends the turn of the current thread.
   void wait(Wait what) {
     const unsigned self = thread;
     waits[self] = what;
@@ -469,7 +469,8 @@ private:
   static constexpr size_t stackBytes = 64 * 1024;
   static void enter();
 
-  /// Threads of a warp wait for the same, and all of a block where one waits for the block.
+  /// Checks that all threads of a warp are in the same kind of wait, and all threads of a block if one waits for the
+  /// block.
   void checkRound() {
     for (size_t t = 0; t < waits.size(); ++t)
       if (waits[t] != waits[t / 32 * 32] || ((waits[t] == Wait::Block) != (waits[0] == Wait::Block)))
@@ -522,7 +523,7 @@ float cleave_emu_shuffle_f32(float x, uint32_t distance) {
 
 namespace {
 
-/// What a kernel is called with, and the memory behind it.
+/// The arguments of a kernel call, and the memory that they point to.
 struct Arguments {
   std::vector<std::vector<uint8_t>> memory;
   std::vector<int64_t> scalars;
@@ -543,7 +544,7 @@ struct Arguments {
     for (size_t b = static_cast<size_t>(nest.inputs); b < nest.buffers.size(); ++b)
       memory.push_back(std::vector<uint8_t>(bytesOf(nest, b), 0xff));
     for (auto &m : memory)
-      m.resize(m.size() + 64, 0xee); // a fence behind each
+      m.resize(m.size() + 64, 0xee); // a guard area after each buffer
     for (auto &m : memory)
       args.push_back(m.data());
     for (auto [output, input] : alias)
@@ -579,7 +580,7 @@ std::vector<std::vector<uint8_t>> execute(const LoopNest &nest, LoadedKernel &ke
     pieces = 0;
   }
   int64_t blocks = (nest.extent + nest.grain - 1) / nest.grain;
-  for (int k = pieces; k-- > 0;) { // backwards: the order must not matter
+  for (int k = pieces; k-- > 0;) { // backwards, because the order must not matter
     int64_t begin = blocks * k / pieces * nest.grain, end = blocks * (k + 1) / pieces * nest.grain;
     if (begin < std::min(end, nest.extent))
       kernel.function(with.args.data(), with.scalars.data(), begin, std::min(end, nest.extent));

@@ -45,20 +45,20 @@ private:
   int push(Node n);
 };
 
-/// Plain loops in double; every node of a half type is rounded to it.
+/// Evaluates with plain loops in double; the result of every node of a half type is rounded.
 std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<TestTensor> &inputs);
 
 /// Random inputs (normal; ints 0..9) with a fixed seed.
 std::vector<TestTensor> randomInputs(const KernelGraph &graph, unsigned seed);
 
-/// The processor that runs a target's kernels here.
+/// The processor that runs the kernels of a target in this test.
 inline Target processorOf(Target target) { return target.gpu() ? Target(Target::X86_64_v3) : target; }
 
-/// A kernel in this process.
+/// A compiled kernel, loaded into this process.
 class LoadedKernel {
 public:
   using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
-  /// `batch`: a GPU's kernel that takes a table of calls.
+  /// `batch`: compiles the GPU form that takes a table of calls.
   explicit LoadedKernel(const LoopNest &nest, Target cpu, bool batch = false);
   LoadedKernel(const LoadedKernel &) = delete;
   ~LoadedKernel();
@@ -66,20 +66,22 @@ public:
 
 private:
   void *library = nullptr;
-  int fd = -1; // open as long: libraries are known by name, and another that got the same number would be this one
+  // stays open: dlopen knows the library by its path /proc/self/fd/N, and a reused number would return this library
+  int fd = -1;
 };
 
 /// Raw bytes of a tensor in its element type, and back.
 std::vector<uint8_t> pack(const TestTensor &t);
 TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape, DType type);
 
-/// Runs the loop nest over [0, extent) cut into `pieces` parts; one for a GPU's threads on that many blocks. Buffers
-/// begin at multiples of 16 bytes, as GPU kernels expect. alias: (output, input buffer) that share memory.
+/// Runs the loop nest over [0, extent) cut into `pieces` parts; GPU threads run it once on `pieces` blocks instead.
+/// Buffers begin at multiples of 16 bytes, as GPU kernels expect. `alias`: pairs (output, input buffer) that share
+/// memory.
 std::vector<std::vector<uint8_t>> execute(const LoopNest &nest, LoadedKernel &kernel, const KernelGraph &graph,
                                           const std::vector<TestTensor> &inputs, int pieces,
                                           const std::vector<std::pair<int, int>> &alias = {});
 
-/// A call among several in one launch: of a loop nest whose text is that of the others, on blocks of its own.
+/// One of several calls in one launch. The loop nests of all calls have the same text; each call has its own blocks.
 struct BatchCall {
   const LoopNest *nest;
   const KernelGraph *graph;
@@ -88,7 +90,7 @@ struct BatchCall {
   std::vector<std::pair<int, int>> alias{};
 };
 
-/// Runs all calls by a kernel in batch form; the results of each.
+/// Runs all calls with one launch of a kernel in batch form. Returns the results of each call.
 std::vector<std::vector<std::vector<uint8_t>>> executeBatch(LoadedKernel &kernel, const std::vector<BatchCall> &calls);
 
 } // namespace cleave::passes::kernel

@@ -1,5 +1,5 @@
-// How GPU threads divide kernels: access widths, rows held in registers, lines of threads over columns. Uses sizes that
-// divide nothing; any number of blocks gives the same bits.
+// How GPU threads divide kernels: access widths, rows held in registers, lines of threads over columns. The tests use
+// uneven sizes; any number of blocks must give the same bits.
 #include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr DType half = DType::BF16, f32 = DType::F32;
 
-/// Runs on one block, on as many as would be started and on odd numbers between; compares bits, and one with the
-/// reference within `tolerance` of the largest result.
+/// Runs on one block, on as many blocks as a launch would have, and on odd numbers between them; the bits must be
+/// equal. The run on one block must agree with the reference within `tolerance` of the largest result.
 LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
   std::string why;
   std::optional<LoopNest> nest = loopNestOf(graph, &why, 1);
@@ -46,7 +46,7 @@ LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
 
 int spread(GraphMaker &m, int rows, const std::vector<int64_t> &shape) { return m.broadcast(rows, shape, {0}); }
 
-/// Softmax of rows of `type`, in f32 between.
+/// Softmax of rows of `type`, computed in f32.
 KernelGraph softmax(std::vector<int64_t> shape, DType type) {
   GraphMaker m;
   int x = m.cast(m.input(shape, type), f32);
@@ -55,7 +55,7 @@ KernelGraph softmax(std::vector<int64_t> shape, DType type) {
   return m.graph;
 }
 
-/// Layer norm: rows in `type`, weights in f32, statistics as results.
+/// Layer norm: rows in `type`, weights in f32; the statistics are results too.
 KernelGraph layerNorm(int64_t rows, int64_t width, DType type) {
   GraphMaker m;
   std::vector<int64_t> shape{rows, width};
@@ -70,7 +70,7 @@ KernelGraph layerNorm(int64_t rows, int64_t width, DType type) {
   return m.graph;
 }
 
-/// A gradient through ReLU with its bias gradient.
+/// The gradient of ReLU and the bias gradient.
 KernelGraph biasGradient(int64_t rows, int64_t columns, DType type) {
   GraphMaker m;
   std::vector<int64_t> shape{rows, columns};
@@ -115,7 +115,7 @@ TEST_CASE("threads: aligned rows are read 16 bytes at a time, others as they all
     LoopNest p = check(m.graph);
     CHECK(loadWidth(p, 0) == width);
   }
-  for (auto [start, width] : std::vector<std::pair<int64_t, int>>{{8, 8}, {4, 4}, {2, 2}, {3, 1}}) { // a view
+  for (auto [start, width] : std::vector<std::pair<int64_t, int>>{{8, 8}, {4, 4}, {2, 2}, {3, 1}}) { // a slice
     GraphMaker m;
     m.graph.outputs = {m.op(NodeKind::Neg, {m.slice(m.input({6, 64}, half), {1, start}, {4, 48})})};
     LoopNest p = check(m.graph);
@@ -144,7 +144,7 @@ TEST_CASE("threads: rows that fit stay in registers", "[threads]") {
       p = check(layerNorm(5, width, type), 1e-4);
       CHECK((width == 1 || p.threads.held));
     }
-  CHECK(check(softmax({1, 4096}, half)).threads.group > 32); // one row: a block
+  CHECK(check(softmax({1, 4096}, half)).threads.group > 32); // one row uses a whole block
 }
 
 TEST_CASE("threads: rows that are too long are walked", "[threads]") {
@@ -179,7 +179,7 @@ TEST_CASE("threads: columns are shared by lines of threads", "[threads]") {
   CHECK(p.shape == Shape::Columns);
   CHECK(p.threads.group > 1);
   CHECK(loadWidth(p, 0) == 8);
-  GraphMaker m; // what every line reads may be overwritten by the first
+  GraphMaker m; // all lines of threads read `running`; the first line may overwrite it
   int x = m.input({70, 24}), running = m.input({24});
   int mean = m.mul(m.reduce(ReduceKind::Sum, x, {0}), m.constant({24}, 1.0 / 70));
   m.graph.outputs = {m.sub(x, m.broadcast(m.add(mean, running), {70, 24}, {1})), m.add(running, mean)};
@@ -251,7 +251,7 @@ TEST_CASE("threads: memory moves 16 bytes at a time, with few registers and no s
     CHECK(code.find("ld.global.v4.b32") != std::string::npos);
     CHECK(code.find("st.global.v4.b32") != std::string::npos);
     CHECK(code.find("ld.global.b16") == std::string::npos);
-    CHECK(code.find("div.rn") == std::string::npos); // a call
+    CHECK(code.find("div.rn") == std::string::npos); // div.rn would be a call
   }
   if (findPtxas().empty())
     return;

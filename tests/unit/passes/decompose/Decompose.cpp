@@ -1,4 +1,4 @@
-// Decomposition: which ops stay, the attributes of primitives, and equal results.
+// Decomposition: which ops remain, the attributes of primitives, and equal results.
 #include "passes/decompose/Decompose.h"
 
 #include "ir/graph/Graph.h"

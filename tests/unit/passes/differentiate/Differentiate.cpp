@@ -86,7 +86,7 @@ TEST_CASE("nothing is built towards inputs and frozen parameters", "[differentia
       twoLayers);
   passes::differentiate(module.module(), 1);
   CHECK(train(module).getNumResults() == 2);
-  CHECK(countOps(module, "train", "cleave.matmul") == 3); // two forward, one towards w2
+  CHECK(countOps(module, "train", "cleave.matmul") == 3); // two forward, one for the gradient of w2
   CHECK(countOps(module, "train", "cleave.compare") == 0);
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("a gradient that a stage passes on unchanged goes on from there", "[di
     if (text(op, ir::attr::phase) == "backward")
       for (mlir::Value operand : op.getOperands())
         if (mlir::Operation *def = operand.getDefiningOp(); def && text(*def, ir::attr::phase) == "backward")
-          CHECK(stageOf(def) - stageOf(&op) <= 1); // never past the stage between
+          CHECK(stageOf(def) - stageOf(&op) <= 1); // skips no stage
 }
 
 TEST_CASE("an op without a gradient is an error at the user's line", "[differentiate]") {
@@ -186,14 +186,15 @@ TEST_CASE("dropout's gradient passes where the value passed", "[differentiate]")
     CHECK((gradient == 0 || gradient == 0.5));
     sum += gradient;
   }
-  CHECK(4 * sum == results.at("loss").data[0]); // linear: the gradient at 1 is the value, over the static count
+  // the loss is linear: its gradient at x = 1 is its value, divided by the static count
+  CHECK(4 * sum == results.at("loss").data[0]);
 }
 
 TEST_CASE("every rule agrees with finite differences", "[differentiate]") {
   for (const auto &example : golden("ops.json")) {
     std::string name = example["name"];
     if (name == "top_one_correct")
-      continue; // a step function
+      continue; // a step function has no useful gradient
     DYNAMIC_SECTION(name) {
       GraphModule forward = GraphModule::parse(example["ir"], name), train = forward.clone();
       passes::differentiate(train.module(), 1);

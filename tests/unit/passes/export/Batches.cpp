@@ -1,4 +1,4 @@
-// Which steps form a batch: steps of one kernel without direct or indirect dependences, in an order that respects all
+// Which steps form a batch: steps of one kernel without direct or indirect dependences. The new order respects all
 // dependences.
 #include "passes/export/Batches.h"
 
@@ -22,7 +22,8 @@ bool conflict(const StepUse &a, const StepUse &b) {
   return meet(a.writes, b.writes) || meet(a.writes, b.reads) || meet(a.reads, b.writes) || (a.ordered && b.ordered);
 }
 
-/// Every step once; what conflicts keeps its order and is never in one group; groups have one kernel.
+/// Checks that every step occurs once, that conflicting steps keep their order and are never in one group, and that a
+/// group has one kernel.
 void checkOrder(const std::vector<StepUse> &steps, const Groups &groups) {
   std::vector<size_t> place(steps.size(), SIZE_MAX);
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -65,19 +66,20 @@ TEST_CASE("batches: different kernels, and steps that are none, stay apart", "[e
 }
 
 TEST_CASE("batches: members do not depend on each other", "[export][batch]") {
-  // the second reads what the first writes; the third is independent of both
+  // The second step reads what the first writes; the third is independent of both.
   CHECK(batch({update(10, 20), {7, false, {10}, {11}}, update(12, 22)}) == Groups{{0, 2}, {1}});
-  CHECK(batch({update(10, 20), update(10, 21)}) == Groups{{0}, {1}});                 // both write
-  CHECK(batch({{7, false, {10}, {11}}, {7, false, {12}, {10}}}) == Groups{{0}, {1}}); // overwritten after it is read
+  CHECK(batch({update(10, 20), update(10, 21)}) == Groups{{0}, {1}}); // both write slot 10
+  // slot 10 is overwritten after it is read
+  CHECK(batch({{7, false, {10}, {11}}, {7, false, {12}, {10}}}) == Groups{{0}, {1}});
   CHECK(batch({{7, false, {1}, {2}}, {7, false, {2}, {3}}, {7, false, {1}, {4}}, {7, false, {4}, {5}}}) ==
-        Groups{{0, 2}, {1, 3}}); // two chains side by side
+        Groups{{0, 2}, {1, 3}}); // two independent chains
 }
 
 TEST_CASE("batches: nor by way of other steps", "[export][batch]") {
-  // a norm of the first one's result, which the last reads: the last cannot run with the first
+  // Step 1 computes a norm of step 0's result, and step 3 reads the norm: step 3 cannot run with step 0.
   CHECK(batch({update(10, 20), {1, false, {10}, {5}}, update(11, 21), {7, false, {5, 12}, {12}}}) ==
         Groups{{0, 2}, {1}, {3}});
-  // two kinds that would wait for each other: a0 before b0 and b1 before a1
+  // Two kernels whose groups would wait for each other: a0 before b0, and b1 before a1.
   CHECK(batch({{1, false, {}, {10}}, {2, false, {10}, {11}}, {2, false, {}, {12}}, {1, false, {12}, {13}}}) ==
         Groups{{0}, {1, 2}, {3}});
 }
@@ -85,7 +87,8 @@ TEST_CASE("batches: nor by way of other steps", "[export][batch]") {
 TEST_CASE("batches: what other ranks take part in keeps its order", "[export][batch]") {
   CHECK(batch({{-1, true, {30}, {30}}, update(10, 20), {-1, true, {31}, {31}}, update(11, 21)}) ==
         Groups{{0}, {2}, {1, 3}});
-  // the first reads slot 20 before it is reduced; the last reads slot 30 when it is, and that comes after
+  // Step 0 reads slot 20 before the reduction. Step 4 reads slot 30 after its reduction, which comes after the first
+  // one.
   CHECK(batch({update(10, 20), {-1, true, {20}, {20}}, update(11, 21), {-1, true, {30}, {30}}, update(12, 30)}) ==
         Groups{{0, 2}, {1}, {3}, {4}});
 }

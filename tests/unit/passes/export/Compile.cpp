@@ -176,7 +176,7 @@ std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t micr
       passes::compile(GraphModule::parse(GptText(rows / microbatches, 2).module(), "gpt"), options), mesh);
 }
 
-/// Tokens that depend on their place in the global batch only; targets follow them. Some are ignored.
+/// Tokens depend only on their place in the global batch; the target is the next token. Some targets are ignored (-1).
 int32_t inputAt(const std::string &field, int64_t step, int64_t row, int64_t column) {
   auto token = [&](int64_t c) { return static_cast<int32_t>((row * 7 + c * c * 3 + step * 5) % GptText::vocab); };
   if (field == "tokens")
@@ -268,7 +268,7 @@ TEST_CASE("layouts and programs do not grow with microbatches", "[export][compil
     const plan::Program &a = *few->plan().programs()->Get(p), &b = *many->plan().programs()->Get(p);
     CHECK(b.segments()->size() == a.segments()->size());
     CHECK(b.slots()->size() == a.slots()->size());
-    CHECK(b.arena_bytes() == a.arena_bytes()); // as many in flight
+    CHECK(b.arena_bytes() == a.arena_bytes()); // the same number of microbatches in flight
   }
 }
 
@@ -281,7 +281,7 @@ TEST_CASE("plans for GPUs: every wait between streams is needed, and the checker
     for (size_t p = 0; p < whole->programs.size(); ++p)
       for (size_t a = 0; a < whole->programs[p]->train.size(); ++a)
         for (size_t w = 0; w < whole->programs[p]->train[a]->waits.size(); ++w, ++waits) {
-          if (waits > 8 && waits % 7 != 0) // some of them: each costs a whole check
+          if (waits > 8 && waits % 7 != 0) // a sample, since each check covers a whole plan
             continue;
           plan::PlanT cut(*whole);
           auto &list = cut.programs[p]->train[a]->waits;

@@ -1,4 +1,4 @@
-// Plan export end to end: a hand-written distributed step becomes a plan that passes the checker and gives the right
+// Plan export end to end: a hand-written distributed step becomes a plan that passes the checker and computes the right
 // numbers on every rank.
 #include "ir/GraphModule.h"
 #include "passes/pipeline/Phases.h"
@@ -167,7 +167,7 @@ std::shared_ptr<const PlanFile> exported() {
 
 float inputAt(int64_t row, int64_t column) { return static_cast<float>(row * 3 + column % 3 - 4); }
 
-/// What the step above computes, on the whole batch.
+/// The expected results of the step above, computed on the whole batch.
 struct Expected {
   std::vector<float> w0 = std::vector<float>(12), w1 = std::vector<float>(8);
   float loss = 0;
@@ -228,9 +228,9 @@ TEST_CASE("a plan of two stages passes the checker", "[export]") {
   CHECK(plan.ranks()->Get(1)->program() == 0);
   CHECK(plan.ranks()->Get(2)->program() == 1);
   CHECK(plan.ranks()->Get(1)->peers()->Get(0) == 3);
-  CHECK(plan.groups()->size() == 3); // two of dp, one of all
+  CHECK(plan.groups()->size() == 3); // two groups of dp, one of all ranks
   const plan::Program &first = *plan.programs()->Get(0);
-  CHECK(first.input_bytes() == 2 * 64); // 2 x 3 floats of each microbatch
+  CHECK(first.input_bytes() == 2 * 64); // 2 x 3 floats of each microbatch, padded to 64 bytes
   CHECK(first.peak_bytes() >= first.lower_bound_bytes());
   CHECK(first.peak_bytes() == first.arena_bytes() + 2 * first.input_bytes());
 }
@@ -243,7 +243,7 @@ TEST_CASE("gradients accumulate in place, and nothing is copied but what must be
     bool update = segment->kind() == plan::SegmentKind::Update;
     for (unsigned i = 0; segment->steps() && i < segment->steps()->size(); ++i) {
       const plan::Step *step = segment->steps()->Get(i);
-      CHECK((step->op_type() == plan::StepOp::Copy) == update); // w1 := its gradient
+      CHECK((step->op_type() == plan::StepOp::Copy) == update); // the copy w1 := gradient
       if (segment->kind() == plan::SegmentKind::WeightGradient)
         CHECK(step->op_as_Matmul()->accumulate());
       if (step->op_type() == plan::StepOp::Collective)

@@ -1,4 +1,4 @@
-// Where ranks wait for what they have sent: named schedules of any size, and schedules that block each other.
+// Where ranks wait for their sends: named schedules of any size, and schedules that deadlock.
 #include "passes/export/SendWaits.h"
 #include "partitioner/schedule/Named.h"
 #include "runtime/base/Error.h"
@@ -17,7 +17,7 @@ namespace {
 
 using Name = std::pair<int64_t, int64_t>; // tag, microbatch
 
-/// A pipeline in which every stage sends one value to the next one, and one gradient to the one before.
+/// A pipeline in which every stage sends one value to the next stage, and one gradient to the previous one.
 Applied appliedOf(const Schedule &schedule) {
   Applied applied;
   applied.strategy.schedule = schedule.name;
@@ -48,7 +48,7 @@ size_t indexOf(const std::vector<ScheduleItem> &items, const ScheduleItem &item)
   return static_cast<size_t>(std::find(items.begin(), items.end(), item) - items.begin());
 }
 
-/// Runs all positions, each in its order, with the waits; the positions that do not come to their end.
+/// Runs every position's items in order, with the waits. Returns the positions that do not finish.
 std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
   std::vector<size_t> next(applied.train.size());
   std::set<Name> sent, received;
@@ -125,7 +125,7 @@ TEST_CASE("named schedules of any size run to their end with the waits") {
 TEST_CASE("schedules that wait for each other are an internal error that names the item") {
   Applied applied;
   applied.strategy.schedule = "crossed";
-  // Each rank first receives what the other sends second.
+  // Each rank first receives the value that the other rank sends second.
   const SegmentId first{SegmentKind::Forward, 0}, second{SegmentKind::Forward, 1};
   applied.train = {{{first, 0}, {second, 0}}, {{first, 0}, {second, 0}}};
   for (int64_t position : {0, 1}) {

@@ -34,7 +34,7 @@ namespace {
 
 HostTensor like(mlir::Type type) { return {mlir::cast<mlir::RankedTensorType>(type).getShape().vec(), ir::dtypeOf(type)}; }
 
-/// f32, i32 and i1 are what the test programs have.
+/// Raw bytes of a tensor of f32, i32 or i1, the types of the test programs.
 std::vector<uint8_t> pack(const HostTensor &t) {
   std::vector<uint8_t> bytes(t.values.size() * (t.dtype == DType::I1 ? 1 : 4));
   for (size_t i = 0; i < t.values.size(); ++i) {
@@ -58,7 +58,7 @@ void unpack(const std::vector<uint8_t> &bytes, HostTensor &t) {
   }
 }
 
-/// A function after fusion, its kernels compiled.
+/// A function after fusion, with compiled kernels.
 class FusedFunction {
 public:
   explicit FusedFunction(mlir::func::FuncOp function) : function(function), builder(passes::hostTarget()) {
@@ -173,7 +173,7 @@ std::vector<HostTensor> inputsOf(mlir::func::FuncOp function, int labels) {
   return inputs;
 }
 
-/// Fuses a function of the module, runs it both ways, compares; returns the fusions' op lists, one line each.
+/// Fuses a function of the module, runs it with and without fusion and compares. Returns one line per fusion: its ops.
 std::vector<std::string> check(const GraphModule &module, const std::string &name, int labels = 10,
                                double tolerance = 2e-5, passes::FuseOptions options = {}) {
   auto function = module.module().lookupSymbol<mlir::func::FuncOp>(name);
@@ -290,7 +290,7 @@ TEST_CASE("reductions are split for the threads of a GPU", "[fuse]") {
       %3 = cleave.reduce max %x dims [1] : tensor<300x257xf32> -> tensor<300xf32>
       return %1, %2, %3 : tensor<f32>, tensor<96xf32>, tensor<300xf32>
     })");
-  CHECK(check(m, "f", 10, 2e-5, {.gpu = true}).size() == 5); // all but the maximum in two steps
+  CHECK(check(m, "f", 10, 2e-5, {.gpu = true}).size() == 5); // all except the maximum take two steps
 }
 
 TEST_CASE("a mean far from zero does not cancel the variance that is summed beside it", "[fuse]") {

@@ -22,7 +22,7 @@ GraphModule turned(const GraphModule &module) {
   return last;
 }
 
-/// Numbers without a pattern that a transpose could keep.
+/// Numbers without a pattern that a transpose could leave unchanged.
 Array numbers(std::vector<int64_t> shape, double seed) {
   Array array{std::move(shape), {}};
   int64_t count = 1;
@@ -33,7 +33,7 @@ Array numbers(std::vector<int64_t> shape, double seed) {
   return array;
 }
 
-/// Loss and gradients of both forms, as traced and decomposed.
+/// Compares loss and gradients of the plain and the channels-last program, the latter both as traced and decomposed.
 void sameNumbers(const GraphModule &module, const Arrays &arguments) {
   GraphModule plain = module.clone(), last = turned(module);
   passes::differentiate(plain.module(), 1);
@@ -101,7 +101,7 @@ TEST_CASE("what follows a convolution follows it channels last", "[layout]") {
   for (mlir::Operation &op : forward.front().without_terminator())
     if (mlir::isa<ir::Conv2dOp, ir::BatchNormOp, ir::MaxPool2dOp, ir::AvgPool2dOp>(op))
       CHECK(op.hasAttr(ir::channelsLast));
-  CHECK(countOps(last, "forward", "cleave.transpose") == 2); // of the picture and the weight
+  CHECK(countOps(last, "forward", "cleave.transpose") == 2); // of the image and of the weight
   sameNumbers(plain, arguments);
 }
 

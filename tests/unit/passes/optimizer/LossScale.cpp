@@ -34,7 +34,7 @@ public:
     values.erase("state:w");
   }
 
-  /// One step; `gradient` before scaling.
+  /// Runs one step; `gradient` is the value before scaling.
   void step(double gradient) {
     Arrays arguments = values;
     ++steps;

@@ -1,4 +1,4 @@
-// @update: its signature, its settings, and steps computed by hand. For PyTorch's steps see tests/parity.
+// @update: its signature, its settings, and steps computed by hand. tests/parity compares steps with PyTorch's.
 #include "passes/optimizer/Optimizer.h"
 
 #include "ir/graph/Graph.h"
@@ -16,7 +16,7 @@ using namespace cleave::testing;
 
 namespace {
 
-/// @train and @update of two parameters under a static count of 4; `extra` belongs to the second.
+/// @train and @update of two parameters with a static count of 4; `extra` are attributes of the second parameter.
 GraphModule withOptimizer(const std::string &optimizer, const std::string &extra = "") {
   GraphModule module =
       forwardModule(parameter("a.weight", "tensor<2xf32>") + ", " + parameter("b", "tensor<f32>", extra), R"(
@@ -72,7 +72,7 @@ TEST_CASE("ops of a parameter name it and its module", "[optimizer]") {
   for (mlir::Operation &op : update.front().without_terminator()) {
     auto name = op.getAttrOfType<mlir::StringAttr>("cleave.parameter");
     auto path = op.getAttrOfType<mlir::StringAttr>(ir::attr::path);
-    if (mlir::isa<ir::ConstantOp, ir::BroadcastOp>(op)) { // one for all parameters of a shape
+    if (mlir::isa<ir::ConstantOp, ir::BroadcastOp>(op)) { // shared by all parameters of a shape
       auto constant = mlir::dyn_cast<ir::ConstantOp>(op);
       mlir::Value repeated = constant ? mlir::Value() : op.getOperand(0);
       CHECK((!name && !path));
@@ -98,7 +98,7 @@ TEST_CASE("one step of plain SGD by hand", "[optimizer]") {
 TEST_CASE("gradients are rescaled by static count / weight", "[optimizer]") {
   Arrays results = step(withOptimizer(R"({name = "sgd"})"), basic(0.1, 2));
   CHECK(results.at("parameter:b").data[0] == Approx(3.2));
-  // A batch that counted nothing moves nothing, and is not a NaN.
+  // A batch of weight 0 changes no parameter, and gives no NaN.
   Arrays nothing = basic(0.1, 0);
   nothing["gradient:b"] = {{}, {0}};
   CHECK(step(withOptimizer(R"({name = "sgd"})"), nothing).at("parameter:b").data[0] == 3);
@@ -109,7 +109,7 @@ TEST_CASE("one norm over all parameters clips", "[optimizer]") {
   double norm = std::sqrt(0.25 + 0.0625 + 1);
   CHECK(results.at("parameter:b").data[0] == Approx(3 + 0.5 / norm));
   CHECK(results.at("parameter:a.weight").data[0] == Approx(1 - 0.25 / norm));
-  // Below the bound nothing changes.
+  // A norm below the bound changes nothing.
   CHECK(step(withOptimizer(R"({name = "sgd", clip_norm = 2.0})"), basic(1)).at("parameter:b").data[0] == 4);
 }
 

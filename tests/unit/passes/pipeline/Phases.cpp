@@ -1,4 +1,5 @@
-// Phases of passes: errors come out as they were thrown, and invalid IR names its phase.
+// Phases of passes: an error reaches the caller as it was thrown, and invalid IR is reported with the name of its
+// phase.
 #include "passes/pipeline/PhasePipeline.h"
 
 #include "ir/GraphModule.h"
@@ -13,7 +14,7 @@ using namespace cleave::passes;
 
 namespace {
 
-/// A pass that does what a test wants.
+/// A pass that runs a function given by the test.
 struct AnyPass : ThrowingPass<mlir::PassWrapper<AnyPass, mlir::OperationPass<mlir::ModuleOp>>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AnyPass)
   explicit AnyPass(std::function<void(mlir::ModuleOp)> does) : does(std::move(does)) {}
@@ -33,7 +34,7 @@ GraphModule module() {
                             "phases");
 }
 
-/// The op with a result that is not its operand's type.
+/// Makes the module invalid: gives the exp op a result type that differs from its operand's type.
 void makeInvalid(mlir::ModuleOp module) {
   module.walk([](ir::ExpOp op) {
     op.getResult().setType(mlir::RankedTensorType::get({5}, mlir::Float32Type::get(op->getContext())));

@@ -1,4 +1,4 @@
-// Memory placement: no overlaps, the bound, known optima, speed.
+// Memory placement: no overlaps, distance to the lower bound, known optima, speed.
 #include "passes/place/Place.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,8 @@ bool meet(const Interval &a, const Interval &b) {
   return false;
 }
 
-/// Index pairs that overlap in time and in memory, offsets off the alignment, ends beyond the size.
+/// Counts pairs that overlap in time and in memory, unaligned or wrong fixed offsets, ends beyond the size, and a size
+/// below the lower bound.
 int defects(const std::vector<Interval> &intervals, const Placement &placement) {
   int found = placement.bytes < placement.lowerBound;
   for (size_t i = 0; i < intervals.size(); ++i) {
@@ -63,7 +64,7 @@ TEST_CASE("placement of nothing and of empty buffers", "[place]") {
 }
 
 TEST_CASE("placement finds the optimum where greedy by size alone does not", "[place]") {
-  // Small ones around a large one: sizes in units of 64 bytes.
+  // Small buffers around a large one: sizes in units of 64 bytes.
   std::vector<Interval> intervals{
       {4 * 64, {{0, 1}}}, {3 * 64, {{1, 3}}}, {4 * 64, {{3, 5}}}, {3 * 64, {{0, 0}}}, {1 * 64, {{2, 5}}}};
   Placement placement = place(intervals);
@@ -92,7 +93,7 @@ TEST_CASE("placement of a training step: kept activations and temporaries reach 
   const int64_t layers = 24, end = 4 * layers;
   for (int64_t l = 0; l < layers; ++l) {
     intervals.push_back({4096, {{l * 2, end - l * 2}}});           // kept for backward
-    intervals.push_back({16384, {{l * 2, l * 2 + 1}}});            // within the layer
+    intervals.push_back({16384, {{l * 2, l * 2 + 1}}});            // live within the layer
     intervals.push_back({4096, {{end - l * 2, end - l * 2 + 2}}}); // gradient of the activation
     intervals.push_back({16384, {{end - l * 2, end - l * 2 + 1}}});
   }
@@ -102,7 +103,7 @@ TEST_CASE("placement of a training step: kept activations and temporaries reach 
 }
 
 TEST_CASE("placement of many intervals stays near the bound", "[place]") {
-  for (int64_t longest : {20, 4000}) { // a small conflict graph; one that is too large
+  for (int64_t longest : {20, 4000}) { // a small conflict graph; one that exceeds the limit
     auto intervals = randomIntervals(7, 100'000, 100'000, longest);
     Placement placement = place(intervals);
     INFO("longest " << longest << ": " << double(placement.bytes) / double(placement.lowerBound));

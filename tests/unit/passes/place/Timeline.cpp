@@ -9,7 +9,7 @@ using namespace cleave::passes;
 
 namespace {
 
-// Slots: 0, 1 temporaries of forward and backward; 2 kept from forward to backward; 3 sent by backward.
+// Slots: 0 and 1 are temporaries of forward and backward; 2 is kept from forward to backward; backward sends 3.
 enum { ForwardTemporary, BackwardTemporary, Kept, Sent };
 const std::vector<uint64_t> bytes{4096, 8192, 16384, 1024};
 const std::vector<SegmentUse> segments{{4, {{ForwardTemporary, 0, 2}, {Kept, 2, 3}}},
@@ -20,7 +20,7 @@ struct Schedule {
   std::vector<Hold> holds;
 };
 
-/// 1F1B with `inFlight` microbatches at once; gradients are waited for two microbatches later.
+/// 1F1B with `inFlight` microbatches at once; the wait for a sent gradient comes two microbatches later.
 Schedule oneForwardOneBackward(int64_t microbatches, int64_t inFlight) {
   Schedule s;
   for (int64_t m = 0; m < microbatches + inFlight - 1; ++m) {
@@ -29,7 +29,7 @@ Schedule oneForwardOneBackward(int64_t microbatches, int64_t inFlight) {
     if (m >= inFlight - 1)
       s.actions.push_back({1, m - inFlight + 1, true});
   }
-  s.actions.push_back({0, 0, false}); // the end: nothing placed is in use
+  s.actions.push_back({0, 0, false}); // the end, where no placed slot is in use
   s.actions.back().segment = 2;
   std::vector<size_t> backward;
   for (size_t i = 0; i < s.actions.size(); ++i)
@@ -40,7 +40,8 @@ Schedule oneForwardOneBackward(int64_t microbatches, int64_t inFlight) {
   return s;
 }
 
-/// Walks the schedule with the places at hand; counts writes over somebody else's live bytes and values that moved.
+/// Follows the schedule with the offsets of `timeline`. Counts pairs of live values that overlap; returns 1,000,000 if
+/// a value's offset changes while it is live.
 int defects(const Schedule &s, const std::vector<SegmentUse> &uses, const Timeline &timeline) {
   struct Live {
     uint32_t slot;
@@ -57,7 +58,7 @@ int defects(const Schedule &s, const std::vector<SegmentUse> &uses, const Timeli
       for (size_t k = 0; k < all.size(); ++k)
         if (all[k].slot == touch.slot && all[k].microbatch == s.actions[i].microbatch) {
           if (all[k].offset != timeline.offset(touch.slot, i))
-            return 1'000'000; // moved between segments
+            return 1'000'000; // offset changed between segments
           all[k].lastAction = i, all[k].lastStep = 1 + touch.last;
           found = true;
         }

@@ -1,4 +1,4 @@
-// Parallel work on functions: every function is changed, errors are ordered, and dialects must be loaded before.
+// Parallel work on functions: every function is changed, errors are ordered, and dialects must be loaded beforehand.
 #include "passes/rewrite/Parallel.h"
 
 #include "ir/GraphModule.h"
@@ -35,7 +35,7 @@ struct Functions {
 TEST_CASE("every function is changed once", "[parallel]") {
   Functions functions(20);
   passes::forEachInParallel(functions.list, [](mlir::func::FuncOp function) {
-    const auto before = function->getAttrOfType<mlir::StringAttr>("seen"); // Catch2's checks are for one thread
+    const auto before = function->getAttrOfType<mlir::StringAttr>("seen"); // Catch2's checks support one thread only
     function->setAttr("seen", mlir::Builder(function).getStringAttr(before ? "twice" : function.getName().str()));
   });
   for (mlir::func::FuncOp function : functions.list)
@@ -60,7 +60,7 @@ TEST_CASE("the first function's error is thrown when all have ended", "[parallel
 }
 
 TEST_CASE("a dialect that is loaded by a thread is an error", "[parallel]") {
-  Functions functions(1); // with more than one it would be a race, too
+  Functions functions(1); // with several functions this would also be a race
   CHECK_THROWS_WITH(passes::forEachInParallel(functions.list,
                                               [](mlir::func::FuncOp function) {
                                                 function.getContext()->loadDialect<mlir::arith::ArithDialect>();

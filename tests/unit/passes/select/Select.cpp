@@ -1,5 +1,5 @@
-// Stride arithmetic, and selection of library calls: what is folded into a matrix product, and that its value does not
-// change.
+// Stride arithmetic, and selection of library calls: which ops are folded into a matrix product; the computed values do
+// not change.
 #include "ir/GraphModule.h"
 #include "ir/library/Library.h"
 #include "passes/select/Selection.h"
@@ -16,7 +16,7 @@ using namespace cleave::passes;
 
 namespace {
 
-/// The function @f of a module after tidying and selection.
+/// The function @f of a module after `joinPads` and selection.
 struct Selected {
   GraphModule graph;
   mlir::func::FuncOp function;
@@ -36,13 +36,13 @@ struct Selected {
 };
 
 using Ints = std::vector<int64_t>;
-/// Offset, then strides.
+/// The offset, then the strides.
 Ints view(library::ViewAttr view) {
   Ints numbers{view.getOffset()};
   numbers.insert(numbers.end(), view.getStrides().begin(), view.getStrides().end());
   return numbers;
 }
-/// m, n and k.
+/// The sizes m, n and k.
 Ints sizes(library::MatmulOp call) {
   return {static_cast<int64_t>(call.getM()), static_cast<int64_t>(call.getN()), static_cast<int64_t>(call.getK())};
 }
@@ -76,7 +76,7 @@ TEST_CASE("a shared right operand makes rows of the batch", "[export]") {
   })");
   REQUIRE(s.products().size() == 1);
   library::MatmulOp call = s.products()[0];
-  CHECK(s.ops() == 1); // the bias went along
+  CHECK(s.ops() == 1); // the bias is part of the call
   CHECK(call.getBias());
   CHECK(call.getBatch().empty());
   CHECK(sizes(call) == Ints{6, 5, 4});
@@ -112,7 +112,7 @@ TEST_CASE("heads of a joined projection are read and written in place", "[export
 }
 
 TEST_CASE("attention writes as what follows reads", "[export]") {
-  // [b=2, h=4, t=3, d=8] in the order [b, t, h, d]
+  // Shape [b=2, h=4, t=3, d=8], in memory ordered [b, t, h, d].
   Selected s(
       R"(func.func @f(%q: tensor<2x4x3x8xbf16>, %k: tensor<2x4x3x8xbf16>, %w: tensor<32x5xbf16>) -> (tensor<6x5xbf16>, tensor<2x4x3xf32>) {
     %o, %l = cleave.attention %q, %k, %k {scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>) -> (tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>)
@@ -131,7 +131,7 @@ TEST_CASE("attention writes as what follows reads", "[export]") {
 }
 
 TEST_CASE("attention keeps its order where something else is done with its result", "[export]") {
-  // The last dimension must stay the last; a result that is read twice stays as it is.
+  // The last dimension must stay last; the layout of a result with two readers does not change.
   for (auto [permutation, turned, also] :
        {std::tuple("0, 1, 3, 2", "2x4x8x3", ""), std::tuple("0, 2, 1, 3", "2x3x4x8", ", %o")}) {
     const std::string type = "tensor<2x4x3x8xbf16>";
@@ -157,14 +157,14 @@ TEST_CASE("gradients of attention are written as what follows reads", "[export]"
     turned += std::string("%t") + name + " = cleave.transpose %d" + name + " permutation [0, 2, 1, 3] : " + heads +
               " -> " + rows + "\n";
   const std::string head = "func.func @f(%g: " + heads + ", %q: " + heads + ", %l: tensor<2x4x3xf32>) -> ";
-  // Each of them alone.
+  // Each gradient is a result of its own.
   Selected apart(head + "(" + rows + ", " + rows + ", " + rows + ") {\n" + gradient + turned +
                  "return %tq, %tk, %tv : " + rows + ", " + rows + ", " + rows + "\n}");
   CHECK(apart.ops() == 1);
   auto gradients = apart.calls<library::AttentionGradOp>()[0];
   for (library::ViewAttr written : {gradients.getDqView(), gradients.getDkView(), gradients.getDvView()})
     CHECK(view(written) == Ints{0, 96, 8, 32, 1});
-  // Side by side, as one projection's gradient.
+  // The gradients are concatenated, as the gradient of one projection.
   Selected joined(head + "tensor<2x3x12x8xbf16> {\n" + gradient + turned +
                   "%c = cleave.concat %tq, %tk, %tv {dim = 2 : i64} : (" + rows + ", " + rows + ", " + rows +
                   ") -> tensor<2x3x12x8xbf16>\nreturn %c : tensor<2x3x12x8xbf16>\n}");
@@ -204,10 +204,10 @@ TEST_CASE("what is stashed lies as it is read", "[export]") {
   CHECK(forward.front().getTerminator()->getOperand(0) == forward.front().getTerminator()->getOperand(1));
   CHECK(backward.front().getTerminator()->getOperand(0) == backward.getArgument(0));
   auto back = backward.front().getTerminator()->getOperand(1).getDefiningOp()->getOperand(0);
-  CHECK(sizesOf(back) == Ints{2, 4, 3, 8}); // the other reader sees what it saw
+  CHECK(sizesOf(back) == Ints{2, 4, 3, 8}); // the other reader still sees the original shape
   selectLibraryCalls(forward);
   CHECK(std::distance(forward.front().begin(), forward.front().end()) == 2);
-  // No product writes [b, t, d, h], and what is read in other ways stays.
+  // No product can write [b, t, d, h], and a stash with other readers keeps its layout.
   GraphModule other = functions("0, 2, 3, 1", "2x3x8x4", "");
   CHECK(laidOut(other) == Ints{2, 4, 3, 8});
   GraphModule twice = functions("0, 2, 1, 3", "2x3x4x8", "%n = cleave.neg %o : tensor<2x4x3x8xf32>\n");
@@ -304,12 +304,13 @@ TEST_CASE("a product takes one bias", "[export]") {
   })");
   REQUIRE(s.products().size() == 1);
   CHECK(s.products()[0].getBias() == s.function.getArgument(2));
-  CHECK(s.ops() == 3); // the call, and the second bias added
+  CHECK(s.ops() == 3); // the call; the second bias is broadcast and added
 }
 
 namespace {
 
-/// A linear layer of `rows` x `k` to `n`, its bias, and what follows: `%3` is the sum, `%4` what is returned.
+/// A linear layer with `k` inputs, `n` outputs and a bias, followed by `after`: `%3` is the sum with the bias, `%4` the
+/// returned value.
 std::string layer(const std::string &after, const std::string &type = "f32", int64_t k = 8, int64_t n = 16,
                   const std::string &results = "%4") {
   auto tensor = [&](std::initializer_list<int64_t> sizes) {
@@ -349,7 +350,7 @@ TEST_CASE("activations go along with their products", "[export]") {
       CHECK(call->getNumResults() == 1);
       CHECK(sizes(call) == Ints{6, 16, 8});
       CHECK(view(call.getCView()) == Ints{0, 16, 1});
-      Selected elsewhere(text); // CPUs
+      Selected elsewhere(text); // options for CPUs
       CHECK(elsewhere.ops() == 2);
       CHECK(epilogueOf(elsewhere.products().at(0)) == "none");
     }
@@ -431,10 +432,10 @@ TEST_CASE("a bias's gradient goes along with that of the weight", "[export]") {
   CHECK(end->getOperand(0) == call->getResult(0));
   CHECK(end->getOperand(1) == call->getResult(1));
   CHECK(sizes(call) == Ints{16, 8, 6});
-  CHECK_FALSE(goesAlong(Selected(layer(product)))); // CPUs
-  // What a kernel makes element by element is summed there.
+  CHECK_FALSE(goesAlong(Selected(layer(product)))); // options for CPUs
+  // An elementwise kernel that produces the value also computes its sum.
   CHECK_FALSE(goesAlong(Selected(layer("%0 = cleave.abs %dy : tensor<2x3x16xbf16>"), withEpilogues)));
-  // A kernel that goes by rows does not sum columns.
+  // A kernel that works on rows does not sum columns.
   CHECK(goesAlong(Selected(layer(R"(%6 = cleave.reduce sum %dy dims [2] : tensor<2x3x16xbf16> -> tensor<2x3xbf16>
     %7 = cleave.broadcast %6 dims [0, 1] : tensor<2x3xbf16> -> tensor<2x3x16xbf16>
     %0 = cleave.mul %7, %dy : tensor<2x3x16xbf16>)"),
@@ -459,7 +460,7 @@ TEST_CASE("a convolution takes ReLU along where the library has it", "[export]")
   Selected without(layer(relu, "%3"));
   CHECK(without.ops() == 2);
   CHECK(epilogueOf(without.calls<library::Conv2dOp>().at(0)) == "none");
-  // Who else uses the sum needs it.
+  // The sum with the bias has another reader, so it must exist.
   Selected used(layer(relu + "%4 = cleave.mul %3, %2 : tensor<1x3x4x4xf32>\n", "%4"), withEpilogues);
   CHECK(used.ops() == 3);
   CHECK(epilogueOf(used.calls<library::Conv2dOp>().at(0)) == "none");
@@ -473,23 +474,23 @@ TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
     for (library::MatmulOp call : s.products())
       CHECK(epilogueOf(call) == "none");
   };
-  plain(layer("%4 = cleave.gelu %3 : TYPE"), 2);                         // exact
-  plain(layer("%4 = cleave.relu %3 : TYPE", "f32", 8, 16, "%4, %3"), 2); // its input is wanted
-  plain(layer("%4 = cleave.silu %3 : TYPE"), 2);                         // none
+  plain(layer("%4 = cleave.gelu %3 : TYPE"), 2);                         // exact gelu
+  plain(layer("%4 = cleave.relu %3 : TYPE", "f32", 8, 16, "%4, %3"), 2); // the input of relu is a result too
+  plain(layer("%4 = cleave.silu %3 : TYPE"), 2);                         // cuBLASLt has no silu
   plain(layer("%4 = cleave.gelu %3 {tanh} : TYPE", "f32", 8, 20), 2);    // rows of 20: aux would not be aligned
   plain(layer("%4 = cleave.gelu %3 {tanh} : TYPE", "bf16", 10, 16), 2);  // rows of 20 bytes
-  plain(layer("%4 = cleave.gelu_grad %g, %3 {tanh} : TYPE"), 2);         // the slope at a product
-  plain(layer("%4 = cleave.gelu_grad %3, %g {tanh} : TYPE"), 2);         // a bias in between
+  plain(layer("%4 = cleave.gelu_grad %g, %3 {tanh} : TYPE"), 2);         // the slope is taken at the product
+  plain(layer("%4 = cleave.gelu_grad %3, %g {tanh} : TYPE"), 2);         // a bias between product and gelu_grad
   plain(layer("%5 = cleave.gelu %3 {tanh} : TYPE\n %6 = cleave.gelu %3 {tanh} : TYPE\n %4 = cleave.mul %5, %6 : TYPE"),
-        4); // twice
-  // batches of different right operands
+        4); // two activations of one product
+  // Batches with different right operands.
   plain(R"(func.func @f(%x: tensor<2x8x8xf32>, %w: tensor<2x8x16xf32>) -> tensor<2x8x16xf32> {
     %0 = cleave.matmul %x, %w : (tensor<2x8x8xf32>, tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
     %1 = cleave.relu %0 : tensor<2x8x16xf32>
     return %1 : tensor<2x8x16xf32>
   })",
         2);
-  // a transposed result
+  // A transposed result.
   plain(R"(func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>) -> tensor<16x8xf32> {
     %0 = cleave.matmul %x, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
     %1 = cleave.transpose %0 permutation [1, 0] : tensor<8x16xf32> -> tensor<16x8xf32>
@@ -497,7 +498,7 @@ TEST_CASE("epilogues that cuBLASLt does not have stay kernels", "[export]") {
     return %2 : tensor<16x8xf32>
   })",
         2);
-  // the input of gelu is not known yet
+  // The input of gelu is computed after the product.
   plain(R"(func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x16xf32>, %h: tensor<8x16xf32>) -> tensor<8x16xf32> {
     %0 = cleave.matmul %x, %w : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
     %1 = cleave.abs %h : tensor<8x16xf32>
@@ -536,7 +537,8 @@ TEST_CASE("gradients in f32 of products in half are written as f32", "[export]")
   CHECK(later.ops() == 1);
   CHECK(later.products().at(0).getAccumulate());
   CHECK(isF32(later.products().at(0)));
-  Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"), {.widen = true}); // a kernel casts
+  // a kernel does the cast
+  Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"), {.widen = true});
   CHECK_FALSE(isF32(read.products().at(0)));
   Selected elsewhere(gradient("", "", "%1"));
   CHECK_FALSE(isF32(elsewhere.products().at(0)));
@@ -562,7 +564,7 @@ TEST_CASE("where a library lacks a half type, a bias is added before the product
     return single;
   };
   CHECK(additionIsF32("%2"));
-  CHECK_FALSE(additionIsF32("%0")); // what others read is rounded, for all
+  CHECK_FALSE(additionIsF32("%0")); // with another reader, the product is rounded for all readers
 }
 
 TEST_CASE("what no later function reads is not stashed, and not computed", "[select]") {

@@ -1,4 +1,4 @@
-// Simplification: the rewrites, sharing of equal ops, and preserved attributes.
+// Simplification: the rewrites, merging of equal ops, and preserved attributes.
 #include "passes/simplify/Simplify.h"
 
 #include "ir/graph/Graph.h"
