@@ -8,7 +8,7 @@ using namespace cleave::ir;
 
 namespace {
 
-/// Every rank of stage s runs the functions "s<S>.<segment>" of the text, by the given schedule.
+/// Every rank of stage s runs the functions "s<S>.<segment>" of the text, in the order of the given schedule.
 struct Setup {
   GraphModule module;
   DistributedProgram program;

@@ -15,7 +15,7 @@ std::string listOf(const std::vector<HostTensor> &tensors, const std::string &na
   return text;
 }
 
-/// f(inputs) -> one tensor, as text with a body that defines %y of type `result`.
+/// Runs f(inputs), which returns one tensor; `body` is text that defines %y of type `result`.
 HostTensor forward(const std::string &body, const std::string &result, const std::vector<HostTensor> &inputs) {
   return run("func.func @f(" + listOf(inputs, "x") + ") -> " + result + " {\n" + body + "\nreturn %y : " + result +
                  "\n}",

@@ -169,9 +169,9 @@ TEST_CASE("pooling") {
     %3 = cleave.avg_pool2d_grad %g {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 1, 1>} : (tensor<1x1x2x2xf32>) -> tensor<1x1x3x3xf32>
     return %0#0, %1, %2, %3 : tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32>, tensor<1x1x2x2xf32>, tensor<1x1x3x3xf32> })",
       {f32({1, 1, 3, 3}, {-1, -2, -3, -1, -5, -6, -7, -8, -9}), f32({1, 1, 2, 2}, {4, 8, 12, 16})});
-  CHECK(results[0] == f32({1, 1, 2, 2}, {-1, -3, -7, -9}));              // padding is no zero
-  CHECK(results[1] == f32({1, 1, 3, 3}, {4, 0, 8, 0, 0, 0, 12, 0, 16})); // the first of equal maxima
-  CHECK(results[2] == f32({1, 1, 2, 2}, {-2.25, -2.25, -3.75, -2.25}));  // padding counts
+  CHECK(results[0] == f32({1, 1, 2, 2}, {-1, -3, -7, -9}));              // padding is not treated as zero
+  CHECK(results[1] == f32({1, 1, 3, 3}, {4, 0, 8, 0, 0, 0, 12, 0, 16})); // the first of equal maxima gets the gradient
+  CHECK(results[2] == f32({1, 1, 2, 2}, {-2.25, -2.25, -3.75, -2.25}));  // padding counts in the mean
   CHECK(results[3] == f32({1, 1, 3, 3}, {1, 1, 2, 1, 1, 2, 3, 3, 4}));
 }
 

@@ -156,9 +156,9 @@ TEST_CASE("a sum finished where it is split is a reduce-scatter") {
   CHECK(place("dp, _ | sum tp", "dp, (3 x 2:tp)", {4, 6}) == "1.1");
   CHECK(place("_, _ | sum dp+tp", "_, dp+tp", {4, 6}) == "1.0");
   CHECK(place("_, _ | sum dp+tp", "_, tp | sum dp", {4, 6}) == "1.0");
-  CHECK(place("dp, _ | sum tp", "dp, _", {4, 6}) == "none");           // nothing wants it split
+  CHECK(place("dp, _ | sum tp", "dp, _", {4, 6}) == "none");           // the target does not split it
   CHECK(place("_, dp | sum tp", "_, dp+tp", {4, 6}) == "none");        // the dimension is split already
-  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "none");         // dp finishes too, and nothing is split over it
+  CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "none");         // dp is finished too, but dp splits nothing
   CHECK(place("_, _ | sum tp", "_, (2:dp x 3:tp)", {4, 6}) == "none"); // two splits in one dimension
   mesh = {{{"dp", 1}, {"tp", 2}, {"pp", 1}}};
   CHECK(place("_, _ | sum dp+tp", "_, tp", {4, 6}) == "1.0"); // dp has one member

@@ -1,6 +1,6 @@
 // Every strategy computes the same step: compares the distributed interpreter on an applied strategy, with a thread per
-// rank, with the reference interpreter on global shapes. No device, no plan. Adam has a large eps: some gradients are
-// zero except for rounding (a bias before a normalisation), which it would otherwise amplify.
+// rank, with the reference interpreter on global shapes. Uses no device and no plan. Adam has a large eps: some
+// gradients are zero except for rounding (a bias before a normalisation), and a small eps would amplify the rounding.
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Distributed.h"
@@ -21,10 +21,10 @@ using ir::Slots;
 
 namespace {
 
-/// Marks of the code: set by the test that draws them, otherwise none.
+/// Marks in the model's code. A test that draws marks sets it; by default it does nothing.
 std::function<Tensor(Tensor)> mark = [](Tensor x) { return x; };
 
-// ---- models: small ones that between them use what the samples use -------------------------------------------------
+// ---- models: small ones that together use the features of the samples -----------------------------------------------
 
 struct Mlp : Module {
   Linear fc1{*this, "fc1", 12, 10}, fc2{*this, "fc2", 10, 7}, fc3{*this, "fc3", 7, 5};
@@ -69,7 +69,7 @@ struct Gpt : Module {
   Tensor forward(Tensor tokens) { return linear(norm(blocks(embed(tokens) + positions.weight)), embed.weight); }
 };
 
-/// Those that call every function of the DSL.
+/// Models that together call every function of the DSL.
 const std::map<std::string, test::FunctionModel> functionModels = test::functionModels();
 
 TrainConfig configOf(const std::string &model) {
@@ -128,7 +128,7 @@ std::vector<Named> resultsOf(mlir::func::FuncOp func) {
   return list;
 }
 
-/// Numbers that depend on the slot alone. Labels lie in [-1, 4]: some rows are ignored.
+/// Numbers that depend only on the slot and the microbatch. Labels are in [-1, 4]: some rows are ignored.
 HostTensor filled(const Named &slot, int64_t microbatch) {
   HostTensor tensor = slot.type;
   uint32_t state = static_cast<uint32_t>(microbatch * 77 + 1);
@@ -157,7 +157,7 @@ passes::CompileOptions oneDevice(int64_t rows, int64_t microbatches) {
   return options;
 }
 
-/// Everything that is there before the step.
+/// All slots that exist before the step.
 Slots beginning(const GraphModule &step, int64_t microbatches) {
   Slots slots{{{"scalar", "lr"}, HostTensor({}, DType::F32, lr)},
               {{"scalar", "step"}, HostTensor({}, DType::F32, trainingStep)}};
@@ -204,8 +204,8 @@ Slots wholeStep(const GraphModule &step, Slots slots, int64_t microbatches) {
 }
 
 struct Run {
-  Slots slots;   // whole parameters, buffers, states after the step
-  Slots metrics; // rank 0's
+  Slots slots;   // whole parameters, buffers and states after the step
+  Slots metrics; // of rank 0
 };
 
 /// One iteration under a strategy, a thread per rank.
@@ -237,7 +237,7 @@ Run distributedStep(const std::string &model, const std::string &mesh, const std
   return run;
 }
 
-/// Compares parameters, buffers, states and metrics; a slot must be there.
+/// Compares parameters, buffers, states and metrics; fails if a slot is missing.
 void compare(const Slots &expected, const Run &found, double tolerance) {
   int64_t compared = 0;
   for (const auto &[key, tensor] : expected) {
@@ -344,7 +344,8 @@ TEST_CASE("the same strategy gives the same bits, whichever thread is first") {
 
 namespace {
 
-/// Marks and rules by chance, legal by construction: an axis splits a tensor once and only what is large enough.
+/// Random marks and rules that are legal by construction: an axis splits a tensor at most once, and only a dimension
+/// that is large enough.
 class Draw {
 public:
   Draw(uint32_t seed, const std::string &mesh) : random(seed), mesh(partitioner::parseMesh(mesh)) {}

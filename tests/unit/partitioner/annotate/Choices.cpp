@@ -1,5 +1,5 @@
-// Every choice of an op computes the op: for each, every rank runs the op on its pieces in the reference interpreter,
-// and gets its piece of the whole result, or its term of it.
+// Every choice of an op computes the op: for each choice, every rank runs the op on its pieces in the reference
+// interpreter and must get its piece, or its term, of the whole result.
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Interpreter.h"
 #include "ir/interpreter/Slices.h"
@@ -19,8 +19,8 @@ namespace {
 
 const Mesh mesh{{{"dp", 2}, {"tp", 2}, {"pp", 1}}};
 
-/// One op. In `body`, $0 and $1 are the types of its operands %0 and %1, $r and $s those of its results; a constant
-/// that it reads stands before it and is the last operand.
+/// A test case of one op. In `body`, $0 and $1 are the types of the operands %0 and %1, $r and $s those of the results.
+/// If the op reads a constant, `body` defines the constant first, and the constant is the last operand.
 struct Case {
   std::string body;
   std::vector<std::vector<int64_t>> operands;
@@ -68,7 +68,7 @@ HostTensor filled(const std::vector<int64_t> &shape, const std::string &element,
   return tensor;
 }
 
-/// The member's term of a tensor that is a partial sum: numbers by chance, which add up to the tensor.
+/// The member's term of a tensor that is a partial sum: random terms that add up to the tensor.
 HostTensor termOf(HostTensor whole, const Sharding &sharding, const std::vector<int64_t> &coords) {
   const int64_t members = mesh.size(sharding.partialAxes), at = mesh.linear(sharding.partialAxes, coords);
   for (int64_t m = 1; m < members; ++m) {
@@ -97,7 +97,7 @@ std::vector<HostTensor> evaluate(const std::string &function, const std::vector<
   return ir::evaluate(known->second.function("f"), inputs);
 }
 
-/// Adds what another member of a group has to what one has.
+/// Combines another member's term into `sum` by the reduction `kind`.
 void combine(HostTensor &sum, const HostTensor &other, const std::string &kind) {
   REQUIRE(sum.shape == other.shape);
   for (size_t i = 0; i < sum.values.size(); ++i) {
@@ -126,7 +126,7 @@ void checkChoice(const Case &c, const OpSharding &choice, const std::vector<Host
       std::optional<HostTensor> total;
       for (int64_t other = 0; other < mesh.ranks(); ++other) {
         const std::vector<int64_t> at = mesh.coords(other);
-        bool member = true; // of the group whose terms make the result
+        bool member = true; // belongs to the group whose terms are combined
         for (size_t a = 0; a < mesh.axes.size(); ++a)
           member &= at[a] == coords[a] ||
                     std::count(sharding.partialAxes.begin(), sharding.partialAxes.end(), mesh.axes[a].name);
@@ -143,7 +143,7 @@ void checkChoice(const Case &c, const OpSharding &choice, const std::vector<Host
     }
 }
 
-/// Rows of a table that is split begin at an offset, which an op by itself does not know.
+/// Rows of a split table begin at an offset, which an op alone does not know.
 bool needsOffset(const Case &c, const OpSharding &choice) {
   return c.body.find("embedding") != std::string::npos &&
          (c.body.find("grad") == std::string::npos ? choice.operands[0] : choice.results[0]).dims[0].split();
@@ -179,11 +179,10 @@ size_t checkAll(const Case &c) {
 } // namespace
 
 TEST_CASE("every choice of an op computes the op") {
-  // What it costs to be wrong: a choice too many is found here; that none is missing: the numbers, counted by hand.
-  // With two axes and n loops, each axis on one of them or on none: (n + 1)^2, less those for which there are too few
-  // elements.
+  // This test finds illegal choices; the expected counts, worked out by hand, find missing ones. With two axes and n
+  // loops, each axis splits one loop or none: (n + 1)^2 choices, less those for which there are too few elements.
   CHECK(checkAll({"%r = cleave.relu %0 : $0", {{4, 6}}, {{4, 6}}}) == 9);
-  CHECK(checkAll({"%r = cleave.add %0, %1 : $0", {{5, 4}, {5, 4}}, {{5, 4}}}) == 16); // and partial sums
+  CHECK(checkAll({"%r = cleave.add %0, %1 : $0", {{5, 4}, {5, 4}}, {{5, 4}}}) == 16); // also partial sums
   CHECK(checkAll({"%r = cleave.mul %0, %1 : $0", {{5, 4}, {5, 4}}, {{5, 4}}}) == 9);
   CHECK(checkAll({"%1 = cleave.constant dense<2.0> : $1 : $1\n%r = cleave.mul %0, %1 : $0",
                   {{5, 4}, {5, 4}},

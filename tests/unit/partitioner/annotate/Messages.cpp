@@ -1,4 +1,4 @@
-// The messages that a solution is said to cost are the collectives that its plan has.
+// The messages that a solution reports as its cost are the collectives of its plan.
 #include "partitioner/sharding/Messages.h"
 #include "frontend/trace/TraceModel.h"
 #include "ir/dist/Dist.h"
@@ -56,7 +56,7 @@ int64_t bytesOf(mlir::Value value) {
   return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
 }
 
-/// The collectives of the local programs' microbatches: forward and backward.
+/// The collectives of one microbatch in the local programs: forward and backward.
 Counts collectivesOf(mlir::ModuleOp module) {
   Counts counts;
   module.walk([&](mlir::func::FuncOp func) {

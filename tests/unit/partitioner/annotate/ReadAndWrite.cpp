@@ -1,4 +1,4 @@
-// A function as a problem, and a solution on a function.
+// Reading a function as a sharding problem, and writing a solution onto a function.
 #include "ir/GraphModule.h"
 #include "ir/dist/Dist.h"
 #include "partitioner/annotate/ReadProblem.h"
@@ -66,7 +66,7 @@ TEST_CASE("a function reads as a problem") {
   CHECK_FALSE(problem.marks[0][1]->split());
   CHECK(problem.results[0].mayBePartial);
   CHECK(problem.results[0].follows == -1);
-  CHECK(problem.names[problem.results[1].follows].name == "w"); // a state lies as its parameter
+  CHECK(problem.names[problem.results[1].follows].name == "w"); // a state has the sharding of its parameter
 }
 
 TEST_CASE("what is known already, and what a strategy says, pins arguments") {
@@ -92,7 +92,7 @@ TEST_CASE("a solution is written as attributes, reshards and copies") {
   const ShardingSolution solution = assign(problem);
   writeSolution(function, solution);
   CHECK(module.verify().empty());
-  CHECK(shardingOf(function.getArgument(1)).str() == "tp, _"); // the product's columns
+  CHECK(shardingOf(function.getArgument(1)).str() == "tp, _"); // splits the columns of the product
   size_t ops = 0;
   std::vector<std::string> reshards;
   function.walk([&](mlir::Operation *op) {

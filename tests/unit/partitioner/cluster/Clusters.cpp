@@ -1,4 +1,4 @@
-// Cluster files: what they say, what is refused and in which words, and that they read back.
+// Cluster files: their meaning, errors and their messages, and that a written file reads back.
 #include "partitioner/cluster/Cluster.h"
 #include "runtime/base/Error.h"
 
@@ -39,7 +39,7 @@ std::string replaced(std::string text, const std::string &from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-/// The message with which a file is refused.
+/// The message of the error for this file.
 std::string refused(const std::string &text) {
   try {
     Cluster::parse(text, "c.toml");
@@ -146,7 +146,7 @@ TEST_CASE("bad cluster files are refused with line, rule and value") {
   CHECK(refused(replaced(two, "inside = { gb_per_s = 130.0, latency_us = 3.0 }\n", "")) ==
         "c.toml:12:1: nodes with 4 devices need inside, the link between them");
   CHECK(refused("speed = 1\n" + two) == "c.toml:1:9: a cluster has name, devices, nodes, network, not \"speed\"");
-  // The same kind twice: the parser of TOML says so.
+  // The TOML parser reports a kind that is defined twice.
   CHECK(refused(replaced(two, "[devices.a100-80g]", "[devices.v100-16g]")).rfind("c.toml:7:", 0) == 0);
 }
 

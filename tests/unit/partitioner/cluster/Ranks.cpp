@@ -1,4 +1,4 @@
-// Links between ranks, and one cluster of what several machines measured.
+// Links between ranks, and one cluster from the measurements of several machines.
 #include "partitioner/cluster/MeasureRanks.h"
 #include "runtime/comm/LocalWorld.h"
 

@@ -1,4 +1,4 @@
-// Collectives against closed forms with numbers written out, and what must never be cheaper.
+// Costs of collectives against closed forms with explicit numbers, and monotonicity: what must never be cheaper.
 #include "partitioner/cost/Collectives.h"
 
 #include "runtime/plan/plan_generated.h"
@@ -19,7 +19,7 @@ GroupLinks node() {
   return {.members = 8, .nodes = 1, .perNode = 8, .insideRate = 100e9, .insideLatency = 2e-6, .start = 5e-6};
 }
 
-/// 4 such nodes, 20 GB/s a node and 10 us between them.
+/// 4 such nodes with 20 GB/s per node and 10 us between nodes.
 GroupLinks fourNodes() {
   GroupLinks links = node();
   links.members = 32, links.nodes = 4;
@@ -37,7 +37,7 @@ TEST_CASE("a ring on one node: 2 (n-1)/n of the bytes and 2 (n-1) hops") {
   const CollectiveCost cost = collectiveCost(CollectiveKind::AllReduce, 8e9, node());
   CHECK(cost.algorithm == Algorithm::Ring);
   CHECK(cost.seconds == Approx(5e-6 + 2 * 7 * 1e9 / 100e9 + 14 * 2e-6)); // 140 ms
-  // A half of it gathers or scatters.
+  // All-gather and reduce-scatter take half of it.
   CHECK(seconds(CollectiveKind::AllGather, 8e9, node()) == Approx(5e-6 + 7 * 1e9 / 100e9 + 7 * 2e-6));
   CHECK(seconds(CollectiveKind::ReduceScatter, 8e9, node()) == Approx(5e-6 + 7 * 1e9 / 100e9 + 7 * 2e-6));
 }
@@ -64,7 +64,7 @@ TEST_CASE("between nodes a ring is as slow as its slowest link") {
   const CollectiveCost cost = collectiveCost(CollectiveKind::AllReduce, 30e9, uneven);
   CHECK(cost.algorithm == Algorithm::Ring);
   CHECK(cost.seconds == Approx(5e-6 + 2 * 29 * 1e9 / 20e9 + 2.0 * 29 / 30 * (26 * 2e-6 + 4 * 10e-6)));
-  GroupLinks slow = fourNodes(); // the links inside are the slow ones
+  GroupLinks slow = fourNodes(); // the links inside a node are slower
   slow.insideRate = 1e9;
   CHECK(collectiveCost(CollectiveKind::ReduceScatter, 32e9, slow).seconds ==
         Approx(5e-6 + 7 * 4e9 / 1e9 + 3 * 8e9 / 20e9 + 7 * 2e-6 + 3 * 10e-6));

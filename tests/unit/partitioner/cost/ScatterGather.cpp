@@ -1,4 +1,4 @@
-// From how many bytes on slices pay, against numbers written out.
+// The size in bytes from which sending slices pays off, against explicit numbers.
 #include "partitioner/cost/ScatterGather.h"
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ Cluster twoNodes(double networkGbPerS = 20) {
 TEST_CASE("slices pay where the network is slower than a node's links") {
   // 4 senders share 20 GB/s: 1/5e9 - 1/100e9 = 0.19 ns a byte, of which 3/4 are saved; the ring takes 3 * 2 us.
   CHECK(scatterGatherBytes(twoNodes(), 1, 4, 2) == 42106);
-  // 2 senders on each node, in groups of 2: 1/10e9 - 1/100e9 = 0.09 ns, a half of it; one step of 2 us.
+  // 2 senders on each node, in groups of 2: 1/10e9 - 1/100e9 = 0.09 ns, of which half is saved; one step of 2 us.
   CHECK(scatterGatherBytes(twoNodes(), 1, 2, 4) == 44445);
 }
 

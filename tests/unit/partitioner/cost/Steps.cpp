@@ -1,4 +1,4 @@
-// The roofline: known products, waves and tiles, and what must never take less time.
+// The roofline: known products, waves and tiles, and monotonicity: what must never take less time.
 #include "partitioner/cost/StepCost.h"
 #include "runtime/base/Error.h"
 
@@ -53,7 +53,7 @@ TEST_CASE("waves: one tile more than the multiprocessors take twice the time") {
   const double full = tiledFraction(108 * 256, 128, 4096, 1, Rate::Fp16, a100);
   CHECK(full == Approx(4096.0 / (4096 + a100.fillDepth[size_t(Rate::Fp16)])));
   const double over = tiledFraction(108 * 256 + 1, 128, 4096, 1, Rate::Fp16, a100);
-  CHECK(over < 0.8 * full); // smaller tiles soften it
+  CHECK(over < 0.8 * full); // smaller tiles reduce the effect
 }
 
 TEST_CASE("few tiles and short sums reach less") {
@@ -85,7 +85,7 @@ TEST_CASE("what fits into half of the cache moves at its bandwidth") {
   const double fraction = device.constants->memoryFraction[size_t(WorkClass::Stream)], half = 8 << 20;
   CHECK(stepCost(moving(WorkClass::Stream, half), device).memory == Approx(half / (60e9 * fraction)));
   CHECK(stepCost(moving(WorkClass::Stream, half + 1), device).memory == Approx((half + 1) / (20e9 * fraction)));
-  kind.cache->gbPerS = 1; // never slower than memory
+  kind.cache->gbPerS = 1; // not slower than memory
   CHECK(stepCost(moving(WorkClass::Stream, half), CostDevice(kind)).memory == Approx(half / (20e9 * fraction)));
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("attention without a fused kernel sends its scores through memory") {
     const CostDevice fused(kind);
     REQUIRE_FALSE(attentionIsFused(apart.kind));
     const double scores = work.scoreBytes / (2000e9 * apart.constants->memoryFraction[size_t(WorkClass::Stream)]);
-    CHECK(stepCost(work, apart).seconds() > 2 * scores); // the softmax alone reads and writes them
+    CHECK(stepCost(work, apart).seconds() > 2 * scores); // the softmax alone reads and writes the scores
     CHECK(stepCost(work, fused).compute == Approx(work.flops / (300e12 * fused.constants->attentionForward)));
     StepWork gradient = work;
     gradient.backward = true;

@@ -27,8 +27,8 @@ inline std::vector<StageCosts> randomCosts(int64_t stages, std::mt19937_64 &rand
   return costs;
 }
 
-/// What is wrong with a timeline, by the definitions of times, waits, messages and memory and without the simulator's
-/// code; "" if nothing is.
+/// Checks a timeline by the definitions of times, waits, messages and memory, without the simulator's code. `run`
+/// returns the first defect, "" if there is none.
 class Verifier {
 public:
   Verifier(const Schedule &schedule, const std::vector<StageCosts> &stages, const Timeline &timeline)
@@ -77,7 +77,7 @@ private:
 
   void readMessages() {
     for (const RankTimeline &rank : timeline.ranks) {
-      std::map<int64_t, double> free; // when the way to a rank is
+      std::map<int64_t, double> free; // by receiver: when the link to that rank becomes free
       for (const auto &[work, receiver, time] : rank.messages) {
         const Key key{work.work, work.stage, work.microbatch};
         require(same(time.begin, std::max(times.at(key).end, free[receiver])) &&
@@ -89,7 +89,7 @@ private:
     }
   }
 
-  /// When the result of a work is on the rank of `to`.
+  /// The time at which the result of the work `key` is on the rank of stage `to`.
   double arrived(const Key &key, int64_t to) {
     if (schedule.rankOf(std::get<1>(key)) == schedule.rankOf(to))
       return times.at(key).end;
@@ -97,7 +97,7 @@ private:
     return arrivals.count(key) ? arrivals.at(key) : 0;
   }
 
-  /// A work begins at once when its rank is free and what it reads is there.
+  /// A work begins as soon as its rank is free and its operands have arrived.
   void checkWaits(const Key &key, const Span &time) {
     const auto [work, stage, m] = key;
     double ready = rankFree.at(key);
@@ -112,7 +112,7 @@ private:
     require(same(time.begin, ready), ScheduledWork{work, stage, m});
   }
 
-  /// The most that a rank holds at the beginning of a work, by the times. No work may take no time.
+  /// The largest memory that a rank holds when a work begins, computed from the times. Every work must take some time.
   double peakOf(int64_t rank) {
     std::vector<std::pair<double, double>> changes;
     for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
@@ -125,7 +125,7 @@ private:
         changes.emplace_back(times.at({split() ? Work::WeightGradient : Work::Backward, stage, m}).end,
                              -costs.activationBytes - costs.gradientBytes);
       }
-    std::sort(changes.begin(), changes.end()); // what is freed at a time comes first
+    std::sort(changes.begin(), changes.end()); // at equal times, memory is freed first
     double held = 0, peak = 0;
     for (const auto &[time, bytes] : changes)
       peak = std::max(peak, held += bytes);

@@ -1,5 +1,5 @@
-// The searched schedule: never worse than the named ones, within its memory, and the best there is where all can be
-// tried.
+// The searched schedule: never worse than the named ones, within its memory limit, and optimal where all schedules can
+// be tried.
 #include "partitioner/pipeline/Search.h"
 #include "Random.h"
 #include "partitioner/pipeline/Greedy.h"
@@ -17,7 +17,7 @@ static double stepOf(const Schedule &schedule, const std::vector<StageCosts> &st
   return simulate(schedule, stages).step;
 }
 
-/// All orders of the works of one rank with one stage, in which each microbatch's works follow each other; the backward
+/// All orders of the works of one rank with one stage, in which the works of each microbatch are in order; the backward
 /// pass is split, which is never slower.
 static std::vector<std::vector<ScheduledWork>> ordersOf(int64_t stage, int64_t microbatches) {
   std::vector<std::vector<ScheduledWork>> all;
@@ -39,7 +39,7 @@ static std::vector<std::vector<ScheduledWork>> ordersOf(int64_t stage, int64_t m
   return all;
 }
 
-/// The shortest step of all schedules of two microbatches that keep the limits; infinity if there is none.
+/// The shortest step of all schedules of two microbatches within the memory limits; infinity if there is none.
 static double shortest(Schedule shape, const std::vector<StageCosts> &stages, const std::vector<double> &limits) {
   double best = noLimit;
   shape.backward = BackwardPass::Split;
@@ -112,7 +112,7 @@ TEST_CASE("the searched schedule keeps its memory and is never slower than a nam
     CHECK(timeline.step <= best * (1 + 1e-12));
     faster += timeline.step < best * 0.999;
   }
-  CHECK(faster >= 30); // it does search
+  CHECK(faster >= 30); // the search finds faster schedules
 }
 
 TEST_CASE("list scheduling ends under every policy where one microbatch and the largest gradient fit") {
@@ -126,7 +126,7 @@ TEST_CASE("list scheduling ends under every policy where one microbatch and the 
     for (int64_t rank = 0; rank < shape.ranks; ++rank)
       for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
         limits[size_t(rank)] += stages[size_t(shape.stageOf(rank, chunk))].activationBytes;
-    const double more = 0.9 * double(random() % 3); // room for a forward but not for its gradient too
+    const double more = 0.9 * double(random() % 3); // room for a forward, but not for its gradient as well
     for (double &limit : limits)
       limit += stages[0].gradientBytes + more; // the gradients of all stages are equal
     const Policy policy{Policy::First(random() % 3), random() % 2 == 0,
@@ -155,7 +155,7 @@ TEST_CASE("local search makes a schedule shorter within its memory") {
     CHECK(stepOf(better, stages) <= stepOf(schedule, stages));
     shorter += stepOf(better, stages) < stepOf(schedule, stages) * 0.999;
   }
-  CHECK(shorter >= 5); // 1F1B often is the best within its memory
+  CHECK(shorter >= 5); // 1F1B is often optimal within its memory
 }
 
 TEST_CASE("ascending microbatches make no schedule slower or larger") {
@@ -163,10 +163,10 @@ TEST_CASE("ascending microbatches make no schedule slower or larger") {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const int64_t ranks = 1 + int64_t(random() % 4), microbatches = 1 + int64_t(random() % 6);
-    const char *name = random() % 2 ? "gpipe" : "zb-v"; // backwards and forwards; two stages a rank
+    const char *name = random() % 2 ? "gpipe" : "zb-v"; // backward passes in descending order; two stages per rank
     Schedule schedule = namedSchedule(name, ranks, chunksOf(name), microbatches);
     const auto stages = randomCosts(schedule.stages(), random);
-    // The same microbatches under other names: each keeps its place.
+    // The same microbatches under other names, each in its original place.
     std::vector<int64_t> names(static_cast<size_t>(microbatches));
     std::iota(names.begin(), names.end(), 0);
     std::shuffle(names.begin(), names.end(), random);

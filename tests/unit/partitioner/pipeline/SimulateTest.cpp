@@ -1,4 +1,4 @@
-// Simulated schedules: closed forms of the papers, and properties that hold for any costs.
+// Simulated schedules: closed forms from the papers, and properties that hold for any costs.
 #include "Random.h"
 #include "partitioner/pipeline/Draw.h"
 #include "runtime/base/Error.h"
@@ -50,7 +50,7 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
       if (m >= 2 * p - 1) {
         const Timeline h2 = run("zb-h2", p, 1, m, one), v = run("zb-v", p, 2, m, one);
         CHECK(h2.bubbleFraction == Approx(0).margin(1e-12));
-        CHECK(h2.step == Approx(work + filling)); // its last rank begins P - 1 forwards late
+        CHECK(h2.step == Approx(work + filling)); // the last rank begins P - 1 forwards late
         CHECK(peak(h2) == double(std::min(2 * p - 1, m)));
         CHECK(v.bubbleFraction == Approx(0).margin(1e-12));
         CHECK(v.step == Approx(work + filling / 2));
@@ -80,17 +80,17 @@ TEST_CASE("the bubble is that of the rank with the longest span, which need not 
 }
 
 TEST_CASE("messages take time, one after the other on their way") {
-  // Two ranks, one microbatch: 1 + 0.5 + 1 + 2 + 0.5 + 2 + 3, and the weight gradient of rank 1 meanwhile.
+  // Two ranks, one microbatch: 1 + 0.5 + 1 + 2 + 0.5 + 2 + 3; the weight gradient of rank 1 runs meanwhile.
   CHECK(run("zb-h1", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(10));
-  // A joined backward pass sends at its end: 1 + 0.5 + 1 + (2 + 3) + 0.5 + (2 + 3).
+  // A joined backward pass sends when it ends: 1 + 0.5 + 1 + (2 + 3) + 0.5 + (2 + 3).
   CHECK(run("1f1b", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(13));
   // Messages that take longer than work: rank 1 gets the third after 1 + 3 * 4.
   const Timeline slow = run("gpipe", 2, 1, 3, {1, 1, 1, 4, 0, 0});
   CHECK(slow.ranks[1].works[2].begin == Approx(13));
   CHECK(slow.ranks[0].communication == Approx(12));
   CHECK(slow.ranks[0].messages.size() == 3);
-  // Stages of one rank send nothing; in a V the last stage of the first chunk and the first of the second are on one
-  // rank.
+  // Stages on one rank send no messages to each other. In a V, the last stage of the first chunk and the first of the
+  // second are on one rank.
   CHECK(run("zb-v", 2, 2, 2, {1, 1, 1, 4, 0, 0}).ranks[1].messages.size() == 4);
   CHECK(run("interleaved", 1, 2, 2, {1, 1, 1, 4, 0, 0}).ranks[0].messages.empty());
 }
@@ -159,7 +159,7 @@ TEST_CASE("timelines are drawn with a cell for each work, or with letters where 
     const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
     return drawTimeline(schedule, simulate(schedule, equal(ranks * chunks, {1, 1, 1, send, 0, 0})));
   };
-  // Those of docs/prediction.md and partitioner/schedule/Named.cpp.
+  // The drawings in docs/prediction.md and partitioner/schedule/Named.cpp.
   CHECK(drawn("gpipe", 3, 1, 4) == "rank 0  F0 F1 F2 F3 .  .  .  .  .  .  B3 =  B2 =  B1 =  B0 =\n"
                                    "rank 1  .  F0 F1 F2 F3 .  .  .  B3 =  B2 =  B1 =  B0 =  .  .\n"
                                    "rank 2  .  .  F0 F1 F2 F3 B3 =  B2 =  B1 =  B0 =  .  .  .  .\n"
@@ -193,6 +193,6 @@ TEST_CASE("timelines are drawn with a cell for each work, or with letters where 
         CHECK(end - begin <= 100);
         begin = end + 1;
       }
-      CHECK(lines == 42); // 40 ranks, "... 10 more ranks", what a column is
+      CHECK(lines == 42); // 40 ranks, "... 10 more ranks", the meaning of a column
     }
 }

@@ -1,4 +1,4 @@
-// Specs of `cleave simulate --pipeline`: what they mean, and what is refused with rule and value.
+// Specs of `cleave simulate --pipeline`: their meaning, and errors that name rule and value.
 #include "partitioner/pipeline/Spec.h"
 #include "runtime/base/Error.h"
 
@@ -27,7 +27,7 @@ static json with(std::initializer_list<std::pair<const char *, json>> changes) {
 
 static PlannedPipeline planned(const json &spec) { return planPipeline(parsePipelineSpec(spec.dump(), "s.json")); }
 
-/// The message with which a spec is refused; the status is checked.
+/// The message of the error for this spec; also checks the status.
 static std::string refusal(const std::string &text, Status status = Status::User) {
   try {
     planPipeline(parsePipelineSpec(text, "s.json"));

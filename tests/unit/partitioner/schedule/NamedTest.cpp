@@ -1,4 +1,5 @@
-// The published schedules: their orders, what each rank holds, sizes that they refuse; and what check() finds.
+// The published schedules: their orders, the microbatches held by each rank, sizes that they reject, and the defects
+// that check() finds.
 #include "partitioner/schedule/Named.h"
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
@@ -17,7 +18,7 @@ static std::string text(const std::vector<ScheduledWork> &order, int64_t ranks) 
   return line;
 }
 
-/// The most forwards without the end of their backward pass on a rank.
+/// The largest number of forwards on a rank whose backward pass has not ended.
 static int64_t mostHeld(const std::vector<ScheduledWork> &order) {
   int64_t held = 0, most = 0;
   for (const ScheduledWork &work : order) {
@@ -173,8 +174,8 @@ TEST_CASE("the checker finds works that are lost, doubled or misplaced, and circ
              Contains("never ends") &&
                  Contains("cannot begin the weight gradient of stage 1, microbatch 0 before the input "
                           "gradient of stage 1, microbatch 0"));
-  // Each rank waits for the other: rank 0 for a gradient of microbatch 0 before its forward of 1, rank 1 for that
-  // forward.
+  // A deadlock: rank 0 waits for a gradient of microbatch 0 before its forward of microbatch 1, and rank 1 waits for
+  // that forward.
   const std::string circle = defectAfter([](Schedule &s) {
     std::swap(s.order[0][1], s.order[0][2]);
     std::swap(s.order[1][1], s.order[1][2]);

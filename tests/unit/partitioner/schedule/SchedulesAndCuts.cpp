@@ -148,7 +148,7 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK(strategy.schedule == "gpipe");
   CHECK(strategy.microbatches == 4);
   CHECK(strategy.stages[0].size() == 2);
-  CHECK(strategy.shard[0].dims.at("0") == "tp"); // rules keep the order of the file: the last that matches wins
+  CHECK(strategy.shard[0].dims.at("0") == "tp"); // rules keep the order of the file: the last rule that matches applies
   Strategy again = Strategy::parse(strategy.toToml(), "again");
   CHECK(again.toToml() == strategy.toToml());
   CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"),
@@ -200,7 +200,7 @@ TEST_CASE("equal rules of equal layers are written as one, unless it would match
   const std::vector<ShardRule> equal{rule("b.0.fc.w", "tp"), rule("head.w", "tp"), rule("b.1.fc.w", "tp")};
   CHECK(patterns(foldRules(equal, {"b.0.fc.w", "b.1.fc.w", "head.w", "b.0.norm.w"})) == Names{"b.*.fc.w", "head.w"});
   CHECK(foldRules(equal, {"b.0.fc.w", "b.1.fc.w", "head.w"})[0].dims.at("0") == "tp");
-  // b.2 is whole, and has no rule
+  // b.2 is not split, and no rule covers it.
   CHECK(patterns(foldRules(equal, {"b.0.fc.w", "b.1.fc.w", "b.2.fc.w", "head.w"})) ==
         Names{"b.0.fc.w", "head.w", "b.1.fc.w"});
   CHECK(foldRules({rule("b.0.w", "tp"), rule("b.1.w", "dp")}, {"b.0.w", "b.1.w"}).size() == 2);

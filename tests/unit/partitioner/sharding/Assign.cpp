@@ -1,4 +1,4 @@
-// The choice of shardings, on problems written down op by op. Tensors are numbered in the order in which they are made.
+// The choice of shardings, on problems written op by op. Tensors are numbered in the order of their creation.
 #include "partitioner/sharding/Assign.h"
 #include "runtime/base/Error.h"
 #include "tests/unit/partitioner/sharding/Problems.h"
@@ -25,7 +25,7 @@ TEST_CASE("linear layers are split by columns, then by rows, and the sum is fini
   CHECK(solution.shardingOf(w1).str() == "tp, _");
   CHECK(solution.shardingOf(w2).str() == "_, tp");
   CHECK(solution.table[*solution.named[problem.arguments[w1].name]].str() == "tp, _");
-  CHECK(solution.addedOp(5).marks == 2); // the stage and the path of the product whose sum it finishes
+  CHECK(solution.addedOp(5).marks == 2); // stage and path come from the product whose sum the op finishes
   CHECK(solution.origin(8, problem) == 6);
   CHECK(linesOf(problem, assign(problem)) == linesOf(problem, solution));
 }
@@ -87,7 +87,7 @@ TEST_CASE("a broadcast that is used as it is takes its operand whole, and moves 
   const TensorId x = problem.pinned({8, 6}, "_, tp"), bias = problem.open({6}, "bias"),
                  y = problem.pinned({8, 6}, "_, _");
   const TensorId wide = problem.op(OpKind::Broadcast, broadcastRule({1}, 2), {bias}, {8, 6});
-  problem.add(x, wide); // decides the bias
+  problem.add(x, wide); // this op decides the sharding of the bias
   problem.op(OpKind::Other, alongRule(1, 1, 0), {bias}, {6});
   problem.add(y, wide);
   problem.addReturn({}, {});
@@ -156,7 +156,7 @@ TEST_CASE("terms of a tied parameter's gradient are finished alike in all stages
   problem.addReturn({first, second}, {result, result});
   const ShardingSolution solution = assign(problem);
   CHECK(solution.shardingOf(first).str() == "_, _ | sum dp");
-  const TensorId taken = solution.operandsOf(solution.problemOps - 1)[0]; // the other term is whole
+  const TensorId taken = solution.operandsOf(solution.problemOps - 1)[0]; // the other term is not split
   CHECK(solution.shardingOf(taken).str() == "_, _");
   CHECK(solution.addedOp(solution.problemOps + (taken - solution.problemTensors)).finishesGradient);
 }

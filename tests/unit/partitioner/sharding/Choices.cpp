@@ -1,4 +1,5 @@
-// What choicesOf lists. That each of them computes the op: tests/unit/partitioner/annotate/Choices.cpp.
+// The list that choicesOf returns. tests/unit/partitioner/annotate/Choices.cpp checks that every choice computes the
+// op.
 #include "tests/unit/partitioner/sharding/Problems.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ std::set<std::string> choices(const Problem &problem, OpId op) {
   const std::vector<OpSharding> all = choicesOf(problem, op);
   for (const OpSharding &choice : all)
     texts.insert(text(choice));
-  CHECK(texts.size() == all.size()); // each once
+  CHECK(texts.size() == all.size()); // no duplicates
   return texts;
 }
 
@@ -34,7 +35,7 @@ TEST_CASE("two axes split two loops, one loop jointly, or one alone") {
   Problem problem(meshOf(2, 2));
   problem.linear(problem.pinned({4, 6}, "_, _"), problem.open({8, 6}, "w"));
   const auto all = choices(problem);
-  CHECK(all.size() == 16); // each axis on one of three loops, or on none
+  CHECK(all.size() == 16); // each axis splits one of three loops, or none
   for (const char *text : {"dp, tp; _, tp -> dp, _ | sum tp", "dp+tp, _; _, _ -> dp+tp, _",
                            "_, dp+tp; _, dp+tp -> _, _ | sum dp+tp", "dp, _; tp, _ -> dp, tp"})
     CHECK(all.contains(text));

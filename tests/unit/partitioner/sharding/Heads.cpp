@@ -1,4 +1,4 @@
-// Where products are cut by default.
+// Where products are split by default.
 #include "partitioner/sharding/Heads.h"
 #include "tests/unit/partitioner/sharding/Problems.h"
 
@@ -25,7 +25,7 @@ TEST_CASE("the heads of a weight are those of its first use, not those that its 
                  dy = problem.pinned({2, 5, 24}, "_, _, _");
   const TensorId packed = problem.reshape(problem.linear(x, weight), {2, 5, 3, 4, 2});
   problem.scores(problem.part(packed, 0), problem.part(packed, 1));
-  // The gradient of x, which another attention made: its columns become that one's heads.
+  // The gradient of x, which came from another attention: its columns become the heads of that attention.
   const TensorId gradient = problem.op(OpKind::Other, matmulRule(3, 2, false, false), {dy, weight}, {2, 5, 8}, 0, true);
   const TensorId heads = problem.op(OpKind::Transpose, transposeRule({0, 2, 1, 3}),
                                     {problem.reshape(gradient, {2, 5, 2, 4})}, {2, 2, 5, 4}, 0, true);
@@ -39,7 +39,7 @@ TEST_CASE("a product of which slices take runs is cut in every run") {
   for (int64_t at : {0, 6})
     problem.op(OpKind::Slice, windowRule({4, 12}, {4, 6}, {0, at}), {problem.relu(gates)}, {4, 6});
   CHECK(defaultCut(problem, gates, 1, 2) == DimCut{2, 6, 1});
-  CHECK(defaultCut(problem, gates, 1, 8) == DimCut{1, 12, 1}); // runs too short
+  CHECK(defaultCut(problem, gates, 1, 8) == DimCut{1, 12, 1}); // the runs are shorter than 8
   CHECK(DimCut{2, 6, 1}.over({"dp", "tp"}).factors == std::vector<Factor>{{2, {}}, {6, {"dp", "tp"}}, {1, {}}});
   CHECK_FALSE(headsOf(problem, 1));
 }

@@ -1,4 +1,4 @@
-// Reshards as steps, and their bytes.
+// The steps of a reshard, and their bytes.
 #include "partitioner/sharding/Messages.h"
 #include "partitioner/sharding/Assign.h"
 #include "tests/unit/partitioner/sharding/Problems.h"
@@ -54,7 +54,7 @@ int64_t shareOf(const Mesh &mesh, const Factor &factor, const std::vector<int64_
   return std::max<int64_t>(1, shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords)));
 }
 
-/// Whether two ranks differ along `axes` alone.
+/// Whether two ranks have equal coordinates on all axes except `axes`.
 bool sameBut(const Mesh &mesh, const std::vector<std::string> &axes, const std::vector<int64_t> &a,
              const std::vector<int64_t> &b) {
   for (size_t i = 0; i < mesh.axes.size(); ++i)
@@ -67,7 +67,7 @@ bool sameBut(const Mesh &mesh, const std::vector<std::string> &axes, const std::
 
 TEST_CASE("a reshard costs its collectives, in bytes of the largest buffer") {
   const Mesh mesh = meshOf(2, 4);
-  CHECK(messages(mesh, {8, 16}, "_, _", "dp, tp").empty()); // each takes its share
+  CHECK(messages(mesh, {8, 16}, "_, _", "dp, tp").empty()); // each rank slices its share
   CHECK(messages(mesh, {8, 16}, "dp, _ | sum tp", "dp, _") == Lines{"all-reduce tp of 4: 256"});
   CHECK(messages(mesh, {8, 16}, "dp, _ | sum tp", "dp, _", 16) == Lines{"all-reduce tp of 4: 128"});
   CHECK(messages(mesh, {8, 16}, "dp, _ | sum tp", "dp, tp") == Lines{"reduce-scatter tp of 4: 256"});
@@ -77,7 +77,7 @@ TEST_CASE("a reshard costs its collectives, in bytes of the largest buffer") {
   CHECK(messages(mesh, {8, 16}, "_, (2 x 8:tp)", "_, tp") == Lines{"all-gather tp of 4: 512"});
   CHECK(messages(mesh, {6}, "tp", "_") == Lines{"all-gather tp of 4: 24"}); // shares of 2, 2, 1, 1
   CHECK(messages(mesh, {6, 2}, "tp, _ | max dp", "tp, _") == Lines{"all-reduce dp of 2: 16"});
-  CHECK(messages(meshOf(1, 4), {8}, "_ | sum dp", "_").empty()); // one member
+  CHECK(messages(meshOf(1, 4), {8}, "_ | sum dp", "_").empty()); // a group of one member
 }
 
 TEST_CASE("a reshard leaves the factors that both shardings have") {
@@ -90,7 +90,7 @@ TEST_CASE("a reshard leaves the factors that both shardings have") {
   CHECK(messages(mesh, {256}, "(2 x 8:dp x 16:tp)", "(2 x 128:dp)") == overTp);
   CHECK(messages(mesh, {256}, "dp", "(8:dp x 32:tp)").empty());
   CHECK(messages(mesh, {256}, "dp", "dp+tp").empty());
-  // Shares of other elements: all is gathered.
+  // The shares contain different elements: everything is gathered.
   const Lines both = {"all-gather dp of 2: 256", "all-gather tp of 4: 1024"};
   CHECK(messages(mesh, {256}, "(8:dp x 32:tp)", "(2 x 128:dp)") == both);
   CHECK(messages(mesh, {256}, "tp+dp", "dp").size() > 1);
@@ -126,7 +126,7 @@ TEST_CASE("the steps of a reshard give every rank its elements") {
       from.normalise(mesh), to.normalise(mesh);
     INFO(from.str() << " to " << to.str() << " of " << total << " on dp " << mesh.size("dp") << ", tp "
                     << mesh.size("tp"));
-    // What each rank holds, by the steps: a set of elements; a gather adds those of the group's members.
+    // The set of elements that each rank holds after each step; a gather adds those of the group's members.
     std::vector<std::set<int64_t>> held;
     for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
       held.push_back(elementsOf(mesh, from.dims[0], mesh.coords(rank), total));

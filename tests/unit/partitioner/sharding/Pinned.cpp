@@ -1,4 +1,4 @@
-// Rules of a strategy: patterns, and what they say of a tensor.
+// Rules of a strategy: patterns, and the sharding that they give a tensor.
 #include "partitioner/sharding/Pinned.h"
 #include "tests/unit/partitioner/sharding/Problems.h"
 
@@ -17,7 +17,7 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   CHECK_FALSE(matches("a*c*d.b", "abcdcx.b"));
   CHECK(matches("a**", "a"));
   CHECK_FALSE(matches("a.*", "a"));
-  std::string stars; // in time that does not double with every star
+  std::string stars; // matching time must not double with every star
   for (int i = 0; i < 2000; ++i)
     stars += "*a";
   CHECK_FALSE(matches(stars, std::string(5000, 'a') + "b"));

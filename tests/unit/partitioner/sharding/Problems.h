@@ -24,7 +24,7 @@ inline Sharding sharding(const std::string &text, const Shape &shape) {
   return *parsed;
 }
 
-/// A problem that is added to op by op.
+/// A problem that a test builds op by op.
 struct Problem : ShardingProblem {
   explicit Problem(Mesh mesh) { this->mesh = std::move(mesh); }
 
@@ -36,7 +36,7 @@ struct Problem : ShardingProblem {
     names.push_back({name, {}});
     return addArgument({.shape = shape}, {static_cast<NameId>(names.size()) - 1, {}});
   }
-  /// An op with one result, which is returned.
+  /// Adds an op with one result and returns this result.
   TensorId op(OpKind kind, OpRule rule, std::vector<TensorId> operands, const Shape &shape, int stage = 0,
               bool backward = false) {
     const OpId id = addOp({.kind = kind,
@@ -96,8 +96,8 @@ inline std::string text(const OpSharding &choice) {
   return text;
 }
 
-/// The ops of a solution in order: "3 = op0 1 2: dp, tp" for tensors 1 and 2, "reshard" or "copy of op0" for what it
-/// adds.
+/// The ops of a solution in order: "3 = op0 1 2: dp, tp" for an op of the problem on tensors 1 and 2, "reshard" or
+/// "copy of op0" for an added op.
 inline Lines linesOf(const ShardingProblem &problem, const ShardingSolution &solution) {
   Lines lines;
   for (OpId op : solution.order) {

@@ -1,4 +1,4 @@
-// How shardings pass through reshapes.
+// How shardings propagate through reshapes.
 #include "partitioner/sharding/Reshape.h"
 #include "tests/unit/partitioner/sharding/Problems.h"
 
@@ -23,11 +23,11 @@ TEST_CASE("reshape regroups factors") {
   CHECK(go("_, tp", {4, 6}, {3, 8}) == "none");
   CHECK(go("tp", {3}, {1, 3}) == "_, tp");
   CHECK(go("tp | sum dp", {6}, {6, 1}) == "tp, _ | sum dp");
-  // What is not split regroups as it likes.
+  // Dimensions that are not split may be regrouped freely.
   CHECK(go("dp, _, _", {4, 6, 4}, {4, 4, 6}) == "dp, _, _");
   CHECK(go("dp, _, _, _", {4, 1, 28, 28}, {4, 16, 49}) == "dp, _, _");
   CHECK(go("_, _", {6, 4}, {4, 6}) == "_, _");
-  // Joined axes come apart where the major one ends.
+  // Joined axes separate where the major one ends.
   CHECK(go("dp+tp", {8}, {2, 4}) == "dp, tp");
   CHECK(go("dp, tp", {2, 4}, {8}) == "dp+tp");
   // Uneven shares of 6 over 4 do not align with 3 pairs.

@@ -1,4 +1,4 @@
-// Rules as einsums: a letter for each loop, in upper case where it may not be split, with its runs before it.
+// Rules as einsums: a letter for each loop, preceded by its runs; an upper-case letter may not be split.
 #include "partitioner/sharding/Rules.h"
 #include "partitioner/sharding/Problem.h"
 

@@ -15,7 +15,7 @@ TEST_CASE("equal shardings of a table have one index") {
                                     table.add(sharding("_, _ | sum dp", {4, 6})),
                                     table.add(sharding("_, _ | max dp", {4, 6}))};
   CHECK(others.size() == 5);
-  for (int64_t size = 1; size < 100; ++size) // entries stay where they are as the table grows
+  for (int64_t size = 1; size < 100; ++size) // entries keep their address as the table grows
     table.add(sharding("dp", {size}));
   CHECK(table[whole] == sharding("_, _", {4, 6}));
   ShardingTable moved = std::move(table);

@@ -1,4 +1,4 @@
-// Traces of runs, written by hand: what is read, what is refused, and how they compare with a prediction.
+// Hand-written traces of runs: what is read, which errors occur, and the comparison with a prediction.
 #include "partitioner/simulate/Against.h"
 
 #include "runtime/base/Error.h"
@@ -21,7 +21,7 @@ Cluster cluster() {
                         "c.toml");
 }
 
-/// Two ranks; rank 0: copy, send; rank 1: receive, copy; then both reduce.
+/// Two ranks. Rank 0: copy, send. Rank 1: receive, copy. Then both reduce.
 plan::PlanT twoRanks() {
   plan::PlanT plan = test::makePlan(1, 1, 2);
   plan.microbatches = 2;
@@ -60,8 +60,8 @@ struct TraceWriter {
     step(0, 0, 0, 0, 1, 10), step(0, 0, 1, 0, 11, 2); // copy, send
     step(0, 0, 0, 1, 13, 10), step(0, 0, 1, 1, 23, 2);
     step(0, 1, 0, 0, 25, 50);                          // waits for rank 1
-    step(1, 0, 0, 0, 0, 15), step(1, 0, 1, 0, 15, 20); // receives: waits until 11, takes 4; copy
-    step(1, 0, 0, 1, 35, 1), step(1, 0, 1, 1, 36, 24); // sent before
+    step(1, 0, 0, 0, 0, 15), step(1, 0, 1, 0, 15, 20); // receives: waits until 11, takes 4; then copies
+    step(1, 0, 0, 1, 35, 1), step(1, 0, 1, 1, 36, 24); // the message was sent earlier
     step(1, 1, 0, 0, 60, 5);
   }
 
@@ -104,11 +104,11 @@ TEST_CASE("a run beside its prediction: by kind, rank, stage and step, without w
   CHECK(c.between == Approx(0.025));
   REQUIRE(c.ranks.size() == 2);
   CHECK(measured(c.ranks[0].kinds, "copy") == Approx(20));
-  CHECK(measured(c.ranks[0].kinds, "message") == Approx(4));       // what a host takes to send
+  CHECK(measured(c.ranks[0].kinds, "message") == Approx(4));       // a host's time for a send
   CHECK(measured(c.ranks[0].kinds, "all-reduce pp") == Approx(5)); // rank 1 came last, and took 5
   CHECK(measured(c.ranks[1].kinds, "copy") == Approx(44));
   CHECK(measured(c.ranks[1].kinds, "message") == Approx(4 + 1));
-  CHECK(measured(c.kinds, "copy") == Approx(32)); // of a rank, on average
+  CHECK(measured(c.kinds, "copy") == Approx(32)); // the mean of the ranks
   CHECK(c.ranks[0].busy.measured == Approx(0.020));
   CHECK(c.ranks[0].busy.predicted == simulation.times[simulation.ranks.classOf[0]].busy);
   CHECK(c.ranks[0].communication.measured == Approx(0.009));

@@ -1,4 +1,4 @@
-// Simulated plans, built by hand, against timelines computed by hand.
+// Simulated plans, built by hand, compared with timelines computed by hand.
 #include "partitioner/simulate/Simulate.h"
 
 #include "partitioner/cost/StepCost.h"
@@ -76,7 +76,7 @@ Simulation simulated(const plan::PlanT &plan, const Cluster &on, const SimulateO
   return simulate(test::seal(plan)->plan(), on, options);
 }
 
-/// dp ranks that compute, reduce in stream 1 while they compute something else, and go on with the sum.
+/// dp ranks that compute, reduce in stream 1 while they compute something else, and then use the sum.
 plan::PlanT overlapped(uint32_t dp, int64_t beside, int64_t count) {
   plan::PlanT plan = test::makePlan(dp);
   plan.backend = "cuda";
@@ -110,9 +110,10 @@ TEST_CASE("a pipeline of two stages and two microbatches, by hand") {
   const DeviceConstants &c = constantsOf(on.devices[0]);
   const double a = copySeconds(on, small), b = copySeconds(on, large);
   const double m = c.communicationSeconds + 3e-6 + 4.0 * (1 << 20) / (100e9 * c.messageFraction);
-  REQUIRE(b > a + m); // what follows assumes it
+  REQUIRE(b > a + m); // the timeline below assumes it
   // stage 0  F0 F1 ...              B0 .. B1
-  // stage 1     F0 -- F1 -- B0 B1            (a message between two of its passes moves only once it is awaited)
+  // stage 1     F0 -- F1 -- B0 B1
+  // A message between two passes of a stage moves only once the stage waits for it.
   const Simulation s = simulated(pipeline(small, large, 2), on);
   CHECK(s.stepSeconds == Approx(2 * a + 3 * m + 4 * b));
   REQUIRE(s.times.size() == 2);
@@ -120,7 +121,7 @@ TEST_CASE("a pipeline of two stages and two microbatches, by hand") {
   CHECK(s.times[1].busy == Approx(4 * b));
   for (const ClassTimes &times : s.times)
     CHECK(times.busy + times.communication + times.idle == Approx(s.stepSeconds));
-  // Stage 0 has the longest span, the whole iteration; stage 1 has the most work.
+  // Stage 0 has the longest span, which is the whole iteration; stage 1 has the most work.
   CHECK(s.times[0].span == Approx(s.stepSeconds));
   CHECK(s.bubbleFraction == Approx(1 - 4 * b / s.stepSeconds));
 }
@@ -144,7 +145,7 @@ TEST_CASE("a collective beside a computation costs what is longer") {
     const double other = copySeconds(on, beside);
     const Simulation s = simulated(overlapped(4, beside, count), on);
     CHECK(s.stepSeconds == Approx(2 * a + std::max(reduce, other)));
-    REQUIRE(s.times.size() == 1); // four ranks that do the same
+    REQUIRE(s.times.size() == 1); // four identical ranks
     CHECK(s.times[0].hidden == Approx(std::min(reduce, other)));
     CHECK(s.times[0].communication == Approx(std::max(0.0, reduce - other)).margin(1e-12));
     CHECK(s.times[0].collectives == Approx(reduce));
@@ -152,7 +153,7 @@ TEST_CASE("a collective beside a computation costs what is longer") {
 }
 
 TEST_CASE("stages meet in a group, whatever the entries that name it") {
-  // Rank 0 names the group twice, in its table's entries 0 and 1; rank 1 once.
+  // The table of rank 0 lists the group twice, as entries 0 and 1; that of rank 1 once.
   plan::PlanT plan = test::makePlan(1, 1, 2);
   for (const uint32_t r : {0u, 1u}) {
     ProgramWriter p;
@@ -176,10 +177,10 @@ TEST_CASE("stages meet in a group, whatever the entries that name it") {
 }
 
 TEST_CASE("ranks of one program differ where their links do") {
-  // 6 ranks: groups of one node and across nodes.
+  // 6 ranks: groups within one node and across nodes.
   plan::PlanT plan = overlapped(6, 1 << 10, 1 << 20);
   CHECK(simulated(plan, cluster("cuda", 1, 6)).times.size() == 1);
-  CHECK(simulated(plan, cluster("cuda", 2, 3)).times.size() == 1); // one group, whose links are the same for all
+  CHECK(simulated(plan, cluster("cuda", 2, 3)).times.size() == 1); // one group, whose links are equal for all
   plan.groups.clear();
   for (auto &rank : plan.ranks)
     rank->groups.clear();
@@ -187,10 +188,11 @@ TEST_CASE("ranks of one program differ where their links do") {
   test::addGroup(plan, {3, 4, 5});
   CHECK(simulated(plan, cluster("cuda", 2, 3)).times.size() == 1); // two equal nodes
   const Simulation apart =
-      simulated(plan, cluster("cuda", 3, 2)); // 0 1 | 2 3 | 4 5: both groups cross, and share node 1
+      simulated(plan, cluster("cuda", 3, 2)); // 0 1 | 2 3 | 4 5: both groups cross nodes and share node 1
   CHECK(apart.times.size() == 1);
   CHECK(apart.stepSeconds > simulated(plan, cluster("cuda", 2, 3)).stepSeconds);
-  const Simulation uneven = simulated(plan, cluster("cuda", 2, 4)); // the second group crosses, the first does not
+  // the second group crosses nodes, the first does not
+  const Simulation uneven = simulated(plan, cluster("cuda", 2, 4));
   CHECK(uneven.times.size() == 2);
   CHECK(uneven.ranks.classOf == std::vector<uint32_t>{0, 0, 0, 1, 1, 1});
 }
@@ -202,7 +204,7 @@ TEST_CASE("groups that share a node's network take longer") {
     for (auto &rank : plan->ranks)
       rank->groups.clear();
   }
-  // Nodes 0 1 | 2 3: groups along the nodes, or across.
+  // Nodes 0 1 | 2 3: groups within the nodes, or across them.
   test::addGroup(one, {0, 1}), test::addGroup(one, {2, 3});
   test::addGroup(two, {0, 2}), test::addGroup(two, {1, 3});
   const Cluster on = cluster("cuda", 2, 2);
@@ -222,7 +224,7 @@ TEST_CASE("a message between GPUs moves when both have come to it") {
       for (auto &step : segment->steps)
         step->stream = step->op.AsSend() ? 2 : step->op.AsRecv() ? 3 : 0;
   const Cluster on = cluster("cuda", 1, 2);
-  // Without waits the streams are independent: the first message moves at once, the second after it.
+  // Without waits the streams are independent: the first message moves at once, the second one after it.
   const Simulation s = simulated(plan, on);
   CHECK(s.stepSeconds == Approx(2 * copySeconds(on, large)));
 }
@@ -234,7 +236,7 @@ TEST_CASE("plans that do not fit the cluster, or whose ranks never meet, are ref
   CHECK_THROWS_WITH(simulated(plan, cluster("cuda", 1, 2)),
                     "the plan is for cpu, device a100 of cluster c, on which rank 0 lies, is for cuda");
   plan::PlanT stuck(plan);
-  stuck.programs[0]->train.erase(stuck.programs[0]->train.begin()); // a message too few
+  stuck.programs[0]->train.erase(stuck.programs[0]->train.begin()); // one message is missing
   CHECK_THROWS_WITH(simulated(stuck, cluster("cpu", 1, 2)), Catch::Contains("wait for each other without end"));
 }
 
@@ -269,9 +271,9 @@ TEST_CASE("a plan that does not fit says which rank lacks what") {
 
 namespace {
 
-constexpr double scoresBytes = 5.0 * 2 * 3 * 1024 * 1024; // of attentionStep, on an A100
+constexpr double scoresBytes = 5.0 * 2 * 3 * 1024 * 1024; // bytes of the scores of attentionStep on an A100
 
-/// Attention of 2 samples, 3 heads, 1,024 rows and keys, in half precision; its views are not read.
+/// Attention of 2 samples, 3 heads, 1,024 rows and keys, in half precision; the simulator does not read its views.
 void attentionStep(ProgramWriter &p, uint32_t segment, uint32_t statistics, bool backward) {
   plan::AttentionT op;
   op.kind = backward ? plan::AttentionKind::Backward : plan::AttentionKind::Forward;
@@ -281,8 +283,9 @@ void attentionStep(ProgramWriter &p, uint32_t segment, uint32_t statistics, bool
   p.step(segment, std::move(op));
 }
 
-/// A program of `layers` layers with attention, two of which a block recomputes, for memory alone. Its list: `order`,
-/// as (segment, microbatch); segments are forward, backward, and backward that begins with its own forward steps.
+/// The attention scores that a program of `layers` layers keeps, in units of one layer and microbatch. `order` is its
+/// list of actions as (segment, microbatch). Segments: 0 is forward; 1 is backward; 2 is backward that recomputes the
+/// forward step of each layer directly before the layer's backward step.
 double scoresOf(int layers, const std::vector<std::pair<uint32_t, int>> &order, const DeviceKind &kind) {
   ProgramWriter p;
   for (int layer = 0; layer < layers; ++layer)
@@ -306,10 +309,10 @@ double scoresOf(int layers, const std::vector<std::pair<uint32_t, int>> &order, 
 TEST_CASE("scores stay from an attention's forward to its backward, where it is not fused") {
   DeviceKind kind = cluster("cuda", 1, 1).devices[0];
   CHECK(scoresOf(3, {{0, 0}, {1, 0}}, kind) == 3);
-  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {1, 2}}, kind) == 6);     // two in flight
-  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {1, 2}, {1, 1}, {1, 0}}, kind) == 9);     // three in flight
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {1, 2}}, kind) == 6);     // two microbatches in flight
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {1, 2}, {1, 1}, {1, 0}}, kind) == 9);     // three microbatches in flight
   CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {2, 2}, {2, 1}, {2, 0}}, kind) == 1);     // recomputed layer by layer
-  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {2, 2}, {2, 1}, {1, 0}}, kind) == 3 + 1); // microbatch 0 is not
+  CHECK(scoresOf(3, {{0, 0}, {0, 1}, {0, 2}, {2, 2}, {2, 1}, {1, 0}}, kind) == 3 + 1); // microbatch 0 is not recomputed
   CHECK(scoresOf(3, {{0, 0}, {0, 1}}, kind) == 1);                                     // without a backward pass
   CHECK(scoresOf(0, {{0, 0}, {1, 0}}, kind) == 0);
   kind.fusedAttention = true;
