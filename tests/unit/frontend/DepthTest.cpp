@@ -27,13 +27,14 @@ struct Deep : Module {
   Tensor forward(Tensor image) { return out(layers(in(flatten(image, 1)))); }
 };
 
-/// What is allocated at the moment. Deterministic for one thread that does the same again.
+/// Bytes allocated now. Deterministic if one thread repeats the same work.
 size_t allocated() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
 }
 
-/// What lives when the local programs of a model have been made: IR, and every attribute and type that ever was.
+/// Bytes still allocated after the local programs of a model are made: the IR, and all attributes and types ever
+/// created.
 double bytesOfStep(int64_t depth, const char *mesh) {
   const size_t before = allocated();
   Deep model(depth);
@@ -51,7 +52,7 @@ double bytesOfStep(int64_t depth, const char *mesh) {
 TEST_CASE("a compilation keeps twice as much of a model that is twice as deep") {
   for (const char *mesh : {"dp=1", "dp=2,tp=2"}) {
     INFO(mesh);
-    bytesOfStep(10, mesh); // what is made once
+    bytesOfStep(10, mesh); // allocates what is created only once
     CHECK(bytesOfStep(100, mesh) < 2.2 * bytesOfStep(50, mesh));
   }
 }

@@ -1,4 +1,5 @@
-// Functions of the DSL: what each rejects; all of them compiled, split, run and compared with the interpreter.
+// Functions of the DSL: the mistakes that each rejects; all functions compiled, split, run and compared with the
+// interpreter.
 #include "tests/support/FunctionModels.h"
 #include "tests/unit/frontend/Support.h"
 
@@ -10,7 +11,7 @@ using namespace cleave::test;
 
 namespace {
 
-/// The error of a model that calls a function wrongly on pictures [4, 1, 28, 28].
+/// The error of a model that misuses a function on images [4, 1, 28, 28].
 std::string wrong(std::function<Tensor(Tensor)> body) {
   Lambda model([body](Lambda &, Tensor x) { return body(x); });
   return mistake([&] { traced(model); });
@@ -31,7 +32,7 @@ void checkMistakes(const std::vector<Mistake> &mistakes) {
   }
 }
 
-/// A loss where a function's value is a tensor: the sum must not be reached.
+/// Makes a tensor of a loss, since a body returns a tensor. The expected error comes before.
 Tensor lossOf(const Loss &loss) { return loss.sum; }
 
 } // namespace
@@ -265,8 +266,8 @@ TEST_CASE("a plan of every function agrees with the interpreter") {
   }
 }
 
-/// Functions that jump (comparisons, places) may jump elsewhere where rounding differs: they are left to
-/// tests/parity/functions.cpp, which looks at them one by one.
+/// Discontinuous functions (comparisons, positions) may jump elsewhere if rounding differs; tests/parity/functions.cpp
+/// tests them one by one.
 TEST_CASE("a plan of functions without jumps agrees with the interpreter in half precision") {
   for (auto &[name, model] : functionModels()) {
     if (name == "pointwise" || name == "order")
@@ -288,7 +289,7 @@ TEST_CASE("kernels of every function compile for GPUs") {
   }
 }
 
-/// Kernels for GPUs, played by the CPU: needs the fakes of NVIDIA's libraries (CLEAVE_CUDA_LIBRARIES).
+/// Kernels for GPUs, emulated on the CPU: needs the fakes of NVIDIA's libraries (CLEAVE_CUDA_LIBRARIES).
 TEST_CASE("a plan of every function agrees with the interpreter on a GPU that is played", "[.gpu]") {
   REQUIRE(std::getenv("CLEAVE_CUDA_LIBRARIES"));
   for (auto &[name, model] : functionModels()) {

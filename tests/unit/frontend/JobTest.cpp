@@ -98,7 +98,7 @@ TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half par
   takePrecision(stored, taken);
   CHECK(taken.precision == "bf16");
   CHECK(taken.reduceDtype == "bf16");
-  RunOptions before; // a checkpoint from before --reduce-dtype
+  RunOptions before; // a checkpoint written before --reduce-dtype existed
   takePrecision(parseTraining(R"({"precision": {"type": "fp16", "opt_level": "O3", "loss_scale": "dynamic"}})"),
                 before);
   CHECK(before.reduceDtype == "fp16");
@@ -123,7 +123,7 @@ TEST_CASE("what plans store of data and training") {
   CHECK(training.optimizer->beta2 == 0.999);
   CHECK(training.rate->kind == plan::RateKind::WarmupCosine);
   CHECK(training.rate->base == 0.1);
-  // What a checkpoint keeps of them.
+  // The fields that a checkpoint keeps.
   const auto json = nlohmann::json::parse(trainingJson(training));
   CHECK(json["optimizer"]["beta2"] == 0.999);
   CHECK(json["lr"]["kind"] == "warmup_cosine");

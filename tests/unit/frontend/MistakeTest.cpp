@@ -1,4 +1,4 @@
-// Mistakes in models: the message has the place, rule and values, and shows the user's line.
+// Mistakes in models: the message has the source position, rule and values, and shows the user's line.
 #include "frontend/program/Advice.h"
 #include "tests/unit/frontend/Support.h"
 
@@ -111,7 +111,7 @@ TEST_CASE("a tensor that holds none is refused by whoever is given it, at the us
   CHECK(has(wrong([=](auto &, Tensor) { return unsqueeze(nothing, 0); }), "unsqueeze: " + none));
   CHECK(has(wrong([=](auto &, Tensor x) { return matmul(x, nothing); }), "matmul: " + none));
   CHECK(has(wrong([=](auto &, Tensor x) { return concat({x, nothing}, 0); }), "concat: " + none));
-  CHECK(has(wrong([=](auto &, Tensor x) { return x + nothing; }), none)); // and is not taken for the number 0
+  CHECK(has(wrong([=](auto &, Tensor x) { return x + nothing; }), none)); // an empty tensor is not read as the number 0
   CHECK(has(wrong([=](auto &, Tensor x) { return nothing * x; }), none));
   CHECK(has(wrong([=](auto &, Tensor) { return globalAvgPool(nothing); }), "globalAvgPool: " + none));
   CHECK(has(wrong([=](auto &, Tensor x) { return nothing.rank() > 0 ? x : x; }), "rank: " + none));

@@ -1,4 +1,4 @@
-// Modules with several parts, models with several outputs, losses that are sums of others.
+// Modules with several parts, models with several outputs, losses that are sums of other losses.
 #include "tests/unit/frontend/Support.h"
 
 #include <array>
@@ -48,7 +48,7 @@ struct TwoHeads : ModuleOf<Both> {
   }
 };
 
-/// Uses a part of several outputs.
+/// Uses one of several outputs.
 struct Nested : ModuleOf<std::vector<Tensor>> {
   struct Part : ModuleOf<std::array<Tensor, 2>> {
     Linear a, b;
@@ -164,7 +164,7 @@ TEST_CASE("steps of a sequence are equal") {
     Tensor forward(Tensor image) { return select(gru(squeeze(image, 1)).output, 1, -1); }
   } model;
   const std::string text = forwardPart(traced(model));
-  CHECK(count(text, "cleave.matmul") == 28); // one for all inputs, one for each state but the first
+  CHECK(count(text, "cleave.matmul") == 28); // one product for all inputs, one for each state except the first
   CHECK(count(text, "cleave.tanh") == 28);
 }
 

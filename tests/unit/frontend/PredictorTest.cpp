@@ -1,4 +1,4 @@
-// A checkpoint's model as a function of new inputs, and the files with predictions.
+// Predictors: a checkpoint's model as a function of new inputs, and the files with predictions.
 #include "frontend/program/Npy.h"
 #include "tests/unit/frontend/Support.h"
 
@@ -38,7 +38,7 @@ TrainConfig config() {
   return {.data = std::make_shared<Pairs>(), .loss = firstOf, .optimizer = Sgd{.lr = 0.001}, .batch = 8};
 }
 
-/// A checkpoint of one step.
+/// Writes a checkpoint of one training step.
 struct Checkpoint {
   std::string path = std::filesystem::temp_directory_path() / ("cleave-predictor-" + std::to_string(getpid()));
   Checkpoint() {
@@ -64,18 +64,18 @@ TEST_CASE("a predictor computes new inputs, any number of them, as often as aske
   CHECK(predictor.batch() == 8);
   CHECK(predictor.outputs() == 1);
   CHECK(predictor.outputShape() == Shape{3});
-  REQUIRE(predictor.inputs().size() == 2); // not the target
+  REQUIRE(predictor.inputs().size() == 2); // without the target
   CHECK(predictor.inputs()[1].name == "scale");
 
   const std::vector<float> x{1, 2, 3, 4}, ones{1, 1}, twos{2, 2};
   const std::vector<float> plain = predictor.run({x, ones})[0], doubled = predictor.run({x, twos})[0];
-  REQUIRE(plain.size() == 6); // two samples in a batch of eight
+  REQUIRE(plain.size() == 6); // two samples, though the batch is eight
   for (size_t i = 0; i < plain.size(); ++i)
     CHECK(doubled[i] == 2 * plain[i]);
-  CHECK(predictor.run({x, ones})[0] == plain); // no dropout
+  CHECK(predictor.run({x, ones})[0] == plain); // the same numbers again: no dropout
   CHECK(predictor.run({std::vector<float>{}, std::vector<float>{}})[0].empty());
 
-  const std::vector<float> split = predictor(Pairs{}); // eleven samples: a whole batch and a part of one
+  const std::vector<float> split = predictor(Pairs{}); // eleven samples: a whole batch and a partial one
   CHECK(split.size() == 33);
   std::vector<float> third;
   std::thread([&] { third = predictor.run({std::vector<float>{0.25f, 0.875f}, std::vector<float>{3}})[0]; }).join();
@@ -103,7 +103,7 @@ TEST_CASE("a predictor gives every output of a model") {
   trainer.train({.steps = 1, .checkpoint = path, .quiet = true});
   const std::vector<float> x{1, 2, 3, 4}, scale{10, 100};
   std::vector<std::vector<float>> whole;
-  for (const char *mesh : {"dp=1", "pp=2", "dp=2,pp=2"}) { // on pp=2 each stage holds one
+  for (const char *mesh : {"dp=1", "pp=2", "dp=2,pp=2"}) { // with pp=2 each stage has one output
     Predictor predictor = trainer.predictor({.mesh = mesh, .batch = 4, .checkpoint = path});
     REQUIRE(predictor.outputs() == 2);
     CHECK(predictor.outputShape(1) == Shape{2});
@@ -130,12 +130,13 @@ TEST_CASE("a predictor says what does not fit") {
   CHECK(has(mistake([&] { predictor.run({two, two}); }), "field scale has 2 samples, field x has 1"));
   CHECK(has(mistake([&] { trainer.predictor({}); }), "--checkpoint: a prediction needs"));
   CHECK(has(mistake([&] { trainer.predictor({.checkpoint = "/none"}); }), "/none"));
-  CHECK(predictor.run({two, std::vector<float>{1}})[0].size() == 3); // none of that did it harm
+  CHECK(predictor.run({two, std::vector<float>{1}})[0].size() == 3); // the predictor still works after these errors
 
   Pairs broken;
   broken.broken = true;
   CHECK_THROWS_WITH(predictor(broken), Catch::Contains("a disk that fails"));
-  CHECK_THROWS_WITH(predictor(Pairs{}), Catch::Contains("a disk that fails")); // it has ended, and says why
+  // the predictor has ended, and repeats the reason
+  CHECK_THROWS_WITH(predictor(Pairs{}), Catch::Contains("a disk that fails"));
 }
 
 TEST_CASE("what has no row for each sample is no prediction") {

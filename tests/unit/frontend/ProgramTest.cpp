@@ -68,7 +68,7 @@ TEST_CASE("whole numbers of options may be anything, unless a range is said") {
   const auto free = [](Program &program) { return program.option("--shift", 3, "a number"); };
   CHECK(read({"--shift", "-7"}, free) == std::pair(-7, 0));
   CHECK(read({"--shift=0"}, free) == std::pair(0, 0));
-  CHECK(read({"--shift", "3000000000"}, free) == std::pair(3, 2)); // no int
+  CHECK(read({"--shift", "3000000000"}, free) == std::pair(3, 2)); // too large for an int
   CHECK(read({"--shift", "2.5"}, free) == std::pair(3, 2));
   const auto some = [](Program &program) { return program.option("--heads", int64_t(4), "heads", between(1, 8)); };
   CHECK(read({"--heads", "8"}, some) == std::pair(int64_t(8), 0));

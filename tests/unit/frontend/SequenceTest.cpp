@@ -1,4 +1,4 @@
-// Sequence parallelism, by option and by marks in the model.
+// Sequence parallelism, by an option and by marks in the model.
 #include "runtime/session/Report.h"
 #include "tests/unit/frontend/Support.h"
 
@@ -47,8 +47,8 @@ struct Transformer : Module {
 
 TrainConfig config() { return {.data = Mnist{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.1}, .batch = 12}; }
 
-/// What the collectives of a plan send: the activations' in bytes by kind, the gradients' in all; and the peak of rank
-/// 0.
+/// Traffic of a plan's collectives: bytes and counts of activations by kind, total bytes of gradients; and the peak
+/// memory of rank 0.
 struct Plan {
   std::map<std::string, uint64_t> bytes, count;
   uint64_t gradients = 0, peak = 0;
@@ -68,22 +68,22 @@ struct Plan {
 } // namespace
 
 TEST_CASE("sequence parallelism replaces all-reduces by as many bytes, and needs less memory") {
-  // With one row a rank the dimensions of batch and sequence are one where they are joined.
+  // With one row per rank the joined dimension of batch and sequence equals the sequence alone.
   for (const auto &[mesh, batch] : {std::pair("tp=2", 12), {"tp=2", 1}, {"dp=2,tp=2", 2}, {"dp=2,tp=2", 4}}) {
     INFO(mesh << ", batch " << batch);
     Transformer model(false);
     const Plan whole(model, false, mesh, batch), split(model, true, mesh, batch);
     CHECK(whole.bytes.count("reduce-scatter") == 0);
-    CHECK(split.bytes.count("all-reduce") <= 1); // the products before the loss
-    // A ring sends 2 (n-1)/n of what an all-reduce sums, and (n-1)/n of what is gathered or scattered. The backward
-    // pass gathers the inputs of products once more instead of keeping them whole.
+    CHECK(split.bytes.count("all-reduce") <= 1); // of the products before the loss
+    // In a ring, an all-reduce sends 2 (n-1)/n of its bytes, a gather or scatter (n-1)/n. The backward pass gathers the
+    // inputs of products again instead of keeping them whole.
     const uint64_t sums =
         whole.bytes.at("all-reduce") - (split.bytes.count("all-reduce") ? split.bytes.at("all-reduce") : 0);
     INFO(split.bytes.at("all-gather") << " gathered, " << split.bytes.at("reduce-scatter") << " scattered, " << sums
                                       << " summed before");
     CHECK(split.bytes.at("all-gather") + split.bytes.at("reduce-scatter") <= 2 * sums * 5 / 4);
     CHECK(split.peak < whole.peak);
-    // Only what works on a part of the sequence has gradients to sum: norms, and biases of rows.
+    // Only layers that work on a part of the sequence have gradients to sum: norms, and biases of row-split products.
     CHECK(split.gradients <= whole.gradients + 4 * 16 * width);
   }
 }

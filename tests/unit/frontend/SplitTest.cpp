@@ -1,4 +1,5 @@
-// Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes the same as the graph.
+// Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes the same values as the
+// graph.
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Report.h"
 #include "tests/unit/frontend/Support.h"
@@ -15,7 +16,7 @@ using namespace cleave::test;
 
 namespace {
 
-/// What the models are made of; each body uses some of it.
+/// The modules of the test models; each body uses some of them.
 struct Parts : Module {
   using Body = std::function<Tensor(Parts &, Tensor)>;
   Linear in{*this, "in", 784, 32}, a{*this, "a", 32, 32}, b{*this, "b", 32, 32}, part{*this, "part", 196, 32},
@@ -27,7 +28,7 @@ struct Parts : Module {
 
   Tensor forward(Tensor image) { return out(body(*this, image)); }
   Tensor start(Tensor image) { return relu(in(flatten(image, 1))); }
-  /// The gradients of the two biases are one value.
+  /// Both biases have the same gradient value.
   Tensor twice(Tensor x) { return cleave::tanh(a(x) + b(x)); }
   Tensor quarter(Tensor image, int64_t i) { return part(select(reshape(image, {image.size(0), 4, 196}), 1, i)); }
 };
@@ -144,7 +145,7 @@ TEST_CASE("values used late, and ops outside any module behind a mark") {
 }
 
 TEST_CASE("a value and its gradient cross a cut once each") {
-  // x is used twice in the next stage, as it is and as a view, and once passed on unchanged to the last one.
+  // The next stage uses x twice, directly and as a view, and passes it on unchanged to the last stage.
   Parts model([](Parts &m, Tensor image) {
     Tensor x = m.start(image);
     stage(1);
@@ -164,7 +165,7 @@ TEST_CASE("a value and its gradient cross a cut once each") {
 
 namespace {
 
-/// Attention whose heads lie behind a fused product or grouped queries, and rotations between.
+/// Attention whose heads come from a fused product or grouped queries, with rotations in between.
 struct Heads : Module {
   bool fused;
   Embedding embed{*this, "embed", 8, 48};
@@ -250,7 +251,7 @@ TEST_CASE("a buffer that another stage changes is refused") {
 
 namespace {
 
-/// One layer of a GPT with fused products: attention's is taken apart by slices, or by reshape and select.
+/// One layer of a GPT with fused products; slices, or reshape and select, take the attention's product apart.
 struct Fused : Module {
   bool slices;
   int64_t heads, keys;
@@ -278,7 +279,7 @@ struct Fused : Module {
   }
 };
 
-/// A strategy file, for as long as it is wanted.
+/// A strategy file that exists as long as the object.
 struct StrategyFile {
   const std::filesystem::path path;
   explicit StrategyFile(const std::string &text)
@@ -288,7 +289,7 @@ struct StrategyFile {
   ~StrategyFile() { std::filesystem::remove(path); }
 };
 
-/// How often a kind of collective occurs, and how tensors are split, by name.
+/// The number of collectives by kind, and the sharding of tensors by name.
 struct Plan {
   std::map<std::string, int64_t> collectives;
   std::map<std::string, std::string> tensors;
@@ -346,7 +347,8 @@ TEST_CASE("products put together keep their split") {
 
 namespace {
 
-/// Plans a model, then once more by the strategy that the plan writes; gives the stages' lists of the first.
+/// Plans a model, then plans it again with the strategy that the first plan writes. Returns the layers of the first
+/// plan's stages.
 std::string stagesGivenBack(Module &model, const std::string &mesh) {
   const auto plan = [&](const RunOptions &options) {
     return PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan");
@@ -386,10 +388,10 @@ TEST_CASE("a strategy that a plan writes, given back, cuts at the same places") 
     Parts model = again(marked);
     CHECK(stagesGivenBack(model, "pp=2") == stages);
   }
-  // Between two uses without a mark the cut is before the second layer or behind it.
+  // Without a mark between two uses, the cut is before or after the second layer.
   Parts unmarked = again(-1);
   CHECK(has(stagesGivenBack(unmarked, "pp=4"), " use "));
-  // A mark inside a module, and one before ops outside any.
+  // A mark inside a module, and one before ops outside any module.
   struct Inside : Module {
     struct Pair : Module {
       Linear one{*this, "one", 784, 32}, two{*this, "two", 32, 10};

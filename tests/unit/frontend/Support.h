@@ -1,4 +1,4 @@
-// Helpers: trace a model, and read the error of a mistake.
+// Helpers: trace a model, and get the message of a mistake.
 #pragma once
 #include "frontend/trace/TraceModel.h"
 #include "runtime/base/Error.h"
@@ -12,7 +12,7 @@ template <class M> std::string traced(M &module, TrainConfig config = {}, int64_
   return traceModel(makeModel(module), config, rows).str();
 }
 
-/// The graph's text up to @eval, or from there on.
+/// The text of the graph before @eval, and from @eval on.
 inline std::string forwardPart(const std::string &text) { return text.substr(0, text.find("@eval")); }
 inline std::string evalPart(const std::string &text) { return text.substr(text.find("@eval")); }
 
@@ -37,14 +37,14 @@ template <class F> std::string mistake(F fn) {
   return "";
 }
 
-/// A model whose forward is a function: takes pictures [4, 1, 28, 28], must return logits [4, 10].
+/// A model whose forward is a function: takes images [4, 1, 28, 28], must return logits [4, 10].
 struct Lambda : Module {
   std::function<Tensor(Lambda &, Tensor)> body;
   explicit Lambda(std::function<Tensor(Lambda &, Tensor)> body) : body(std::move(body)) {}
   Tensor forward(Tensor image) { return body(*this, image); }
 };
 
-/// Logits of anything with at least ten elements.
+/// Logits from any tensor with at least 40 elements.
 inline Tensor tenLogits(Tensor x) {
   Tensor flat = reshape(x, {-1});
   return reshape(slice(flat, 0, 0, 40), {4, 10});

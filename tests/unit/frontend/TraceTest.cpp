@@ -57,7 +57,7 @@ TEST_CASE("ops carry the module path, and free functions that of the module they
   Deep model;
   const std::string text = forwardPart(traced(model));
   CHECK(count(text, "cleave.path = \"parts.0.fc\"") == 3); // matmul, broadcast, add
-  CHECK(has(text, "cleave.path = \"parts.1\""));           // its relu
+  CHECK(has(text, "cleave.path = \"parts.1\""));           // the relu
   CHECK(has(text, "cleave.path = \"loss\""));
 }
 

@@ -12,7 +12,7 @@ using namespace cleave::test;
 
 namespace {
 
-/// y = 2 x0 - x1 + 0.5 on a grid.
+/// A data set of the plane y = 2 x0 - x1 + 0.5 on a grid.
 struct Plane : Dataset {
   std::vector<DataField> list{{"x", FieldType::F32, {2}}, {"target", FieldType::F32, {1}}};
   const std::vector<DataField> &fields() const override { return list; }
@@ -88,7 +88,7 @@ TEST_CASE("evaluation counts every sample once, whatever the loss, the batch and
     Linear fc{*this, "fc", 2, 1};
     Tensor forward(Tensor x) { return fc(x); }
   };
-  struct Odd : Plane { // a field of no special name, and a number of samples that few batches divide
+  struct Odd : Plane { // a field without a special name, and a sample count that few batch sizes divide
     Odd() { list[1].name = "y"; }
     int64_t samples(Split split) const override { return split == Split::Train ? 60 : 23; }
   };
@@ -149,7 +149,7 @@ TEST_CASE("what is only warned of runs all the same") {
 }
 
 TEST_CASE("a gradient that is 0 but for rounding is no difference") {
-  struct Net : Module { // what is added before a norm goes away in it
+  struct Net : Module { // a norm removes constants added before it
     Linear fc1{*this, "fc1", 784, 24}, fc2{*this, "fc2", 24, 10};
     BatchNorm2d norm{*this, "norm", 24};
     Tensor forward(Tensor image) { return fc2(relu(norm(fc1(flatten(image, 1)) * 300) * 40)); }
@@ -169,7 +169,7 @@ TEST_CASE("dropout, tied weights, groups and batch norm: plan and graph agree un
     BatchNorm2d norm{*this, "norm", 24, {.group = 4}};
     Tensor forward(Tensor image) {
       Tensor x = dropout(silu(norm(fc1(flatten(image, 1)))), 0.3);
-      x = linear(fc2(x), fc2.weight); // twice the same weight
+      x = linear(fc2(x), fc2.weight); // the same weight twice
       return slice(tanh(x) * 3.0, 1, 0, 10);
     }
   } model;

@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t batch = 8, microbatches = 2;
 const std::vector<int64_t> widths{20, 24, 24, 24, 10};
 
-/// Linear layers with ReLU between, cross entropy; one without weight decay, so that updates are two programs.
+/// Linear layers with ReLU between them, and cross entropy. One parameter has no weight decay, so updates need two
+/// programs.
 std::string module(const std::string &optimizer) {
   const int64_t rows = batch / microbatches;
   std::string arguments, body, x = "%x";
@@ -80,7 +81,7 @@ std::shared_ptr<const PlanFile> compiled(const std::string &optimizer, const std
 }
 
 struct Count {
-  size_t batches = 0, calls = 0, kernels = 0; ///< steps of segments that run once a step
+  size_t batches = 0, calls = 0, kernels = 0; ///< in segments that run once per training step
 };
 
 Count countOf(const plan::Plan &plan) {
@@ -101,7 +102,7 @@ Count countOf(const plan::Plan &plan) {
   return count;
 }
 
-/// Every tensor that lives for the whole run, after a few steps, by rank and name.
+/// Every persistent tensor after a few steps, by rank and name.
 using State = std::map<std::string, std::vector<std::byte>>;
 
 State train(const std::shared_ptr<const PlanFile> &file) {
@@ -138,7 +139,7 @@ State train(const std::shared_ptr<const PlanFile> &file) {
   return all;
 }
 
-/// Trains with batches and without; `updates`: launches that update parameters.
+/// Trains with and without batches of kernel calls and compares the bits.
 void compare(const std::string &optimizer, const std::string &mesh = "dp=1", int64_t level = 0,
              Precision::Type half = Precision::Type::Bf16) {
   INFO(optimizer << " on " << mesh << ", O" << level << " " << text(half));
@@ -168,7 +169,8 @@ TEST_CASE("kernel batches: the same bits as call by call", "[gpu]") {
   compare(sgd);
   compare(adamw);
   compare("name = \"adam\", lr = 0.01 : f64, clip_norm = 0.5 : f64");
-  compare(adamw + ", clip_norm = 0.5 : f64", "dp=1", 2);                      // working copies, clipping
+  // working copies of the parameters, clipping
+  compare(adamw + ", clip_norm = 0.5 : f64", "dp=1", 2);
   compare(sgd + ", clip_norm = 0.5 : f64", "dp=1", 2, Precision::Type::Fp16); // loss scale
   compare(adamw + ", clip_norm = 0.5 : f64", "dp=2,tp=2", 2, Precision::Type::Fp16);
   compare(adamw + ", clip_norm = 0.5 : f64", "pp=2");
@@ -184,7 +186,7 @@ TEST_CASE("kernel batches: one launch for each program of updates", "[gpu]") {
         calls.push_back(batched->calls()->size());
         CHECK(segment->kind() == plan::SegmentKind::Update);
       }
-  CHECK(calls == std::vector<size_t>{7}); // all but the bias that does not decay, whose program is its own
+  CHECK(calls == std::vector<size_t>{7}); // all parameters except the bias without decay, whose program differs
   size_t batchForms = 0;
   for (const plan::KernelInfo *kernel : *file->plan().kernels())
     batchForms += kernel->batch();

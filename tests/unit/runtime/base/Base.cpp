@@ -83,7 +83,7 @@ TEST_CASE("half formats round to nearest even") {
   CHECK(floatToF16(0x1p-25f) == 0);
   CHECK(floatToF16(0x1.8p-24f) == 2);
   CHECK(floatToBf16(1.0f) == 0x3f80);
-  CHECK(floatToBf16(1.00390625f) == 0x3f80); // halfway, to even
+  CHECK(floatToBf16(1.00390625f) == 0x3f80); // halfway: rounds to even
   CHECK(floatToBf16(1.01171875f) == 0x3f82);
   CHECK((floatToF16(std::numeric_limits<float>::quiet_NaN()) & 0x7fff) > 0x7c00);
   CHECK((floatToBf16(std::numeric_limits<float>::quiet_NaN()) & 0x7fff) > 0x7f80);
@@ -93,7 +93,7 @@ TEST_CASE("half formats round to nearest even") {
 
 TEST_CASE("the word that is meant is the nearest one") {
   const std::vector<std::string> known{"--mesh", "--microbatches", "--batch", "--lr", "--seed", "-o"};
-  CHECK(nearest("--mehs", known) == "--mesh"); // a swap is one mistake
+  CHECK(nearest("--mehs", known) == "--mesh"); // a swap of two letters is one mistake
   CHECK(nearest("--microbatch", known) == "--microbatches");
   CHECK(nearest("--Batch", known) == "--batch");
   CHECK(nearest("--l", known) == "--lr");

@@ -1,4 +1,4 @@
-// Targets and precisions as options say them: every word, what is left out, and what contradicts.
+// Parsing of targets and precisions from options: every word, defaults, and contradictions.
 #include "runtime/base/Error.h"
 #include "runtime/base/Precision.h"
 
@@ -13,7 +13,7 @@ using Type = Precision::Type;
 Precision onGpu(const Precision::Words &words) { return Precision::parse(words, Target::Kind::Cuda); }
 Precision onCpu(const Precision::Words &words) { return Precision::parse(words, Target::Kind::Cpu); }
 
-/// The message of the user's mistake.
+/// The message of the user error that `fn` throws.
 template <class Fn> std::string mistake(Fn fn) {
   try {
     fn();
@@ -46,7 +46,7 @@ TEST_CASE("a target is one of its backend's") {
   CHECK(mistake([] { Target::parse("sm_70", Target::Kind::Cuda); }) ==
         "--target sm_70: is no target of the cuda backend; it has sm_80, sm_90, sm_100");
   CHECK_FALSE(mistake([] { Target::parse("emulated", Target::Kind::Cpu); }).empty());
-  CHECK_FALSE(mistake([] { Target::parse("x86-64", Target::Kind::Cpu); }).empty()); // no code is made for it
+  CHECK_FALSE(mistake([] { Target::parse("x86-64", Target::Kind::Cpu); }).empty()); // no code is generated for it
   CHECK_FALSE(Target::named("sm_70"));
 }
 

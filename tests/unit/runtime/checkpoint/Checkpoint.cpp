@@ -1,4 +1,4 @@
-// Checkpoints: round trips between meshes, when what is written, and the errors of corrupt ones.
+// Checkpoints: round trips between meshes, which files are written when, and the errors of corrupt ones.
 #include "runtime/checkpoint/Checkpoint.h"
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/AtomicFile.h"
@@ -70,7 +70,7 @@ std::shared_ptr<const PlanFile> holderPlan(unsigned dp, unsigned tp, const std::
   return test::seal(plan);
 }
 
-/// Memory of every rank's slots.
+/// The memory of every rank's slots.
 struct Memories {
   Memories(const PlanFile &file) {
     for (const Rank *rank : *file.plan().ranks()) {
@@ -118,7 +118,7 @@ void fillAll(const Plan &plan, Memories &memory) {
     eachElement(plan, rank, memory, [](float &x, int64_t g, uint32_t t) { x = expected(g, t); });
 }
 
-/// Each rank saves to its own idea of the folder.
+/// Saves a checkpoint; each rank has its own path of the folder.
 void saveTo(const std::shared_ptr<const PlanFile> &file, Memories &memory, const std::vector<CheckpointFolder> &folders,
             const CheckpointInfo &info) {
   LocalWorld world(unsigned(memory.ranks.size()));
@@ -129,7 +129,7 @@ void saveTo(const std::shared_ptr<const PlanFile> &file, Memories &memory, const
   });
 }
 
-/// A run that goes on from what the folder holds.
+/// Saves a checkpoint of a run that resumes from the one in the folder.
 void saveAll(const std::shared_ptr<const PlanFile> &file, Memories &memory, const std::string &folder,
              const CheckpointInfo &info, int64_t keep = 2) {
   saveTo(file, memory, {{folder, keep, false, true}}, info);
@@ -149,7 +149,7 @@ std::string readAll(const std::string &path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// tp splits, in three ways: rows, heads inside a fused dimension, columns; and ZeRO over dp+tp.
+/// tp splits three dimensions: rows, heads inside a fused dimension, columns. ZeRO splits over dp+tp.
 std::vector<Sharded> tensorsSplit() {
   return {{"blocks.0.weight", TensorKind::Parameter, {12, 5}, {{{12, {1}}}, {{5, {}}}}},
           {"blocks.0.qkv", TensorKind::Parameter, {24, 3}, {{{3, {}}, {4, {1}}, {2, {}}}, {{3, {}}}}},
@@ -205,7 +205,7 @@ TEST_CASE("each piece is written once and the oldest checkpoints go", "[checkpoi
   Memories memory(*file);
   fillAll(file->plan(), memory);
   const int64_t keep = GENERATE(1, 2, 3);
-  for (const int64_t step : {5, 10, 10, 20}) // the same step again
+  for (const int64_t step : {5, 10, 10, 20}) // step 10 twice
     saveAll(file, memory, folder.path(), someInfo(step), keep);
   const Manifest last = readManifest(folder.path());
   CHECK(last.generation == 4);
@@ -223,7 +223,7 @@ TEST_CASE("each piece is written once and the oldest checkpoints go", "[checkpoi
     for (const auto &[key, tensor] : written.entries())
       elements[key.substr(0, key.find('['))] += int64_t(tensor.end - tensor.begin) / 4;
   }
-  CHECK(last.files.size() == 4); // the last two ranks: their parts of the momentum
+  CHECK(last.files.size() == 4); // the last two ranks hold parts of the momentum
   CHECK(elements["blocks.0.weight"] == 60 * keep);
   CHECK(elements["blocks.0.qkv"] == 72 * keep);
   CHECK(elements["norm.mean"] == 7 * keep);
@@ -246,7 +246,7 @@ TEST_CASE("a training that is not asked to replaces no checkpoint", "[checkpoint
   CHECK(readManifest(folder.path()).info.step == 10);
   saveTo(file, memory, {{folder.path(), 2, true, false}}, someInfo(2));
   CHECK(readManifest(folder.path()).info.step == 2);
-  CHECK(readManifest(folder.path(), 10).info.step == 10); // until it is one too many
+  CHECK(readManifest(folder.path(), 10).info.step == 10); // step 10 stays while `keep` allows it
   writeText(folder.path("manifest.json"), "{");
   CHECK_THROWS_WITH(saveTo(file, memory, {{folder.path()}}, someInfo(2)),
                     Contains("truncated") && Contains("--overwrite"));
@@ -282,7 +282,7 @@ TEST_CASE("a manifest that lies about older checkpoints removes nothing but what
   writeText(folder.path("step-mine.safetensors"), "mine");
   saveAll(file, memory, folder.path(), someInfo(20), 1);
   CHECK(readAll(folder.path("step-mine.safetensors")) == "mine");
-  CHECK(fs::exists(folder.path("step-x.manifest.json"))); // it cannot be read, so nobody knows whose it is
+  CHECK(fs::exists(folder.path("step-x.manifest.json"))); // unreadable, so its owner is unknown
 }
 
 TEST_CASE("two trainings do not write to one folder", "[checkpoint]") {
@@ -296,7 +296,7 @@ TEST_CASE("two trainings do not write to one folder", "[checkpoint]") {
   first.save(someInfo(10), memory.of(0));
   first.close();
   CHECK_FALSE(fs::exists(folder.path("lock.json")));
-  CheckpointWriter(file, 0, other[0], {folder.path(), 2, false, true}); // ends without a word
+  CheckpointWriter(file, 0, other[0], {folder.path(), 2, false, true}); // ends without close()
   CHECK(fs::exists(folder.path("lock.json")));
   saveAll(file, memory, folder.path(), someInfo(20));
   CHECK(readManifest(folder.path()).info.step == 20);
@@ -306,8 +306,9 @@ TEST_CASE("two trainings do not write to one folder", "[checkpoint]") {
   CHECK(readAll(folder.path("lock.json")) == "notes");
 }
 
-/// The test below starts this program again, because a process that was forked under a sanitizer may not start threads:
-/// it has the folder and then stops, or ends with a file half written.
+/// The owner of a checkpoint folder, as a process of its own. It takes the folder and leaves half-written files, then
+/// stops or ends. The test below starts this program again for it, because a process that was forked under a sanitizer
+/// may not start threads.
 TEST_CASE("a process that has a checkpoint folder", "[.][owner]") {
   const char *folder = std::getenv("CLEAVE_TEST_FOLDER");
   REQUIRE(folder);
@@ -319,7 +320,7 @@ TEST_CASE("a process that has a checkpoint folder", "[.][owner]") {
                                  ".step-00000011-" + run + "-9.rank-0000.safetensors-" + run + ".tmp-0123456789abcdef"})
     writeText(folder + ("/" + name), "half");
   if (!std::getenv("CLEAVE_TEST_STOPS"))
-    _exit(0); // as if killed: nothing is cleaned up
+    _exit(0); // like a kill: nothing is cleaned up
   raise(SIGSTOP);
   Memories memory(*file);
   try {
@@ -355,13 +356,13 @@ TEST_CASE("the lock of a process that was killed or stopped is taken over", "[ch
   CHECK(namesIn(folder.path()).size() == before.size() + 3);
   saveAll(file, memory, folder.path(), someInfo(20));
   const auto after = namesIn(folder.path());
-  CHECK(after.size() == before.size() + 2); // another checkpoint, no leftovers, no lock
+  CHECK(after.size() == before.size() + 2); // one more checkpoint, no leftovers, no lock
   if (!stops)
     return;
   kill(owner, SIGCONT);
   waitpid(owner, &status, 0);
   CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 7); // it may not write any more
+  CHECK(WEXITSTATUS(status) == 7); // the old owner may not write any more
   CHECK(namesIn(folder.path()) == after);
   CHECK(readManifest(folder.path()).info.step == 20);
 }
@@ -375,7 +376,7 @@ TEST_CASE("ranks that do not share a folder are named", "[checkpoint]") {
   CHECK_THROWS_WITH(saveTo(file, memory, {{shared, 2, false, true}, {shared, 2, false, true}, {local, 2, false, true}},
                            someInfo(20)),
                     Contains("rank 2") && Contains(local));
-  // The lock is there, the files are not.
+  // The folder has the lock but not the files.
   fs::create_symlink(shared + "/lock.json", local + "/lock.json");
   CHECK_THROWS_WITH(
       saveTo(file, memory, {{shared, 2, false, true}, {shared, 2, false, true}, {local, 2, false, true}}, someInfo(20)),
@@ -383,7 +384,7 @@ TEST_CASE("ranks that do not share a folder are named", "[checkpoint]") {
   CHECK(readManifest(shared).info.step == 10);
   Memories into(*file);
   loadCheckpoint(shared, readManifest(shared), file->plan(), 0, LoadWhat::Everything, into.of(0));
-  saveAll(file, memory, shared, someInfo(20)); // removes what the failed runs left
+  saveAll(file, memory, shared, someInfo(20)); // removes the files of the failed runs
   CHECK(namesIn(shared).size() == 1 + 2 * 4);
 }
 
@@ -490,7 +491,7 @@ TEST_CASE("a checkpoint that does not fit names tensor and value", "[checkpoint]
   other.push_back({"extra", TensorKind::Parameter, {3}, {{{3, {}}}}});
   CHECK_THROWS_WITH(load(*holderPlan(1, 1, other)), Contains("extra") && Contains("missing"));
   other = tensorsSplit();
-  other.erase(other.begin() + 3); // no momentum: fine to evaluate, not to resume
+  other.erase(other.begin() + 3); // without momentum: enough to evaluate, not to resume
   CHECK_THROWS_WITH(load(*holderPlan(1, 1, other)), Contains("momentum"));
   CHECK_NOTHROW(load(*holderPlan(1, 1, other), LoadWhat::ParametersAndBuffers));
   for (ManifestTensor &tensor : manifest.tensors)

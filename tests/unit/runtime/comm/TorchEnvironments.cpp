@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// The environment with these variables; what was there is put back.
+/// Sets the environment to exactly these variables; the destructor restores the old values.
 class Said {
 public:
   explicit Said(const std::map<std::string, std::string> &values) {
@@ -57,7 +57,7 @@ Values with(const std::string &name, const std::string &value) {
   return values;
 }
 
-/// A key-value store that answers as torchrun's does, one client after the other; it remembers one value.
+/// A key-value store with torchrun's protocol, for one client after the other; it stores one value.
 class Store {
 public:
   Store(const Socket &listener, int clients) {

@@ -1,5 +1,5 @@
 // The runtime's use of cuDNN without a GPU: rejected shapes, graphs that cuDNN accepts, and engines that it lists and
-// builds for described devices. Without cuDNN or its headers these tests report that and pass.
+// builds for described devices. Without cuDNN or its headers these tests only report this, and pass.
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/Cudnn.h"
 #include "runtime/cuda/library/CudnnShapes.h"
@@ -94,10 +94,10 @@ TEST_CASE("cudnn: layouts and padding of convolutions") {
   const ConvShapes nchw = convShapes(*Written<plan::Conv>(c));
   CHECK(nchw.src.strides == std::vector<int64_t>{8 * 56 * 56, 56 * 56, 56, 1});
   CHECK(nchw.weights.strides == std::vector<int64_t>{36, 9, 3, 1});
-  // What lies behind the last window is not padding that matters: symmetric where it can be.
+  // Padding behind the last window has no effect, so the padding is made symmetric where possible.
   c.pad_bottom = 0, c.pad_right = 0;
   CHECK(convShapes(*Written<plan::Conv>(c)).padEnd == std::vector<int64_t>{1, 1});
-  c.pad_top = 0, c.pad_left = 0, c.pad_bottom = 1, c.pad_right = 1; // as "same" padding wants it
+  c.pad_top = 0, c.pad_left = 0, c.pad_bottom = 1, c.pad_right = 1; // as "same" padding requires
   CHECK(convShapes(*Written<plan::Conv>(c)).padEnd == std::vector<int64_t>{1, 1});
   CHECK(convShapes(*Written<plan::Conv>(c)).padBegin == std::vector<int64_t>{0, 0});
 }
@@ -159,7 +159,7 @@ TEST_CASE("cudnn: engines for the conformance suite's convolutions") {
     const plan::Conv &written = *program.segments()->Get(0)->steps()->Get(0)->op_as_Conv();
     for (int sm : {80, 90}) {
       CudnnOptions options = optionsFor(sm);
-      options.workspaceLimit = gpuWorkspace(program); // as the suite reserves
+      options.workspaceLimit = gpuWorkspace(program); // as much as the suite reserves
       options.tf32 = tf32;
       INFO("sm_" << sm << ": " << describe(written) << (tf32 ? " in tf32" : ""));
       CHECK_NOTHROW(cudnn->convolution(nullptr, written, options));
@@ -216,7 +216,7 @@ TEST_CASE("cudnn: an engine is chosen by name, by workspace and by how it comput
   options.choice = second;
   CHECK(make(*cudnn, c, options)->choice() == second);
   CHECK_THROWS_WITH(first->choose("eng999"), Contains("there is no engine eng999 for it (cuDNN 9"));
-  options.choice = "eng999"; // of a record that was made under other options
+  options.choice = "eng999"; // from a record that was made under other options
   CHECK(make(*cudnn, c, options)->choice() == first->candidates().front());
 
   options = optionsFor(90);
@@ -276,7 +276,8 @@ TEST_CASE("cudnn: graphs of attention") {
             for (bool causal : {false, true})
               valid(attentionFields(kind, dtype, 4, heads, rows, rows, width, causal));
   for (AttentionKind kind : {AttentionKind::Forward, AttentionKind::Backward}) {
-    valid(attentionFields(kind, plan::DType::BF16, 4, 6, 64, 256, 64, true)); // the last rows of a longer text
+    // queries are the last rows of a longer text
+    valid(attentionFields(kind, plan::DType::BF16, 4, 6, 64, 256, 64, true));
     valid(attentionFields(kind, plan::DType::BF16, 4, 6, 64, 256, 64, false));
     valid(attentionFields(kind, plan::DType::BF16, 4, 6, 100, 100, 64, true));
   }
@@ -294,7 +295,7 @@ TEST_CASE("cudnn: engines for attention, or what they want") {
       for (int64_t rows : {64, 1024})
         for (int64_t width : {32, 64}) {
           const auto a = attentionFields(kind, plan::DType::BF16, 4, 6, rows, rows, width, true);
-          std::string error; // they are compiled with the driver's help, which a machine without a GPU lacks
+          std::string error; // compiling needs the driver, which a machine without a GPU lacks
           size_t workspace = 0;
           try {
             workspace = make(*cudnn, a, optionsFor(sm))->workspaceBytes();

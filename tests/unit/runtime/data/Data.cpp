@@ -34,7 +34,7 @@ static void writeGzip(const std::string &path, const std::vector<uint8_t> &bytes
   gzclose(file);
 }
 
-/// `count` digits of 2 x 3 pixels: pixel p of image i is (i * 6 + p) % 256, its label i % 10.
+/// Writes `count` digits of 2 x 3 pixels: pixel p of image i is (i * 6 + p) % 256, the label of image i is i % 10.
 static void writeMnist(const std::string &folder, const std::string &prefix, int64_t count, bool gzip) {
   IdxArray images{{count, 2, 3}, {}}, labels{{count}, {}};
   for (int64_t i = 0; i < count; ++i) {
@@ -106,7 +106,7 @@ TEST_CASE("a job's data set reads the files that it needs alone", "[data]") {
   CHECK_THROWS_WITH(MnistSource(folder.path(), 10, {.train = false}), Contains("t10k-labels"));
   const MnistSource pictures(folder.path(), 10, {.train = false, .labels = false});
   CHECK(pictures.samples(Split::Eval) == 3);
-  CHECK(pictures.fields().size() == 2); // the model's names and shapes, whatever is read
+  CHECK(pictures.fields().size() == 2); // lists all fields of the model, even those that are not read
   CHECK_THROWS_WITH(TextSource("abcdefgh", 4, 128, "short"), Contains("too few for one evaluation window"));
   CHECK(TextSource("abcdefgh", 4, 128, "short", {.eval = false}).samples(Split::Train) == 1);
 }
@@ -263,10 +263,10 @@ TEST_CASE("the batches of an evaluation count every sample once", "[data]") {
       CHECK(batches.total(sums) == double((samples - 1) * samples * (2 * samples - 1) / 6));
       CHECK(batches.total(weights) == double(samples));
       const std::vector<double> ones(sums.size(), 1);
-      if (samples > 0) // a loss that gives means of weight 1
+      if (samples > 0) // a loss that returns means, each of weight 1
         CHECK(batches.total(means) / batches.total(ones) == Approx(batches.total(sums) / double(samples)));
     }
-  CHECK(EvalBatches(70, 64).list.size() == 3); // 64, 6 ten times and 4, 4 sixteen times
+  CHECK(EvalBatches(70, 64).list.size() == 3); // 64 samples; 6 samples ten times and 4 more; 4 samples sixteen times
 }
 
 namespace {
@@ -299,7 +299,7 @@ TEST_CASE("labels beyond the model's classes are refused where the data is opene
 }
 
 namespace {
-/// Sample 3 has a label of the test's choice.
+/// A data set in which sample 3 has the given label.
 class OneLabel final : public DataSource {
 public:
   explicit OneLabel(int32_t label) : label(label) {}

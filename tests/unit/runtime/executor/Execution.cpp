@@ -34,7 +34,7 @@ TEST_CASE("executor: two ranks, messages and an all-reduce, on each device") {
         auto *x = reinterpret_cast<float *>(executor->inputBuffer(step % 2));
         if (rank == 0)
           for (int i = 0; i < rows * width; ++i)
-            x[32 + i] = static_cast<float>(step * i % 7); // the second microbatch gives the loss
+            x[32 + i] = static_cast<float>(step * i % 7); // the loss comes from the second microbatch
         executor->train(step, step % 2);
         double loss = 0;
         for (int64_t j = 0; j < hidden; ++j)
@@ -57,7 +57,7 @@ TEST_CASE("executor: two ranks, messages and an all-reduce, on each device") {
 
 namespace {
 
-/// A world of two that cannot name messages of the second microbatch.
+/// A world of two ranks that has no names for messages of the second microbatch.
 class FewNames final : public World {
 public:
   explicit FewNames(World &world) : world(world) {}
@@ -101,7 +101,8 @@ TEST_CASE("executor: initial values do not depend on the sharding") {
   auto valuesOf = [](uint32_t dp, InitKind kind) {
     PlanT plan = makePlan(dp);
     plan.seed = 7;
-    int tensor = addTensor(plan, "attention.qkv", TensorKind::Parameter, {15, 4}); // [3, 5] x 4, cut in the 5
+    // [3, 5] x 4, split in the dimension of size 5
+    int tensor = addTensor(plan, "attention.qkv", TensorKind::Parameter, {15, 4});
     plan.tensors[0]->init = std::make_unique<InitT>();
     plan.tensors[0]->init->kind = kind;
     plan.tensors[0]->init->a = 1;
@@ -167,7 +168,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
   CHECK(textOf(plan, two[0]).find("is for 1 ranks, found 2") != std::string::npos);
   CHECK(textOf(plan, world[0], "cuda").find("is for the cpu backend, asked to run on cuda") != std::string::npos);
   plan.backend = "cuda";
-  ::setenv("CLEAVE_CUDA_LIBRARIES", "/no-such-folder", 1); // also where there is a device
+  ::setenv("CLEAVE_CUDA_LIBRARIES", "/no-such-folder", 1); // hides a device that may exist
   CHECK(textOf(plan, world[0], "cuda").find("no CUDA device") != std::string::npos);
   plan.backend = "";
   plan.code = {1, 2, 3};
@@ -178,7 +179,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
 }
 
 TEST_CASE("executor: code from memory runs in chunks over threads") {
-  // A shared object made here, if there is a compiler at hand.
+  // A shared object compiled here, if a compiler is available.
   std::string source = "/tmp/cleave-kernel-" + std::to_string(::getpid());
   std::string text = "void scale(void *const *a, const long *s, long b, long e)"
                      "{ const float *x = a[0]; float *y = a[1]; for (long i = b; i < e; ++i) y[i] = x[i] * s[0] + i; }";

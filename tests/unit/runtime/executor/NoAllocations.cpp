@@ -1,5 +1,5 @@
-// An iteration makes no allocations of ours: counts calls of operator new. Excluded from sanitizer builds, which
-// replace operator new.
+// An iteration allocates nothing in Cleave's own code: counts calls of operator new. Excluded from sanitizer builds,
+// which replace operator new.
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/executor/Executor.h"
@@ -43,7 +43,7 @@ TEST_CASE("executor: an iteration allocates nothing of ours") {
       (*counts)[rank] = allocations;
     }
   });
-  // Each execution of a oneDNN primitive allocates its argument table: two products an iteration, nothing else.
+  // Each execution of a oneDNN primitive allocates its argument table: two products per iteration, nothing else.
   CHECK(first == second);
   CHECK(first[0] <= 2 * 8);
   CHECK(first[1] <= 2 * 8);
@@ -72,7 +72,7 @@ TEST_CASE("sockets: collectives and awaited messages allocate nothing") {
       group.allReduce(data.data(), data.data(), 10, plan::DType::F32, plan::ReduceKind::Max);
       group.barrier();
     };
-    for (int i = 0; i < 20; ++i) // until the buffers for what comes early have seen enough
+    for (int i = 0; i < 20; ++i) // until the buffers for early messages are large enough
       iteration();
     allocations = 0;
     counting = true;
@@ -85,5 +85,5 @@ TEST_CASE("sockets: collectives and awaited messages allocate nothing") {
   std::thread other(run, 1u);
   run(0);
   other.join();
-  CHECK(counts[0] + counts[1] <= 2); // a buffer that was never needed before
+  CHECK(counts[0] + counts[1] <= 2); // a buffer that no earlier iteration needed
 }

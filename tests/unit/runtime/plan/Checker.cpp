@@ -1,4 +1,4 @@
-// The plan checker finds every kind of injected defect, and none in a valid plan.
+// The plan checker finds every kind of injected defect, and reports none in a valid plan.
 #include "runtime/base/Error.h"
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/plan/Pipeline.h"
@@ -18,7 +18,8 @@ TEST_CASE("checker: a good plan has no defects") {
 }
 
 TEST_CASE("checker: an input that is sent lies in a buffer of its own") {
-  // x is sent as it is and waited for at the end; its place in the input buffer has the number of w's in the arena.
+  // x is sent unchanged, and the wait for the send is at the end. The offset of x in the input buffer equals that of w
+  // in the arena.
   PlanT plan = makePlan(1, 1, 2);
   const int tensor = addTensor(plan, "x", TensorKind::Input, {4, 3});
   plan.ranks[0]->peers = {1};
@@ -160,14 +161,14 @@ TEST_CASE("checker: structure") {
   }
   SECTION("a copy that begins beyond its source on some rank") {
     Pipeline p;
-    auto *copy = p.step(0, 1, 0).op.AsCopy(); // 12 elements of 12
+    auto *copy = p.step(0, 1, 0).op.AsCopy(); // reads 12 elements of 12
     copy->src_offset_scalar = 0;
     CHECK_FOUND(p.plan, "rank scalar 0 of 0");
     p.plan.ranks[0]->scalars = {0};
-    CHECK_FOUND(p.plan, "rank scalar 0 of 0"); // the other rank of the program
+    CHECK_FOUND(p.plan, "rank scalar 0 of 0"); // rank 1, which has the same program
     p.plan.ranks[1]->scalars = {0};
     CHECK_FOUND(p.plan, "rank 0: 1 scalars, but its program describes 0");
-    auto start = std::make_unique<ShardStartT>(); // of two elements, one a rank
+    auto start = std::make_unique<ShardStartT>(); // for two elements, one per rank
     start->size = 2;
     start->axes = {0};
     p.program(0).starts.push_back(std::move(start));
@@ -205,7 +206,7 @@ TEST_CASE("checker: structure") {
     p.plan.tensors[0]->name.clear();
     CHECK_FOUND(p.plan, "tensor 0 has no name");
     p.plan.tensors[0]->name = "x";
-    p.plan.tensors[1]->name.clear(); // an activation
+    p.plan.tensors[1]->name.clear(); // an activation needs no name
     CHECK(defects(p.plan).empty());
     p.program(1).metrics[0]->name.clear();
     CHECK_FOUND(p.plan, "program 1: metric 0 has no name");
@@ -239,7 +240,7 @@ TEST_CASE("checker: structure") {
     copy->shape = {5, 2};
     copy->src->strides = {int64_t{1} << 46, 1};
     copy->dst->strides = {2, 1};
-    CHECK(defects(q.plan).size() == 1); // 2^48 elements on
+    CHECK(defects(q.plan).size() == 1); // reaches 2^48 elements further
     CHECK_FOUND(q.plan, "a source that begins at element 0 of 12");
   }
   SECTION("slots that an empty step names") {
@@ -274,7 +275,7 @@ TEST_CASE("checker: structure") {
   }
   SECTION("another element type than the slot's") {
     Pipeline p;
-    p.step(0, 1, 1).op.AsCollective()->dtype = plan::DType::I64; // twice the bytes
+    p.step(0, 1, 1).op.AsCollective()->dtype = plan::DType::I64; // i64 has twice the bytes
     CHECK_FOUND(p.plan, "slot 3 must be i64, found f32");
     Pipeline q;
     GatherT gather;
@@ -309,7 +310,7 @@ TEST_CASE("checker: structure") {
 
 namespace {
 
-/// One program for all of many data-parallel ranks: a gather of rows, as many as ranks, and an all-reduce.
+/// One program for many data-parallel ranks: an all-gather of as many rows as there are ranks, and an all-reduce.
 struct Wide {
   static constexpr uint32_t ranks = 65;
   PlanT plan = makePlan(ranks, 2);
@@ -369,7 +370,7 @@ TEST_CASE("checker: every rank of a program, however many") {
   }
   SECTION("a shape that its coordinates do not give") {
     Wide w;
-    w.plan.tensors[0]->shape = {Wide::ranks - 1, 3}; // nothing is left for the last
+    w.plan.tensors[0]->shape = {Wide::ranks - 1, 3}; // no row remains for the last rank
     w.plan.programs[0]->slots[w.mine]->sharding->dims[0]->factors[0]->size = Wide::ranks - 1;
     CHECK_FOUND(w.plan, "rank 128: slot 0 of its program is [1, 3], but its coordinates give [0, 3]");
   }
@@ -378,7 +379,7 @@ TEST_CASE("checker: every rank of a program, however many") {
 TEST_CASE("checker: memory") {
   SECTION("a part that nobody wrote") {
     Pipeline p;
-    auto *copy = p.step(0, 1, 0).op.AsCopy(); // two of three columns of g
+    auto *copy = p.step(0, 1, 0).op.AsCopy(); // writes two of three columns of g
     copy->shape = {4, 2};
     copy->src->strides = copy->dst->strides = {3, 1};
     CHECK_FOUND(p.plan, "(Collective)", "reads byte 8 of slot 3 (g)", "no step wrote");
@@ -400,14 +401,14 @@ TEST_CASE("checker: memory") {
     read.src->slot = p.g;
     read.dst->slot = p.gSum;
     p.step(0, 1, 1).op.Set(read);
-    p.step(0, 1, 2).op.AsCopy()->src->strides = {0}; // one element to all
+    p.step(0, 1, 2).op.AsCopy()->src->strides = {0}; // copies one element to all
     CHECK(defects(p.plan).empty());
     p.step(0, 1, 1).op.AsCopy()->src->offset = 4;
     CHECK_FOUND(p.plan, "(Copy)", "reads byte 4 of slot 3 (g)");
   }
   SECTION("what is left of another microbatch") {
     Pipeline p;
-    auto *matmul = p.step(0, 0, 0).op.AsMatmul(); // the last row of h is written for the first microbatch alone
+    auto *matmul = p.step(0, 0, 0).op.AsMatmul(); // the last row of h is written only for the first microbatch
     matmul->m = 3;
     FillT fill;
     fill.dst = p.h;
@@ -428,7 +429,7 @@ TEST_CASE("checker: memory") {
   }
   SECTION("a gather over its own input") {
     Wide w;
-    w.plan.programs[0]->layouts[0]->offsets = {64, 0}; // mine inside all
+    w.plan.programs[0]->layouts[0]->offsets = {64, 0}; // mine lies inside all
     CHECK_FOUND(w.plan,
                 "(Collective): it writes slot 1 (all) at byte 0, over what it reads in slot 0 (mine) at byte 64");
   }
@@ -437,7 +438,7 @@ TEST_CASE("checker: memory") {
     auto *matmul = p.step(1, 0, 1).op.AsMatmul();
     matmul->c->slot = p.h1;
     CHECK_FOUND(p.plan, "(Matmul): it writes slot 0 (h) at byte 0, over what it reads");
-    matmul->a->slot = p.w1; // what is accumulated to is both
+    matmul->a->slot = p.w1; // the accumulator is operand and result
     matmul->m = 3;
     matmul->accumulate = true;
     p.step(1, 0, 2).op.AsCopy()->src->slot = p.h1;
@@ -460,9 +461,10 @@ TEST_CASE("checker: memory") {
   }
   SECTION("a live value overwritten") {
     Pipeline p;
-    p.program(0).layouts[1]->offsets[1] = p.program(0).layouts[1]->offsets[0]; // gSum over g: fine, g is not read again
+    // gSum over g: valid, since g is not read again
+    p.program(0).layouts[1]->offsets[1] = p.program(0).layouts[1]->offsets[0];
     CHECK(defects(p.plan).empty());
-    CopyT op; // now read g again after gSum took its place
+    CopyT op; // reads g again after gSum took its place
     op.src = ProgramWriter::view(p.g, {1});
     op.dst = ProgramWriter::view(p.gSum, {1});
     op.shape = {12};
@@ -479,7 +481,7 @@ TEST_CASE("checker: memory") {
   }
   SECTION("another microbatch's activation") {
     Pipeline p;
-    p.program(1).segments[0]->steps.erase(p.program(1).segments[0]->steps.begin()); // no receive here
+    p.program(1).segments[0]->steps.erase(p.program(1).segments[0]->steps.begin()); // no receive in this segment
     auto begin = std::make_unique<SegmentT>(*p.program(1).segments[0]);
     p.program(1).segments.push_back(std::make_unique<SegmentT>());
     auto &segment = *p.program(1).segments.back();
@@ -488,7 +490,7 @@ TEST_CASE("checker: memory") {
     recv.slot = p.h1, recv.bytes = 48, recv.tag = 11;
     segment.steps.push_back(std::make_unique<StepT>());
     segment.steps.back()->op.Set(recv);
-    // receives of both microbatches come first, into one place
+    // The receives of both microbatches come first, into one buffer.
     auto action = [&](int microbatch) {
       auto a = std::make_unique<ActionT>();
       a->segment = 2, a->microbatch = microbatch;
@@ -546,7 +548,8 @@ TEST_CASE("checker: partial values") {
     p.program(0).slots[p.w]->sharding = std::make_unique<ShardingT>();
     INFO(text(defects(p.plan)));
     CHECK(defects(p.plan).empty());
-    std::swap(p.program(0).segments[1]->steps[0], p.program(0).segments[1]->steps[1]); // written after its reduction
+    // written again after its reduction
+    std::swap(p.program(0).segments[1]->steps[0], p.program(0).segments[1]->steps[1]);
     CHECK_FOUND(p.plan, "(Copy)", "reads slot 3, still partial over dp");
   }
   SECTION("over an axis of one rank it is whole") {
@@ -641,7 +644,7 @@ TEST_CASE("checker: communication") {
   }
   SECTION("a circle of waits") {
     PlanT plan = makePlan(1, 1, 2);
-    for (uint32_t r = 0; r < 2; ++r) { // each receives before it sends
+    for (uint32_t r = 0; r < 2; ++r) { // each rank receives before it sends
       ProgramWriter w;
       uint32_t in = w.slot("in", plan::DType::F32, {4}), s = w.segment();
       w.recv(s, in, 0, 1);
@@ -661,7 +664,7 @@ TEST_CASE("checker: communication") {
     addGroup(plan, {1, 3});
     addGroup(plan, {0, 1}, "tp");
     addGroup(plan, {2, 3}, "tp");
-    for (uint32_t r = 0; r < 4; ++r) { // each waits for the next: 0 for 2, 2 for 3, 3 for 1, 1 for 0
+    for (uint32_t r = 0; r < 4; ++r) { // each rank waits for the next: 0 for 2, 2 for 3, 3 for 1, 1 for 0
       const uint32_t along = r == 0 || r == 3 ? 0 : 1;
       ProgramWriter w;
       uint32_t x = w.slot("x", plan::DType::F32, {4}, Space::Persistent), s = w.segment();

@@ -1,5 +1,5 @@
-// The plan checker on epilogues of matrix products and convolutions: which are valid, what they access, and that they
-// are not linear.
+// The plan checker on epilogues of matrix products and convolutions: which epilogues are valid, what they access, and
+// that the checker does not treat them as linear.
 #include "tests/conformance/Convolutions.h"
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/plan/TwoRanks.h"
@@ -17,7 +17,7 @@ struct Case {
   SlotT &aux() { return *program().slots.back(); }
   void makePartial(uint32_t slot) {
     program().slots[slot]->sharding = std::make_unique<ShardingT>();
-    program().slots[slot]->sharding->partial_axes = {2}; // pp, which has two ranks
+    program().slots[slot]->sharding->partial_axes = {2}; // pp has two ranks
   }
 };
 
@@ -127,7 +127,7 @@ TEST_CASE("checker: epilogues that are not") {
     Case c(Epilogue::Gelu);
     c.matmul().aux->strides = {1, 6};
     CHECK_FOUND(c.plan, "(Matmul): epilogue Gelu on rows of 3 with strides 1 and 6");
-    c.matmul().aux->strides = {2, 1}; // rows over one another
+    c.matmul().aux->strides = {2, 1}; // overlapping rows
     CHECK_FOUND(c.plan, "(Matmul): epilogue Gelu on rows of 3 with strides 2 and 1");
     c.matmul().aux->strides = {3};
     CHECK_FOUND(c.plan, "(Matmul): a view has 1 strides, needs 2");

@@ -91,7 +91,7 @@ TEST_CASE("checker: batches of kernel calls") {
         slot->space = Space::Placed;
         slot->offset = 0;
         if (apart)
-          slot->name.clear(); // what nobody reads may have no name
+          slot->name.clear(); // a slot that no step reads may have no name
         u.batch().calls[i]->args[3] = static_cast<uint32_t>(program.slots.size());
         program.segments[0]->slots.push_back(static_cast<uint32_t>(program.slots.size()));
         program.layouts[0]->offsets.push_back(program.arena_bytes + (apart && i ? 1024 : 0));
@@ -116,7 +116,7 @@ TEST_CASE("checker: partial values in batches of kernel calls") {
   for (uint32_t slot : {u.p[0], u.g[0], u.p[1], u.g[1]})
     program.slots[slot]->sharding = std::make_unique<ShardingT>();
   CHECK(defects(u.plan).empty());
-  program.slots[u.p[0]]->sharding->partial_axes = {0}; // the other call does not make up for this one
+  program.slots[u.p[0]]->sharding->partial_axes = {0}; // p[0] and g[1] belong to different calls
   program.slots[u.g[1]]->sharding->partial_axes = {0};
   CHECK_FOUND(u.plan, "(KernelBatch)", "reads slot 4, still partial over dp, and writes slot 3 as if it were whole");
 }

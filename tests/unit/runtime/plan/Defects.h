@@ -1,4 +1,4 @@
-// The plan checker's messages for a plan, for tests.
+// Helpers for tests: the plan checker's messages for a plan.
 #pragma once
 #include "runtime/plan/Check.h"
 #include "tests/support/PlanBuilder.h"
@@ -13,7 +13,7 @@ inline std::vector<std::string> defects(const PlanT &plan, CheckOptions options 
   return checkPlan(seal(plan)->plan(), options);
 }
 
-/// Whether some defect's text has all these words.
+/// Whether the text of some defect contains all these words.
 inline bool found(const std::vector<std::string> &errors, std::vector<std::string> words) {
   for (const std::string &error : errors)
     if (std::all_of(words.begin(), words.end(),

@@ -1,4 +1,4 @@
-// A plan with a batch of kernel calls, without code.
+// A plan with a batch of kernel calls, but without generated code.
 #pragma once
 #include "tests/support/PlanBuilder.h"
 

@@ -1,4 +1,4 @@
-// Plan files are complete or rejected.
+// Plan files: an incomplete or altered file is rejected.
 #include "runtime/base/Error.h"
 #include "runtime/base/Sha256.h"
 #include "tests/support/PlanBuilder.h"
@@ -74,7 +74,7 @@ TEST_CASE("plan file: every flipped bit is refused") {
 
 namespace {
 
-/// What is said of a plan whose header names this version, and whose hash is right.
+/// The error for a plan with this version in its header and a correct hash.
 std::string saidOfVersion(uint32_t major, uint32_t minor) {
   auto bytes = sealPlan(flatbuffer(tiny()));
   std::memcpy(bytes.data() + 8, &major, sizeof major);
@@ -121,11 +121,11 @@ TEST_CASE("plan file: every truncation and extension is refused") {
 
 TEST_CASE("plan file: a vector of 8-byte numbers that is not aligned is refused") {
   int refused = 0;
-  for (bool shifted : {false, true}) { // one of the two is four bytes off
+  for (bool shifted : {false, true}) { // in one of the two cases the vector is four bytes off
     flatbuffers::FlatBufferBuilder builder;
     builder.CreateVector(std::vector<uint32_t>(64));
     auto words = builder.CreateVector(std::vector<uint32_t>{1, 0});
-    if (shifted) // what is made later lies in front
+    if (shifted) // FlatBuffers places later objects in front
       builder.CreateVector(std::vector<uint32_t>());
     TensorBuilder tensor(builder);
     tensor.add_shape(flatbuffers::Offset<flatbuffers::Vector<int64_t>>(words.o));

@@ -32,7 +32,7 @@ std::unique_ptr<Packed> pack(std::vector<Factors> dims) {
 
 using Indices = std::vector<int64_t>;
 
-/// Global linear index of every local element, by boxes.
+/// Expands boxes: the global linear index of every local element.
 std::vector<int64_t> expand(const std::vector<Box> &boxes, const Indices &global, const Indices &local) {
   int64_t count = 1;
   for (int64_t size : local)
@@ -98,12 +98,12 @@ TEST_CASE("slices: two axes on one factor, the first listed is major") {
   auto s = pack({{{8, {1, 0}}}});
   std::vector<uint32_t> mesh{2, 2};
   Indices global{8};
-  std::vector<uint32_t> coords{1, 0}; // axis 1 major: 0 * 2 + 1
+  std::vector<uint32_t> coords{1, 0}; // axis 1 is major: 0 * 2 + 1
   CHECK(localBoxes(s->sharding, global, mesh, coords) == std::vector<Box>{{{2}, {2}, {0}}});
 }
 
 TEST_CASE("slices: a fused dimension cut in a minor factor gives several boxes") {
-  // qkv weight [3, heads 5, headDim 2] fused to 30 rows, heads over tp 2
+  // The qkv weight [3, heads 5, headDim 2], fused to 30 rows; the heads are split over tp = 2.
   auto s = pack({{{3, {}}, {5, {0}}, {2, {}}}, {{4, {}}}});
   std::vector<uint32_t> mesh{2};
   Indices global{30, 4};

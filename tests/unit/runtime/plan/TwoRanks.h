@@ -6,8 +6,8 @@ namespace cleave::test {
 
 constexpr int64_t rows = 6, width = 5, hidden = 3;
 
-/// Rank 0: h = x w, sent to rank 1. Rank 1: y = h v, loss = y[0, 0], sent back as s. Both all-reduce `total` += 1 +
-/// rank.
+/// Rank 0: h = x w, sent to rank 1. Rank 1: y = h v, loss = y[0, 0], sent back as s. Both ranks add 1 + rank to `total`
+/// and all-reduce it.
 inline PlanT twoRanks() {
   PlanT plan = makePlan(1, 1, 2);
   plan.seed = 42;
@@ -65,7 +65,7 @@ inline PlanT twoRanks() {
   return plan;
 }
 
-/// The same, where the first rank's product has an epilogue with an auxiliary matrix, the program's last slot.
+/// The same plan, but the product of rank 0 has an epilogue with an auxiliary matrix in the program's last slot.
 inline PlanT twoRanksWithEpilogue(Epilogue epilogue) {
   PlanT plan = twoRanks();
   ProgramT &program = *plan.programs[0];

@@ -1,4 +1,4 @@
-// The checker on what a plan says of its training and its data: rules T9 and S11.
+// The checker on a plan's records of training and data: rules T9 and S11.
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/session/TestPlans.h"
 
@@ -9,7 +9,7 @@ using namespace cleave::test;
 
 namespace {
 
-/// Whether the checker finds this in the linear plan with an alteration, by this rule.
+/// Whether the checker reports `defect` by `rule` in the altered linear plan.
 bool finds(const std::function<void(plan::PlanT &)> &alter, const std::string &defect, const std::string &rule) {
   plan::PlanT plan = linearPlan({});
   alter(plan);
@@ -30,7 +30,7 @@ TEST_CASE("checker: what a plan says of its training is possible", "[session]") 
   CHECK(finds([](PlanT &p) { p.training->level = 2; }, "level O2", "T9"));
   CHECK(finds([](PlanT &p) { p.training->reduce = plan::Precision::Fp16; }, "reduced in precision", "T9"));
   CHECK(finds([&](PlanT &p) { p.training->loss_scale = nan; }, "loss scale", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->loss_scale = 1; }, "loss scale", "T9")); // without scaling
+  CHECK(finds([](PlanT &p) { p.training->loss_scale = 1; }, "loss scale", "T9")); // without loss scaling
   for (const double scale : {nan, 0.5, 1e9})
     CHECK(finds([&](PlanT &p) { p.training->loss_scaling = plan::LossScaling::Fixed, p.training->loss_scale = scale; },
                 "loss scale", "T9"));
@@ -42,7 +42,7 @@ TEST_CASE("checker: what a plan says of its training is possible", "[session]") 
   CHECK(finds([&](PlanT &p) { p.training->rate->base = nan; }, "must be finite", "T9"));
   CHECK(finds([](PlanT &p) { p.training->optimizer->kind = plan::OptimizerKind(5); }, "unknown kind", "T9"));
   PlanT tf32 = linearPlan({}), none = linearPlan({});
-  tf32.training->precision = plan::Precision::Tf32; // a permission
+  tf32.training->precision = plan::Precision::Tf32; // tf32 permits lower precision, it does not require it
   none.training.reset();
   CHECK(checkPlan(seal(tf32)->plan()).empty());
   CHECK(checkPlan(seal(none)->plan()).empty());

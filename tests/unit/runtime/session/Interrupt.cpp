@@ -1,4 +1,4 @@
-// Ranks that are processes agree on where to stop; here each is a thread with its own StopAgreement.
+// Ranks in separate processes agree on where to stop. Here each rank is a thread with its own StopAgreement.
 #include "runtime/session/Interrupt.h"
 #include "runtime/comm/LocalWorld.h"
 
@@ -13,11 +13,11 @@ using namespace cleave;
 namespace {
 
 struct Stopped {
-  int64_t steps = 0; ///< that the rank has done
+  int64_t steps = 0; ///< number of steps of the rank
   std::optional<int64_t> agreed;
 };
 
-/// Three ranks, each slower than the one before; rank `interrupted` gets a signal while it does step `at` (0: nobody).
+/// Three ranks, each slower than the previous one. Rank `interrupted` gets a signal during step `at` (0: no rank does).
 std::array<Stopped, 3> run(unsigned interrupted, int64_t at, int64_t steps) {
   const InterruptGuard guard;
   LocalWorld world(3);
@@ -49,7 +49,7 @@ TEST_CASE("processes stop after the same step", "[session]") {
         CHECK(rank.agreed == all[0].steps);
       }
       CHECK(all[0].steps >= at);
-      CHECK(all[0].steps < 100000); // it is noticed at all, and not late
+      CHECK(all[0].steps < 100000); // the ranks notice the signal, and in time
     }
 }
 
@@ -64,6 +64,6 @@ TEST_CASE("signals that follow at once are one interrupt", "[session]") {
   const InterruptGuard guard;
   CHECK_FALSE(InterruptGuard::interrupted());
   std::raise(SIGINT);
-  std::raise(SIGTERM); // or this program has ended
+  std::raise(SIGTERM); // a second signal must not end this program
   CHECK(InterruptGuard::interrupted());
 }

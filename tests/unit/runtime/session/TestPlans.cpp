@@ -1,4 +1,4 @@
-// Hand-written plans.
+// Hand-written plans and their data.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/plan/Slices.h"
 

@@ -1,4 +1,4 @@
-// Plans and data small enough to write by hand, for the tests of data, checkpoints and sessions.
+// Small hand-written plans and data, for the tests of data, checkpoints and sessions.
 #pragma once
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/PlanFile.h"
@@ -12,7 +12,7 @@
 
 namespace cleave::test {
 
-/// A folder that goes away with its object.
+/// A folder that its destructor removes.
 class TemporaryFolder {
 public:
   TemporaryFolder();
@@ -36,11 +36,11 @@ struct LinearSpec {
   uint64_t seed = 3;
 };
 
-/// A plan that trains: y = <image, fc.weight> for images [1, rows, columns]. Loss = sum of y, gradient = sum of images,
-/// fc.weight += lr * gradient, fc.count += 1 per step. Rows are split over tp, the batch over dp (uneven is fine).
+/// A plan that trains: y = <image, fc.weight> for images [1, rows, columns]. Loss = sum of y, gradient = sum of images;
+/// per step fc.weight += lr * gradient, fc.count += 1. Rows are split over tp, the batch over dp (uneven is fine).
 plan::PlanT linearPlan(const LinearSpec &spec);
 
-/// Images whose elements are small integers that depend on sample and place; label = sample index modulo 10.
+/// Images whose elements are small integers that depend on sample and position; label = sample index modulo 10.
 class CountingData final : public DataSource {
 public:
   CountingData(int64_t rows, int64_t columns, int64_t train, int64_t eval);

@@ -1,5 +1,5 @@
-// Whole sessions on a hand-written plan: every mesh trains alike, a resumed run continues, evaluation covers every
-// sample.
+// Whole sessions on a hand-written plan: every mesh gives the same training, a resumed run continues, evaluation covers
+// every sample.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Check.h"
@@ -57,7 +57,7 @@ TEST_CASE("any mesh trains like one rank", "[session]") {
   const Curve one = train({}, options, folder.path("1"));
   REQUIRE(one.loss.size() == 7);
   CHECK(one.loss.front() != one.loss.back());
-  CHECK(one.epochs.size() == 3); // 21 samples are two batches of 8
+  CHECK(one.epochs.size() == 3); // an epoch of 21 samples has two batches of 8
   CHECK(one.run["mesh"]["dp"] == 1);
   CHECK(one.result.steps == 7);
   for (const auto &[dp, tp] : {std::pair(2u, 1u), {3u, 1u}, {1u, 2u}, {2u, 3u}}) {
@@ -86,7 +86,7 @@ TEST_CASE("a resumed run continues bit for bit", "[session]") {
   const Curve tail = train(spec, options, folder.path("tail"));
   CHECK(std::vector(whole.loss.begin(), whole.loss.begin() + 5) == head.loss);
   CHECK(std::vector(whole.loss.begin() + 5, whole.loss.end()) == tail.loss);
-  // the same checkpoint in another mesh, which is at step 9 already
+  // The same checkpoint in another mesh; it is at step 9 already, so no step remains.
   const Curve none = train({.dp = 3, .tp = 1}, options, folder.path("none"));
   CHECK(none.loss.empty());
   options.steps = 11;
@@ -127,14 +127,14 @@ TEST_CASE("evaluation reads a checkpoint", "[session]") {
 
 namespace {
 
-/// The linear plan with another learning rate.
+/// The linear plan with another learning rate schedule.
 std::shared_ptr<const PlanFile> withRate(const test::LinearSpec &spec, const plan::LearningRateT &rate) {
   plan::PlanT plan = test::linearPlan(spec);
   plan.training->rate = std::make_unique<plan::LearningRateT>(rate);
   return test::seal(plan);
 }
 
-/// The status and message of a training that fails.
+/// Runs a training that fails, and returns the status and the message.
 std::pair<Status, std::string> failureOf(const std::shared_ptr<const PlanFile> &plan, const TrainOptions &options) {
   const test::CountingData data(6, 5, 21, 13);
   try {
@@ -162,7 +162,7 @@ std::vector<double> ratesOf(const std::shared_ptr<const PlanFile> &plan, TrainOp
 
 TEST_CASE("a loss that is not finite ends training, and the last good checkpoint stays", "[session]") {
   test::TemporaryFolder folder;
-  plan::LearningRateT fast; // too fast from step 5 on
+  plan::LearningRateT fast; // diverges from step 5 on
   fast.kind = plan::RateKind::Step;
   fast.base = 1e-3;
   fast.every = 4;
@@ -207,7 +207,7 @@ TEST_CASE("a cosine that is as long as the run keeps its length when resumed", "
   options.resume = true;
   const std::vector<double> more = ratesOf(plan, options, folder.path("more"));
   REQUIRE(more.size() == 4);
-  for (double rate : more) // the curve has ended; a longer one would go up again
+  for (double rate : more) // the rate's curve has ended; over 12 steps it would be higher
     CHECK(rate == Approx(0).margin(1e-12));
   CHECK(nlohmann::json::parse(readManifest(folder.path("ck")).info.training)["lr"]["steps"] == 8);
 }
@@ -262,5 +262,5 @@ TEST_CASE("a report tells mesh, split and communication", "[session]") {
   for (const auto &entry : report.collectives)
     if (entry.axis == "dp")
       bytes += entry.bytes;
-  CHECK(bytes == (2 * 5 + 1) * 4); // the gradient of a rank's two rows, and the weight
+  CHECK(bytes == (2 * 5 + 1) * 4); // the gradient of the two rows of a rank, and the weight
 }
