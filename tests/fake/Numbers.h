@@ -11,12 +11,12 @@ inline uint16_t toHalf(float x) { return std::bit_cast<uint16_t>(static_cast<_Fl
 inline float fromBrain(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 inline uint16_t toBrain(float x) {
   const auto word = std::bit_cast<uint32_t>(x);
-  if ((word & 0x7fffffff) > 0x7f800000) // not a number stays so
+  if ((word & 0x7fffffff) > 0x7f800000) // NaN stays NaN
     return static_cast<uint16_t>(word >> 16 | 0x40);
   return static_cast<uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
 }
 
-/// To 10 bits of mantissa, halves away from zero: what tensor cores see of an f32.
+/// Rounds to 10 bits of mantissa, halves away from zero, as tensor cores read an f32.
 inline float roundToTf32(float x) {
   const auto word = std::bit_cast<uint32_t>(x);
   if ((word & 0x7f800000) == 0x7f800000)

@@ -93,7 +93,7 @@ cublasStatus_t get(const Field (&fields)[N], const void *from, int attribute, vo
   if (const int code = cleaveFakeCount(__func__))                                                                      \
   return static_cast<cublasStatus_t>(code)
 
-/// A descriptor on the heap that begins with `value`.
+/// Creates a descriptor on the heap that begins with `value`.
 template <typename Opaque, typename T> cublasStatus_t create(Opaque **result, const T &value, const char *kind) {
   if (!result)
     return CUBLAS_STATUS_INVALID_VALUE;

@@ -1,5 +1,6 @@
-// What cuBLASLt accepts (cuBLAS library documentation, cublasLtMatmul, tables of supported types; cublasLtEpilogue_t),
-// and the algorithms it offers. Where the documentation is ambiguous, the stricter reading applies.
+// Which calls cuBLASLt accepts (cuBLAS library documentation, cublasLtMatmul, tables of supported types;
+// cublasLtEpilogue_t), and which algorithms it offers. Where the documentation is ambiguous, the stricter reading
+// applies.
 #include "tests/fake/cublas/Types.h"
 
 #include "tests/fake/cuda/Fake.h"
@@ -41,7 +42,8 @@ bool batchesAgree(const Problem &p) {
   const bool columns = p.d.order == CUBLASLT_ORDER_COL;
   const auto run = static_cast<int64_t>(columns ? p.d.rows : p.d.cols);
   const auto whole = static_cast<int64_t>(columns ? p.d.cols : p.d.rows) * p.d.ld;
-  // Results do not overlap: one after another, or side by side within each other's rows (heads of one projection).
+  // The results of a batch do not overlap: they follow one another, or lie side by side in the rows (heads of one
+  // projection).
   return p.d.batch == 1 || p.d.stride >= whole || (p.d.stride >= run && (p.d.batch - 1) * p.d.stride + run <= p.d.ld);
 }
 
@@ -84,7 +86,7 @@ cublasStatus_t judgeEpilogue(const Problem &p) {
   }
   if (p.d.order == CUBLASLT_ORDER_ROW && (takesBias(e) || takesAux(e)))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (isBackward(e) && alignmentOf(p) < 16) // kernels of tensor cores only
+  if (isBackward(e) && alignmentOf(p) < 16) // only kernels for tensor cores have it
     return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }

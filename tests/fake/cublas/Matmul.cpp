@@ -1,4 +1,5 @@
-// The product, evaluated when the stream reaches it: sums in f32 over k, in as many parts as the algorithm splits.
+// The product, computed when the stream reaches it: sums in f32 over k, in as many parts as the algorithm splits k
+// into.
 #include "tests/fake/cublas/Types.h"
 
 #include "tests/fake/Numbers.h"
@@ -57,7 +58,7 @@ struct Product {
   Algo algo;
   const void *a, *b, *c;
   void *d, *workspace;
-  const void *alphaAt, *betaAt; ///< on the device, or null
+  const void *alphaAt, *betaAt; ///< addresses on the device, or null
   float alpha, beta;
 
   int run();
@@ -77,7 +78,7 @@ struct Product {
   }
 };
 
-/// Rows of op(A), and rows of op(B).
+/// Reads the rows of op(A) and of op(B).
 void Product::readOperands(size_t batch, std::vector<float> &left, std::vector<float> &right) const {
   const size_t m = p.m(), n = p.n(), k = p.k();
   const void *fromA = offset(a, p.a, batch), *fromB = offset(b, p.b, batch);
@@ -141,7 +142,7 @@ void Product::finish(size_t batch, std::vector<float> &x) {
   for (size_t i = 0; i < m; ++i)
     for (size_t j = 0; j < n; ++j) {
       float value = alpha * x[i * n + j];
-      if (beta != 0) // C is not read otherwise
+      if (beta != 0) // with beta = 0, C is not read
         value += beta * load(fromC, p.c.type, at(p.c, i, j));
       x[i * n + j] = epilogue(value, i, j, batch);
     }
@@ -229,14 +230,14 @@ int Product::run() {
     std::memcpy(&alpha, alphaAt, sizeof alpha);
   if (betaAt)
     std::memcpy(&beta, betaAt, sizeof beta);
-  if (algo.workspace) // whoever else uses it at the same time shall notice
+  if (algo.workspace) // exposes concurrent users of the same workspace
     std::memset(workspace, 0xff, algo.workspace);
   for (size_t batch = 0; batch < static_cast<size_t>(p.d.batch); ++batch)
     runBatch(batch);
   return 0;
 }
 
-/// The algorithm to use: the given one where it fits, else the best.
+/// Selects the algorithm: the given one if it is valid for the problem, otherwise the best.
 cublasStatus_t pick(const Problem &p, const cublasLtMatmulAlgo_t *given, size_t workspace, uint64_t alignment,
                     Algo &algo) {
   Algo algos[4];
@@ -253,7 +254,7 @@ cublasStatus_t pick(const Problem &p, const cublasLtMatmulAlgo_t *given, size_t 
   const int count = choose(p, UINT64_MAX, 256, 4, algos);
   for (int i = 0; i < count; ++i)
     if (algos[i].id == algo.id && algos[i].splits == algo.splits) {
-      algo = algos[i]; // its workspace for these sizes
+      algo = algos[i]; // takes the workspace for these sizes
       return algo.workspace > workspace || alignment < static_cast<uint64_t>(algo.alignment)
                  ? CUBLAS_STATUS_INVALID_VALUE
                  : CUBLAS_STATUS_SUCCESS;

@@ -33,9 +33,9 @@ struct Preference {
 static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t));
 
 struct Algo {
-  uint64_t magic, problem; ///< hash of what it was chosen for, sizes apart
+  uint64_t magic, problem; ///< hash of the problem that it was chosen for, without the sizes
   uint64_t workspace;
-  int32_t id, alignment; ///< bytes, of all matrices
+  int32_t id, alignment; ///< required of all matrices, in bytes
   int32_t splits, tile;
 };
 static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t));
@@ -44,7 +44,7 @@ constexpr uint64_t algoMagic = 0x636c65617665616cULL;
 inline const Layout &of(cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout *>(l); }
 inline const MatmulDescription &of(cublasLtMatmulDesc_t d) { return *reinterpret_cast<const MatmulDescription *>(d); }
 
-/// A product as it is asked for.
+/// A product as the caller describes it.
 struct Problem {
   MatmulDescription op;
   Layout a, b, c, d;
@@ -60,12 +60,13 @@ inline bool takesAux(uint32_t e) { return e & 128; }
 inline bool isActivation(uint32_t e) { return e < 256 && (e & (2 | 8 | 32 | 64)); }
 inline bool isBackward(uint32_t e) { return e >= 256 || (e & (8 | 64)); }
 
-/// Is this a product that cuBLASLt does? INVALID_VALUE where the descriptors contradict one another, NOT_SUPPORTED
-/// where there is no kernel.
+/// Whether cuBLASLt supports this product: INVALID_VALUE if the descriptors contradict one another, NOT_SUPPORTED if
+/// there is no kernel.
 cublasStatus_t judge(const Problem &p);
-/// What every leading dimension (and batch stride) in bytes is a multiple of, up to 256.
+/// The largest power of two up to 256 that divides every leading dimension (and batch stride) in bytes.
 uint64_t alignmentOf(const Problem &p);
-/// The algorithms for a problem, best first, within the workspace and the pointers' alignment. How many.
+/// Writes the algorithms for a problem, best first, within the limits of workspace and pointer alignment. Returns their
+/// number.
 int choose(const Problem &p, uint64_t workspace, uint64_t alignment, int most, Algo *algos);
 
 } // namespace cleave::fake

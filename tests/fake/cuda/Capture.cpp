@@ -25,12 +25,12 @@ void addTails(std::vector<CUgraphNode_st *> &tails, const std::vector<CUgraphNod
       tails.push_back(node);
 }
 
-/// What comes before the tails, and they.
+/// Marks the tails and all nodes that come before them.
 std::vector<bool> reached(const CUgraph_st &graph, const std::vector<CUgraphNode_st *> &tails) {
   std::vector<bool> seen(graph.nodes.size());
   for (const CUgraphNode_st *node : tails)
     seen[node->index] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) // a node comes after nodes of lower index only
+  for (size_t i = graph.nodes.size(); i-- > 0;) // a node depends only on nodes of lower index
     if (seen[i])
       for (const CUgraphNode_st *before : graph.nodes[i]->after)
         seen[before->index] = true;
@@ -91,7 +91,7 @@ CUresult addNode(CUstream stream, Work work) {
 
 CUresult waitCaptured(World &w, CUstream stream, CUevent event) {
   const CapturePointer from = event->capture;
-  if (!from || !from->active) // it was recorded outside of what is captured here
+  if (!from || !from->active) // the event was not recorded in this capture
     return stream->capture ? spoil(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION) : CUDA_ERROR_CAPTURED_EVENT;
   if (from->invalid)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -154,7 +154,7 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *result) {
                                             : CUDA_SUCCESS;
   leave(*capture);
   if (bad != CUDA_SUCCESS) {
-    call.lock.unlock(); // what nodes hold may call back
+    call.lock.unlock(); // destructors of nodes' data may call CUDA
     delete capture->graph;
     return bad;
   }

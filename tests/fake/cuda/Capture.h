@@ -14,18 +14,18 @@ struct Capture {
   CUstream origin = nullptr;
   CUgraph graph = nullptr;
   bool active = true, invalid = false;
-  std::vector<CUstream> streams; ///< the origin and those that joined
+  std::vector<CUstream> streams; ///< the origin stream and those that joined
 };
 using CapturePointer = std::shared_ptr<Capture>;
 
-/// A call that cannot be ordered among what streams do is refused while this thread (or, in global mode, any) captures,
-/// and makes the capture invalid.
+/// Refuses a call that CUDA does not allow while this thread (in global mode: any thread) captures, and makes the
+/// capture invalid.
 CUresult refusedInCapture(World &w);
 /// Makes a capture invalid. Returns `result`.
 CUresult spoil(Capture &capture, CUresult result);
 /// Adds a node to the graph that is captured in the stream.
 CUresult addNode(CUstream stream, Work work);
-/// The stream waits for an event that was recorded while captured.
+/// Makes the stream wait for an event that was recorded during capture.
 CUresult waitCaptured(World &w, CUstream stream, CUevent event);
 
 } // namespace cleave::fake
@@ -34,7 +34,7 @@ struct CUevent_st {
   CUcontext context = nullptr;
   unsigned flags = 0;
   cleave::fake::MomentPointer latest;   ///< null: never recorded
-  cleave::fake::CapturePointer capture; ///< last recorded in a captured stream
+  cleave::fake::CapturePointer capture; ///< the capture in which it was last recorded
   std::vector<CUgraphNode_st *> captured;
 };
 
@@ -42,7 +42,7 @@ struct CUgraphNode_st {
   cleave::fake::WorkPointer work;
   std::vector<CUgraphNode_st *> after;
   size_t index = 0;
-  int lane = 0; ///< number of the stream it was captured in
+  int lane = 0; ///< number of the stream in which the node was captured
 };
 
 struct CUgraph_st {

@@ -7,7 +7,7 @@ using namespace cleave::fake;
 
 namespace {
 
-/// Frees a context's memory; other objects stay, so that cleaveFakeLeaks() names them.
+/// Frees a context's memory. Other objects stay, so that cleaveFakeLeaks() lists them.
 void destroyMemory(Call &call, CUcontext context) {
   std::erase_if(call.w.memory, [&](const auto &entry) {
     if (entry.second.context != context || entry.second.device < 0)

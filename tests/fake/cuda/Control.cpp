@@ -104,7 +104,7 @@ int cleaveFakeEnqueueWork(void *handle, const CleaveFakeWork *work) {
   for (size_t i = 0; i < work->rangeCount; ++i)
     w.ranges.push_back(range(work->ranges[i].begin, work->ranges[i].bytes, work->ranges[i].written != 0));
   const CUresult result = submit(call.w, stream, std::move(w));
-  if (result == CUDA_SUCCESS) { // the worker needs the lock to get at it, so it has not run yet
+  if (result == CUDA_SUCCESS) { // the lock is held, so the worker has not run it yet
     owner->release = work->release;
     owner->data = work->data;
   }

@@ -22,7 +22,7 @@ bool pinned(const World &w, const void *begin, size_t bytes) {
   return block && block->device < 0;
 }
 
-/// Memory that the host may name: not a device's.
+/// Whether the memory is a valid host argument: not device memory.
 bool hostMemory(const World &w, const void *begin, size_t bytes) {
   const Block *block = blockOf(w, begin, 1);
   return begin && (!block || (block->device < 0 && blockOf(w, begin, bytes)));
@@ -48,7 +48,7 @@ Work copyWork(const char *name, void *to, const void *from, size_t bytes, bool t
 CUresult hostToDevice(Call &call, CUstream stream, void *to, const void *from, size_t bytes, const char *name) {
   if (pinned(call.w, from, bytes))
     return submit(call.w, stream, copyWork(name, to, from, bytes, true, true));
-  if (stream->capture) // a graph would read it at any later time
+  if (stream->capture) // the graph would read the memory at an arbitrary later time
     return spoil(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   auto staged =
       std::make_shared<std::vector<char>>(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
@@ -58,7 +58,7 @@ CUresult hostToDevice(Call &call, CUstream stream, void *to, const void *from, s
   return submit(call.w, stream, std::move(work));
 }
 
-/// Waits for what the call itself put into the stream.
+/// Waits for the work that this call put into the stream.
 CUresult finish(Call &call, CUstream stream, CUresult result) {
   if (result != CUDA_SUCCESS)
     return result;
@@ -72,7 +72,7 @@ CUresult deviceToHost(Call &call, CUstream stream, void *to, const void *from, s
   if (!direct && stream->capture)
     return spoil(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const CUresult result = submit(call.w, stream, copyWork(name, to, from, bytes, direct, true));
-  return direct ? result : finish(call, stream, result); // memory that is not pinned is written before the call returns
+  return direct ? result : finish(call, stream, result); // unpinned memory is written before the call returns
 }
 
 template <typename T>

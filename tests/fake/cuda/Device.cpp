@@ -10,7 +10,7 @@ using namespace cleave::fake;
 
 namespace {
 
-/// Physical number of a visible device: CUDA_VISIBLE_DEVICES is a list of numbers here.
+/// Physical numbers of the visible devices. Here CUDA_VISIBLE_DEVICES is a list of numbers only.
 std::vector<int> visible(int physical) {
   std::vector<int> devices;
   const char *text = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -23,7 +23,7 @@ std::vector<int> visible(int physical) {
   for (std::string one; std::getline(all, one, ',');) {
     char *end = nullptr;
     const long number = std::strtol(one.c_str(), &end, 10);
-    if (end == one.c_str() || number < 0 || number >= physical) // the list ends at the first that is none
+    if (end == one.c_str() || number < 0 || number >= physical) // the first invalid entry ends the list
       break;
     devices.push_back(static_cast<int>(number));
   }

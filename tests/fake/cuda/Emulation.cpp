@@ -16,7 +16,7 @@ __attribute__((tls_model("initial-exec"))) thread_local Place place{};
 
 using Kernel = void (*)(void *const *, const int64_t *, int64_t, int64_t);
 
-/// The block that comes `i`th: in shuffle mode not always the one of that number.
+/// The number of the block that runs as the `i`th; shuffle mode starts at another block.
 uint32_t nth(uint32_t i, uint32_t blocks, uint32_t first) { return (i + first) % blocks; }
 
 FiberBlock *blockOfCaller(const char *what) {

@@ -16,7 +16,7 @@
 #endif
 #endif
 
-// Saves what a call must keep, stores the stack pointer at *from, and goes on at `to`.
+// Saves the callee-saved registers, stores the stack pointer at *from, and continues on the stack `to`.
 extern "C" void cleaveFakeSwitch(void **from, void *to) __attribute__((visibility("hidden")));
 asm(R"(
 .text
@@ -49,7 +49,7 @@ namespace {
 constexpr size_t stackBytes = 128 << 10;
 constexpr unsigned warp = 32;
 
-/// Stacks of a thread of the host, kept for the next block.
+/// The stacks of a host thread's fibers, kept for the next block.
 struct Stacks {
   std::vector<char *> all;
   ~Stacks() {
@@ -83,7 +83,7 @@ void FiberBlock::prepare(unsigned threads) {
   fibers.assign(threads, {});
   for (unsigned i = 0; i < threads; ++i) {
     auto *top = reinterpret_cast<void **>(stacks.at(i) + stackBytes);
-    *--top = nullptr; // no caller: keeps the stack aligned as at a call
+    *--top = nullptr; // a null return address; aligns the stack as at a call
     *--top = reinterpret_cast<void *>(&FiberBlock::enter);
     top -= 6;
     std::memset(top, 0, 6 * sizeof *top);
@@ -137,7 +137,7 @@ void FiberBlock::leave(State state) {
 void FiberBlock::barrier() { leave(State::Block); }
 void FiberBlock::warpBarrier() { leave(State::Warp); }
 
-// Two words a thread, taken in turns: who reads one cannot be overtaken by a writer two exchanges later.
+// Each thread alternates between two words: a writer can overtake a slow reader by one exchange, but not by two.
 uint32_t FiberBlock::exchange(uint32_t word, unsigned lane) {
   const unsigned me = current, turn = fibers[me].turn++ & 1, other = me / warp * warp + lane % warp;
   fibers[me].words[turn] = word;
@@ -150,7 +150,7 @@ bool FiberBlock::refuse(const char *text) {
   return false;
 }
 
-/// Until all of the warp wait for the block, or are done.
+/// Runs the threads of a warp until all of them wait for the block or are done.
 bool FiberBlock::runWarp(unsigned first, unsigned last) {
   for (;;) {
     unsigned counts[4] = {};

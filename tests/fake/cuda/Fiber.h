@@ -1,4 +1,4 @@
-// Fibers: the threads of a GPU block, taking turns on one host thread.
+// Fibers: the threads of a GPU block take turns on one host thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace cleave::fake {
 
-/// One block of threads that may wait for one another. One at a time on a thread of the host.
+/// One block of threads that may wait for one another. A host thread runs one block at a time.
 class FiberBlock {
 public:
-  /// Runs `body` once for every thread; calls of the functions below are allowed in it. False where the threads of the
-  /// block do not agree where to wait (`why` says how); those that waited are then given up.
+  /// Runs `body` once for every thread; `body` may call the functions below. Returns false if the threads of the block
+  /// wait at different places (`why` gives the reason); waiting threads are then abandoned.
   bool run(unsigned threads, const std::function<void(unsigned)> &body);
   const char *why = "";
 
   unsigned current = 0;
   void barrier();
   void warpBarrier();
-  /// The word that the thread `lane` of the same warp brings.
+  /// Exchanges words within a warp: returns the word that the thread `lane` brings.
   uint32_t exchange(uint32_t word, unsigned lane);
 
-  /// The block that this thread of the host runs, or null.
+  /// The block that this host thread runs, or null.
   static FiberBlock *running();
 
 private:
@@ -29,7 +29,7 @@ private:
   struct Fiber {
     void *stack = nullptr; ///< saved stack pointer
     State state = State::Ready;
-    unsigned turn = 0; ///< of `words`
+    unsigned turn = 0; ///< index into `words`
     uint32_t words[2] = {};
     void *sanitizer = nullptr;
   };
@@ -42,7 +42,7 @@ private:
 
   std::vector<Fiber> fibers;
   const std::function<void(unsigned)> *body = nullptr;
-  void *host = nullptr; ///< saved stack pointer of who resumed
+  void *host = nullptr; ///< saved stack pointer of the host
   [[maybe_unused]] void *hostSanitizer = nullptr;
 };
 

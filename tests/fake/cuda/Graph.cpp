@@ -1,5 +1,5 @@
-// Graphs: instantiated, launched, run in the order of their dependencies. A graph is run by as many threads as streams
-// were captured into it, so it has the same concurrency.
+// Graphs: instantiation, and launches that respect the dependencies. A graph runs on as many threads as there were
+// captured streams, so it has the same concurrency.
 #include "tests/fake/cuda/Capture.h"
 
 #include <algorithm>
@@ -11,18 +11,18 @@ namespace cleave::fake {
 
 namespace {
 
-/// What a launch runs: the nodes by number.
+/// The steps of a launch, by node number.
 struct Flow {
   struct Step {
     WorkPointer work;
-    size_t before = 0; ///< how many steps it comes after
+    size_t before = 0; ///< number of steps that must run first
     std::vector<size_t> next;
   };
   std::vector<Step> steps;
   size_t lanes = 1;
 };
 
-/// One launch under way.
+/// A launch in progress.
 struct Running {
   const Flow &flow;
   CUcontext context;
@@ -66,10 +66,10 @@ CUresult runFlow(const Flow &flow, CUcontext context) {
   running.run();
   for (std::thread &helper : helpers)
     helper.join();
-  return CUDA_SUCCESS; // what failed has told the context
+  return CUDA_SUCCESS; // `perform` has recorded failures in the context
 }
 
-/// Two nodes without an order between them that touch the same bytes.
+/// Reports pairs of nodes without an order between them that access the same bytes.
 void findRaces(const CUgraph_st &graph) {
   const size_t n = graph.nodes.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
@@ -176,7 +176,7 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
   CLEAVE_FAKE_CALL(Started);
   if (!call.w.graphs.erase(graph))
     return CUDA_ERROR_INVALID_VALUE;
-  call.lock.unlock(); // what nodes hold may call back
+  call.lock.unlock(); // destructors of nodes' data may call CUDA
   delete graph;
   return CUDA_SUCCESS;
 }
@@ -186,6 +186,6 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec executable) {
   if (!call.w.executables.erase(executable))
     return CUDA_ERROR_INVALID_VALUE;
   call.lock.unlock();
-  delete executable; // a launch under way holds what it runs
+  delete executable; // a launch in progress holds references to its work
   return CUDA_SUCCESS;
 }

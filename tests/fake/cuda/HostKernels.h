@@ -2,13 +2,14 @@
 //
 //   #include "tests/fake/cuda/HostKernels.h"
 //   #include "runtime/cuda/kernels/copyStrided.cu"
-//   CLEAVE_HOST_KERNEL(copyStrided)            // an extern "C" function, or one whose address has one type
-//   CLEAVE_HOST_KERNEL_TOGETHER(sumRows)       // uses __syncthreads, __syncwarp or shuffles; 32 threads a warp
+//   CLEAVE_HOST_KERNEL(copyStrided)            // an extern "C" function, or one that is not overloaded
+//   CLEAVE_HOST_KERNEL_TOGETHER(sumRows)       // uses __syncthreads, __syncwarp or shuffles; 32 threads per warp
 //   CLEAVE_HOST_KERNEL_AS(fillF32, fill<float>)
 //
-// defines cleave_host_kernel_NAME, which the fake driver finds when a module is a fat binary. Threads of a block take
-// turns on one thread of the host and blocks follow one another, so atomics are plain operations; in kernels that are
-// not TOGETHER a thread runs to its end before the next begins. __shared__ is one object a thread of the host.
+// defines cleave_host_kernel_NAME. The fake driver looks these functions up when a module is a fat binary. Threads of a
+// block take turns on one host thread and blocks run one after another, so atomics are plain operations. In kernels
+// that are not TOGETHER, a thread runs to its end before the next one begins. A __shared__ variable is one object per
+// host thread.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -35,7 +36,7 @@ inline thread_local bool threadsTogether = false;
 inline Index unpackIndex(unsigned i) {
   return {i % blockExtent.x, i / blockExtent.x % blockExtent.y, i / blockExtent.x / blockExtent.y};
 }
-/// Fibers share a thread of the host, so who they are is asked anew.
+/// Fibers share a host thread, so the current index is looked up at every use.
 inline Index whichThread() { return threadsTogether ? unpackIndex(cleaveFakeThread()) : threadIndex; }
 
 template <size_t N> struct ParameterSizes { uint32_t count, bytes[N + 1]; };
@@ -109,7 +110,7 @@ template <typename T, typename F> T changed(T *at, F change) {
 #define CLEAVE_HOST_KERNEL(name) CLEAVE_HOST_KERNEL_AS(name, name)
 #define CLEAVE_HOST_KERNEL_TOGETHER(name) CLEAVE_HOST_KERNEL_TOGETHER_AS(name, name)
 
-// ---- CUDA's words --------------------------------------------------------------------------------------------------
+// ---- CUDA's keywords ------------------------------------------------------------------------------------------------
 
 #undef __global__
 #undef __device__

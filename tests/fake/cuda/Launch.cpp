@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned mostThreads = 1024, mostSharedBytes = 48 << 10, mostSharedOptIn = 227 << 10;
 
-/// What a kernel is given lies in memory of a device, or in pinned memory, or is null.
+/// Whether every kernel argument is device memory, pinned memory or null.
 bool reachable(const std::vector<void *> &buffers) {
   std::unique_lock lock(world().lock);
   for (const void *buffer : buffers)
@@ -21,7 +21,7 @@ bool reachable(const std::vector<void *> &buffers) {
 }
 
 struct Launched {
-  CUfunc_st function; ///< a copy: the module may be unloaded when a graph still has it
+  CUfunc_st function; ///< a copy: a graph may outlive the module
   std::shared_ptr<void> library;
   Shape shape{};
   std::vector<std::vector<std::byte>> parameters;
@@ -54,7 +54,7 @@ bool validShape(const Shape &s) {
          s.block[1] <= mostThreads && s.block[2] <= 64 && uint64_t{s.block[0]} * s.block[1] * s.block[2] <= mostThreads;
 }
 
-/// Does the function belong to a module of this process's?
+/// Whether the function belongs to a module of this process.
 bool known(const World &w, CUfunction function) {
   for (const CUmodule module : w.modules)
     for (const auto &[name, f] : module->functions)
@@ -94,7 +94,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gr
   }
   launched->function = CUfunc_st(*function);
   launched->library = function->module->library;
-  static std::set<std::string> names; // of work: they outlive the module
+  static std::set<std::string> names; // names of work outlive the module
   const char *name = names.insert(function->name).first->c_str();
   return submit(call.w, stream, {name, [launched] { return launched->run(); }, {}});
 }

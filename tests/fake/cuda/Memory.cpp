@@ -1,5 +1,5 @@
-// Device memory is host memory, counted per device; new memory contains 0xff (NaN). Each block is followed by a
-// protected page, so an overrun ends the program.
+// Device memory is host memory, counted per device; new memory contains 0xff (NaN). A protected page follows each
+// block, so an overrun ends the program.
 #include "tests/fake/cuda/Capture.h"
 
 #include <cstring>
@@ -15,7 +15,7 @@ constexpr size_t page = 4096, granule = 512;
 
 size_t roundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/// `bytes` that end where the forbidden page begins, or null.
+/// Maps memory such that the block ends at the protected page; null on failure.
 void *mapBlock(Block &block, size_t rounded) {
   block.mapBytes = roundUp(rounded, page) + page;
   void *map = mmap(nullptr, block.mapBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -42,7 +42,7 @@ CUresult removeBlock(Call &call, uintptr_t address, bool onDevice) {
   const auto found = call.w.memory.find(address);
   if (found == call.w.memory.end() || (found->second.device >= 0) != onDevice)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!found->second.map) // registered, not ours to free
+  if (!found->second.map) // registered memory belongs to the caller
     return CUDA_ERROR_INVALID_VALUE;
   const Block block = found->second;
   awaitContext(call, block.context);

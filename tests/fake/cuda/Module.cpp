@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t fatbinMagic = 0xba55ed50;
 
-/// Where the last section or table of an ELF image ends.
+/// The size of an ELF image: the end of its last section or table.
 size_t imageBytes(const char *image, const Elf64_Ehdr &header) {
   size_t end = header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
   for (size_t i = 0; i < header.e_shnum; ++i) {
@@ -33,7 +33,7 @@ size_t imageBytes(const char *image, const Elf64_Ehdr &header) {
   return end;
 }
 
-/// The kernels call functions of this library, so its symbols must be there for all.
+/// Kernels call functions of this library, so its symbols must become global.
 void becomeGlobal() {
   Dl_info self{};
   if (dladdr(reinterpret_cast<void *>(&becomeGlobal), &self))
@@ -59,8 +59,8 @@ CUresult openElf(const char *image, std::shared_ptr<void> &library) {
   void *handle = good ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!handle)
     std::fprintf(stderr, "fake CUDA: the image cannot be opened: %s\n", good ? dlerror() : "no memory");
-  // The file stays open as long as the library: libraries are known by name, and a second module whose file got the same
-  // number would be given the first one's code and shared memory.
+  // The file stays open as long as the library: dlopen identifies a library by its path, so a second module whose file
+  // got the same number would receive the first one's code and shared memory.
   library = std::shared_ptr<void>(handle, [file](void *h) {
     if (h)
       dlclose(h);

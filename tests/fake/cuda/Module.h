@@ -6,16 +6,18 @@ struct CUfunc_st {
   CUmodule module = nullptr;
   std::string name;
   void *entry = nullptr;
-  bool host = false;                                                   ///< of HostKernels.h
+  bool host = false;                                                   ///< compiled with HostKernels.h
   std::vector<size_t> sizes;                                           ///< of the parameters
-  uint32_t buffers = 0;                                                ///< emulated: how many of them are buffers
-  std::shared_ptr<std::mutex> shared = std::make_shared<std::mutex>(); ///< an emulated kernel's shared memory is one
+  uint32_t buffers = 0;                                                ///< emulated kernels: number of parameters that
+                                                                       ///< are buffers
+  std::shared_ptr<std::mutex> shared = std::make_shared<std::mutex>(); ///< an emulated kernel has only one shared
+                                                                       ///< memory
 };
 
 struct CUmod_st {
   CUcontext context = nullptr;
   bool host = false;
-  std::shared_ptr<void> library; ///< closed when no launch needs it any more
+  std::shared_ptr<void> library; ///< closed when no launch needs it
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 

@@ -1,4 +1,4 @@
-// Vector clocks over the streams.
+// Race detection with vector clocks over the streams.
 #include "tests/fake/cuda/Race.h"
 
 #include "tests/fake/cuda/World.h"
@@ -37,7 +37,7 @@ std::string Races::touch(const char *name, int number, const Clock &now, const s
                       std::max(r.begin, t.range.begin));
         text = line;
       }
-    if (r.written) // whoever comes after this write comes after what it replaces
+    if (r.written) // later accesses that follow this write also follow the accesses that it covers
       std::erase_if(touched, [&](const Touch &t) {
         return t.range.begin >= r.begin && t.range.end <= r.end && before(now, t.number, t.at);
       });

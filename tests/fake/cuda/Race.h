@@ -1,6 +1,6 @@
 // Data race detection (race=1): finds work that accesses the same bytes without ordering, by vector clocks with one
-// count per stream. It checks when work is enqueued, so the result does not depend on timing. Accesses of kernels are
-// unknown.
+// count per stream. The check runs when work is enqueued, so the result does not depend on timing. Accesses of kernels
+// are unknown.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,15 +20,15 @@ inline Range range(const void *begin, size_t bytes, bool written) {
   return {at, at + bytes, written};
 }
 
-/// How much of every stream (by number) comes before.
+/// Vector clock: for each stream (by number), how much of its work comes before.
 using Clock = std::map<int, uint64_t>;
 void join(Clock &clock, const Clock &other);
 
 class Races {
 public:
-  /// Work of stream `number` whose clock is `now`: what races with it, or nothing.
+  /// Records the accesses of work in stream `number` with clock `now`. Returns a description of a race, or "".
   std::string touch(const char *name, int number, const Clock &now, const std::vector<Range> &ranges);
-  /// The host has waited for what `clock` says.
+  /// The host has waited for the work up to `clock`.
   void hostSaw(const Clock &clock);
   /// The memory was freed.
   void forget(uintptr_t begin, uintptr_t end);
@@ -50,7 +50,7 @@ inline bool conflict(const Range &a, const Range &b) {
 }
 
 Races &races();
-/// Writes a race down and says it on stderr. True where it shall be an error (race=2).
+/// Records a race and prints it to stderr. Returns true if it must become an error (race=2).
 bool reportRace(const std::string &text);
 uint64_t raceCount();
 const std::string &lastRace();

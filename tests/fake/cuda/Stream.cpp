@@ -26,7 +26,7 @@ void waitFor(std::unique_lock<std::mutex> &lock, CUstream stream, const MomentPo
   stream->wake.wait(lock, [&] { return moment->done; });
 }
 
-/// A stream's thread. It ends when the stream was destroyed and all its work is done.
+/// A stream's thread. It ends when the stream is destroyed and all its work is done.
 void serve(CUstream stream) {
   World &w = world();
   std::unique_lock lock(w.lock);
@@ -42,7 +42,7 @@ void serve(CUstream stream) {
     if (item.work) {
       perform(w, lock, stream->context, *item.work);
       lock.unlock();
-      item.work.reset(); // what it held may call back
+      item.work.reset(); // destructors of the work's data may call CUDA
       lock.lock();
     }
     if (item.record)
@@ -54,7 +54,8 @@ void serve(CUstream stream) {
   delete stream;
 }
 
-/// The null stream runs after all that was put into streams that are not CU_STREAM_NON_BLOCKING, and they after it.
+/// The null stream runs after all earlier work of streams without CU_STREAM_NON_BLOCKING, and their later work runs
+/// after it.
 void joinLegacy(World &w, CUstream stream, bool entering) {
   const CUstream legacy = stream->context->legacy;
   if (stream != legacy && entering && !(stream->flags & CU_STREAM_NON_BLOCKING)) {
@@ -154,7 +155,7 @@ void awaitContext(Call &call, CUcontext context) {
 }
 
 void perform(World &w, std::unique_lock<std::mutex> &lock, CUcontext context, const Work &work) {
-  if (context->error != CUDA_SUCCESS) // nothing runs any more
+  if (context->error != CUDA_SUCCESS) // after an error nothing runs any more
     return;
   auto result = static_cast<CUresult>(counted(w, "work"));
   ++w.workDone;

@@ -7,7 +7,7 @@
 
 namespace cleave::fake {
 
-/// Something a stream or a graph runs. It lives as long as it may run again.
+/// Work of a stream or a graph. Exists as long as it may run again.
 struct Work {
   const char *name = "";
   std::function<CUresult()> run;
@@ -15,7 +15,7 @@ struct Work {
 };
 using WorkPointer = std::shared_ptr<const Work>;
 
-/// A point of a stream's queue that others may wait for.
+/// A point of a stream's queue, for others to wait on.
 struct Moment {
   bool done = false;
   std::chrono::steady_clock::time_point when;
@@ -32,7 +32,7 @@ struct Item {
 
 struct Capture;
 
-/// The stream that a handle means (null and CU_STREAM_LEGACY: the context's own), or null where it is none.
+/// The stream of a handle (null and CU_STREAM_LEGACY: the context's null stream); null if the handle is invalid.
 CUstream streamOf(const Call &call, CUstream handle);
 CUstream makeStream(World &w, CUcontext context, unsigned flags, int priority);
 
@@ -40,14 +40,14 @@ CUstream makeStream(World &w, CUcontext context, unsigned flags, int priority);
 CUresult submit(World &w, CUstream stream, Work work);
 /// Puts an item into the queue of a stream that is not captured.
 void push(CUstream stream, Item item);
-/// A moment after everything that is in the stream now.
+/// Returns a moment after all work that is in the stream now.
 MomentPointer mark(World &w, CUstream stream);
-/// Waits, the lock released meanwhile, and knows from then on that what came before is done.
+/// Waits with the lock released. The race detector then knows that the host has seen all work before the moment.
 void await(Call &call, const MomentPointer &moment);
 /// Waits for all streams of a context.
 void awaitContext(Call &call, CUcontext context);
 
-/// Runs work without the lock. What it answers becomes the context's error.
+/// Runs work without the lock. An error result becomes the context's error.
 void perform(World &w, std::unique_lock<std::mutex> &lock, CUcontext context, const Work &work);
 
 } // namespace cleave::fake
@@ -64,5 +64,5 @@ struct CUstream_st {
   cleave::fake::Clock clock;
   cleave::fake::MomentPointer legacySeen;         ///< the null stream's work that this stream already waits for
   std::shared_ptr<cleave::fake::Capture> capture; ///< null: not captured
-  std::vector<CUgraphNode_st *> tails;            ///< capture: what the next node comes after
+  std::vector<CUgraphNode_st *> tails;            ///< capture: the nodes that the next node depends on
 };

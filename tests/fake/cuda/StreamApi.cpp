@@ -9,7 +9,7 @@ CUresult refusedCapturing(CUstream stream) {
   return stream->capture ? spoil(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : CUDA_SUCCESS;
 }
 
-/// An event whose state the host may ask for.
+/// Checks that the host may query the event.
 CUresult askable(const Call &call, CUevent event) {
   if (!call.w.events.contains(event))
     return CUDA_ERROR_INVALID_HANDLE;
@@ -87,7 +87,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flag
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (stream->capture || event->capture)
     return waitCaptured(call.w, stream, event);
-  if (!event->latest) // never recorded: nothing to wait for
+  if (!event->latest) // never recorded: returns at once
     return CUDA_SUCCESS;
   join(stream->clock, event->latest->clock);
   push(stream, {.wait = event->latest});
@@ -110,7 +110,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
   if (!call.w.events.erase(event))
     return CUDA_ERROR_INVALID_HANDLE;
   const CUcontext context = event->context;
-  delete event; // streams that wait for it hold the moment
+  delete event; // streams that wait for the event hold the moment itself
   return context->error;
 }
 
@@ -174,7 +174,7 @@ CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent 
   return CUDA_SUCCESS;
 }
 
-// The name before CUDA 13, which programs that look symbols up may ask for.
+// The name before CUDA 13; a program that looks up symbols may use it.
 #undef cuEventElapsedTime
 CLEAVE_FAKE_EXPORT CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
   return cuEventElapsedTime_v2(milliseconds, start, end);

@@ -14,7 +14,7 @@ namespace cleave::fake {
 
 namespace {
 
-/// "fail=cuMemAlloc_v2:2:2;cuInit:1:3"
+/// Adds failures given as "fail=cuMemAlloc_v2:2:2;cuInit:1:3", without "fail=".
 void addFailures(World &w, const std::string &text) {
   std::stringstream all(text);
   for (std::string one; std::getline(all, one, ';');) {
@@ -120,7 +120,7 @@ Call::Call(const char *name, unsigned needs) : lock(world().lock), w(world()), c
 
 uint64_t randomNumber(uint64_t below) {
   static std::atomic<uint64_t> threads{0};
-  // By pointer: a library that is opened at run time has little room for what each thread has of its own.
+  // A pointer, because a library opened at run time has little space for thread-local data.
   static thread_local const auto numbers =
       std::make_unique<std::mt19937_64>(world().settings.shuffle * 1000003 + threads++);
   return (*numbers)() % below;

@@ -24,15 +24,15 @@ struct Settings {
   size_t memory = size_t{2} << 30;
   std::string name = "Cleave fake GPU";
   bool peer = true, trace = false;
-  bool activations = true; ///< cuBLASLt has algorithms for them
-  int race = 0;            ///< 1: finds races; 2: and makes them the context's error
+  bool activations = true; ///< cuBLASLt has algorithms with activations
+  int race = 0;            ///< 1: reports races; 2: also makes them the context's error
   uint64_t shuffle = 0;    ///< seed; 0: no delays
-  int delay = 200;         ///< microseconds of a usual delay
+  int delay = 200;         ///< microseconds of a typical delay
 };
 
 struct Block {
   size_t bytes = 0;
-  int device = -1; ///< -1: the host's
+  int device = -1; ///< -1: host memory
   void *map = nullptr;
   size_t mapBytes = 0;
   CUcontext context = nullptr;
@@ -50,12 +50,12 @@ struct Failure {
 
 struct World {
   std::mutex lock;
-  std::condition_variable progress; ///< something that a host thread may wait for is done
+  std::condition_variable progress; ///< signals progress to waiting host threads
   Settings settings;
   bool started = false;
   std::vector<Device> devices;
-  std::map<uintptr_t, Block> memory;    ///< by first byte: of devices, and the host's pinned memory
-  std::set<CUstream> streams, draining; ///< draining: destroyed, with work left
+  std::map<uintptr_t, Block> memory;    ///< by first byte: device memory and pinned host memory
+  std::set<CUstream> streams, draining; ///< draining: destroyed, with unfinished work
   std::set<CUevent> events;
   std::set<CUmodule> modules;
   std::set<CUgraph> graphs;
@@ -66,24 +66,24 @@ struct World {
   std::map<std::string, int64_t> others; ///< objects of other libraries by kind
 };
 
-/// Lives until the process ends: threads of streams may outlive everything else.
+/// Exists until the process ends, because stream threads may outlive everything else.
 World &world();
 void applySettings(World &w, const std::string &text);
-/// Counts a call; the code it shall fail with, or 0.
+/// Counts a call. Returns the code with which it must fail, or 0.
 int counted(World &w, const std::string &name);
 
-/// What a function asks for before it starts.
-/// Safe: may be refused while streams are captured. Frees: goes on after an error of the context, which it reports.
+/// Requirements of a function, checked before it starts. Safe: refused during some captures. Frees: runs even after an
+/// error of the context, and reports the error.
 enum Needs : unsigned { Nothing = 0, Started = 1, Context = 3, Safe = 4, Frees = 8 };
 
-/// Holds the lock for the length of a call of CUDA's interface.
+/// Holds the lock during a call of CUDA's interface.
 class Call {
 public:
   Call(const char *name, unsigned needs);
   CUresult result = CUDA_SUCCESS;
   std::unique_lock<std::mutex> lock;
   World &w;
-  CUcontext context = nullptr; ///< the current one
+  CUcontext context = nullptr; ///< the current context
 };
 
 #define CLEAVE_FAKE_CALL(needs)                                                                                        \
@@ -93,12 +93,12 @@ public:
 
 CUcontext &currentContext();
 
-/// The block that [begin, begin + bytes) lies in, or null.
+/// The block that contains [begin, begin + bytes), or null.
 const Block *blockOf(const World &w, const void *begin, size_t bytes);
 
-/// A random number of this thread, from the seed.
+/// A random number below `below`, from this thread's generator, which is seeded by `shuffle`.
 uint64_t randomNumber(uint64_t below);
-/// In shuffle mode now and then waits a little. Without the lock.
+/// In shuffle mode sometimes waits a little. Call without the lock.
 void dawdle();
 
 } // namespace cleave::fake
@@ -107,6 +107,6 @@ void dawdle();
 struct CUctx_st {
   int device = 0;
   unsigned retained = 0;
-  CUresult error = CUDA_SUCCESS; ///< of something a stream ran; every later call reports it
-  CUstream legacy = nullptr;     ///< the stream that null means
+  CUresult error = CUDA_SUCCESS; ///< error of work in a stream; every later call reports it
+  CUstream legacy = nullptr;     ///< the null stream
 };

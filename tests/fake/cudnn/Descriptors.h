@@ -23,10 +23,10 @@ struct Contents {
   cudnnBackendDescriptorType_t type{};
   bool finalized = false;
   std::map<int, Attribute> attributes;
-  std::shared_ptr<const Program> program; ///< of an operation graph
+  std::shared_ptr<const Program> program; ///< only of an operation graph
 
   bool has(int name) const { return attributes.contains(name); }
-  /// Values of an attribute; empty where it was not set.
+  /// Values of an attribute; empty if it was not set.
   template <typename T> std::vector<T> list(int name) const {
     const auto found = attributes.find(name);
     if (found == attributes.end())
@@ -54,15 +54,16 @@ struct Handle {
   cudaStream_t stream = nullptr;
 };
 
-/// Bytes of an element of an attribute; 0 for descriptors and types that are not known.
+/// Bytes of an element of an attribute; 0 for descriptors and unknown types.
 size_t elementBytes(cudnnBackendAttributeType_t type);
-/// Keeps the reason for cudnnGetLastErrorString and gives the status back.
+/// Stores the reason for cudnnGetLastErrorString and returns the status.
 cudnnStatus_t refuse(cudnnStatus_t status, const char *why);
 
-/// Attributes that are derived, not stored: of engines, heuristics, plans. True where `name` is one of them.
+/// Attributes that are computed, not stored: of engines, heuristics, plans. Returns whether `name` is such an
+/// attribute.
 bool derived(const Contents &contents, cudnnBackendAttributeName_t name, int64_t requested, int64_t *count, void *out,
              cudnnStatus_t &status);
-/// Number of an engine's or its config's engine; workspace in bytes.
+/// The number of an engine or of a config's engine; its workspace in bytes.
 int64_t engineIndex(const Contents &config);
 int64_t engineWorkspace(int64_t engine);
 constexpr int64_t engineCount = 4;

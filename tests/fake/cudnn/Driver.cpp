@@ -32,7 +32,7 @@ bool enqueue(void *stream, std::unique_ptr<StreamWork> work, const char *name) {
   const CleaveFakeWork given{name, run, release, work.get(), ranges.data(), ranges.size()};
   if (put(stream, &given) != 0)
     return false;
-  work.release(); // the driver's now
+  work.release(); // the driver owns it now
   return true;
 }
 

@@ -1,5 +1,5 @@
-// The fake driver, if it is loaded: found by name at run time, so that this library also works without it. Declarations
-// as in tests/fake/cuda/Fake.h.
+// The fake driver, if it is loaded: found by name at run time, so that this library also works without it. The
+// declarations match tests/fake/cuda/Fake.h.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -21,10 +21,10 @@ public:
   virtual std::vector<TouchedRange> ranges() const { return {}; }
 };
 
-/// Puts work into a stream; without a driver it runs at once. False where the driver refuses it.
+/// Puts work into a stream; without a driver the work runs at once. Returns false if the driver refuses it.
 bool enqueue(void *stream, std::unique_ptr<StreamWork> work, const char *name);
 
-/// The status that a test wants the next call of `function` to return; 0: none.
+/// The status that a test has set for the next call of `function`; 0: none.
 int wantedFailure(const char *function);
 
 } // namespace cleave::fake

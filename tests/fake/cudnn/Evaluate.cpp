@@ -1,4 +1,4 @@
-// Operations on whole tensors, one after another. Virtual tensors are rounded to their type too.
+// Evaluates operations on whole tensors, one after another. Virtual tensors are rounded to their type too.
 #include "tests/fake/cudnn/OperationGraph.h"
 
 #include "runtime/plan/DTypes.h"
@@ -20,8 +20,8 @@ float roundToTf32(float x) {
   return (bits & 0x7f800000) == 0x7f800000 ? x : std::bit_cast<float>((bits + 0x1000) & 0xffffe000);
 }
 
-/// Offset of the element with linear number `index` (in the order of `dims`), by `strides`; a dimension of `from` that
-/// is 1 is repeated.
+/// Offset of the element with linear number `index` (in the order of `dims`), by `strides`. A dimension of size 1 in
+/// `from` is broadcast.
 int64_t offsetOf(int64_t index, const std::vector<int64_t> &dims, const std::vector<int64_t> &from,
                  const std::vector<int64_t> &strides) {
   int64_t offset = 0;
@@ -42,7 +42,7 @@ std::vector<int64_t> packed(const std::vector<int64_t> &dims) {
   return strides;
 }
 
-/// Where the element with number `index` lies.
+/// The offset of the element with number `index`.
 int64_t place(int64_t index, const Tensor &t, bool dense) {
   return dense ? index : offsetOf(index, t.dims, t.dims, t.strides);
 }
@@ -190,7 +190,7 @@ private:
     struct Operand {
       Values values;
       std::vector<int64_t> dims, strides;
-      bool whole; ///< of the result's size: nothing is repeated
+      bool whole; ///< has the result's size, so nothing is broadcast
     };
     std::vector<Operand> operands;
     for (const Tensor &t : op.inputs)
@@ -222,7 +222,7 @@ private:
     return result;
   }
 
-  /// The same memory under other dimensions and strides.
+  /// The same values under other dimensions and strides.
   Values reshape(const Operation &op) const {
     const Tensor &x = op.inputs[0], &y = op.output;
     const Values values = read(x);

@@ -42,8 +42,8 @@ private:
   }
 };
 
-/// Addresses of all the tensors that have one (others may be given: overridden sizes are not read here); false where
-/// one is missing or misaligned.
+/// Binds the addresses of all non-virtual tensors; other entries are ignored, since overridden sizes are not read here.
+/// Returns false if an address is missing or misaligned.
 bool bind(const Contents &variantPack, Execution &execution) {
   const auto numbers = variantPack.list<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto addresses = variantPack.list<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
@@ -58,7 +58,7 @@ bool bind(const Contents &variantPack, Execution &execution) {
     const auto found = given.find(t.uid);
     if (found == given.end() || !found->second)
       return false;
-    if (t.byValue) // read now, as cuDNN does
+    if (t.byValue) // read immediately, as in cuDNN
       execution.bindings.scalars[t.uid] = loadValue(found->second, 0, t.type);
     else if (reinterpret_cast<uintptr_t>(found->second) % (t.type == CUDNN_DATA_INT32 ? 4 : 16)) // lengths are packed
       return false;

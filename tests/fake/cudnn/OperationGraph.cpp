@@ -18,7 +18,7 @@ Tensor readTensor(const Contents &contents) {
   return t;
 }
 
-/// Attributes of an operation's tensors: inputs, output.
+/// Attribute names of an operation's tensors: inputs and output.
 struct Names {
   std::vector<int> inputs;
   int output;
@@ -83,7 +83,7 @@ bool readOperation(const Contents &op, Operation &result) {
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
         result);
-  case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: // overridden sizes only say which part is used: all of it is computed
+  case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: // ignores overridden sizes, which select a part: computes all of it
     return read(
         op, {{CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC}, CUDNN_ATTR_OPERATION_MATMUL_CDESC},
         result);

@@ -19,21 +19,21 @@ struct Tensor {
   int64_t spanBytes() const; ///< from the first element to the end of the last
 };
 
-/// Numbers of a tensor in the order of its dimensions, whatever its strides.
+/// The values of a tensor in the order of its dimensions, independent of its strides.
 using Values = std::vector<float>;
 
 struct Convolution {
   std::vector<int64_t> padBegin, padEnd, stride, dilation;
-  bool flipped = false; ///< a convolution in the mathematical sense
+  bool flipped = false; ///< a mathematical convolution, not a cross-correlation
   float alpha = 1, beta = 0;
 };
 
 struct Operation {
   cudnnBackendDescriptorType_t kind{};
-  std::vector<Tensor> inputs; ///< in the order that evaluate() documents
+  std::vector<Tensor> inputs; ///< in the order given at evaluate()
   Tensor output;
   Convolution convolution;
-  int mode = 0; ///< of a pointwise operation or a reduction
+  int mode = 0; ///< of a pointwise operation or of a reduction
   int64_t axis = -1;
 };
 
@@ -42,10 +42,10 @@ struct Program {
   bool singlePrecision = true; ///< the operands of products are f32
 };
 
-/// Null, and why, where the graph has an operation that is not known here.
+/// Returns null and the reason `why` if the graph has an unknown operation.
 std::shared_ptr<const Program> readProgram(const Contents &graph, std::string &why);
 
-/// Addresses by number; by-value tensors' numbers have been read already.
+/// Addresses of tensors by number, and the values of tensors passed by value, read in advance.
 struct Bindings {
   std::map<int64_t, void *> addresses;
   std::map<int64_t, float> scalars;
@@ -58,8 +58,8 @@ void storeValue(void *address, int64_t index, cudnnDataType_t type, float value)
 /// Runs the operations in order. `tf32`: factors of products are rounded first.
 void evaluate(const Program &program, const Bindings &bindings, bool tf32);
 
-/// The three convolutions. Inputs as given to the operation: x, w; dy, w; x, dy. `before`: the output's old values, for
-/// beta.
+/// The three convolutions. Inputs in the order of the operation: x, w; dy, w; x, dy. `before`: the output's old values,
+/// for beta.
 Values convolve(const Operation &op, const Values &first, const Values &second, const Values &before);
 
 } // namespace cleave::fake

@@ -1,4 +1,4 @@
-// Collectives, piece by piece through the ranks' slots: all write, all wait, all read, all wait.
+// Collectives, piece by piece through the ranks' slots: all ranks write, wait, read, wait.
 #include "tests/fake/nccl/Comm.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace cleave::fake {
 
 namespace {
 
-/// Every rank must be about to do the same; where not, they wait for each other for ever, as they do with NCCL.
+/// Checks that all ranks run the same operation. If not, the ranks wait for each other forever, as with NCCL.
 bool agreed(Communicator &c) {
   const Announcement &mine = c.mine().doing;
   for (uint32_t r = 0; r < c.ranks; ++r) {
@@ -26,7 +26,7 @@ bool agreed(Communicator &c) {
   return true;
 }
 
-/// Reduces [begin, begin + count) of all slots, which hold `stride` elements from their begin, into `to`.
+/// Reduces [begin, begin + count) of all slots, beginning with rank `first`, into `to`.
 void reduceSlots(const Communicator &c, const CommOperation &op, char *to, size_t begin, size_t count, uint32_t first) {
   const size_t size = elementBytes(op.type);
   for (uint32_t i = 0; i < c.ranks; ++i) {
@@ -40,10 +40,10 @@ void reduceSlots(const Communicator &c, const CommOperation &op, char *to, size_
     divide(to, count, op.type, c.ranks);
 }
 
-/// A ring adds the ranks in another order for every part of the data.
+/// Like a ring, adds the ranks in a different order for every part of the data.
 void reduceRing(const Communicator &c, const CommOperation &op, size_t offset, size_t count) {
   const size_t size = elementBytes(op.type);
-  std::vector<char> result(count * size); // `in` and `out` may be one
+  std::vector<char> result(count * size); // `in` and `out` may be the same
   const size_t part = (op.count + c.ranks - 1) / c.ranks;
   for (size_t i = 0; i < count;) {
     const size_t chunk = (offset + i) / part, end = std::min(count, (chunk + 1) * part - offset);

@@ -1,4 +1,4 @@
-// The lifetime of a communicator: it waits for the other ranks at start, and detects ranks that have gone.
+// The lifetime of a communicator: waits for the other ranks at start, and detects processes that have ended.
 #include "tests/fake/nccl/Comm.h"
 
 #include <climits>

@@ -1,4 +1,4 @@
-// Reductions of elements. Sixteen-bit numbers are rounded at every addition, as they are between the GPUs of a ring.
+// Reductions of elements. 16-bit numbers are rounded at every addition, as between the GPUs of a ring.
 #include "tests/fake/nccl/Comm.h"
 
 #include "tests/fake/Numbers.h"
@@ -19,7 +19,7 @@ template <typename T> T reduceTwo(T a, T b, ncclRedOp_t reduce) {
   case ncclMin:
     return std::min(a, b);
   default:
-    if constexpr (std::is_integral_v<T>) // wraps
+    if constexpr (std::is_integral_v<T>) // wraps around
       return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
     else
       return a + b;
@@ -63,7 +63,7 @@ size_t elementBytes(ncclDataType_t type) {
   case ncclFloat64:
     return 8;
   default:
-    return 0; // eight-bit floating point: not here
+    return 0; // eight-bit floating point is not implemented
   }
 }
 

@@ -1,6 +1,6 @@
-// What the fake NCCL offers beside NCCL's own functions.
+// Functions of the fake NCCL in addition to NCCL's own.
 #pragma once
 #include "tests/fake/cuda/Fake.h"
 
-/// Settings as in CLEAVE_FAKE_NCCL (Settings.cpp), from now on; forgets earlier ones.
+/// Replaces the settings; the syntax is that of CLEAVE_FAKE_NCCL (Settings.cpp).
 CLEAVE_FAKE_EXPORT void cleaveFakeNcclSet(const char *text);

@@ -1,4 +1,4 @@
-// Groups, and putting work into streams. Operations of a group on one communicator are one piece of work.
+// Groups, and putting work into streams. A group's operations on one communicator become one batch.
 #include "tests/fake/nccl/Comm.h"
 
 #include "tests/fake/cuda/Fake.h"
@@ -24,11 +24,11 @@ struct Group {
 };
 thread_local Group group;
 
-/// What a stream runs.
+/// The operations that a stream runs as one piece of work.
 struct Batch {
   std::shared_ptr<Communicator> c;
   std::vector<CommOperation> ops;
-  std::atomic<int> *counted = nullptr; ///< c's pending or captured
+  std::atomic<int> *counted = nullptr; ///< `pending` or `captured` of c
 
   ~Batch() {
     if (counted)
@@ -81,7 +81,7 @@ unsigned long long captureOf(CUstream stream) {
   return status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : id;
 }
 
-/// The communicator's work runs in the order of the calls, whatever the streams.
+/// Keeps the communicator's work in the order of the calls, whatever streams the calls use.
 void orderStreams(Communicator &c, CUstream stream, unsigned long long capture) {
   if (!c.event)
     cuEventCreate(&c.event, CU_EVENT_DISABLE_TIMING);
@@ -89,7 +89,7 @@ void orderStreams(Communicator &c, CUstream stream, unsigned long long capture) 
     cuStreamWaitEvent(stream, c.event, 0);
 }
 
-/// The communicator's context, current for a while.
+/// Makes the communicator's context current for the lifetime of the object.
 struct Current {
   explicit Current(CUcontext context) {
     cuCtxGetCurrent(&before);
@@ -130,7 +130,8 @@ ncclResult_t launch(const std::shared_ptr<Communicator> &c, std::vector<CommOper
   return ncclSuccess;
 }
 
-/// All of a group's operations on one communicator; streams other than the first come before and after it.
+/// Launches all of a group's operations on one communicator in the first stream; work of the other streams waits before
+/// and after.
 ncclResult_t launchAll(const std::vector<Queued> &queued, const std::shared_ptr<Communicator> &c) {
   std::vector<CommOperation> ops;
   std::vector<CUstream> streams;
@@ -231,7 +232,7 @@ ncclResult_t enqueue(ncclComm_t comm, CommOperation op, cudaStream_t handle) {
     op.in = nullptr;
   if (op.kind == Kind::Reduce && static_cast<uint32_t>(op.peer) != c->rank)
     op.out = nullptr;
-  if (op.count == 0) // nothing to do, and nobody waits for it
+  if (op.count == 0) // nothing to do, and no peer waits for it
     return ncclSuccess;
   if (!inGroup()) {
     const Current current(c->context);

@@ -1,4 +1,4 @@
-// NCCL's functions that make and end communicators.
+// NCCL's functions that create and end communicators.
 #include "tests/fake/nccl/Comm.h"
 
 #include "tests/fake/cuda/Fake.h"
@@ -19,17 +19,17 @@ bool blocks(const ncclConfig_t *config) {
   return !config || config->blocking == NCCL_CONFIG_UNDEF_INT || config->blocking;
 }
 
-/// Ends a communicator: what it has in streams first, unless it was aborted.
+/// Ends a communicator: waits for its work in streams and graphs, then frees it.
 void end(ncclComm_t comm) {
   Communicator &c = *comm->c;
   if (c.starter.joinable())
     c.starter.join();
-  while (c.pending > 0 || c.captured > 0 || !c.running.try_lock()) // NCCL waits for graphs, too, also in an abort
+  while (c.pending > 0 || c.captured > 0 || !c.running.try_lock()) // in NCCL, even an abort waits for graphs
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   c.closed = true;
   c.running.unlock();
   if (c.shared) {
-    c.mine().gone = 1; // aborted too: only a process that ends without a word is noticed by the others
+    c.mine().gone = 1; // also after an abort: the others notice only a process that ends without this
     c.shared->notify();
     c.shared.reset();
   }
@@ -41,7 +41,7 @@ void end(ncclComm_t comm) {
   delete comm;
 }
 
-/// Attaches at once, later when the group ends, or beside the caller.
+/// Attaches to the ranks: immediately, at the end of the group, or (nonblocking) in a thread.
 ncclResult_t start(ncclComm_t *result, ncclComm_t comm, bool blocking) {
   const std::shared_ptr<Communicator> c = comm->c;
   cleaveFakeObject("NCCL communicators", 1);
@@ -130,7 +130,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int count, const int *devices) {
   cuCtxGetCurrent(&before);
   ncclGroupStart();
   for (int i = 0; i < count; ++i) {
-    CUcontext context = nullptr; // primary contexts stay, as the runtime API keeps them
+    CUcontext context = nullptr; // keeps the primary contexts, as the runtime API does
     if (cuDevicePrimaryCtxRetain(&context, devices ? devices[i] : i) == CUDA_SUCCESS)
       cuCtxSetCurrent(context);
     begin(&comms[i], count, name, i, true);
@@ -150,7 +150,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *resu
   c.mine().key = key;
   if (!c.hostBarrier())
     return refuse(ncclInternalError, "aborted");
-  std::vector<std::pair<int, uint32_t>> members; // by key, then by rank
+  std::vector<std::pair<int, uint32_t>> members; // sorted by key, then by rank
   for (uint32_t r = 0; r < c.ranks; ++r)
     if (c.shared->part(r).color == color)
       members.emplace_back(c.shared->part(r).key, r);
@@ -198,7 +198,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm)
     return ncclSuccess;
   comm->c->aborted = true;
-  if (!comm->c->starter.joinable() && comm->c->shared) // else the starter sees it soon
+  if (!comm->c->starter.joinable() && comm->c->shared) // otherwise the starter thread sees `aborted` soon
     comm->c->shared->notify();
   end(comm);
   return ncclSuccess;

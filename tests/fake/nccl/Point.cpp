@@ -1,4 +1,4 @@
-// Sends and receives: all of a group go on side by side, those between the same two ranks in order.
+// Sends and receives: those of a group run concurrently, but in order between the same two ranks.
 #include "tests/fake/nccl/Comm.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ void receivePiece(const Communicator &c, Transfer &t) {
   c.shared->notify();
 }
 
-/// The first unfinished of those that share its mailbox.
+/// Whether the transfer is the first unfinished one of its mailbox.
 bool isNext(const std::vector<Transfer> &all, size_t i) {
   for (size_t k = 0; k < i; ++k)
     if (!all[k].finished() && all[k].op.kind == all[i].op.kind && all[k].op.peer == all[i].op.peer)

@@ -4,7 +4,7 @@
 //                            communicator's asynchronous error
 //   hang=NAME:NTH            the nth execution of NAME never ends
 //   fail=FUNCTION:NTH:RESULT the nth call returns RESULT
-//   order=member             reductions in the order 0, 1, ... instead of a ring's
+//   order=member             reductions in the order 0, 1, ... instead of a ring's order
 #include "tests/fake/nccl/Comm.h"
 
 #include "tests/fake/cuda/Fake.h"

@@ -1,4 +1,4 @@
-// Files in shared memory, and waiting in them.
+// Files in shared memory, and waiting for changes in them.
 #include "tests/fake/nccl/Shared.h"
 
 #include <climits>
@@ -54,7 +54,7 @@ bool Shared::map(std::string &why) {
     why = "no shared memory: " + std::string(std::strerror(errno));
     return false;
   }
-  flock(file, LOCK_EX); // the first makes it
+  flock(file, LOCK_EX); // the first rank initialises the file
   struct stat found {};
   fstat(file, &found);
   const bool mine = found.st_size == 0;

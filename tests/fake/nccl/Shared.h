@@ -1,6 +1,6 @@
-// What the ranks of a communicator share, threads of one process and processes of one host alike: a file in shared
-// memory, which loses its name when all have opened it. Every rank locks a byte of the file as long as it lives, so the
-// others see when its process is gone.
+// State shared by the ranks of a communicator, which are threads of one process or processes of one host: a file in
+// shared memory. The file is unlinked when all ranks have opened it. Every rank locks a byte of the file while it
+// exists, so the others can detect the end of its process.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace cleave::fake {
 
 constexpr size_t slotBytes = 256 << 10, mailBytes = 64 << 10;
 
-/// What a rank is about to do; all must say the same.
+/// The next operation of a rank; must be the same for all ranks.
 struct Announcement {
   int32_t kind, type, reduce, root;
   uint64_t count;
@@ -22,7 +22,7 @@ struct Announcement {
 
 struct RankPart {
   alignas(64) std::atomic<uint32_t> attached;
-  std::atomic<uint32_t> gone; ///< it has ended and will take no further part
+  std::atomic<uint32_t> gone; ///< the rank has ended and takes no further part
   std::atomic<uint64_t> phase, hostPhase;
   uint64_t host; ///< hash of host name and NCCL_HOSTID
   char bus[16];
@@ -30,7 +30,7 @@ struct RankPart {
   Announcement doing;
 };
 
-/// From one rank to another: a piece of a message at a time.
+/// A channel from one rank to another; holds one piece of a message at a time.
 struct Mailbox {
   alignas(64) std::atomic<uint64_t> written, read;
   uint64_t total, piece;
@@ -43,7 +43,8 @@ struct SharedHeader {
 
 class Shared {
 public:
-  /// Opens or makes the file `name`. Null where it is for another number of ranks (`why`), or cannot be had.
+  /// Opens or creates the file `name`. Returns null if it is for another number of ranks (reason in `why`) or cannot be
+  /// created.
   static std::unique_ptr<Shared> open(const std::string &name, uint32_t ranks, uint32_t rank, std::string &why);
   ~Shared();
 
@@ -52,13 +53,13 @@ public:
   char *slot(size_t rank) const { return slots + rank * slotBytes; }
   char *letter(size_t from, size_t to) const { return letters + (from * ranks + to) * mailBytes; }
 
-  /// Something has changed that others may wait for.
+  /// Wakes ranks that wait, after a change.
   void notify();
-  /// Until `done`, or `stop`. Now and then `idle` is called.
+  /// Waits until `done` or `stop` holds; calls `idle` from time to time.
   bool wait(const std::function<bool()> &done, const std::function<bool()> &stop, const std::function<void()> &idle);
-  /// The process of a rank that has not said goodbye is gone.
+  /// Whether the process of a rank has ended although the rank did not set `gone`.
   bool dead(uint32_t rank) const;
-  /// All have opened the file: it needs no name any more.
+  /// Unlinks the file: all ranks have opened it.
   void forget();
 
   const uint32_t ranks, rank;
@@ -77,7 +78,7 @@ private:
   char *slots = nullptr, *letters = nullptr;
 };
 
-/// A name that nobody else has; forgets files of processes that are gone.
+/// Returns an unused name; also removes files of processes that have ended.
 std::string uniqueName();
 
 } // namespace cleave::fake

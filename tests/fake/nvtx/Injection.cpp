@@ -1,9 +1,9 @@
-// A tool for NVTX, as Nsight Systems is one: NVTX_INJECTION64_PATH names this library, and what the program says of
-// itself is written to the file that CLEAVE_FAKE_NVTX names, a line for each call:
+// A tool for NVTX, like Nsight Systems: NVTX_INJECTION64_PATH names this library, and the program's calls are written
+// to the file CLEAVE_FAKE_NVTX, one line per call:
 //   thread 0 domain cleave
-//   thread 1 push cleave forward 0      domain, text, payload (empty where there is none)
+//   thread 1 push cleave forward 0      domain, text, payload (empty if there is none)
 //   thread 1 pop cleave
-// Misuse ends the process with a message: a text that is not registered, a pop without a push, another version.
+// Misuse ends the process with a message: an unregistered text, a pop without a push, another version.
 #include <nvtx3/nvToolsExt.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace {
 
-/// Handles are addresses of these.
+/// NVTX handles are addresses of such objects.
 struct Text {
   std::string domain, text;
 };
@@ -27,7 +27,7 @@ struct Tool {
   std::map<std::pair<const void *, std::string>, Text> texts; ///< by domain and text
 };
 
-/// Never destroyed: threads may push to the end.
+/// Never destroyed, because threads may push until the end.
 Tool &tool() {
   static Tool *const made = new Tool;
   return *made;

@@ -1,4 +1,4 @@
-// Capture: which nodes come after which, what is refused, and what graphs do.
+// Capture: the order of nodes, refused calls, and the behaviour of graphs.
 #include "tests/fake/tests/Support.h"
 
 #include <atomic>
@@ -8,7 +8,7 @@ using namespace cleave::fake;
 
 namespace {
 
-/// A captured graph, instantiated.
+/// Ends a capture and instantiates its graph.
 struct Graph {
   explicit Graph(CUstream stream) {
     REQUIRE_CUDA(cuStreamEndCapture(stream, &graph));
@@ -32,7 +32,7 @@ void begin(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_TH
   REQUIRE_CUDA(cuStreamBeginCapture(stream, mode));
 }
 
-/// The capture has become invalid.
+/// Checks that the capture has become invalid.
 void checkSpoilt(CUstream stream, CUresult expected = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) {
   CUgraph graph = nullptr;
   CHECK(cuStreamEndCapture(stream, &graph) == expected);
@@ -95,7 +95,7 @@ TEST_CASE("fake: a graph keeps the order that events made between streams, and n
   }
   CHECK(sideFirst);
   CHECK(sideLater);
-  log.put(side, 99); // no longer captured
+  log.put(side, 99); // the stream is no longer captured
   side.wait();
   CHECK(log.numbers.back() == 99);
 }
@@ -114,7 +114,7 @@ TEST_CASE("fake: branches of a graph run side by side") {
   CHECK_CUDA(cuStreamWaitEvent(main, join, 0));
   Graph graph(main);
   CHECK_CUDA(cuGraphLaunch(graph.launchable, main));
-  main.wait(); // the branch of `side` opens the gate of the other
+  main.wait(); // the branch of `side` opens the gate of the other branch
 }
 
 TEST_CASE("fake: calls that a capture does not bear") {
@@ -126,7 +126,7 @@ TEST_CASE("fake: calls that a capture does not bear") {
   SECTION("memory, globally") {
     begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     CHECK(cuMemAlloc(&at, 16) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CHECK(cuMemsetD8Async(at, 0, 0, stream) == CUDA_SUCCESS); // of nothing
+    CHECK(cuMemsetD8Async(at, 0, 0, stream) == CUDA_SUCCESS); // of zero bytes
     checkSpoilt(stream);
   }
   SECTION("memory from another thread") {
@@ -255,7 +255,7 @@ TEST_CASE("fake: graphs whose branches touch the same bytes are races") {
   begin(main);
   CHECK_CUDA(cuEventRecord(fork, main));
   CHECK_CUDA(cuStreamWaitEvent(side, fork, 0));
-  Gate inside, outside; // by luck, as far as CUDA knows
+  Gate inside, outside; // an order that CUDA does not know about
   CHECK_CUDA(cuMemsetD32Async(a.at, 1, 4, main));
   inside.order(main, side);
   CHECK_CUDA(cuMemsetD32Async(a.at + 8, 1, 2, side));

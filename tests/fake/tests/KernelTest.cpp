@@ -28,7 +28,7 @@ struct Module {
   CUmodule handle = nullptr;
 };
 
-/// The runtime's own kernels begin like this.
+/// The fat binary of the runtime's own kernels begins with these words.
 constexpr uint32_t fatbin[4] = {0xba55ed50, 0, 0, 0};
 
 template <typename... A> CUresult launch(CUfunction f, unsigned grid, unsigned block, CUstream stream, A... arguments) {
@@ -65,7 +65,8 @@ TEST_CASE("fake: emulated rows, with barriers and shuffles") {
   Module module;
   Array<float> in(counting(7000)), out(7), again(7);
   CHECK_CUDA(launch(module["sum_rows"], 3, 128, stream, in.at, out.at, int64_t{7}));
-  CHECK_CUDA(launch(module["sum_rows"], 2, 128, other, in.at, again.at, int64_t{7})); // shares what is shared
+  // runs concurrently and has the same shared memory
+  CHECK_CUDA(launch(module["sum_rows"], 2, 128, other, in.at, again.at, int64_t{7}));
   stream.wait();
   other.wait();
   for (const auto &got : {out.read(), again.read()})

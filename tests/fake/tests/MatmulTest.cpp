@@ -1,4 +1,4 @@
-// cuBLASLt against plain loops: layouts, types, batches, scale factors, epilogues, algorithms, and what is refused.
+// cuBLASLt against plain loops: layouts, types, batches, scale factors, epilogues, algorithms, and refused calls.
 #include "tests/fake/tests/Reference.h"
 #include "tests/fake/tests/Support.h"
 
@@ -16,14 +16,14 @@ struct Case {
   size_t m = 24, n = 16, k = 8, pad = 0, batch = 1;
   float alpha = 1, beta = 0;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  bool scalarsOnDevice = false, interleaved = false; ///< interleaved: the batch's results lie side by side
+  bool scalarsOnDevice = false, interleaved = false; ///< interleaved: the results of a batch lie side by side
 };
 
 bool has(uint32_t e, uint32_t bit) { return e < 256 && (e & bit); }
 bool maskEpilogue(uint32_t e) { return has(e, 128) && (has(e, 2) || has(e, 8)); }
 bool backward(uint32_t e) { return e >= 256 || has(e, 8) || has(e, 64); }
 
-/// A case's matrices, on the host and on the device.
+/// The matrices of a test case, on the host and on the device.
 struct Run {
   Case c;
   Matrix a, b, in, out;
@@ -106,7 +106,7 @@ struct Run {
     return words[bit / 8] >> bit % 8 & 1;
   }
 
-  /// What the epilogue makes of x.
+  /// The value x after the epilogue.
   double after(double x, size_t i, size_t j) const {
     const uint32_t e = c.epilogue;
     if (has(e, 4))
@@ -201,7 +201,7 @@ TEST_CASE("fake: products whose results lie side by side") {
   c.pad = 2 * c.m;
   c.interleaved = true;
   runAndCheck(c);
-  c.pad = 2 * c.m - 8; // they overlap
+  c.pad = 2 * c.m - 8; // the results overlap
   CHECK(statusOf(c) == CUBLAS_STATUS_INVALID_VALUE);
 }
 
@@ -293,7 +293,7 @@ TEST_CASE("fake: algorithms keep to the workspace and to what they were chosen f
     if (need > 0)
       CHECK(run.call(stream, &results[i].algo, workspace.data(), need - 16) == CUBLAS_STATUS_INVALID_VALUE);
   }
-  run.set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t{CUBLAS_OP_T}); // chosen for another product
+  run.set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t{CUBLAS_OP_T}); // the algorithm was chosen for another product
   CHECK(run.call(stream, &results[0].algo, workspace.data(), 1 << 20) == CUBLAS_STATUS_NOT_SUPPORTED);
   cublasLtMatmulPreferenceDestroy(preference);
 }

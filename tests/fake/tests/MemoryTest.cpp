@@ -1,4 +1,4 @@
-// Memory: what is counted, what is refused, and when copies read and write.
+// Memory: what is counted, which calls are refused, and when copies read and write.
 #include "tests/fake/tests/Support.h"
 
 #include <atomic>
@@ -74,7 +74,7 @@ TEST_CASE("fake: pinned memory is read when the copy runs, other memory when it 
   stream.wait();
   CHECK(a.read()[0] == 2);
   CHECK(b.read()[0] == 1);
-  CHECK_CUDA(cuMemcpyDtoHAsync(pageable, b.at, 16, stream)); // done when it returns
+  CHECK_CUDA(cuMemcpyDtoHAsync(pageable, b.at, 16, stream)); // complete when the call returns
   CHECK(pageable[3] == 1);
   CHECK(cuMemcpyHtoDAsync(a.at, pinned.at + 1, 16, stream) == CUDA_ERROR_INVALID_VALUE);
 }

@@ -1,4 +1,4 @@
-// NCCL between threads and between processes: results, what never ends, abort, and ranks that are gone.
+// NCCL between threads and between processes: results, operations that never end, abort, and ranks that have ended.
 #include "tests/fake/tests/Ranks.h"
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct Quiet {
   }
 };
 
-/// Starts this program anew, to run the hidden test `name` as a rank.
+/// Starts this program again to run the hidden test `name` as a rank.
 pid_t spawn(const char *name, const std::string &id, int ranks, int rank, const char *host = nullptr) {
   const pid_t pid = fork();
   if (pid != 0)
@@ -187,7 +187,7 @@ TEST_CASE("fake: ranks that do not agree wait for each other until they are abor
 
 TEST_CASE("fake: operations that fail or hang when a test wants it") {
   Quiet quiet;
-  cleaveFakeNcclSet("async=AllReduce:3:2"); // of two ranks: rank 0's or rank 1's second
+  cleaveFakeNcclSet("async=AllReduce:3:2"); // of two ranks: the second all-reduce of rank 0 or of rank 1
   runThreads(2, [](Rank &r) {
     const CUdeviceptr at = allocate(400);
     r.expect(reduce(r, at, 100) == ncclSuccess, "first");
@@ -270,7 +270,7 @@ TEST_CASE("fake: a communicator that begins beside its caller, and all ranks fro
   for (ncclComm_t comm : comms)
     CHECK_NCCL(ncclCommDestroy(comm));
   CHECK(ncclCommInitRankConfig(&comms[0], 2, idOf(newId()), 0, &config) == ncclInProgress);
-  CHECK_NCCL(ncclCommAbort(comms[0])); // nobody else comes
+  CHECK_NCCL(ncclCommAbort(comms[0])); // rank 1 of this communicator never comes
   CHECK_NCCL(ncclCommInitAll(comms, 2, nullptr));
   for (ncclComm_t comm : comms) {
     CHECK_NCCL(ncclCommFinalize(comm));
@@ -278,7 +278,7 @@ TEST_CASE("fake: a communicator that begins beside its caller, and all ranks fro
   }
   for (int d = 0; d < 2; ++d) {
     cuDevicePrimaryCtxRelease(d);
-    cuDevicePrimaryCtxRelease(d); // ncclCommInitAll keeps one
+    cuDevicePrimaryCtxRelease(d); // ncclCommInitAll retains one reference
   }
   cuCtxSetCurrent(nullptr);
 }

@@ -1,4 +1,4 @@
-// Ranks, and what they all do.
+// Ranks, and the operations that all of them run.
 #include "tests/fake/tests/Ranks.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void runThreads(int ranks, const std::function<void(Rank &)> &body) {
 
 namespace {
 
-/// Device memory of a rank; no assertions, which are not for threads.
+/// Device memory of a rank; makes no Catch2 assertions, which threads may not use.
 struct Buffer {
   explicit Buffer(size_t count) : Buffer(std::vector<float>(count)) {}
   explicit Buffer(const std::vector<float> &values) : count(values.size()) {

@@ -12,7 +12,7 @@ namespace cleave::fake {
 #define CHECK_NCCL(call) CHECK((call) == ncclSuccess)
 #define REQUIRE_NCCL(call) REQUIRE((call) == ncclSuccess)
 
-/// What a rank has: its device (number `rank`), a stream and the communicator. Destroyed without waiting if `abort`.
+/// A rank: its device (number `rank`), a stream and the communicator. The destructor does not wait if `abort` is set.
 struct Rank {
   Rank(const std::string &id, int ranks, int rank);
   ~Rank();
@@ -23,7 +23,7 @@ struct Rank {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   ncclComm_t comm = nullptr;
-  std::string failed; ///< the first wrong thing, empty: none
+  std::string failed; ///< the first failed expectation; empty: none
   void expect(bool good, const std::string &what) {
     if (!good && failed.empty())
       failed = what;
@@ -33,10 +33,10 @@ struct Rank {
 std::string newId();
 ncclUniqueId idOf(const std::string &text);
 
-/// Runs `body` for every rank, one thread each. What the ranks expected is checked in the end.
+/// Runs `body` for every rank, one thread each, and checks that no expectation failed.
 void runThreads(int ranks, const std::function<void(Rank &)> &body);
 
-/// Everything a communicator does, for ranks of any kind.
+/// Tests every operation of a communicator; for ranks as threads or as processes.
 void exercise(Rank &rank);
 
 } // namespace cleave::fake

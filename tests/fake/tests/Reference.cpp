@@ -1,4 +1,4 @@
-// Elements of matrices.
+// Access to elements of matrices.
 #include "tests/fake/tests/Reference.h"
 
 #include "tests/fake/Numbers.h"

@@ -7,7 +7,7 @@
 
 namespace cleave::fake {
 
-/// A matrix of the given type and layout, and what is in it.
+/// A matrix of the given type and layout, and its contents.
 struct Matrix {
   cudaDataType_t type = CUDA_R_32F;
   int32_t order = CUBLASLT_ORDER_COL;

@@ -1,4 +1,4 @@
-// Order within and between streams, events, and what the host sees.
+// Order within and between streams, events, and the order as the host sees it.
 #include "tests/fake/tests/Support.h"
 
 #include <atomic>
@@ -34,7 +34,7 @@ TEST_CASE("fake: a stream that waits for an event runs after what was recorded w
   CHECK_CUDA(cuEventRecord(event, first));
   CHECK_CUDA(cuStreamWaitEvent(second, event, 0));
   Gate::put(first, late);
-  CHECK_CUDA(cuEventRecord(event, first)); // later: not what `second` waits for
+  CHECK_CUDA(cuEventRecord(event, first)); // later: `second` does not wait for this
   log.put(second, 2);
   CHECK(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
   std::atomic_ref(early.open) = true;
@@ -84,7 +84,7 @@ TEST_CASE("fake: handles that are none, and objects of another device") {
   CUcontext other = nullptr;
   int devices = 0;
   CHECK_CUDA(cuDeviceGetCount(&devices));
-  REQUIRE(devices == 4); // CLEAVE_FAKE_CUDA of this program
+  REQUIRE(devices == 4); // by CLEAVE_FAKE_CUDA of this program
   CHECK(cuDeviceGet(&devices, 4) == CUDA_ERROR_INVALID_DEVICE);
   Stream stream;
   Event event;
@@ -100,7 +100,7 @@ TEST_CASE("fake: handles that are none, and objects of another device") {
     Stream there;
     CHECK(cuEventRecord(event, there) == CUDA_ERROR_INVALID_HANDLE);
     CHECK_CUDA(cuEventRecord(event, stream));
-    CHECK_CUDA(cuStreamWaitEvent(there, event, 0)); // across devices
+    CHECK_CUDA(cuStreamWaitEvent(there, event, 0)); // wait across devices
     there.wait();
   }
   CHECK_CUDA(cuDevicePrimaryCtxRelease(1));
@@ -122,8 +122,8 @@ TEST_CASE("fake: copies that nothing orders are races") {
   CHECK_CUDA(cuMemcpyDtoDAsync(to.at, from.at, 256, second));
   CHECK(cleaveFakeRaces() == 0);
   Gate gate;
-  gate.order(second, first);                           // by luck, as far as CUDA knows
-  CHECK_CUDA(cuMemsetD32Async(from.at, 2, 64, first)); // `second` may still read
+  gate.order(second, first);                           // an order that CUDA does not know about
+  CHECK_CUDA(cuMemsetD32Async(from.at, 2, 64, first)); // `second` may still read `from`
   CHECK(cleaveFakeRaces() == 1);
   CHECK(std::string(cleaveFakeRaceText()).find("cuMemsetD32Async") != std::string::npos);
   first.wait();

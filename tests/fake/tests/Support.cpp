@@ -1,4 +1,4 @@
-// Work that tests put into streams.
+// Work that tests enqueue in streams.
 #include "tests/fake/tests/Support.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// A device of the fake driver for the length of a test, and what tests ask of it.
+// Helpers for tests of the fakes: a device, streams, memory, gates.
 #pragma once
 #include "tests/fake/cuda/Fake.h"
 
@@ -14,7 +14,7 @@ namespace cleave::fake {
 #define CHECK_CUDA(call) CHECK((call) == CUDA_SUCCESS)
 #define REQUIRE_CUDA(call) REQUIRE((call) == CUDA_SUCCESS)
 
-/// Its context is current while it lives. At the end nothing may be left.
+/// A device whose context is current during a test. The destructor checks that no object is left.
 struct Gpu {
   explicit Gpu(const char *settings = "shuffle=0,race=0") {
     cleaveFakeReset();
@@ -82,12 +82,12 @@ template <typename T> struct Pinned {
   size_t count;
 };
 
-/// Holds a stream up until it is opened.
+/// Blocks a stream until the gate is opened.
 struct Gate {
   bool open = false;
   static void wait(void *gate);
   static void unlock(void *gate);
-  /// From here on `stream` runs after what `first` has now, which no call of CUDA's says.
+  /// From here on `stream` runs after the current work of `first`, without any CUDA call that orders them.
   void order(CUstream first, CUstream stream) {
     REQUIRE(cleaveFakeEnqueue(first, unlock, this) == 0);
     put(stream, *this);
@@ -95,7 +95,7 @@ struct Gate {
   static void put(CUstream stream, Gate &gate) { REQUIRE(cleaveFakeEnqueue(stream, wait, &gate) == 0); }
 };
 
-/// Puts work into a stream that appends a number to a list.
+/// A list of numbers; `put` enqueues work that appends a number.
 struct Log {
   std::vector<int> numbers;
   void put(CUstream stream, int number);

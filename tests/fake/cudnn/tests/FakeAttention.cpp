@@ -17,7 +17,7 @@ using plan::AttentionKind;
 
 namespace {
 
-/// [batch, heads, rows, width] of numbers.
+/// Values of a tensor [batch, heads, rows, width].
 using Tensor4 = std::vector<double>;
 
 struct Problem {
@@ -27,7 +27,7 @@ struct Problem {
         out(whole(rows, 1)), dout(whole(rows, 1)),
         stats(plan::DType::F32, {batch, heads, rows, 1}, {heads * rows, rows, 1, 1}) {
     a.lse = lse ? 0 : -1;
-    if (parts == 1) { // q by itself, k and v packed apart
+    if (parts == 1) { // q in its own buffer; k and v packed in another
       a.k->strides = a.v->strides = {keys * inner * 3, width, inner * 3, 1};
       if (kind == AttentionKind::Backward)
         a.dk->strides = a.dv->strides = a.k->strides;
@@ -52,7 +52,7 @@ struct Problem {
     return {q, k, v, out.data(), dout.data(), stats.data(), dq, part(gradients, 1), part(gradients, 2)};
   }
 
-  /// An operand as numbers: piece `index` of a buffer [batch, rows, pieces, heads, width].
+  /// The values of an operand: piece `index` of a buffer [batch, rows, pieces, heads, width].
   Tensor4 numbers(const Buffer &buffer, int64_t index) const {
     Tensor4 result;
     for (int64_t b = 0; b < batch; ++b)
@@ -73,7 +73,7 @@ struct Reference {
   Tensor4 out, lse, dq, dk, dv;
 };
 
-/// One sample and head at a time; q, k, v, dout are [batch * heads, rows, width].
+/// Computes one sample and head at a time; q, k, v, dout are [batch * heads, rows, width].
 Reference reference(const Problem &p) {
   const int64_t rows = p.a.rows, keys = p.a.keys, width = Problem::width;
   const Tensor4 q = p.numbers(p.parts == 1 ? p.query : p.fused, 0), k = p.numbers(p.fused, 1),
@@ -149,14 +149,14 @@ void check(plan::DType dtype, int64_t rows, int64_t keys, bool causal, bool dete
   CHECK(farthest(lse, expected.lse) < 1e-4);
 
   if (Cudnn::open().version() <= 91500 && !place().hasDriver())
-    return; // it fills scratch memory first, which is the driver's
+    return; // the engine first fills scratch memory, which belongs to the driver
   auto back = Problem(AttentionKind::Backward, dtype, rows, keys, causal);
   for (int64_t i = 0; i < p.out.count(); ++i)
     back.out.set(i, p.out.get(i));
   for (int64_t i = 0; i < p.stats.count(); ++i)
     back.stats.set(i, p.stats.get(i));
   run(back, deterministic);
-  const double loose = 4 * tolerance; // sums over rows
+  const double loose = 4 * tolerance; // for sums over rows
   CHECK(farthest(back.numbers(back.parts == 1 ? back.queryGradient : back.gradients, 0), expected.dq) < loose);
   CHECK(farthest(back.numbers(back.gradients, 1), expected.dk) < loose);
   CHECK(farthest(back.numbers(back.gradients, 2), expected.dv) < loose);
@@ -169,7 +169,7 @@ TEST_CASE("fake cudnn: attention and its gradients") {
     for (bool causal : {false, true}) {
       check(dtype, 16, 16, causal);
       check(dtype, 10, 10, causal);
-      check(dtype, 4, 12, causal); // a window of queries into fewer than the keys
+      check(dtype, 4, 12, causal); // fewer queries than keys
     }
   check(plan::DType::F16, 16, 16, true, /*deterministic=*/false);
 }

@@ -25,7 +25,7 @@ CudnnOptions hopper() {
   return options;
 }
 
-/// The operands of a convolution, filled, and what it must make of them.
+/// The filled operands of a convolution, and the expected result.
 struct Problem {
   explicit Problem(const plan::ConvT &c)
       : c(c), written(c), shapes(convShapes(*written)), src(c.dtype, shapes.src.sizes, shapes.src.strides),

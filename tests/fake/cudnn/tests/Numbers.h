@@ -9,7 +9,7 @@
 
 namespace cleave::test {
 
-/// A tensor of any strides, 64-byte aligned; elements are addressed by their indices.
+/// A tensor with any strides, 64-byte aligned; elements are addressed by their indices.
 class Buffer {
 public:
   Buffer(plan::DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides)
@@ -30,7 +30,7 @@ public:
       n *= size;
     return n;
   }
-  /// By the element's number in the order of the sizes.
+  /// Element access by linear number in the order of the sizes.
   double get(int64_t index) const { return loadElement(data(), place(index), dtype); }
   void set(int64_t index, double value) { storeElement(data(), place(index), dtype, value); }
   double operator()(int64_t a, int64_t b, int64_t c, int64_t d) const {
@@ -67,7 +67,7 @@ inline void fillUniform(Buffer &buffer, uint64_t seed) {
   }
 }
 
-/// What storing `value` as `dtype` leaves of it.
+/// The value after storing it as `dtype`.
 inline double stored(plan::DType dtype, double value) {
   alignas(8) std::byte memory[8];
   storeElement(memory, 0, dtype, value);

@@ -1,4 +1,4 @@
-// Implements both places.
+// Implements both places of Place.h.
 #include "tests/fake/cudnn/tests/Place.h"
 
 #include "runtime/base/Error.h"

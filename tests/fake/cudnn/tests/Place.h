@@ -12,10 +12,10 @@ class Place {
 public:
   virtual ~Place() = default;
   virtual CUstream stream() = 0;
-  /// Scratch memory, the same every time.
+  /// Scratch memory, the same for every call.
   virtual void *memory(size_t bytes) = 0;
   virtual void finish() = 0;
-  /// Does the work `times` times: with a driver it is captured once into a graph, which is launched as often.
+  /// Runs the work `times` times. With a driver, captures it once into a graph and launches the graph `times` times.
   virtual void replay(unsigned times, const std::function<void()> &work) = 0;
   virtual bool hasDriver() const = 0;
 };

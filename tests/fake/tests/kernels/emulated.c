@@ -1,4 +1,4 @@
-// Kernels in the form that code generation gives them for threads which a CPU plays (passes/codegen/GpuEmit.h).
+// Kernels in the form that code generation emits for emulated threads (passes/codegen/GpuEmit.h).
 #include <stdint.h>
 
 uint32_t cleave_emu_tid(void);
@@ -18,7 +18,7 @@ void add_map(void *const *args, const int64_t *scalars, int64_t begin, int64_t e
     out[i] = in[i] + (float)scalars[0];
 }
 
-// out[row] = sum of 1000 elements, a block of 128 threads a row: shuffles, then shared memory
+// out[row] = sum of 1000 elements; a block of 128 threads per row: shuffles, then shared memory
 static float shared[4];
 const uint32_t sum_rows_parameters[2] = {2, 0};
 void sum_rows(void *const *args, const int64_t *scalars, int64_t begin, int64_t end) {
@@ -38,7 +38,7 @@ void sum_rows(void *const *args, const int64_t *scalars, int64_t begin, int64_t 
   }
 }
 
-// out[i] of 32: the lanes' numbers, turned by exchanges
+// out[i], i < 32: the lanes' numbers, permuted by exchanges
 const uint32_t lanes_rows_parameters[2] = {1, 0};
 void lanes_rows(void *const *args, const int64_t *scalars, int64_t begin, int64_t end) {
   uint32_t word = cleave_emu_tid();
@@ -48,7 +48,7 @@ void lanes_rows(void *const *args, const int64_t *scalars, int64_t begin, int64_
   ((uint32_t *)args[0])[cleave_emu_tid()] = word;
 }
 
-// One thread does not come to the barrier.
+// One thread skips the barrier.
 const uint32_t early_rows_parameters[2] = {0, 0};
 void early_rows(void *const *args, const int64_t *scalars, int64_t begin, int64_t end) {
   if (cleave_emu_tid() != 5)
