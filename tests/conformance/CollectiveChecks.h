@@ -1,4 +1,4 @@
-// The checks of Collectives.h. A header, because two programs compile it: one with Catch2, one started by mpirun.
+// Implements the checks of Collectives.h. A header, because two programs compile it: one with Catch2, one for mpirun.
 #pragma once
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
@@ -15,7 +15,7 @@ namespace cleave::test {
 using plan::DType;
 using plan::ReduceKind;
 
-/// What member m holds at element i.
+/// The value of member m at element i.
 inline float value(unsigned m, int64_t i) {
   return static_cast<float>((m + 1) * (i % 97) % 23) - 7.0f * static_cast<float>(m % 2);
 }
@@ -146,7 +146,7 @@ private:
     }
   }
 
-  /// Additions happen in member order: these numbers give another sum in any other order.
+  /// Checks that additions happen in member order: any other order gives another sum of these numbers.
   void order() {
     for (int64_t count : {3, 100000}) {
       std::vector<float> data(static_cast<size_t>(count));
@@ -192,7 +192,7 @@ private:
     expect(any == 1, "or of truth values");
   }
 
-  /// More than the scratch buffers of a communicator hold.
+  /// A gather of more data than the scratch buffers of a communicator hold.
   void largeGather() {
     int64_t rows = 3 * n + 1, inner = 1 << 18;
     auto sizes = sizesOf(rows);
@@ -216,13 +216,13 @@ inline std::vector<std::string> checkCollectives(World &world) {
   std::vector<uint32_t> all(world.size());
   std::iota(all.begin(), all.end(), 0u);
   auto errors = CollectiveChecks(world.group(all), "all ranks").run();
-  // Two groups at once: even and odd ranks.
+  // Two groups at once: the even and the odd ranks.
   std::vector<uint32_t> half;
   for (uint32_t r = world.rank() % 2; r < world.size(); r += 2)
     half.push_back(r);
   auto more = CollectiveChecks(world.group(half), "every other rank").run();
   errors.insert(errors.end(), more.begin(), more.end());
-  // Member order is the group's, not the ranks'.
+  // The member order is that of the group, not that of the ranks.
   std::vector<uint32_t> backwards(all.rbegin(), all.rend());
   more = CollectiveChecks(world.group(backwards), "ranks backwards").run();
   errors.insert(errors.end(), more.begin(), more.end());
@@ -237,7 +237,7 @@ inline std::vector<std::string> checkMessages(World &world) {
   };
   if (n > 1)
     for (size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{1000000}}) {
-      // Messages are taken in another order than sent.
+      // Messages are received in another order than they are sent.
       std::vector<std::vector<uint32_t>> sent;
       for (uint32_t tag : {3u, 5u})
         for (int32_t microbatch : {0, 1, 2})

@@ -1,6 +1,6 @@
-// The required behaviour of every communicator: run by each rank of a world, with results compared with locally
-// computed sums. Data are integers, so comparisons are exact; the order of additions is tested with numbers that reveal
-// it.
+// The required behaviour of every communicator: each rank of a world runs the checks and compares results with locally
+// computed sums. Data are integers, so comparisons are exact; numbers whose sum depends on the order test the order of
+// additions.
 #pragma once
 #include "runtime/comm/Communicator.h"
 
@@ -9,7 +9,7 @@
 
 namespace cleave::test {
 
-/// Runs all expectations on this rank (all ranks of `world` must call it); what fails, as text.
+/// Runs all checks on this rank (all ranks of `world` must call it). Returns the failures as text.
 std::vector<std::string> checkCollectives(World &world);
 std::vector<std::string> checkMessages(World &world);
 

@@ -80,11 +80,11 @@ TEST_CASE("local: a rank whose thread does not start ends the others") {
   pthread_attr_t usual, huge;
   REQUIRE(pthread_getattr_default_np(&usual) == 0);
   pthread_attr_init(&huge);
-  REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0); // more than there are addresses
+  REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0); // larger than the address space
   LocalWorld world(ranks);
   try {
     runRanks(world, [&](unsigned rank) {
-      pthread_setattr_default_np(&huge); // of the threads that are still to start
+      pthread_setattr_default_np(&huge); // applies to threads started later
       char byte;
       world[rank].recv(&byte, 1, (rank + 1) % ranks, 0, 0);
     });
@@ -124,7 +124,7 @@ TEST_CASE("local: after a failure nobody reads a message whose sender has gone")
                                gone = true;
                                return;
                              }
-                             while (!gone) // a receiver that is late
+                             while (!gone) // a late receiver
                                std::this_thread::yield();
                              for (uint32_t tag : {0u, 1u})
                                expectFailure([&] { world[rank].recv(data, sizeof data, 0, tag, 0); });

@@ -4,7 +4,7 @@
 
 namespace cleave::test {
 
-/// A convolution as the only step; the operands are slots 0 to 2, a bias slot 3.
+/// A plan whose only step is a convolution; the operands are slots 0 to 2, a bias is slot 3.
 inline PlanT convPlan(ConvT op, plan::DType dtype = plan::DType::F32) {
   op.dtype = dtype;
   return stepPlan([&](ProgramWriter &w) {
@@ -20,7 +20,7 @@ inline PlanT convPlan(ConvT op, plan::DType dtype = plan::DType::F32) {
   });
 }
 
-/// Its input is one column wider than high.
+/// A convolution whose input is one column wider than high.
 inline ConvT conv(int64_t n, int64_t ic, int64_t size, int64_t oc, int64_t k, int64_t stride, int64_t pad,
                   int64_t groups = 1, int64_t dilation = 1) {
   ConvT op;
@@ -42,7 +42,7 @@ inline std::vector<ConvT> convolutions() {
           conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0), conv(3, 33, 5, 17, 3, 1, 1)};
 }
 
-/// Those that are also tried in the half types and in TF32.
+/// The convolutions that are also tested in the half types and in TF32.
 inline std::vector<ConvT> halfConvolutions() {
   return {conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0), conv(2, 16, 8, 16, 3, 1, 1),
           conv(2, 8, 7, 8, 3, 1, 1, 8)};

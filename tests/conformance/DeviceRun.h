@@ -16,10 +16,10 @@
 
 namespace cleave::test {
 
-/// How the numbers in float slots are drawn: small integers make every sum exact.
+/// The random numbers of float slots: with small integers every sum is exact.
 enum class Drawn { Integers, Reals };
 
-/// A plan of one step and its memory, in one piece per slot.
+/// A plan of one step, and its memory: one allocation per slot.
 class StepRun {
 public:
   explicit StepRun(PlanT made) : file(seal(made)) {
@@ -82,7 +82,8 @@ public:
   std::shared_ptr<const PlanFile> file;
 
 private:
-  /// By an executor, whose memory is the device's: twice step by step or more often, so that graphs are captured, too.
+  /// Runs with the CUDA executor, which owns device memory; twice step by step, or more often so that graphs are
+  /// captured too.
   void runCuda(RunContext context, int times) {
     PlanT made = *std::unique_ptr<PlanT>(file->plan().UnPack());
     made.backend = "cuda";
@@ -102,13 +103,13 @@ private:
   std::vector<std::vector<uint64_t>> memory;
 };
 
-/// The device that the suite is run on.
+/// The name of the device under test.
 inline std::string testedDevice() {
   const char *name = std::getenv("CLEAVE_CONFORMANCE_DEVICE");
   return name && *name ? name : "cpu";
 }
 
-/// A one-rank plan around one step; `build` makes slots and the step in segment 0.
+/// A one-rank plan around one step; `build` creates the slots, and the step in segment 0.
 template <typename Build> PlanT stepPlan(Build build) {
   PlanT plan = makePlan(1);
   plan.seed = 99;

@@ -17,8 +17,8 @@ namespace {
 
 bool onGpu() { return testedDevice() == "cuda"; }
 
-/// Whether the device multiplies matrices of this type. oneDNN has bf16 with AVX-512 alone, and no f16: plans for such
-/// processors widen.
+/// Whether the device multiplies matrices of this type. oneDNN supports bf16 only with AVX-512, and no f16; plans for
+/// other processors widen such products to f32.
 bool multipliesIn(plan::DType type) {
   if (onGpu() || type == plan::DType::F32)
     return true;
@@ -26,20 +26,21 @@ bool multipliesIn(plan::DType type) {
          __builtin_cpu_supports("avx512dq");
 }
 
-/// How far a value may lie from the reference's.
+/// The allowed difference between a value and the reference's value.
 struct Tolerance {
   Tolerance(double relative, double absolute = 0) : relative(relative), absolute(absolute) {}
-  double relative; ///< of the largest value of its slot
-  double absolute; ///< where numbers are up to 1; it grows with their square
+  double relative; ///< relative to the largest value of the slot
+  double absolute; ///< for operands up to 1; grows with the square of the operands
 };
 
 /// Half the distance from 1 to the next larger number.
 double unitRoundoff(plan::DType type) { return type == plan::DType::BF16 ? 0x1p-8 : type == plan::DType::F16 ? 0x1p-11 : 0x1p-24; }
 
-/// Sums of up to `length` products, kept as `type`. By error analysis (Higham, Accuracy and Stability of Numerical
-/// Algorithms, 2nd ed., 3.1): a sum in f32, in whatever order, is off by at most length * u * the sum of magnitudes,
-/// which is at most `length`; u is 2^-23, because matrix units cut off instead of rounding. To which come `roundings`
-/// to `type`, the device's and the reference's. TF32 cuts both factors of a product down to 10 bits: 2^-10 of each.
+/// Tolerance for sums of up to `length` products, stored as `type`. By error analysis (Higham, Accuracy and Stability
+/// of Numerical Algorithms, 2nd ed., 3.1), a sum in f32, in any order, is off by at most length * u * the sum of
+/// magnitudes, which is at most `length`; u is 2^-23, because matrix units truncate instead of rounding. In addition
+/// there are `roundings` to `type`, by the device and by the reference. TF32 truncates both factors of a product to 10
+/// bits: an error of 2^-10 of each.
 Tolerance rounding(plan::DType type, int64_t length, int roundings = 2, bool tf32 = false) {
   const auto n = static_cast<double>(length);
   return {roundings * unitRoundoff(type), n * (n * 0x1p-23 + (tf32 ? 2 * 0x1p-10 : 0))};
@@ -47,14 +48,14 @@ Tolerance rounding(plan::DType type, int64_t length, int roundings = 2, bool tf3
 
 constexpr plan::DType halfTypes[] = {plan::DType::BF16, plan::DType::F16};
 
-/// The plan with f32 products in TF32.
+/// The same plan with f32 products in TF32.
 PlanT inTf32(PlanT plan) {
   plan.training = std::make_unique<TrainingT>();
   plan.training->precision = Precision::Tf32;
   return plan;
 }
 
-/// Runs a plan on both devices and compares all slots but `skip`; a CPU on 1 and 3 threads.
+/// Runs a plan on both devices and compares all slots except `skip`; a CPU runs it on 1 and on 3 threads.
 void compare(const std::string &what, const PlanT &plan, Tolerance tolerance = 1e-5, int64_t mostIndex = 8,
              uint32_t skip = ~0u, bool exact = true) {
   INFO(what);
@@ -81,7 +82,7 @@ void compare(const std::string &what, const PlanT &plan, Tolerance tolerance = 1
             where = i;
           }
         INFO("slot " << s << " element " << where << " threads " << threads);
-        const double largest = data == Drawn::Integers ? 4 : 1; // as they are drawn
+        const double largest = data == Drawn::Integers ? 4 : 1; // the largest number drawn
         const double allowed = tolerance.relative * scale + tolerance.absolute * largest * largest;
         CHECK(worst <= (data == Drawn::Integers && exact ? 0 : allowed));
       }
@@ -94,7 +95,7 @@ struct Gemm {
   bool ta = false, tb = false, tc = false, accumulate = false, bias = false, sharedB = false;
 };
 
-/// Factors of one type, result and bias of another.
+/// A matrix product with factors of one type, result and bias of another.
 PlanT gemmPlan(const Gemm &g, plan::DType dtype = plan::DType::F32, plan::DType result = plan::DType::F32) {
   return stepPlan([&](ProgramWriter &w) {
     auto shape = [&](int64_t rows, int64_t columns) {
@@ -199,8 +200,8 @@ TEST_CASE("matmul: heads cut out of a fused projection") {
 
 namespace {
 
-/// An epilogue with or without bias and auxiliary matrix; `pad`: elements between the rows of c and of the auxiliary
-/// matrix.
+/// A product with an epilogue, with or without bias and auxiliary matrix; `pad`: elements between the rows of c and of
+/// the auxiliary matrix.
 PlanT epiloguePlan(Epilogue epilogue, plan::DType dtype, plan::DType biasType, int64_t m, int64_t n, int64_t k, bool bias, bool aux,
                    int64_t pad) {
   return stepPlan([&](ProgramWriter &w) {
@@ -221,7 +222,7 @@ PlanT epiloguePlan(Epilogue epilogue, plan::DType dtype, plan::DType biasType, i
 } // namespace
 
 TEST_CASE("matmul: epilogues") {
-  // 16 x 24 is what cuBLASLt's epilogues take, the others are not
+  // cuBLASLt's epilogues support 16 x 24, but not the other sizes.
   const std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{
       {16, 24, 8}, {5, 7, 3}, {9, 1, 4}, {1, 8, 16}, {6, 8, 0}};
   for (auto [m, n, k] : sizes)
@@ -232,7 +233,7 @@ TEST_CASE("matmul: epilogues") {
         const bool bias = flags & 1, aux = flags & 2;
         const int64_t pad = k && flags & 4 ? 8 : 0;
         const plan::DType biasType = flags & 4 ? plan::DType::F32 : dtype;
-        // halves: the sum may have been rounded before
+        // In half types the sum may have been rounded before the epilogue.
         const double tolerance = dtype == plan::DType::F32 ? 1e-5 : dtype == plan::DType::F16 ? 2e-3 : 1.6e-2;
         INFO(dtypeName(dtype) << " bias " << bias << " aux " << aux);
         const auto check = [&](Epilogue epilogue, bool biased, bool beside) {
@@ -272,7 +273,7 @@ TEST_CASE("matmul: the sums of a's rows beside the product") {
 }
 
 TEST_CASE("matmul: bf16 operands, f32 result") {
-  if (!multipliesIn(plan::DType::BF16)) { // and says so
+  if (!multipliesIn(plan::DType::BF16)) { // an unsupported product is an error
     StepRun run(gemmPlan({{}, 17, 33, 40}, plan::DType::BF16));
     CHECK_THROWS_WITH(run.run("cpu", 1), Catch::Contains("has no primitive for a Matmul step"));
     return;
@@ -282,10 +283,10 @@ TEST_CASE("matmul: bf16 operands, f32 result") {
 
 TEST_CASE("matmul: half types and TF32") {
   if (!onGpu())
-    return; // oneDNN widens them: the plan says so
+    return; // with oneDNN the plan widens half types
   const auto all = [](const std::string &what, const Gemm &g) {
     compare(what + " in tf32", inTf32(gemmPlan(g)), rounding(plan::DType::F32, g.k + 2, 2, true));
-    // A bias of another direction than the library's is added by a kernel of its own, to what was rounded already.
+    // A separate kernel adds a bias whose direction differs from the library's, to an already rounded result.
     const bool twice = g.bias && g.tc;
     for (plan::DType type : halfTypes) {
       compare(what + " in " + dtypeName(type), gemmPlan(g, type, type), rounding(type, g.k + 2, twice ? 3 : 2), 8, ~0u,
@@ -295,7 +296,7 @@ TEST_CASE("matmul: half types and TF32") {
   };
   std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{{5, 7, 3}, {33, 1, 17}, {64, 48, 80}, {20, 30, 1}};
   for (auto [m, n, k] : sizes)
-    for (int flags : {0, 1, 2, 4, 8, 16, 20, 27}) // each alone, and some together
+    for (int flags : {0, 1, 2, 4, 8, 16, 20, 27}) // each flag alone, and some together
       all(fmt::format("{}x{}x{} flags {}", m, n, k, flags),
           {{}, m, n, k, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)});
   for (int flags : {0, 3, 4, 8, 16, 32, 59})
@@ -324,10 +325,10 @@ TEST_CASE("convolution: directions, layouts, strides, groups, accumulation, bias
 
 TEST_CASE("convolution: half types and TF32") {
   if (!onGpu())
-    return; // oneDNN widens them: the plan says so
+    return; // with oneDNN the plan widens half types
   for (const ConvT &each : halfConvolutions())
     forEachDirection(each, [](const ConvT &op) {
-      const bool more = op.accumulate || op.bias == 0; // added to what may have been rounded
+      const bool more = op.accumulate || op.bias == 0; // added to a result that may be rounded already
       const int64_t window = op.kh * op.kw, products = op.kind == ConvKind::Forward        ? op.ic / op.groups * window
                                                        : op.kind == ConvKind::BackwardData ? op.oc / op.groups * window
                                                                                            : op.n * op.oh * op.ow;
@@ -349,7 +350,7 @@ TEST_CASE("convolution: an empty share of the batch") {
 
 namespace {
 
-/// Forward, then backward of the same gradient, in one plan.
+/// A plan with a forward pooling step, then the backward step of the same gradient.
 PlanT poolPlan(PoolT op, bool max, plan::DType dtype = plan::DType::F32) {
   op.dtype = dtype;
   return stepPlan([&](ProgramWriter &w) {
@@ -387,7 +388,7 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
       op.ow = (op.iw + 2 * c.pad - c.k) / c.stride + 1;
       op.nhwc = flags & 1;
       op.include_padding = flags & 2;
-      // integers in [-4, 4] have many ties; averages of them round, so those are not exact
+      // Integers in [-4, 4] give many ties. Their averages are rounded, so average pooling is not exact.
       bool max = flags & 4;
       const std::string what = fmt::format("pool {} k {} flags {}", c.c, c.k, flags);
       compare(what, poolPlan(op, max), 1e-5, 8, 0, max);
@@ -399,7 +400,7 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
 
 TEST_CASE("attention: both directions, heads cut out of one projection") {
   if (!onGpu())
-    return; // a step of GPUs alone
+    return; // only GPUs have this step
   const int64_t batch = 2, heads = 3, rows = 9, width = 16, all = heads * width;
   const auto attention = [&](bool backward, bool causal, bool apart, plan::DType dtype) {
     return stepPlan([&](ProgramWriter &w) {
@@ -407,7 +408,7 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
       op.kind = backward ? AttentionKind::Backward : AttentionKind::Forward;
       op.batch = batch, op.heads = heads, op.rows = op.keys = rows, op.width = width;
       op.scale = 0.25, op.causal = causal, op.dtype = dtype;
-      // One head after the other, or the heads of a row side by side.
+      // Memory order: one head after the other, or the heads of a row side by side.
       const std::vector<int64_t> fused{rows * 3 * all, width, 3 * all, 1},
           own = apart ? std::vector<int64_t>{rows * all, rows * width, width, 1}
                       : std::vector<int64_t>{rows * all, width, all, 1};
@@ -436,7 +437,7 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
       StepRun reference(plan), device(plan);
       for (StepRun *run : {&reference, &device}) {
         run->draw(Drawn::Reals, 8);
-        for (int64_t i = 0; backward && i < run->count(2); ++i) // logarithms of sums that scores could have
+        for (int64_t i = 0; backward && i < run->count(2); ++i) // plausible logarithms of sums of exponentials
           storeElement(run->slot(2), i, plan::DType::F32, 2.5);
       }
       reference.run("reference", 1);
@@ -449,8 +450,8 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
           scale = std::max(scale, std::abs(expected[i]));
         }
         INFO("slot " << s << " flags " << flags << " " << dtypeName(dtype));
-        // Both sides round their results; the device also the probabilities or the scores' gradients, whose sums of
-        // magnitudes are a few times the largest result.
+        // Both devices round their results. The tested device also rounds the probabilities or the scores' gradients,
+        // whose sums of magnitudes are a few times the largest result.
         CHECK(worst <= 8 * unitRoundoff(dtype) * scale);
       }
     }
@@ -539,7 +540,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   op.grad = w.slot("grad", dtype, {30, width}, Space::Persistent);
                   w.step(0, op);
                 }),
-                rounding(dtype, 31)); // a row may be all of them, and what it had
+                rounding(dtype, 31)); // one row may sum all gradients and its old value
       for (auto [outer, inner] : {std::pair<int64_t, int64_t>{7, width}, {1, width}, {40, 1}}) {
         compare("gather", stepPlan([&](ProgramWriter &w) {
                   GatherT op;
@@ -557,7 +558,7 @@ TEST_CASE("lookups and their gradients: indices outside count as nothing") {
                   op.out = w.slot("out", dtype, {outer, 5, inner}, Space::Persistent);
                   w.step(0, op);
                 }),
-                rounding(dtype, 5, 5)); // each of four is added to what was rounded
+                rounding(dtype, 5, 5)); // each of the four additions rounds
       }
     }
 }
@@ -642,7 +643,7 @@ TEST_CASE("devices: names that are not there") {
       return error.status;
     }
   };
-  CHECK(statusOf("cuda") == Status::User); // its memory is its own: Executor, not makeDevice
+  CHECK(statusOf("cuda") == Status::User); // device memory needs the Executor, not makeDevice
   CHECK(statusOf("tpu") == Status::User);
   CHECK(statusOf("cpu") == (cpuLibraryVersion().empty() ? Status::User : Status::Success)); // a build without oneDNN
 }

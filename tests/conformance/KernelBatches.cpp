@@ -1,5 +1,5 @@
-// Batches of kernel calls, with a kernel compiled here: on a host call by call, on a CUDA device in one launch of the
-// kernel's batch form, at every placement of the slots.
+// Batches of kernel calls, with a kernel compiled here. A host runs call by call; a CUDA device runs one launch of the
+// kernel's batch form, for every placement of the slots.
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/CpuDevice.h"
 #include "runtime/plan/Check.h"
@@ -17,7 +17,7 @@ using namespace cleave::test;
 
 namespace {
 
-/// out = p + rate[0] * g + bonus, in both forms; a GPU's has threads that a CPU plays.
+/// out = p + rate[0] * g + bonus, in both forms; a CPU emulates the threads of the GPU form.
 constexpr const char *source = R"(
 #include <stdint.h>
 void update(void *const *a, const long *s, long begin, long end) {
@@ -59,8 +59,8 @@ std::vector<uint8_t> compiled(bool batch) {
 
 const std::vector<int64_t> sizes{1000, 1, 0, 64, 129};
 
-/// Updates of tensors of these sizes, in one batch. The rate is a placed slot that lies elsewhere in each of two
-/// actions; so each has a table of its own.
+/// Updates of tensors of these sizes in one batch. The rate is a placed slot with different offsets in the two actions,
+/// so each action has its own table.
 PlanT batchPlan(bool cuda) {
   PlanT plan = makePlan(2);
   plan.backend = cuda ? "cuda" : "cpu";
@@ -70,7 +70,7 @@ PlanT batchPlan(bool cuda) {
   plan.kernels[0]->symbol = cuda ? "update_batch" : "update";
   plan.kernels[0]->batch = cuda;
   plan.kernels[0]->threads = 64;
-  plan.ranks[0]->scalars = {0, 0}; // where shares of 8 and of 0 elements begin
+  plan.ranks[0]->scalars = {0, 0}; // offsets at which shares of 8 and of 0 elements begin
   plan.ranks[1]->scalars = {4, 0};
   plan.ranks[1]->program = 0;
   ProgramWriter w;
@@ -86,7 +86,7 @@ PlanT batchPlan(bool cuda) {
     call->scalars.push_back(i % 2);
     call->extent = sizes[i];
     call->outputs = 1;
-    call->blocks = i == 0 ? 3 : 1; // some take several rounds
+    call->blocks = i == 0 ? 3 : 1; // some calls take several rounds
     batch.calls.push_back(std::move(call));
   }
   w.step(segment, std::move(batch));
@@ -118,7 +118,7 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
   }
   const auto sealed = seal(plan);
   for (const std::string &error : checkPlan(sealed->plan()))
-    if (error.find("(rule G1)") == std::string::npos) // the segment runs twice on purpose, with another layout
+    if (error.find("(rule G1)") == std::string::npos) // the segment runs twice on purpose, with different layouts
       FAIL_CHECK(error);
   for (const char *device : {"cpu", "reference", "cuda"})
     for (bool graph : {true, false}) {
@@ -135,7 +135,7 @@ TEST_CASE("kernel batches: each call by its own size, scalars and memory") {
           g[k] = static_cast<float>(k + i);
       }
       executor->writeBack();
-      for (int step = 1; step <= 3; ++step) // the last two from graphs
+      for (int step = 1; step <= 3; ++step) // steps 2 and 3 run as graphs
         executor->train(step, step % 2);
       for (uint32_t i = 0; i < sizes.size(); ++i) {
         const auto *p = reinterpret_cast<const float *>(executor->persistent(2 + 2 * i).data());

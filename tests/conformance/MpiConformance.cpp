@@ -1,4 +1,4 @@
-// The checks of every communicator, on MPI processes; started by mpirun, one line per failure, status 1.
+// The communicator checks on MPI processes, started by mpirun. Prints one line per failure; exit status 1 on failure.
 #include "runtime/base/Error.h"
 #include "runtime/comm/MpiWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
@@ -8,7 +8,7 @@
 
 using namespace cleave;
 
-/// Rank 0 fails; the others must learn it from a wait.
+/// Rank 0 fails; a wait on the other ranks must report this.
 static int failingRank(World &world) {
   world.setTimeout(60);
   try {

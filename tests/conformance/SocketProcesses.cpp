@@ -1,6 +1,6 @@
-// The checks of every communicator, on processes with torchrun's environment; and cases that need processes: a rank
-// that is killed, stopped, or hangs. `conformance_sockets RANKS [CASE]` launches copies of itself; one line per case,
-// status 1 on failure.
+// The communicator checks on processes with torchrun's environment, and cases that need processes: a rank that is
+// killed, stopped, or hangs. `conformance_sockets RANKS [CASE]` launches copies of itself; prints one line per case,
+// exit status 1 on failure.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
@@ -20,7 +20,7 @@ namespace {
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// One all-reduce after the other, until something fails.
+/// Runs all-reduces until something fails.
 void reduceForEver(World &world) {
   std::vector<uint32_t> all(world.size());
   std::iota(all.begin(), all.end(), 0u);
@@ -40,12 +40,12 @@ void checkAll(World &world) {
     std::exit(1);
 }
 
-/// What the last rank does to the others; they must end with an environment error that contains `expected`.
+/// A failure of the last rank; the other ranks must end with an environment error that contains `expected`.
 struct Case {
   std::string name, expected;
   double timeout;                    ///< of all ranks
-  std::function<void(World &)> last; ///< of the last rank; the others reduce for ever
-  bool ends;                         ///< whether it ends by itself
+  std::function<void(World &)> last; ///< run by the last rank; the others reduce in a loop
+  bool ends;                         ///< whether the last rank ends by itself
 };
 
 const std::vector<Case> &cases() {
@@ -85,7 +85,8 @@ const std::vector<Case> &cases() {
   return all;
 }
 
-/// A rank other than the last one. Where that is stopped, nobody waits for it, and they ask instead.
+/// Runs a rank other than the last one. If the last rank is stopped, the others call checkPeers instead of waiting for
+/// it.
 void expectFailure(World &world, const Case &what) {
   world.barrier();
   if (what.name == "stopped")
@@ -141,7 +142,7 @@ pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t por
   ::_exit(127);
 }
 
-/// Runs a case; the number of ranks that did not end as they should.
+/// Runs a case. Returns the number of ranks that did not end as expected.
 int launch(const char *program, unsigned ranks, const std::string &name) {
   const uint16_t port = Endpoint::ofSelf(listenOn(0)).port();
   const auto began = Clock::now();

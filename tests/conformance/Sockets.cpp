@@ -1,5 +1,5 @@
-// Communicators over sockets: each thread is a rank with its own world, as a process would be. Cases with dying
-// processes are in SocketProcesses.cpp.
+// Communicators over sockets: each thread is a rank with its own world, as a process would be. SocketProcesses.cpp has
+// the cases with dying processes.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/Rendezvous.h"
 #include "runtime/comm/socket/SocketWorld.h"
@@ -33,7 +33,7 @@ TorchEnvironment rankOf(unsigned rank, unsigned size, uint16_t port) {
 
 uint16_t freePort() { return Endpoint::ofSelf(listenOn(0)).port(); }
 
-/// Runs `fn` in a thread for every rank; what each one threw, "" where nothing.
+/// Runs `fn` in a thread for every rank. Returns the message that each rank threw, "" if none.
 std::vector<std::string> eachRank(unsigned ranks, const std::function<void(unsigned)> &fn) {
   std::vector<std::string> thrown(ranks);
   std::vector<std::thread> threads;
@@ -50,7 +50,7 @@ std::vector<std::string> eachRank(unsigned ranks, const std::function<void(unsig
   return thrown;
 }
 
-/// The same with a world each, which ends with a barrier where nothing failed.
+/// The same, with a world per rank; a successful rank ends with a barrier.
 std::vector<std::string> eachWorld(unsigned ranks, const std::function<void(World &)> &fn) {
   const uint16_t port = freePort();
   return eachRank(ranks, [&](unsigned rank) {
@@ -130,7 +130,7 @@ TEST_CASE("sockets: many small messages, taken late and in another order") {
 }
 
 TEST_CASE("sockets: a rank that is not waited for is read no further than the buffers reach") {
-  constexpr size_t count = 30 << 20; // 120 MiB a message: more than may lie about
+  constexpr size_t count = 30 << 20; // 120 MiB per message: more than a rank may buffer
   CHECK(eachWorld(3, [&](World &world) {
           if (world.rank() == 0) {
             std::vector<uint8_t> out(count, 7);
@@ -161,7 +161,7 @@ TEST_CASE("sockets: one rank's failure ends the others' waits and names it") {
     char byte;
     if (world.rank() == 2)
       throw environmentError("planted");
-    if (world.rank() == 3) { // waits for nobody
+    if (world.rank() == 3) { // does not wait for messages
       for (;;) {
         world.checkPeers();
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -225,7 +225,7 @@ TEST_CASE("sockets: a rank that ends early has not failed, but is not waited for
     world->checkPeers();
     int value = 0;
     if (rank == 1) {
-      world->recv(&value, 4, 2, 0, 0); // sent before it left
+      world->recv(&value, 4, 2, 0, 0); // rank 2 sent this before it ended
       if (value != 5)
         throw environmentError("wrong message");
       world->recv(&value, 4, 2, 1, 0);
@@ -373,9 +373,9 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
 
 namespace {
 
-/// Ports that this process listens at on every address of the host.
+/// The ports at which this process listens on every address of the host.
 std::vector<unsigned> openToAll() {
-  std::set<std::string> mine; // inodes of sockets
+  std::set<std::string> mine; // inode numbers of this process's sockets
   for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code ignored;
     const std::string link = std::filesystem::read_symlink(entry.path(), ignored).string(); // socket:[123]
@@ -414,7 +414,7 @@ TEST_CASE("sockets: ranks listen at the address they meet at, and on no other") 
     const auto thrown = eachRank(3, [&](unsigned rank) {
       TorchEnvironment who = rankOf(rank, 3, port);
       who.address = address;
-      if (rank == 2) { // the others wait at their ports: rank 0 at both of its own, rank 1 at its own
+      if (rank == 2) { // the others listen: rank 0 at two ports, rank 1 at one
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
         std::string problem;
         CHECK(openToAll().empty());
@@ -431,7 +431,7 @@ TEST_CASE("sockets: ranks listen at the address they meet at, and on no other") 
 
 TEST_CASE("sockets: heartbeats of ranks that MPI started on one host meet at a loopback address") {
   for (const bool oneHost : {true, false}) {
-    std::promise<std::vector<uint8_t>> told; // as MPI's broadcast
+    std::promise<std::vector<uint8_t>> told; // replaces MPI's broadcast
     auto rank0 = std::async(std::launch::async, [&] {
       return connectHeartbeats(0, 2, oneHost, [&](std::vector<uint8_t> &bytes) { told.set_value(bytes); }, 10);
     });
@@ -447,7 +447,7 @@ TEST_CASE("sockets: heartbeats of ranks that MPI started on one host meet at a l
 TEST_CASE("sockets: one who did not meet the ranks cannot join them later") {
   const uint16_t port = freePort();
   std::atomic<uint16_t> mesh{0};
-  const auto ensure = [](bool holds, const char *what) { // the assertions of Catch2 are for one thread
+  const auto ensure = [](bool holds, const char *what) { // Catch2's assertions support one thread only
     if (!holds)
       throw std::runtime_error(what);
   };
@@ -455,7 +455,7 @@ TEST_CASE("sockets: one who did not meet the ranks cannot join them later") {
     const Meeting meeting = meet(rankOf(rank, 3, port), 10);
     if (rank == 0)
       mesh = Endpoint::ofSelf(meeting.listener).port();
-    if (rank == 2) { // says that it is rank 1, before rank 1 does
+    if (rank == 2) { // claims to be rank 1, before the true rank 1
       while (mesh == 0)
         std::this_thread::yield();
       std::string problem;
@@ -467,7 +467,7 @@ TEST_CASE("sockets: one who did not meet the ranks cannot join them later") {
       } hello;
       sendAll(forged, &hello, sizeof hello, deadlineIn(5), -1);
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      char byte = 0; // and is turned away
+      char byte = 0; // rank 0 rejects it
       const auto all = connectAll(meeting, rankOf(rank, 3, port), 10, -1);
       ensure(receiveAll(forged, &byte, 1, deadlineIn(5), -1) == Transfer::Closed, "the forged rank was let in");
       return;
@@ -476,7 +476,7 @@ TEST_CASE("sockets: one who did not meet the ranks cannot join them later") {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const auto all = connectAll(meeting, rankOf(rank, 3, port), 10, -1);
     ensure(all.size() == 3, "a rank is missing");
-    char byte = 7; // rank 0 has the true rank 1
+    char byte = 7; // rank 0 is connected to the true rank 1
     if (rank == 1)
       sendAll(all[0], &byte, 1, deadlineIn(5), -1);
     else {
