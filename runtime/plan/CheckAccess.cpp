@@ -36,12 +36,12 @@ struct Accesses {
     }
     fn(access);
   }
-  /// Reports a strided window of the given sizes; a written one may accumulate.
+  /// Reports a strided window of the given sizes; a written window may accumulate.
   void window(Access::Kind kind, const plan::View *view, const std::vector<int64_t> &sizes, uint64_t element,
               bool accumulate = false) const {
     std::vector<Access::Repeat> dims;
     unsigned __int128 span = element;
-    bool empty = false; // the slot must exist nevertheless
+    bool empty = false; // an empty window still needs a valid slot
     for (uint32_t d = 0; d < sizes.size(); ++d) {
       empty = empty || sizes[d] == 0;
       Access::Repeat dim{static_cast<uint64_t>(sizes[d]), static_cast<uint64_t>(view->strides()->Get(d)) * element};

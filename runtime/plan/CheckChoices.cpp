@@ -1,4 +1,4 @@
-// What a plan says of its training and of the data that it expects.
+// Checks a plan's records of its training and of the data that it expects.
 #include "runtime/base/Precision.h"
 #include "runtime/plan/CheckParts.h"
 
@@ -20,7 +20,7 @@ void checkRate(const plan::LearningRate &rate, Report &report) {
                rate.steps());
 }
 
-/// The half type and the level go together.
+/// The half type and the optimisation level must fit together.
 void checkPrecision(const plan::Training &training, Report &report) {
   const plan::Precision precision = training.precision(), reduce = training.reduce();
   const bool half = precision == plan::Precision::Bf16 || precision == plan::Precision::Fp16;
@@ -54,8 +54,8 @@ void checkField(const plan::DataField &field, uint32_t index, Report &report) {
     report.add("data field {}: {} classes", index, field.classes());
 }
 
-/// What is wrong with an input of this name that reads this tensor; "" where nothing is, or where the plan says nothing
-/// of its data.
+/// The defect of an input of this name that reads this tensor; "" if there is none, or if the plan does not describe
+/// its data.
 std::string inputProblem(const plan::Plan &plan, const std::string &name, const plan::Tensor &tensor) {
   if (!plan.data())
     return "";
@@ -63,7 +63,7 @@ std::string inputProblem(const plan::Plan &plan, const std::string &name, const 
     const plan::DataField &field = *plan.data()->fields()->Get(i);
     if (field.name()->string_view() != name)
       continue;
-    uint64_t sample = 1, wanted = 1; // elements
+    uint64_t sample = 1, wanted = 1; // elements per sample
     for (uint32_t d = 0; d < length(field.shape()); ++d)
       sample *= static_cast<uint64_t>(field.shape()->Get(d));
     for (uint32_t d = 1; d < length(tensor.shape()); ++d)

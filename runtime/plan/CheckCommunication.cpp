@@ -124,8 +124,8 @@ private:
     return *plan.programs()->Get(rankAt(rank).program())->slots()->Get(slot);
   }
 
-  /// Whether two slots have equal element counts and types, and belong to one tensor if both are more than activations
-  /// (which each stage names and shapes differently).
+  /// Whether two slots have equal element counts and types. If neither is an activation, they must also belong to the
+  /// same tensor (stages name and shape activations differently).
   bool sameValue(const plan::Slot &a, const plan::Slot &b) const {
     const auto named = [&](const plan::Slot &slot) {
       return slot.tensor() >= 0 && plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() !=
@@ -228,7 +228,7 @@ private:
   Meeting &meetingOf(uint32_t group) {
     std::vector<uint32_t> members(plan.groups()->Get(group)->ranks()->begin(),
                                   plan.groups()->Get(group)->ranks()->end());
-    Meeting &meeting = meetings[members]; // groups with equal members are the same
+    Meeting &meeting = meetings[members]; // groups with equal members are one group
     meeting.members = members;
     return meeting;
   }

@@ -1,5 +1,5 @@
-// Generated code as the plan declares it: what each kernel touches of its arguments, that every call is a call of that
-// kernel with such arguments, and that the code holds the kernels. The code itself is never opened or run here.
+// Checks generated code as the plan declares it: the declared accesses of each kernel's arguments, every call against
+// the declaration, and that the code contains the kernels. The code itself is never opened or run here.
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
@@ -124,7 +124,7 @@ private:
   std::vector<Elf64_Shdr> sections;
 };
 
-/// If the plan has code, it must be the code that the kernels were declared with, and contain all of them.
+/// If the plan has code, the code must have the hash with which the kernels were declared, and contain all of them.
 void checkCode(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T6");
   const std::span<const uint8_t> code = bytesOf(plan.code());

@@ -17,7 +17,7 @@ namespace cleave::check {
 
 namespace {
 
-/// What a step wrote and no step has read yet.
+/// Bytes that a step wrote and no step has read yet.
 struct Unread {
   uint64_t begin, end; ///< within the slot
   uint32_t segment, step;
@@ -84,12 +84,13 @@ private:
     const int32_t tensor = program.slots()->Get(slot)->tensor();
     return tensor < 0 ? plan::TensorKind::Activation : plan.tensors()->Get(static_cast<uint32_t>(tensor))->kind();
   }
-  /// Sums of one iteration: their old content must not be read.
+  /// Gradients and metrics are sums of one iteration: their old content must not be read.
   bool beginsAnew(uint32_t slot) const {
     return kindOf(slot) == plan::TensorKind::Gradient || kindOf(slot) == plan::TensorKind::Metric;
   }
 
-  /// At the end of the list: metrics must exist, and values made only for this iteration must have been read.
+  /// At the end of the list: metrics must have been written, and values needed only in this iteration must have been
+  /// read.
   void finish() {
     Rule rule(report, "M4");
     for (uint32_t i = 0; i < length(program.metrics()) && !report.full(); ++i) {
@@ -168,7 +169,8 @@ private:
       for (const Access &access : accesses.steps[s])
         touch(action, s, access, addressOf(action, accesses, access.slot));
       const auto *send = segment.steps()->Get(s)->op_as_Send();
-      if (send && program.slots()->Get(send->slot())->space() != plan::Space::Input) { // those have buffers
+      // the input space has separate buffers
+      if (send && program.slots()->Get(send->slot())->space() != plan::Space::Input) {
         uint64_t at = addressOf(action, accesses, send->slot());
         messages.push_back({send->tag(), action.microbatch(), send->slot(), at, at + send->bytes()});
       }
@@ -182,7 +184,7 @@ private:
     return program.layouts()->Get(action.layout())->offsets()->Get(accesses.places.at(slot));
   }
 
-  /// No step may overwrite what it reads, and no product may overwrite one of its results with another.
+  /// A step must not overwrite what it reads, and a product must not overwrite one of its results with another.
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
     Rule rule(report, "M2");
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
@@ -205,7 +207,7 @@ private:
     }
   }
 
-  /// No call of a batch may access what another writes, nor overwrite what it reads, except in place.
+  /// A call of a batch must not access what another call writes, nor overwrite what it reads itself, except in place.
   void checkCallsApart(const plan::Action &action, uint32_t s, const SegmentAccesses &accesses) {
     struct Place {
       uint64_t begin, end;
@@ -217,7 +219,7 @@ private:
       order.push_back({begin, begin + access.bytes, &access});
     }
     std::sort(order.begin(), order.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
-    std::vector<Place> open; // that extend beyond the current position
+    std::vector<Place> open; // places that extend beyond the current position
     for (const Place &now : order) {
       std::erase_if(open, [&](const Place &one) { return one.end <= now.begin; });
       for (const Place &one : open) {
@@ -234,7 +236,7 @@ private:
     }
   }
 
-  /// A kernel may update an argument in place, an all-reduce each of its buffers.
+  /// A kernel may update an argument in place, and an all-reduce each of its buffers.
   static bool inPlace(const plan::Step &step, const Access &read, uint64_t from, const Access &write, uint64_t to) {
     if (const auto *collective = step.op_as_Collective())
       return collective->kind() == plan::CollectiveKind::AllReduce && read.part == write.part && from == to;

@@ -35,7 +35,7 @@ std::string names(const plan::Plan &plan, Axes axes) {
 /// Steps that are linear in their inputs, so that partial inputs give partial results.
 bool isLinear(const plan::Step &step) {
   switch (step.op_type()) {
-  case plan::StepOp::Matmul: // a gradient's epilogue multiplies each sum by a factor
+  case plan::StepOp::Matmul: // the epilogue of a gradient multiplies each sum by a factor
     return step.op_as_Matmul()->epilogue() == plan::Epilogue::None ||
            step.op_as_Matmul()->epilogue() == plan::Epilogue::GeluGradient;
   case plan::StepOp::Conv:
@@ -151,7 +151,7 @@ private:
     }
   }
 
-  /// Each axis must be summed exactly once. Stages that add nothing hold a zero that is not marked as partial.
+  /// Each axis must be summed exactly once. Stages that contribute nothing hold a zero that is not marked as partial.
   void checkOnce(const plan::CollectiveBuffer &buffer, Axes before, Axes removed, uint32_t segment, uint32_t step) {
     Rule rule(report, "P2");
     if (reduced[buffer.in()] & removed)

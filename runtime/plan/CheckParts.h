@@ -24,7 +24,7 @@ public:
     if (errors.size() >= most)
       return;
     std::string text = printable(fmt::format(format, std::forward<Args>(args)...)) + fmt::format(" (rule {})", rule);
-    if (std::find(errors.begin(), errors.end(), text) == errors.end()) // ranks share programs and so their defects
+    if (std::find(errors.begin(), errors.end(), text) == errors.end()) // ranks share programs, and so their defects
       errors.push_back(std::move(text));
   }
   bool full() const { return errors.size() >= most; }
@@ -61,7 +61,7 @@ bool sane(std::initializer_list<int64_t> sizes);
 struct Access {
   enum Kind { Read, Write, Unknown } kind; ///< Unknown: an argument of a kernel that does not declare what it writes
   uint32_t slot;
-  uint64_t begin, bytes; ///< from the first byte accessed to the last; a kernel's arguments: to the slot's end
+  uint64_t begin, bytes; ///< from the first byte accessed to the last; for kernel arguments up to the slot's end
   /// A strided window: runs of `run` bytes, repeated `count` times every `stride` bytes, innermost first. Empty:
   /// contiguous.
   struct Repeat {
@@ -69,7 +69,7 @@ struct Access {
   };
   std::vector<Repeat> repeats{};
   uint64_t run = 0;
-  bool twice = false;       ///< a window that contains some byte twice
+  bool twice = false;       ///< the window contains some byte twice
   bool accumulated = false; ///< a read of the previous content of the step's output
   int part = -1;            ///< of a collective: its buffer; of a kernel batch: its call
 };

@@ -1,6 +1,6 @@
-// What holds for plans that GPUs run: every step is in its kind's stream, waits are for earlier steps in other streams
-// and leave no two steps that touch the same bytes unordered, messages of a direction are received in the order in
-// which they are sent, and the workspace holds what the steps may take.
+// Checks plans for GPUs: every step is in the stream of its kind; waits are for earlier steps in other streams, and
+// with them no two steps that access the same bytes are unordered; messages of a direction are received in the order in
+// which they are sent; the workspace is large enough for the steps.
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Streams.h"
@@ -72,7 +72,7 @@ struct MessageName {
   int32_t microbatch;
   bool operator==(const MessageName &) const = default;
 };
-/// By the peer's rank and channel.
+/// Messages by peer rank and channel.
 using Messages = std::map<std::pair<uint32_t, uint32_t>, std::vector<MessageName>>;
 
 void messagesOf(const plan::Plan &plan, uint32_t rank, bool eval, Messages &sent, Messages &received) {

@@ -13,7 +13,7 @@ namespace cleave::check {
 
 namespace {
 
-constexpr int64_t mostWindow = 1 << 20; // elements of a pooling window, which no slot limits
+constexpr int64_t mostWindow = 1 << 20; // elements of a pooling window, which no slot size limits
 
 /// Checks one program, for its first rank.
 class ProgramCheck {
@@ -85,7 +85,7 @@ private:
 
   static std::string nameOf(const plan::Tensor &tensor) { return tensor.name() ? tensor.name()->str() : ""; }
 
-  /// A slot that is initialised by its tensor's shape must have that shape.
+  /// A slot that is initialised from its tensor's shape must have exactly that shape.
   void whole(uint32_t i, const plan::Slot &slot) {
     if (slot.tensor() < 0 || slot.space() == plan::Space::Placed)
       return;
@@ -258,7 +258,8 @@ private:
     };
     if (!unit(op.a(), op.m(), op.k()) || !unit(op.b(), op.k(), op.n()) || !unit(op.c(), op.m(), op.n()))
       return "one of the last two strides of each view must be 1";
-    auto walks = [&](const plan::View *view, int64_t rows, int64_t columns) { // 0 is the number of batch dimensions
+    // stride 0 is allowed only in batch dimensions
+    auto walks = [&](const plan::View *view, int64_t rows, int64_t columns) {
       return (rows <= 1 || view->strides()->Get(last) > 0) && (columns <= 1 || view->strides()->Get(last + 1) > 0);
     };
     if (!walks(op.a(), op.m(), op.k()) || !walks(op.b(), op.k(), op.n()))

@@ -80,7 +80,7 @@ void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const
                  plan.microbatches());
 }
 
-/// The identity of a step: its origin, kind, kernel, and all its accesses.
+/// The identity of a step: its origin, its kind, its kernel and all its accesses.
 std::string contentOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
   std::string text = fmt::format("{} {} {}", static_cast<int>(step.op_type()), step.path(), step.location());
   const auto call = [&](const plan::Kernel &op) {
@@ -185,7 +185,7 @@ public:
 private:
   struct Update {
     Coverage written;
-    bool moved = false;   ///< from its own gradient, or a message
+    bool moved = false;   ///< written from its own gradient or from a message
     bool without = false; ///< written from something else
   };
 

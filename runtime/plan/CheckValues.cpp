@@ -1,6 +1,6 @@
-// Follows values by number through each segment: a step must find in a slot the value that the compiler's graph
-// assigns, and a segment must leave the values that later ones expect. The numbers come from the graph, the order of
-// steps and their slots from the plan, so a missing, repeated, moved or misdirected step is found.
+// Follows values by number through each segment: a step must find in a slot the value that the compiler's graph assigns
+// to it, and a segment must leave the values that later segments expect. The numbers come from the graph; the order of
+// steps and their slots come from the plan. A missing, repeated, moved or misdirected step is therefore found.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
 

@@ -1,4 +1,4 @@
-// Elements of plans: conversions.
+// Conversions of elements.
 #include "runtime/plan/DTypes.h"
 
 #include "runtime/plan/plan_generated.h"

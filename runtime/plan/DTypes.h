@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// A plan numbers element types as cleave::DType does.
+/// Plans number element types as cleave::DType does.
 constexpr plan::DType planned(DType type) { return static_cast<plan::DType>(type); }
 constexpr size_t dtypeSize(plan::DType type) { return static_cast<size_t>(dtypeSize(static_cast<DType>(type))); }
 constexpr const char *dtypeName(plan::DType type) { return dtypeName(static_cast<DType>(type)); }

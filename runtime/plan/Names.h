@@ -1,4 +1,4 @@
-// What people call the parts of a plan.
+// Display names of the parts of a plan.
 #pragma once
 #include "runtime/plan/plan_generated.h"
 

@@ -45,7 +45,7 @@ std::string versionProblem(const Header &header) {
         "it is in plan format {}, this program reads format {}: compile the plan again with this version of "
         "Cleave",
         header.major, formatMajor);
-  if (header.minor > formatMinor) // what it does not know of may change what a step computes
+  if (header.minor > formatMinor) // an unknown field may change the meaning of a step
     return fmt::format(
         "it is in plan format {}.{}, this program reads formats {}.0 to {}.{}: compile the plan again with "
         "this version of Cleave, or run it with one that is as new as the plan's",

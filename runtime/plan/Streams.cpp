@@ -90,7 +90,7 @@ private:
     return static_cast<uint32_t>(std::ranges::find(streams, stream) - streams.begin());
   }
 
-  /// What a step does with a slot of the arena, from byte `begin` of the slot.
+  /// An access of a step to a slot of the arena, from byte `begin` of the slot.
   struct Use {
     bool reads; ///< otherwise it writes, or may
     uint32_t slot;
@@ -107,7 +107,7 @@ private:
     std::vector<Touched> touched;
     for (const Use &use : list)
       look(use, now, touched);
-    // Latest first: a wait for a step includes everything that it has waited for.
+    // Latest first: a wait for a step includes everything that this step has waited for.
     std::ranges::sort(touched, [](const Touched &a, const Touched &b) {
       return std::pair(a.before.place.action, a.before.place.step) >
              std::pair(b.before.place.action, b.before.place.step);
@@ -136,7 +136,7 @@ private:
     uint32_t slot;
   };
 
-  /// The first byte in the arena.
+  /// The first byte, as an offset in the arena.
   uint64_t beginOf(const Use &use) const {
     const plan::Slot &slot = *program.slots()->Get(use.slot);
     return use.begin + (slot.space() == plan::Space::Persistent ? slot.offset() : places[use.slot]);

@@ -1,5 +1,5 @@
-// Ordering of steps in several streams of a GPU. The compiler adds the missing waits that this finds; the checker
-// verifies that none is missing.
+// Ordering of steps in several streams of a GPU. findUnordered finds missing waits; the compiler adds them, and the
+// checker verifies that none is missing.
 //
 // Within a stream, steps run in list order. Two steps in different streams that access the same bytes, at least one
 // writing, are ordered if a chain of waits and streams leads from one to the other (vector clocks: Mattern, Virtual
