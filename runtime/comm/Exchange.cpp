@@ -130,7 +130,7 @@ void ExchangeCommunicator::reduceScatter(const Call &call, const CollectivePart 
   for (int64_t size : part.sizes)
     largest = std::max(largest, size * unit * part.outer);
   int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
-  auto *in = static_cast<std::byte *>(const_cast<void *>(part.in)); // only read
+  auto *in = static_cast<std::byte *>(const_cast<void *>(part.in)); // never written
   for (int64_t begin = 0; begin < largest; begin += round) {
     auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
     int64_t start = 0;

@@ -25,7 +25,7 @@ struct Message {
   const void *data;
   size_t bytes;
   Message *next = nullptr; ///< in the receiver's inbox
-  uint32_t before = 0;     ///< value of `delivered` when it was sent
+  uint32_t before = 0;     ///< value of `delivered` when the message was sent
   Event delivered;
 };
 
@@ -46,7 +46,7 @@ struct LocalState {
     if (limits.failed.load())
       return;
     failure = fmt::format("rank {} failed: {}", rank, message);
-    limits.failed.store(true, std::memory_order_seq_cst); // either detach sees this, or it sees the readers
+    limits.failed.store(true, std::memory_order_seq_cst); // either detach() sees the failure, or it sees `reading`
   }
 };
 
@@ -242,7 +242,7 @@ bool LocalRank::withdraw(Message &message) {
 void LocalRank::detach() {
   for (Message *message : sending) {
     if (!withdraw(*message))
-      while (message->delivered.value() == message->before) // it is being copied
+      while (message->delivered.value() == message->before) // the receiver is copying it
         std::this_thread::yield();
     idle.push_back(message);
   }

@@ -64,8 +64,8 @@ void finalise() {
 /// calls cannot be interrupted.
 class Watchdog {
 public:
-  /// `alarm`: a descriptor that becomes readable on failure (-1: none); `seconds` start then, or now without an alarm.
-  /// `say` returns the message.
+  /// `alarm`: a descriptor that becomes readable on failure (-1: none). `seconds` counts from the alarm, or from now if
+  /// there is none. `say` returns the message.
   Watchdog(int alarm, double seconds, std::function<std::string()> say)
       : alarm(alarm), seconds(seconds), say(std::move(say)), ends(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         thread(startThread("the watchdog", [this] { watch(); })) {}
@@ -324,7 +324,7 @@ void MpiWorld::checkPeers() {
   if (!watch->failed())
     return;
   anyFailure.store(true);
-  dog.reset(); // this thread reports the failure
+  dog.reset(); // this thread will report the failure
   watch->check();
 }
 
@@ -432,7 +432,7 @@ void MpiWorld::detach() {
 
 void MpiWorld::abort(const std::string &message) {
   anyFailure.store(true);
-  dog.reset(); // this thread reports the failure
+  dog.reset(); // this thread will report the failure
   watch->abort(message);
 }
 

@@ -68,7 +68,7 @@ void AgentStore::publish(const Said &said) {
   appendText(request, who.storeKey);
   appendText(request, fmt::format("{} {}", said.port, said.secret));
   send(request);
-  find(); // its answer confirms that the store has the value
+  find(); // an answer confirms that the store has the value
 }
 
 AgentStore::Said AgentStore::find() {

@@ -18,9 +18,9 @@ public:
     std::string secret; ///< letters and digits, at most 40; required to join
     bool operator==(const Said &) const = default;
   };
-  /// Stores it under who.storeKey.
+  /// Stores the values under who.storeKey.
   void publish(const Said &said);
-  /// Waits until it is stored.
+  /// Waits until rank 0 has stored the values, and returns them.
   Said find();
 
 private:

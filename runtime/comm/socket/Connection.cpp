@@ -15,8 +15,8 @@ namespace cleave {
 static constexpr size_t stagingBytes = 64 << 10;
 
 EarlyBuffers::Buffer EarlyBuffers::take(size_t bytes) {
-  // The smallest buffer that is large enough, otherwise the largest, grown. There are never more buffers than were
-  // needed at one time.
+  // Uses the smallest buffer that is large enough, otherwise grows the largest one. The number of buffers never exceeds
+  // the largest number in use at one time.
   auto best = idle.end();
   for (auto at = idle.begin(); at != idle.end(); ++at)
     if (best == idle.end() || (best->capacity < bytes ? at->capacity > best->capacity
@@ -141,8 +141,8 @@ bool Connection::fill() {
   }
 }
 
-/// Finds memory for the current frame; returns false if it must wait. If this rank waits for a later frame, the current
-/// one must be buffered at any cost; otherwise only if the buffers have room.
+/// Finds memory for the current frame; returns false if the frame must wait. If this rank waits for a later frame, the
+/// current one must always be buffered; otherwise only if the buffers have room.
 bool Connection::place() {
   direct = incoming.active && incoming.header.sameKey(current);
   if (direct) {
@@ -190,7 +190,7 @@ void Connection::finish() {
     incoming.active = false;
     return;
   }
-  if (incoming.active && incoming.header.sameKey(current)) { // it was requested while it arrived
+  if (incoming.active && incoming.header.sameKey(current)) { // requested while it was arriving
     checkSize(current);
     if (current.bytes)
       std::memcpy(incoming.data, kept.memory.get(), current.bytes);

@@ -44,7 +44,7 @@ public:
     std::unique_ptr<std::byte[]> memory;
     size_t capacity = 0, used = 0;
   };
-  /// Whether this many more bytes may be buffered without a request.
+  /// Whether this many more bytes may be buffered before they are requested.
   bool hasRoom(size_t bytes) const { return held + bytes <= most; }
   Buffer take(size_t bytes);
   void giveBack(Buffer buffer);
@@ -103,9 +103,9 @@ private:
   size_t begin = 0, end = 0;
   FrameHeader current;
   bool inFrame = false; ///< `current` is valid
-  bool placed = false;  ///< its destination is known: `target`, in `kept` or as given to expect()
-  bool direct = false;  ///< as given to expect()
-  bool parked = false;  ///< it waits until it is requested
+  bool placed = false;  ///< the destination is known: `target`, in `kept` or as given to expect()
+  bool direct = false;  ///< `target` is the memory given to expect()
+  bool parked = false;  ///< the frame waits until it is requested
   std::byte *target = nullptr;
   size_t received = 0;
   EarlyBuffers::Buffer kept;

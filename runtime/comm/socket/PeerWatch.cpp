@@ -17,14 +17,14 @@ namespace cleave {
 using namespace std::chrono_literals;
 
 static constexpr auto interval = 250ms;     // of heartbeats
-static constexpr auto answerToGoodbye = 2s; // time that a leaving rank waits for answers
+static constexpr auto answerToGoodbye = 2s; // time that a rank waits at its end for answers to its goodbye
 static constexpr auto lastWords = 300ms;    // time for a failure message to reach the others before this process ends
 
 static Clock::duration silenceOf(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 1.0, 60.0)));
 }
 
-/// The watch whose rank a signal ends: one per process, except in tests.
+/// The watch that a signal handler uses: one per process, except in tests.
 static std::atomic<PeerWatch *> living{nullptr};
 static_assert(std::atomic<PeerWatch *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
@@ -97,7 +97,7 @@ bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
   changed.wait_until(lock, deadlineIn(seconds), [&] { return !rankZeroSaid.empty(); });
   if (rankZeroSaid.empty())
     return false;
-  // The same failure by itself, or forwarded by one of the two ranks.
+  // The message may be rank 0's own, or forwarded from this rank to rank 0 or from rank 0 to this rank.
   for (const std::string &text : {message, fmt::format("rank {} failed: {}", me, message)})
     if (rankZeroSaid == text.substr(0, mostText))
       return true;
@@ -108,7 +108,7 @@ void PeerWatch::endedBy(const char *signal) noexcept {
   PeerWatch *watch = living;
   if (!watch)
     return;
-  watch->ending = true; // ranks notified first may leave before the last is notified, which is no failure
+  watch->ending = true; // other ranks may end after this message; that is no failure
   char buffer[sizeof(Frame) + 64];
   constexpr std::string_view before = "it was ended by ";
   const size_t name = std::min<size_t>(std::strlen(signal), 64 - before.size());
@@ -182,7 +182,7 @@ void PeerWatch::flush(Link &link) {
 
 void PeerWatch::lost(Link &link) {
   descriptors[static_cast<size_t>(&link - links.data())] = -1;
-  if (link.socket) { // a signal handler may use the descriptor, so its number must not be reused
+  if (link.socket) { // a signal handler may still use the descriptor, so its number must not be reused
     ::shutdown(link.socket.fd(), SHUT_RDWR);
     shut.push_back(std::move(link.socket));
   }
@@ -212,7 +212,7 @@ void PeerWatch::take(Link &link) {
       changed.notify_all();
     } else if (frame.kind == Goodbye) {
       link.left = true;
-      if (me == 0) // the answer to the goodbye
+      if (me == 0) // closing the link answers the goodbye
         return lost(link);
     }
   }
@@ -234,7 +234,8 @@ void PeerWatch::read(Link &link, Clock::time_point now) {
   }
 }
 
-/// `now` was read before any input was checked: a process that has slept since must not report others as silent.
+/// `now` was read before any input was checked, so a process that has slept since then does not report others as
+/// silent.
 void PeerWatch::beat(Clock::time_point now) {
   const bool due = now >= nextBeat;
   if (due)

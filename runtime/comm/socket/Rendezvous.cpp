@@ -89,7 +89,7 @@ struct Place {
   uint16_t port = 0;
 };
 
-/// An incoming connection. If `got` < sizeof hello, it did not send a valid hello.
+/// An incoming connection. If `got` < sizeof hello, the hello is incomplete or invalid.
 struct Guest {
   Socket socket;
   Endpoint from;
@@ -114,8 +114,8 @@ private:
   std::vector<Guest> waiting;
 };
 
-/// Reads from a connection; returns whether it can be judged. Forgets a connection that closed without sending
-/// anything.
+/// Reads from a connection. Returns true if its hello is complete or invalid; closes a connection that ended without
+/// sending anything.
 bool Reception::listen(Guest &guest) {
   const uint64_t expected = magic;
   while (guest.got < sizeof guest.hello) {
@@ -156,7 +156,7 @@ std::optional<Guest> Reception::next(Clock::time_point deadline) {
       Guest &guest = waiting.emplace_back();
       guest.from = Endpoint::ofPeer(socket);
       guest.socket = std::move(socket);
-      if (waiting.size() > most) // the one silent for longest
+      if (waiting.size() > most) // drops the one that has been silent longest
         waiting.erase(waiting.begin());
     }
     const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;

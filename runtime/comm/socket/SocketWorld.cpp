@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-static constexpr double verdictSeconds = 2;       // how much later than a closed connection a death report may arrive
+static constexpr double verdictSeconds = 2;       // how long after a closed connection a failure report may arrive
 static constexpr uint32_t gatherTag = UINT32_MAX; // with microbatch INT32_MIN, which no plan uses
 
 /// One rank's membership of a group: exchanges blocks over the world's connections.
@@ -175,7 +175,7 @@ void SocketWorld::start(Outgoing &frame, unsigned peer, const FrameHeader &heade
 void SocketWorld::expect(unsigned peer, const FrameHeader &header, void *data) {
   try {
     connections[peer]->expect(header, data);
-  } catch (const Error &error) { // sizes differ
+  } catch (const Error &error) { // the sizes differ
     fail(error.what());
   }
 }
@@ -215,7 +215,7 @@ void SocketWorld::sleep(Clock::time_point deadline) {
 void SocketWorld::checkConnections() {
   for (auto &connection : connections)
     if (connection->isClosed() && (connection->awaits() || connection->sends())) {
-      watch->waitForFailure(verdictSeconds); // usually it has failed, and the reason is about to arrive
+      watch->waitForFailure(verdictSeconds); // usually the rank has failed, and the report is about to arrive
       fail(fmt::format("rank {} has closed its connection", connection->peer()));
     }
 }
@@ -229,7 +229,7 @@ void SocketWorld::expire(const std::string &what) {
 }
 
 template <typename Done, typename Describe> void SocketWorld::wait(Done done, Describe describe) {
-  constexpr unsigned turns = 20; // before it sleeps
+  constexpr unsigned turns = 20; // idle rounds before the thread sleeps
   watch->check();
   const auto deadline = deadlineIn(seconds);
   for (unsigned idleTurns = 0; !done();) {
@@ -239,7 +239,7 @@ template <typename Done, typename Describe> void SocketWorld::wait(Done done, De
       moved = move();
       if (!moved && idleTurns >= turns)
         sleep(deadline);
-    } catch (const Error &error) { // a frame of another size
+    } catch (const Error &error) { // a frame of the wrong size
       fail(error.what());
     }
     if (moved) {

@@ -19,9 +19,9 @@ class SocketCommunicator;
 
 class SocketWorld final : public World {
 public:
-  /// Meets the other ranks, within at most `seconds`. Throws user and environment errors (Rendezvous.h).
+  /// Connects to the other ranks within at most `seconds`. Throws user and environment errors (Rendezvous.h).
   SocketWorld(const TorchEnvironment &who, double seconds);
-  /// Says goodbye. Before, all pending communication has completed (barrier), or this rank has failed.
+  /// Says goodbye. Requires that all pending communication has completed (barrier) or that this rank has failed.
   ~SocketWorld() override;
 
   unsigned rank() const override { return me; }
