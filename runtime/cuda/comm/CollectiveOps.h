@@ -43,7 +43,7 @@ struct CommunicationScratch {
   std::byte *memory = nullptr;
 };
 
-/// Where an operation stores its number when it starts, so that the host can tell which one never ended.
+/// Where an operation stores its number when it starts, so that the host can tell which operation never ended.
 struct Mark {
   std::byte *at;               ///< pinned
   const DeviceMemory *numbers; ///< on the device: 0, 1, 2, ... as u32, written before the first run

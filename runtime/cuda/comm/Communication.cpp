@@ -28,7 +28,7 @@ namespace {
 
 constexpr double secondsToEnd = 10;
 
-/// The members of a communicator, and which of several between the same ranks it is.
+/// The members of a communicator; `channel` distinguishes communicators of the same ranks.
 struct Members {
   std::vector<uint32_t> ranks;
   uint32_t channel = 0;
@@ -154,8 +154,8 @@ std::string Communication::Impl::where() const {
                                           : "; the last communication begun was " + names[last - 1];
 }
 
-/// Aborts nothing yet: captured iterations must be destroyed first, because NCCL waits for them. Tells the other ranks
-/// before they notice errors in their own calls.
+/// Does not abort communicators yet: captured iterations must be destroyed first, because NCCL waits for them. Tells
+/// the other ranks before they notice errors in their own calls.
 void Communication::Impl::fail(const std::string &what) {
   failure = fmt::format("cuda: rank {}: {}{}", world.rank(), what, where());
   world.abort(failure);
@@ -169,7 +169,7 @@ Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, Wor
     return;
   impl->mark = PinnedMemory(64, "the place of the last communication");
   *reinterpret_cast<uint32_t *>(impl->mark.data()) = 0;
-  // Later than World's own timeouts, whose messages are more specific.
+  // Longer than World's own timeouts, whose messages are more specific.
   const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5);
   for (const std::vector<uint32_t> &ranks : groups)
     impl->makeGroup({ranks});
@@ -188,7 +188,7 @@ Communication::~Communication() {
     impl->end();
 }
 
-/// The first operation of each communicator connects it: NCCL allocates memory and waits for the other members. Done in
+/// The first operation of each communicator connects it: NCCL allocates memory and waits for the other members. Runs in
 /// an order common to all ranks, before other allocations that could use up the memory.
 void Communication::Impl::connect(const std::set<Members> &all) {
   const DeviceMemory memory(256, "NCCL's start");

@@ -35,7 +35,7 @@ public:
   /// After a failure, when no captured iteration is left: aborts all communicators of this rank, which ends device work
   /// that waits for other ranks.
   void abandon() noexcept;
-  /// Throws that error if a failure is known; cheap.
+  /// Throws the same error as wait() if a failure is known; cheap.
   void lookForFailure();
 
 private:

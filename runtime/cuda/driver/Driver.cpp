@@ -73,7 +73,7 @@ Driver openDriver() {
   if (!library)
     throw userError(fmt::format("--backend cuda: no CUDA device: NVIDIA's driver is not installed: {}", library.why));
   const Driver d = bindAll(library);
-  // Hardware queues: more than streams, so that no stream waits for another.
+  // More hardware queues than streams, so that no stream waits for another.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int version = 0, devices = 0;
   CUresult result = d.init(0);

@@ -1,5 +1,5 @@
 // The CUDA driver's functions, opened on first use and never linked: one binary works with and without CUDA, and a run
-// on CPUs has no overhead. Only this folder includes CUDA's headers.
+// on CPUs has no overhead. Only runtime/cuda includes CUDA's headers.
 //
 // Names and semantics are those of the CUDA driver API (CUDA Toolkit 13), without the prefix.
 #pragma once

@@ -1,4 +1,4 @@
-// What a rank on a GPU determines at start: its device and its code.
+// Choices of a rank on a GPU at start: its device and its code.
 #pragma once
 #include "runtime/cuda/driver/Context.h"
 #include "runtime/executor/Executor.h"

@@ -10,7 +10,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// Null if there is no tool.
+/// NVTX's domain "cleave"; null if there is no tool.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t made = nvtxDomainCreateA("cleave");
   return made;

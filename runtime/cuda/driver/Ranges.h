@@ -1,5 +1,6 @@
-// NVTX ranges (domain "cleave") for tools such as Nsight Systems: what the host enqueues, by segment and module path.
-// Without a tool (NVTX looks for one in NVTX_INJECTION64_PATH) there is no domain, and a range costs one comparison.
+// NVTX ranges (domain "cleave") for tools such as Nsight Systems: the work that the host enqueues, by segment and
+// module path. Without a tool (NVTX looks for one in NVTX_INJECTION64_PATH) there is no domain, and a range costs one
+// comparison.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// What the CUDA backend finds on this machine, for `cleave doctor`.
+// Devices, driver and libraries that the CUDA backend finds on this machine, for `cleave doctor`.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Host data of an iteration: the step number for random numbers, then one f32 per scalar of the program.
 struct ScalarRing {
-  static constexpr size_t entries = 4; ///< more than the host can be iterations ahead
+  static constexpr size_t entries = 4; ///< more than the iterations by which the host can be ahead
   PinnedMemory memory;
   size_t stride = 0;
   std::byte *entry(uint64_t iteration) const { return memory.data() + iteration % entries * stride; }
@@ -105,7 +105,7 @@ public:
   size_t memoryBytes() const override { return arena.size() + inputs[0].size() + inputs[1].size() + workspace.size(); }
 
 private:
-  /// The train or the eval list, and its captured graphs by input buffer.
+  /// The train or the eval list, and its captured graphs per input buffer.
   struct Mode {
     std::vector<ResolvedAction> *actions;
     std::unique_ptr<Lane> lane;
@@ -260,8 +260,8 @@ void CudaExecutor::makeOps() {
   });
 }
 
-/// In turn, the lowest rank of each program measures choices missing in its record and shares them with the other
-/// ranks, so that ranks with equal work use equal algorithms.
+/// The lowest rank of each program, one after another, measures choices that its record lacks and sends them to the
+/// other ranks, so that ranks with equal work use equal algorithms.
 void CudaExecutor::makeOpsInTurn() {
   if (world.size() == 1 || !tuning.measures()) {
     makeOps();

@@ -46,7 +46,7 @@ private:
   size_t workspace = 0;
 };
 
-// Each file in this folder implements some of these.
+// Implemented in this folder and in runtime/cuda/kernels.
 std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
                                  unsigned threads);
 std::unique_ptr<Op> makeKernelBatchOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,

@@ -31,8 +31,8 @@ struct ScatterArguments {
   int64_t outer, extent, count, inner;
 };
 
-/// Table lookup: out[i] = table[ids[i] - start], zeros if that is outside [0, rows). A row has `units` units of the
-/// kernel's size.
+/// Table lookup: out[i] = table[ids[i] - start], zeros if the row is outside [0, rows). A row has `units` units of the
+/// kernel's unit size.
 struct LookupArguments {
   const void *table;
   const int32_t *ids;

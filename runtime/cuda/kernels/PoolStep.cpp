@@ -1,5 +1,5 @@
-// Pooling by the runtime's own kernels: they walk memory once, in either layout, and a backward pass that gathers
-// instead of scattering gives the same bits every time. (cuDNN's graph API has pooling for channels-last layouts only.)
+// Pooling by the runtime's own kernels: they read memory once, in either layout, and the backward pass gathers instead
+// of scattering, which gives the same bits every time. (cuDNN's graph API has pooling for channels-last layouts only.)
 #include "runtime/cuda/executor/StepOps.h"
 #include "runtime/cuda/kernels/KernelTypes.h"
 #include "runtime/plan/DTypes.h"

@@ -1,7 +1,8 @@
-// cuBLASLt is column-major. A row-major c[m, n] is its n x m matrix, so c = a b becomes c' = b' a', and a bias per
-// column of c is its bias per row. The epilogue (a bias, an activation, its gradient) uses the library's epilogue if
-// its documentation allows it. Otherwise, or if the library has no algorithm, or if it was measured to be faster, one
-// of our kernels runs after the product.
+// cuBLASLt is column-major. A row-major c[m, n] is an n x m matrix for the library, so c = a b becomes c' = b' a', and
+// a bias per column of c is a bias per row for the library. An epilogue (a bias, an activation, its gradient) is fused
+// into the library's call if the documentation allows it. A kernel of the runtime runs after the product instead if the
+// documentation does not allow it, if the library has no algorithm, or if measurements show that the separate kernel is
+// faster.
 //
 // The gradient of a bias is computed together with that of the weight (BGRAD) only if the weight's gradient is f32: the
 // library returns both in one type (cuBLAS documentation, table of supported types), so a half result would round the
@@ -108,7 +109,7 @@ static_assert(int(plan::Epilogue::Relu) == int(EpilogueKind::Relu) &&
 
 constexpr uint32_t slotAlignment = 64; // bytes
 
-/// A product in the library's terms, called once per combination of the outer batch dimensions.
+/// A product in the library's terms; the library is called once per combination of the outer batch dimensions.
 struct Problem {
   MatmulShape shape;
   plan::DType aType, bType, cType, biasType;
@@ -446,7 +447,7 @@ private:
         aux(static_cast<size_t>(auxElements) * dtypeSize(p.cType), "measuring"),
         rowSums(p.hasRowSums ? static_cast<size_t>(std::max(s.m, s.n)) * 4 : 0, "measuring");
     const Stream stream = Stream::make();
-    for (const DeviceMemory *memory : {&a, &b, &c, &bias, &aux}) // small numbers in every type
+    for (const DeviceMemory *memory : {&a, &b, &c, &bias, &aux}) // 0x3c bytes are small numbers in every type
       if (memory->size())
         check(driver().memsetD8Async(devicePointer(memory->data()), 0x3c, memory->size(), stream.get()), "cuMemset");
     const Queue on{stream.get(), scratch.data(), nullptr};
@@ -464,7 +465,7 @@ private:
           best = time;
           chosen = one;
         }
-      } catch (const Error &) { // not all algorithms of the heuristics run
+      } catch (const Error &) { // some algorithms of the heuristics do not run
         if (all.size() == 1)
           throw;
       }

@@ -1,6 +1,7 @@
-// Opens cuDNN, chooses engines and runs them. cudnn-frontend validates a graph, lowers it and lists its engines, but
-// does not run it: its execute() calls the CUDA runtime (which nothing else here needs) and rebuilds its arguments each
-// time. Its other work, initialising its scratch tensors, is read from the graph once and done through the driver.
+// Opens cuDNN, chooses engines and runs them. cudnn-frontend validates a graph, lowers it and lists its engines. It
+// does not run the graph here: its execute() calls the CUDA runtime, which nothing else here needs, and rebuilds its
+// arguments each time. execute() also initialises scratch tensors; this is read from the graph once and done through
+// the driver.
 #include "runtime/cuda/library/Cudnn.h"
 
 #include "runtime/cuda/driver/Driver.h"
@@ -188,7 +189,7 @@ private:
   std::unique_ptr<FrontendGraph> graph;
   std::string what, chosen;
   std::vector<std::string> names;
-  std::vector<int64_t> indices; ///< of the names, among the frontend's plans
+  std::vector<int64_t> indices; ///< of the candidates' names, among the frontend's plans
   std::shared_ptr<fe::ExecutionPlan> plan;
   size_t workspace = 0;
   int64_t presetBytes = 0;

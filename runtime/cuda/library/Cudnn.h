@@ -49,7 +49,7 @@ public:
   virtual void choose(const std::string &candidate) = 0;
   /// The selected candidate: for the tuning record and for display.
   virtual const std::string &choice() const = 0;
-  /// Of the selected candidate. The workspace is 256-byte aligned.
+  /// Workspace of the selected candidate, which must be 256-byte aligned.
   virtual size_t workspaceBytes() const = 0;
   /// Enqueues into the handle's stream. `pointers`: device addresses in the order documented at the make function,
   /// 16-byte aligned. Allocates nothing on the device, so it can be captured; this object must outlive captured graphs.
@@ -64,7 +64,7 @@ public:
 
   /// 91900 for 9.19.0
   virtual int version() const = 0;
-  /// For the device of the calling thread's current context.
+  /// A handle for the device of the calling thread's current context.
   virtual std::unique_ptr<CudnnHandle> handle(CUstream stream) = 0;
   /// Pointers: Forward src, weights, [bias,] dst; BackwardData dst (gradient), weights, src (gradient); BackwardWeights
   /// src, dst (gradient), weights (gradient). Weights are [oc, ic/groups, kh, kw], or [oc, kh, kw, ic/groups] with NHWC

@@ -29,7 +29,7 @@ public:
 
   const CudnnGraph &prepared() const { return *graph; }
 
-  /// Selects the fastest of the first candidates, measured on temporary memory. `bytes`: of the slots.
+  /// Selects the fastest of the first candidates, measured on temporary memory. `bytes`: sizes of the slots.
   void chooseFastest(const std::vector<size_t> &bytes, size_t limit) {
     constexpr size_t most = 6;
     const std::vector<std::string> candidates = graph->candidates();
@@ -53,7 +53,7 @@ public:
           best = time;
           fastest = candidates[i];
         }
-      } catch (const Error &) { // it does not build or run on this device
+      } catch (const Error &) { // this candidate does not build or run on the device
       }
     }
     graph->choose(fastest);
@@ -73,7 +73,7 @@ struct Place {
   int64_t offset = 0;
 };
 
-/// In the order of Cudnn::convolution.
+/// Operands in the order of Cudnn::convolution.
 std::vector<Place> placesOf(const plan::Conv &op) {
   const Place src{op.src()}, weights{op.weights()}, dst{op.dst()};
   switch (op.kind()) {
@@ -89,7 +89,7 @@ std::vector<Place> placesOf(const plan::Conv &op) {
   return {};
 }
 
-/// In the order of Cudnn::attention.
+/// Operands in the order of Cudnn::attention.
 std::vector<Place> placesOf(const plan::Attention &op) {
   const bool backward = op.kind() == plan::AttentionKind::Backward;
   const auto of = [](const plan::View *view) { return Place{view->slot(), static_cast<int64_t>(view->offset())}; };
@@ -151,7 +151,7 @@ std::string keyOf(const plan::Attention &op) {
 std::unique_ptr<Op> StepOps::makeCudnnStep(const plan::Step &step, SlotScope &scope, size_t &needed) {
   const auto *conv = step.op_as_Conv();
   const auto *attention = step.op_as_Attention();
-  if (conv && conv->n() == 0) // an empty share of the batch
+  if (conv && conv->n() == 0) // this rank's share of the batch is empty
     return makeEmptyConv(*conv, scope, queue);
   Cudnn &library = Cudnn::open();
   if (!cudnn)

@@ -16,7 +16,7 @@ public:
   /// The choice for a step; empty if there is none yet.
   std::string find(const std::string &key) const;
   void put(const std::string &key, const std::string &choice);
-  /// Writes added choices, merged with those written by others in the meantime. Errors are ignored: only time is lost.
+  /// Writes added choices, merged with those written by others in the meantime. Ignores errors, which cost only time.
   void save();
 
   /// All choices as text, for sending to other ranks; adopt() reads it, overriding own choices.
