@@ -66,7 +66,7 @@ std::string digestOfFile(const std::string &path) {
     return "none";
   try {
     return digestOf(readTextFile(path));
-  } catch (const Error &) { // the reader reports it
+  } catch (const Error &) { // the reader of the file reports the error
     return "none";
   }
 }

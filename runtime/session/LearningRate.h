@@ -4,7 +4,7 @@
 
 namespace cleave {
 
-/// The schedule of a plan; the schema's defaults where the plan has none. The checker knows its numbers to be sound.
+/// The schedule of a plan, or the schema's defaults if the plan has none. The checker has verified its numbers.
 plan::LearningRateT learningRateOf(const plan::Plan &plan);
 
 /// The rate of step `step` (1 is the first) in a run of `total` steps.

@@ -12,8 +12,8 @@
 
 namespace cleave {
 
-/// Every skipped step halves the scale; this many take it from the largest, 2^24, to one at which no fp16 gradient
-/// overflows.
+/// Every skipped step halves the scale; this many steps take it from its maximum, 2^24, to a scale at which no fp16
+/// gradient overflows.
 static constexpr int64_t mostSkipped = 40;
 
 NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
@@ -108,7 +108,7 @@ std::optional<NonFinite> firstOf(World &world, const std::shared_ptr<const NonFi
 std::string NonFiniteLoss::origins(const Executor &executor) {
   const NonFiniteOrigins mine = executor.nonFinite();
   const auto infinity = firstOf(world, mine.infinity), nan = firstOf(world, mine.nan);
-  if (rank != 0) { // rank 0 ends all ranks
+  if (rank != 0) { // rank 0 will end all ranks
     world.barrier();
     return "";
   }
@@ -139,7 +139,7 @@ bool NonFiniteLoss::finite(unsigned index, const SlotMemory &memory) const {
 std::string NonFiniteLoss::checkSaved(int64_t step, int64_t saved, const SlotMemory &memory) {
   if (!all)
     return "";
-  int64_t mine = -1, any = -1; // tensors that are not finite
+  int64_t mine = -1, any = -1; // tensors with values that are not finite
   for (uint32_t slot : savedSlots(file->plan(), rank))
     if (!finite(slot, memory)) {
       mine = program.slots()->Get(slot)->tensor();

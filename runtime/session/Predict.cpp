@@ -1,4 +1,4 @@
-// Ranks that wait for work: threads with a queue of one job, or this process.
+// Ranks that wait for jobs: threads with a queue of one job, or this process.
 #include "runtime/session/Predict.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Thread.h"
@@ -66,7 +66,7 @@ void Feed::use(const DataSource &from, Split which) {
   split = which;
 }
 
-/// One call.
+/// One call of Prediction::run.
 struct Job {
   int64_t first, count;
   const Prediction::Take &take;
@@ -80,7 +80,7 @@ struct Shared {
   PredictOptions options;
   std::optional<Manifest> manifest;
   Feed feed;
-  SampleOrder order{0, 0}; ///< for a training split, which does not exist here
+  SampleOrder order{0, 0}; ///< required by the loader; the training split is not used here
   std::vector<PredictedOutput> outputs;
   std::vector<unsigned> owners; ///< of outputs: the lowest rank that holds each
   std::mutex taking;
@@ -253,7 +253,7 @@ private:
       runPlanRanks(ranks, [this](unsigned rank, World &world) {
         try {
           work(rank, world);
-        } catch (...) { // ranks that wait for a job would wait forever
+        } catch (...) { // other ranks would wait for a job forever
           end();
           throw;
         }

@@ -28,12 +28,12 @@ struct PredictedOutput {
   int64_t elements() const;   ///< of one sample
 };
 
-/// If ranks are threads, they live as long as this object, which may be called from any thread, by one at a time. If
-/// ranks are processes, every process must create one and make the same calls, and all get the outputs.
+/// If ranks are threads, they exist as long as this object, which any thread may call, one at a time. If ranks are
+/// processes, every process must create one and make the same calls, and all get the outputs.
 class Prediction {
 public:
-  /// `plan`: of a prediction, with outputs in Program.metrics. Throws userError for a plan without outputs, and for
-  /// tensors that the checkpoint lacks.
+  /// `plan`: of a prediction, with outputs in Program.metrics. Throws userError for a plan without outputs, and if the
+  /// checkpoint lacks a tensor.
   Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
   ~Prediction();
   Prediction(const Prediction &) = delete;

@@ -58,7 +58,7 @@ private:
   const DataSource &source;
   int64_t batch;
   std::unique_ptr<Executor> rankExecutor;
-  Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks and when they are one
+  Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks, and if both are one
   bool owner = false, travel = false;
   Loader loader; ///< declared last: must stop before its buffers are freed
   int buffer = 0;

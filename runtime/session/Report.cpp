@@ -195,8 +195,8 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
   }
 }
 
-/// How the timeline draws a segment: a letter and its duration, 0 for nothing. A whole backward pass takes two forward
-/// passes.
+/// How the timeline draws a segment: a letter and a duration in forward passes; duration 0: not drawn. A whole backward
+/// pass takes two forward passes.
 std::pair<char, double> drawn(const plan::Segment &segment) {
   switch (segment.kind()) {
   case plan::SegmentKind::Forward:

@@ -50,7 +50,7 @@ std::string toJson(const PlanReport &report) {
   json["programs"] = report.programs;
   json["kernels"] = report.kernels;
   json["code_bytes"] = report.codeBytes;
-  json["predicted"] = nullptr; // until there is a cost model
+  json["predicted"] = nullptr; // reserved: a plan has no predicted times
   json["plan_hash"] = report.hash;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

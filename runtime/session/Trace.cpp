@@ -22,10 +22,10 @@ using Clock = std::chrono::steady_clock;
 
 double secondsOf(Clock::time_point time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
 
-/// Begins a rank's message; its events follow.
+/// The beginning of a rank's message, which its events follow.
 struct Header {
-  std::array<char, 40> machine; ///< since it was started: its processes have one clock
-  double origin, met;           ///< of that clock, in seconds: 0 of the events' times, and the end of a barrier
+  std::array<char, 40> machine; ///< boot id: processes of one machine share a clock
+  double origin, met;           ///< seconds of that clock: origin of the events' times, and end of a barrier
   uint64_t events;
   uint32_t iterations;
   bool training;
@@ -56,7 +56,7 @@ std::vector<uint8_t> pack(const RankTrace &trace, Clock::time_point met) {
 struct Received {
   Header header;
   std::vector<TraceEvent> events;
-  double shift = 0; ///< of its times
+  double shift = 0; ///< added to the times of the events
 };
 
 Received unpack(const std::vector<uint8_t> &packed) {
@@ -72,7 +72,7 @@ Received unpack(const std::vector<uint8_t> &packed) {
   return one;
 }
 
-/// Gives all ranks the clock of rank 0, and lets it begin with the first event.
+/// Converts the times of all ranks to rank 0's clock, starting at the first event.
 void align(std::vector<Received> &ranks) {
   double first = INFINITY;
   for (Received &rank : ranks) {

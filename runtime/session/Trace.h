@@ -8,13 +8,13 @@
 namespace cleave {
 
 /// Sends all ranks' traces to rank 0, which writes them: a process for each rank, a track for each of its streams, an
-/// event for each step. All ranks must call this at the same place; like every wait of `world`, it ends with an error
-/// if another rank fails or does not come. Errors name the file (AtomicFile.h).
+/// event for each step. All ranks must call this at the same point. The wait ends with an error if another rank fails
+/// or does not call it. Errors name the file (AtomicFile.h).
 ///
 /// The file: {"displayTimeUnit", "run": {"plan": its hash, "model", "ranks", "kind": "train" or "eval", "iterations"},
 /// "traceEvents"}. An event's "args": {"segment", "microbatch", "iteration": from 0, "at": [segment, step], as numbers
-/// of the plan}. The ranks' clocks are made one: those of one machine are, of others the moment after a barrier is the
-/// same.
+/// of the plan}. All times refer to one clock: ranks on one machine share a clock, and clocks of different machines are
+/// aligned at the end of a barrier.
 void writeTrace(const std::string &file, const Executor &executor, World &world);
 
 } // namespace cleave

@@ -223,8 +223,8 @@ void RankLoop::endEpoch(int64_t epoch) {
   last = Clock::now();
 }
 
-/// What a checkpoint keeps of the training, with the schedule's length where the plan leaves it to the run: a run that
-/// is resumed for more steps goes on along the same curve.
+/// The training record of a checkpoint. It includes the schedule's length if the plan leaves that to the run, so that a
+/// run resumed for more steps continues on the same curve.
 static std::string storedTraining(const plan::Plan &plan, const plan::LearningRateT &rate) {
   plan::TrainingT training;
   if (plan.training())
@@ -292,7 +292,7 @@ void RankLoop::run() {
   }
   report(true);
   save(done, at);
-  job.executor().wait(); // even if metrics were not read
+  job.executor().wait(); // waits even if no metrics were read
   if (writer)
     writer->close();
   const double seconds = since(began);
