@@ -13,12 +13,13 @@ std::optional<std::string> nearest(const std::string &word, const std::vector<st
 /// "; did you mean --mesh?", or "".
 std::string suggestion(const std::string &word, const std::vector<std::string> &known);
 
-/// The value `given` of an option; `otherwise` where it is empty. Throws a user error where it is none of `known`.
+/// The value `given` of an option, or `otherwise` if it is empty. Throws a user error if it is not one of `known`.
 std::string oneOf(const char *option, const std::string &given, const std::string &otherwise,
                   const std::vector<std::string> &known);
 
-/// Throws a user error that names the first of `args` that begins with a dash and is none of `options`, and the nearest
-/// that is. `who`: the command, for the message. Values of options ("-1") and what comes after "--" are left alone.
+/// Checks that every argument with a leading dash is one of `options`. Throws a user error that names the first unknown
+/// one and the nearest known option. `who`: the command, for the message. Ignores values of options ("-1") and
+/// everything after "--".
 void checkOptionNames(const std::vector<std::string> &args, const std::vector<std::string> &options,
                       const std::string &who);
 

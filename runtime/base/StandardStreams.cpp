@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-static std::atomic<int> lostOnError{0}; // errno of the first failure
+static std::atomic<int> lostOnError{0}; // errno of the first failed write
 
 void holdStandardDescriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

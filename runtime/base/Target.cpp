@@ -1,4 +1,4 @@
-// Names of architectures, and what this processor is.
+// Names of architectures, and the architecture of this processor.
 #include "runtime/base/Target.h"
 
 #include "runtime/base/Error.h"

@@ -1,4 +1,4 @@
-// What a plan is compiled for: the kind of device, and the architecture of its code.
+// The target of a plan: the kind of device, and the architecture of its code.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,12 +7,12 @@
 
 namespace cleave {
 
-/// An architecture that code is generated for. `--target` and `Plan.target` name it.
+/// An architecture for which code is generated, as named by `--target` and `Plan.target`.
 struct Target {
-  /// Where a plan runs. `--backend` and `Plan.backend` name it.
+  /// The kind of device that runs a plan, as named by `--backend` and `Plan.backend`.
   enum class Kind : uint8_t { Cpu, Cuda };
-  /// Architectures of x86-64 by the levels of its psABI, of NVIDIA's GPUs by compute capability. Emulated: a GPU's code
-  /// for threads that a CPU plays one by one, which tests run where there is no GPU.
+  /// Architectures: x86-64 by the levels of its psABI, NVIDIA's GPUs by compute capability. Emulated: GPU code whose
+  /// threads a CPU runs one by one, for tests without a GPU.
   enum class Arch : uint8_t { X86_64, X86_64_v2, X86_64_v3, X86_64_v4, Sm80, Sm90, Sm100, Emulated };
   using enum Arch;
 
@@ -25,16 +25,16 @@ struct Target {
   constexpr bool gpu() const { return kind() == Kind::Cuda; }
   /// "x86-64-v4", "sm_90", "emulated".
   std::string text() const;
-  /// Whether this processor runs its code. False for GPUs.
+  /// Whether this processor can run code for the target. False for GPUs.
   bool runsHere() const;
 
-  /// The architecture of this name; none where there is no such.
+  /// The architecture with this name; nullopt if there is none.
   static std::optional<Target> named(const std::string &text);
-  /// What plans of this kind are compiled for, the emulated one aside.
+  /// The targets of plans of this kind, except the emulated one.
   static std::vector<Target> all(Kind kind);
-  /// The value of --target. Throws userError where it is none of all(kind) and not the emulated one of GPUs.
+  /// Parses the value of --target. Throws userError if it is neither one of all(kind) nor, for GPUs, the emulated one.
   static Target parse(const std::string &text, Kind kind);
-  /// The value of --backend; Cpu where it is empty. Throws userError for any other word than "cpu" and "cuda".
+  /// Parses the value of --backend, "cpu" or "cuda"; empty: Cpu. Throws userError for another word.
   static Kind parseKind(const std::string &text);
 };
 

@@ -1,5 +1,5 @@
-// A file in Chrome's trace event format, for ui.perfetto.dev and chrome://tracing: of runs (runtime/session/Trace.h)
-// and of predictions (partitioner/simulate/Trace.h).
+// A file in Chrome's trace event format, for ui.perfetto.dev and chrome://tracing. Used for traces of runs
+// (runtime/session/Trace.h) and of predictions (partitioner/simulate/Trace.h).
 #pragma once
 #include "runtime/base/AtomicFile.h"
 
@@ -8,19 +8,19 @@
 
 namespace cleave {
 
-/// Events are written as they come, in pieces of a megabyte; the file appears complete or not at all. Errors name the
-/// file (AtomicFile.h).
+/// Writes events as they arrive, in blocks of a megabyte. The file appears complete or not at all. Errors name the file
+/// (AtomicFile.h).
 class TraceFile {
 public:
   explicit TraceFile(const std::string &path) : out(path) {}
 
-  /// A member of the whole file beside its events. Call before any event.
+  /// Adds a top-level member to the file. Call before any event.
   void describe(const std::string &key, const nlohmann::ordered_json &value);
-  /// A process of the picture: a rank.
+  /// Adds a process for a rank.
   void process(uint32_t rank, const std::string &name);
-  /// A track of a rank, named after what the plan's stream of this number does.
+  /// Adds a track for a stream of a rank, named after the purpose of the plan's stream of this number.
   void stream(uint32_t rank, uint32_t number);
-  /// A span on a stream's track; times in seconds.
+  /// Adds a span on a stream's track; times in seconds.
   void span(uint32_t rank, uint32_t stream, const std::string &name, const std::string &category, double begin,
             double seconds, nlohmann::ordered_json arguments);
   void commit();

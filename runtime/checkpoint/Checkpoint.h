@@ -44,8 +44,8 @@ struct CheckpointFolder {
 };
 
 /// The folder's checkpoint that the next one follows; nullopt if there is none, or if it is unreadable and may be
-/// overwritten. Throws userError if this training must not follow it. (It may change until the writer owns the folder,
-/// so the writer checks again.)
+/// overwritten. Throws userError if this training must not follow it. (The checkpoint may change until the writer owns
+/// the folder, so the writer checks again.)
 std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder);
 
 class CheckpointWriter {
@@ -75,7 +75,7 @@ private:
   std::vector<PieceHome> homes;
   std::string run;
   int64_t generation = 0;           ///< of the last checkpoint
-  std::unique_ptr<FolderLock> lock; ///< rank 0's
+  std::unique_ptr<FolderLock> lock; ///< rank 0 only
 };
 
 enum class LoadWhat {

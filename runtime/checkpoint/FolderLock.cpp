@@ -108,7 +108,7 @@ std::optional<Owner> readOwner(const std::string &folder) {
   }
 }
 
-/// Writes a lock that only needs to be renamed.
+/// Writes a lock file that only needs to be renamed.
 std::unique_ptr<AtomicFile> prepared(const std::string &folder, const Owner &owner) {
   auto file = std::make_unique<AtomicFile>(folder + "/" + FolderLock::fileName, owner.run);
   const std::string text = print(owner);
@@ -117,8 +117,9 @@ std::unique_ptr<AtomicFile> prepared(const std::string &folder, const Owner &own
   return file;
 }
 
-/// Holds an exclusive lock (flock) on the folder during a check and a rename. Some file systems do not support it, and
-/// a process stopped in between would hold it forever: after a timeout this continues without the lock.
+/// Holds an exclusive lock (flock) on the folder during a check and a rename. Some file systems do not support flock,
+/// and a process stopped while it holds the lock would hold it forever: after a timeout this continues without the
+/// lock.
 class Alone {
 public:
   explicit Alone(const std::string &folder) : fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -167,7 +168,7 @@ Life lifeOf(const Owner &owner) {
   return state->state == 'T' || state->state == 't' ? Life::Stopped : Life::Runs;
 }
 
-/// Whether a lock of another host is refreshed; watches it until it would be stale.
+/// Whether the lock of a run on another host is being refreshed; observes it until it would be stale.
 bool beats(const std::string &folder, const std::string &run) {
   const std::string file = folder + "/" + FolderLock::fileName;
   const auto touched = [&]() -> std::optional<std::pair<int64_t, int64_t>> {
@@ -228,7 +229,7 @@ std::string lockedBy(const std::string &folder) {
   try {
     const auto owner = readOwner(folder);
     return owner ? owner->run : "";
-  } catch (const Error &) { // it is being replaced
+  } catch (const Error &) { // the lock is being replaced
     return "";
   }
 }
@@ -289,7 +290,7 @@ FolderLock::~FolderLock() {
         whileOwned([&] { file->commit(); });
       }
     }
-  } catch (const std::exception &) { // the lock becomes stale when this process ends
+  } catch (const std::exception &) { // the lock becomes stale at the end of this process
   }
   std::lock_guard lock(activeMutex);
   active().erase(run);

@@ -59,7 +59,7 @@ static std::optional<Manifest> lastManifest(const CheckpointFolder &folder) {
   try {
     return readManifest(folder.path);
   } catch (const Error &) {
-    if (folder.overwrite) // it is unreadable
+    if (folder.overwrite) // the current manifest is unreadable
       return std::nullopt;
     throw;
   }
@@ -210,7 +210,7 @@ ManifestFile CheckpointWriter::writePieces(const std::string &name, const SlotMe
   return {name, head.size() + data, joinedCrc32(crc32Of(0, head.data(), head.size()), crc32, data), rank};
 }
 
-/// Shares what every rank wrote with all ranks.
+/// Collects the descriptions of all ranks' files on all ranks.
 std::vector<ManifestFile> CheckpointWriter::agreeOnFiles(const ManifestFile &mine) const {
   const std::string text = fmt::format("{} {} {}", mine.bytes, mine.crc32, mine.name);
   std::vector<uint8_t> all;
@@ -231,7 +231,7 @@ std::vector<ManifestFile> CheckpointWriter::agreeOnFiles(const ManifestFile &min
   return files;
 }
 
-/// Throws environmentError if this rank does not see a file as it was written.
+/// Throws environmentError if this rank does not see the file with its written contents.
 void CheckpointWriter::verify(const ManifestFile &file, bool contents) const {
   if (file.name.empty())
     return;
@@ -266,8 +266,7 @@ static void removeKept(const std::string &folder, const KeptCheckpoint &kept, co
   }
 }
 
-/// Rank 0, after all files exist: makes their manifest the current one. Returns the checkpoints that are no longer
-/// kept.
+/// Rank 0, after all files exist: makes `made` the current manifest. Returns the checkpoints that are no longer kept.
 std::vector<KeptCheckpoint> CheckpointWriter::commit(Manifest &made) const {
   std::vector<KeptCheckpoint> old;
   if (const auto last = lastManifest(folder)) {

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// By the values of the schema's enumerations.
+// Names by the values of the schema's enumerations.
 constexpr std::array precisionNames{"fp32", "tf32", "bf16", "fp16"};
 constexpr std::array rateNames{"constant", "step", "cosine", "warmup_cosine"};
 constexpr std::array optimizerNames{"sgd", "adam", "adamw"};
@@ -70,7 +70,7 @@ plan::OptimizerT parseOptimizer(const Json &json) {
   plan::OptimizerT optimizer;
   optimizer.kind = kindOf<plan::OptimizerKind>(optimizerNames, "optimizer.name", json.value("name", "sgd"));
   optimizer.nesterov = json.value("nesterov", optimizer.nesterov);
-  const auto number = [&](const char *key, double &value) { // JSON has null for one that is not finite
+  const auto number = [&](const char *key, double &value) { // JSON has null for a number that is not finite
     if (json.contains(key) && !json.at(key).is_null())
       value = json.at(key).get<double>();
   };
@@ -119,7 +119,7 @@ void parsePrecision(const Json &json, plan::TrainingT &training) {
     throw environmentError(fmt::format("checkpoint training: opt_level must be O0 to O3, found {}", level));
   precision.level = level[1] - '0';
   precision.lossScale = parseLossScale(json.value("loss_scale", "none"));
-  // Early checkpoints do not store it.
+  // Old checkpoints do not store reduce_dtype.
   precision.reduce = type("reduce_dtype", precision.level == 3 ? text(precision.type) : "fp32");
   storePrecision(precision, training);
 }

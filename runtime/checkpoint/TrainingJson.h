@@ -1,5 +1,5 @@
-// What a plan says of its training and its data, as the JSON objects that a checkpoint's manifest keeps for the next
-// run and for people. The plan itself has fields for it (Training and Data in plan.fbs).
+// A plan's training and data as JSON objects, which a checkpoint's manifest keeps for the next run and for readers. In
+// a plan they are the tables Training and Data (plan.fbs).
 #pragma once
 #include "runtime/base/Precision.h"
 #include "runtime/plan/PlanTypes.h"
@@ -8,20 +8,20 @@
 
 namespace cleave {
 
-/// The precision that a plan's training has, and the reverse.
+/// The precision stored in a plan's training, and the reverse.
 Precision precisionOf(const plan::TrainingT &training);
 void storePrecision(const Precision &precision, plan::TrainingT &training);
-/// "sgd", "adam", "adamw"; "" where nothing is said of the optimizer.
+/// "sgd", "adam", "adamw"; "" if the training has no optimizer.
 std::string optimizerNameOf(const plan::TrainingT &training);
 
-/// {"optimizer":{"name","lr",...},"lr":{"kind","base",...},"precision":{...}}; without "precision" where everything is
+/// {"optimizer":{"name","lr",...},"lr":{"kind","base",...},"precision":{...}}; without "precision" if everything is
 /// f32.
 std::string trainingJson(const plan::TrainingT &training);
-/// The reverse. What is missing has the schema's defaults, and there is no `optimizer` where the text has none. Throws
-/// environmentError naming the key and the value where the text is no such object.
+/// The reverse. Missing values get the schema's defaults; without "optimizer" the result has no optimizer. Throws
+/// environmentError that names key and value if the text is not such an object.
 plan::TrainingT parseTraining(const std::string &json);
 
-/// {"kind","fields",[...]}, and of text "context" and "vocab".
+/// {"kind","fields",[...]}, and for text also "context" and "vocab".
 std::string dataJson(const plan::DataT &data);
 
 } // namespace cleave

@@ -20,7 +20,7 @@ struct DataSpec {
   /// Number of classes of the field; 0 if it holds no labels.
   int64_t classes(const std::string &name) const;
 
-  /// A data set of the program's own, of no fields, where the plan says nothing.
+  /// The description in a plan; without one, a custom data set without fields.
   static DataSpec of(const plan::Plan &plan);
 };
 

@@ -2,7 +2,8 @@
 //
 // A loss returns sums over the rows of a batch (cleave/Loss.h). The last samples of a split may not fill a batch.
 // Padding rows do not work, because no value is ignored by every loss. Instead the `count` remaining samples fill the
-// batch repeatedly. With q = batch / count and s = batch mod count, the first s of them occur once more:
+// batch repeatedly. With q = batch / count and s = batch mod count, every sample occurs q times, and the first s of
+// them once more:
 //
 //   sums(batch) = q * sums(count) + sums(s)
 //

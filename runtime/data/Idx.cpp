@@ -87,7 +87,7 @@ public:
       const int got = gzread(file.get(), to + done, static_cast<unsigned>(std::min<size_t>(count - done, 1 << 20)));
       int code = Z_OK;
       const char *text = gzerror(file.get(), &code);
-      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // Z_BUF_ERROR at the end: a truncated stream
+      if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) // Z_BUF_ERROR at the end of the file: a truncated stream
         throw userError(fmt::format("{}: truncated or damaged file: {}", path,
                                     code == Z_ERRNO ? std::strerror(errno)
                                     : text && *text ? text

@@ -39,7 +39,7 @@ private:
   struct Bound {
     InputPart part;
     size_t field;
-    int64_t classes; ///< labels must be below; 0: no labels
+    int64_t classes; ///< labels must be below this; 0: no labels
   };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
   void work();

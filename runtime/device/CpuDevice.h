@@ -1,4 +1,4 @@
-// The CPU device: matrix products, convolutions and pooling by oneDNN, all other steps by our own loops.
+// The CPU device: oneDNN runs matrix products, convolutions and pooling; the runtime's own loops run all other steps.
 #pragma once
 #include "runtime/device/Device.h"
 

@@ -1,5 +1,5 @@
-// Where a rank's steps run. At load, a device converts a step of the plan to an Op, creating library primitives and
-// resolving strides. Running an Op allocates nothing and makes no decisions.
+// Devices run a rank's steps. At load, a device converts a step of the plan to an Op: it creates library primitives and
+// resolves strides. Running an Op allocates nothing and makes no decisions.
 //
 // A SlotScope numbers a segment's slots locally. An Op runs with a table of their addresses, one table per layout and
 // input buffer, so one Op serves every microbatch.

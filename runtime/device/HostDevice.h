@@ -1,5 +1,5 @@
-// Steps that host devices run by our own loops: generated kernels, copies, lookups, random numbers. They are parallel
-// over independent outputs, so the bits do not depend on the number of threads.
+// Steps that host devices run with the runtime's own loops: generated kernels, copies, lookups, random numbers. They
+// are parallel over independent outputs, so the bits do not depend on the number of threads.
 #pragma once
 #include "runtime/device/Device.h"
 

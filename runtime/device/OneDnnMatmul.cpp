@@ -331,7 +331,7 @@ std::unique_ptr<Op> makeProduct(MatmulPlan p, OneDnnContext &context) {
     if (name.substr(0, 3) == "brg")
       return std::make_unique<PrimitiveMatmul>(std::move(p), descs, context);
   } catch (const dnnl::error &) {
-    // strides that the batched primitive does not support
+    // The batched primitive does not support the strides: use the fallback below.
   }
   return std::make_unique<BatchedMatmul>(std::move(p), context);
 }

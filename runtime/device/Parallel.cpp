@@ -1,4 +1,4 @@
-// Calls libgomp directly: our code is compiled without OpenMP, but must share oneDNN's thread pool.
+// Calls libgomp directly: the runtime is compiled without OpenMP, but must share oneDNN's thread pool.
 #include "runtime/device/Parallel.h"
 
 extern "C" {

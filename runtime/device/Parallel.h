@@ -1,4 +1,4 @@
-// Threads of a rank. Our code shares the libgomp pool that oneDNN uses, so a rank never has two pools.
+// Threads of a rank. The runtime shares the libgomp pool that oneDNN uses, so a rank never has two pools.
 #pragma once
 #include <cstdint>
 #include <type_traits>

@@ -1,4 +1,4 @@
-// The two kinds of Executor: makeExecutor (Executor.h) chooses between them. The CUDA one lies in runtime/cuda.
+// The two kinds of Executor; makeExecutor (Executor.h) chooses between them. The CUDA executor is in runtime/cuda.
 #pragma once
 #include "runtime/executor/Executor.h"
 
@@ -7,11 +7,11 @@ namespace cleave {
 /// Devices "cpu" and "reference".
 std::unique_ptr<Executor> makeHostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
                                            const ExecutorOptions &options);
-/// Device "cuda"; a user error where this build has none or the machine lacks a GPU.
+/// Device "cuda". Throws a user error if this build does not support CUDA or the machine has no GPU.
 std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
                                            const ExecutorOptions &options);
 
-/// Throws what makeCudaExecutor would where there is no device.
+/// Throws the error of makeCudaExecutor if there is no device.
 void requireCuda();
 
 } // namespace cleave

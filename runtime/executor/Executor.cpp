@@ -23,7 +23,7 @@ static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, World &worl
   return *plan.ranks()->Get(rank);
 }
 
-/// A plan's code and library steps are for one backend; plans that name none are for CPUs.
+/// A plan's code and library steps are for one backend; a plan without a backend is for CPUs.
 static void requireBackend(const PlanFile &file, const std::string &device) {
   const Target::Kind backend = backendOf(file.plan());
   if ((backend == Target::Kind::Cuda) != (device == "cuda"))
@@ -60,7 +60,7 @@ std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, uns
     throw userError(
         "--find-nan: not supported by the cuda backend, because it examines every step on the host; train with "
         "--backend cpu");
-  requireBackend(*plan, options.device); // before the error that this build lacks the backend
+  requireBackend(*plan, options.device); // reported before a missing backend
   return options.device == "cuda" ? makeCudaExecutor(std::move(plan), rank, world, options)
                                   : makeHostExecutor(std::move(plan), rank, world, options);
 }
@@ -85,7 +85,7 @@ RankTrace Executor::trace() const {
 }
 
 void Executor::beginTrace(bool training, std::chrono::steady_clock::time_point origin) {
-  tracing = training || !tracedTraining; // an evaluation after training takes no place of it
+  tracing = training || !tracedTraining; // an evaluation after training must not replace its trace
   if (!tracing)
     return;
   if (training && !tracedTraining)

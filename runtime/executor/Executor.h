@@ -34,8 +34,8 @@ struct ExecutorOptions {
   std::string tuning = {};     ///< cuda: file of measured choices; empty: the user's cache; "off": library defaults
 };
 
-/// One run of a step: of segment `segment` (index of Program.segments), in iteration `iteration` (0: the first that is
-/// kept); `begin`: seconds since RankTrace::origin.
+/// One run of a step of segment `segment` (index of Program.segments) in iteration `iteration` (0: the first that is
+/// kept). `begin`: seconds since RankTrace::origin.
 struct TraceEvent {
   uint32_t segment, step;
   int32_t microbatch;
@@ -51,15 +51,15 @@ struct RankTrace {
 };
 constexpr size_t traceIterations = 4;
 
-/// Throws a user error that names what is missing if no executor can run on this device here.
+/// Throws a user error that names what is missing if no executor can run on this device on this machine.
 void requireDevice(const std::string &name);
-/// The code target of this machine's first CUDA device; none where there is no device.
+/// The code target of this machine's first CUDA device; nullopt without a device.
 std::optional<Target> cudaTarget();
 
 /// Host time in seconds to enqueue an iteration on an asynchronous device, without waits.
 struct HostTime {
   double start;  ///< total: inputs, scalars, the launch, metrics, events
-  double launch; ///< of the total: launching the captured graphs, or each step without graphs
+  double launch; ///< part of the total: launching the captured graphs, or each step without graphs
 };
 
 struct NonFinite;
@@ -72,10 +72,10 @@ struct NonFiniteOrigins {
 struct StepTime {
   std::string segment, kind, path;
   uint64_t calls;
-  double seconds, flops; ///< flops: of one call
+  double seconds, flops; ///< flops: per call
 };
 
-/// One rank of a plan on one kind of device; makeExecutor makes it.
+/// One rank of a plan on one kind of device; created by makeExecutor.
 class Executor {
 public:
   virtual ~Executor() = default;
@@ -96,15 +96,15 @@ public:
   /// Number of iterations started since construction, and number of those known to have completed.
   virtual uint64_t started() const = 0;
   virtual uint64_t ended() = 0;
-  /// Of the last iteration started; nullopt on a host, which executes the iteration itself.
+  /// Host time of the last iteration started; nullopt on a host device, which executes the iteration itself.
   virtual std::optional<HostTime> hostTime() const { return std::nullopt; }
   /// Waits until all iterations have completed. Call before destruction, so that this rank does not leave others in a
   /// collective; an executor destroyed earlier counts as failed.
   virtual void wait() = 0;
-  /// An f32 metric of iteration `iteration` (1 for the first; at most `metricsKept` old, on a host only the last).
-  /// Waits for it. nullopt if this rank has no metric of that name.
+  /// An f32 metric of iteration `iteration` (1 for the first; among the last `metricsKept`, on a host only the last).
+  /// Waits for the iteration. nullopt if this rank has no metric of that name.
   virtual std::optional<float> metric(const std::string &name, uint64_t iteration) = 0;
-  /// Of the last iteration.
+  /// The metric of the last iteration.
   std::optional<float> metric(const std::string &name) { return metric(name, started()); }
   static constexpr uint64_t metricsKept = 16;
 
@@ -113,8 +113,8 @@ public:
   virtual std::span<std::byte> persistent(unsigned slot) = 0;
   /// Call after changing memory returned by persistent(): copies it back to the device.
   virtual void writeBack() = 0;
-  /// The memory that the plan describes: arena, input buffers and, on a GPU, the workspace. Program.peak_bytes says as
-  /// much. (On a host, scratch memory of oneDNN comes on top.)
+  /// Bytes of the memory that the plan describes: arena, input buffers and, on a GPU, the workspace; equal to
+  /// Program.peak_bytes. (On a host, oneDNN uses scratch memory in addition.)
   virtual size_t memoryBytes() const = 0;
   /// Only when profiling: the time of every step that ran.
   std::vector<StepTime> profile() const;
@@ -127,31 +127,32 @@ public:
   const plan::Plan &plan;
   const unsigned rankIndex;
   const plan::Rank &rank;
-  const plan::Program &program; ///< the rank's
+  const plan::Program &program; ///< the program of this rank
 
 protected:
-  /// Errors: the world has another number of ranks than the plan.
+  /// Throws a user error if the number of ranks of the world and of the plan differ.
   Executor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
 
-  /// Another iteration; the oldest is dropped. `origin`: what the times of its steps count from.
+  /// Begins the trace of another iteration; drops the oldest if there are `traceIterations`. `origin`: time 0 of its
+  /// steps.
   void beginTrace(bool training, std::chrono::steady_clock::time_point origin);
-  /// A run of a step of segment `segment` (index of Program.segments).
+  /// Records a run of a step of segment `segment` (index of Program.segments).
   void noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds);
-  /// This rank's groups in the plan's order, so that all members make them in the same order.
+  /// This rank's groups in the plan's order, in which all members must create them.
   std::vector<std::vector<uint32_t>> groups() const;
 
   World &world;
   const ExecutorOptions options;
 
 private:
-  std::vector<std::vector<StepTime>> times;   ///< by segment and step; of segments that ran
-  std::deque<std::vector<TraceEvent>> traced; ///< by iteration, the last ones
+  std::vector<std::vector<StepTime>> times;   ///< by segment and step; only segments that ran
+  std::deque<std::vector<TraceEvent>> traced; ///< the events of the last iterations
   bool tracedTraining = false, tracing = false;
   std::chrono::steady_clock::time_point traceOrigin;
 };
 
-/// The plan has been checked (Check.h). Errors: the plan is for another device or number of ranks, the device is
-/// missing, the code needs another processor, memory.
+/// The plan must have been checked (Check.h). Throws an error if the plan is for another device or number of ranks, the
+/// device is missing, the code needs another processor, or there is not enough memory.
 std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
                                        const ExecutorOptions &options = {});
 

@@ -31,7 +31,7 @@ unsigned chooseThreads(const plan::Plan &plan, const ExecutorOptions &options) {
 class HostExecutor final : public Executor {
 public:
   HostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
-  ~HostExecutor() override { world.detach(); } // before the memory goes
+  ~HostExecutor() override { world.detach(); } // before the memory is freed
 
   void initialise() override;
   std::byte *inputBuffer(int which) override {
@@ -91,7 +91,7 @@ HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned ra
     stepScalar = arena.data() + slot->offset();
 }
 
-/// Room for the sends of an iteration, and every message one that the world can carry.
+/// Reserves space for the sends of an iteration, and checks that the world can carry every message.
 void HostExecutor::prepareMessages() {
   size_t most = 0;
   for (const auto *actions : {&resolved->train, &resolved->eval}) {
@@ -157,7 +157,7 @@ void HostExecutor::run(const std::vector<ResolvedAction> &actions, int64_t step,
   RunContext context{step, 0};
   if (options.profile)
     beginTrace(&actions == &resolved->train, made);
-  const bool searching = search && step > 0; // only in training
+  const bool searching = search && step > 0; // only in training iterations
   if (searching)
     search->begin(step);
   for (const ResolvedAction &action : actions) {

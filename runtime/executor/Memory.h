@@ -7,7 +7,7 @@ namespace cleave {
 class Memory {
 public:
   Memory() = default;
-  /// Throws an environment error if there is not enough; `what` is for its text.
+  /// Throws an environment error if there is not enough memory; `what` names it in the message.
   Memory(size_t bytes, const char *what);
   Memory(Memory &&other) noexcept;
   Memory &operator=(Memory &&other) noexcept;

@@ -72,7 +72,7 @@ void NonFiniteSearch::note(std::optional<NonFinite> &first, const ResolvedAction
   first = {trainingStep, phase, action.microbatch, phase == 1 ? -stage : stage, sequence, what};
 }
 
-/// Parameters, buffers and states: the initial state of the next iteration.
+/// Whether the slot is a parameter, buffer or state: its values are the initial state of the next iteration.
 bool NonFiniteSearch::outlivesIteration(uint32_t index) const {
   const plan::Slot &slot = *program.slots()->Get(index);
   if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
@@ -109,7 +109,7 @@ void NonFiniteSearch::before(const ResolvedAction &action, uint32_t index, SlotT
 
 void NonFiniteSearch::after(const ResolvedAction &action, uint32_t index, SlotTable table) {
   const plan::Step &step = *action.segment->info->steps()->Get(index);
-  // A constant is intended, and the content of a message or collective was produced elsewhere.
+  // A fill writes intended constants; the content of a message or collective was produced elsewhere.
   const bool brings = step.op_type() == plan::StepOp::Fill || step.op_type() == plan::StepOp::Recv;
   check::forEachAccess(step, program, [&](const check::Access &access) {
     if (access.kind != check::Access::Write)

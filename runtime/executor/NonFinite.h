@@ -17,8 +17,8 @@ namespace cleave {
 struct NonFinite {
   int64_t step = 0;       ///< training step, 1 for the first
   int64_t phase = 0;      ///< 0 forward, 1 backward, 2 later
-  int64_t microbatch = 0; ///< compared after the phase: a stage runs microbatches one after another
-  int64_t stage = 0;      ///< backward: negative
+  int64_t microbatch = 0; ///< compared after the phase, because a stage runs microbatches one after another
+  int64_t stage = 0;      ///< negative for backward
   int64_t sequence = 0;   ///< position in the rank's iteration
   std::string what;       ///< "fc1 (mlp.cpp:6:57, Matmul)"
   auto operator<=>(const NonFinite &) const = default;
@@ -48,7 +48,7 @@ private:
   const plan::Plan &plan;
   const plan::Program &program;
   int64_t trainingStep = 0, sequence = 0;
-  Found read; ///< by the current step
+  Found read; ///< non-finite values read by the current step
   bool lasting = false;
 };
 
