@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned mostThreads = 1024, mostSharedBytes = 48 << 10, mostSharedOptIn = 227 << 10;
 
-/// Whether every kernel argument is device memory, pinned memory or null.
+/// Whether every buffer is in device memory, in pinned memory, or null.
 bool reachable(const std::vector<void *> &buffers) {
   std::unique_lock lock(world().lock);
   for (const void *buffer : buffers)

@@ -87,7 +87,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flag
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (stream->capture || event->capture)
     return waitCaptured(call.w, stream, event);
-  if (!event->latest) // never recorded: returns at once
+  if (!event->latest) // never recorded: returns immediately
     return CUDA_SUCCESS;
   join(stream->clock, event->latest->clock);
   push(stream, {.wait = event->latest});

@@ -21,7 +21,7 @@ public:
   virtual std::vector<TouchedRange> ranges() const { return {}; }
 };
 
-/// Puts work into a stream; without a driver the work runs at once. Returns false if the driver refuses it.
+/// Puts work into a stream; without a driver the work runs immediately. Returns false if the driver refuses it.
 bool enqueue(void *stream, std::unique_ptr<StreamWork> work, const char *name);
 
 /// The status that a test has set for the next call of `function`; 0: none.

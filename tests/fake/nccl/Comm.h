@@ -82,7 +82,7 @@ bool inGroup();
 /// Adds a job that runs when the group ends, concurrently with the group's other jobs.
 void addJob(std::function<ncclResult_t()> job);
 
-/// What CLEAVE_FAKE_NCCL prescribes for this execution of an operation.
+/// The failure that CLEAVE_FAKE_NCCL prescribes for this execution of an operation.
 struct Fate {
   bool hang = false;
   ncclResult_t error = ncclSuccess;

@@ -130,8 +130,8 @@ ncclResult_t launch(const std::shared_ptr<Communicator> &c, std::vector<CommOper
   return ncclSuccess;
 }
 
-/// Launches all of a group's operations on one communicator in the first stream; work of the other streams waits before
-/// and after.
+/// Launches all of a group's operations on one communicator in the first stream, after the earlier work of the other
+/// streams and before their later work.
 ncclResult_t launchAll(const std::vector<Queued> &queued, const std::shared_ptr<Communicator> &c) {
   std::vector<CommOperation> ops;
   std::vector<CUstream> streams;

@@ -77,7 +77,7 @@ TEST_CASE("conv2d gradients") {
 TEST_CASE("pooling gradients") {
   std::string at = "{kernel = array<i64: 3, 2>, stride = array<i64: 2, 1>, padding = array<i64: 1, 0, 1, 1>}";
   std::string x = "tensor<1x2x5x4xf32>", y = "tensor<1x2x3x4xf32>", w = "tensor<1x2x3x4xi32>";
-  std::vector<double> apart; // no two within a step of each other
+  std::vector<double> apart; // no two values are closer than a step
   for (int i = 0; i < 40; ++i)
     apart.push_back((i * 17 % 40) * 0.1 - 2);
   checkGradients("%y, %w = cleave.max_pool2d %x0 " + at + " : (" + x + ") -> (" + y + ", " + w + ")", y,

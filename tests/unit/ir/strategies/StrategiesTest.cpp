@@ -376,7 +376,7 @@ public:
     return withSharding(x, dims);
   }
 
-  std::string text; ///< what was drawn
+  std::string text; ///< the drawn rules and marks, for messages
 
 private:
   std::minstd_rand random;

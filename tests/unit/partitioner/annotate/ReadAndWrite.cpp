@@ -108,5 +108,6 @@ TEST_CASE("a solution is written as attributes, reshards and copies") {
       reshards.push_back(reshard.getFrom().getText().str() + " -> " + reshard.getTo().getText().str());
   });
   CHECK(ops == solution.order.size());
-  CHECK(reshards == std::vector<std::string>{"dp, tp -> dp, _", "_, _ -> tp, _"}); // for the mark; the state's result
+  // One reshard for the mark, one for the result of the state.
+  CHECK(reshards == std::vector<std::string>{"dp, tp -> dp, _", "_, _ -> tp, _"});
 }

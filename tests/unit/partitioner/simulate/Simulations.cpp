@@ -224,7 +224,7 @@ TEST_CASE("a message between GPUs moves when both have come to it") {
       for (auto &step : segment->steps)
         step->stream = step->op.AsSend() ? 2 : step->op.AsRecv() ? 3 : 0;
   const Cluster on = cluster("cuda", 1, 2);
-  // Without waits the streams are independent: the first message moves at once, the second one after it.
+  // Without waits the streams are independent: the first message moves immediately, the second one after it.
   const Simulation s = simulated(plan, on);
   CHECK(s.stepSeconds == Approx(2 * copySeconds(on, large)));
 }

@@ -306,7 +306,7 @@ TEST_CASE("two trainings do not write to one folder", "[checkpoint]") {
   CHECK(readAll(folder.path("lock.json")) == "notes");
 }
 
-/// The owner of a checkpoint folder, as a process of its own. It takes the folder and leaves half-written files, then
+/// The owner of a checkpoint folder, in a separate process. It takes the folder and leaves half-written files, then
 /// stops or ends. The test below starts this program again for it, because a process that was forked under a sanitizer
 /// may not start threads.
 TEST_CASE("a process that has a checkpoint folder", "[.][owner]") {

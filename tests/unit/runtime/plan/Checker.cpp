@@ -429,7 +429,7 @@ TEST_CASE("checker: memory") {
   }
   SECTION("a gather over its own input") {
     Wide w;
-    w.plan.programs[0]->layouts[0]->offsets = {64, 0}; // mine lies inside all
+    w.plan.programs[0]->layouts[0]->offsets = {64, 0}; // slot `mine` is inside slot `all`
     CHECK_FOUND(w.plan,
                 "(Collective): it writes slot 1 (all) at byte 0, over what it reads in slot 0 (mine) at byte 64");
   }
