@@ -29,8 +29,8 @@ struct SyntheticSize {
   int64_t train = 1024, eval = 256;
 };
 
-/// What a job reads from a data set. Files that are not needed may be missing, and splits that are not needed may be
-/// empty.
+/// The parts of a data set that a job reads. Files that are not needed may be missing, and splits that are not needed
+/// may be empty.
 struct DataNeeds {
   bool train = true, eval = true; ///< splits
   bool labels = true;             ///< the loss's target

@@ -71,8 +71,8 @@ const char *kindText(plan::TensorKind kind) {
   return names[size_t(kind)];
 }
 
-/// What a collective carries, from its first buffer's tensor and its segment. The compiler sets the path "gradients" on
-/// reductions of gradients in any segment.
+/// The source of a collective (Report.h), from its first buffer's tensor and its segment. The compiler sets the path
+/// "gradients" on reductions of gradients in any segment.
 std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const plan::Segment &segment,
                      const plan::Collective &collective, const std::string &path) {
   const uint32_t index = collective.buffers()->Get(0)->in();

@@ -12,7 +12,7 @@ class AgentStore {
 public:
   /// Connects. Throws user and environment errors that name MASTER_ADDR and MASTER_PORT.
   AgentStore(const TorchEnvironment &who, Clock::time_point deadline);
-  /// What rank 0 publishes for processes that can read the store.
+  /// The values that rank 0 publishes for processes that can read the store.
   struct Said {
     uint16_t port = 0;
     std::string secret; ///< letters and digits, at most 40; required to join

@@ -153,7 +153,7 @@ template <typename T> __device__ void randomUniform(const RandomArguments &a) {
   }
 }
 
-/// Adjacent channels of one position, read and written at once.
+/// Adjacent channels of one position, read and written in one access.
 template <typename T, int V> struct alignas(sizeof(T) * V) Pack {
   T at[V];
 };

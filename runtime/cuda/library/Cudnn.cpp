@@ -247,7 +247,7 @@ private:
   /// Attention kernels are compiled at run time. cuDNN opens the compiler by name, and finds it if it is already open.
   static void openCompiler() {
     static const std::array opened{Library::open({"libnvrtc.so.13"}), Library::open({"libnvrtc.so.12"})};
-    static_cast<void>(opened); // cuDNN uses the one of its own version, and reports it if missing
+    static_cast<void>(opened); // cuDNN uses the compiler of its own version, and reports a missing one
   }
 
   /// Converts exceptions of the frontend, which throws if a function or library is missing.
