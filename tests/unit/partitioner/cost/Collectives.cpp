@@ -14,7 +14,7 @@ namespace {
 const CollectiveKind kinds[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter,
                                 CollectiveKind::AllToAll, CollectiveKind::Broadcast};
 
-/// 8 devices of one node: 100 GB/s each, 2 us a hop.
+/// 8 devices of one node: 100 GB/s each, 2 us per hop.
 GroupLinks node() {
   return {.members = 8, .nodes = 1, .perNode = 8, .insideRate = 100e9, .insideLatency = 2e-6, .start = 5e-6};
 }

@@ -7,7 +7,7 @@ using namespace cleave::partitioner;
 
 namespace {
 
-/// Two nodes of 4 devices: 100 GB/s and 2 us inside, 20 GB/s a node between them.
+/// Two nodes of 4 devices: 100 GB/s and 2 us inside, 20 GB/s per node between them.
 Cluster twoNodes(double networkGbPerS = 20) {
   Cluster cluster;
   cluster.name = "two";
@@ -20,7 +20,7 @@ Cluster twoNodes(double networkGbPerS = 20) {
 } // namespace
 
 TEST_CASE("slices pay where the network is slower than a node's links") {
-  // 4 senders share 20 GB/s: 1/5e9 - 1/100e9 = 0.19 ns a byte, of which 3/4 are saved; the ring takes 3 * 2 us.
+  // 4 senders share 20 GB/s: 1/5e9 - 1/100e9 = 0.19 ns per byte, of which 3/4 are saved; the ring takes 3 * 2 us.
   CHECK(scatterGatherBytes(twoNodes(), 1, 4, 2) == 42106);
   // 2 senders on each node, in groups of 2: 1/10e9 - 1/100e9 = 0.09 ns, of which half is saved; one step of 2 us.
   CHECK(scatterGatherBytes(twoNodes(), 1, 2, 4) == 44445);
