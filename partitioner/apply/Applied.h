@@ -17,7 +17,7 @@ namespace cleave::partitioner {
 /// Ranks with the same stages whose local shapes are all equal, so that they share one program.
 struct RankClass {
   int64_t position = 0; // coordinate on axis pp
-  int64_t index = 0;    // among the classes of the position
+  int64_t index = 0;    // index among the classes of this position
   std::vector<int64_t> ranks;
   /// Function symbols: @stage<position>.class<index>.<segment>. Segments without work are absent.
   std::map<SegmentId, std::string> functions;
@@ -26,7 +26,8 @@ struct RankClass {
 struct StageInfo {
   std::vector<std::string> layers; // module paths, for display
   std::vector<int64_t> ranks;
-  int64_t parameters = 0; // elements of the whole parameters (a tied parameter counts in its first stage)
+  int64_t parameters = 0; // elements of the stage's parameters before sharding (a tied parameter counts in its first
+                          // stage)
   double flops = 0;       // forward and backward of one microbatch, whole stage
 };
 
@@ -42,7 +43,7 @@ struct Applied {
   struct Message {
     int64_t tag = 0, from = 0, to = 0; // positions
     SegmentId sender, receiver;
-    int64_t channel = 0; // of those between the two positions: one per pair of stages and direction
+    int64_t channel = 0; // channel between the two positions; with several chunks, one per pair of stages and direction
   };
   std::vector<Message> messages;
 };

@@ -33,7 +33,7 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   }
 }
 
-// Once one tensor is split, every tensor gets a rule (`{}`: not split although it could be), so that the strategy in a
+// If any tensor is split, every tensor gets a rule (`{}`: not split although it could be), so that the strategy in a
 // plan is complete and reads back unchanged.
 static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
   std::vector<ShardRule> rules;
@@ -96,7 +96,8 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
 
 namespace {
 
-// All distinct splits of a factor in the functions. Ranks with equal share sizes for all of them have equal programs.
+// All distinct pairs (size, axes) of split factors in the functions. Ranks with equal share sizes for all of them have
+// equal programs.
 std::set<std::pair<int64_t, std::vector<std::string>>> splitsOf(ModuleOp module) {
   std::set<std::pair<int64_t, std::vector<std::string>>> splits;
   auto add = [&](Value value) {
@@ -173,7 +174,7 @@ std::vector<ScheduleItem> evalItems(const Strategy &strategy) {
   return items;
 }
 
-/// The messages of a cut whose segments are all of kind `only`, if that is given.
+/// Adds the messages of a cut. `only`: the kind of all segments of the cut; if absent, the kinds that the cut records.
 void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
   const Strategy &strategy = applied.strategy;
   const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size("pp"); };
@@ -227,7 +228,7 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   addMessages(applied, info.trainCut);
   addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
-  applied.train.resize(static_cast<size_t>(strategy.mesh.size("pp"))); // of a prediction: nothing
+  applied.train.resize(static_cast<size_t>(strategy.mesh.size("pp"))); // stays empty for a prediction
   if (info.update)
     applied.train = itemsOf(strategy.plannedSchedule());
   for (std::vector<ScheduleItem> &items : applied.train) {

@@ -5,17 +5,18 @@
 
 namespace cleave::partitioner {
 
-/// A step (@train, @update, @eval of primitives; cleave.stage on every op of @train and @eval, see assignStages)
-/// becomes annotated: every value has a sharding, misfits are resharded, and what ranks will sum is written as such.
-/// Returns the strategy with a rule for every parameter and buffer. Throws userError for what the strategy asks and the
-/// model cannot have.
+/// Annotates a step (@train, @update, @eval of primitives; every op of @train and @eval has cleave.stage, see
+/// assignStages): gives every value a sharding, inserts reshards where shardings differ, and marks partial sums.
+/// Returns the strategy with a rule for every parameter and buffer. Throws userError if the strategy asks for something
+/// that the model does not allow.
 Strategy annotateStep(mlir::ModuleOp step, const Strategy &strategy);
 
-/// Local programs with explicit collectives, messages and schedules, of a step that annotateStep has annotated by
-/// `strategy`, which it returned. Deterministic, for any valid strategy, whoever wrote it.
+/// Emits local programs with explicit collectives, messages and schedules. `annotated` and `strategy` are the results
+/// of annotateStep. Deterministic, for any valid strategy, whoever wrote it.
 Applied apply(mlir::ModuleOp annotated, const Strategy &strategy);
 
-/// Shardings alone; returns how parameters and buffers lie. Throws userError for a rule that no tensor matches.
+/// Assigns only the shardings; returns those of parameters and buffers. Throws userError for a rule that no tensor
+/// matches.
 NamedShardings annotate(mlir::ModuleOp step, const Strategy &strategy);
 
 /// Gives a parameter used in several stages one gradient result per stage (cleave.stage on the result). The sum over
@@ -26,7 +27,8 @@ void splitTiedGradients(mlir::func::FuncOp train);
 /// will have overwritten the buffer by then.
 void keepChangedBuffers(mlir::func::FuncOp train);
 
-/// In an annotated @train, computes sums over dp within a gradient in `element` and casts the result back.
+/// In an annotated @train, computes the sums over dp that belong to a gradient in type `element` and casts the results
+/// back.
 void setTypeOfGradientSums(mlir::func::FuncOp train, mlir::Type element, const Mesh &mesh);
 
 } // namespace cleave::partitioner

@@ -1,4 +1,4 @@
-// Buffers that a step changes although the gradients need the old value.
+// Copies buffers whose old value the backward pass reads after the forward pass has changed them.
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/apply/Segments.h"

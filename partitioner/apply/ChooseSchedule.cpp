@@ -1,4 +1,4 @@
-// What the stages of an annotated step cost, and the schedule that is the shortest for it.
+// Estimates the costs of the stages of an annotated step and finds the shortest schedule for them.
 #include "partitioner/apply/ChooseSchedule.h"
 
 #include "ir/graph/Graph.h"
@@ -13,7 +13,7 @@ using namespace mlir;
 namespace cleave::partitioner {
 namespace {
 
-/// Elements and bytes of a value's piece on a rank.
+/// Elements and bytes of a value's piece on rank 0.
 double elementsOf(Value value, const Mesh &mesh) {
   double elements = 1;
   for (const int64_t size : shardingOf(value).localShape(mesh, mesh.coords(0)))
@@ -25,7 +25,7 @@ double bytesOf(Value value, const Mesh &mesh) {
   return elementsOf(value, mesh) * std::max(1u, ir::tensorType(value).getElementTypeBitWidth() / 8);
 }
 
-/// Costs of each stage with a split backward pass.
+/// Costs of each stage if the backward pass is split.
 std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
   SegmentNumbers next;
   const Segmentation cut = cutSegments(train, strategy, next);
@@ -45,7 +45,7 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
     double &send = stages[static_cast<size_t>(crossing.from)].send;
     send = std::max(send, elementCharge * elementsOf(crossing.value, mesh));
   }
-  std::set<std::pair<int64_t, std::string>> counted; // stages of one rank share what they keep
+  std::set<std::pair<int64_t, std::string>> counted; // stages of one rank share stashes with the same name
   for (const auto &[place, name] : cut.stashes) {
     const Value value = Value::getFromOpaquePointer(place.first);
     if (!counted.insert({strategy.positionOf(place.second), name}).second)
@@ -70,7 +70,7 @@ void chooseSchedule(func::FuncOp train, Strategy &strategy) {
         static_cast<double>(shape.ranks) * (costs.activationBytes + costs.gradientBytes);
   }
   const std::optional<Schedule> found = searchSchedule(shape, stages, limits);
-  if (!found) // a rank can hold one microbatch, so that at least one after the other is possible
+  if (!found) // impossible: a rank can hold one microbatch, so running one after the other fits
     throw Error(Status::Internal, "schedule \"auto\": nothing was found");
   strategy.setSchedule(*found, "search");
 }

@@ -1,4 +1,4 @@
-// Searches the schedule "auto" of a plan that is not made for a cluster.
+// Searches for the schedule "auto" of a plan that is not made for a cluster.
 #pragma once
 #include "partitioner/strategy/Strategy.h"
 
@@ -6,10 +6,10 @@
 
 namespace cleave::partitioner {
 
-/// Sets what the schedule "auto" of `strategy` is, for the annotated @train: a published schedule, or an order. The
-/// search (partitioner/pipeline/Search.h) gets the work of every segment and message from an estimate, that with which
-/// stages are cut: FLOPs, and a charge for each element that is written or sent. A rank may hold what `pp` microbatches
-/// under way keep on all of its stages: as much as 1F1B's first rank.
+/// Replaces the schedule "auto" of `strategy` by a published schedule or an order, for the annotated @train. The search
+/// (partitioner/pipeline/Search.h) estimates the work of segments and messages as the stage cuts do: FLOPs, and a
+/// charge for each element that is written or sent. Memory limit of a rank: what `pp` microbatches in flight keep on
+/// all of its stages, as much as on 1F1B's first rank.
 void chooseSchedule(mlir::func::FuncOp train, Strategy &strategy);
 
 } // namespace cleave::partitioner

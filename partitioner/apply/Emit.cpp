@@ -21,8 +21,8 @@ namespace cleave::partitioner {
 
 namespace {
 
-/// How a value that is whole on all ranks of tp crosses in slices of 1 / tp. Empty if it crosses as it is (see
-/// Strategy::scatterGather).
+/// The sharding in slices of 1 / tp in which a value that is replicated over tp is sent to another stage. Empty if the
+/// value is sent whole (see Strategy::scatterGather).
 std::optional<Sharding> slices(Value value, const Strategy &strategy) {
   const int64_t bytes = ir::tensorType(value).getNumElements() * ir::tensorType(value).getElementTypeBitWidth() / 8 /
                         strategy.mesh.size("dp");
@@ -65,10 +65,10 @@ private:
   const Segmentation &cut;
   SegmentKey key;
   LocalFunction &local;
-  WorkingCopies &copies; // needed by the class
+  WorkingCopies &copies; // working copies that the class needs
   DenseMap<Value, Value> values;
-  DenseMap<Value, SmallVector<std::string, 1>> gradientsOf; // parameters whose gradient's sum a value is added to
-  std::map<std::string, Value> sums;                        // of gradients, by parameter
+  DenseMap<Value, SmallVector<std::string, 1>> gradientsOf; // parameters to whose gradient sum a value is added
+  std::map<std::string, Value> sums;                        // gradient sums by parameter
 
   void findGradients() {
     for (OpOperand &result : source.getBody().front().getTerminator()->getOpOperands()) {
@@ -82,7 +82,7 @@ private:
     }
   }
 
-  // Adds a gradient to its sum at once, so that nothing of it is kept until the end of the segment.
+  // Adds a gradient to its sum at once, so that the gradient is not kept until the end of the segment.
   void accumulateGradients(Value value) {
     if (auto found = gradientsOf.find(value); found != gradientsOf.end())
       for (const std::string &name : found->second)
@@ -136,7 +136,7 @@ private:
     return gathered;
   }
 
-  // Receives what the segment that sends `one` sends to this stage, in that order.
+  // Receives all values that the segment that sends `one` sends to this stage, in the order of sending.
   void receiveAll(const Crossing &one) {
     for (const Crossing &crossing : cut.crossings)
       if (crossing.from == one.from && crossing.sentBy == one.sentBy && crossing.to == key.stage)
@@ -149,7 +149,7 @@ private:
         to->setAttr(name, attribute);
   }
 
-  // The local piece of a value, from whichever source.
+  // The local piece of a value: already known, a slot, a working copy, recomputed here, received or stashed.
   Value get(Value value) {
     if (auto known = values.find(value); known != values.end())
       return known->second;
@@ -296,8 +296,8 @@ void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &
       stages[ir::resultText(func, result.getOperandNumber(), ir::attr::name).str()].insert(stageOf(def));
 }
 
-/// A stage owns what its ops read, in training or in evaluation. (An op may be in another stage in evaluation, for
-/// example if the dropout before it is removed and it joins the next layer.)
+/// Finds the owners of parameters and buffers: a stage owns what its ops read, in training or in evaluation. (An op may
+/// be in another stage in evaluation, for example if the dropout before it is removed and it joins the next layer.)
 void findOwners(StepInfo &info) {
   std::map<std::string, std::set<int64_t>> readers;
   std::set<std::string> buffers;
@@ -336,7 +336,7 @@ std::string StepInfo::sumName(const std::string &parameter) const {
   return scattered.count(parameter) ? parameter + ".sum" : parameter;
 }
 
-/// The gradients of which @update reads another piece than @train leaves, and that piece.
+/// Gradients that @update reads in another sharding than @train returns them, and the sharding that @update reads.
 static std::map<std::string, Sharding> scatteredGradients(StepInfo &info) {
   std::map<std::string, Sharding> left, scattered;
   if (!info.update) // a prediction
@@ -384,7 +384,7 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
 void emitClass(const StepInfo &info, ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords) {
   const Mesh &mesh = info.strategy->mesh;
   const std::vector<int64_t> stages = info.strategy->stagesAt(rankClass.position);
-  // Emits what `kind` of the cut does on each of the rank's stages, as segments of kind `as`.
+  // Emits the ops of segment kind `kind` on each of the rank's stages, as segments of kind `as`.
   auto compute = [&](SegmentKind as, func::FuncOp source, const Segmentation &cut, SegmentKind kind,
                      WorkingCopies &copies) {
     for (size_t chunk = 0; chunk < stages.size(); ++chunk) {

@@ -15,8 +15,8 @@ struct Total {
   mlir::RankedTensorType type; // global
   mlir::Value value;           // in @train or @eval
   std::vector<std::string> partialAxes;
-  std::vector<int64_t> positions; // that share it: those that compute a term, and those that own its parameter
-  std::vector<int64_t> makers;    // positions that compute a term, one entry per term; it is zero at the others
+  std::vector<int64_t> positions; // positions that compute a term or own the parameter
+  std::vector<int64_t> makers;    // positions that compute a term, one entry per term; the value is zero at the others
 };
 
 /// Data shared by all classes: the annotated module, its segmentation, and the owners. A position is a coordinate on
@@ -27,7 +27,8 @@ struct StepInfo {
   std::vector<Total> metrics, gradients, evalMetrics;
   std::map<std::string, std::vector<int64_t>> owners;     // parameter or buffer -> positions that own it, in order
   std::map<std::string, int64_t> homes;                   // parameter or buffer -> the first stage that uses it
-  /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and how @update reads them.
+  /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and the sharding that @update
+  /// reads.
   std::map<std::string, Sharding> scattered;
   mlir::Type reduceType; // type of gradient reductions over dp; null: the gradients' types
   const Strategy *strategy = nullptr;
@@ -35,7 +36,8 @@ struct StepInfo {
   /// How many terms of a parameter's gradient the stages of each position compute.
   std::map<std::pair<int64_t, std::string>, int64_t> terms;
 
-  /// The slot in which the gradient of a parameter is accumulated: another one than @update reads if it is scattered.
+  /// The slot in which the gradient of a parameter is accumulated. If the gradient is scattered, @update reads another
+  /// slot.
   std::string sumName(const std::string &parameter) const;
 };
 

@@ -35,7 +35,7 @@ struct Bucket {
   int64_t bytes = 0;         // in the reduction's type
 };
 
-/// The axes and positions over which a gradient must still be reduced; no axes: none.
+/// The axes and positions over which a gradient must still be reduced; no axes if the gradient is complete.
 Bucket sumOf(const StepInfo &info, const Total &gradient) {
   Bucket sum;
   sum.axes = gradient.partialAxes;
@@ -94,7 +94,7 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
   return op.getResult();
 }
 
-/// Reduces a gradient over dp, of which every rank keeps the part that it updates.
+/// Reduces a gradient over dp; every rank keeps the part that it updates.
 void scatter(const StepInfo &info, LocalFunction &local, const Total &gradient, Value sum) {
   const Sharding &to = info.scattered.at(gradient.name);
   Sharding from = shardingOf(gradient.value);
@@ -126,8 +126,8 @@ void reduceBucket(const StepInfo &info, LocalFunction &local, const Bucket &buck
   }
 }
 
-/// Collectives in the order in which the backward pass completes their gradients: they run one after the other, and one
-/// that is early in the list holds up those behind it.
+/// Emits collectives in the order in which the backward pass completes their gradients. Collectives run one after the
+/// other, so one that waits for a late gradient delays those behind it.
 void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t position) {
   const std::vector<Bucket> buckets = bucketsOf(info, local, position);
   std::map<const Total *, const Bucket *> lastOf; // by the gradient that completes a bucket

@@ -47,7 +47,7 @@ private:
     auto found = info.owners.find(parameter);
     return found != info.owners.end() && llvm::is_contained(found->second, rankClass.position);
   }
-  // A tied parameter counts at its first position.
+  // A tied parameter counts only at its first position.
   bool counts(const std::string &parameter) {
     return owns(parameter) && info.owners.at(parameter).front() == rankClass.position;
   }

@@ -5,8 +5,8 @@
 namespace cleave::partitioner {
 
 /// Merges `rules`, each of which is for one of `names`: equal rules for "blocks.0.fc.weight", "blocks.1.fc.weight", ...
-/// become one for "blocks.*.fc.weight" if they include every name that this matches. No two resulting rules match the
-/// same name, so their order does not matter.
+/// become one rule for "blocks.*.fc.weight" if there is a rule for every name that the pattern matches. No two
+/// resulting rules match the same name, so their order does not matter.
 std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std::vector<std::string> &names);
 
 } // namespace cleave::partitioner

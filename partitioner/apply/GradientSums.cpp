@@ -14,7 +14,7 @@ class SumType {
 public:
   SumType(Type element, const Mesh &mesh) : element(element), mesh(mesh) {}
 
-  /// A gradient, or a term of one.
+  /// Visits a gradient or one of its terms.
   void visit(Value value) {
     Operation *def = value.getDefiningOp();
     if (auto add = dyn_cast_if_present<ir::AddOp>(def)) {

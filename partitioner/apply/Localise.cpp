@@ -60,7 +60,7 @@ static SmallVector<int64_t> opened(ArrayRef<int64_t> shape, int64_t dim, int64_t
   return result;
 }
 
-// The elements of a dimension around factor `f`: the products of the sizes before it and behind it.
+// The numbers of elements around factor `f` of a dimension: the products of the sizes before and after it.
 static std::pair<int64_t, int64_t> around(ArrayRef<int64_t> sizes, size_t f) {
   return {llvm::product_of(sizes.take_front(f), int64_t(1)), llvm::product_of(sizes.drop_front(f + 1), int64_t(1))};
 }
@@ -188,8 +188,8 @@ Value Localiser::iota(Operation *op) {
   return reshard(op->getLoc(), along, unsplit, sharding);
 }
 
-// Converts the start or padding of a window from the global to the local dimension. It covers whole runs of the
-// dimension (see windowRule in partitioner/sharding/Rules.h), and this rank holds the same part of each.
+// Converts the start or padding of a window from the global to the local dimension. A window covers whole runs of the
+// dimension (see windowRule in partitioner/sharding/Rules.h), and this rank holds the same part of each run.
 static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> global, ArrayRef<int64_t> local) {
   SmallVector<int64_t> result;
   for (auto [count, whole, here] : llvm::zip(counts, global, local))

@@ -16,7 +16,7 @@ public:
 
   /// The type of this rank's piece of an annotated value.
   mlir::RankedTensorType localType(mlir::Value global) const;
-  /// The same of a value of type `global` under `sharding`.
+  /// The type of this rank's piece of a value of type `global` under `sharding`.
   mlir::RankedTensorType localType(const Sharding &sharding, mlir::Type global) const;
 
   /// Emits `op` on local operands at the builder's insertion point; returns its results.
@@ -26,7 +26,7 @@ public:
   llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes,
                                            const std::string &kind, const std::vector<int64_t> &stages = {});
 
-  /// Emits what brings this rank's piece of a value from one sharding to another; returns the new piece.
+  /// Emits the ops that convert this rank's piece of a value from one sharding to another; returns the new piece.
   mlir::Value reshard(mlir::Location loc, mlir::Value local, const Sharding &from, const Sharding &to);
 
 private:

@@ -27,7 +27,8 @@ dist::ReshardOp reshardAt(OpBuilder &builder, Value value, const Sharding &to, O
 }
 
 void alignMetrics(func::FuncOp train, func::FuncOp eval) {
-  std::map<StringRef, std::optional<std::set<std::string>>> common; // axes over which all of a kind are partial
+  std::map<StringRef, std::optional<std::set<std::string>>> common; // by metric, the axes over which all its results
+                                                                    // are partial
   const auto forEachMetric = [&](auto visit) {
     for (func::FuncOp func : {train, eval})
       for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())

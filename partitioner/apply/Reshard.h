@@ -1,4 +1,4 @@
-// Reshards that are added to an annotated function.
+// Adds reshards to an annotated function.
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/dist/Sharding.h"
@@ -9,11 +9,12 @@ namespace cleave::partitioner {
 
 dist::ShardingAttr attributeOf(mlir::MLIRContext *context, const Sharding &sharding);
 
-/// Reshards `value` at the builder's place, with the path, stage and phase of `marks`.
+/// Reshards `value` at the builder's insertion point, with the path, stage and phase of `marks`.
 dist::ReshardOp reshardAt(mlir::OpBuilder &builder, mlir::Value value, const Sharding &to, mlir::Operation *marks);
 
 /// Makes the metrics (loss, weight, correct) of annotated @train and @eval partial over the same axes, so that both
-/// add up in the same slots: what only one of them leaves partial is summed in each microbatch.
+/// accumulate in the same slots. An axis that is partial in only one of the functions is reduced there in each
+/// microbatch.
 void alignMetrics(mlir::func::FuncOp train, mlir::func::FuncOp eval);
 
 } // namespace cleave::partitioner

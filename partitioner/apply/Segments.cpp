@@ -24,7 +24,7 @@ bool isRemade(Operation *op, bool otherStage) {
   if (isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op) || op->hasAttr(dist::attr::gathered))
     return true;
   if (auto cast = dyn_cast<ir::CastOp>(op); cast && (isa<BlockArgument>(cast.getInput()) || isWidening(cast)))
-    return true; // a parameter in another type, or an activation
+    return true; // cast of a parameter, or widening of an activation
   return !otherStage && isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(op);
 }
 
@@ -125,7 +125,8 @@ private:
         need(operand, made);
   }
 
-  // In the order in which SegmentEmitter sends: as they are made, and what is remade at the end.
+  // Sorts values in the order in which SegmentEmitter sends them: as they are computed, rematerialised values at the
+  // end.
   void sortBySending(std::vector<Value> &values) const {
     llvm::stable_sort(values, [](Value a, Value b) {
       Operation *makerA = a.getDefiningOp(), *makerB = b.getDefiningOp();
@@ -151,7 +152,7 @@ private:
       for (const SegmentKey &reader : needs[value])
         byStage[reader.stage].push_back(reader.kind);
       for (auto &[stage, segments] : byStage) {
-        if (strategy.positionOf(stage) == strategy.positionOf(made.stage)) { // the ranks that made it
+        if (strategy.positionOf(stage) == strategy.positionOf(made.stage)) { // stages of the same ranks: no message
           if (stashAt(value, made.stage).empty())
             stashAt(value, made.stage) = stashName(value, next.stash++);
           stashAt(value, stage) = stashAt(value, made.stage);

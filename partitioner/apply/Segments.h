@@ -20,14 +20,15 @@ struct SegmentKey {
   auto operator<=>(const SegmentKey &) const = default;
 };
 
-/// A value sent from its stage to a stage of other ranks. What one segment sends to a stage is received by one segment,
-/// in the order in which it is sent, which is that of the tags: GPUs match messages by their order alone.
+/// A value sent from its stage to a stage of other ranks. One segment receives all values that a segment sends to a
+/// stage, in the order of sending, which is the order of the tags: GPUs match messages by their order alone.
 struct Crossing {
   mlir::Value value;
   int64_t from = 0, to = 0; // stages
   int64_t tag = 0;
   SegmentKind sentBy = SegmentKind::Forward;
-  SegmentKind receivedBy = SegmentKind::Forward; // the first segment of the receiving stage that needs one of them
+  SegmentKind receivedBy = SegmentKind::Forward; // first segment of the receiving stage that needs a value from this
+                                                 // sender
 };
 
 /// The segmentation of one function (@train or @eval).
@@ -36,8 +37,8 @@ struct Segmentation {
   std::map<SegmentKey, std::vector<mlir::Operation *>> ops; // program order
   std::vector<Crossing> crossings;
   std::map<void *, std::vector<size_t>> crossingsOf; // by value, indices in `crossings`
-  /// Names of values that live from one segment to later ones of the same rank; (value, stage that reads or makes it)
-  /// -> name. Stages of one rank find a value of each other under one name.
+  /// Names of values that later segments of the same rank read: (value, stage that reads or computes it) -> name. All
+  /// stages of one rank use the same name for a value.
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };
 
@@ -52,8 +53,8 @@ struct SegmentNumbers {
   int64_t tag = 0, stash = 0;
 };
 
-/// Cuts `func` into the segments of the strategy's stages. A split backward pass has two: the ops that another stage
-/// waits for, and the others. Throws userError if a forward value would be sent to an earlier stage.
+/// Cuts `func` into the segments of the strategy's stages. A split backward pass has two segments: the ops that another
+/// stage waits for, and the others. Throws userError if a forward value would be sent to an earlier stage.
 Segmentation cutSegments(mlir::func::FuncOp func, const Strategy &strategy, SegmentNumbers &next);
 
 } // namespace cleave::partitioner

@@ -21,8 +21,9 @@ bool readFromMemory(Value value) {
   });
 }
 
-/// Whether a library with epilogues adds the bias to a product or a convolution: an activation that the epilogue
-/// supports follows, or the sum is read from memory. Otherwise a kernel that reads the product adds it.
+/// Whether a library with epilogues adds the bias to a product or a convolution: it does if an activation that the
+/// epilogue supports follows, or if the sum is read from memory. Otherwise a kernel that reads the product adds the
+/// bias.
 bool addedByLibrary(Value bias) {
   for (Operation *user : bias.getUsers())
     for (Operation *adder : user->getUsers()) {
@@ -36,7 +37,7 @@ bool addedByLibrary(Value bias) {
   return false;
 }
 
-/// The parameter that `value` is; "" if none.
+/// The name of the parameter that `value` is, or "" if it is not a parameter.
 std::string parameterName(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument || ir::argumentText(argument, ir::attr::kind) != "parameter")
@@ -44,7 +45,7 @@ std::string parameterName(Value value) {
   return ir::argumentText(argument, ir::attr::name).str();
 }
 
-/// The name of a parameter cast to a narrower type.
+/// The name of a parameter cast to a narrower type; "" for other casts.
 std::string castName(ir::CastOp cast) {
   const std::string name = parameterName(cast.getInput());
   Type type = getElementTypeOrSelf(cast.getResult());
@@ -67,7 +68,7 @@ std::string sourceName(Value value) {
   return cast ? castName(cast) : parameterName(value);
 }
 
-/// The name of a convolution's weight in channels last.
+/// The name of a convolution weight that `transpose` converts to channels last; "" for other transposes.
 std::string turnedName(ir::TransposeOp transpose) {
   if (llvm::none_of(transpose->getUsers(), [](Operation *user) { return user->hasAttr(ir::channelsLast); }))
     return {};

@@ -1,5 +1,5 @@
-// Parameters in the type and layout that products need, and whole where ZeRO stores parts: made once per iteration and
-// kept in a slot of kind "working" for all microbatches.
+// Working copies of parameters: in the type and layout that products need, and gathered if ZeRO stores parts. They are
+// computed once per iteration and kept in a slot of kind "working" for all microbatches.
 #pragma once
 #include "ir/graph/Graph.h"
 

@@ -1,4 +1,4 @@
-// Stored shardings, gathers before the first use, scatters right after the last term.
+// Computes stored shardings; inserts gathers before the first use and scatters right after the last term of a gradient.
 #include "partitioner/apply/Zero.h"
 
 #include "ir/dist/Dist.h"
@@ -99,7 +99,7 @@ void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     to.partialAxes = shardingOf(result.get()).partialAxes;
     to.partialKind = shardingOf(result.get()).partialKind;
     std::erase(to.partialAxes, "dp");
-    builder.setInsertionPointAfter(maker); // the whole gradient is not kept any longer than that
+    builder.setInsertionPointAfter(maker); // so that the whole gradient is not kept any longer
     dist::ReshardOp op = reshardAt(builder, result.get(), to, maker);
     op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
     result.set(op.getResult());

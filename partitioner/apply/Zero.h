@@ -1,4 +1,5 @@
-// ZeRO (Rajbhandari et al. 2020): the ranks that differ only on axis dp keep a part each of what they would all keep.
+// ZeRO (Rajbhandari et al. 2020): ranks that differ only on axis dp each store one part of the state that they would
+// otherwise all store.
 #pragma once
 #include "partitioner/annotate/Annotate.h"
 
@@ -6,8 +7,9 @@
 
 namespace cleave::partitioner {
 
-/// How parameters are stored at ZeRO stage `strategy.zero`: those of `whole` that @train reads, split over dp where
-/// that is possible. Stages 1 and 2 split only what has a gradient; the others have no state.
+/// Shardings in which parameters are stored at ZeRO stage `strategy.zero`: those of `whole` that @train reads, split
+/// over dp; parameters that cannot be split are absent. Stages 1 and 2 split only parameters with a gradient, because
+/// others have no optimizer state.
 NamedShardings storedShardings(mlir::func::FuncOp train, const Strategy &strategy, const NamedShardings &whole);
 
 /// Rewrites an annotated @train or @eval for parameters stored as `stored`: reshards gather them over dp (after a cast
