@@ -1,4 +1,4 @@
-// Read, decide, write.
+// Reads a function as a problem, solves it and writes the solution.
 #include "partitioner/annotate/Annotate.h"
 
 #include "partitioner/annotate/ReadProblem.h"

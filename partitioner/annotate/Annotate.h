@@ -1,4 +1,4 @@
-// Gives every tensor of a function its sharding: reads the function as a problem, has it solved, writes the solution.
+// Gives every tensor of a function its sharding: reads the function as a problem, solves it, writes the solution.
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/dist/Sharding.h"
@@ -16,12 +16,13 @@ using NamedShardings = std::map<std::string, Sharding>;
 
 /// Annotates `func` (dist.sharding on arguments, dist.shardings on ops, reshards). Inputs are split over dp along
 /// dimension 0; parameters and buffers follow `named`, then the strategy's rules, then the default choices of the ops
-/// that use them first; what they become is added to `named`. Results of kind gradient, parameter, state and buffer lie
-/// as their parameter does; gradients and metrics may stay partial (over dp), everything else is whole.
+/// that use them first; their shardings are added to `named`. Results of kind gradient, parameter, state and buffer
+/// have the sharding of their parameter; gradients and metrics may stay partial (over dp), everything else is
+/// replicated.
 /// Throws userError for a rule that names an unknown dimension or axis.
 void assignShardings(mlir::func::FuncOp func, const Strategy &strategy, NamedShardings &named);
 
-/// The sharding of a value after assignShardings, which lives as long as the context; and as an attribute.
+/// The sharding of a value after assignShardings, valid as long as the context; and the same as an attribute.
 const Sharding &shardingOf(mlir::Value value);
 dist::ShardingAttr shardingAttrOf(mlir::Value value);
 

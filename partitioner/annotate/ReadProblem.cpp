@@ -1,4 +1,5 @@
-// First the ops, then what arguments, marks and results demand: heads are found by looking ahead over the ops.
+// Reads the ops before the demands of arguments, marks and results, because heads are found by looking ahead over the
+// ops.
 #include "partitioner/annotate/ReadProblem.h"
 
 #include "ir/graph/Graph.h"
@@ -143,13 +144,13 @@ private:
     return sharding;
   }
 
-  // As the parameter, where shapes agree.
+  // The sharding of the parameter if the numbers of dimensions agree, otherwise replicated.
   Sharding ofParameter(StringRef name, const std::vector<int64_t> &shape) {
     const std::optional<Sharding> &known = problem.names[nameOf(name)].sharding;
     return known && known->dims.size() == shape.size() ? *known : Sharding::replicated(shape);
   }
 
-  // Of a parameter or buffer, where it is decided.
+  // The sharding of a parameter or buffer, if it is decided.
   std::optional<Sharding> storedSharding(TensorId tensor, const std::string &name) {
     std::optional<Sharding> &known = problem.names[problem.arguments[tensor].name].sharding;
     if (!known) {

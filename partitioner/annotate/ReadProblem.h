@@ -1,14 +1,14 @@
-// A function of the step as the choice of shardings sees it.
+// Reads a function of the step as the input of the choice of shardings.
 #pragma once
 #include "partitioner/annotate/Annotate.h"
 #include "partitioner/sharding/Problem.h"
 
 namespace cleave::partitioner {
 
-/// Reads ops, their rules, and what is demanded: inputs are split over dp along dimension 0; parameters and buffers lie
-/// as in `named`, or as the strategy's rules say, or are open; gradients and states lie as their parameter. Tensors and
-/// ops are numbered as the function lists them. Throws userError for a rule or a mark that cannot be, and for fewer
-/// rows than dp.
+/// Reads ops, their rules, and the demanded shardings. Inputs are split over dp along dimension 0. Parameters and
+/// buffers have the sharding in `named`, or that of the strategy's rules, or are open. Gradients and states have the
+/// sharding of their parameter. Tensors and ops are numbered as the function lists them. Throws userError for an
+/// impossible rule or mark, and for fewer rows than dp.
 ShardingProblem readProblem(mlir::func::FuncOp func, const Strategy &strategy, const NamedShardings &named);
 
 } // namespace cleave::partitioner

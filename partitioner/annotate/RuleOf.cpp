@@ -1,4 +1,4 @@
-// From ops to the builders of rules.
+// Calls the builder of the rule of each op.
 #include "partitioner/annotate/RuleOf.h"
 
 #include "ir/graph/Graph.h"
@@ -31,9 +31,9 @@ bool isGradientTerm(Value value) {
   });
 }
 
-// The cast of a gradient that a half type's product made to its parameter's f32. It passes partial sums on, which
-// are then added up over the microbatches, and summed over the ranks once an iteration, in f32. (Elsewhere a cast
-// does not: the sum would travel in the wider type.)
+// Whether a cast widens a gradient, computed by a product in a half type, to its parameter's f32. Such a cast passes
+// partial sums on: they are accumulated over the microbatches, and summed over the ranks once per iteration, in f32.
+// (Other casts do not pass sums on, because messages would then carry the wider type.)
 bool widensGradient(Operation *op) {
   auto cast = dyn_cast<ir::CastOp>(op);
   auto width = [](Value value) { return getElementTypeOrSelf(value).getIntOrFloatBitWidth(); };
@@ -41,9 +41,10 @@ bool widensGradient(Operation *op) {
          isa<FloatType>(getElementTypeOrSelf(cast.getInput())) && isGradientTerm(cast.getResult());
 }
 
-// The quotient of a statistic such as a mean: the sum is finished first and divided once. The quotients of its parts
-// are rounded apart: for equal elements x - mean, which norms multiply by up to 1 / sqrt(eps), would not be 0. Division
-// by a power of two is exact. Gradients pass on, since those of parameters are summed once an iteration.
+// Whether a division finishes a statistic such as a mean. Its sum must be reduced first and divided once: quotients of
+// partial sums are rounded separately, and for equal elements x - mean, which norms multiply by up to 1 / sqrt(eps),
+// would not be 0. Division by a power of two is exact. Divisions of gradients may pass sums on, since gradients of
+// parameters are summed once per iteration.
 bool finishesStatistic(Operation *op) {
   const std::optional<double> divisor = isa<ir::DivOp>(op) ? ir::splatOf(op->getOperand(1)) : std::nullopt;
   int exponent = 0;
@@ -85,7 +86,7 @@ OpRule attention(ir::AttentionOp op) {
   return rule;
 }
 
-// The workspace is in a library's own form: all else goes by it.
+// The workspace has a library's private format, so it alone decides how the op is split.
 OpRule maxPoolGrad(ir::MaxPool2dGradOp op) {
   OpRule rule = samplesAnd(channelDim(op), op);
   rule.leader = static_cast<int>(op.getWorkspaceMutable().getOperandNumber());

@@ -1,4 +1,4 @@
-// Added ops, operands, order, attributes.
+// Writes added ops, operands, order and attributes.
 #include "partitioner/annotate/WriteSolution.h"
 
 #include "ir/dist/Dist.h"
@@ -46,7 +46,7 @@ private:
 
   dist::ShardingAttr textOf(TensorId tensor) const { return texts[solution.shardings[tensor]]; }
 
-  // Brings ops into the solution's order, and makes those that it adds.
+  // Brings ops into the solution's order, and creates those that it adds.
   void arrange() {
     Block &block = func.getBody().front();
     auto next = block.begin();
@@ -61,7 +61,8 @@ private:
     }
   }
 
-  // Operands follow when all ops are there; a reshard's is already, as it comes later in the order.
+  // Operands are set when all ops exist. The operand of a reshard exists already, because the reshard comes later in
+  // the order.
   void make(OpId id) {
     const AddedOp &added = solution.addedOp(id);
     ops[id] = added.copied < 0 ? makeReshard(added, solution.resultOf(id)) : builder.clone(*ops[added.copied]);
@@ -100,7 +101,7 @@ private:
     }
   }
 
-  // Reshards before the return have no stage yet: they take the one of what they reshard.
+  // Reshards before the return have no stage yet: they take the marks of the op whose result they reshard.
   void markReshards() {
     for (OpId id : solution.order) {
       Operation *op = ops[id], *maker = solution.isReshard(id) ? op->getOperand(0).getDefiningOp() : nullptr;

@@ -1,4 +1,4 @@
-// Puts a choice of shardings onto a function.
+// Writes a choice of shardings to a function.
 #pragma once
 #include "partitioner/sharding/Solution.h"
 
@@ -6,8 +6,8 @@
 
 namespace cleave::partitioner {
 
-/// Writes the solution of the problem that `func` was read as: makes its reshards and copies, gives ops the operands
-/// that it says, in its order, and every value its sharding as an attribute.
+/// Writes the solution of the problem that was read from `func`: creates reshards and copies, sets operands and the
+/// order of ops, and stores the sharding of every value as an attribute.
 void writeSolution(mlir::func::FuncOp func, const ShardingSolution &solution);
 
 } // namespace cleave::partitioner

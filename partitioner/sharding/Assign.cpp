@@ -1,5 +1,6 @@
-// One walk in program order. A parameter or buffer stays *open* until its first use decides how it lies; constants and
-// broadcasts are made anew under the sharding their user wants; all other disagreements become reshards.
+// Chooses shardings in one walk in program order. A parameter or buffer stays *open* until its first use decides its
+// sharding; constants and broadcasts are recomputed under the sharding that a user needs; all other mismatches become
+// reshards.
 #include "partitioner/sharding/Assign.h"
 
 #include "partitioner/sharding/Draft.h"
@@ -29,7 +30,7 @@ bool usesAxis(const LoopSplits &splits, const std::string &axis) {
   return false;
 }
 
-// Takes a candidate for a loop unless the loop is split already or an axis is in use.
+// Splits `loop` as `candidate` unless the loop is already split or one of the candidate's axes is in use.
 void propose(LoopSplits &splits, int loop, const DimSharding &candidate, const Axes &passed) {
   if (!candidate.split() || splits[loop].split())
     return;
@@ -73,16 +74,16 @@ private:
   Draft draft;
   const std::vector<bool> remakeable;           // by tensor of the problem
   std::vector<bool> open;                       // undecided arguments
-  std::vector<bool> waiting;                    // what arguments were cast or transposed to: they follow once decided
-  std::vector<std::optional<ShardingId>> named; // decided so far
+  std::vector<bool> waiting;                    // casts and transposes of open arguments: decided with the argument
+  std::vector<std::optional<ShardingId>> named; // shardings of the names decided so far
   std::vector<std::vector<int>> gradients;      // by name: results that are its gradients
-  std::map<std::tuple<TensorId, ShardingId, int>, TensorId> resharded; // by what, to what, and where
+  std::map<std::tuple<TensorId, ShardingId, int>, TensorId> resharded; // by tensor, new sharding and place
 
   ShardingId replicated(TensorId tensor) { return draft.intern(Sharding::replicated(problem.tensors[tensor].shape)); }
 
   // ---- open arguments ----------------------------------------------------------------------------------------------
 
-  // A parameter in another type or with its dimensions in another order is decided with the parameter.
+  // The operand of a cast or transpose, whose sharding is decided together with the result; -1 for any other tensor.
   TensorId sourceOf(TensorId tensor) const {
     const ProblemOp *maker = draft.originMaker(tensor);
     const bool renames = maker && (maker->kind == OpKind::Cast || maker->kind == OpKind::Transpose);
@@ -95,7 +96,7 @@ private:
     return tensor;
   }
 
-  // How a tensor lies whose root lies so, and the reverse.
+  // The sharding of a tensor, given the sharding of its root. toRoot is the inverse.
   Sharding fromRoot(TensorId tensor, const Sharding &root) const {
     const TensorId source = sourceOf(tensor);
     if (source < 0)
@@ -132,7 +133,7 @@ private:
     return false;
   }
 
-  // Decides an open argument, or what it became.
+  // Decides an open argument. `tensor`: the argument, or a cast or transpose of it, which gets `sharding`.
   void close(TensorId tensor, ShardingId sharding) {
     const TensorId argument = rootOf(tensor);
     draft.set(tensor, sharding);
@@ -147,7 +148,7 @@ private:
     return isArgument(root) && named[problem.arguments[root].name];
   }
 
-  // What no op has decided is whole.
+  // Replicates arguments that no op has decided.
   void closeRest() {
     for (TensorId a = 0; a < (TensorId)open.size(); ++a)
       if (open[a])
@@ -159,17 +160,19 @@ private:
 
   // ---- uses --------------------------------------------------------------------------------------------------------
 
-  // A broadcast of an open argument takes what it needs when it is used as it is: it decides the argument, or, where
-  // another use has decided otherwise since, takes it under the sharding that its own result has.
+  // Gives a broadcast its operand once the result is used under its present sharding. This decides an open argument; an
+  // argument that another use has decided otherwise in the meantime is resharded to fit the broadcast's result.
   void settle(TensorId tensor, ShardingId sharding) {
     const ProblemOp *maker = draft.originMaker(tensor);
     if (!maker || maker->kind != OpKind::Broadcast)
       return;
     const OpId op = draft.makerOf(tensor);
-    takeOperand(op, 0, draft.operandsOf(op)[0], operandOfCopy(*maker, sharding), op); // its users are still to come
+    takeOperand(op, 0, draft.operandsOf(op)[0], operandOfCopy(*maker, sharding), op); // users of the broadcast come
+                                                                                      // later
   }
 
-  // Gives an added or moved op its operand under `wanted`, and moves it behind what makes that.
+  // Sets operand `i` of an added or moved op to `operand` under `wanted`, and moves the op behind the op that computes
+  // this.
   void takeOperand(OpId op, size_t i, TensorId operand, ShardingId wanted, OpId user) {
     const TensorId source = use(operand, wanted, user);
     draft.setOperand(op, i, source);
@@ -182,7 +185,7 @@ private:
                                         : result;
   }
 
-  // Where a reshard is of use to others: in the same stage and pass.
+  // A number for the stage and pass of an op: ops with the same number share reshards.
   int placeOf(OpId op) const {
     while (draft.isReshard(op))
       op = draft.marksOf(op);
@@ -191,9 +194,9 @@ private:
   }
   static constexpr int anywhere = -1;
 
-  // The tensor under the wanted sharding, for op `user`.
+  // Returns `tensor` under the sharding `wanted` for op `user`; adds ops if needed.
   TensorId use(TensorId tensor, ShardingId wanted, OpId user) {
-    if (isOpen(tensor)) { // and settles what waited for its argument
+    if (isOpen(tensor)) { // also gives casts and transposes of a decided argument their sharding
       close(tensor, wanted);
       return tensor;
     }
@@ -220,8 +223,8 @@ private:
     return reshard(tensor, wanted, user, false);
   }
 
-  // A reshaped activation whose sequence is split is gathered before the reshape: both products of a backward pass then
-  // read one gathered gradient. -1: it is nothing of the kind.
+  // Gathers a reshaped activation with a split sequence before the reshape, so that both products of a backward pass
+  // read one gathered gradient. Returns -1 for any other tensor.
   TensorId useBeforeReshape(TensorId tensor, ShardingId wanted) {
     const ProblemOp *origin = draft.originMaker(tensor);
     if (!problem.sequence || !origin || origin->kind != OpKind::Reshape)
@@ -249,7 +252,7 @@ private:
     return maker && remakeable[maker->results[0]];
   }
 
-  // The same op once more, its result under `wanted`.
+  // Adds a copy of the op whose result has the sharding `wanted`; returns that result.
   TensorId remake(OpId op, ShardingId wanted) {
     const OpId copy = draft.addCopy(op, wanted);
     const ProblemOp &origin = *draft.originOf(op);
@@ -258,7 +261,7 @@ private:
     return draft.resultOf(copy);
   }
 
-  // A reshard behind the definition (sums are finished where they are made) or before the user.
+  // Adds a reshard behind op `where` (sums are reduced right after the op that computes them) or before it.
   TensorId reshard(TensorId tensor, ShardingId to, OpId where, bool behind) {
     if (tensor < (TensorId)problem.tensors.size() && problem.tensors[tensor].fixed)
       throw Error(Status::Internal, "the workspace of a max-pool cannot be split otherwise");
@@ -286,7 +289,7 @@ private:
     }
   }
 
-  // Whether the operand of a broadcast is open, also behind other broadcasts.
+  // Whether the operand of a broadcast is open, possibly through other broadcasts.
   bool isOpenBroadcast(TensorId operand) {
     if (isOpen(operand))
       return true;
@@ -305,8 +308,8 @@ private:
     draft.set(op.results[0], draft.intern(std::move(result)));
   }
 
-  // Axes over which the op's operands are partial sums that it may pass on unreduced. Only single uses pass, or a value
-  // would be reduced once for itself and once for what it passed into.
+  // Axes over which the op's operands are partial sums that the op may pass on unreduced. Only operands with a single
+  // use are passed on; otherwise both the operand and the result would be reduced.
   Axes passedAxes(const ProblemOp &op) {
     const SumPassing sums = problem.rules[op.rule].sums;
     if (sums == SumPassing::None)
@@ -360,8 +363,8 @@ private:
       takeSequence(rule.leader);
       return splits;
     }
-    // What lies decided in memory moves last; but a parameter stored split over dp is gathered for the rows that dp
-    // splits.
+    // Splits of decided parameters come first, so that parameters are moved last. Their splits over dp come after those
+    // of the other operands: a parameter that is stored split over dp is gathered if dp splits the rows.
     const auto each = [&](bool parameters, auto wanted) {
       for (size_t i = 0; i < op.operands.size(); ++i)
         if (!isOpen(op.operands[i]) && isParameter(op.operands[i]) == parameters)
@@ -374,14 +377,14 @@ private:
     if (rule.gradientLoop >= 0)
       if (const std::optional<ShardingId> parameter = gradientTarget(op.results[0]))
         propose(splits, rule.gradientLoop, draft.sharding(*parameter).dims[0], passed);
-    // A split sequence gives way to all other splits: products that a weight splits take the whole sequence.
+    // All other splits take precedence over a split sequence: products that a weight splits take the whole sequence.
     for (size_t i = 0; i < op.operands.size(); ++i)
       takeSequence(i);
     return splits;
   }
 
-  // Whether a dimension of a tensor is a sequence that is split, or will be when the sum that the tensor is is
-  // finished: of an activation [batch, sequence, width], or of one whose first two dimensions are joined.
+  // Whether a dimension of an activation is a split sequence, or will be when the tensor's partial sum is reduced. The
+  // activation is [batch, sequence, width], or its first two dimensions are joined.
   bool isSequence(TensorId tensor, size_t dim) const {
     if (!problem.sequence || isParameter(tensor))
       return false;
@@ -398,8 +401,8 @@ private:
            contains(sharding.partialAxes, sequenceAxis) &&
            problem.tensors[tensor].shape[dim] >= problem.mesh.size(sequenceAxis);
   }
-  // Whether a tensor is an activation whose first two dimensions are joined, and whose sequence is split. For tensors
-  // that a factor does not show it of: with one row a rank, those of batch and sequence are one.
+  // Whether a tensor is an activation with a split sequence whose first two dimensions are joined. Needed if the
+  // factors do not show it: with one row per rank, batch and sequence are one factor.
   bool joinsSequence(TensorId tensor) const {
     const ProblemOp *maker = draft.originMaker(tensor);
     if (!maker || (maker->kind != OpKind::Reshape && maker->kind != OpKind::Cast))
@@ -433,7 +436,7 @@ private:
     propose(splits, rule.defaultLoop, cut.over({"tp"}), passed);
   }
 
-  // Dimensions without a demand stay as they are unless the mark needs their axes elsewhere.
+  // Applies a mark. Dimensions that it does not mention keep their split unless the mark uses their axes elsewhere.
   void applyMark(const ProblemOp &op, const OpRule &rule, LoopSplits &splits) {
     const MarkedDims &marked = problem.marks[op.mark];
     for (size_t d = 0; d < marked.size(); ++d)
@@ -446,7 +449,7 @@ private:
         propose(splits, rule.results[0][d].loop, draft.of(op.operands[0]).dims[d], {});
   }
 
-  // The parameter whose gradient a tensor becomes, through additions.
+  // The sharding of the parameter of which the tensor is the gradient, or a term of the gradient.
   std::optional<ShardingId> gradientTarget(TensorId tensor) const {
     for (const Use &use : problem.tensors[tensor].uses) {
       const ProblemOp &op = problem.ops[use.op];
@@ -466,7 +469,8 @@ private:
   void visitByRule(OpId id, const ProblemOp &op) {
     Axes passed = passedAxes(op);
     const LoopSplits splits = chooseSplits(op, passed);
-    std::erase_if(passed, [&](const std::string &axis) { return usesAxis(splits, axis); }); // a mark splits a sum
+    std::erase_if(passed, [&](const std::string &axis) { return usesAxis(splits, axis); }); // if a mark splits a
+                                                                                            // partial sum
     OpSharding sharding = shardOp(problem, op, splits, passed);
     for (size_t i = 0; i < op.operands.size(); ++i)
       draft.setOperand(id, i, use(op.operands[i], draft.intern(std::move(sharding.operands[i])), id));
@@ -484,7 +488,7 @@ private:
       const Result &result = problem.results[i];
       const TensorId tensor = problem.ops[id].operands[i];
       const TensorId taken = use(tensor, draft.intern(requiredOf(id, result, tensor)), id);
-      if (result.gradient) // what finishes a parameter's gradient says so
+      if (result.gradient) // mark the reshards that finish a parameter's gradient
         for (TensorId t = taken; t != tensor && draft.isReshard(draft.makerOf(t));
              t = draft.operandsOf(draft.makerOf(t))[0])
           draft.setFinishesGradient(draft.makerOf(t));
@@ -502,8 +506,9 @@ private:
       required.partialAxes = current.partialAxes;
       required.partialKind = current.partialKind;
     }
-    if (result.gradient) { // finished once an iteration over what all its stages leave partial and the parameter is
-                           // not split by
+    // A gradient is reduced once per iteration over the axes over which all its stages leave it partial and that do not
+    // split the parameter.
+    if (result.gradient) {
       const Axes common = partialInAllStages(id, result.follows);
       std::erase_if(required.partialAxes,
                     [&](const std::string &axis) { return !contains(common, axis) || required.splitsOver(axis); });

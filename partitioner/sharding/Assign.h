@@ -1,13 +1,13 @@
-// The choice of shardings: a function of values.
+// Chooses shardings, on plain values without IR.
 #pragma once
 #include "partitioner/sharding/Solution.h"
 
 namespace cleave::partitioner {
 
-/// Gives every tensor its sharding: one walk in program order that reads the rules, takes pins and marks as given, and
-/// puts a reshard wherever an op needs an operand otherwise. Open arguments are split as the ops that use them first
-/// choose by default; with them the names that were undecided are decided. Throws an internal error where a fixed
-/// tensor would have to be split otherwise.
+/// Gives every tensor a sharding, in one walk in program order. Pinned shardings and marks are taken as given; a
+/// reshard is added where an op needs an operand under another sharding. An open argument gets the sharding that the
+/// first op that uses it chooses, and so does its name if that is undecided. Throws an internal error if a fixed tensor
+/// would need another sharding.
 ShardingSolution assign(const ShardingProblem &problem);
 
 } // namespace cleave::partitioner

@@ -2,7 +2,7 @@
 
 namespace cleave::partitioner {
 
-/// Splits the first dimension over `axis` that nothing splits and whose size `suits`.
+/// Splits the first unsplit dimension whose size `suits` accepts over `axis`.
 template <class F>
 static std::optional<Sharding> splitFirst(Sharding sharding, const std::vector<int64_t> &shape, const std::string &axis,
                                           F suits) {

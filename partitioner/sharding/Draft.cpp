@@ -161,7 +161,7 @@ void Draft::mergeInto(OpId sum, std::vector<std::vector<Use>> &readers) {
   set(result, to);
 }
 
-// Added ops that were erased leave no numbers behind.
+// Renumbers the added ops without the erased ones and returns the solution.
 ShardingSolution Draft::finish(std::vector<std::optional<ShardingId>> named) {
   const OpId ops = solution.problemOps;
   const TensorId tensors = solution.problemTensors;

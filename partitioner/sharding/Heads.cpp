@@ -1,5 +1,5 @@
-// Follows one dimension through whatever moves it along by its sharding rule, through reshapes, and through slices that
-// take a run of it.
+// Follows one dimension through ops whose sharding rule keeps it, through reshapes, and through slices that take a run
+// of it.
 #include "partitioner/sharding/Heads.h"
 
 #include <algorithm>
@@ -13,18 +13,18 @@ class Lookahead {
 public:
   explicit Lookahead(const ShardingProblem &problem) : problem(problem) {}
 
-  /// The factor, of at least `parts`, of the tensor's dimension that becomes the heads of an attention. Where slices
-  /// would have it differently (fewer heads for keys than for queries), all of it: one gather serves all slices.
+  /// The factor of the tensor's dimension, at least `parts` large, that becomes the heads of an attention. If slices
+  /// disagree (fewer heads for keys than for queries), the whole dimension: one gather serves all slices.
   struct Heads {
     DimCut cut;
-    bool found = true; // false: all of the dimension, as its slices have the heads in different places
+    bool found = true; // false: the whole dimension, because its slices disagree about the heads
     bool operator==(const Heads &) const = default;
   };
   std::optional<Heads> headsIn(TensorId tensor, size_t dim, int64_t parts, int depth = 4) const;
 
-  /// The size at whose multiples slices cut the tensor's dimension, and at which concatenations continue it; the
-  /// dimension's where none does. (Not what reshapes make of it: so split, gates of recurrent layers cost more
-  /// messages.)
+  /// The length at whose multiples slices cut the tensor's dimension and concatenations join it; the size of the
+  /// dimension if none does. (Reshapes are ignored: splits that follow them would cost more messages for the gates of
+  /// recurrent layers.)
   int64_t runIn(TensorId tensor, size_t dim, int depth = 4) const;
 
 private:
@@ -42,7 +42,7 @@ private:
   Heads beforeSlice(const Use &slice, size_t dim, const Heads &after) const;
 };
 
-// The dimensions of `to` that dimension `dim` of `from` becomes in a reshape: [first, last); empty where it merges.
+// The dimensions of `to` that dimension `dim` of `from` becomes in a reshape: [first, last); empty if it is merged.
 std::pair<size_t, size_t> reshapedTo(const std::vector<int64_t> &from, const std::vector<int64_t> &to, size_t dim) {
   int64_t before = 1, seen = 1;
   for (size_t d = 0; d < dim; ++d)
@@ -95,7 +95,7 @@ int64_t Lookahead::follow(const Use &use, size_t dim) const {
   return moves && at.runs == 1 && rule.results[0][found].runs == 1 ? static_cast<int64_t>(found) : -1;
 }
 
-// The tensor's dimension becomes the heads of an attention. `seen`: what was looked at.
+// Whether the tensor's dimension becomes the heads of an attention. `seen`: tensors and dimensions visited so far.
 bool Lookahead::reachesBatch(TensorId tensor, size_t dim, Seen &seen) const {
   if (!seen.insert({tensor, dim}).second || seen.size() > 200)
     return false;
@@ -109,7 +109,7 @@ bool Lookahead::reachesBatch(TensorId tensor, size_t dim, Seen &seen) const {
   return false;
 }
 
-// What of the sliced dimension becomes heads, where `after` of the slice's does: in every run, or not at all.
+// The heads before a slice, given the heads `after` it: the same factor in every run, or else the whole dimension.
 Lookahead::Heads Lookahead::beforeSlice(const Use &slice, size_t dim, const Heads &after) const {
   const RuleDim &from = ruleDim(slice, dim), &to = problem.ruleOf(slice.op).results[0][dim];
   if (!after.found || after.cut.outer % to.runs != 0)

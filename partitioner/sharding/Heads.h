@@ -5,7 +5,7 @@
 
 namespace cleave::partitioner {
 
-/// A dimension as outer x size x inner, of which `size` may be split.
+/// A dimension viewed as outer x size x inner, where `size` may be split.
 struct DimCut {
   int64_t outer = 1, size = 1, inner = 1;
   bool operator==(const DimCut &) const = default;
@@ -13,12 +13,13 @@ struct DimCut {
   DimSharding over(const std::vector<std::string> &axes) const;
 };
 
-/// Where dimension `dim` of a product is split by default, into `parts`: at the factor that becomes a batch dimension
-/// of a later product where a reshape shows one (the heads of a fused qkv: 3 x H:tp x D), also behind slices of the
-/// dimension; else at the runs of which slices take some (a fused gate and up projection: 2 x W:tp); else as a whole.
+/// Chooses how dimension `dim` of a product is split into `parts` by default. First choice: the factor that a reshape,
+/// also one behind slices of the dimension, turns into a batch dimension of a later product (the heads of a fused qkv:
+/// 3 x H:tp x D). Second choice: the runs that slices take (a fused gate and up projection: 2 x W:tp). Otherwise the
+/// whole dimension.
 DimCut defaultCut(const ShardingProblem &problem, TensorId tensor, size_t dim, int64_t parts);
 
-/// Where a parameter's dimension becomes the heads of an attention (a qkv weight or bias); nothing where none does.
+/// The dimension and factor of a parameter that become the heads of an attention (a qkv weight or bias); empty if none.
 std::optional<HeadsPlace> headsOf(const ShardingProblem &problem, TensorId parameter);
 
 } // namespace cleave::partitioner

@@ -6,7 +6,7 @@
 
 namespace cleave::partitioner {
 
-/// Values by index; equal ones have one index, so that comparing indices compares values.
+/// Values by index; equal values share one index, so that comparing indices compares values.
 template <typename T, typename Hash> class Interned {
 public:
   Interned() = default;

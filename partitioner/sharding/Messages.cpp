@@ -10,9 +10,9 @@ namespace {
 
 using Axes = std::vector<std::string>;
 
-/// Cuts the factor of `dim` in which `inner` elements of the dimension end into two, if each rank then holds the same
-/// elements: a factor that is not split; one whose shares are whole runs of the inner part; or one that is split over
-/// two axes, between these.
+/// Cuts the factor of `dim` that has a boundary after the `inner` innermost elements inside it into two factors, if
+/// each rank then holds the same elements as before. This is so for a factor that is not split, for one whose shares
+/// are whole runs of the inner part, and for one that is split over two axes and cut between them.
 void cutAt(const Mesh &mesh, DimSharding &dim, int64_t inner) {
   int64_t below = 1;
   for (size_t f = dim.factors.size(); f-- > 0; below *= dim.factors[f].size) {
@@ -36,7 +36,7 @@ void cutAt(const Mesh &mesh, DimSharding &dim, int64_t inner) {
   }
 }
 
-/// Cuts where the other one has a boundary, and between axes.
+/// Cuts factors of `dim` at the factor boundaries of `other`, and between axes.
 void refine(const Mesh &mesh, DimSharding &dim, const DimSharding &other) {
   for (size_t f = 0; f < dim.factors.size(); ++f)
     if (const Factor factor = dim.factors[f]; factor.axes.size() > 1) {
@@ -54,7 +54,7 @@ bool sameSizes(const DimSharding &a, const DimSharding &b) {
   return std::ranges::equal(a.factors, b.factors, {}, &Factor::size, &Factor::size);
 }
 
-/// The two with the same sizes of factors, where they can be written so.
+/// Rewrites both with the same factor sizes, if that is possible.
 void refineBoth(const Mesh &mesh, DimSharding &from, DimSharding &to) {
   DimSharding finerFrom = from, finerTo = to;
   refine(mesh, finerFrom, to);
@@ -64,10 +64,10 @@ void refineBoth(const Mesh &mesh, DimSharding &from, DimSharding &to) {
     from = std::move(finerFrom), to = std::move(finerTo);
 }
 
-/// The factors of `from` and `to` that must be gathered and sliced.
+/// Refined `from` and `to`, to tell which factors must be gathered and sliced.
 struct Moves {
   DimSharding from, to;
-  bool aligned; // the same sizes of factors
+  bool aligned; // both have the same factor sizes
   Moves(const Mesh &mesh, const DimSharding &before, const DimSharding &after) : from(before), to(after) {
     refineBoth(mesh, from, to);
     aligned = sameSizes(from, to);
@@ -118,7 +118,7 @@ int64_t Message::bytesSent() const { return (kind == Collective::AllReduce ? 2 :
 
 namespace {
 
-// The piece of the first rank, which has the largest share of everything, on its way from one sharding to another.
+// Follows the piece of the first rank, which has the largest shares, through a reshard and collects the messages.
 class Piece {
 public:
   Piece(const Mesh &mesh, const Sharding &sharding, int64_t elementBits) : mesh(mesh), elementBits(elementBits) {

@@ -1,4 +1,4 @@
-// What changing a sharding costs in messages. partitioner/apply makes collectives of the same steps.
+// The steps and messages of a reshard. partitioner/apply makes its collectives from the same steps.
 #pragma once
 #include "partitioner/sharding/Solution.h"
 
@@ -8,19 +8,20 @@ namespace cleave::partitioner {
 struct ReshardStep {
   enum class Kind {
     AllReduce,     // finishes the partial sums over `axes`
-    ReduceScatter, // the same, each member keeping its share of the factor at `place`
+    ReduceScatter, // the same, but each member keeps only its share of the factor at `place`
     Gather,        // an all-gather: the factor at `place` becomes whole
     Slice,         // each member keeps its share of the factor at `place`; no message
   };
   Kind kind = Kind::Slice;
   std::vector<std::string> axes = {}; ///< of an all-reduce or a reduce-scatter
   FactorPlace place = {};
-  /// Of a gather or a slice: the factors of dimension `place.dim` while it is split the most, before it or after it.
+  /// For a gather or a slice: the factors of dimension `place.dim` while it is split, before the gather or after the
+  /// slice.
   DimSharding dim = {};
 };
 
 /// The steps that turn `from` into `to`. All gathers come before all slices: members of a gather must hold the same
-/// share of every other factor. Factors that both have stay as they are.
+/// share of every other factor. Factors that are split alike in both stay as they are.
 std::vector<ReshardStep> reshardSteps(const Mesh &mesh, const Sharding &from, const Sharding &to);
 
 enum class Collective { AllReduce, ReduceScatter, AllGather };
@@ -28,32 +29,32 @@ enum class Collective { AllReduce, ReduceScatter, AllGather };
 /// A collective that every rank takes part in, in a group of `members`.
 struct Message {
   Collective kind = Collective::AllReduce;
-  std::vector<std::string> axes; ///< the group: ranks that differ only along these
+  std::vector<std::string> axes; ///< the group: ranks that differ only along these axes
   int64_t members = 1;
-  /// Of the largest buffer on a rank: what is reduced, or what a gather gives. Where shares are uneven, on the first
-  /// rank, which has the largest.
+  /// Bytes of the largest buffer on a rank: the operand of a reduction or the result of a gather. If shares are uneven,
+  /// on the first rank, which has the largest share.
   int64_t bytes = 0;
   bool operator==(const Message &) const = default;
-  /// What a rank sends in the ring algorithm: twice (members - 1) / members of the bytes for an all-reduce, once for
-  /// the others (Patarasuk and Yuan 2009).
+  /// Bytes that a rank sends in the ring algorithm: 2 (members - 1) / members of `bytes` for an all-reduce, half of
+  /// that for the others (Patarasuk and Yuan 2009).
   int64_t bytesSent() const;
 };
 
-/// The messages of a reshard, in order; empty where each rank has what it needs.
+/// The messages of a reshard, in order; empty if each rank already has what it needs.
 std::vector<Message> messagesOf(const Mesh &mesh, const Sharding &from, const Sharding &to, int64_t elementBits);
 
-/// A message of a solution, with the tensor that it is about.
+/// A message of a solution, with the tensor that it moves or reduces.
 struct SolutionMessage {
   Message message;
   TensorId tensor = -1; ///< of the problem
   int stage = -1;
   bool backward = false;
-  /// Once an iteration, over all microbatches (gradients and metrics); else once a microbatch.
+  /// Sent once per iteration, after all microbatches (gradients and metrics); otherwise once per microbatch.
   bool oncePerIteration = false;
 };
 
-/// All messages of a solution: its reshards, in program order, then the sums that results leave to the end of an
-/// iteration (these before gradients are joined in buckets and sums of several stages in one).
+/// All messages of a solution: its reshards in program order, then the reductions of results at the end of an iteration
+/// (counted before gradients are merged into buckets and sums of several stages into one).
 std::vector<SolutionMessage> messagesOf(const ShardingProblem &problem, const ShardingSolution &solution);
 
 } // namespace cleave::partitioner

@@ -1,4 +1,4 @@
-// From split loops to shardings, and the enumeration of split loops.
+// Derives shardings from split loops, and lists all choices of split loops.
 #include "partitioner/sharding/OpSharding.h"
 
 #include "partitioner/sharding/Heads.h"
@@ -52,7 +52,7 @@ Sharding shardingFor(const Mesh &mesh, const OpRule &rule, const LoopSplits &spl
   return sharding;
 }
 
-// The axes over which reduced loops are split leave a result partial.
+// Adds the axes that split reduced loops as partial axes of a result.
 void addPartialAxes(Sharding &sharding, const OpRule &rule, const LoopSplits &splits,
                     const std::vector<RuleDim> &dims) {
   for (size_t l = 0; l < rule.loops.size(); ++l) {
@@ -91,7 +91,7 @@ OpSharding shardOp(const ShardingProblem &problem, const ProblemOp &op, const Lo
 
 namespace {
 
-// Lists the choices of one op: every axis in turn goes to one of the places that it may have.
+// Lists the choices of one op: every combination of axes and the places that they may split.
 class Choices {
 public:
   Choices(const ShardingProblem &problem, const ProblemOp &op) : problem(problem), op(op) {
@@ -146,7 +146,8 @@ private:
     return at;
   }
 
-  // Every way to split whole dimensions, each with every subset of the other axes that may be partial.
+  // All ways to split whole dimensions; if `partialKind` is given, each with every subset of the remaining axes as
+  // partial axes.
   std::vector<Sharding> ofTensor(const std::vector<int64_t> &shape, std::optional<std::string> partialKind) const {
     std::vector<Sharding> all;
     const int dims = static_cast<int>(shape.size());
@@ -177,7 +178,7 @@ private:
     return std::move(found);
   }
 
-  // Where the loop may be cut: as a whole, and where the lookahead sees heads or slices.
+  // The ways to cut the loop: as a whole, and where the lookahead finds heads or slices.
   std::vector<DimCut> cutsOf(const OpRule &rule, int loop, int64_t parts) const {
     std::vector<DimCut> cuts{{1, sizeOf(rule, loop), 1}};
     if (rule.loops[loop] != LoopKind::Parallel || rule.results.empty())
@@ -202,7 +203,7 @@ private:
     return size ? size : sizeIn(rule.results, op.results);
   }
 
-  // Loops that an axis may split, and what the user's mark has fixed.
+  // Returns the loops that an axis may split; writes the splits that the user's mark demands to `fixed`.
   std::vector<int> freeLoops(const OpRule &rule, LoopSplits &fixed) const {
     std::vector<int> loops;
     const MarkedDims none, &marked = op.mark < 0 ? none : problem.marks[op.mark];
@@ -217,7 +218,8 @@ private:
     return loops;
   }
 
-  // A product of two partial sums is not the sum of products: exactly one of its operands may be one.
+  // Whether the op may pass partial sums on. A product of two partial sums is not the sum of products: exactly one
+  // operand may be partial.
   bool maySumsPass(const OpRule &rule) const {
     size_t passing = 0;
     for (size_t i = 0; i < op.operands.size(); ++i)
@@ -243,7 +245,7 @@ private:
     });
   }
 
-  // Every variant with every cut of the loop that has a share for each member.
+  // Combines every variant with every cut of the loop that has a share for each member.
   std::vector<LoopSplits> splitLoop(const OpRule &rule, int loop, const std::vector<std::string> &over,
                                     const std::vector<LoopSplits> &variants) const {
     std::vector<LoopSplits> split;

@@ -1,4 +1,4 @@
-// Patterns over module paths, and the text of one dimension's split.
+// Matches patterns of module paths, and reads and writes the split of one dimension as text.
 #include "partitioner/sharding/Pinned.h"
 
 #include "runtime/base/Error.h"
@@ -42,8 +42,8 @@ void refuseRepeatedAxes(const Sharding &sharding, const std::string &where) {
       }
 }
 
-/// One part of a path against one of a pattern, both without dots. When a letter differs, the last star takes one more;
-/// earlier stars never have to.
+/// Matches one part of a path with one part of a pattern, both without dots. At a mismatch the last star takes one more
+/// letter; earlier stars need not be tried again.
 static bool partMatches(std::string_view pattern, std::string_view name) {
   size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
@@ -84,13 +84,14 @@ static int64_t number(const std::string &text, const std::string &where) {
   return value;
 }
 
-// Whether two splits see the dimension as the same factors.
+// Whether two splits view the dimension as the same factors.
 static bool sameFactors(const DimSharding &a, const DimSharding &b) {
   return std::equal(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(),
                     [](const Factor &x, const Factor &y) { return x.size == y.size; });
 }
 
-// "0" or "0:3x4x16.1"; several of the latter for one dimension split several of the same factors.
+// Applies a key such as "0" or "0:3x4x16.1". Several keys of the second form for one dimension must have the same
+// factors; each splits one of them.
 static void applyEntry(Sharding &sharding, const std::string &key, const std::string &axes,
                        const std::vector<int64_t> &shape, const Mesh &mesh, const std::string &where) {
   size_t colon = key.find(':');

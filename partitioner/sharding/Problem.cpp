@@ -1,4 +1,4 @@
-// Building problems, and what follows from one at once.
+// Builds problems, and derives simple facts from them.
 #include "partitioner/sharding/Problem.h"
 
 #include <algorithm>

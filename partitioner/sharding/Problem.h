@@ -1,5 +1,5 @@
-// What the choice of shardings needs to know of a function, as values: no IR. partitioner/annotate reads it off the IR;
-// tests write it down.
+// The input of the choice of shardings as plain values, without IR. partitioner/annotate reads it from the IR; tests
+// write it literally.
 #pragma once
 #include "ir/dist/Sharding.h"
 #include "partitioner/sharding/Interned.h"
@@ -20,17 +20,17 @@ using ShardingId = int32_t;
 
 /// Kinds of ops as far as their shardings are concerned.
 enum class OpKind : uint8_t {
-  Free,        // a constant, indices, random numbers: made under any sharding; no rule
-  Reshape,     // no rule: the factors of the dimensions regroup (Reshape.h)
-  Broadcast,   // is computed again rather than moved
-  Cast,        // elementwise, and of a parameter the parameter in another type
-  Transpose,   // of a parameter the parameter with its dimensions in another order
+  Free,        // a constant, indices, random numbers: computed under any sharding; no rule
+  Reshape,     // no rule: the factors of the dimensions are regrouped (Reshape.h)
+  Broadcast,   // recomputed under another sharding instead of moved
+  Cast,        // elementwise; a cast of a parameter is the parameter in another type
+  Transpose,   // a transpose of a parameter is the parameter with its dimensions in another order
   Slice,       //
   Concat,      //
-  Add,         // elementwise, and adds up the terms of a gradient
+  Add,         // elementwise; also adds the terms of a gradient
   Elementwise, // any other elementwise op
-  Mark,        // the identity with the user's demand on some dimensions
-  Other,       // all that its rule says
+  Mark,        // the identity, with the user's demand on some dimensions
+  Other,       // described by its rule alone
   Return,      // the function's results: the last op
 };
 bool isElementwise(OpKind kind);
@@ -47,31 +47,31 @@ struct ProblemTensor {
   int64_t elementBits = 32;
   /// All elements are equal, and known to every rank: a constant, or a broadcast of one.
   bool splat = false;
-  /// Its bytes have a form of a library's own, so that no message can change its sharding (the workspace of a
+  /// Its bytes have a library's private format, so that no message can change its sharding (the workspace of a
   /// max-pool).
   bool fixed = false;
   // The following are filled in by ShardingProblem.
-  OpId op = -1;               ///< whose result it is; -1: an argument
+  OpId op = -1;               ///< the op that computes it; -1: an argument
   std::vector<Use> uses = {}; ///< in program order
 };
 
-/// What the user's mark demands of a dimension: nothing, or a split (one that splits nothing: the dimension is whole).
+/// The demand of the user's mark on each dimension: none, or a split (a split without axes: the dimension stays whole).
 using MarkedDims = std::vector<std::optional<DimSharding>>;
 
 struct ProblemOp {
   OpKind kind = OpKind::Other;
   RuleId rule = -1;
   std::vector<TensorId> operands = {};
-  int stage = -1;                     ///< pipeline stage, where it is known
-  bool backward = false;              ///< of the backward pass
-  int mark = -1;                      ///< of an op of kind Mark: its index in ShardingProblem::marks
+  int stage = -1;                     ///< pipeline stage; -1: unknown
+  bool backward = false;              ///< belongs to the backward pass
+  int mark = -1;                      ///< for kind Mark: index in ShardingProblem::marks
   std::vector<TensorId> results = {}; ///< filled in by ShardingProblem
 };
 
 /// A tensor that outlives the function, by name: a parameter or a buffer.
 struct NamedTensor {
   std::string name;
-  /// Decided already: by an earlier function, or by a rule of the strategy.
+  /// Set if already decided by an earlier function or by a rule of the strategy.
   std::optional<Sharding> sharding;
 };
 
@@ -84,11 +84,12 @@ struct Argument {
 
 /// A result of the function: operand i of the return op.
 struct Result {
-  /// The named tensor whose sharding it takes, where that is decided and has as many dimensions; else it is whole.
+  /// The named tensor whose sharding the result takes if that is decided and has as many dimensions; otherwise the
+  /// result is replicated.
   NameId follows = -1;
-  /// It may stay a partial sum, which is finished once an iteration instead of once a microbatch.
+  /// Whether it may stay a partial sum, which is reduced once per iteration instead of once per microbatch.
   bool mayBePartial = false;
-  /// A gradient; a parameter that several stages use has several, which are finished together.
+  /// Whether it is a gradient. A parameter used in several stages has several gradients, which are reduced together.
   bool gradient = false;
 };
 
@@ -99,14 +100,14 @@ struct RuleHash {
 /// The axis of sequence parallelism, and the dimension of activations [batch, sequence, width] that it splits.
 inline constexpr const char *sequenceAxis = "tp";
 inline constexpr size_t sequenceDim = 1, sequenceRank = 3;
-/// Whether a mark asks for an activation that is split along the sequence.
+/// Whether a mark demands an activation that is split along the sequence.
 bool splitsSequence(const MarkedDims &marked);
 
-/// A function as the choice of shardings sees it.
+/// A function as input of the choice of shardings.
 struct ShardingProblem {
   Mesh mesh;
-  /// Sequence parallelism: sums over tp of activations [batch, sequence, width] are finished split along the sequence, and
-  /// stay so until a product needs them whole (Korthikanti et al. 2022).
+  /// Sequence parallelism: sums over tp of activations [batch, sequence, width] are reduced and split along the
+  /// sequence at once, and stay split until a product needs them whole (Korthikanti et al. 2022).
   bool sequence = false;
   std::vector<NamedTensor> names;
   std::vector<Argument> arguments;
@@ -129,12 +130,11 @@ struct ShardingProblem {
   }
 };
 
-/// For each tensor whether every rank can compute any share of it without a message, from constants and from values
-/// that are broadcast (these are moved before the broadcast): constants, broadcasts, and elementwise ops of nothing
-/// else.
+/// For each tensor, whether every rank can compute any share of it instead of receiving it. True for constants, for
+/// broadcasts (a message moves the smaller operand), and for elementwise ops that read only such tensors.
 std::vector<bool> remakeableTensors(const ShardingProblem &problem);
 
-/// The sharding that the operand of a broadcast needs so that the result has `result`.
+/// The sharding that the operand of a broadcast needs so that the result has the sharding `result`.
 Sharding broadcastOperand(const OpRule &rule, const Sharding &result);
 
 } // namespace cleave::partitioner

@@ -1,4 +1,4 @@
-// Regrouping factors across a reshape.
+// Regroups factors across a reshape.
 #include "partitioner/sharding/Reshape.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace cleave::partitioner {
 namespace {
 
-// All factors of a tensor in row-major order, neighbours that are not split as one, last first (a stack).
+// All factors of a tensor as a stack, the first in row-major order on top; neighbours that are not split are merged.
 std::vector<Factor> flattened(const Sharding &sharding) {
   std::vector<Factor> flat;
   for (const DimSharding &dim : sharding.dims)
@@ -21,8 +21,8 @@ std::vector<Factor> flattened(const Sharding &sharding) {
   return flat;
 }
 
-// Opens a factor into `need` (major) times the rest, both split so that together they lie as the factor does; nothing
-// where that is impossible.
+// Cuts a factor into `need` (major) times the rest, both split so that each rank keeps its elements; empty if that is
+// impossible.
 std::optional<std::pair<Factor, Factor>> opened(const Factor &factor, int64_t need, const Mesh &mesh) {
   if (factor.size % need != 0)
     return std::nullopt;

@@ -58,7 +58,7 @@ OpRule broadcastRule(const std::vector<int64_t> &dims, size_t resultRank) {
     b.loop(LoopKind::Parallel, {{0, (int)d}}, {{0, (int)dims[d]}});
   for (size_t d = 0; d < resultRank; ++d)
     if (b.rule.results[0][d].loop < 0)
-      b.loop(LoopKind::Parallel, {}, {{0, (int)d}}); // a new dimension: made under any split
+      b.loop(LoopKind::Parallel, {}, {{0, (int)d}}); // a new dimension: computed under any split
   return b.finish();
 }
 
@@ -138,7 +138,7 @@ OpRule embeddingGradRule(size_t idsRank) {
   for (int d = 0; d < ids; ++d)
     b.loop(LoopKind::Sum, {{0, d}, {1, d}}, {});
   b.loop(LoopKind::Parallel, {{0, ids}}, {{0, 1}});
-  b.rule.gradientLoop = b.loop(LoopKind::Parallel, {}, {{0, 0}}); // rows: made under any split
+  b.rule.gradientLoop = b.loop(LoopKind::Parallel, {}, {{0, 0}}); // rows: computed under any split
   return b.finish();
 }
 

@@ -18,8 +18,9 @@ enum class LoopKind {
   Whole, // may not be split
 };
 
-/// A dimension of an op: `runs` of one loop, one after the other. A slice, a pad and a concatenation at multiples of
-/// a size have more than one: along a fused product [3 * w] the slice of one w moves a loop of w elements.
+/// A dimension of an operand or result: `runs` consecutive runs of one loop. Slices, pads and concatenations at
+/// multiples of a size have several: in the slice of one w from a fused product [3 * w] the loop has w elements, and
+/// the operand has 3 runs of it.
 struct RuleDim {
   int loop = -1;
   int64_t runs = 1;
@@ -45,9 +46,9 @@ struct OpRule {
   int parameterOperand = -1, defaultLoop = -1;
   /// Loops over independent products of activations, such as the heads of an attention.
   std::vector<int> productBatches;
-  /// The operand by which alone the op is split, or -1.
+  /// The only operand whose splits decide how the op is split, or -1.
   int leader = -1;
-  /// A loop of the result alone, split as dimension 0 of the parameter whose gradient the result becomes, or -1.
+  /// A loop along the result only, split as dimension 0 of the parameter whose gradient the result becomes, or -1.
   int gradientLoop = -1;
   bool operator==(const OpRule &) const = default;
 };
@@ -55,7 +56,7 @@ struct OpRule {
 /// The first dimension that the loop runs along; the number of dimensions where there is none.
 size_t dimOf(const std::vector<RuleDim> &dims, int loop);
 
-/// Which operand or result, and which of its dimensions.
+/// The number of an operand or result, and one of its dimensions.
 struct DimPlace {
   int tensor = 0, dim = 0;
 };
@@ -64,31 +65,32 @@ struct DimPlace {
 class RuleBuilder {
 public:
   RuleBuilder(const std::vector<size_t> &operandRanks, const std::vector<size_t> &resultRanks);
-  /// A loop along the given dimensions; returns its number.
+  /// Adds a loop along the given dimensions; returns its number.
   int loop(LoopKind kind, const std::vector<DimPlace> &operands, const std::vector<DimPlace> &results);
-  /// A loop along dimension `dim` of every operand and result.
+  /// Adds a loop along dimension `dim` of every operand and result.
   int loopThroughAll(LoopKind kind, size_t dim);
-  /// The rule; every dimension without a loop may not be split.
+  /// Returns the rule; dimensions without a loop may not be split.
   OpRule finish();
   OpRule rule;
 };
 
-/// `results` of the operands' shape, computed element by element.
+/// An elementwise op; the operands and its `results` results have the same shape.
 OpRule elementwiseRule(size_t rank, size_t operands, size_t results = 1, SumPassing sums = SumPassing::None);
 /// Dimension d of the operand becomes dimension `dims[d]` of the result; the others are new.
 OpRule broadcastRule(const std::vector<int64_t> &dims, size_t resultRank);
 /// Reduces `dims`; `kind` is Sum, Max or Min.
 OpRule reduceRule(size_t rank, const std::vector<int64_t> &dims, LoopKind kind);
 OpRule transposeRule(const std::vector<int64_t> &permutation);
-/// slice and pad: `before` elements of the larger side lie before the smaller one. A dimension that keeps its size
-/// moves along. Another one moves in runs of the largest size at whose multiples the window begins and ends, and stays
-/// whole where that is one element.
+/// slice and pad: the smaller side is a window of the larger one behind `before` elements. A dimension that keeps its
+/// size may be split. Another dimension may be split within runs of the largest size at whose multiples the window
+/// begins and ends; if that is one element, the dimension stays whole.
 OpRule windowRule(const std::vector<int64_t> &from, const std::vector<int64_t> &to, const std::vector<int64_t> &before);
-/// gather, scatter_add: everything but dimension `dim` moves together.
+/// gather, scatter_add: all dimensions except `dim` are split together; `dim` stays whole.
 OpRule alongRule(size_t rank, size_t operands, size_t dim);
-/// Everything moves together; `dim` in runs of the largest size of which every operand has a multiple.
+/// Operands and result are split together; dimension `dim` within runs of the largest size that divides it in every
+/// operand.
 OpRule concatRule(const std::vector<std::vector<int64_t>> &shapes, size_t dim);
-/// Rows of a table [rows, width] by ids of `idsRank` dimensions.
+/// Looks up rows of a table [rows, width] by ids of `idsRank` dimensions.
 OpRule embeddingRule(size_t idsRank);
 OpRule embeddingGradRule(size_t idsRank);
 /// [..., m, k] times [..., k, n], each operand transposed in memory or not. A second operand of rank 2 is a weight.
@@ -100,8 +102,8 @@ OpRule conv2dRule(int channelDim, bool grouped);
 OpRule conv2dInputGradRule(int channelDim, bool grouped);
 OpRule conv2dWeightGradRule(int channelDim, bool grouped);
 
-/// Pooling and attention: samples, and the dimension `other` (channels or heads), move through every operand and
-/// result.
+/// Pooling and attention: the samples (dimension 0) and the dimension `other` (channels or heads) of all operands and
+/// results are split together.
 OpRule samplesRule(const std::vector<size_t> &operandRanks, const std::vector<size_t> &resultRanks, size_t other);
 
 } // namespace cleave::partitioner

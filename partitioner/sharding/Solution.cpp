@@ -1,4 +1,4 @@
-// Looking things up in solutions.
+// Hashes shardings, and looks up tensors of solutions.
 #include "partitioner/sharding/Solution.h"
 
 namespace cleave::partitioner {
