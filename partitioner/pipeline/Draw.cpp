@@ -1,4 +1,4 @@
-// Timelines as text: a cell for each work where they fit, a letter for each part of the time otherwise.
+// Timelines as text: a cell for each work if there is room, otherwise a letter for each interval of time.
 #include "partitioner/pipeline/Draw.h"
 
 #include <algorithm>

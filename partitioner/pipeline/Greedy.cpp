@@ -39,7 +39,7 @@ public:
       const auto [now, rank] = events.top();
       events.pop();
       if (ranks[rank].free > now)
-        continue; // it looks again when it gets free
+        continue; // the rank looks again when it becomes free
       if (const auto work = choose(rank, now))
         begin(rank, *work, now);
     }
@@ -51,14 +51,14 @@ public:
 
 private:
   struct StageState {
-    int64_t forwards = 0, gradients = 0, weights = 0; // begun
+    int64_t forwards = 0, gradients = 0, weights = 0; // numbers of works begun
     int64_t mostAhead = 1;
     double room = 0; // bytes that its rank must have free to begin a forward
     int64_t rank = 0;
   };
   struct RankState {
     double free = 0, held = 0;
-    double link[2] = {0, 0}; // to the next and the previous rank
+    double link[2] = {0, 0}; // times when the links to the next and the previous rank become free
     bool forwardWasLast = false;
   };
 
@@ -77,7 +77,7 @@ private:
     s.room += gradient;
   }
 
-  /// The most work that a rank has for a microbatch.
+  /// The work of the busiest rank for a microbatch.
   double busiestWork() const {
     std::vector<double> work(ranks.size());
     for (size_t stage = 0; stage < stages.size(); ++stage)
@@ -88,7 +88,7 @@ private:
   size_t slot(int64_t stage, int64_t microbatch) const { return size_t(stage * result.microbatches + microbatch); }
   bool fits(size_t rank, double bytes) const { return ranks[rank].held + bytes <= limits[rank] * (1 + 1e-9); }
 
-  /// Takes the first candidate that has arrived; of the others, keeps when the soonest will.
+  /// Sets `found` to the first candidate that has arrived, and `soonest` to the earliest arrival of the others.
   void consider(std::optional<ScheduledWork> &found, double &soonest, const ScheduledWork &work, double arrival,
                 double now) {
     if (arrival > now)
@@ -118,7 +118,7 @@ private:
     if (forward || gradient)
       return forward && (forwardFirst || !gradient) ? forward : gradient;
     if (weight && soonest < now + policy.patience * stages[size_t(weight->stage)].weightGradient)
-      return std::nullopt; // looks again when that arrives
+      return std::nullopt; // the rank looks again when the more urgent work arrives
     return weight;
   }
 

@@ -8,30 +8,31 @@
 
 namespace cleave::partitioner {
 
-/// What is most urgent, and how far a stage runs ahead.
+/// The order of urgency of works, and how far a stage may run ahead.
 struct Policy {
   enum class First : uint8_t { Backward, Forward, Alternate };
   First first = First::Backward;
-  /// Weight gradients directly after their input gradients; otherwise when the rank has nothing else to do, or no
+  /// Weight gradients run directly after their input gradients; otherwise when the rank has nothing else to do, or no
   /// memory left.
   bool weightsAtOnce = false;
-  /// A weight gradient is not begun where something more urgent arrives within this part of its time.
+  /// A weight gradient is not begun if a more urgent work arrives within this fraction of the weight gradient's time.
   double patience = 0;
-  /// A stage begins at most ahead * (stages from it to the last one) forwards, rounded up, without their input
-  /// gradients.
+  /// A stage begins at most ahead * (number of stages from it to the last one) forwards, rounded up, whose input
+  /// gradients have not begun.
   double ahead = std::numeric_limits<double>::infinity();
-  /// Of several stages of a rank the earliest is most urgent; otherwise the latest.
+  /// Of a rank's stages the earliest is most urgent; otherwise the latest.
   bool earlyStagesFirst = false;
   /// The first stage begins a forward at most once in `pace` * (the work of the busiest rank for a microbatch), so that
-  /// microbatches stay under way no longer than they must, and need the least memory.
+  /// microbatches are in flight as briefly as possible and need little memory.
   double pace = 0;
 };
 
-/// The schedule that follows from a policy, or nullopt where it does not end. `shape`: sizes and placement; the rest
-/// is ignored: the backward pass is split. `stages`: costs of each stage; `limits`: bytes that each rank may hold.
+/// The schedule that a policy produces, or nullopt if it cannot be finished. Only the sizes and the placement of
+/// `shape` are used; the backward pass is split. `stages`: costs of each stage; `limits`: bytes that each rank may
+/// hold.
 ///
-/// It ends where each rank can hold one microbatch in all its stages and the largest gradient: a forward is begun only
-/// if after it the rank's later stages have room for one more microbatch.
+/// The schedule can be finished if each rank can hold one microbatch in all its stages and the largest gradient: a
+/// forward is begun only if after it the rank's later stages have room for one more microbatch.
 std::optional<Schedule> greedySchedule(const Schedule &shape, const std::vector<StageCosts> &stages,
                                        const std::vector<double> &limits, const Policy &policy);
 

@@ -12,7 +12,7 @@ namespace {
 
 using Times = std::vector<std::vector<Span>>;
 
-/// A work that begins when the one before it on its rank ends, on the critical path.
+/// A work on the critical path that begins when the work before it on its rank ends.
 struct Place {
   size_t rank, position;
 };
@@ -38,7 +38,7 @@ public:
     for (size_t trial = 0; trial < trials && bestStep > lowest * (1 + 1e-9) && !places.empty(); ++trial) {
       if (trial % 4096 == 4095)
         restart();
-      // From a hundredth of the step to nothing.
+      // The temperature falls from a thousandth of the step to 0.
       attempt(0.01 * bestStep * (1 - double(trial) / double(trials)) * 0.1);
     }
     return std::move(best);
@@ -54,7 +54,8 @@ private:
     findPlaces();
   }
 
-  /// Moves the critical work or the one before it by a few places, and keeps that if it is hardly worse.
+  /// Moves a critical work, or the work before it, by a few places. Keeps the move if the step gets no longer, or by
+  /// chance if it gets slightly longer.
   void attempt(double temperature) {
     const Place place = places[random(places.size())];
     auto &order = current.order[place.rank];
@@ -103,7 +104,7 @@ private:
     return true;
   }
 
-  /// Follows what the last work to end waited for, back to the beginning.
+  /// Finds the moves: follows the critical path back from the work that ends last.
   void findPlaces() {
     places.clear();
     Place at{0, 0};

@@ -7,9 +7,9 @@
 namespace cleave::partitioner {
 
 /// A schedule no slower than `schedule`, within the same limits (bytes that each rank may hold). Simulated annealing
-/// (Kirkpatrick et al. 1983) over moves of works on the critical path, which alone can shorten a schedule (van
-/// Laarhoven et al. 1992). Ends after `trials` simulations, or when the step is `lowest`. The same input gives the same
-/// result.
+/// (Kirkpatrick et al. 1983) over moves of works on the critical path: no other moves can shorten a schedule (van
+/// Laarhoven et al. 1992). Ends after `trials` simulations, or when the step takes `lowest`. The same input gives the
+/// same result.
 Schedule improved(const Schedule &schedule, const std::vector<StageCosts> &stages, const std::vector<double> &limits,
                   double lowest, size_t trials);
 

@@ -12,7 +12,7 @@
 namespace cleave::partitioner {
 namespace {
 
-// Bounds of the effort, in works that are scheduled or simulated. One takes about 0.1 microseconds.
+// Bounds of the effort, as numbers of works to schedule or simulate. One takes about 0.1 microseconds.
 constexpr size_t pilotWorks = 5'000, policyWorks = 5'000'000, finalWorks = 3'000'000, improveWorks = 20'000'000,
                  mostTrials = 30'000;
 
@@ -21,14 +21,14 @@ struct Candidate {
   double step = 0, peak = 0;
 };
 
-/// Shorter; or as short but for rounding, with a lower peak.
+/// Whether `a` is shorter, or equally short except for rounding and its peak is lower.
 bool better(const Candidate &a, const Candidate &b) {
   if (std::abs(a.step - b.step) > 1e-12 * b.step)
     return a.step < b.step;
   return a.peak < b.peak;
 }
 
-/// The same schedule with a split backward pass: its input gradients leave earlier, so it is never slower.
+/// The same schedule with a split backward pass. It is never slower, because input gradients are sent earlier.
 Schedule splitBackward(const Schedule &schedule) {
   Schedule split = schedule;
   split.name = searchedSchedule;
@@ -47,7 +47,7 @@ Schedule splitBackward(const Schedule &schedule) {
   return split;
 }
 
-/// A policy and the memory that it uses: `microbatches` whole microbatches and a gradient, where the limit allows them.
+/// A policy and its memory: `microbatches` whole microbatches and a gradient, if the limit allows that much.
 struct Rule {
   Policy policy;
   double microbatches;
@@ -107,7 +107,7 @@ public:
   }
 
 private:
-  /// Nothing is shorter.
+  /// Whether no schedule can be shorter than the best.
   bool done() const { return best && best->step <= lowest * (1 + 1e-12); }
 
   std::optional<Candidate> measured(Schedule schedule) const {
@@ -150,8 +150,8 @@ private:
     return greedySchedule(sizes, stages, limitsOf(rule), rule.policy);
   }
 
-  /// Tries all rules, or a part of them evenly spread, on as many microbatches as show the repeating pattern; then the
-  /// best of them on all microbatches.
+  /// Tries all rules, or an evenly spaced part of them, on enough microbatches to show the repeating pattern; then the
+  /// best ones on all microbatches.
   void tryRules() {
     const std::vector<Rule> rules = rulesFor(shape);
     const int64_t perMicrobatch = 3 * shape.stages();

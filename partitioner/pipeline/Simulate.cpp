@@ -1,4 +1,4 @@
-// The times of a schedule: every work begins as soon as it may, so they follow from a walk over the works.
+// The times of a schedule: every work begins as early as possible, so a walk over the works gives all times.
 #include "partitioner/pipeline/Simulate.h"
 
 #include "partitioner/schedule/Walk.h"
@@ -9,8 +9,8 @@
 namespace cleave::partitioner {
 namespace {
 
-/// Computes times while a walk visits works. Each (stage, microbatch) gets one message, or one value on the same rank,
-/// in each direction.
+/// Computes times while a walk visits works. Each (stage, microbatch) receives one message, or one value on the same
+/// rank, in each direction.
 class Clock {
 public:
   Clock(const Schedule &schedule, const std::vector<StageCosts> &stages)
@@ -38,7 +38,7 @@ public:
     const int64_t receiver = rankOf[size_t(reader)];
     if (receiver == int64_t(rank))
       return;
-    // A rank talks to its two neighbours; of two ranks both neighbours are the same.
+    // A rank sends to its two neighbours; with two ranks both neighbours are the same rank.
     double &link = links[2 * rank + (receiver != int64_t(rank + 1) % schedule.ranks)];
     const double begin = std::max(time.end, link);
     arrival = link = begin + stages[size_t(work.stage)].send;

@@ -1,4 +1,4 @@
-// What a pipeline schedule costs: the times of all its works and messages, and what each rank holds.
+// Simulates a pipeline schedule: the times of all works and messages, and the memory of each rank.
 #pragma once
 #include "partitioner/schedule/Schedule.h"
 
@@ -8,14 +8,15 @@
 
 namespace cleave::partitioner {
 
-/// What one stage costs for each microbatch. Times in milliseconds, at least 0.
+/// The costs of one stage for each microbatch. Times in milliseconds, at least 0.
 struct StageCosts {
   double forward = 0, inputGradient = 0, weightGradient = 0;
   /// Time of a message from this stage to the one after (activations) or before (gradients). A stage on the same rank
   /// needs no message.
   double send = 0;
-  /// What the rank holds from the beginning of the forward to the end of the backward pass, and from the beginning of
-  /// the backward pass (of its input gradient, if it is split) to its end (that of its weight gradient).
+  /// Bytes that the rank holds: activations from the beginning of the forward to the end of the backward pass,
+  /// gradients from the beginning of the backward pass (of its input gradient, if it is split) to its end (that of its
+  /// weight gradient).
   double activationBytes = 0, gradientBytes = 0;
 
   double of(Work work) const {
@@ -27,7 +28,7 @@ struct StageCosts {
   double work() const { return forward + inputGradient + weightGradient; }
 };
 
-/// What a work adds to what its rank holds when it begins, and what it frees when it ends.
+/// Bytes that a work adds to the memory of its rank when it begins, and bytes that it frees when it ends.
 inline double bytesTaken(Work work, const StageCosts &costs) {
   return work == Work::Forward ? costs.activationBytes : work == Work::WeightGradient ? 0 : costs.gradientBytes;
 }
@@ -41,7 +42,7 @@ struct Span {
 };
 
 struct PipelineMessage {
-  ScheduledWork result; // of which work
+  ScheduledWork result; // the work whose result is sent
   int64_t receiver = 0; // rank
   Span time;
 };
@@ -49,9 +50,9 @@ struct PipelineMessage {
 struct RankTimeline {
   /// When each work of the rank's order runs.
   std::vector<Span> works;
-  /// What the rank sends, in order.
+  /// Messages that the rank sends, in order.
   std::vector<PipelineMessage> messages;
-  /// Sums of the works' and the messages' times. Messages move while the rank works.
+  /// Total times of works and of messages. Messages are sent while the rank works.
   double busy = 0, communication = 0;
   double peakBytes = 0;
 
@@ -67,19 +68,19 @@ struct Timeline {
   double bubbleFraction = 0;
 };
 
-/// Runs a schedule. A work begins when the one before it on its rank has ended and what it reads has arrived. Messages
-/// of a rank to the same rank follow each other; they take no time from its work. `stages`: a cost for every stage.
-/// Throws environmentError for a schedule that check() (Schedule.h) refuses.
+/// Simulates a schedule. A work begins when the one before it on its rank has ended and what it reads has arrived.
+/// Messages from one rank to the same other rank are sent one after the other; they do not delay the sender's work.
+/// `stages`: the costs of every stage. Throws environmentError for a schedule that check() (Schedule.h) rejects.
 Timeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stages);
 
-/// The times alone of each rank's works; nullopt if the schedule never ends. The schedule must have every work once.
+/// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once.
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages);
 
 /// The most bytes that each rank holds at once.
 std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageCosts> &stages);
 
-/// A step time that no schedule is below, in milliseconds: each rank waits for its first stage's input and then does
-/// all its work; and one microbatch passes all stages forth and back.
+/// A lower bound of the step time, in milliseconds, from two facts: each rank waits for its first stage's input and
+/// then does all its work; and one microbatch passes all stages forward and backward.
 double lowestStep(const Schedule &schedule, const std::vector<StageCosts> &stages);
 
 } // namespace cleave::partitioner

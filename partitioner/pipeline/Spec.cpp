@@ -31,7 +31,7 @@ const Field fields[] = {
     {"forward_ms", true},       {"input_grad_ms", true},  {"weight_grad_ms", true},     {"send_ms", true},
     {"activation_bytes", true}, {"gradient_bytes", true}, {"memory_limit_bytes", false}};
 
-/// A value as it stands in the file, cut where it is long.
+/// A value as text, shortened if it is long.
 std::string shown(const Json &value) {
   const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   return text.size() <= 60 ? text : text.substr(0, 57) + "...";
@@ -78,7 +78,7 @@ public:
     return int64_t(value.get<double>());
   }
 
-  /// A number for all, or a list with as many as one of `lengths`.
+  /// Reads one number for all, or a list whose length is one of `lengths`.
   std::vector<double> numbers(const char *field, const std::vector<int64_t> &lengths) const {
     const Json &value = json.at(field);
     if (!value.is_array())
@@ -131,7 +131,7 @@ std::vector<StageCosts> costsOf(const PipelineSpec &spec, const Schedule &shape)
   return stages;
 }
 
-/// Throws where a rank holds more than its limit.
+/// Throws environmentError if a rank holds more than its limit.
 void checkMemory(const PlannedPipeline &planned, const std::vector<double> &limits) {
   const std::vector<double> peaks = peakBytes(planned.schedule, planned.stages);
   if (const auto rank = rankOverLimit(peaks, limits))

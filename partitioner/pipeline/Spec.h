@@ -1,4 +1,4 @@
-// A schedule alone as a JSON file: what `cleave simulate --pipeline` reads.
+// Reads a JSON file with a schedule and the costs of its stages, for `cleave simulate --pipeline`.
 #pragma once
 #include "partitioner/pipeline/Simulate.h"
 
@@ -8,14 +8,14 @@
 
 namespace cleave::partitioner {
 
-/// What a spec says. Every list has an entry for each rank of the pipeline, or for each stage.
+/// The contents of a spec. Every list has an entry for each rank of the pipeline, or for each stage.
 struct PipelineSpec {
   std::string schedule; // one of namedSchedules(), or "auto"
   int64_t ranks = 1, microbatches = 1;
   std::optional<int64_t> chunks;
   std::vector<double> forward, inputGradient, weightGradient, send; // ms
   std::vector<double> activationBytes, gradientBytes;
-  std::vector<double> memoryLimit; // bytes a rank; infinity for none
+  std::vector<double> memoryLimit; // bytes of each rank; infinity: no limit
 };
 
 /// Parses the text of a spec:
@@ -36,13 +36,13 @@ PipelineSpec parsePipelineSpec(const std::string &text, const std::string &name)
 
 /// The schedule of a spec and the costs of its stages.
 struct PlannedPipeline {
-  Schedule schedule; // with the name of a named one that a search has found
+  Schedule schedule; // if a search finds a named schedule, it keeps its name
   std::vector<StageCosts> stages;
 };
 
-/// Makes or searches the schedule. Without `virtual`, "auto" tries one stage a rank and two, wrapped and in a V. Throws
-/// userError where the schedule cannot have these sizes, environmentError where it holds more than the memory limit, or
-/// where no schedule can keep that.
+/// Makes the schedule, or searches for it. Without `virtual`, "auto" tries one stage per rank, two wrapped, and two in
+/// a V. Throws userError if the schedule does not support these sizes, environmentError if it needs more than the
+/// memory limit, or if no schedule stays within it.
 PlannedPipeline planPipeline(const PipelineSpec &spec);
 
 } // namespace cleave::partitioner

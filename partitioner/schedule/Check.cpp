@@ -1,4 +1,4 @@
-// Whether a schedule can run: every work once, on its rank, without a circle of waits.
+// Checks that a schedule can run: it has every work once, on its rank, and no circle of waits.
 #include "partitioner/schedule/Walk.h"
 
 #include <algorithm>

@@ -13,16 +13,16 @@
 namespace cleave::partitioner {
 namespace {
 
-/// What one rank does, written down from its beginning.
+/// Collects the works of one rank in order.
 class RankOrder {
 public:
   RankOrder(const Schedule &schedule, int64_t rank) : schedule(schedule), rank(rank) {}
 
   void add(Work work, int64_t microbatch, int64_t chunk = 0) {
-    if (microbatch < schedule.microbatches) // zb-v leaves out those that its pattern has beyond the last
+    if (microbatch < schedule.microbatches) // zb-v's pattern may go beyond the last microbatch
       works.push_back({work, schedule.stageOf(rank, chunk), microbatch});
   }
-  /// Both parts of a split backward pass.
+  /// Adds both parts of a split backward pass.
   void bothGradients(int64_t microbatch, int64_t chunk = 0) {
     add(Work::InputGradient, microbatch, chunk);
     add(Work::WeightGradient, microbatch, chunk);
@@ -48,7 +48,7 @@ void gpipe(RankOrder &order, const Schedule &schedule, int64_t) {
     order.add(Work::Backward, m);
 }
 
-// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r has P - r microbatches under way, and holds as many.
+// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r has P - r microbatches in flight, and holds as many.
 //
 //   rank 0  F0 F1 F2 .  .  .  .  B0 =  F3 B1 =  F4 B2 =  .  B3 =  .  B4 =
 //   rank 1  .  F0 F1 .  .  B0 =  F2 B1 =  F3 B2 =  F4 B3 =  .  B4 =  .  .
@@ -63,8 +63,8 @@ void oneForwardOneBackward(RankOrder &order, const Schedule &schedule, int64_t r
   }
 }
 
-/// `warmUp` forwards, then one input gradient, one weight gradient and one forward at a time. The weight gradient is
-/// that of `lag` microbatches earlier; what is left of them comes last.
+/// Adds `warmUp` forwards, then one input gradient, one weight gradient and one forward at a time. The weight gradient
+/// is that of the microbatch `lag` earlier; the remaining weight gradients come last.
 void oneByOne(RankOrder &order, int64_t microbatches, int64_t warmUp, int64_t lag) {
   warmUp = std::min(warmUp, microbatches);
   for (int64_t m = 0; m < warmUp; ++m)
@@ -79,9 +79,9 @@ void oneByOne(RankOrder &order, int64_t microbatches, int64_t warmUp, int64_t la
     order.add(Work::WeightGradient, m);
 }
 
-// ZB-H1 (Qi et al., ICLR 2024): 1F1B whose rank r computes weight gradients r microbatches late: the last ranks do so
-// while they would wait at the end, and the first rank gets its gradients sooner. Every rank holds min(P, M)
-// microbatches.
+// ZB-H1 (Qi et al., ICLR 2024): 1F1B whose rank r computes weight gradients r microbatches late. The last ranks compute
+// them when they would otherwise wait at the end, and the first rank gets its gradients sooner. Every rank holds min(P,
+// M) microbatches.
 //
 //   rank 0  F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 B3 W3 B4 W4
 //   rank 1  .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 F4 B3 W2 B4 W3 W4
@@ -90,7 +90,7 @@ void zeroBubbleH1(RankOrder &order, const Schedule &schedule, int64_t rank) {
   oneByOne(order, schedule.microbatches, schedule.ranks - rank, rank);
 }
 
-// ZB-H2 (Qi et al., ICLR 2024): so many forwards before the first gradient that no rank ever waits once it has begun.
+// ZB-H2 (Qi et al., ICLR 2024): enough forwards before the first gradient that no rank waits after its first work.
 // Every rank holds min(2P - 1, M) microbatches.
 //
 //   rank 0  F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5 .  .
@@ -178,7 +178,7 @@ const Named &find(const std::string &name) {
   return *named;
 }
 
-/// Throws where the sizes do not fit the schedule.
+/// Throws userError if the sizes do not fit the schedule.
 void checkSizes(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
   for (const auto &[what, value] : {std::pair("stages", ranks), {"virtual", chunks}, {"microbatches", microbatches}})
     if (value < 1)

@@ -1,6 +1,6 @@
-// The published schedules. Their orders depend on numbers of ranks, chunks and microbatches alone, so that they hold
-// for stages of any cost; the timelines in Named.cpp have forward = input gradient = weight gradient, and messages take
-// no time.
+// The published schedules. Their orders depend only on the numbers of ranks, chunks and microbatches, so that they are
+// valid for stages of any cost. The timelines in Named.cpp assume that forwards, input gradients and weight gradients
+// take equal times, and messages none.
 #pragma once
 #include "partitioner/schedule/Schedule.h"
 
@@ -12,15 +12,14 @@ namespace cleave::partitioner {
 /// gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v.
 const std::vector<std::string> &namedSchedules();
 
-/// The chunks with which a named schedule runs where none are given: 2 for zb-v, 0 (they must be given) for
-/// interleaved, else 1.
+/// The default number of chunks of a named schedule: 2 for zb-v, 0 (it must be given) for interleaved, otherwise 1.
 int64_t chunksOf(const std::string &name);
 
 /// Whether a named schedule joins the backward pass (gpipe, 1f1b, interleaved) or splits it. Throws userError for an
 /// unknown name.
 BackwardPass backwardOf(const std::string &name);
 
-/// A named schedule. Throws userError for an unknown name, sizes below 1, and what the schedule cannot carry:
+/// A named schedule. Throws userError for an unknown name, sizes below 1, and sizes that the schedule does not support:
 /// gpipe, 1f1b, zb-h1 and zb-h2 need chunks = 1, interleaved needs chunks >= 2 and microbatches % ranks = 0, zb-v needs
 /// chunks = 2.
 Schedule namedSchedule(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches);

@@ -38,30 +38,30 @@ enum class Placement : uint8_t { Wrapped, V };
 /// A pipeline schedule. It holds for any cost of the stages: it is an order, without times.
 struct Schedule {
   std::string name;
-  /// Ranks of the pipeline, stages on each rank, microbatches of a step; all from 1.
+  /// Ranks of the pipeline, stages on each rank, microbatches of a step; all at least 1.
   int64_t ranks = 1, chunks = 1, microbatches = 1;
   Placement placement = Placement::Wrapped;
   BackwardPass backward = BackwardPass::Joined;
-  /// What each rank does, in order.
+  /// The works of each rank, in order.
   std::vector<std::vector<ScheduledWork>> order = {};
 
   int64_t stages() const { return ranks * chunks; }
   int64_t rankOf(int64_t stage) const;
   /// The stage that `rank` has of a chunk.
   int64_t stageOf(int64_t rank, int64_t chunk) const;
-  /// Works of each stage and microbatch.
+  /// The number of works of each stage and microbatch.
   int64_t worksOfMicrobatch() const { return backward == BackwardPass::Split ? 3 : 2; }
 };
 
-/// The first defect of a schedule, or nullopt: sizes from 1; every rank has every work of its stages once and nothing
-/// else; no circle of waits. A work waits for the one before it on its rank and for what it reads: a forward for the
-/// forward of the stage before; a backward pass, or an input gradient, for the forward of its stage and the same work
-/// of the stage after; a weight gradient for the input gradient of its stage.
+/// The first defect of a schedule, or nullopt. Sizes must be at least 1; every rank must have every work of its stages
+/// once and nothing else; there must be no circle of waits. A work waits for the one before it on its rank and for what
+/// it reads: a forward for the forward of the stage before; a backward pass, or an input gradient, for the forward of
+/// its stage and the same work of the stage after; a weight gradient for the input gradient of its stage.
 std::optional<std::string> check(const Schedule &schedule);
 
 /// The schedules that plans execute: those of namedSchedules (Named.h), and searchedSchedule.
 const std::vector<std::string> &scheduleNames();
-/// "auto": a schedule that is searched.
+/// "auto": a schedule found by search.
 extern const char *const searchedSchedule;
 
 /// A schedule as items of a plan: the order of the segments forward and backward, or forward, input_gradient and
@@ -75,11 +75,12 @@ std::string orderText(const Schedule &schedule, int64_t rank);
 /// is an input gradient. Throws userError for words that are not works.
 void addOrder(Schedule &schedule, const std::string &text);
 
-/// The first work that comes before one of the same kind, stage and an earlier microbatch; nullopt if there is none.
+/// The first work that comes after a work of the same kind and stage with a later microbatch; nullopt if there is none.
 std::optional<ScheduledWork> descendingWork(const Schedule &schedule);
 
-/// The same times and bytes, or less: works of a kind and stage take microbatches in ascending order. (The k-th of them
-/// then reads what the k-th of the stage before or after sends, which is there no later than what it read.)
+/// Renumbers microbatches so that works of a kind and stage take them in ascending order. Times and bytes do not grow:
+/// the k-th work of a stage then reads the k-th result of the stage before or after, which arrives no later than the
+/// result that it read before.
 Schedule ascending(Schedule schedule);
 
 } // namespace cleave::partitioner

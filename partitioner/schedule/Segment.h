@@ -1,4 +1,4 @@
-// The pieces of a training iteration or an evaluation: one set of kinds from the cut of the step to the plan.
+// The segments of a training iteration or an evaluation. The same kinds are used from the cut of the step to the plan.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -11,8 +11,7 @@ namespace cleave::partitioner {
 enum class SegmentKind : uint8_t {
   Begin,
   Forward,
-  Backward, ///< gradients of the stage's input and of its weights; under a split backward pass the next two take its
-            ///< place
+  Backward, ///< gradients of the stage's input and weights; the next two replace it if the backward pass is split
   InputGradient,
   WeightGradient,
   Reduce,
@@ -23,13 +22,13 @@ enum class SegmentKind : uint8_t {
   Finish, ///< only waits for messages
 };
 
-/// A segment of a rank. `chunk`: which of the rank's stages, counted from 0 in the order in which the model runs; 0
-/// where the segment is of the whole rank.
+/// A segment of a rank. `chunk`: which of the rank's stages, counted from 0 in the order in which the model runs; 0 if
+/// the segment belongs to the whole rank.
 struct SegmentId {
   SegmentKind kind = SegmentKind::Forward;
   int64_t chunk = 0;
   auto operator<=>(const SegmentId &) const = default;
-  /// "forward"; of a rank's second stage "forward.1".
+  /// "forward"; for a rank's second stage "forward.1".
   std::string str() const;
 };
 

@@ -1,5 +1,4 @@
-// Visits the works of a schedule in an order that respects what each of them reads. Checking a schedule and simulating
-// it are such walks.
+// Visits the works of a schedule, each after the works that it reads. Used to check and to simulate a schedule.
 #pragma once
 #include "partitioner/schedule/Schedule.h"
 
@@ -8,7 +7,7 @@
 
 namespace cleave::partitioner {
 
-/// Which works of a schedule are done, and which of them another one reads.
+/// Records which works of a schedule are done, and finds works that must be done before another one.
 class Progress {
 public:
   explicit Progress(const Schedule &schedule)
@@ -40,16 +39,16 @@ private:
   std::vector<char> done;
 };
 
-/// The stage that reads what `work` sends, or -1.
+/// The stage that reads the result of `work`, or -1.
 inline int64_t readerOf(const ScheduledWork &work, int64_t stages) {
   if (work.work == Work::Forward)
     return work.stage + 1 < stages ? work.stage + 1 : -1;
   return work.work == Work::WeightGradient ? -1 : work.stage - 1;
 }
 
-/// Calls visit(rank, position in the rank's order) for works in the order of their ranks, each after those that it
-/// reads, until all are visited or every rank waits. Every work must exist at most once. Returns how many of each
-/// rank's works were visited.
+/// Calls visit(rank, position in the rank's order) for works in the order of their ranks, each after the works that it
+/// reads, until all are visited or every rank waits. Every work must exist at most once. Returns the number of visited
+/// works of each rank.
 template <class Visit> std::vector<size_t> walk(const Schedule &schedule, Visit visit) {
   Progress progress(schedule);
   const size_t ranks = size_t(schedule.ranks);

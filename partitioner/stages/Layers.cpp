@@ -68,7 +68,7 @@ bool isView(Operation *op) {
   return isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp, ir::CastOp, ir::BroadcastOp, ir::ShardHintOp>(op);
 }
 
-/// Whether an op reads a parameter, or a view of one, wherever the view is.
+/// Whether an op reads a parameter, directly or through views in any stage.
 static bool readsParameter(Operation *op) {
   return llvm::any_of(op->getOperands(), [](Value operand) {
     while (Operation *def = operand.getDefiningOp()) {

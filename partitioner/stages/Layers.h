@@ -31,7 +31,7 @@ std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 /// FLOPs of one op for its (global or local) types; 0 for all ops except products, convolutions and their gradients.
 double flopsOf(mlir::Operation *op);
 
-/// What moving an element costs, in FLOPs: a few dozen on any device with memory.
+/// Cost of moving one element, in FLOPs: a few dozen on any device with memory.
 constexpr double elementCharge = 16;
 /// The estimate by which stages are cut: FLOPs, and a charge for each element of the results.
 double costOf(mlir::Operation *op);
@@ -44,8 +44,8 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
 /// parameters, if marks do not count up to pp, if a path is not a layer, or if a stage has no parameters.
 void assignStages(mlir::ModuleOp module, Strategy &strategy);
 
-/// Views of whatever they read, and casts and broadcasts: those of inputs and parameters are remade in the stage of each
-/// user.
+/// Whether an op is a view, a cast, a broadcast or a mark. Those of inputs and parameters are rematerialised in the
+/// stage of each user.
 bool isView(mlir::Operation *op);
 
 /// Rematerialises ops that cost nothing in the stage of each user, so that only computed values are sent between

@@ -1,5 +1,5 @@
 // Rematerialises free ops in the stage of each user. This runs before differentiation, so that the gradients of the
-// copies arise in the user's stage too, and are added there.
+// copies are also computed and added in the user's stage.
 #include "partitioner/stages/Layers.h"
 
 #include "ir/graph/Graph.h"

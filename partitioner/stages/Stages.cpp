@@ -92,7 +92,7 @@ StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Strate
     const std::string &path = entry.path;
     const int64_t uses =
         std::count_if(layers.begin(), layers.end(), [&](const Layer &layer) { return layer.path == path; });
-    if (!uses && !hasParameters(forward, path)) // it may have a layer whose ops are all unused
+    if (!uses && !hasParameters(forward, path)) // the path may be a layer whose ops are all unused
       throw userError(fmt::format("stages: the model has no layer \"{}\"; it has {}", path, listOf(layers)));
     if (entry.use > std::max<int64_t>(uses, 1))
       throw userError(fmt::format("stages: \"{}\", but the model uses layer \"{}\" {} time{}", entry.str(), path, uses,
@@ -108,7 +108,7 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
   std::map<std::string, int64_t> uses;
   int64_t current = 0;
   for (const Layer &layer : layers) {
-    if (layer.path.empty()) { // a file cannot name it
+    if (layer.path.empty()) { // a file cannot name this layer
       current = std::max(current, std::min(layer.mark, count - 1));
       stages.push_back(current);
       continue;
@@ -141,9 +141,9 @@ double largestStage(const std::vector<double> &costs, size_t parts) {
   return largest;
 }
 
-// How many stages each rank gets under an interleaved schedule: more of them fill the pipeline faster, but cut less
-// evenly. With messages that take no time, ranks of equal speed and stages as long as the longest, an iteration takes
-// (microbatches * chunks + pp - 1) of its stages (Narayanan et al. 2021, section 2.2).
+// The number of stages of each rank under an interleaved schedule. More stages fill the pipeline faster, but can be
+// balanced less evenly. If messages take no time, ranks are equally fast and all stages take as long as the longest, an
+// iteration takes (microbatches * chunks + pp - 1) times the longest stage (Narayanan et al. 2021, section 2.2).
 int64_t bestChunks(const std::vector<double> &costs, const Strategy &strategy) {
   constexpr int64_t most = 8;
   const int64_t pp = strategy.mesh.size("pp");
@@ -152,7 +152,7 @@ int64_t bestChunks(const std::vector<double> &costs, const Strategy &strategy) {
   for (int64_t chunks = 2; chunks <= most && pp * chunks <= static_cast<int64_t>(costs.size()); ++chunks) {
     const double length = largestStage(costs, static_cast<size_t>(pp * chunks)) *
                           static_cast<double>(strategy.microbatches * chunks + pp - 1);
-    if (length < 0.99 * shortest) // more messages should be worth something
+    if (length < 0.99 * shortest) // more messages must gain at least 1 %
       shortest = length, best = chunks;
   }
   return best;
