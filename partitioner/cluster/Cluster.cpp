@@ -52,7 +52,7 @@ std::vector<Cluster::Place> Cluster::places(int64_t count) const {
 
 namespace {
 
-/// Reads one file; every function throws userError with the place of what is wrong.
+/// Reads one file; every function throws userError with the place of the mistake.
 class Reader {
 public:
   Reader(const std::string &text, const std::string &file) : file(file), root(parseToml(text, file)) {}
@@ -152,7 +152,7 @@ private:
       kind.fusedAttention = fusedAttention(what + ".fused_attention", *fused, kind.backend);
     if (const toml::node *cache = given.get("cache"))
       kind.cache = cacheOf(what + ".cache", *cache);
-    if (!kind.has(Rate::Fp32)) // what every plan computes its sums in
+    if (!kind.has(Rate::Fp32)) // every plan computes sums in fp32
       throw userError(fmt::format("{}: {}.peak_tflops needs fp32", at(file, peaks), what));
     return kind;
   }
@@ -253,7 +253,7 @@ Cluster Cluster::parse(const std::string &text, const std::string &file) { retur
 
 Cluster Cluster::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
 
-/// As TOML reads it: with a point or an exponent, so that it is no integer of more than 64 bits.
+/// A number as TOML, with a point or an exponent, so that it is not read as an integer, which may not fit 64 bits.
 static std::string decimal(double value) {
   const std::string text = fmt::format("{}", value);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;

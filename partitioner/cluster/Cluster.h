@@ -1,6 +1,6 @@
-// A cluster: the hardware that a plan is made for, as a user writes it down. docs/prediction.md describes the file.
+// A cluster: the hardware that a plan is made for, described in a file (docs/prediction.md).
 //
-// Devices have kinds with their datasheet peaks; what a kernel reaches of a peak is the cost model's business
+// Devices have kinds with their datasheet peaks; the fraction of a peak that a kernel reaches belongs to the cost model
 // (partitioner/cost). Nodes of one group are equal. Devices are numbered node by node, in the order of the file; rank r
 // of a plan runs on device r.
 #pragma once
@@ -19,7 +19,7 @@ constexpr size_t rateCount = 4;
 /// "fp32", "tf32", "fp16", "bf16"
 std::string_view rateName(Rate rate);
 
-/// A device's share of its last cache. Steps whose operands fit into half of it move at its bandwidth.
+/// A device's share of its last cache. Steps whose operands fit into half of it run at its bandwidth.
 struct Cache {
   double mib = 0;    ///< MiB
   double gbPerS = 0; ///< 1e9 bytes a second
@@ -73,7 +73,7 @@ struct Cluster {
   std::vector<NodeGroup> nodes;
   std::optional<Link> network; ///< between nodes, shared by a node's devices; none if there is one node
 
-  /// Where a device is.
+  /// The place of a device.
   struct Place {
     size_t kind;  ///< index of `devices`
     size_t group; ///< index of `nodes`
@@ -87,7 +87,7 @@ struct Cluster {
   /// Reads TOML. Throws userError that names file, line, rule and value.
   static Cluster parse(const std::string &toml, const std::string &fileName);
   static Cluster load(const std::string &path);
-  /// Reads back as an equal cluster.
+  /// TOML that parse() reads as an equal cluster.
   std::string toToml() const;
   bool operator==(const Cluster &) const = default;
 };

@@ -25,7 +25,7 @@ double rounded(double value) { return std::stod(fmt::format("{:.3g}", value)); }
 
 namespace {
 
-/// Twelve independent sums of vectors: enough to keep two units of four cycles busy. Returns operations.
+/// Twelve independent sums of vectors: enough to keep two units with a latency of four cycles busy. Returns operations.
 __attribute__((target("avx512f"))) double multiplyAdd512(int rounds, const volatile float *in, float *out) {
   __m512 sums[12];
   for (auto &sum : sums)
@@ -59,14 +59,15 @@ double ownSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The sum over all cores of what `work` returns, a second, for `seconds` on every core at once.
+/// Runs `work` on every core at once for `seconds`. Returns the sum over the cores of the amounts that `work` returns,
+/// per second.
 double rate(unsigned cores, double seconds, const std::function<double()> &work) {
   std::vector<double> done(cores);
   std::vector<std::thread> threads;
   std::atomic<unsigned> ready = 0;
   for (unsigned core = 0; core < cores; ++core)
     threads.emplace_back([&, core] {
-      work(); // memory is there, clocks are up
+      work(); // warms up memory and clocks
       ++ready;
       while (ready < cores)
         std::this_thread::yield();
@@ -86,7 +87,7 @@ double rate(unsigned cores, double seconds, const std::function<double()> &work)
   return all;
 }
 
-/// The best of a few times: other work on the machine only slows it.
+/// The best of six times: other work on the machine only slows it.
 double best(const std::function<double()> &measure) {
   double most = 0;
   for (int i = 0; i < 6; ++i)
@@ -106,8 +107,8 @@ double operationsPerSecond(unsigned cores) {
   });
 }
 
-/// Bytes read and written by a = b + c * d (McCalpin's STREAM triad) over three arrays of this many elements on each
-/// core.
+/// Bytes per second, read and written, of a = b + c * d (McCalpin's STREAM triad) over three arrays of this many
+/// elements on each core.
 double bytesPerSecond(unsigned cores, size_t elements, double seconds) {
   struct Arrays {
     std::vector<float> a, b, c;
@@ -131,7 +132,7 @@ std::string lineOf(const std::string &file) {
   return line;
 }
 
-/// How many processors a list like "0-3,8" names; 0 where it cannot be read.
+/// The number of processors in a list like "0-3,8"; 0 if the list cannot be read.
 unsigned processors(const std::string &list) {
   unsigned count = 0;
   std::istringstream in(list);
@@ -143,7 +144,7 @@ unsigned processors(const std::string &list) {
   return count;
 }
 
-/// Bytes of the last cache that a core has to itself, as Linux lists caches; 0 if it does not.
+/// A core's share of the last cache in bytes, from Linux's list of caches; 0 if Linux lists none.
 double cacheShare() {
   double share = 0;
   for (int index = 0; index < 8; ++index) { // the last one is the largest level
@@ -155,7 +156,7 @@ double cacheShare() {
   return share;
 }
 
-/// Between two ranks that are threads of one process.
+/// Measures the link between two ranks that are threads of one process.
 Link linkOfThreads() {
   LocalWorld world(2);
   Link link;
@@ -185,7 +186,7 @@ Cluster measureHost() {
     return rounded(best([&] { return bytesPerSecond(cores, elements, seconds); }) / 1e9 * each);
   };
   core.memoryGbPerS = gigabytes(size_t{1} << 24, 0.2);
-  if (const double share = cacheShare(); share >= 1 << 18) // half of it: what the cost model says fits
+  if (const double share = cacheShare(); share >= 1 << 18) // half of the share: the cost model assumes that this fits
     core.cache = Cache{rounded(share / (1 << 20)), gigabytes(static_cast<size_t>(share) / 2 / 3 / sizeof(float), 0.05)};
   core.peakTflops[static_cast<size_t>(Rate::Fp32)] =
       rounded(best([&] { return operationsPerSecond(cores); }) / 1e12 * each);

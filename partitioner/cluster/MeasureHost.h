@@ -1,4 +1,4 @@
-// What this machine's processor reaches, as a cluster of one node whose devices are its cores.
+// Measures this machine's processor, as a cluster of one node whose devices are its cores.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 
@@ -9,7 +9,7 @@ namespace cleave::partitioner {
 /// between two ranks that are threads.
 Cluster measureHost();
 
-/// Three significant digits, which is what measurements are worth.
+/// Rounds to three significant digits, the precision of the measurements.
 double rounded(double value);
 
 } // namespace cleave::partitioner

@@ -1,4 +1,4 @@
-// Ping-pong between ranks, and one cluster of what all machines measured.
+// Measures links by ping-pong between ranks, and joins the measurements of all machines to one cluster.
 #include "partitioner/cluster/MeasureRanks.h"
 
 #include "partitioner/cluster/MeasureHost.h"
@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }
 std::string textOf(const std::vector<uint8_t> &bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// Equal for processes of one machine alone: what Linux draws when it starts.
+/// The boot id that Linux draws when it starts: equal for the processes of one machine, different on other machines.
 std::string machine() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -96,7 +96,7 @@ DeviceKind lowest(DeviceKind a, const DeviceKind &b) {
 
 Link measureLink(World &world, unsigned peer) {
   constexpr size_t large = size_t{8} << 20;
-  halfRoundTrip(world, peer, 8, 100, 1); // connections are made, clocks are up
+  halfRoundTrip(world, peer, 8, 100, 1); // warm-up: makes connections, raises clocks
   const double latency = halfRoundTrip(world, peer, 8, 200, 6), whole = halfRoundTrip(world, peer, large, 4, 6);
   return {rounded(large / std::max(whole - latency, whole / 2) / 1e9), rounded(latency * 1e6)};
 }
@@ -134,7 +134,7 @@ Cluster joinHosts(const std::vector<MeasuredHost> &hosts, const std::optional<Li
 
 std::optional<Cluster> measureRanks(World &world) {
   const auto machines = ranksByMachine(world);
-  std::string measured; // by a machine's first rank: links inside and to rank 0, 0 for none, and its cluster file
+  std::string measured; // on a machine's first rank: links inside and to rank 0 (0: none), and its cluster file
   Link inside, network;
   std::string own;
   for (const auto &ranks : machines)

@@ -15,18 +15,18 @@ struct MeasuredHost {
   std::optional<Link> inside; ///< between two of its ranks; none if it has one
 };
 
-/// Machines with as many cores, whose measurements differ by at most a fifth, become one group of nodes with the lowest
-/// of their values, because a step waits for the slowest; others become kinds of their own: core, core-2, ... Links
-/// between ranks replace those between threads. `network`: between machines; needed if there are several.
+/// Machines with equally many cores, whose measurements differ by at most a fifth, become one group of nodes with the
+/// lowest of their values, because a step waits for the slowest; others become kinds of their own: core, core-2, ...
+/// Links between ranks replace those between threads. `network`: between machines; needed if there are several.
 Cluster joinHosts(const std::vector<MeasuredHost> &hosts, const std::optional<Link> &network);
 
 /// All ranks must call this. The first rank of each machine measures it; then pairs of ranks exchange messages, one
-/// pair at a time: two of each machine, and the first rank with the first one of every other machine (the slowest
-/// counts). Returns the cluster on rank 0. Throws environmentError if a rank fails.
+/// pair at a time: two ranks of each machine, and the first rank with the first one of every other machine (the slowest
+/// link counts). Returns the cluster on rank 0. Throws environmentError if a rank fails.
 std::optional<Cluster> measureRanks(World &world);
 
-/// Between this rank and `peer`, which must call this at the same time. Latency: half of the time in which 8 bytes go
-/// there and back; bandwidth: of messages of 8 MiB.
+/// Measures the link between this rank and `peer`, which must call this at the same time. Latency: half of the time in
+/// which 8 bytes travel to `peer` and back; bandwidth: of messages of 8 MiB.
 Link measureLink(World &world, unsigned peer);
 
 } // namespace cleave::partitioner

@@ -37,7 +37,7 @@ public:
            double(links.perNode - 1) * links.insideLatency + double(links.nodes - 1) * links.networkLatency;
   }
 
-  /// All blocks at once.
+  /// All blocks are sent at the same time.
   double direct(double bytes) const {
     const auto n = double(links.members), p = double(links.perNode);
     const double inside = links.perNode > 1 ? (p - 1) / n * bytes / links.insideRate : 0;

@@ -1,6 +1,6 @@
-// Constants of device families, each with its source. "Fitted" values were chosen so that the predictions for the
-// tables named there come close (bench/predict): they stand for a property of the device and its libraries, and none
-// belongs to a network. All others come from the source given.
+// Constants of device families, each with its source. "Fitted" values were chosen so that predictions come close to the
+// named tables (bench/predict): they describe the device and its libraries, not a particular model. All other values
+// come from the given source.
 #include "partitioner/cost/Constants.h"
 
 #include "runtime/base/Error.h"
@@ -10,16 +10,16 @@ namespace cleave::partitioner {
 namespace {
 
 // Blocks of cuBLAS and CUTLASS kernels (NVIDIA, Matrix Multiplication Background User's Guide, which also has the model
-// of waves). Efficiencies: the operand bytes per operation of a block go with 1 / rows + 1 / columns; the largest just
-// hides them.
+// of waves). Efficiencies: the operand bytes per operation of a block are proportional to 1 / rows + 1 / columns; the
+// largest block just hides the time to read them.
 constexpr Tile halfTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.92},
                               {128, 64, 0.75}, {64, 128, 0.75}, {64, 64, 0.55}};
-// Without tensor cores a multiprocessor needs 64 multiply-adds' operands a cycle, not 512 or 1,024: small blocks lose
-// less.
+// Without tensor cores a multiprocessor needs the operands of 64 multiply-adds per cycle, not of 512 or 1,024, so small
+// blocks lose less.
 constexpr Tile fp32Tiles[] = {{128, 128, 1.0}, {128, 64, 0.95}, {64, 128, 0.95},
                               {64, 64, 0.88},  {64, 32, 0.7},   {32, 32, 0.5}};
 
-/// A GPU of which nothing else is known; families change what is known of them.
+/// An unknown GPU. Families replace the values that are known for them.
 constexpr DeviceConstants gpu() {
   DeviceConstants c{};
   c.family = "cuda";
@@ -43,7 +43,7 @@ constexpr DeviceConstants gpu() {
   // Networks, 2016); with transforms and with layers for which it is not chosen. Fitted with convolutionFraction.
   c.winogradGain = 1.5;
   // A fused kernel's rate over forward and backward passes: 0.3 to 0.4 of the peak (Dao et al., FlashAttention, 2022;
-  // Dao, FlashAttention-2, 2023, which has more).
+  // Dao, FlashAttention-2, 2023, reports more).
   c.fusedAttention = true;
   c.attentionForward = 0.35;
   c.attentionBackward = 0.30;
@@ -62,12 +62,12 @@ constexpr DeviceConstants gpu() {
   c.cacheSpeed = 2; // L2 against memory, reads (Jia et al., 2018: 2.2 TB/s on a V100); writes reach memory
   c.reservedBytes =
       uint64_t{1} << 30;         // context 0.4 to 0.6 GiB, cuBLAS, cuDNN, NCCL's buffers of 4 MiB a channel and peer
-  c.communicationSeconds = 5e-6; // a kernel of NCCL to start
+  c.communicationSeconds = 5e-6; // time to start a kernel of NCCL
   // NCCL's all-reduce on one node reaches 230 to 235 of 300 GB/s on a DGX A100 (NVIDIA's nccl-tests).
   c.insideFraction = 0.78;
-  c.messageFraction = 0.85; // through a switch one pair of devices has the whole link
+  c.messageFraction = 0.85; // through a switch, a pair of devices has a whole link
   c.networkFraction =
-      0.85; // InfiniBand: 85 to 95% of the line's rate after headers; fitted within: resnet50_fp32_dp.csv
+      0.85; // InfiniBand: 85 to 95% of the line's rate after headers; fitted in this range: resnet50_fp32_dp.csv
   c.deviceNetworkBytesPerSecond = 25e9; // PCIe 4.0 x16
   return c;
 }
@@ -77,14 +77,14 @@ constexpr DeviceConstants v100() {
   c.family = "v100"; // 80 multiprocessors, 6 MB L2 (NVIDIA Tesla V100 GPU Architecture, 2017)
   c.multiprocessors = 80;
   c.cacheBytes = 6e6;
-  c.fillDepth = {16, 64, 64, 64}; // fewer operations a tile's second than later devices
+  c.fillDepth = {16, 64, 64, 64}; // a tile's operations per second are fewer than on later devices
   // fp32: 90% of the peak. Half: 83 of 125 TFLOP/s (Markidis et al., NVIDIA Tensor Core Programmability, Performance
   // and Precision, 2018).
   c.productFraction = {0.90, 0.68, 0.68, 0.68};
   c.convolutionFraction = {0.66, 0.50, 0.50, 0.50}; // fp32 fitted: resnet50_fp32_dp.csv
   c.fusedAttention = false;                         // no fused kernel of the libraries for this architecture
   c.memoryFraction = {1, 0.85, 0.80, 0.80, 0.83, 0.65, 0.60, 0.65, 0.60};
-  c.insideFraction = 0.95;              // cluster files give what rings of NCCL reach on NVLink 2, not its 150 GB/s
+  c.insideFraction = 0.95;              // cluster files give the rate of NCCL's rings on NVLink 2, not its 150 GB/s
   c.messageFraction = 0.35;             // a pair has 1 or 2 of the 6 links
   c.deviceNetworkBytesPerSecond = 12e9; // PCIe 3.0 x16
   return c;
@@ -97,10 +97,9 @@ constexpr DeviceConstants a100() {
   c.cacheBytes = 40e6;
   c.productFraction = {0.90, 0.64, 0.64, 0.64}; // half fitted: gpt_megatron_a100.csv, pipeline_bubbles_a100.csv
   c.convolutionFraction = {0.70, 0.52, 0.52, 0.52};
-  // The tables' systems (2021 to 2023) keep their scores in memory. A cluster file says where attention is fused.
+  // The tables' systems (2021 to 2023) keep their scores in memory. A cluster file says if attention is fused.
   c.fusedAttention = false;
-  // Dao, FlashAttention-2, 2023, figures 4 to 6: 0.50 to 0.73 forward, 0.44 to 0.63 backward; short sequences have
-  // less.
+  // Dao, FlashAttention-2, 2023, figures 4 to 6: 0.50 to 0.73 forward, 0.44 to 0.63 backward; less for short sequences.
   c.attentionForward = 0.50;
   c.attentionBackward = 0.40;
   return c;
@@ -112,7 +111,7 @@ constexpr DeviceConstants h100() {
   c.launchSeconds = 2.5e-6;
   c.multiprocessors = 132;
   c.cacheBytes = 50e6;
-  c.fillDepth = {16, 96, 128, 128}; // twice the operations a second, the same latency
+  c.fillDepth = {16, 96, 128, 128}; // twice the operations per second, the same latency
   c.attentionForward = 0.45;        // Shah et al., FlashAttention-3, 2024: more; FlashAttention-2 35%
   c.attentionBackward = 0.40;
   c.deviceNetworkBytesPerSecond = 50e9; // PCIe 5.0 x16
@@ -125,10 +124,10 @@ constexpr DeviceConstants core() {
   c.family = "cpu";
   c.backend = "cpu";
   c.launchSeconds = 1e-6; // oneDNN's call takes 0.9 us
-  // oneDNN 2.6 on the products of this project's samples, operands in its own layouts; inside a step operands are
-  // reordered, too. Half types are bound by that.
+  // oneDNN 2.6 on the products of this project's samples, operands in oneDNN's own layouts. In a step operands are also
+  // reordered, which limits half types.
   c.productFraction = {0.90, 0.90, 0.60, 0.60};
-  // ResNet-18 on one core of an EPYC, set beside its prediction (cleave simulate --against).
+  // ResNet-18 on one core of an EPYC, compared with its prediction (cleave simulate --against).
   c.convolutionFraction = {0.88, 0.88, 0.40, 0.40};
   c.boost = {1, 1, 1, 1};
   c.winogradGain = 1;
@@ -139,9 +138,9 @@ constexpr DeviceConstants core() {
   c.memoryFraction = {1, 0.8, 0.8, 0.8, 0.7, 0.5, 0.4, 0.4, 0.1};
   c.cacheBytes = 2e6; // of a core
   c.cacheSpeed = 3;
-  c.communicationSeconds = 2e-6; // two threads meet
+  c.communicationSeconds = 2e-6; // time for two threads to synchronise
   c.insideFraction = c.messageFraction = c.networkFraction = 0.8;
-  c.deviceNetworkBytesPerSecond = 1e12; // no limit of its own
+  c.deviceNetworkBytesPerSecond = 1e12; // no separate limit
   return c;
 }
 

@@ -1,5 +1,5 @@
-// What devices reach of their datasheet peaks: the only constants of the cost model, one entry per family of devices.
-// Constants.cpp has the values, each with its source.
+// Constants of devices, mostly fractions of their datasheet peaks that they reach: the only constants of the cost
+// model, one entry per family of devices. Constants.cpp has the values, each with its source.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Work.h"
@@ -10,7 +10,7 @@
 
 namespace cleave::partitioner {
 
-/// A block of the result that one multiprocessor computes, and what it reaches of the rate of the largest blocks: a
+/// A block of the result that one multiprocessor computes, and its rate relative to that of the largest blocks: a
 /// smaller one reads more operand bytes per operation.
 struct Tile {
   int64_t rows, columns;
@@ -22,7 +22,8 @@ struct DeviceConstants {
   std::string_view backend;
 
   // --- every step -------------------------------------------------------------------------------------------------
-  /// Seconds from the end of a step to the begin of the next one in its stream, and a kernel's own start and end.
+  /// Seconds from the end of a step to the beginning of the next one in its stream, plus the time in which a kernel
+  /// starts and ends.
   double launchSeconds;
 
   // --- matrix products, convolutions ------------------------------------------------------------------------------
@@ -33,35 +34,35 @@ struct DeviceConstants {
   std::array<double, rateCount> fillDepth;
   /// Fraction of the peak that is sustained with all multiprocessors at work; by Rate.
   std::array<double, rateCount> productFraction, convolutionFraction;
-  /// How much faster than that a multiprocessor computes its tiles while others have none, since the device's power
-  /// goes to fewer; by Rate.
+  /// Factor by which a multiprocessor is faster while others have no tiles, because the device's power goes to fewer of
+  /// them; by Rate.
   std::array<double, rateCount> boost;
-  /// How many times fewer multiplications Winograd's convolutions of 3 x 3 need, all their transforms counted. fp32
-  /// only.
+  /// Factor by which Winograd's algorithm reduces the multiplications of 3 x 3 convolutions, all its transforms
+  /// counted. fp32 only.
   double winogradGain;
   /// Cores: the size of m, n and k at which a product reaches half of the rate.
   double halfSize;
 
   // --- attention ---------------------------------------------------------------------------------------------------
-  /// Whether attention is one fused kernel, unless the cluster file says so (DeviceKind::fusedAttention). Otherwise it
-  /// is products of all rows and keys, whose scores go through memory.
+  /// Whether attention is one fused kernel, unless the cluster file says so (DeviceKind::fusedAttention). If not fused,
+  /// it consists of products of all rows and keys, with the scores in memory.
   bool fusedAttention;
   /// Fused: fraction of the peak.
   double attentionForward, attentionBackward;
   /// Not fused: how often the scores are read or written between the products, by the softmax, its mask and dropout,
   /// and by their gradients.
   double scorePassesForward, scorePassesBackward;
-  /// Not fused: what stays from the forward to the backward pass of each score: elements of the activations' type, and
-  /// bytes of masks.
+  /// Not fused: kept for each score from the forward to the backward pass: elements of the activations' type, and bytes
+  /// of masks.
   double keptScores, keptMaskBytes;
 
   // --- memory --------------------------------------------------------------------------------------------------------
   /// Fraction of the memory's bandwidth, by WorkClass.
   std::array<double, workClassCount> memoryFraction;
-  /// Bytes of the last cache, and its bandwidth over that of the memory, unless the cluster file gives them: for steps
-  /// whose operands fit into half of it.
+  /// Bytes of the last cache, and its bandwidth relative to that of the memory, unless the cluster file gives them.
+  /// Used for steps whose operands fit into half of the cache.
   double cacheBytes, cacheSpeed;
-  /// Bytes that no plan can have: the driver's context, code of libraries, communicators' buffers.
+  /// Bytes that no plan can use: the driver's context, code of libraries, communicators' buffers.
   uint64_t reservedBytes;
 
   // --- communication -----------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ struct DeviceConstants {
   double communicationSeconds;
   /// Fraction of a link's bandwidth: inside a node by a collective, by one message between two devices; between nodes.
   double insideFraction, messageFraction, networkFraction;
-  /// Bytes a second that one device can exchange with other nodes, by its PCIe link.
+  /// Bytes per second that one device can exchange with other nodes over its PCIe link.
   double deviceNetworkBytesPerSecond;
 };
 
@@ -80,8 +81,8 @@ const DeviceConstants &constantsOf(const DeviceKind &kind);
 /// Whether attention is one kernel that keeps no scores: as the cluster file says, or by the device's constants.
 bool attentionIsFused(const DeviceKind &kind);
 
-/// Bytes that an attention keeps from its forward to its backward pass for each score, in elements of `elementBytes`.
-/// 0 where it is fused. On a host 0, too: the runtime computes scores by blocks.
+/// Bytes that an attention keeps from its forward to its backward pass for each score, in elements of `elementBytes`. 0
+/// if attention is fused, and on a host, where the runtime computes scores by blocks.
 double keptBytesPerScore(const DeviceKind &kind, size_t elementBytes);
 
 /// All entries, the generic ones last.

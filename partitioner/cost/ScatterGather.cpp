@@ -11,7 +11,7 @@ int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64
     return 0;
   const int64_t stage = dp * tp;
   const std::vector<Cluster::Place> places = cluster.places(stage * pp);
-  std::map<int64_t, int64_t> senders; // on a node, to other nodes
+  std::map<int64_t, int64_t> senders; // by node: ranks that send to other nodes
   for (int64_t rank = 0; rank < stage * pp; ++rank) {
     if (places[static_cast<size_t>(rank)].node != places[static_cast<size_t>(rank / tp * tp)].node)
       return 0;
@@ -24,7 +24,7 @@ int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64
     most = std::max(most, count);
   if (most == 0)
     return 0;
-  Link inside = *cluster.nodes[places.front().group].inside; // the slowest
+  Link inside = *cluster.nodes[places.front().group].inside; // the slowest link inside a node
   for (const Cluster::Place &place : places)
     if (const Link &link = *cluster.nodes[place.group].inside; link.gbPerS < inside.gbPerS)
       inside = link;

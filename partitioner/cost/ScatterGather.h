@@ -1,4 +1,4 @@
-// When a message between stages is cheaper in slices.
+// Decides when a message between stages is cheaper in slices.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 
@@ -6,13 +6,13 @@
 
 namespace cleave::partitioner {
 
-/// From how many bytes on a value that all `tp` ranks of a stage hold crosses to the next stage faster in slices: each
-/// rank sends 1 / tp of it, and the receivers gather the slices over their node's links (Narayanan et al. 2021, section
-/// 4.1). 0: never, because stages lie in one node, or a tp group lies on several. Rank = (stage * dp + d) * tp + t runs
-/// on device `rank`. Throws userError if the cluster has fewer devices.
+/// The number of bytes from which a value that all `tp` ranks of a stage hold is sent to the next stage faster in
+/// slices: each rank sends 1 / tp of it, and the receivers gather the slices over their node's links (Narayanan et al.
+/// 2021, section 4.1). 0: never, because all stages are in one node, or a tp group spans several. Rank = (stage * dp +
+/// d) * tp + t runs on device `rank`. Throws userError if the cluster has fewer devices.
 ///
-/// A message of B bytes takes B / r + l, where the ranks of a node that send at once share its network rate; in slices
-/// B / (tp r) + l, and a ring of tp - 1 steps inside the node.
+/// A message of B bytes takes B / r + l, with latency l and rate r, the network rate of a node divided by the number of
+/// its ranks that send at once. In slices it takes B / (tp r) + l, plus a ring of tp - 1 steps inside the node.
 int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp);
 
 } // namespace cleave::partitioner

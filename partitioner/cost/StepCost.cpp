@@ -11,8 +11,8 @@ namespace cleave::partitioner {
 
 static double ceilDivide(double a, double b) { return std::ceil(a / b); }
 
-/// The best time over the tiles and over how often the sum is cut, in units of one operation at the full rate of all
-/// multiprocessors.
+/// The shortest time over all tiles and all numbers of cuts of the sum, in units of one operation at the full rate of
+/// all multiprocessors.
 static double tiledOperations(int64_t m, int64_t n, int64_t k, int64_t batch, Rate rate, const DeviceConstants &c) {
   const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
   const double fill = c.fillDepth[static_cast<size_t>(rate)], processors = static_cast<double>(c.multiprocessors);

@@ -1,6 +1,6 @@
 // Seconds of one step on one device: a roofline per class of step.
 //
-//   time = launch + max(operations / (peak * what tiles reach of it), bytes / (bandwidth * fraction of the class))
+//   time = launch + max(operations / (peak * fraction that tiles reach), bytes / (bandwidth * fraction of the class))
 //
 // (Williams, Waterman, Patterson: Roofline, 2009). Matrix products on GPUs are computed in tiles, a wave of one tile
 // per multiprocessor at a time, so that sizes that do not fill the last wave lose time; each tile needs time to fill
@@ -12,7 +12,7 @@
 
 namespace cleave::partitioner {
 
-/// A device as costs see it: peaks and bandwidth of the cluster file, constants of its family.
+/// A device for the cost model: peaks and bandwidth of the cluster file, constants of its family.
 struct CostDevice {
   DeviceKind kind;
   const DeviceConstants *constants = nullptr;
@@ -28,7 +28,7 @@ struct StepCost {
 /// Throws userError if the device has no peak for the work's rate.
 StepCost stepCost(const StepWork &work, const CostDevice &device);
 
-/// The fraction of the peak that tiles leave of a product: 1 for full waves and an endless sum. On GPUs only.
+/// The fraction of the peak that a product in tiles reaches: 1 for full waves and an infinite sum. On GPUs only.
 double tiledFraction(int64_t m, int64_t n, int64_t k, int64_t batch, Rate rate, const DeviceConstants &constants);
 
 } // namespace cleave::partitioner

@@ -119,7 +119,7 @@ private:
     case plan::ConvKind::Forward:
       work.m = op.n() * op.oh() * op.ow(), work.n = out, work.k = in * window;
       break;
-    case plan::ConvKind::BackwardData: // with a stride, every input element is reached by some of the window alone
+    case plan::ConvKind::BackwardData: // with a stride, only a part of the window reaches each input element
       work.m = op.n() * op.ih() * op.iw(), work.n = in;
       work.k = std::max<int64_t>(1, out * window / std::max<int64_t>(1, op.stride_h() * op.stride_w()));
       break;
@@ -157,7 +157,7 @@ private:
     return work;
   }
 
-  /// Every argument once, as far as the kernel's code touches it.
+  /// Bytes of every argument, counted once, as far as the kernel's code accesses it.
   double callBytes(const plan::Kernel &call) const {
     double bytes = 0;
     for (uint32_t i = 0; i < length(call.args()); ++i)
@@ -183,7 +183,7 @@ private:
     return moving(WorkClass::Lookup, product({2, op.count(), op.width()}) * static_cast<double>(dtypeSize(op.dtype())));
   }
 
-  /// The table's gradient is written whole.
+  /// The whole gradient of the table is written.
   StepWork scatter(const plan::EmbeddingGrad &op) const {
     const auto size = static_cast<double>(dtypeSize(op.dtype()));
     return moving(WorkClass::Lookup, (product({op.rows(), op.width()}) + product({op.count(), op.width()})) * size);

@@ -1,4 +1,4 @@
-// What one step of a plan computes and moves, as the cost model sees it.
+// The work of one step of a plan for the cost model: what it computes and the bytes that it reads and writes.
 //
 // StepWork is a plain value, so that it can be written down without a plan: by a test, or by a search for a split.
 #pragma once
@@ -9,13 +9,13 @@
 
 namespace cleave::partitioner {
 
-/// Kinds of steps that reach different parts of a device's peaks.
+/// Kinds of steps that reach different fractions of a device's peaks.
 enum class WorkClass : uint8_t {
   None,        ///< takes no time of its own
   Product,     ///< matrix product
   Convolution, ///< implicit matrix product: m = output elements of a channel, n = channels, k = what is summed
-  Attention,   ///< fused: two products a row of scores, without the scores in memory
-  Stream,      ///< elementwise and reducing kernels: bytes alone
+  Attention,   ///< fused: two products for each row of scores, without the scores in memory
+  Stream,      ///< elementwise and reducing kernels: bytes only
   Copy,        ///< strided copies
   Lookup,      ///< rows read or added at indices
   Pooling,     ///< windows that overlap
@@ -27,7 +27,7 @@ const char *workClassName(WorkClass kind);
 
 struct StepWork {
   WorkClass kind = WorkClass::None;
-  double flops = 0;            ///< operations that the rate is given for
+  double flops = 0;            ///< operations, counted as in the device's peak rate
   double bytes = 0;            ///< read and written, every operand once
   Rate rate = Rate::Fp32;      ///< precision of the factors
   int64_t m = 0, n = 0, k = 0; ///< Product, Convolution; of one product of the batch

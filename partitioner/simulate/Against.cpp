@@ -66,7 +66,7 @@ std::vector<ComparedKind> rowsOf(const Means<std::string> &means, double ranks) 
   return rows;
 }
 
-/// Of each measured step, the seconds at its end in which it did not wait for other ranks.
+/// For each measured step, its seconds without waiting for other ranks: the last part of the step.
 class Transfers {
 public:
   Transfers(const plan::Plan &plan, const MeasuredRun &run) : plan(plan), run(run) {
@@ -89,7 +89,7 @@ public:
       forEachExchange(
           rank, [&](const MeasuredStep &, double &taken, const Meeting &meeting) { taken = shortest.at(meeting); },
           [&](const MeasuredStep &one, double &taken, const Message &message, bool sends) {
-            if (sends && !onGpus) // in the background
+            if (sends && !onGpus) // a host sends in the background
               return;
             const Ends &both = ends.at(message);
             taken = std::clamp(one.begin + one.seconds - std::max(both.sent, both.awaited), 0.0, one.seconds);
@@ -100,13 +100,14 @@ public:
   double of(uint32_t rank, size_t index) const { return seconds[rank][index]; }
 
 private:
-  using Meeting = std::tuple<uint32_t, uint32_t, uint64_t>;          ///< group, iteration, how many came before
+  using Meeting = std::tuple<uint32_t, uint32_t, uint64_t>;          ///< group, iteration, number of earlier
+                                                                     ///< collectives of the group
   using Message = std::tuple<uint32_t, uint32_t, int32_t, uint32_t>; ///< sender, tag, microbatch, iteration
   struct Ends {
     double sent = 0, awaited = 0;
   };
 
-  /// Calls `collective` or `message` for each measured step that is one, with its place in `seconds`.
+  /// Calls `collective` or `message` for each measured step of that kind, with the step's entry of `seconds`.
   template <typename OnCollective, typename OnMessage>
   void forEachExchange(uint32_t rank, OnCollective collective, OnMessage message) {
     const plan::Rank &info = *plan.ranks()->Get(rank);
@@ -226,7 +227,7 @@ private:
     addRank(rank, index, program.stage(), own);
   }
 
-  /// Of each step of the script's segments, the measured seconds in every iteration.
+  /// The measured seconds of each step of the script's segments in every iteration.
   std::vector<std::vector<double>> sumsOf(uint32_t rank, const Script &script) const {
     std::vector<std::vector<double>> sums(script.costs, std::vector<double>(run.iterations, 0));
     for (size_t i = 0; i < run.ranks[rank].size(); ++i) {
@@ -285,7 +286,7 @@ private:
   Means<std::string> kinds;
   std::map<int64_t, Means<std::string>> stages;
   std::map<int64_t, uint32_t> ranksOf;
-  std::map<StepKey, std::pair<Compared, double>> steps; ///< and how many ranks have it
+  std::map<StepKey, std::pair<Compared, double>> steps; ///< sum of times, number of ranks that have the step
   Comparison result;
 };
 

@@ -1,4 +1,5 @@
-// Places ranks on devices, finds what links their groups and messages use, and refines classes until they are stable.
+// Places ranks on devices, finds the links that their groups and messages use, and refines classes until they are
+// stable.
 #include "partitioner/simulate/Classes.h"
 
 #include "partitioner/cost/Constants.h"
@@ -18,7 +19,7 @@ using check::length;
 
 namespace {
 
-/// Where ranks and groups lie, and what their links give them.
+/// The places of ranks, and the rates and latencies that links give groups and messages.
 class Topology {
 public:
   Topology(const plan::Plan &plan, const Cluster &cluster)
@@ -77,7 +78,7 @@ public:
       link.latency = inside.latency();
       return link;
     }
-    // A node's messages of the same step move at the same time.
+    // Messages that a node sends in the same step share its link.
     const int64_t sharing = std::max(sending(rank, peer), sending(peer, rank));
     const double fraction = std::min(mine.networkFraction, others.networkFraction);
     link.rate = fraction * std::min({cluster.network->bytesPerSecond() / static_cast<double>(sharing),
@@ -105,7 +106,8 @@ private:
 
   static std::string axisOf(const plan::Group &group) { return group.axis() ? group.axis()->str() : ""; }
 
-  /// Groups of one axis run their collectives at about the same time; those that cross a node's link share it.
+  /// Counts the groups of each axis that cross a node's link. They run collectives at about the same time and share the
+  /// link.
   void countGroups() {
     for (uint32_t g = 0; g < length(plan.groups()); ++g) {
       const plan::Group &group = *plan.groups()->Get(g);
@@ -116,7 +118,7 @@ private:
     }
   }
 
-  /// Ranks of one program that send from a node to ranks of one program elsewhere.
+  /// Counts, for each node and pair of programs, the ranks of the node that send to the other program on another node.
   void countMessages() {
     for (uint32_t r = 0; r < length(plan.ranks()); ++r) {
       const plan::Rank &rank = *plan.ranks()->Get(r);
@@ -144,7 +146,7 @@ private:
 
 using Signature = std::vector<uint64_t>;
 
-/// Numbers for values, equal for equal values, in order of first use.
+/// Numbers values in order of first use; equal values have equal numbers.
 template <typename T> class Numbers {
 public:
   uint32_t of(const T &value) {
@@ -274,7 +276,7 @@ private:
   Topology topology;
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> members; ///< per group: rank, entry of its table
   std::vector<GroupLinks> groupLinks;
-  std::vector<uint32_t> groupLink; ///< per group: equal numbers, equal links
+  std::vector<uint32_t> groupLink; ///< per group: a number that is equal for equal links
   std::vector<std::vector<MessageLink>> peerLinks;
   std::vector<std::vector<uint32_t>> peerLink;
   std::vector<uint32_t> colours;

@@ -15,27 +15,27 @@
 
 namespace cleave::partitioner {
 
-/// A rank's entry of its table of groups, as its class has it.
+/// An entry of a rank's table of groups, alike in all ranks of the class.
 struct GroupUse {
-  uint32_t meeting; ///< groups with the same meeting have members of the same classes and entries
+  uint32_t meeting; ///< index of RankClasses::meetings: the classes and entries of the group's members
   uint32_t first;   ///< the first entry that names the same group
   GroupLinks links;
 };
-/// A rank's entry of its table of peers.
+/// An entry of a rank's table of peers.
 struct PeerUse {
   uint32_t peerClass;
   MessageLink link;
 };
 struct AlikeRanks {
   uint32_t representative; ///< the first rank
-  uint32_t ranks;          ///< how many
+  uint32_t ranks;          ///< number of ranks
   uint32_t program;
   size_t kind; ///< index of Cluster::devices
   std::vector<GroupUse> groups;
   std::vector<PeerUse> peers;
 };
 
-/// The classes that take part in a collective, and the first entry of Rank.groups with which each of them names it.
+/// The classes that take part in a collective, each with its first entry of Rank.groups that names the group.
 struct Meeting {
   struct Member {
     uint32_t rankClass, entry;

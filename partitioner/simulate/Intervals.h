@@ -18,7 +18,7 @@ public:
       list.emplace_back(begin, end);
   }
 
-  /// Sorted and disjoint.
+  /// Sorts the intervals and makes them disjoint.
   void merge() {
     std::sort(list.begin(), list.end());
     std::vector<std::pair<double, double>> merged;
@@ -38,7 +38,7 @@ public:
     return all;
   }
 
-  /// Length of what lies in both; after merge() of both.
+  /// Length of the intersection; after merge() of both.
   double overlap(const Intervals &other) const {
     double all = 0;
     for (size_t a = 0, b = 0; a < list.size() && b < other.list.size();) {

@@ -1,4 +1,4 @@
-// Sums the steps of each segment, and the slots that segments leave to later ones of their microbatch.
+// Sums the steps of each segment, and the slots that segments leave for later segments of the same microbatch.
 #include "partitioner/simulate/MeasureStages.h"
 
 #include "partitioner/cost/Constants.h"
@@ -20,7 +20,8 @@ namespace {
 
 constexpr double milliseconds = 1e3;
 
-/// From the first step's beginning to the last one's end. What other actions and ranks do is there in time.
+/// Seconds from the beginning of the first step to the end of the last one, if no step waits for other actions or
+/// ranks.
 double secondsOf(const Script &script, const ScriptAction &action, const double *costs) {
   const ScriptSegment &segment = script.segments[action.segment];
   std::vector<double> streamEnd(script.streams.size()), end(segment.steps.size());
@@ -47,7 +48,7 @@ double messageSecondsOf(const ScriptSegment &segment, const double *costs) {
   return seconds;
 }
 
-/// Raises the times of the stages of a class to its own.
+/// Raises the times of stages to those of a class of ranks, if these are larger.
 void addTimes(const plan::Program &program, const Script &script, const std::vector<double> &costs,
               std::vector<StageCosts> &stages) {
   const auto raise = [](double &time, double seconds) { time = std::max(time, milliseconds * seconds); };
@@ -71,8 +72,8 @@ void addTimes(const plan::Program &program, const Script &script, const std::vec
   }
 }
 
-/// Raises the bytes of the stages of a class to its own: the slots that a stage's forward pass, and its input gradient,
-/// leave. Stages of one rank share what they keep.
+/// Raises the bytes of stages to those of a class of ranks, if these are larger: the slots that a stage's forward pass,
+/// and its input gradient, leave for later segments. A slot that several stages of a rank share counts once.
 void addBytes(const plan::Program &program, const DeviceKind &kind, std::vector<StageCosts> &stages) {
   std::set<uint32_t> counted, own;
   for (const plan::SegmentKind pass : {plan::SegmentKind::Forward, plan::SegmentKind::InputGradient})
@@ -91,7 +92,7 @@ void addBytes(const plan::Program &program, const DeviceKind &kind, std::vector<
       kept = std::max(kept, bytes);
       own.insert(static_cast<uint32_t>(segment.stage()));
     }
-  for (const uint32_t stage : own) // those of all its stages are there at once
+  for (const uint32_t stage : own) // the scores of all stages of a rank are kept at the same time
     stages[stage].activationBytes +=
         static_cast<double>(keptScoreBytes(program, kind)) / static_cast<double>(own.size());
 }

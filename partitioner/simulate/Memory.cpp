@@ -1,4 +1,4 @@
-// Sums slots by what their tensors are for.
+// Sums slots by kind of tensor.
 #include "partitioner/simulate/Memory.h"
 
 #include "partitioner/cost/Constants.h"
@@ -50,8 +50,8 @@ std::string describe(const MemoryParts &parts) {
   return words.empty() ? "" : fmt::format(" ({})", fmt::join(words, ", "));
 }
 
-/// What would lower it: of what stays for the whole run, or of the activations. Names no choice that the plan's
-/// strategy has made already. Or that it fits with fused attention.
+/// Options that would lower the memory of activations, if these take more than half, or else of tensors kept for the
+/// whole run. Omits options that the plan's strategy already uses. Says if the plan would fit with fused attention.
 std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t usable) {
   const std::string strategy = plan.strategy() ? plan.strategy()->str() : "";
   const auto has = [&](const char *choice) { return strategy.find(choice) != std::string::npos; };
@@ -77,8 +77,8 @@ std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t us
                      fitsFused ? "; it fits with fused attention (fused_attention = true in the cluster file)" : "");
 }
 
-/// Goes through the training list from its end: a backward step needs scores, the forward step before it that writes
-/// the same statistics of the same microbatch made them.
+/// Walks through the training list from its end: a backward step needs scores, which the last forward step before it
+/// with the same statistics and microbatch computes.
 class KeptScores {
 public:
   KeptScores(const plan::Program &program, const DeviceKind &kind) : program(program) {
@@ -93,7 +93,7 @@ public:
       for (auto one = segments[action.segment()].rbegin(); one != segments[action.segment()].rend(); ++one)
         most = std::max(most, pass(*one, action.microbatch()));
     }
-    return static_cast<uint64_t>(std::min(most, 1e18)); // of a plan that is sound and senseless
+    return static_cast<uint64_t>(std::min(most, 1e18)); // a valid but absurd plan may exceed uint64_t
   }
 
 private:
@@ -115,7 +115,7 @@ private:
     return all;
   }
 
-  /// Bytes kept during the step; `live` becomes what is kept before it.
+  /// Returns the bytes kept during the step; sets `live` to the bytes kept before it.
   double pass(const Attention &one, int32_t microbatch) {
     const std::pair key{microbatch, one.statistics};
     if (one.backward) {

@@ -1,4 +1,4 @@
-// What a rank's memory holds, and whether it fits its device.
+// The memory of a rank, by use, and whether it fits the device.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 #include "runtime/plan/PlanTypes.h"
@@ -16,7 +16,7 @@ struct MemoryParts {
   uint64_t gradients = 0;
   uint64_t states = 0;      ///< of the optimizer
   uint64_t others = 0;      ///< buffers, scalars, metrics
-  uint64_t activations = 0; ///< everything that lives for a part of the iteration, as the arena places it
+  uint64_t activations = 0; ///< everything kept for a part of the iteration, as placed in the arena
   uint64_t inputs = 0;      ///< both input buffers
   uint64_t workspace = 0;   ///< of library steps
   uint64_t scores = 0;      ///< of attention, on devices where it is not fused: keptScoreBytes
@@ -24,23 +24,24 @@ struct MemoryParts {
 };
 MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, const DeviceKind &kind);
 
-/// The most bytes that attention keeps of its scores at one time of an iteration on devices where it is not fused: each
-/// from its forward step to the backward step of the same microbatch, or for the forward step alone where a recomputed
-/// one takes its place.
+/// The most bytes of attention scores kept at one time of an iteration, on devices where attention is not fused. Scores
+/// are kept from the forward step to the backward step of the same microbatch, or during the forward step only if
+/// another forward step recomputes them.
 uint64_t keptScoreBytes(const plan::Program &program, const DeviceKind &kind);
 
-/// What a rank of the program needs on such a device: Program.peak_bytes and the most that its scores take, as if both
-/// peaks were at the same time. They nearly are: both follow the microbatches in flight.
+/// Bytes that a rank of the program needs on such a device: Program.peak_bytes plus keptScoreBytes, as if both peaks
+/// were at the same time. They nearly are, because both grow with the number of microbatches in flight.
 uint64_t neededBytes(const plan::Program &program, const DeviceKind &kind);
 
 /// Bytes of the arena that a slot takes: every slot begins at a multiple of 64.
 uint64_t arenaBytes(const plan::Slot &slot);
 
-/// Bytes of a device that no plan can have: the driver's context, code of libraries, communicators' buffers.
+/// Bytes of a device that no plan can use: the driver's context, code of libraries, communicators' buffers.
 uint64_t reservedBytes(const DeviceKind &kind);
 
-/// None if every rank fits its device. Otherwise the rank that lacks most: what it needs and has, in GiB, what it
-/// holds, and what would lower it. `plan` has passed the checks of its structure; throws as Cluster::places does.
+/// Nothing if every rank fits its device. Otherwise a message about the rank that exceeds its device most: bytes needed
+/// and available in GiB, their uses, and options that would need less. `plan` has passed the checks of its structure;
+/// throws as Cluster::places does.
 std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster);
 
 } // namespace cleave::partitioner

@@ -1,4 +1,4 @@
-// Reads events one by one, so that memory is that of the events that count.
+// Reads events one by one, so that only the needed events are kept in memory.
 #include "partitioner/simulate/ReadTrace.h"
 
 #include "runtime/base/Error.h"
@@ -45,7 +45,7 @@ private:
       fail("no trace of a run: --trace of cleave-run, or of a program's train, writes one");
   }
 
-  /// Reads what the run is, which comes first, and every event; keeps none of their text.
+  /// Reads the description of the run, which comes first, and every event; does not keep the JSON of events.
   void parse(const std::string &text) {
     try {
       (void)Json::parse(text, [this](int depth, Json::parse_event_t event, Json &value) {
@@ -121,7 +121,7 @@ private:
     ++events;
   }
 
-  /// Of a number of microseconds; at most a year.
+  /// The seconds in a field of microseconds; at most a year.
   double seconds(const Json &event, const char *key) const {
     const auto found = event.find(key);
     const double value = found != event.end() && found->is_number() ? found->get<double>() : -1;
@@ -134,7 +134,7 @@ private:
     return *plan.programs()->Get(plan.ranks()->Get(rank)->program());
   }
 
-  /// How often each step runs in an iteration, segment by segment.
+  /// The number of runs of each step in an iteration, by segment.
   static std::vector<std::vector<uint64_t>> countsOf(const plan::Program &program) {
     std::vector<std::vector<uint64_t>> counts;
     for (uint32_t s = 0; s < length(program.segments()); ++s)
@@ -162,7 +162,7 @@ private:
     }
   }
 
-  /// The number of events is right: every step must be there as often as it runs.
+  /// Requires each step as often as it runs in an iteration. The total number of events is already known to be right.
   void requireEach(uint32_t rank, const std::vector<std::vector<uint64_t>> &wanted) const {
     auto left = wanted;
     uint32_t iteration = 0;
@@ -183,7 +183,7 @@ private:
   const std::string &planHash;
   MeasuredRun run;
   uint64_t events = 0;
-  std::string member; ///< of the whole file: what is being read
+  std::string member; ///< member of the top-level object that is being read
 };
 
 } // namespace

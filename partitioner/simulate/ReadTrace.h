@@ -8,7 +8,7 @@
 
 namespace cleave::partitioner {
 
-/// A run of a step of a rank; times in seconds, of one clock for all ranks.
+/// One execution of a step by a rank; times in seconds, by one clock for all ranks.
 struct MeasuredStep {
   uint32_t segment, step;
   int32_t microbatch;
@@ -21,9 +21,9 @@ struct MeasuredRun {
   std::vector<std::vector<MeasuredStep>> ranks; ///< by rank, by iteration and then by begin
 };
 
-/// Every rank has every step of its training list in every iteration. Throws userError that names `file` and what is
-/// wrong: a text that is torn or no trace, a trace of another plan (`planHash`: PlanFile::hash) or of an evaluation,
-/// ranks or steps that are missing, times that are not finite. `plan` has passed the checks of its structure.
+/// Reads a trace in which every rank has every step of its training list in every iteration. Throws userError that
+/// names `file` and the defect: truncated text or no trace, a trace of another plan (`planHash`: PlanFile::hash) or of
+/// an evaluation, missing ranks or steps, times that are not finite. `plan` has passed the checks of its structure.
 MeasuredRun readTrace(const std::string &text, const std::string &file, const plan::Plan &plan,
                       const std::string &planHash);
 

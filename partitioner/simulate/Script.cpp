@@ -1,4 +1,4 @@
-// Reads a program's actions; computes what its steps cost.
+// Reads a program's actions, and computes the costs of its steps.
 #include "partitioner/simulate/Script.h"
 
 #include "runtime/plan/CheckParts.h"
@@ -15,7 +15,7 @@ namespace {
 
 double product(int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); }
 
-/// Bytes as collectiveCost counts them.
+/// Bytes of a collective, as collectiveCost expects them.
 double collectiveBytes(const plan::Collective &op) {
   double elements = 0;
   for (uint32_t i = 0; i < length(op.buffers()); ++i) {

@@ -1,4 +1,5 @@
-// A program's list of training actions, prepared for simulation: what each step is, and by stream in which order.
+// A program's list of training actions, prepared for simulation: the data of each step, and the order of steps by
+// stream.
 #pragma once
 #include "partitioner/cost/StepCost.h"
 #include "partitioner/simulate/Classes.h"
@@ -14,7 +15,7 @@ namespace cleave::partitioner {
 struct ScriptStep {
   enum Kind : uint8_t { Compute, Collective, Send, Recv } kind = Compute;
   uint32_t stream = 0; ///< index of Script::streams
-  uint32_t entry = 0;  ///< of the rank's groups or peers
+  uint32_t entry = 0;  ///< index in the rank's table of groups or peers
   uint32_t tag = 0;
   plan::CollectiveKind collective{};
   double bytes = 0; ///< of a message or a collective
@@ -22,7 +23,7 @@ struct ScriptStep {
 };
 
 struct ScriptSegment {
-  bool pipeline = false; ///< a forward or backward pass
+  bool pipeline = false; ///< whether it is a forward or backward pass
   std::vector<ScriptStep> steps;
   std::vector<std::vector<uint32_t>> byStream; ///< steps, in order
   uint32_t firstCost = 0;                      ///< index of the first step among all segments' steps
@@ -45,7 +46,7 @@ struct Script {
     uint32_t tag;
     int32_t microbatch;
   };
-  std::vector<uint32_t> streams; ///< their numbers in the plan, the compute stream first
+  std::vector<uint32_t> streams; ///< their numbers in the plan; the compute stream is the first
   std::vector<ScriptSegment> segments;
   std::vector<ScriptAction> actions;
   std::vector<Wait> waits;
@@ -53,10 +54,10 @@ struct Script {
   uint32_t items = 0, costs = 0;
 };
 
-/// `gpu`: steps run in streams; otherwise in the order of the list, and actions wait for sends.
+/// `gpu`: steps run in streams. Otherwise they run in the order of the list, and actions wait for sends.
 Script makeScript(const plan::Plan &plan, const plan::Program &program, bool gpu);
 
-/// Seconds of each step of the script's segments, for a class.
+/// The seconds of each step of the script's segments, for a class of ranks.
 std::vector<double> scriptCosts(const Script &script, const AlikeRanks &rankClass, const CostDevice &device);
 
 } // namespace cleave::partitioner

@@ -1,7 +1,7 @@
-// Follows every class's streams until none can go on.
+// Follows the streams of every class until none can continue.
 //
-// The end of a step depends on the ends of earlier steps alone, so that the order in which streams are followed does
-// not matter: a stream goes on as far as what it waits for is known, and then others do.
+// The end of a step depends only on the ends of earlier steps, so the order in which streams are followed does not
+// matter. A stream is followed until it waits for a step whose end is unknown; then other streams are followed.
 #include "partitioner/simulate/Simulate.h"
 
 #include "partitioner/simulate/Intervals.h"
@@ -31,7 +31,7 @@ struct Cursor {
   uint32_t action = 0, position = 0; ///< position: in ScriptSegment::byStream
   uint32_t wait = 0;                 ///< index of Script::waits
   double clock = 0;
-  bool posted = false; ///< this rank has come to the collective or message, and waits for others
+  bool posted = false; ///< this rank has reached the collective or message, and waits for others
   uint32_t meeting = 0, occurrence = 0;
 };
 
@@ -40,7 +40,7 @@ struct ClassState {
   const Script *script = nullptr;
   std::vector<double> costs, ends;
   std::vector<Cursor> cursors;       ///< by stream
-  std::vector<uint32_t> occurrences; ///< per group entry: collectives come to
+  std::vector<uint32_t> occurrences; ///< per group entry: number of collectives reached
   Intervals computing, communicating, working;
   double first = INFINITY, last = 0; ///< of forward and backward passes
   ClassTimes times;
@@ -48,7 +48,7 @@ struct ClassState {
   bool queued = false;
 };
 
-/// A collective of a meeting that some members have come to.
+/// A collective of a meeting that some members have reached.
 struct Gathering {
   uint32_t missing = 0;
   double begin = 0, end = unknown;
@@ -138,7 +138,7 @@ private:
     return false;
   }
 
-  /// Whether the messages that the cursor's action waits for have arrived; moves the clock to then.
+  /// Whether the messages that the cursor's action waits for have arrived; if so, advances the clock to their arrival.
   bool sendsEnded(uint32_t c, Cursor &cursor) {
     const Script &script = *states[c].script;
     const ScriptAction &action = script.actions[cursor.action];
@@ -151,7 +151,7 @@ private:
     return true;
   }
 
-  /// Goes on in a stream until something unknown is waited for. Returns whether it went on.
+  /// Follows a stream until it waits for something unknown. Returns whether it executed a step.
   bool follow(uint32_t c, uint32_t stream) {
     ClassState &state = states[c];
     const Script &script = *state.script;
@@ -210,7 +210,7 @@ private:
     return true;
   }
 
-  /// Comes to a collective; true once all members have.
+  /// Reaches a collective; true once all members have reached it.
   bool meet(uint32_t c, Cursor &cursor, const ScriptStep &step, double ready, double cost, double &begin, double &end) {
     ClassState &state = states[c];
     const uint32_t meeting = state.info->groups[step.entry].meeting;
@@ -240,7 +240,7 @@ private:
     return true;
   }
 
-  /// Comes to a message; true once it has moved, or, for the sender on a host, at once.
+  /// Reaches a message; true once both ends have reached it, or at once for the sender on a host.
   bool exchange(uint32_t c, Cursor &cursor, const ScriptStep &step, int32_t microbatch, double ready, double cost,
                 double &begin, double &end) {
     const uint32_t other = states[c].info->peers[step.entry].peerClass;
@@ -249,7 +249,7 @@ private:
     if (!cursor.posted) {
       cursor.posted = true;
       double &arrival = sends ? message.sent : message.awaited;
-      if (arrival == unknown) // several ranks of a class may exchange the same with one rank
+      if (arrival == unknown) // several ranks of a class may exchange the same message with one rank
         arrival = ready;
       if (message.end == unknown && message.sent != unknown && message.awaited != unknown) {
         message.begin = std::max(message.sent, message.awaited);
@@ -258,7 +258,7 @@ private:
         wake(c);
       }
     }
-    if (sends && !gpu) { // in the background
+    if (sends && !gpu) { // a host sends in the background
       cursor.posted = false;
       begin = end = ready;
       return true;

@@ -1,4 +1,4 @@
-// Spans of a simulation as events.
+// Writes spans of a simulation as events.
 #include "partitioner/simulate/Trace.h"
 
 #include "runtime/base/TraceFile.h"
@@ -60,7 +60,7 @@ private:
              span.begin, span.end - span.begin, {{"segment", name}, {"microbatch", action.microbatch()}});
   }
 
-  /// Its kind and module path.
+  /// The kind and module path of a step.
   std::string nameOf(const plan::Step &step) const {
     const std::string kind = plan::EnumNameStepOp(step.op_type());
     const std::string path = step.path() < length(plan.strings()) ? plan.strings()->Get(step.path())->str() : "";

@@ -6,10 +6,10 @@
 
 namespace cleave::partitioner {
 
-/// Writes Chrome's trace event format: a process for one rank of each class, named after the ranks like it, and a track
-/// per stream, with the names that a real run's trace has (runtime/session/Trace.h). With more than 200,000 steps,
-/// those of one segment that follow each other are one event. `simulation` has its timeline. Errors name the file
-/// (AtomicFile.h).
+/// Writes Chrome's trace event format: a process for one rank of each class, whose name says how many ranks are like
+/// it, and a track per stream, with the names that a real run's trace has (runtime/session/Trace.h). With more than
+/// 200,000 steps, consecutive steps of one action on stream 0 are one event. `simulation` has its timeline. Errors name
+/// the file (AtomicFile.h).
 void writeSimulatedTrace(const std::string &file, const plan::Plan &plan, const Simulation &simulation);
 
 } // namespace cleave::partitioner

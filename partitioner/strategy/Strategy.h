@@ -32,7 +32,8 @@ struct LayerUse {
   auto operator<=>(const LayerUse &) const = default;
 };
 
-/// What the backward pass computes again instead of keeping: nothing; what costs little; all but what crosses layers.
+/// What the backward pass recomputes instead of keeping: nothing; cheap values; everything except values that cross
+/// layers.
 enum class Recomputation : uint8_t { None, Selective, Full };
 /// "none", "selective", "full".
 const char *text(Recomputation kind);
@@ -40,7 +41,7 @@ std::optional<Recomputation> recomputationNamed(const std::string &word);
 
 /// An entry of `recompute`: a pattern of layer paths as in ShardRule. The last one that matches a layer wins.
 struct RecomputeRule {
-  /// For every layer that is a member of a list; for every layer if the model has no such list.
+  /// The pattern for every layer that is a member of a list; for every layer if the model has no such list.
   static constexpr const char *everyLayer = "*";
   std::string pattern;
   Recomputation kind = Recomputation::None;
@@ -51,14 +52,14 @@ struct Strategy {
   Mesh mesh;                     // axes dp, tp, pp, always in this order
   std::string schedule = "1f1b"; // see scheduleNames()
   Origin scheduleOrigin = "default";
-  /// The orders of the schedule "auto", as text (orderText), for each coordinate on axis pp. Empty: searched when a
-  /// step is annotated; what is found is kept here, or as the name of a published schedule.
+  /// The orders of the schedule "auto", as text (orderText), for each coordinate on axis pp. Empty: found by a search
+  /// when a step is annotated, which stores the result here, or the name of a published schedule in `schedule`.
   std::vector<std::string> order;
-  /// Of the schedule "auto": which rank has which stage. Other schedules have their own.
+  /// For the schedule "auto": the placement of stages on ranks. Other schedules have a fixed one.
   Placement placement = Placement::Wrapped;
   int64_t microbatches = 1;
-  /// Pipeline stages per rank, called virtual stages by Narayanan et al. 2021. 0: chosen when stages are cut, which
-  /// sets it.
+  /// Pipeline stages per rank, called virtual stages by Narayanan et al. 2021. 0: chosen and stored here when stages
+  /// are cut.
   int64_t chunks = 1;
   /// The layers and later uses (see LayerUse) of each stage, in order. Empty: cut by cost, which is estimated FLOPs
   /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
@@ -69,18 +70,18 @@ struct Strategy {
   /// The axis over which activations between products are split along the sequence, "tp"; empty: none (Korthikanti et
   /// al. 2022).
   std::string sequence;
-  /// Stage of ZeRO over axis dp (Rajbhandari et al. 2020): 0 none, 1 optimizer states in parts, 2 gradients, too, 3
-  /// parameters, too.
+  /// Stage of ZeRO over axis dp (Rajbhandari et al. 2020): 0 none; 1 splits optimizer states; 2 also gradients; 3 also
+  /// parameters.
   int64_t zero = 0;
-  /// A value of at least so many bytes that is whole on all ranks of tp crosses to another stage in slices: each rank
-  /// sends 1 / tp of it, and the receivers gather them (Narayanan et al. 2021, section 4.1). 0: never; empty: not
-  /// decided, which is never, too.
+  /// Size in bytes from which a value that is replicated over tp is sent to another stage in slices: each rank sends 1
+  /// / tp of it, and the receivers gather the slices (Narayanan et al. 2021, section 4.1). 0: never; empty: undecided,
+  /// which also means never.
   std::optional<int64_t> scatterGather;
 
-  /// Pipeline stages of the model; each rank runs `chunks` of them.
+  /// The number of pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size("pp") * chunks; }
-  /// The coordinate on axis pp of the ranks that run a stage: stages go round the ranks, or, for the schedule zb-v and
-  /// an "auto" that is placed like it, to the last rank and back to the first.
+  /// The coordinate on axis pp of the ranks that run a stage. Each chunk runs from the first to the last coordinate;
+  /// for the schedule zb-v, and an "auto" with the same placement, every second chunk runs back.
   int64_t positionOf(int64_t stage) const;
   /// The stages of a coordinate on axis pp, in the order in which the model runs.
   std::vector<int64_t> stagesAt(int64_t position) const;
@@ -89,10 +90,10 @@ struct Strategy {
 
   /// Whether the backward pass is split.
   BackwardPass backward() const;
-  /// The schedule. Throws userError where it cannot have these sizes, or `order` is missing or not one that plans can
-  /// execute: every work once, without a circle of waits, microbatches ascending.
+  /// The schedule. Throws userError if it does not support these sizes, or if `order` is missing or plans cannot
+  /// execute it: they need every work once, no circle of waits, and ascending microbatches.
   Schedule plannedSchedule() const;
-  /// Takes over a schedule: its name, or for "auto" its order, placement and stages a rank.
+  /// Stores a schedule: its name and stages per rank, and for "auto" its order and placement.
   void setSchedule(const Schedule &made, const Origin &origin);
 
   /// Reads TOML. Throws userError that names file, line, rule and value.
