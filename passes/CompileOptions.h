@@ -19,7 +19,7 @@ struct CompileOptions {
   uint64_t seed = 0;
   unsigned threads = 1; // per rank
   Target::Kind backend = Target::Kind::Cpu;
-  std::optional<Target> target; // of the code, of this backend; none: this machine's processor, for GPUs sm_90
+  std::optional<Target> target; // of the code, for this backend; none: this machine's processor, or sm_90 for GPUs
   Precision precision;
   bool channelsLast = false; // convolutions on [n, h, w, c], see passes/layout/Layout.h
   bool code = true;          // false: --no-code
@@ -27,9 +27,9 @@ struct CompileOptions {
   std::string model;         // program name
   std::vector<std::string> printAfter; // phases after which the IR is printed to standard error
 
-  // Stored in the plan as they are; where data and training are null, the plan has none.
+  // Stored in the plan unchanged; if data or training is null, the plan has none.
   std::string modelOptions = "{}"; // JSON
-  std::string cluster;             // TOML, the hardware that the plan is made for; empty: not said
+  std::string cluster;             // TOML, the hardware that the plan is made for; empty: unknown
   std::shared_ptr<const plan::DataT> data;
   std::shared_ptr<const plan::TrainingT> training;
 };

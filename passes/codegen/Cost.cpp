@@ -67,7 +67,7 @@ bool gathers(const LoopNest &p, const Expr &e) {
   return p.vectorLoop >= 0 && e.coef[p.vectorLoop] != 0 && e.coef[p.vectorLoop] != 1;
 }
 
-/// The sweeps that recompute a value; an upper bound by the sweeps between its first and its last.
+/// For each value, the sweeps that compute it; -1: computed once per row, outside the sweeps.
 std::vector<std::set<int>> sweepsOfValues(const LoopNest &p) {
   uint32_t reduced = 0;
   for (size_t l = 0; l < p.loops.size(); ++l)

@@ -183,8 +183,7 @@ void GpuEmitter::close(Branch branch) {
   b.SetInsertPoint(branch.rest);
 }
 
-// ---- maps: chunks over all threads
-// ---------------------------------------------------------------------------------
+// ---- maps: chunks over all threads ----------------------------------------------------------------------------------
 
 void GpuEmitter::maps() {
   const int64_t total = p.keptCount() / (p.vectorLoop < 0 ? 1 : plan.chunk), perBlock = plan.block * plan.passes;
@@ -235,8 +234,7 @@ void GpuEmitter::flatMap() {
   close(last);
 }
 
-// ---- rows and columns: a group of threads to each
-// ------------------------------------------------------------------
+// ---- rows and columns: a group of threads to each -------------------------------------------------------------------
 
 void GpuEmitter::rows() {
   const int64_t rowsPerBlock = plan.block / plan.group;
@@ -378,8 +376,7 @@ void GpuEmitter::accumulate(std::vector<Accumulator> &accumulators) {
   }
 }
 
-// ---- launches
-// ---------------------------------------------------------------------------------------------------
+// ---- launches -------------------------------------------------------------------------------------------------------
 
 int64_t Launch::blocks() const { return std::max<int64_t>(1, (items + perBlock - 1) / perBlock); }
 

@@ -1,4 +1,4 @@
-// What a fusion computes, as value structs: a small graph of elementwise, indexing and reduction nodes with static
+// The computation of a fusion as value structs: a small graph of elementwise, indexing and reduction nodes with static
 // shapes. Built from IR by FromFusion.h; scheduled by LoopNest.h. No MLIR here.
 #pragma once
 #include "runtime/base/DType.h"

@@ -37,7 +37,7 @@ void runPasses(llvm::Module &module, llvm::TargetMachine &machine,
                llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> pipeline) {
   std::string problem;
   llvm::raw_string_ostream stream(problem);
-  if (llvm::verifyModule(module, &stream)) // otherwise wrong code, which crashes where it runs
+  if (llvm::verifyModule(module, &stream)) // invalid IR would become code that crashes when it runs
     throw Error(Status::Internal, "code generation: invalid LLVM IR: " + problem.substr(0, 1000));
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;

@@ -55,7 +55,7 @@ Value *Math::reciprocal(Value *x) {
 }
 
 Value *Math::max(Value *x, Value *y) {
-  Value *larger = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y); // y where either is NaN
+  Value *larger = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y); // y if either is NaN
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, larger);
 }
 
@@ -161,7 +161,7 @@ Value *Math::tanh(Value *x) {
 }
 
 Value *Math::sigmoid(Value *x) {
-  if (unit != MathUnit::Cpu) // the 1 hides the exponent's lost digits
+  if (unit != MathUnit::Cpu) // adding 1 hides the exponent's rounding error, except in results near 0
     return reciprocal(b.CreateFAdd(constant(x, 1), power2(b.CreateFMul(x, constant(x, -1.44269504088896341)))));
   return b.CreateFDiv(constant(x, 1), b.CreateFAdd(constant(x, 1), exp(b.CreateFNeg(x))));
 }
@@ -260,9 +260,8 @@ Value *Math::pow(Value *x, Value *y) {
     if (exponent == -0.5)
       return rsqrt(x);
   }
-  if (unit != MathUnit::Cpu) { // |x|^y = e^(y log |x|); negative if x is negative and y odd; NaN if x is negative and y
-                               // is not an
-                               // integer
+  // Computes |x|^y = e^(y log |x|); negative for negative x and odd y; NaN for negative x if y is not an integer.
+  if (unit != MathUnit::Cpu) {
     Value *zero = constant(x, 0), *one = constant(x, 1), *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, y);
     Value *halved = b.CreateFMul(y, constant(y, 0.5));
     Value *odd = b.CreateAnd(b.CreateFCmpOEQ(whole, y),

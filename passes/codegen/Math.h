@@ -22,7 +22,7 @@ public:
   llvm::Value *sigmoid(llvm::Value *x);
   llvm::Value *gelu(llvm::Value *x, bool tanhForm);
   llvm::Value *geluDerivative(llvm::Value *x, bool tanhForm);
-  llvm::Value *pow(llvm::Value *x, llvm::Value *y); // libm, lane by lane, unless y is 2, 3, 0.5, 1 or -0.5
+  llvm::Value *pow(llvm::Value *x, llvm::Value *y); // on a CPU libm, lane by lane, unless y is 2, 3, 0.5, 1 or -0.5
   llvm::Value *sqrt(llvm::Value *x);
   llvm::Value *rsqrt(llvm::Value *x);
   llvm::Value *divide(llvm::Value *x, llvm::Value *y);

@@ -102,7 +102,7 @@ std::vector<KernelResources> readResources(const std::string &report) {
   return kernels;
 }
 
-/// Removes the minimum number of blocks per multiprocessor, which makes ptxas spill.
+/// Sets the minimum number of blocks per multiprocessor to 1; a higher one limits registers and makes ptxas spill.
 void loosen(std::string &ptx, const std::string &symbol) {
   static constexpr std::string_view hint = ".minnctapersm ";
   const size_t entry = ptx.find(".entry " + symbol + "("), body = ptx.find('{', entry), at = ptx.find(hint, entry);

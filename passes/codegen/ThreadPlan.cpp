@@ -29,10 +29,10 @@ int64_t extentOf(const LoopNest &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.ve
 
 /// Memory traffic of a loop nest along its vector loop.
 struct Traffic {
-  int smallest = 4;  // bytes of its smallest element
-  int loadBytes = 0; // read for one element
-  int loads = 0;     // that depend on the innermost loops
-  int streams = 0;   // those of them that read (nearly) as many elements as are computed
+  int smallest = 4;  // bytes of the smallest element
+  int loadBytes = 0; // bytes read for one element
+  int loads = 0;     // loads that depend on the innermost loops
+  int streams = 0;   // loads among these that read (nearly) as many elements as are computed
   int reductions = 0;
 };
 

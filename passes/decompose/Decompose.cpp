@@ -21,7 +21,7 @@ bool decomposes(Value q, AttentionOps what) {
   return what == AttentionOps::Decompose || (what == AttentionOps::KeepHalf && !kernel);
 }
 
-/// What stands for the op's results; empty where the op stays.
+/// The values that replace the op's results; empty if the op stays.
 Values rewrite(Operation *op, Emitter &e, AttentionOps attention) {
   return llvm::TypeSwitch<Operation *, Values>(op)
       .Case([&](ir::SoftmaxOp op) { return decomposeSoftmax(op, e); })

@@ -155,7 +155,7 @@ Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &a
   return adjoints.e.constantLike(parameter, 0);
 }
 
-/// The argument that holds the loss scale; none where the module asks for none.
+/// The argument that holds the loss scale; null if the module has none.
 Value lossScaleArgument(ModuleOp module, func::FuncOp function) {
   std::optional<LossScale> scale = lossScaleOf(module);
   if (!scale)

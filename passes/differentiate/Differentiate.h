@@ -25,9 +25,9 @@ class Pass;
 
 namespace cleave::passes {
 
-/// Replaces @forward by @train, for a batch of `microbatches` parts. Throws userError where an op between a trainable
-/// parameter and the loss has no gradient, naming the op and the user's source line, and where @forward has no loss or
-/// no static weight.
+/// Replaces @forward by @train, for a batch of `microbatches` parts. Throws userError if an op between a trainable
+/// parameter and the loss has no gradient, naming the op and the user's source line, and if @forward has no loss or no
+/// static weight.
 void differentiate(mlir::ModuleOp module, int64_t microbatches);
 
 // The pass and its options: passes/Passes.td.

@@ -9,8 +9,9 @@
 
 namespace cleave::passes {
 
-/// The gradients accumulated so far during the reverse walk. Terms that arise in one pipeline stage are added in that
-/// stage, so that only one sum per value and stage crosses a stage boundary, opposite to the forward value.
+/// The gradients accumulated so far during the reverse walk. Terms computed in one pipeline stage are added in that
+/// stage, so that only one sum per value and stage crosses a stage boundary, in the opposite direction of the forward
+/// value.
 class Adjoints {
 public:
   Adjoints(mlir::OpBuilder builder, llvm::DenseSet<mlir::Value> active) : e(builder), active(std::move(active)) {}
@@ -55,7 +56,7 @@ class RuleTable {
 public:
   using Rule = std::function<void(mlir::Operation *, Grads, Adjoints &)>;
 
-  /// `rule` may assume that the gradients of results named in `required` (default: the first) are not null.
+  /// `rule` may assume that the gradient of the first result is not null, and that all others are null.
   template <class Op> void on(void (*rule)(Op, Grads, Adjoints &)) {
     rules[Op::getOperationName()] = [rule](mlir::Operation *op, Grads grads, Adjoints &adjoints) {
       rule(mlir::cast<Op>(op), grads, adjoints);

@@ -1,4 +1,4 @@
-// Actions, waits, frames, lifetimes, layouts.
+// Builds the lists of actions with their waits, the lifetimes of slots, and the layouts.
 #include "passes/export/Actions.h"
 
 #include "passes/place/Timeline.h"
@@ -20,12 +20,13 @@ uint64_t aligned(uint64_t bytes) { return (bytes + alignment - 1) / alignment * 
 struct ActionDraft {
   size_t segment = 0;
   int64_t microbatch = 0;
-  size_t item = 0; // of the schedule
+  size_t item = 0; // index in the schedule
   std::vector<plan::SendId> waits;
 };
 
-/// The last step beside which a collective of a GPU runs: before the next collective, and before the first step that
-/// touches a result. What it reads must not change until then, or steps in between would wait for it.
+/// The last step that can run concurrently with a collective on a GPU: the one before the next collective, or before
+/// the first step that touches a result. The collective's operands must not change until then; otherwise steps in
+/// between would wait for the collective.
 size_t lastBeside(const SegmentDraft &segment, size_t step, const plan::CollectiveT &collective) {
   const auto touchesResult = [&](size_t later) {
     return std::ranges::any_of(collective.buffers, [&](const auto &buffer) {
@@ -39,7 +40,7 @@ size_t lastBeside(const SegmentDraft &segment, size_t step, const plan::Collecti
   return last;
 }
 
-/// `streams`: collectives run beside other steps.
+/// `streams`: collectives run concurrently with other steps.
 SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, bool streams) {
   std::map<uint32_t, Touch> bySlot;
   for (size_t step = 0; step < segment.touched.size(); ++step) {
@@ -75,7 +76,7 @@ public:
     }
     timeline.emplace(timed, uses, holds, bytes);
   }
-  Pass(const Pass &) = delete; // the timeline refers to its members
+  Pass(const Pass &) = delete; // the timeline refers to members of this object
 
   std::vector<ActionDraft> actions;
   std::optional<Timeline> timeline;

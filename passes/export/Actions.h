@@ -5,7 +5,7 @@
 
 namespace cleave::passes {
 
-/// What a program's ranks run, and where they wait for what they have sent.
+/// The schedule of a program's ranks, and the places at which ranks wait for their sends.
 struct OwnSchedule {
   const std::vector<partitioner::ScheduleItem> &items;
   const SendWaits &waits;
@@ -13,8 +13,9 @@ struct OwnSchedule {
 
 /// Sets train, eval, layouts, slot offsets and memory sizes of the program, and moves its segments into it.
 ///
-/// A slot that is sent is live until its rank waits for the message (SendWaits.h). `streams`: collectives run beside
-/// other steps (GPUs); what they read is live until they must have ended. Placement: Timeline.h.
+/// A slot that is sent is live until its rank waits for the message (SendWaits.h). `streams`: collectives run
+/// concurrently with other steps (GPUs); slots that they read are live until the collectives must have ended.
+/// Placement: Timeline.h.
 void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams);
 
 } // namespace cleave::passes

@@ -1,4 +1,5 @@
-// Decides which steps of a segment become one KernelBatch step, as value structs without plan or IR; and applies it.
+// Decides which steps of a segment become one KernelBatch step, on value structs without plan or IR; and applies the
+// decision.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,10 +7,10 @@
 
 namespace cleave::passes {
 
-/// What a step does, as far as reordering is concerned.
+/// The properties of a step that matter for reordering.
 struct StepUse {
   int64_t kernel = -1;                 ///< steps with equal kernels may be batched; -1: not batchable
-  bool ordered = false;                ///< keeps its order among all ordered steps: other ranks take part in it
+  bool ordered = false;                ///< keeps its order among all ordered steps, because other ranks take part in it
   std::vector<uint32_t> reads, writes; ///< slots; a slot updated in place is in both
 };
 

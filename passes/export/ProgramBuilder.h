@@ -57,9 +57,9 @@ public:
   std::map<int64_t, int64_t> channels; // of messages, by tag
   std::unique_ptr<plan::ProgramT> program = std::make_unique<plan::ProgramT>();
   std::vector<SegmentDraft> segments;
-  std::vector<Label> labels;             // of slots
+  std::vector<Label> labels;             // by slot
   std::map<std::string, uint32_t> stash; // name -> slot
-  std::set<uint32_t> sentSlots;          // from which some segment sends
+  std::set<uint32_t> sentSlots;          // slots that some segment sends
 
   uint32_t newSlot(const std::string &name, mlir::Type type, const Label &label, plan::Space space);
   /// The slot of a named tensor with persistent memory, or of an input.
@@ -70,7 +70,7 @@ public:
 
   uint32_t scalarIndex(const ScalarSource &source);
   uint32_t groupIndex(const GroupAxes &group);
-  /// The entry of a message's other position; one for each channel.
+  /// The entry in the table of peers for the other position of a message; one entry for each channel.
   uint32_t peerIndex(int64_t position, int64_t channel);
 
 private:

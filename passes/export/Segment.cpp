@@ -75,7 +75,8 @@ uint32_t SegmentBuilder::valueOf(Value value) const {
   return found == numbers.end() ? slot(value) : found->second;
 }
 
-/// A slot that holds no operand was written by an earlier step of the same op.
+/// Numbers the values of a step. A slot that is read but holds no operand was written by an earlier step of the same
+/// op.
 void SegmentBuilder::numberValues(Operation *from, plan::StepT &step, ArrayRef<check::Access> accesses) {
   std::map<uint32_t, uint32_t> operands;
   for (Value operand : from->getOperands())
@@ -177,7 +178,7 @@ void ProgramBuilder::addSegment(func::FuncOp function, partitioner::SegmentId id
     }
   emitCopies(builder, function);
   listLeaves(builder);
-  // Not for segments of a microbatch: their memory is reused before and after each step.
+  // Only segments that run once: in those of a microbatch, memory is reused before and after each step.
   if (batches && (draft.segment->kind == plan::SegmentKind::Begin || draft.segment->kind == plan::SegmentKind::Update))
     batchKernels(*this, draft);
   std::set<uint32_t> placed;

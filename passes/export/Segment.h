@@ -11,7 +11,8 @@ namespace cleave::passes {
 
 using library::Strided;
 
-/// Operand and result share bytes: reshapes, markers, collectives with one member. Result i pairs with operand i.
+/// Whether operands and results share bytes: reshapes, markers, collectives with one member. Result i pairs with
+/// operand i.
 bool isNoOp(mlir::Operation *op, const Mesh &mesh);
 
 /// Assigns slots to the values of a local function. Values that share bytes have one root.
@@ -62,8 +63,8 @@ private:
   llvm::DenseMap<mlir::Value, int64_t> lastUse;                       // of roots
   llvm::DenseMap<mlir::Value, uint32_t> slots;                        // of roots
   std::map<uint32_t, int64_t> busyUntil;                              // slot -> last use of its content
-  std::set<uint32_t> keptSlots;                                       // which messages or later segments read
-  llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot as which it is returned
+  std::set<uint32_t> keptSlots;                                       // slots that messages or later segments read
+  llvm::DenseMap<mlir::Value, uint32_t> targets;                      // root -> named slot in which it is returned
   llvm::DenseSet<mlir::Value> sent;                                   // roots
   llvm::DenseSet<std::pair<mlir::Operation *, unsigned>> overwritten; // fusion operands
   mlir::Operation *operandsOf = nullptr;                              // the op that operandsBySlot describes
@@ -121,7 +122,7 @@ void emitOp(SegmentBuilder &s, mlir::Operation *op);
 bool emitLibraryCall(SegmentBuilder &s, mlir::Operation *op);
 bool emitLookup(SegmentBuilder &s, mlir::Operation *op);
 bool emitMessage(SegmentBuilder &s, mlir::Operation *op);
-/// Fills a slot with the constant's value; `from` gives path and location.
+/// Fills a slot with the constant's value. The op gives path and location.
 void emitFill(SegmentBuilder &s, mlir::Operation *constant, uint32_t slot);
 /// Index in Rank.scalars of a value defined by dist.shard_offset; -1 for a null value.
 int32_t scalarOf(SegmentBuilder &s, mlir::Value offset);

@@ -21,7 +21,7 @@ bool concludes(SegmentKind kind) {
   return kind == SegmentKind::Reduce || kind == SegmentKind::Update || kind == SegmentKind::EvalReduce;
 }
 
-/// The schedules, and how far each position has come.
+/// Runs the schedules of all positions together, and records how far each position has come.
 class Joint {
 public:
   using Waits = std::map<std::tuple<int64_t, int64_t, int64_t>, size_t>;
@@ -65,8 +65,8 @@ private:
   std::vector<size_t> next;
   std::vector<std::set<SegmentId>> present; // segments with work, by position
   std::map<Place, std::vector<const Applied::Message *>> sent, received;
-  std::vector<std::vector<double>> begins; // of every item that nothing blocks, if none waits for what it sent
-  std::map<Name, double> receipts;         // when the items that receive messages begin, likewise
+  std::vector<std::vector<double>> begins; // estimated begin of every item, if no item waits for sent messages
+  std::map<Name, double> receipts;         // estimated begin of the items that receive messages
   std::map<std::pair<size_t, size_t>, std::vector<Name>> waitsAt; // by position and item
   Waits waits;
   std::set<Name> started, arrived;
@@ -94,13 +94,13 @@ private:
               back ? *back : waitOf(position, item, *message));
   }
 
-  /// The usual item, unless the receiver comes to the message later: then one after that.
+  /// The usual item, unless the receiver reaches the message later; then an item after the receipt.
   size_t waitOf(size_t position, size_t item, const Applied::Message &message) const {
     const size_t usual = usualWait(position, item);
     return itemAtReceipt(position, item, message, 0) <= usual ? usual : itemAtReceipt(position, item, message, margin);
   }
 
-  /// Items without work take no time; the others count as one forward pass, a joined backward pass as two.
+  /// Estimated time of an item: nothing without work, two for a joined backward pass, one for any other item.
   double timeOf(size_t position, const ScheduleItem &item) const {
     if (!present[position].count(item.segment))
       return 0;
@@ -138,11 +138,12 @@ private:
     }
   }
 
-  /// How much later than expected a message may be received without a wait, in forward passes: stages differ.
+  /// How much later than estimated a message may be received without delaying the sender, in forward passes: stages
+  /// take different times.
   static constexpr double margin = 4;
 
-  /// The first item after `item` that begins `late` later than the one that receives its message, or follows the
-  /// microbatches.
+  /// The first item after `item` that begins at least `late` after the item that receives the message, or that follows
+  /// the microbatches.
   size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message, double late) const {
     const std::vector<ScheduleItem> &own = schedules[position];
     const auto receipt = receipts.find({message.tag, own[item].microbatch});
@@ -154,7 +155,7 @@ private:
     return later;
   }
 
-  /// The item in which the microbatch of a forward pass returns to its stage: then its message has been received.
+  /// The item in which the microbatch of a forward pass returns to its stage: by then its message has been received.
   std::optional<size_t> itemOfReturn(size_t position, size_t item) const {
     const std::vector<ScheduleItem> &items = schedules[position];
     const SegmentId id = items[item].segment;
@@ -191,7 +192,8 @@ private:
     return found == waitsAt.end() ? none : found->second;
   }
 
-  /// Its messages have been sent, and those that it waits for received.
+  /// Whether the next item can run: its messages have been sent, and the messages for which it waits have been
+  /// received.
   bool mayRun(size_t position) const {
     const size_t item = next[position];
     for (const Name &message : waitsOf(position, item))
@@ -216,7 +218,7 @@ private:
       started.insert({message->tag, microbatch});
   }
 
-  /// Moves the unfinished waits of the first position that is blocked by some to its next item.
+  /// Moves the unfinished waits of the first position that waits block to its next item.
   bool postpone() {
     for (size_t position = 0; position < schedules.size(); ++position) {
       const size_t item = next[position];

@@ -116,7 +116,7 @@ void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
   s.step(constant, std::move(step));
 }
 
-/// A slice that fusion left outside its groups.
+/// Emits a slice that fusion left outside its groups.
 void emitSlice(SegmentBuilder &s, ir::SliceOp op) {
   const Strided whole = Strided::contiguous(shapeOf(op.getInput()).vec());
   const Strided part = whole.sliced(op.getStarts(), op.getSizes());

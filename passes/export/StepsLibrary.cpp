@@ -92,7 +92,7 @@ void emit(SegmentBuilder &s, library::Conv2dWeightGradOp call) {
   s.step(call, std::move(step), call.flops());
 }
 
-/// The step of attention or of its gradients, but for what it writes.
+/// The step of attention or of its gradients, without its outputs.
 template <typename Op> plan::AttentionT attentionStep(SegmentBuilder &s, Op call) {
   plan::AttentionT step;
   step.q = s.view(call.getQ(), call.getQView());

@@ -53,7 +53,8 @@ public:
   /// Links states and gradients to their parameters. Call when all are registered.
   void linkParameters();
 
-  /// From the attributes `dist.sharding` and `dist.global` (either may be null). `coords`: of any rank of the class.
+  /// Makes a label from the attributes `dist.sharding` and `dist.global` (either may be null). `coords`: of any rank of
+  /// the class.
   Label label(mlir::Type local, mlir::Attribute sharding, mlir::Attribute global,
               const std::vector<int64_t> &coords) const;
   std::unique_ptr<plan::ShardingT> sharding(const Label &label) const;

@@ -4,8 +4,7 @@
 //     pass as their means (Moments.cpp); very large reductions to few results are split in two (SplitReductions.cpp);
 //  2. constants, iotas, broadcasts and widening casts are cloned for each of their users, where they cost nothing;
 //  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the kernel
-//  planner
-//     accepts the result and the cost model finds it cheaper;
+//     planner accepts the result and the cost model finds it cheaper;
 //  4. a result that only other fusions read is recomputed in them if that is cheaper than memory traffic;
 //  5. reshapes at a group's border stay outside (they are free there), and so do slices if kernels differ only in them
 //     (SharedSlices.cpp); the groups become `cleave.fusion` ops.
@@ -183,8 +182,8 @@ private:
     return result;
   }
 
-  /// Whether recomputing `value` by `needed` in a reader keeps at most one more large tensor alive instead or, on a
-  /// GPU, no more bytes.
+  /// Whether recomputing `value` with the ops `needed` in a reader keeps at most one more large tensor alive or, on a
+  /// GPU, no more bytes than `value`.
   bool keepsMemorySmall(mlir::Value value, const std::vector<mlir::Operation *> &needed, int reader) {
     auto size = [](mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()).getNumElements(); };
     auto bits = [&](mlir::Value v) { return size(v) * mlir::getElementTypeOrSelf(v).getIntOrFloatBitWidth(); };

@@ -27,7 +27,7 @@ struct Reduction {
 
 /// For a few threads: in the first dimension that has one, the divisor between 8 and 64 nearest to 32.
 Cut cutForCpu(const Reduction &r) {
-  const bool few = r.results < 8 || (r.keepsLast() && r.results <= 256); // columns are vectors
+  const bool few = r.results < 8 || (r.keepsLast() && r.results <= 256); // columns are processed as vectors
   if (r.elements < 65536 || !few)
     return {};
   for (int64_t d : r.dims)

@@ -1,4 +1,4 @@
-// Moves ops within their block.
+// Moves all-gathers within their block.
 #include "passes/overlap/Overlap.h"
 
 #include "ir/dist/Dist.h"
@@ -22,7 +22,7 @@ bool isCollective(Operation &op) { return isa<dist::AllReduceOp, dist::AllGather
 
 Operation *later(Operation *a, Operation *b) { return !a ? b : !b || b->isBeforeInBlock(a) ? a : b; }
 
-/// The last of the ops that make the operands; null if all are arguments of the block.
+/// The last of the ops that compute the operands; null if all operands are arguments of the block.
 Operation *lastMaker(Operation *op) {
   Operation *last = nullptr;
   for (Value operand : op->getOperands())
@@ -38,15 +38,16 @@ Operation *firstReader(Operation *op) {
   return first;
 }
 
-/// Before which op a gather runs beside work, given the collective before it; null: nowhere earlier.
+/// The op in front of which a gather can run concurrently with other ops, given the collective before it; null if there
+/// is none.
 Operation *placeBefore(Operation *previous) {
   return isa<dist::AllGatherOp>(previous) ? firstReader(previous) : lastMaker(previous);
 }
 
-/// What was moved in a function.
+/// The moves made in a function.
 struct Moves {
-  std::vector<std::pair<Operation *, Operation *>> moved; // with the op that it was in front of, in order
-  std::vector<size_t> order;                              // of the collectives, by their places before
+  std::vector<std::pair<Operation *, Operation *>> moved; // a gather and the op that followed it, in order
+  std::vector<size_t> order;                              // of the collectives, by their former places
 
   void undo() const {
     for (const auto &[op, before] : llvm::reverse(moved))

@@ -25,7 +25,7 @@ namespace {
 
 using partitioner::Strategy;
 
-/// A pass that works by a strategy: the pipeline's, or what its options say.
+/// A pass that uses a strategy: the pipeline's, or one from the pass's options.
 template <class Base> struct StrategyPass : ThrowingPass<Base> {
   using ThrowingPass<Base>::ThrowingPass;
 
@@ -98,7 +98,8 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
     takeBody(own);
   }
 
-  /// Stages are cut before differentiation, for a mesh that may be another one than is applied.
+  /// Checks the stages of the step, which are cut before differentiation, perhaps for another mesh than the one applied
+  /// here.
   void checkStages(const Strategy &strategy) {
     int64_t last = 0;
     getOperation().walk([&](Operation *op) {
@@ -109,7 +110,7 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
       throw userError(fmt::format("apply: {}, the step has a stage {}", strategy.stagesText(), last));
   }
 
-  /// The pass's module becomes that of the local programs.
+  /// Replaces the pass's module by that of the local programs.
   void takeBody(partitioner::Applied &from) {
     getOperation()->setAttrs(from.module.get()->getAttrDictionary());
     getOperation().getBodyRegion().takeBody(from.module->getBodyRegion());

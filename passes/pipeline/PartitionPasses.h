@@ -1,5 +1,5 @@
-// The partitioner's phases as passes. With options they are for cleave-opt and the tests of IR; the pipeline gives them
-// its strategy instead, which they complete, and takes what they find out beside the IR.
+// The partitioner's phases as passes. cleave-opt and IR tests create them from options. The pipeline creates them with
+// its strategy instead, which they complete, and receives their results other than the IR.
 #pragma once
 #include "partitioner/apply/Applied.h"
 
@@ -19,12 +19,12 @@ namespace cleave::passes {
 #define GEN_PASS_DECL_APPLYPASS
 #include "passes/Passes.h.inc"
 
-/// Cuts stages as `strategy` says and completes its `stages`. It outlives the pass, as below.
+/// Cuts stages by `strategy` and completes its `stages`. `strategy` must outlive the pass, also for the passes below.
 std::unique_ptr<mlir::Pass> createAssignStagesPass(partitioner::Strategy &strategy);
-/// Annotates as `strategy` says and completes its `shard`.
+/// Annotates by `strategy` and completes its `shard`.
 std::unique_ptr<mlir::Pass> createAnnotatePass(partitioner::Strategy &strategy);
-/// An annotated module becomes its local programs. The rest of what applying gives goes to `applied`, whose module
-/// stays null.
+/// Replaces an annotated module by its local programs. The other results of applying the strategy go to `applied`,
+/// whose module stays null.
 std::unique_ptr<mlir::Pass> createApplyPass(const partitioner::Strategy &strategy, partitioner::Applied &applied);
 
 } // namespace cleave::passes

@@ -1,5 +1,5 @@
-// A pass manager a phase. It does not verify after every pass, as that costs as much as some passes of a large model;
-// the end of a phase does.
+// One pass manager per phase. It does not verify after every pass, because that takes as long as some passes on a large
+// model; the IR is verified at the end of a phase.
 #include "passes/pipeline/PhasePipeline.h"
 
 #include "passes/rewrite/ThrowingPass.h"
@@ -46,7 +46,7 @@ void PhasePipeline::print(const std::string &phase, ModuleOp module) const {
   printOnStandardError(text);
 }
 
-/// Throws what a pass has kept.
+/// Throws the error that a pass has kept, if there is one.
 static void throwKept(PassManager &passes) {
   for (Pass &pass : passes.getPasses())
     if (auto *kept = dynamic_cast<KeptError *>(&pass); kept && kept->error)

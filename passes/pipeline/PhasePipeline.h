@@ -1,4 +1,4 @@
-// Passes in named phases. After each phase the IR is verified, and printed where that was asked for.
+// Passes in named phases. After each phase the IR is verified, and printed if requested.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -11,10 +11,10 @@ namespace cleave::passes {
 
 class PhasePipeline {
 public:
-  /// Prints to standard error after the phases that `printAfter` names. It outlives the pipeline.
+  /// `printAfter`: phases after which the IR is printed to standard error. It must outlive the pipeline.
   PhasePipeline(mlir::MLIRContext *context, const std::vector<std::string> &printAfter);
 
-  /// Appends a phase. One without passes leaves the IR as it is.
+  /// Appends a phase. A phase without passes leaves the IR unchanged.
   template <class... Passes> void add(const std::string &name, std::unique_ptr<Passes>... passes) {
     phases.push_back({name, nullptr});
     (append(std::move(passes)), ...);
@@ -22,8 +22,8 @@ public:
   /// The names of the phases, in order.
   std::vector<std::string> names() const;
 
-  /// Runs all phases on `module`. Throws what a pass throws, and an internal error where a phase leaves invalid IR, or
-  /// where the first one has no passes and is given it.
+  /// Runs all phases on `module`. Throws the error of a pass, and an internal error if a phase produces invalid IR, or
+  /// if `module` is invalid and the first phase has no passes.
   void run(mlir::ModuleOp module);
 
 private:

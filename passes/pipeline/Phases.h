@@ -1,14 +1,14 @@
-// The pipeline's phases for those who look at what lies between them: tests, `check`, documentation.
+// The parts of the pipeline, for users that need the IR between them: tests, `check`, documentation.
 #pragma once
 #include "partitioner/apply/Applied.h"
 #include "passes/pipeline/Pipeline.h"
 
 namespace cleave::passes {
 
-/// Everything up to the local programs; `model` becomes the step on global shapes.
+/// Runs everything up to the local programs; `model` becomes the step on global shapes.
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options);
 
-/// From local programs, which are rewritten, to the bytes of a plan.
+/// Converts local programs, which are rewritten, to the bytes of a plan.
 std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options);
 
 } // namespace cleave::passes

@@ -1,4 +1,4 @@
-// The pipeline, in order. The one place that knows every phase.
+// The phases of the pipeline, in order. No other file knows all of them.
 #include "passes/pipeline/Pipeline.h"
 
 #include "ir/Phase.h"
@@ -53,13 +53,13 @@ bool keepsScores(const CompileOptions &options) {
   return llvm::any_of(cluster.devices, [](const partitioner::DeviceKind &kind) { return !attentionIsFused(kind); });
 }
 
-/// The phases up to the local programs, in two pipelines: between them lies the step on global shapes, at which the
-/// tests and `PROGRAM check` look.
+/// The phases up to the local programs, in two pipelines: the first ends with the step on global shapes, which the
+/// tests and `PROGRAM check` read.
 class Phases {
 public:
   enum class Purpose { Training, Prediction };
 
-  /// `options` outlive it. Throws userError where they contradict each other or name a phase that there is not.
+  /// `options` must outlive this object. Throws userError if options contradict each other or name an unknown phase.
   Phases(MLIRContext *context, const CompileOptions &options, Purpose purpose = Purpose::Training)
       : options(options), strategy(options.strategy), toStep(context, options.printAfter),
         toLocal(context, options.printAfter) {
@@ -71,13 +71,13 @@ public:
     checkOptions();
   }
 
-  /// From the traced model to the step on global shapes.
+  /// Converts the traced model to the step on global shapes.
   void buildStep(ModuleOp module) {
     ir::requirePhase(module, "compile", ir::Phase::Traced);
     toStep.run(module);
   }
 
-  /// From the step, which is consumed, to the local programs.
+  /// Converts the step, which is consumed, to the local programs.
   partitioner::Applied split(OwningOpRef<ModuleOp> step) {
     toLocal.run(*step);
     applied.module = std::move(step);
@@ -92,7 +92,7 @@ private:
   void checkOptions() const;
 
   const CompileOptions &options;
-  partitioner::Strategy strategy; // its stages and shardings are filled in on the way
+  partitioner::Strategy strategy; // the phases fill in its stages and shardings
   partitioner::Applied applied;
   PhasePipeline toStep, toLocal;
 };
@@ -110,17 +110,17 @@ void Phases::addTypesAndStages(Purpose purpose) {
     types.lossScale = text(precision.lossScale);
     types.reduceType = precision.level > 0 ? text(precision.reduce) : "";
   }
-  // What libraries do beside their products decides later which copies of parameters are worth keeping.
+  // The epilogues of libraries decide later which copies of parameters are worth keeping.
   if (onGpu(options))
     toStep.add("precision", createPrecisionPass(types), createLibraryEpiloguesPass());
   else
     toStep.add("precision", createPrecisionPass(types));
 
-  // Stages are cut before anything is simplified away, so that layers are the model's; and before differentiation,
-  // because gradient ops inherit their forward op's stage.
+  // Stages are cut before anything is simplified away, so that layers are those of the model; and before
+  // differentiation, because gradient ops inherit their forward op's stage.
   toStep.add("stages", createAssignStagesPass(strategy));
 
-  // The layout of images comes before differentiation too: gradients then have that of their values.
+  // The layout of images comes before differentiation too: gradients then have the layout of their values.
   if (options.channelsLast)
     toStep.add("layout", createChannelsLastPass(), createSimplifyPass());
   else
@@ -128,11 +128,12 @@ void Phases::addTypesAndStages(Purpose purpose) {
 }
 
 void Phases::addTraining() {
-  // One rule for each op as the user wrote it: composite ops have gradients of their own, shorter and more exact than
-  // those of their primitives, so they are differentiated before they are decomposed.
+  // Ops are differentiated as the user wrote them, before they are decomposed: composite ops have their own gradients,
+  // which are shorter and more exact than those of their primitives.
   toStep.add("differentiate", createDifferentiatePass({.microbatches = strategy.microbatches}), createSimplifyPass());
 
-  // The update follows the gradients, whose types and parameters it reads; as graph ops, so that it is split like them.
+  // The update is built after the gradients, because it reads their types and parameters. It consists of graph ops, so
+  // that it is split like them.
   toStep.add("optimizer", createBuildOptimizerPass());
 }
 
@@ -145,18 +146,19 @@ void Phases::addPrimitives(Purpose purpose) {
   else
     toStep.add("decompose", createDecomposePass({attention}), createSimplifyPass());
 
-  // What the backward pass computes again is chosen on primitives, and after all that could merge the copies with their
+  // Values to recompute are chosen on primitives, and after all passes that could merge the copies with their
   // originals.
   if (purpose == Purpose::Training)
     toStep.add("recompute", createRecomputePass(strategy, keepsScores(options)));
 }
 
 void Phases::addSplit() {
-  // Shardings are chosen on the whole step, forward, backward and update at once: a parameter has one for all of them.
+  // Shardings are chosen on the whole step, forward, backward and update at once: they share the sharding of a
+  // parameter.
   toLocal.add("annotate", createAnnotatePass(strategy));
 
-  // Apply needs the sharding of every value, and comes before selection and fusion: those look at the local shapes, and
-  // leave the messages between stages as they are.
+  // Apply needs the sharding of every value. It comes before selection and fusion, which read the local shapes and do
+  // not change the messages between stages.
   toLocal.add("apply", createApplyPass(strategy, applied));
 }
 
@@ -174,12 +176,12 @@ void Phases::checkOptions() const {
         fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
 }
 
-/// What code is generated for: what was asked for, or this machine's, or the GPU that plans are made for by default.
+/// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
 Target targetOf(const CompileOptions &options) {
   return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
 }
 
-/// The applied forward pass becomes what an evaluation runs; nothing is left to train.
+/// Turns the applied forward pass into an evaluation, and removes training.
 void forwardAsEval(partitioner::Applied &applied) {
   for (partitioner::RankClass &rankClass : applied.classes) {
     std::map<SegmentId, std::string> functions;
@@ -198,13 +200,14 @@ void forwardAsEval(partitioner::Applied &applied) {
 }
 
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
-/// reads strides, biases and accumulation off the plain graph, and fusion takes all that it leaves. What a function
-/// stashes is laid out first, because the function that reads it must agree. (Not in Passes.td: a text does not say
-/// which functions are of one schedule.) The order of collectives comes last, between ops as they run.
+/// finds strides, biases and accumulation in the graph before fusion, which then takes all other ops. The layouts of
+/// stashes are chosen first, because the functions that write and read a stash must agree. Collectives are reordered
+/// last, among the final ops. (Not in Passes.td: a textual pipeline does not say which functions belong to one
+/// schedule.)
 struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, OperationPass<ModuleOp>>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SelectAndFusePass)
 
-  /// `classes` are functions of the module, and outlive the pass.
+  /// `classes`: functions of the module; must outlive the pass.
   SelectAndFusePass(const std::vector<ClassFunctions> &classes, Target target) : classes(classes), target(target) {}
   StringRef getArgument() const override { return "select-and-fuse"; }
 
@@ -221,7 +224,7 @@ struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, Operation
       fuse(function, {.gpu = target.gpu()});
       eraseDeadOps(function);
     });
-    if (target.gpu()) // other devices compute and communicate by turns
+    if (target.gpu()) // other devices do not communicate while they compute
       for (auto &[segment, functions] : bySegment())
         gatherEarly(functions);
   }

@@ -13,12 +13,12 @@ namespace cleave::passes {
 /// eps, clip_norm}. Returns the sealed plan file. Throws cleave::Error.
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options);
 
-/// The plan of a prediction: an evaluation list alone, which leaves the model's outputs among Program.metrics. `model`
-/// holds @forward as evaluation runs it, without the loss; its results are f32, of kind "output". One microbatch is the
-/// batch.
+/// Compiles a prediction: a plan with only an evaluation list, whose Program.metrics contain the model's outputs.
+/// `model` holds @forward as evaluation runs it, without the loss; its results are f32, of kind "output". The batch is
+/// one microbatch.
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options);
 
-/// After differentiation, simplification and decomposition: @train, @update, @eval on global shapes.
+/// The module after differentiation, simplification and decomposition: @train, @update, @eval on global shapes.
 GraphModule step(GraphModule model, const CompileOptions &options);
 
 } // namespace cleave::passes

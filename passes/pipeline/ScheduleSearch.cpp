@@ -19,14 +19,14 @@ using partitioner::Cluster;
 using partitioner::Schedule;
 using partitioner::Strategy;
 
-/// Finalists: schedules that take at most so much more than the shortest by the costs of their stages, which do not
-/// know what a joined backward pass overlaps; and how many of them.
+/// Finalists are schedules whose estimated time is at most this factor above the shortest, and at most this many. The
+/// estimate comes from the costs of stages, which ignore what a joined backward pass overlaps.
 constexpr double nearlyShortest = 1.1;
 constexpr size_t mostFinalists = 6;
 
 struct Candidate {
   Strategy strategy;
-  double milliseconds; ///< by the costs of its stages
+  double milliseconds; ///< estimated from the costs of its stages
 };
 
 class ScheduleSearch {
@@ -92,7 +92,8 @@ private:
         add(named, measured);
   }
 
-  /// The published schedule whose stages a rank follow from the layers (Stages.h), as a finalist.
+  /// Adds the schedule "interleaved" as a finalist. Its number of stages per rank is chosen from the layers
+  /// (partitioner/stages/Stages.cpp).
   void addInterleaved() {
     const Strategy &given = options.strategy;
     const int64_t ranks = given.mesh.size("pp");
@@ -137,8 +138,8 @@ private:
   const CompileOptions &options;
   const Cluster cluster;
   std::vector<Candidate> candidates;
-  std::optional<Error> refused; ///< the first shape's
-  std::string problem;          ///< of memory
+  std::optional<Error> refused; ///< error of the first shape that cannot be compiled
+  std::string problem;          ///< why a plan does not fit into memory
 };
 
 } // namespace

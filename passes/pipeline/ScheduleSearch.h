@@ -1,19 +1,19 @@
-// The schedule "auto" of a plan that is made for a cluster. No MLIR in this header.
+// Searches for the schedule "auto" of a plan that is made for a cluster. No MLIR in this header.
 #pragma once
 #include "ir/GraphModule.h"
 #include "passes/CompileOptions.h"
 
 namespace cleave::passes {
 
-/// options.strategy with the schedule that is the fastest on options.cluster and fits its memory: a published one, or
-/// an order. Its stages a rank are those of the strategy; where that says 0, one, two, and two in a V are tried.
+/// Returns options.strategy with the fastest schedule on options.cluster that fits its memory: a published schedule, or
+/// an order. Each rank runs as many stages as the strategy says; if it says 0, one, two, and two in a V are tried.
 ///
-/// Each number of stages is compiled once without code, one microbatch at a time: the plan shows what its stages cost
-/// and what memory is left for microbatches (partitioner/simulate/MeasureStages.h). Schedules are searched for these
-/// costs (partitioner/pipeline/Search.h). What is nearly the shortest is compiled and simulated, and the fastest wins;
-/// so it is never slower than a published schedule, as `cleave simulate` sees it.
+/// For each number of stages, a plan that runs one microbatch at a time is compiled without code: it gives the costs of
+/// the stages and the memory left for microbatches (partitioner/simulate/MeasureStages.h). Schedules are searched with
+/// these costs (partitioner/pipeline/Search.h). Those that are nearly as short as the shortest, published ones
+/// included, are compiled and simulated, and the fastest is chosen.
 ///
-/// Throws userError where the model cannot be cut into such stages, environmentError where no schedule fits.
+/// Throws userError if the model cannot be cut into such stages, environmentError if no schedule fits.
 partitioner::Strategy searchSchedule(const GraphModule &model, const CompileOptions &options);
 
 } // namespace cleave::passes

@@ -111,7 +111,7 @@ void Timeline::assignFrames() {
     auto [begin, microbatch] = order[i];
     size_t frame = i % busy.size();
     if (busy[frame] > begin)
-      return; // not first in, first out
+      return; // microbatches do not end in the order in which they begin: keeps the first assignment
     busy[frame] = spans[microbatch].second + 1;
     round[microbatch] = static_cast<int64_t>(frame);
   }

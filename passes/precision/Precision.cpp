@@ -1,7 +1,7 @@
 // One walk in program order over a function. Every float value has a claim that determines the type of its users: a
 // strong value keeps f32; an activation is converted to the half type when it is used; a computed value (a sum and its
-// dependents) is converted when it meets a half or an activation; a neutral value (a parameter, a constant) takes the
-// type of the other operands.
+// dependents) is converted when an op combines it with a half value or an activation; a neutral value (a parameter, a
+// constant) takes the type of the other operands.
 #include "passes/precision/Precision.h"
 
 #include "ir/Phase.h"
@@ -236,7 +236,7 @@ private:
   }
 };
 
-/// Tf32 is a way to compute in f32.
+/// The MLIR type of a precision. tf32 values are stored as f32.
 Type elementType(MLIRContext *context, Precision::Type type) {
   return type == Precision::Type::Bf16   ? Type(BFloat16Type::get(context))
          : type == Precision::Type::Fp16 ? Type(Float16Type::get(context))

@@ -43,9 +43,9 @@ bool readsParameter(Operation *op) {
   });
 }
 
-/// Ops that selective recomputation leaves in the forward pass alone: they cost much (products with parameters,
-/// convolutions, fused attention), or their results are small (reductions). The products of attention have no
-/// parameter: their results, the scores, are large, and cheap in comparison (Korthikanti et al. 2022).
+/// Ops that selective recomputation does not repeat: they cost much (products with parameters, convolutions, fused
+/// attention), or their results are small (reductions). The products of attention have no parameter: their results, the
+/// scores, are large, and cheap to recompute (Korthikanti et al. 2022).
 bool isKeptBySelective(Operation *op, bool keptScores) {
   if (isa<ir::MatmulOp>(op))
     return readsParameter(op);
@@ -98,7 +98,8 @@ private:
     }
   }
 
-  /// The last rule that matches wins. One pattern is for all layers: those that repeat, or every one if none does.
+  /// Sets the kind of each layer; the last rule that matches wins. The pattern `everyLayer` matches all members of
+  /// lists, or all layers if there is no list.
   void readRules(const Strategy &strategy) {
     const bool repeated = llvm::any_of(layers, [](auto &layer) { return partitioner::isListMember(layer.path); });
     for (const partitioner::RecomputeRule &rule : strategy.recompute) {
@@ -125,8 +126,8 @@ private:
     return fmt::format("{}", fmt::join(paths, ", "));
   }
 
-  /// Whether the backward pass computes the value again: its layer says so, and nothing outside the layer or in another
-  /// stage reads it (a stage would wait for the backward pass of an earlier one).
+  /// Whether the backward pass recomputes the value: the rule of its layer demands it, and nothing outside the layer or
+  /// in another stage reads the value (a stage would wait for the backward pass of an earlier one).
   bool isRecomputed(Value value) const {
     Operation *op = value.getDefiningOp();
     if (!op || isBackward(op) || isa<ir::ConstantOp, ir::IotaOp>(op))
@@ -141,8 +142,8 @@ private:
     });
   }
 
-  /// The copy of `op`, made in front of `before` if there is none yet. Backward ops are visited in order, so that a
-  /// copy is in front of all that read it.
+  /// The copy of `op`, created in front of `before` if there is none yet. Backward ops are visited in order, so that a
+  /// copy precedes all ops that read it.
   Operation *copyOf(Operation *op, Operation *before) {
     if (Operation *known = copies.lookup(op))
       return known;

@@ -16,13 +16,13 @@ namespace cleave::passes {
 #define GEN_PASS_DECL_RECOMPUTEPASS
 #include "passes/Passes.h.inc"
 
-/// Rewrites @train as the strategy's rules say (Strategy.h, RecomputeRule). Without a rule nothing changes.
+/// Rewrites @train by the strategy's rules (Strategy.h, RecomputeRule). Without a rule nothing changes.
 /// `keptScores`: the devices have no fused attention, so that its backward pass needs scores that the forward pass
 /// keeps; selective recomputation then runs attention again. Throws userError for a rule that matches no layer of the
 /// model.
 void recompute(mlir::func::FuncOp train, const partitioner::Strategy &strategy, bool keptScores);
 
-/// The same as a pass. `strategy` outlives it.
+/// recompute as a pass. `strategy` must outlive it.
 std::unique_ptr<mlir::Pass> createRecomputePass(const partitioner::Strategy &strategy, bool keptScores);
 
 } // namespace cleave::passes

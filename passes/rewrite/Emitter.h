@@ -90,7 +90,7 @@ private:
   struct SharedSplats {
     explicit SharedSplats(mlir::Location location) : location(location) {}
     mlir::Location location;
-    mlir::Operation *last = nullptr; ///< of those at the start of the block
+    mlir::Operation *last = nullptr; ///< last shared op at the start of the block
     llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
     llvm::DenseMap<std::pair<mlir::Value, mlir::Type>, mlir::Value> broadcasts;
   };

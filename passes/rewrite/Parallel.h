@@ -4,8 +4,8 @@
 
 namespace cleave::passes {
 
-/// Calls work(i) once for every i of `order`, which names 0 to order.size() - 1 each once, in about this order. If
-/// calls throw, rethrows the error of the smallest i after all calls have ended.
+/// Calls work(i) once for every i of `order`, a permutation of 0 to order.size() - 1, in about this order. If calls
+/// throw, rethrows the error of the smallest i after all calls have ended.
 void forEachInParallel(mlir::MLIRContext *context, llvm::ArrayRef<size_t> order, llvm::function_ref<void(size_t)> work);
 
 /// Calls `change` once per function, the largest first. `change` may modify only its function and must not load

@@ -1,5 +1,5 @@
-// Passes whose work throws cleave::Error. MLIR is built without exceptions, so none may leave a pass: it ends as a
-// diagnostic, and is kept for whoever runs the pass manager and wants to throw it again.
+// Passes whose work throws cleave::Error. MLIR is built without exceptions, so an exception must not leave a pass: it
+// becomes a diagnostic, and is kept so that the caller of the pass manager can throw it again.
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
@@ -10,12 +10,12 @@
 
 namespace cleave::passes {
 
-/// What ended a pass; null: nothing did.
+/// The exception that ended a pass; null if there is none.
 struct KeptError {
   std::exception_ptr error;
 };
 
-/// A pass by the base class that mlir-tblgen made for it (passes/Passes.td).
+/// A pass with the base class that mlir-tblgen generates for it (passes/Passes.td).
 template <class Base> class ThrowingPass : public Base, public KeptError {
 public:
   using Base::Base;

@@ -1,4 +1,4 @@
-// Matrix products: from which memory operands are read, where the result is written, and with which strides.
+// Selects matrix products: the memory from which operands are read and to which the result is written, with strides.
 #include "passes/rewrite/Emitter.h"
 #include "passes/select/Selection.h"
 

@@ -18,7 +18,7 @@ void dropUnreadStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);
 /// is its only use. `functions`: in the order of one schedule.
 void layOutStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);
 
-/// Computes matrix products, convolutions and pooling in f32 and rounds the results, where a type is not `supported`.
+/// Computes matrix products, convolutions and pooling in f32 and rounds the results, if a type is not `supported`.
 void widenLibraryOps(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Type)> supported);
 
 struct SelectOptions {

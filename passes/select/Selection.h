@@ -1,4 +1,4 @@
-// What the files of library selection share.
+// Declarations that the files of library selection share.
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"

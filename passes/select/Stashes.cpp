@@ -81,7 +81,7 @@ private:
   llvm::StringMap<unsigned> stashes; // by name
 };
 
-/// The argument now holds the result of `stashed` instead of its operand.
+/// Makes the argument hold the result of `stashed` instead of its operand, and adapts the argument's users.
 void readTransposed(BlockArgument argument, NamedAttrList &attributes, ir::TransposeOp stashed) {
   const ArrayRef<int64_t> permutation = stashed.getPermutation();
   SmallVector<int64_t> inverse(permutation.size());

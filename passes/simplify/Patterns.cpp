@@ -32,7 +32,8 @@ struct BroadcastOfBroadcast : OpRewritePattern<ir::BroadcastOp> {
   }
 };
 
-/// Reduction of repeated elements: the sum of n equal ones is n times one; their max and min are that one.
+/// Reduction of repeated elements: the sum of n equal elements is n times the element; their max and min are the
+/// element.
 struct ReduceOfBroadcast : OpRewritePattern<ir::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ir::ReduceOp op, PatternRewriter &rewriter) const override {
@@ -163,8 +164,8 @@ struct MatmulOfTranspose : OpRewritePattern<ir::MatmulOp> {
   }
 };
 
-/// A slice within one operand of a concatenation is a slice of that operand, so that nothing computes the others for
-/// it.
+/// A slice within one operand of a concatenation becomes a slice of that operand, so that the other operands need not
+/// be computed for it.
 struct SliceOfConcat : OpRewritePattern<ir::SliceOp> {
   using OpRewritePattern::OpRewritePattern;
 
