@@ -61,8 +61,8 @@ private:
     }
   }
 
-  // Operands are set when all ops exist. The operand of a reshard exists already, because the reshard comes later in
-  // the order.
+  // Operands are set when all ops exist. The operand of a reshard exists already, because it comes before the reshard
+  // in the order.
   void make(OpId id) {
     const AddedOp &added = solution.addedOp(id);
     ops[id] = added.copied < 0 ? makeReshard(added, solution.resultOf(id)) : builder.clone(*ops[added.copied]);

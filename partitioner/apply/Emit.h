@@ -46,7 +46,7 @@ StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
 /// Emits every segment of `rankClass` into `module` and stores their symbols in `rankClass.functions`.
 void emitClass(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords);
 
-/// The class's update segment.
+/// Emits the class's update segment.
 void emitUpdate(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords);
 
 class LocalFunction;

@@ -1,4 +1,4 @@
-// The type of gradient reductions over dp that happen in every microbatch, because the parameter is split over dp.
+// Sets the type of gradient reductions over dp that happen in every microbatch, because the parameter is split over dp.
 // (EmitEnds.cpp has those that happen once per iteration.)
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"

@@ -197,7 +197,7 @@ static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> 
   return result;
 }
 
-// Attributes that record the origin of a local value; the sharding only if the local value is a piece of the global
+// Sets attributes that record the origin of local values; the sharding only if the local value is a piece of the global
 // one.
 static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
   NamedAttrList attributes(to->getDiscardableAttrDictionary());

@@ -1,4 +1,4 @@
-// Cuts a function into segments: forward ops, and backward ops; where the schedule splits the backward pass, those that
+// Cuts a function into segments: forward ops, and backward ops; if the schedule splits the backward pass, those that
 // another stage waits for, and the others.
 #include "partitioner/apply/Segments.h"
 

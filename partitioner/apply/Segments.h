@@ -12,7 +12,7 @@
 
 namespace cleave::partitioner {
 
-/// A segment that computes on a microbatch: Forward of a stage, and Backward or, where the schedule splits it,
+/// A segment that computes on a microbatch: Forward of a stage, and Backward or, if the schedule splits that,
 /// InputGradient and WeightGradient. All of @eval is Forward.
 struct SegmentKey {
   int64_t stage = 0;

@@ -1,4 +1,5 @@
-// Parameters used in several stages: the gradient is a sum whose terms are computed in different stages.
+// Splits the gradients of parameters used in several stages: they are sums whose terms are computed in different
+// stages.
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/apply/Segments.h"

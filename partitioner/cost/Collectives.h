@@ -10,9 +10,8 @@
 //   all-to-all   direct         max((p-1)/n S / inside, p (n-p)/n S / network) + one hop
 //
 // r is the rate of the slowest link that the ring or tree crosses. The cheapest algorithm is taken, as NCCL does
-// (Thakur,
-// Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005; NCCL 2.4: double binary
-// trees, which is why a tree loses no bandwidth).
+// (Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005; NCCL 2.4: double
+// binary trees, which is why a tree loses no bandwidth).
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 

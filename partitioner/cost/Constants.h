@@ -44,8 +44,8 @@ struct DeviceConstants {
   double halfSize;
 
   // --- attention ---------------------------------------------------------------------------------------------------
-  /// Whether attention is one fused kernel, unless the cluster file says so (DeviceKind::fusedAttention). If not fused,
-  /// it consists of products of all rows and keys, with the scores in memory.
+  /// Whether attention is one fused kernel, unless the cluster file decides that (DeviceKind::fusedAttention). If not
+  /// fused, it consists of products of all rows and keys, with the scores in memory.
   bool fusedAttention;
   /// Fused: fraction of the peak.
   double attentionForward, attentionBackward;

@@ -54,8 +54,8 @@ private:
     findPlaces();
   }
 
-  /// Moves a critical work, or the work before it, by a few places. Keeps the move if the step gets no longer, or by
-  /// chance if it gets slightly longer.
+  /// Moves a critical work, or the work before it, by a few places. Keeps the move if the step gets no longer; if it
+  /// gets longer, keeps the move with a probability that falls with the increase.
   void attempt(double temperature) {
     const Place place = places[random(places.size())];
     auto &order = current.order[place.rank];

@@ -1,4 +1,4 @@
-// Stages on ranks, and schedules as items of a plan.
+// Places stages on ranks, and converts schedules to items of a plan and to text.
 #include "partitioner/schedule/Schedule.h"
 
 #include "partitioner/schedule/Named.h"

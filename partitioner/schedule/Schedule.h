@@ -35,7 +35,7 @@ std::string longName(const ScheduledWork &work);
 ///   V        every second chunk runs back:                      rank 0: 0, 2P - 1, ...  rank P - 1: P - 1, P, ...
 enum class Placement : uint8_t { Wrapped, V };
 
-/// A pipeline schedule. It holds for any cost of the stages: it is an order, without times.
+/// A pipeline schedule: an order without times, so that it is valid for any cost of the stages.
 struct Schedule {
   std::string name;
   /// Ranks of the pipeline, stages on each rank, microbatches of a step; all at least 1.
@@ -47,7 +47,7 @@ struct Schedule {
 
   int64_t stages() const { return ranks * chunks; }
   int64_t rankOf(int64_t stage) const;
-  /// The stage that `rank` has of a chunk.
+  /// The stage of a chunk that is on `rank`.
   int64_t stageOf(int64_t rank, int64_t chunk) const;
   /// The number of works of each stage and microbatch.
   int64_t worksOfMicrobatch() const { return backward == BackwardPass::Split ? 3 : 2; }

@@ -167,8 +167,8 @@ private:
     if (!maker || maker->kind != OpKind::Broadcast)
       return;
     const OpId op = draft.makerOf(tensor);
-    takeOperand(op, 0, draft.operandsOf(op)[0], operandOfCopy(*maker, sharding), op); // users of the broadcast come
-                                                                                      // later
+    // The broadcast may be moved, because its users come later in the walk.
+    takeOperand(op, 0, draft.operandsOf(op)[0], operandOfCopy(*maker, sharding), op);
   }
 
   // Sets operand `i` of an added or moved op to `operand` under `wanted`, and moves the op behind the op that computes
@@ -469,8 +469,8 @@ private:
   void visitByRule(OpId id, const ProblemOp &op) {
     Axes passed = passedAxes(op);
     const LoopSplits splits = chooseSplits(op, passed);
-    std::erase_if(passed, [&](const std::string &axis) { return usesAxis(splits, axis); }); // if a mark splits a
-                                                                                            // partial sum
+    // A mark may split a loop over an axis of a partial sum.
+    std::erase_if(passed, [&](const std::string &axis) { return usesAxis(splits, axis); });
     OpSharding sharding = shardOp(problem, op, splits, passed);
     for (size_t i = 0; i < op.operands.size(); ++i)
       draft.setOperand(id, i, use(op.operands[i], draft.intern(std::move(sharding.operands[i])), id));

@@ -2,7 +2,7 @@
 
 namespace cleave::partitioner {
 
-/// Splits the first unsplit dimension whose size `suits` accepts over `axis`.
+/// Splits, over `axis`, the first unsplit dimension whose size `suits` accepts.
 template <class F>
 static std::optional<Sharding> splitFirst(Sharding sharding, const std::vector<int64_t> &shape, const std::string &axis,
                                           F suits) {

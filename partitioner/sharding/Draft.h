@@ -37,7 +37,8 @@ public:
   bool isBefore(OpId a, OpId b) const { return places[a].label < places[b].label; }
   void moveAfter(OpId op, OpId other);
 
-  /// A reshard of `tensor` directly behind or before op `beside`, with the marks of op `marks`; returns its result.
+  /// Adds a reshard of `tensor` directly behind or before op `beside`, with the marks of op `marks`; returns its
+  /// result.
   TensorId addReshardAfter(TensorId tensor, ShardingId to, OpId marks, OpId beside);
   TensorId addReshardBefore(TensorId tensor, ShardingId to, OpId marks, OpId beside);
   /// Adds a copy of `op` directly behind it, with the same operands and one result under `sharding`.

@@ -10,9 +10,9 @@ namespace {
 
 using Axes = std::vector<std::string>;
 
-/// Cuts the factor of `dim` that has a boundary after the `inner` innermost elements inside it into two factors, if
-/// each rank then holds the same elements as before. This is so for a factor that is not split, for one whose shares
-/// are whole runs of the inner part, and for one that is split over two axes and cut between them.
+/// Cuts a factor of `dim` in two, so that a boundary between factors lies before the `inner` innermost elements, if
+/// each rank then holds the same elements as before. This is possible for a factor that is not split, for one whose
+/// shares are whole runs of the inner part, and for one that is split over two axes and cut between them.
 void cutAt(const Mesh &mesh, DimSharding &dim, int64_t inner) {
   int64_t below = 1;
   for (size_t f = dim.factors.size(); f-- > 0; below *= dim.factors[f].size) {

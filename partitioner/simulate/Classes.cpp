@@ -19,7 +19,7 @@ using check::length;
 
 namespace {
 
-/// The places of ranks, and the rates and latencies that links give groups and messages.
+/// The places of ranks, and the rates and latencies of the links of groups and messages.
 class Topology {
 public:
   Topology(const plan::Plan &plan, const Cluster &cluster)

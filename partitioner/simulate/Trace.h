@@ -1,4 +1,4 @@
-// A simulated iteration as a trace for ui.perfetto.dev and chrome://tracing.
+// Writes a simulated iteration as a trace for ui.perfetto.dev and chrome://tracing.
 #pragma once
 #include "partitioner/simulate/Simulate.h"
 

@@ -73,8 +73,8 @@ struct Strategy {
   /// Stage of ZeRO over axis dp (Rajbhandari et al. 2020): 0 none; 1 splits optimizer states; 2 also gradients; 3 also
   /// parameters.
   int64_t zero = 0;
-  /// Size in bytes from which a value that is replicated over tp is sent to another stage in slices: each rank sends 1
-  /// / tp of it, and the receivers gather the slices (Narayanan et al. 2021, section 4.1). 0: never; empty: undecided,
+  /// Size in bytes from which a value that is replicated over tp is sent to another stage in slices: each rank sends
+  /// one slice, and the receivers gather the slices (Narayanan et al. 2021, section 4.1). 0: never; empty: undecided,
   /// which also means never.
   std::optional<int64_t> scatterGather;
 
