@@ -24,9 +24,9 @@ struct PipelineSpec {
 ///   stages, microbatches             whole numbers from 1: ranks of the pipeline, microbatches of a step
 ///   virtual                          optional: stages on each rank (`stages` x `virtual` in all)
 ///   forward_ms, input_grad_ms, weight_grad_ms, send_ms, activation_bytes, gradient_bytes
-///                                    numbers from 0: one for all ranks, or a list with one for each rank, which its
-///                                    stages share equally (send_ms: which holds for each of its messages), or with one
-///                                    for each stage
+///                                    numbers from 0: one for all ranks; or a list with one for each rank, divided
+///                                    equally among its stages (send_ms: used for each of its messages); or a list with
+///                                    one for each stage
 ///   memory_limit_bytes               optional: one for all ranks, or one for each
 ///
 /// Throws a userError that begins with `name` and names the field, the rule and the value: for text that is not JSON,

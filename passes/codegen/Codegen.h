@@ -22,7 +22,7 @@ class Operation;
 
 namespace cleave::passes {
 
-/// x86-64-v4 where this processor has AVX-512 (F, BW, CD, DQ, VL), x86-64-v3 where it has AVX2 and FMA. Throws
+/// x86-64-v4 if this processor has AVX-512 (F, BW, CD, DQ, VL), otherwise x86-64-v3 if it has AVX2 and FMA. Throws
 /// environmentError on anything older.
 Target hostTarget();
 /// Elements of f32 in a vector of the target's kernels; on a GPU every thread works on one.

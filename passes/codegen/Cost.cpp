@@ -122,8 +122,8 @@ double gpuCost(const LoopNest &p) {
   const int64_t items =
       p.shape == Shape::Rows ? p.extent * p.threads.group : p.extent / p.threads.chunk * p.threads.group;
   const double busy = std::clamp(static_cast<double>(items) / static_cast<double>(enoughThreads), 0.004, 1.0);
-  const int64_t spilled =
-      std::max<int64_t>(0, static_cast<int64_t>(p.buffers.size()) - mostBuffers); // which exceed the registers
+  // Buffers whose pointers do not fit into registers.
+  const int64_t spilled = std::max<int64_t>(0, static_cast<int64_t>(p.buffers.size()) - mostBuffers);
   return launchMicroseconds * static_cast<double>(1 + 2 * spilled) +
          std::max(bytes / bytesPerMicrosecond, cycles / cyclesPerMicrosecond) / busy;
 }

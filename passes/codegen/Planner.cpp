@@ -129,8 +129,8 @@ bool Planner::attempt() {
   return placeOutputs();
 }
 
-/// The index at which output `node` is evaluated: where others already demand it, if that visits each element once;
-/// otherwise in row-major order.
+/// The index at which output `node` is evaluated: the index at which others already demand it, if that visits each
+/// element once; otherwise in row-major order.
 bool Planner::outputIndex(int node, bool keptOnly, Index &index) {
   const Node &n = graph.nodes[node];
   for (const Index &asked : demanded[node])

@@ -117,8 +117,8 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
     slot(index).tensor = static_cast<int32_t>(tables.tensor(name, tensorKindOf(kind), slot(index).dtype, label.global));
     slot(index).sharding = tables.sharding(known);
   }
-  if (known.sharding.partialAxes.empty() && !label.sharding.partialAxes.empty()) { // the slot is partial while it
-                                                                                   // accumulates
+  // The slot is partial while it accumulates.
+  if (known.sharding.partialAxes.empty() && !label.sharding.partialAxes.empty()) {
     known.sharding.partialAxes = label.sharding.partialAxes;
     known.sharding.partialKind = label.sharding.partialKind;
     slot(index).sharding = tables.sharding(known);

@@ -71,8 +71,8 @@ private:
   std::map<std::string, uint32_t> strings;
   std::map<std::string, uint32_t> tensors;
   std::map<std::pair<std::string, std::vector<uint32_t>>, uint32_t> groups;
-  /// The same by coordinates, with the group's own axes set to 0, so that each group has one entry instead of one per
-  /// member.
+  /// Group numbers by coordinates, with the coordinates along the group's own axes set to 0, so that each group has one
+  /// entry instead of one per member.
   std::map<std::pair<GroupAxes, std::vector<int64_t>>, uint32_t> groupsAt;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using Dims = llvm::SmallVector<int64_t>;
 
-/// Where a reduction is split: dimensions [first, last), merged, become (parts, rest).
+/// How a reduction is split: dimensions [first, last), merged, become (parts, rest).
 struct Cut {
   int64_t first = -1, last = -1, parts = 0;
 };

@@ -3,7 +3,7 @@
 //
 // Microbatches in flight at the same time are distinguished by frames 0, 1, ... All microbatches of a frame use the
 // same places, so a thousand microbatches need no more layouts than a few. A slot from which a message is sent may
-// outlive its microbatch and has separate frames. Where there are very many slots and frames, a slot that only one
+// outlive its microbatch and has separate frames. If there are very many slots and frames, a slot that only one
 // microbatch uses at a time has one place for all of them.
 #pragma once
 #include "passes/place/Place.h"

@@ -136,7 +136,8 @@ void layOutStashes(ArrayRef<func::FuncOp> functions) {
 
 void dropUnreadStashes(ArrayRef<func::FuncOp> functions) {
   std::set<StringRef> read;
-  for (func::FuncOp function : llvm::reverse(functions)) { // last first: a value that is removed removes its reads
+  // In reverse order, because removing a value also removes its reads.
+  for (func::FuncOp function : llvm::reverse(functions)) {
     Operation *end = function.front().getTerminator();
     llvm::BitVector unread(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
