@@ -20,7 +20,7 @@ struct Policy {
   /// A stage begins at most ahead * (number of stages from it to the last one) forwards, rounded up, whose input
   /// gradients have not begun.
   double ahead = std::numeric_limits<double>::infinity();
-  /// Of a rank's stages the earliest is most urgent; otherwise the latest.
+  /// If set, the earliest of a rank's stages is the most urgent; otherwise the latest.
   bool earlyStagesFirst = false;
   /// The first stage begins a forward at most once in `pace` * (the work of the busiest rank for a microbatch), so that
   /// microbatches are in flight as briefly as possible and need little memory.

@@ -29,8 +29,8 @@ MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, co
 /// another forward step recomputes them.
 uint64_t keptScoreBytes(const plan::Program &program, const DeviceKind &kind);
 
-/// Bytes that a rank of the program needs on such a device: Program.peak_bytes plus keptScoreBytes, as if both peaks
-/// were at the same time. They nearly are, because both grow with the number of microbatches in flight.
+/// Bytes that a rank of the program needs on a device of this kind: Program.peak_bytes plus keptScoreBytes, as if both
+/// peaks were at the same time. They nearly are, because both grow with the number of microbatches in flight.
 uint64_t neededBytes(const plan::Program &program, const DeviceKind &kind);
 
 /// Bytes of the arena that a slot takes: every slot begins at a multiple of 64.

@@ -126,7 +126,7 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
   for (size_t p = 1; p <= parts; ++p)
     for (size_t i = p; i <= n; ++i) {
       // As the start of the last run moves right, the cost before it grows and its own cost shrinks: the optimum is
-      // where they cross.
+      // where the two costs cross.
       auto last = [&](size_t j) { return sum[i] - sum[j]; };
       auto firstWhere = [&](size_t end, auto holds) {
         auto range = llvm::seq(p - 1, end);

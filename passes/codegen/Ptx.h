@@ -21,8 +21,8 @@ struct Cubin {
 /// The path of ptxas: in PATH, or in the bin folder of CUDA_HOME or /usr/local/cuda; empty if not found.
 std::string findPtxas();
 
-/// Assembles PTX for such a GPU; kernels that spill more than 32 bytes per thread are assembled again with more
-/// registers. Throws environmentError if ptxas is missing or fails.
+/// Assembles PTX for GPUs of type `chip`; kernels that spill more than 32 bytes per thread are assembled again with
+/// more registers. Throws environmentError if ptxas is missing or fails.
 Cubin assemble(const std::string &ptx, Target chip);
 
 } // namespace cleave::passes::kernel

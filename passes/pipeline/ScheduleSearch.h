@@ -6,7 +6,7 @@
 namespace cleave::passes {
 
 /// Returns options.strategy with the fastest schedule on options.cluster that fits its memory: a published schedule, or
-/// an order. Each rank runs as many stages as the strategy says; if it says 0, one, two, and two in a V are tried.
+/// an order. Each rank runs as many stages as the strategy says; 0 means that one, two, and two in a V are tried.
 ///
 /// For each number of stages, a plan that runs one microbatch at a time is compiled without code: it gives the costs of
 /// the stages and the memory left for microbatches (partitioner/simulate/MeasureStages.h). Schedules are searched with
