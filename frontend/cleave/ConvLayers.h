@@ -13,7 +13,7 @@ struct Conv1dLayerOptions {
   bool bias = true;
   std::optional<Init> weightInit = {}, biasInit = {};
 };
-/// weight [out, in / groups, kernel], bias [out]. C3: groups divides both.
+/// `conv1d` with weight [out, in / groups, kernel] and bias [out]. C3: groups divides `in` and `out`.
 class Conv1d : public Module {
 public:
   Conv1d(Module &parent, std::string name, int64_t in, int64_t out, Conv1dLayerOptions options = {},
@@ -33,7 +33,8 @@ struct ConvTranspose2dOptions {
   bool bias = true;
   std::optional<Init> weightInit = {}, biasInit = {};
 };
-/// weight [in, out / groups, kernel h, kernel w], bias [out]. C3: groups divides both.
+/// `convTranspose2d` with weight [in, out / groups, kernel h, kernel w] and bias [out]. C3: groups divides `in` and
+/// `out`.
 class ConvTranspose2d : public Module {
 public:
   ConvTranspose2d(Module &parent, std::string name, int64_t in, int64_t out, ConvTranspose2dOptions options = {},

@@ -25,7 +25,7 @@ Tensor convTranspose2d(Tensor x, Tensor weight, Tensor bias = {}, ConvTransposeO
 
 enum class Interpolation : uint8_t { Nearest, Bilinear };
 struct InterpolateOptions {
-  Pair size = 0;    ///< of the result; 0: use `scale`
+  Pair size = 0;    ///< size of the result; 0: use `scale`
   double scale = 0; ///< the result's size is the input's size times `scale`, rounded down
   Interpolation mode = Interpolation::Nearest;
   bool alignCorners = false; ///< bilinear: align the centres of the corner pixels, not the edges of the images
@@ -34,8 +34,9 @@ struct InterpolateOptions {
 /// given, and it is positive. C3: alignCorners requires Bilinear. C4: x has a float type.
 Tensor interpolate(Tensor x, InterpolateOptions options, Where where = Where::current());
 
-/// x [n, c, h, w] -> [n, c, size.h, size.w]: mean or maximum of the windows [floor(i h / H), ceil((i + 1) h / H)). C1:
-/// the rank is 4. C2: sizes are positive. C3: x has a float type.
+/// x [n, c, h, w] -> [n, c, H, W] with H = size.h and W = size.w: mean or maximum of windows. Row i of the result
+/// covers the rows [floor(i h / H), ceil((i + 1) h / H)), and columns likewise. C1: the rank is 4. C2: sizes are
+/// positive. C3: x has a float type.
 Tensor adaptiveAvgPool2d(Tensor x, Pair size, Where where = Where::current());
 Tensor adaptiveMaxPool2d(Tensor x, Pair size, Where where = Where::current());
 

@@ -14,9 +14,9 @@ Tensor constant(Shape shape, const std::vector<float> &values, Where where = Whe
 Tensor constant(Shape shape, const std::vector<int32_t> &values, Where where = Where::current());
 Tensor constant(Shape shape, std::initializer_list<double> values, Where where = Where::current());
 
-/// Uniform numbers in [0, 1), and standard normal numbers (Box and Muller 1958), f32, new in every step. They depend
-/// only on the seed, the place in the model and the element index, so they are the same under every split. C1: sizes
-/// are positive.
+/// Uniform numbers in [0, 1), and standard normal numbers (Box and Muller 1958), f32, new in every training step. They
+/// depend only on the seed, the step, the call's place in the model and the global element index, so they are the same
+/// under every split. C1: sizes are positive.
 Tensor rand(Shape shape, Where where = Where::current());
 Tensor randn(Shape shape, Where where = Where::current());
 
@@ -27,8 +27,8 @@ Tensor arange(double start, double end, double step = 1, Where where = Where::cu
 /// classes). C1: ids are i32. C2: classes is positive.
 Tensor oneHot(Tensor ids, int64_t classes, DType type = DType::I32, Where where = Where::current());
 
-/// The lower or upper triangle of the last two dimensions, zeros elsewhere; `diagonal` > 0 is above the main diagonal.
-/// C1: the rank is at least 2.
+/// The lower or upper triangle of the last two dimensions, including diagonal number `diagonal`, and zeros elsewhere. 0
+/// is the main diagonal; positive numbers are above it. C1: the rank is at least 2.
 Tensor tril(Tensor x, int64_t diagonal = 0, Where where = Where::current());
 Tensor triu(Tensor x, int64_t diagonal = 0, Where where = Where::current());
 

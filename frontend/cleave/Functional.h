@@ -1,6 +1,7 @@
-// Ops as free functions with PyTorch's names. Every function checks its arguments when it is called, and errors show
-// the user's line; rules are numbered per function. Negative dimensions count from the end. The element type is f32
-// unless stated otherwise. Shapes in comments: n samples, c channels, h x w images, b batch, t positions.
+// Ops as free functions with PyTorch's names. Every function checks its arguments when it is called. The comments
+// number the rules of each function (C1, C2, ...); a violated rule is a user error that names the rule and the user's
+// line. Negative dimensions count from the end. The element type is f32 unless stated otherwise. Shapes in comments: n
+// samples, c channels, h x w images, b batch, t positions. `/` in a shape rounds down.
 #pragma once
 #include "cleave/Tensor.h"
 
@@ -21,30 +22,33 @@ struct Pair {
 /// a [..., m, k] times b [..., k, n]; leading dimensions are broadcast. C1: ranks are at least 2. C2: the contracted
 /// sizes agree. C3: leading dimensions can be broadcast. C4: types agree.
 Tensor matmul(Tensor a, Tensor b, Where where = Where::current());
-/// x [..., in] times the transpose of weight [out, in], plus bias [out]. C1: the input's rank is at least 2. C2: its
-/// last dimension is the weight's. C3: the bias is [out].
+/// x [..., in] times the transpose of weight [out, in], plus bias [out] -> [..., out]. C1: the input's rank is at least
+/// 2 and the weight's is 2. C2: the input's last dimension is the weight's. C3: the bias is [out]. C4: the element
+/// types of input and weight agree.
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Where where = Where::current());
 
 struct ConvOptions {
   Pair stride = 1, padding = 0, dilation = 1;
   int64_t groups = 1;
 };
-/// x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o]; output size (h + 2 padding - dilation (kh - 1) - 1) /
-/// stride + 1. C1: ranks are 4. C2: the input has groups times the weight's channels. C3: groups divides o. C4: the
-/// output is not empty. C5: stride and dilation are positive, padding is not negative. C6: the bias is [o].
+/// 2-D convolution: x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o] -> [n, o, H, W], H = (h + 2 padding -
+/// dilation (kh - 1) - 1) / stride + 1, W likewise. C1: ranks are 4. C2: the input has groups times the weight's
+/// channels. C3: groups divides o. C4: the output is not empty. C5: stride and dilation are positive, padding is not
+/// negative. C6: the bias is [o].
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias = {}, ConvOptions options = {}, Where where = Where::current());
 
 struct AttentionOptions {
-  bool causal = false;
-  double scale = 0;   ///< 0: 1 / sqrt(d)
-  Tensor mask = {};   ///< floats are added to the scores; i1: true for positions that may be attended to
-  double dropout = 0; ///< of the probabilities, in training
+  bool causal = false; ///< query i attends only to keys 0 to i + s - t
+  double scale = 0;    ///< factor of the scores; 0: 1 / sqrt(d)
+  Tensor mask = {};    ///< float: added to the scores; i1: true where a query may attend to a key
+  double dropout = 0;  ///< probability of dropping an element of the softmax; only in training
 };
-/// softmax(scale q k^T + mask) v: q [b, heads, t, d], k and v [b, kvHeads, s, d] -> [b, heads, t, d]. If kvHeads <
-/// heads, each head of k and v serves heads / kvHeads consecutive heads of q (grouped queries, Ainslie et al. 2023). A
-/// row that is fully masked by an i1 mask gives zeros. C1: ranks are 4. C2: batch and d agree, k and v have the same
-/// shape, kvHeads divides heads. C3: causal attention needs t <= s. C4: the mask is i1 or of q's type and can be
-/// broadcast to [b, heads, t, s]. C5: 0 <= dropout < 1. C6: q, k and v have one float type.
+/// Attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017): q [b, heads, t, d], k and v [b, kvHeads, s, d] ->
+/// [b, heads, t, d]. If kvHeads < heads, each head of k and v serves heads / kvHeads consecutive heads of q (grouped
+/// queries, Ainslie et al. 2023). A query for which an i1 mask excludes every key yields zeros. C1: ranks are 4. C2:
+/// batch and d agree, k and v have the same shape, kvHeads divides heads. C3: causal attention needs t <= s. C4: the
+/// mask is i1 or of q's type and can be broadcast to [b, heads, t, s]. C5: 0 <= dropout < 1. C6: q, k and v have one
+/// float type.
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {},
                                  Where where = Where::current());
 
@@ -53,23 +57,25 @@ struct RotaryOptions {
   int64_t start = 0; ///< position of the first row
 };
 /// Rotary position embedding (Su et al. 2021) of x [..., t, d], as in Llama: element i of the first half of d and
-/// element i of the second half are rotated by the angle position base^(-2 i / d). C1: the rank is at least 2. C2: d is
-/// even. C3: the base is positive, the start not negative. C4: x has a float type.
+/// element i of the second half are rotated by the angle position * base^(-2 i / d), in radians. C1: the rank is at
+/// least 2. C2: d is even. C3: the base is positive, the start not negative. C4: x has a float type.
 Tensor rotaryEmbedding(Tensor x, RotaryOptions options = {}, Where where = Where::current());
 
-/// Row ids[...] of weight [rows, width]. C1: the weight's rank is 2. C2: ids are i32.
+/// Looks up rows of weight [rows, width]: ids [...] -> [..., width]. An id outside [0, rows) yields zeros. C1: the
+/// weight's rank is 2. C2: ids are i32.
 Tensor embedding(Tensor ids, Tensor weight, Where where = Where::current());
 
 // ---- pooling ----------------------------------------------------------------------------------------------------
 
 struct PoolOptions {
-  Pair stride = 0; ///< 0: the kernel
+  Pair stride = 0; ///< 0: the kernel's size
   Pair padding = 0;
 };
-/// Maximum of each window of x [n, c, h, w]. C1: the rank is 4. C2: the output is not empty. C3: padding is smaller
-/// than the kernel. C4: kernel and stride are positive.
+/// Maximum of each window of x [n, c, h, w] -> [n, c, H, W], H = (h + 2 padding - kernel) / stride + 1, W likewise;
+/// padding is never the maximum. C1: the rank is 4. C2: the output is not empty. C3: padding is smaller than the
+/// kernel. C4: kernel and stride are positive.
 Tensor maxPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
-/// Mean of each window, including the padding. Rules as maxPool2d.
+/// Mean of each window, in which padding counts as zeros. Shapes and rules as maxPool2d.
 Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
 /// Mean of each image: [n, c, h, w] -> [n, c]. C1: the rank is 4.
 Tensor globalAvgPool(Tensor x, Where where = Where::current());
@@ -81,12 +87,15 @@ struct BatchNormOptions {
   int64_t group = 0; ///< > 0: statistics over each group of that many consecutive samples; 0: over the whole microbatch
 };
 class Buffer;
-/// x [n, c, ...], all others [c]. Training uses the microbatch's statistics and updates the running ones with
-/// `momentum` (unbiased variance, as in PyTorch); evaluation uses the running ones. C1: the rank is at least 2. C2:
-/// weight, bias and statistics have shape [c]. C3: group divides n. C4: there is more than one value per channel.
+/// Batch normalisation (Ioffe and Szegedy 2015): (x - mean) / sqrt(variance + eps) * weight + bias per channel. x is
+/// [n, c, ...], all other tensors are [c]. Training uses the microbatch's statistics and sets running = (1 - momentum)
+/// running + momentum statistic (unbiased variance, as in PyTorch); evaluation uses the running statistics. C1: the
+/// rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group divides n. C4: there is more than one
+/// value per channel.
 Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Buffer &runningVar,
                    BatchNormOptions options = {}, Where where = Where::current());
-/// Normalises over the last dimension, of size c. C1: weight and bias are [c].
+/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, of size c (Ba et al. 2016). C1: weight
+/// and bias are [c].
 Tensor layerNorm(Tensor x, Tensor weight, Tensor bias, double eps = 1e-5, Where where = Where::current());
 /// x / sqrt(mean(x^2) + eps) * weight over the last dimension, of size c (Zhang and Sennrich 2019). C1: weight is [c]
 /// and has x's float type.
@@ -96,16 +105,23 @@ Tensor rmsNorm(Tensor x, Tensor weight, double eps = 1e-5, Where where = Where::
 /// shape [c]. C4: there is more than one value per group. C5: x has a float type.
 Tensor groupNorm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {}, double eps = 1e-5,
                  Where where = Where::current());
-/// Normalises every channel of every sample separately. C1: the rank is at least 3. C3 to C5 as groupNorm.
+/// Normalises every channel of every sample of x [n, c, ...] separately (Ulyanov et al. 2016). C1: the rank is at least
+/// 3. C3 to C5 as groupNorm.
 Tensor instanceNorm(Tensor x, Tensor weight = {}, Tensor bias = {}, double eps = 1e-5, Where where = Where::current());
-/// Zeroes elements with probability p and scales the others by 1 / (1 - p); identity in evaluation. C1: 0 <= p < 1.
+/// Zeroes elements with probability p and scales the others by 1 / (1 - p) (Srivastava et al. 2014); identity in
+/// evaluation. C1: 0 <= p < 1.
 Tensor dropout(Tensor x, double p = 0.5, Where where = Where::current());
 
 // ---- elementwise ------------------------------------------------------------------------------------------------
 
+// C1 of the functions of one tensor from relu to erf: x has a float type.
+
 Tensor relu(Tensor x, Where where = Where::current());
+/// x Phi(x), where Phi is the standard normal distribution function, or its tanh approximation (Hendrycks and Gimpel
+/// 2016).
 enum class Gelu : uint8_t { Exact, Tanh };
 Tensor gelu(Tensor x, Gelu kind = Gelu::Exact, Where where = Where::current());
+/// x sigmoid(x).
 Tensor silu(Tensor x, Where where = Where::current());
 Tensor tanh(Tensor x, Where where = Where::current());
 Tensor sigmoid(Tensor x, Where where = Where::current());
@@ -115,19 +131,20 @@ Tensor sqrt(Tensor x, Where where = Where::current());
 Tensor rsqrt(Tensor x, Where where = Where::current());
 Tensor abs(Tensor x, Where where = Where::current());
 Tensor erf(Tensor x, Where where = Where::current());
-/// Broadcasting and rules as for the arithmetic operators.
+/// x to the power y, and the larger and smaller operand. Broadcasting and rules as for the arithmetic operators.
 Tensor pow(Operand x, Operand y);
 Tensor maximum(Operand x, Operand y);
 Tensor minimum(Operand x, Operand y);
-/// C1: 0 <= dim < rank.
+/// Softmax along `dim`, and its logarithm; the result has x's shape. C1: 0 <= dim < rank.
 Tensor softmax(Tensor x, int64_t dim = -1, Where where = Where::current());
 Tensor logSoftmax(Tensor x, int64_t dim = -1, Where where = Where::current());
-/// Converts the element type (rounds to nearest even; float to integer truncates).
+/// Converts the element type: to a float type rounds to nearest even, float to integer truncates, to i1 is x != 0.
 Tensor cast(Tensor x, DType type, Where where = Where::current());
 
 // ---- reductions -------------------------------------------------------------------------------------------------
 
-/// Reduces over `dims` (empty: all), which are removed unless keepDim. C1: dims lie in [0, rank) and differ.
+/// Reduces over `dims` (empty: all), which are removed, or kept with size 1 if keepDim. C1: dims lie in [0, rank) and
+/// differ.
 Tensor sum(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
 Tensor mean(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
 Tensor max(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
@@ -135,7 +152,8 @@ Tensor min(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where
 
 // ---- shapes -----------------------------------------------------------------------------------------------------
 
-/// One size may be -1: it is inferred. C1: element counts agree. C2: at most one -1, the others positive.
+/// x's elements in row-major order under another shape. One size may be -1: it is inferred. C1: element counts agree.
+/// C2: at most one size is -1, the others are positive.
 Tensor reshape(Tensor x, Shape shape, Where where = Where::current());
 /// Merges dimensions start..end into one. C1: 0 <= start <= end < rank.
 Tensor flatten(Tensor x, int64_t start = 0, int64_t end = -1, Where where = Where::current());
@@ -148,12 +166,14 @@ Tensor permute(Tensor x, std::vector<int64_t> dims, Where where = Where::current
 Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where = Where::current());
 /// Element `index` of a dimension, which is removed. Rules as slice.
 Tensor select(Tensor x, int64_t dim, int64_t index, Where where = Where::current());
-/// C1: at least one tensor. C2: the dimension exists. C3: other dimensions and element types agree.
+/// Joins tensors along dimension `dim`. C1: at least one tensor. C2: the dimension exists. C3: other dimensions and
+/// element types agree.
 Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where = Where::current());
-/// result[.., j, ..] = x[.., index[.., j, ..], ..]. C1: ranks agree. C2: the dimension exists. C3: other sizes agree.
-/// C4: the index is i32.
+/// result[.., j, ..] = x[.., index[.., j, ..], ..] along `dim`; 0 for an index outside x. C1: ranks agree. C2: the
+/// dimension exists. C3: other sizes agree. C4: the index is i32.
 Tensor gather(Tensor x, int64_t dim, Tensor index, Where where = Where::current());
-/// Adds or removes a dimension of size 1. C1: the dimension exists. C2 (squeeze): its size is 1.
+/// unsqueeze inserts a dimension of size 1 that becomes dimension `dim` of the result; squeeze removes dimension `dim`.
+/// C1: the dimension exists (unsqueeze: in the result). C2 (squeeze): its size is 1.
 Tensor unsqueeze(Tensor x, int64_t dim, Where where = Where::current());
 Tensor squeeze(Tensor x, int64_t dim, Where where = Where::current());
 /// 0, 1, ..., count - 1 as i32. C1: count is positive.
@@ -163,8 +183,9 @@ Tensor full(Shape shape, double value, DType type = DType::F32, Where where = Wh
 
 // ---- marks ------------------------------------------------------------------------------------------------------
 
-/// Requests a sharding. One entry per dimension: mesh axes joined by "+", "whole" for not split, or "" for no request:
-/// `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp or tp.
+/// Returns x and requests a sharding for it. Each dimension has one entry: mesh axes joined by "+", "whole" for not
+/// split, or "" for no request: `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp
+/// or tp.
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where = Where::current());
 /// Assigns all following ops to pipeline stage `k`. C1: stages do not decrease and are not negative.
 void stage(int64_t k, Where where = Where::current());

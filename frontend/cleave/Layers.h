@@ -13,7 +13,7 @@ struct LinearOptions {
   bool bias = true;
   std::optional<Init> weightInit = {}, biasInit = {};
 };
-/// weight [out, in], bias [out].
+/// `linear` with weight [out, in] and bias [out]: [..., in] -> [..., out].
 class Linear : public Module {
 public:
   Linear(Module &parent, std::string name, int64_t in, int64_t out, LinearOptions options = {},
@@ -30,7 +30,7 @@ struct Conv2dOptions {
   bool bias = true;
   std::optional<Init> weightInit = {}, biasInit = {};
 };
-/// weight [out, in / groups, kernel h, kernel w], bias [out]. C3: groups divides both.
+/// `conv2d` with weight [out, in / groups, kernel h, kernel w] and bias [out]. C3: groups divides `in` and `out`.
 class Conv2d : public Module {
 public:
   Conv2d(Module &parent, std::string name, int64_t in, int64_t out, Conv2dOptions options = {},
@@ -44,7 +44,8 @@ private:
   ConvOptions options;
 };
 
-/// weight, bias, runningMean, runningVar [channels], named "weight", "bias", "running_mean", "running_var".
+/// `batchNorm2d` with weight, bias, runningMean and runningVar [channels], named "weight", "bias", "running_mean" and
+/// "running_var".
 class BatchNorm2d : public Module {
 public:
   BatchNorm2d(Module &parent, std::string name, int64_t channels, BatchNormOptions options = {},
@@ -58,7 +59,7 @@ private:
   BatchNormOptions options;
 };
 
-/// weight, bias [width].
+/// `layerNorm` with weight and bias [width].
 class LayerNorm : public Module {
 public:
   LayerNorm(Module &parent, std::string name, int64_t width, double eps = 1e-5, Where where = Where::current());
@@ -70,7 +71,7 @@ private:
   double eps;
 };
 
-/// weight [width], initially 1.
+/// `rmsNorm` with weight [width], initially 1.
 class RmsNorm : public Module {
 public:
   RmsNorm(Module &parent, std::string name, int64_t width, double eps = 1e-5, Where where = Where::current());
@@ -84,9 +85,9 @@ private:
 
 struct GroupNormOptions {
   double eps = 1e-5;
-  bool affine = true; ///< with weight and bias
+  bool affine = true; ///< whether the module has weight and bias
 };
-/// weight, bias [channels]. C2: groups divides the channels.
+/// `groupNorm` with weight and bias [channels]. C2: groups divides the channels.
 class GroupNorm : public Module {
 public:
   GroupNorm(Module &parent, std::string name, int64_t groups, int64_t channels, GroupNormOptions options = {},
@@ -100,8 +101,8 @@ private:
   double eps;
 };
 
-/// Normalises every channel of every image separately, in training and evaluation. Has weight and bias only if
-/// `affine`.
+/// `instanceNorm` of images: normalises every channel of every image separately, in training and evaluation. Has weight
+/// and bias [channels] only if `affine`.
 class InstanceNorm2d : public Module {
 public:
   InstanceNorm2d(Module &parent, std::string name, int64_t channels, GroupNormOptions options = {.affine = false},
@@ -119,7 +120,7 @@ private:
 struct EmbeddingOptions {
   Init weightInit = init::normal(0, 1);
 };
-/// weight [rows, width].
+/// `embedding` with weight [rows, width]: i32 ids [...] -> [..., width].
 class Embedding : public Module {
 public:
   Embedding(Module &parent, std::string name, int64_t rows, int64_t width, EmbeddingOptions options = {},
@@ -130,7 +131,7 @@ public:
 };
 
 struct MultiheadAttentionOptions {
-  double dropout = 0; ///< of the attention probabilities
+  double dropout = 0; ///< probability of dropping an element of the softmax; only in training
   bool bias = true;
   bool causal = false;
 };
@@ -163,6 +164,7 @@ private:
   MultiheadAttentionOptions options;
 };
 
+/// `dropout` with probability p.
 class Dropout : public Module {
 public:
   Dropout(Module &parent, std::string name, double p = 0.5, Where where = Where::current());

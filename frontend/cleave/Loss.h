@@ -18,10 +18,10 @@ struct Loss {
   int64_t staticWeight = 0; ///< number of elements if none is ignored
 };
 
-/// logits [..., classes], labels [...] i32; negative labels are ignored.
-/// C1: the labels' shape is the logits' without the last dimension. C2: labels are i32.
+/// Sum of -log softmax(logits)[label] over rows: logits [..., classes], labels [...] i32; rows with a negative label
+/// are ignored. C1: the labels' shape is the logits' without the last dimension. C2: labels are i32.
 Loss crossEntropy(Tensor logits, Tensor labels, Where where = Where::current());
-/// Squared differences; ignores elements with target NaN. C1: shapes and element types agree.
+/// Squared differences. Elements whose target is NaN are ignored. C1: shapes and element types agree.
 Loss mseLoss(Tensor prediction, Tensor target, Where where = Where::current());
 
 struct CrossEntropyOptions {
@@ -29,31 +29,33 @@ struct CrossEntropyOptions {
   std::vector<float> classWeights = {}; ///< one per class; a row has the weight of its label
   int64_t ignoreIndex = -100;           ///< rows with this label are ignored, as are rows with a negative label
 };
-/// The same with options. A factor common to all class weights does not change the reported loss. With class weights,
-/// no accuracy is reported. C3: 0 <= labelSmoothing < 1. C4: one weight per class, none negative, at least one
-/// positive.
+/// Cross-entropy with options. Multiplying all class weights by the same factor does not change the reported loss. With
+/// class weights, no accuracy is reported. C3: 0 <= labelSmoothing < 1. C4: one weight per class, none negative, at
+/// least one positive.
 Loss crossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions options, Where where = Where::current());
-/// crossEntropy for a model that returns log-probabilities [..., classes]. No smoothing.
+/// crossEntropy for a model that returns log-probabilities [..., classes]. Label smoothing is an error (C3).
 Loss nllLoss(Tensor logProbabilities, Tensor labels, Where where = Where::current());
 Loss nllLoss(Tensor logProbabilities, Tensor labels, CrossEntropyOptions options, Where where = Where::current());
 
-// Prediction and target have equal shapes and element types (C1). Elements with target NaN are ignored.
+// In the following losses, prediction and target have equal shapes and one float type (C1). Elements whose target is
+// NaN are ignored.
 
 /// Absolute differences.
 Loss l1Loss(Tensor prediction, Tensor target, Where where = Where::current());
-/// d^2 / 2 for differences d up to delta, then delta (|d| - delta / 2) (Huber 1964). C2: delta is positive.
+/// For a difference d: d^2 / 2 if |d| <= delta, otherwise delta (|d| - delta / 2) (Huber 1964). Without an argument,
+/// delta is 1. C2: delta is positive.
 Loss huberLoss(Tensor prediction, Tensor target, Where where = Where::current());
 Loss huberLoss(Tensor prediction, Tensor target, double delta, Where where = Where::current());
-/// Binary cross-entropy of logits: -(weight t log s + (1 - t) log(1 - s)), s = sigmoid(logit). C2: the weight of the
-/// positive targets is positive.
+/// Binary cross-entropy of logits with targets t: -(positiveWeight t log s + (1 - t) log(1 - s)), s = sigmoid(logit).
+/// Without an argument, positiveWeight is 1. C2: positiveWeight is positive and finite.
 Loss bceWithLogits(Tensor logits, Tensor target, Where where = Where::current());
 Loss bceWithLogits(Tensor logits, Tensor target, double positiveWeight, Where where = Where::current());
 
 struct KlDivOptions {
   bool logTarget = false; ///< the target holds log-probabilities
-  bool batchMean = false; ///< the weight counts rows of dimension 0 instead of elements, which gives the divergence
+  bool batchMean = false; ///< the loss's weight counts rows (dimension 0) instead of elements: mean divergence per row
 };
-/// target (log target - logProbabilities), 0 where the target is 0.
+/// Kullback-Leibler divergence: target (log target - logProbabilities), 0 where the target is 0.
 Loss klDivLoss(Tensor logProbabilities, Tensor target, Where where = Where::current());
 Loss klDivLoss(Tensor logProbabilities, Tensor target, KlDivOptions options, Where where = Where::current());
 
@@ -64,10 +66,10 @@ struct WeightedLoss {
 };
 
 /// Combines several losses: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`. If
-/// nothing is ignored, training minimises the sum of weight * mean. Weight and accuracy are those of the first loss.
-/// The sums of the other losses are scaled to the first one's number of elements (sum = sum of weight_i sum_i n_1 / n_i
-/// with n = staticWeight), so that sums and weights add up under any split. C1: at least one loss. C2: weights are
-/// finite.
+/// nothing is ignored, training minimises the sum of weight * mean over the losses. The result has the weight and the
+/// accuracy of the first loss. The other sums are scaled to the first loss's number of elements, sum = sum of weight_i
+/// sum_i n_1 / n_i with n = staticWeight, so that sums and weights add up under any split. C1: at least one loss. C2:
+/// weights are finite.
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where = Where::current());
 
 /// The type of TrainConfig::loss: one of the functions above; a function of (prediction, target) that returns a Loss;

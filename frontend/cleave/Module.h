@@ -1,4 +1,4 @@
-// Modules: parts of a model. They register themselves, their parameters and their buffers by name, so that every
+// Modules are the parts of a model. They register themselves, their parameters and their buffers by name, so that every
 // parameter has a path such as "blocks.0.attention.qkv.weight". A module derives from Module and defines `Tensor
 // forward(Tensor)`. Calling the module (`block(x)`) runs forward and sets the module's path on every op. If forward
 // returns several tensors, derive from ModuleOf. Modules and parameters must not be moved: children hold their parent's
@@ -21,12 +21,12 @@ namespace cleave {
 
 class Module;
 
-/// A trainable tensor. Converts to Tensor, so it can be used as any function's argument. Using one parameter in several
-/// places ties them: `linear(x, embedding.weight)`.
+/// A trainable tensor. It converts to Tensor, so it can be passed to any function. A parameter may be used in several
+/// places (tied weights): `linear(x, embedding.weight)`.
 class Parameter {
 public:
-  /// Sizes are positive, with at most 2^40 elements (rule parameter C1); the name is unique in its module and has no
-  /// dot (rule parameter C2).
+  /// Sizes are positive, with at most 2^40 elements (rule parameter C1). The name is unique in its module, is not empty
+  /// and has no dots, stars, quotes or spaces (rule parameter C2).
   Parameter(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
   ~Parameter();
   Parameter(const Parameter &) = delete;
@@ -41,7 +41,7 @@ public:
   const InitValues &initial() const { return begin; }
   int64_t elements() const;
 
-  /// Where in the user's program it was created.
+  /// Source location in the user's program at which the parameter was created.
   Where place() const { return made; }
 
   /// A frozen parameter gets no gradient and no update.
@@ -63,6 +63,7 @@ private:
 /// State that is not trained, for example a running mean. Training may update it once per microbatch.
 class Buffer {
 public:
+  /// Rules as for Parameter (rules buffer C1 and C2).
   Buffer(Module &owner, std::string name, Shape shape, Init init = init::zeros(), Where where = Where::current());
   ~Buffer();
   Buffer(const Buffer &) = delete;
@@ -71,7 +72,8 @@ public:
   operator Tensor() const { return tensor(); }
   /// The current value at this point of the trace.
   Tensor tensor(Where where = Where::current()) const;
-  /// Sets the value from this point on. Same shape and element type (rule buffer C1); ignored in evaluation.
+  /// Sets the value from this point of the trace on; does nothing in evaluation. The shape and element type must be the
+  /// buffer's (rule buffer C1).
   void set(Tensor value, Where where = Where::current());
   const Shape &shape() const { return sizes; }
   const std::string &name() const { return ownName; }
@@ -89,18 +91,19 @@ class Module {
 public:
   /// The root module of a model; its path is empty.
   explicit Module(Where where = Where::current());
-  /// A child of `parent`. The name is unique in its parent and has no dot (rule module C1).
+  /// A child of `parent`. The name is unique in its parent, is not empty and has no dots, stars, quotes or spaces (rule
+  /// module C1).
   Module(Module &parent, std::string name, Where where = Where::current());
   virtual ~Module();
   Module(const Module &) = delete;
   Module &operator=(const Module &) = delete;
 
-  /// The module's computation: define one of these. (A root module may take any number of tensors up to four.)
+  /// The module's computation: override one of these. (A root module may also define a forward of four tensors.)
   virtual Tensor forward(Tensor x);
   virtual Tensor forward(Tensor x, Tensor y);
   virtual Tensor forward(Tensor x, Tensor y, Tensor z);
 
-  /// Runs forward with this module's path.
+  /// Runs forward and sets this module's path on its ops.
   Tensor operator()(Tensor x, Where where = Where::current());
   Tensor operator()(Tensor x, Tensor y, Where where = Where::current());
   Tensor operator()(Tensor x, Tensor y, Tensor z, Where where = Where::current());
@@ -121,13 +124,13 @@ private:
   friend class Parameter;
   friend class Buffer;
   void takeName(const std::string &name, const char *rule, Where where);
-  Where place; ///< where in the user's program it was created
+  Where place; ///< source location at which the module was created
   void collect(std::vector<Parameter *> *parameters, std::vector<Buffer *> *buffers) const;
 
   Module *parent = nullptr;
   std::string ownName;
   std::set<std::string> names;
-  int64_t parts = 0; ///< of a root: number of modules, parameters and buffers in it
+  int64_t parts = 0; ///< root only: number of modules, parameters and buffers of the model
   std::vector<Module *> childList;
   /// Parameters, buffers and children in the order of definition (exactly one pointer is set).
   struct Member {
@@ -168,7 +171,7 @@ public:
   operator Module &() { return tree; }
   Module &module() { return tree; }
 
-  /// Define one of these.
+  /// Override one of these.
   virtual Result forward(Tensor x) { return tree.forward(x), Result(); }
   virtual Result forward(Tensor x, Tensor y) { return tree.forward(x, y), Result(); }
   virtual Result forward(Tensor x, Tensor y, Tensor z) { return tree.forward(x, y, z), Result(); }
@@ -190,7 +193,7 @@ private:
   Module tree;
 };
 
-/// Where the innermost running module was called. Layers report this as the source location of their ops.
+/// Source location of the innermost module call that is running. Layers use it as the location of their ops.
 Where callSite();
 
 namespace detail {
@@ -274,14 +277,14 @@ public:
   auto begin() { return list.begin(); }
   auto end() { return list.end(); }
 
-  /// Applies the modules in order, if each takes and returns one tensor.
+  /// Applies the modules in order. Throws a user error unless each takes and returns one tensor.
   Tensor forward(Tensor x) override {
     if constexpr (std::is_invocable_r_v<Tensor, T &, Tensor>) {
       for (T &module : list)
         x = module(x, callSite());
       return x;
     } else
-      return Module::forward(x); // reports that there is none
+      return Module::forward(x); // throws the user error
   }
 
 private:

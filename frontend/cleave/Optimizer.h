@@ -8,6 +8,7 @@
 
 namespace cleave {
 
+/// For a parameter p with gradient g and momentum buffer b:
 /// g += weightDecay p;  b = momentum b + g;  p -= lr (nesterov ? g + momentum b : b)
 struct Sgd {
   double lr = 0.01, momentum = 0;
@@ -27,7 +28,7 @@ struct AdamW {
 
 using Optimizer = std::variant<Sgd, Adam, AdamW>;
 
-// The learning rate of step s = 1, 2, ..., from the optimizer's lr.
+// Learning-rate schedules: the learning rate in step s = 1, 2, ..., where lr is the optimizer's.
 /// lr
 struct ConstantLr {};
 /// lr gamma^floor((s - 1) / every)
@@ -35,8 +36,8 @@ struct StepLr {
   int64_t every = 1000;
   double gamma = 0.1;
 };
-/// A half cosine from lr to min over `steps` steps (0: the number of steps of the run; a resumed run keeps it), after
-/// `warmup` steps of linear growth.
+/// `warmup` steps of linear growth to lr, then a half cosine from lr to `min` until step `steps`, which counts the
+/// warm-up. steps = 0 means the number of steps of the run; a resumed run keeps that number.
 struct CosineLr {
   double min = 0;
   int64_t warmup = 0, steps = 0;
@@ -47,8 +48,9 @@ struct WarmupLr {
 };
 using LearningRateSchedule = std::variant<ConstantLr, StepLr, CosineLr, WarmupLr>;
 
-/// Settings for parameters whose path matches the pattern: `*` matches any characters, including dots. Later groups
-/// override earlier ones. A pattern that matches no parameter is an error.
+/// Settings for parameters whose path matches the pattern: `*` matches any characters, including dots. `lrScale` is a
+/// factor of the learning rate; `weightDecay` replaces the optimizer's. Later groups override earlier ones. A pattern
+/// that matches no parameter is an error.
 struct ParameterGroup {
   std::string pattern;
   std::optional<double> lrScale = {}, weightDecay = {};

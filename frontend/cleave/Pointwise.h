@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-// ---- comparisons: results are i1, and no gradient passes them ------------------------------------------------------
+// ---- comparisons: results are i1 and have no gradient --------------------------------------------------------------
 
 Tensor eq(Operand a, Operand b);
 Tensor ne(Operand a, Operand b);
@@ -13,17 +13,17 @@ Tensor lt(Operand a, Operand b);
 Tensor le(Operand a, Operand b);
 Tensor gt(Operand a, Operand b);
 Tensor ge(Operand a, Operand b);
-/// The same as operators. (`==` and `!=` are not overloaded, because they would suggest comparing handles.)
+/// lt, le, gt and ge as operators. (`==` and `!=` are not overloaded, because they would suggest comparing handles.)
 Tensor operator<(Operand a, Operand b);
 Tensor operator<=(Operand a, Operand b);
 Tensor operator>(Operand a, Operand b);
 Tensor operator>=(Operand a, Operand b);
-/// On i1 tensors. C1: operands are i1. C2: shapes can be broadcast.
+/// Logic on i1 tensors. C1: operands are i1. C2: shapes can be broadcast.
 Tensor logicalAnd(Tensor a, Tensor b, Where where = Where::current());
 Tensor logicalOr(Tensor a, Tensor b, Where where = Where::current());
 Tensor logicalXor(Tensor a, Tensor b, Where where = Where::current());
 Tensor logicalNot(Tensor x, Where where = Where::current());
-/// True for NaN. C1: x has a float type.
+/// i1: true for elements that are NaN. C1: x has a float type.
 Tensor isnan(Tensor x, Where where = Where::current());
 
 // ---- choices ------------------------------------------------------------------------------------------------------
@@ -33,15 +33,14 @@ Tensor isnan(Tensor x, Where where = Where::current());
 Tensor where(Tensor condition, Operand a, Operand b, Where where = Where::current());
 /// `value` where the mask is true, otherwise x. C2: the mask can be broadcast to x. C3: the mask is i1.
 Tensor maskedFill(Tensor x, Tensor mask, double value, Where where = Where::current());
-/// x limited to [low, high]. NaN stays NaN; a bound may be infinite. The gradient passes if low < x < high. For tensor
-/// bounds it goes to the selected operand, half to each if x equals the bound. C3: if both bounds are numbers, low <=
-/// high.
+/// x limited to [low, high]. NaN stays NaN; a bound may be infinite. x receives the gradient if low < x < high. If a
+/// bound is a tensor, the selected operand receives the gradient; if x equals the bound, each receives half. C3: if
+/// both bounds are numbers, low <= high.
 Tensor clamp(Tensor x, Operand low, Operand high, Where where = Where::current());
 /// Identity with zero gradient.
 Tensor detach(Tensor x, Where where = Where::current());
 
-// ---- functions. C1: x's elements are of a float type
-// -----------------------------------------------------------------
+// ---- functions. C1: x has a float type ----------------------------------------------------------------------------
 
 /// Radians, accurate for |x| < 1e5.
 Tensor sin(Tensor x, Where where = Where::current());
@@ -50,7 +49,7 @@ Tensor cos(Tensor x, Where where = Where::current());
 Tensor sign(Tensor x, Where where = Where::current());
 /// log(1 + e^(beta x)) / beta. C2: beta is positive.
 Tensor softplus(Tensor x, double beta = 1, Where where = Where::current());
-/// x if x > 0, otherwise slope x.
+/// x if x > 0, otherwise slope x (Maas et al. 2013).
 Tensor leakyRelu(Tensor x, double slope = 0.01, Where where = Where::current());
 /// x if x > 0, otherwise alpha (e^x - 1) (Clevert et al. 2016).
 Tensor elu(Tensor x, double alpha = 1, Where where = Where::current());

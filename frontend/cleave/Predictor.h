@@ -22,12 +22,12 @@ public:
   Predictor &operator=(Predictor &&) noexcept;
   ~Predictor();
 
-  /// The outputs of a model with one input: the samples in order, each row-major. Throws std::runtime_error with a
-  /// readable message if the model has several inputs or another element type, or if the number of values is not a
-  /// multiple of a sample's.
+  /// For a model with one input: takes the values of any number of samples, each row-major, and returns the model's
+  /// first output for them in the same form. Throws std::runtime_error with a readable message if the model has several
+  /// inputs or another element type, or if the number of values is not a multiple of the values per sample.
   std::vector<float> operator()(std::span<const float> input);
   std::vector<float> operator()(std::span<const int32_t> input);
-  /// The outputs for the samples of a data set. Fields are matched by name; targets are not read.
+  /// The model's first output for all samples of a data set's split. Fields are matched by name; targets are not read.
   std::vector<float> operator()(const Dataset &data, Split split = Split::Eval);
 
   using Values = std::variant<std::span<const float>, std::span<const int32_t>>;
@@ -39,10 +39,10 @@ public:
   size_t outputs() const;
   /// The shape of one sample.
   Shape outputShape(size_t output = 0) const;
-  /// Number of samples computed together. A smaller last batch is padded, and the padding removed from the results.
+  /// Number of samples computed together. A smaller last batch is padded, and the padding is removed from the results.
   int64_t batch() const;
-  /// Under mpirun, srun or torchrun every process must make the same calls and gets the same values. True in the
-  /// process that should write results.
+  /// Under mpirun, srun or torchrun, every process must make the same calls and gets the same values. Returns true in
+  /// the one process that should write results.
   bool writes() const;
 
 private:

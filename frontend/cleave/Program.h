@@ -18,7 +18,7 @@ namespace cleave {
 
 class Command;
 
-/// The range of an integer option: `atLeast(1)`, `between(0, 8)`.
+/// The range of an integer option, limits included: `atLeast(1)`, `between(0, 8)`.
 class Range {
   struct Private {};
 
@@ -39,9 +39,9 @@ public:
   Program(const Program &) = delete;
 
   /// Declares a model option and returns its value: from the command line, else from the checkpoint or plan named on
-  /// the command line, else `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t> ("512,512").
-  /// `choices`: the allowed values (empty: any). After an invalid value, this returns `otherwise`, and `run` reports
-  /// the error.
+  /// the command line, else the default `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t>
+  /// ("512,512"). `choices`: the allowed values (empty: any). If the value is invalid, this returns `otherwise`, and
+  /// `run` reports the error.
   template <class T>
   T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {});
   /// The same for integers, or lists of integers, within a range.
@@ -70,8 +70,8 @@ private:
     std::string name, help, otherwise;
     Kind kind;
     std::vector<std::string> choices;
-    int64_t least = 0, most = 0; ///< of integers
-    std::string value = {};      ///< chosen
+    int64_t least = 0, most = 0; ///< range of an integer
+    std::string value = {};      ///< the option's value as text
     std::string command = {};    ///< command that the option belongs to; empty: a model option, for every command
   };
   /// The option's value as text.

@@ -16,16 +16,17 @@ Tensor repeat(Tensor x, std::vector<int64_t> counts, Where where = Where::curren
 /// Concatenates tensors along a new dimension. C1: at least one. C2: the new dimension lies in [0, rank]. C3: shapes
 /// and types agree.
 Tensor stack(const std::vector<Tensor> &tensors, int64_t dim = 0, Where where = Where::current());
-/// Pieces of `size` elements (the last may be smaller), or of the given sizes. C1: the dimension exists. C2: sizes are
-/// positive, and given sizes add up to the dimension.
+/// Cuts dimension `dim` into pieces of `size` elements (the last may be smaller), or of the given sizes. C1: the
+/// dimension exists. C2: sizes are positive, and given sizes add up to the dimension.
 std::vector<Tensor> split(Tensor x, int64_t size, int64_t dim = 0, Where where = Where::current());
 std::vector<Tensor> split(Tensor x, const std::vector<int64_t> &sizes, int64_t dim = 0, Where where = Where::current());
-/// At most `count` pieces of equal size; the last may be smaller. C1: the dimension exists. C2: count is positive.
+/// Cuts dimension `dim` into at most `count` pieces of equal size; the last may be smaller. C1: the dimension exists.
+/// C2: count is positive.
 std::vector<Tensor> chunk(Tensor x, int64_t count, int64_t dim = 0, Where where = Where::current());
 /// Pads x with `value`. `amounts` are pairs (before, after), starting with the last dimension; negative amounts remove
-/// elements. C1: pairs, for at most rank dimensions. C2: no dimension becomes empty.
+/// elements. C1: amounts are pairs, at most one per dimension. C2: no dimension becomes empty.
 Tensor pad(Tensor x, std::vector<int64_t> amounts, double value = 0, Where where = Where::current());
-/// Reverses dims. C1: they lie in [0, rank) and differ.
+/// Reverses the order of the elements along `dims`. C1: dims lie in [0, rank) and differ.
 Tensor flip(Tensor x, std::vector<int64_t> dims, Where where = Where::current());
 
 /// Einstein summation: "bij,bjk->bik". A letter names a dimension, letters that are not in the result are summed, "..."

@@ -33,7 +33,8 @@ public:
 protected:
   Recurrent(Module &parent, std::string name, int64_t in, int64_t hidden, int64_t gates, RecurrentOptions options,
             Where where);
-  /// Rule C1: x is [b, t, in]. Rule C2: a state is [layers, b, hidden], or [2 layers, b, hidden] if bidirectional.
+  /// Checks rule C1 of `op`: x is [b, t, in]; and rule C2: a state is [layers, b, hidden], or [2 layers, b, hidden] if
+  /// bidirectional.
   void check(const char *op, Tensor x, std::initializer_list<Tensor> states, Where where) const;
   /// Runs `cell` over all positions of all layers. `cell` takes the input part of a step [b, gates hidden] and the
   /// state tensors, which are empty before the first step. Returns the last layer's sequence and updates `states` to
@@ -66,9 +67,9 @@ class LSTM : public Recurrent {
 public:
   LSTM(Module &parent, std::string name, int64_t in, int64_t hidden, RecurrentOptions options = {},
        Where where = Where::current());
-  /// Only the output.
+  /// Starts from zeros and returns only the output.
   Tensor forward(Tensor x) override;
-  /// Starts from zeros, or from a given state.
+  /// Starts from zeros, or from a given state, and returns the output and the final state.
   LstmOutput operator()(Tensor x, Where where = Where::current()) { return (*this)(x, LstmState(), where); }
   LstmOutput operator()(Tensor x, LstmState state, Where where = Where::current());
 };

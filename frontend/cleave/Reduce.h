@@ -1,5 +1,5 @@
-// Further reductions, cumulative sums, and sorting. `dims` as for sum: empty means all, negative ones count from the
-// end. C1: they lie in [0, rank) and differ.
+// Further reductions, cumulative sums, and sorting. `dims` are as for sum: empty means all, and negative dimensions
+// count from the end. C1 of every function: dimensions lie in [0, rank) and differ.
 #pragma once
 #include "cleave/Tensor.h"
 
@@ -8,7 +8,7 @@
 namespace cleave {
 
 struct VarOptions {
-  int64_t correction = 1; ///< divides by count - correction: 1 is unbiased (Bessel), 0 the mean of squares
+  int64_t correction = 1; ///< the divisor is count - correction: 1 is unbiased (Bessel), 0 gives the mean of squares
   bool keepDim = false;
 };
 /// Mean squared distance from the mean. C2: there are more values than the correction. C3: x has a float type.
@@ -24,22 +24,22 @@ Tensor logsumexp(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false,
 /// Product over one dimension, or over all. The gradient is correct even if factors are 0.
 Tensor prod(Tensor x, Where where = Where::current());
 Tensor prod(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
-/// Sums of the first 1, 2, ... elements along `dim`, in log2(size) steps (Hillis and Steele 1986).
-/// C2: elements are numbers, not i1.
+/// Element i along `dim` is the sum of elements 0 to i, computed in log2(size) steps (Hillis and Steele 1986). C2:
+/// elements are numbers, not i1.
 Tensor cumsum(Tensor x, int64_t dim, Where where = Where::current());
 
-/// Index of the first maximum or minimum along `dim`, or of the flattened tensor; i32. NaN counts as infinity for both.
+/// Index of the first maximum or minimum along `dim`, or of the flattened tensor; i32. Both treat NaN as +infinity.
 Tensor argmax(Tensor x, Where where = Where::current());
 Tensor argmax(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
 Tensor argmin(Tensor x, Where where = Where::current());
 Tensor argmin(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
 
-/// The elements and their original indices, i32. The gradient goes to those indices.
+/// Elements and their original indices (i32). The gradient of `values` goes to the elements at those indices.
 struct Sorted {
   Tensor values, indices;
 };
-/// Stable sort along `dim`; NaN counts as infinity. It compares all pairs: n^2 comparisons for n elements, in one
-/// kernel without temporary memory.
+/// Stable sort along `dim`, which treats NaN as +infinity. It compares all pairs: n^2 comparisons for n elements, in
+/// one kernel without temporary memory.
 Sorted sort(Tensor x, int64_t dim = -1, bool descending = false, Where where = Where::current());
 /// The k largest (or smallest) along `dim`, best first. C2: 1 <= k <= size.
 Sorted topk(Tensor x, int64_t k, int64_t dim = -1, bool largest = true, Where where = Where::current());

@@ -1,5 +1,5 @@
 // A symbolic tensor: a handle to a value of the graph being traced. It has a shape and an element type but no data;
-// arithmetic on it adds ops to the graph. Handles are as cheap as pointers and are valid until the trace ends.
+// arithmetic on it adds ops to the graph. Handles are as cheap to copy as pointers and are valid until the trace ends.
 #pragma once
 #include "cleave/DType.h"
 
@@ -24,16 +24,18 @@ public:
   Tensor() = default;
   explicit operator bool() const { return handle != nullptr; }
 
-  // Calling these on an empty handle is a user error, as is passing one to a function that needs a tensor. The same
-  // holds for a tensor kept from an earlier trace: forward runs once for training and once for evaluation.
+  // Calling these functions on an empty handle is a user error, and so is passing an empty handle to a function that
+  // needs a tensor. The same holds for a tensor kept from an earlier trace: forward runs once for training and once for
+  // evaluation.
+
   /// Static sizes. Dimension 0 of the model's inputs is the microbatch: batch / microbatches rows.
   Shape shape(Where where = Where::current()) const;
   int64_t rank(Where where = Where::current()) const;
-  /// Size of a dimension; negative counts from the end. Throws a user error if the dimension does not exist.
+  /// Size of a dimension; negative dimensions count from the end. Throws a user error if the dimension does not exist.
   int64_t size(int64_t dim, Where where = Where::current()) const;
   int64_t elements(Where where = Where::current()) const;
   DType dtype(Where where = Where::current()) const;
-  /// "tensor<128x784xf32>"
+  /// The type as text, for example "tensor<128x784xf32>"; "nothing" for an empty handle.
   std::string str() const;
 
   /// For internal use: a tensor of the current trace from its handle.
@@ -43,7 +45,7 @@ public:
 
 private:
   const void *handle = nullptr;
-  uint64_t trace = 0; ///< the trace it belongs to
+  uint64_t trace = 0; ///< number of the trace that this tensor belongs to
 };
 
 namespace detail {
@@ -63,8 +65,8 @@ struct Operand {
   Where where;
 };
 
-/// Arithmetic with NumPy's broadcasting: shapes are aligned at the last dimension, and sizes agree or one is 1. Element
-/// types agree (rule C1), shapes can be broadcast (rule C2).
+/// Arithmetic with NumPy's broadcasting: shapes are aligned at the last dimension, and sizes agree or one is 1. The
+/// division of integers truncates. C1: element types agree. C2: shapes can be broadcast.
 Tensor operator+(Operand a, Operand b);
 Tensor operator-(Operand a, Operand b);
 Tensor operator*(Operand a, Operand b);

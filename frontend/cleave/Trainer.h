@@ -1,4 +1,4 @@
-// Training without a command line: what to train (TrainConfig), how to run it (RunOptions), and the Trainer.
+// Training without a command line: TrainConfig (what to train), RunOptions (how to run it), and Trainer.
 #pragma once
 #include "cleave/Data.h"
 #include "cleave/Loss.h"
@@ -23,9 +23,9 @@ struct TrainConfig {
   LossFunction loss = crossEntropy;
   Optimizer optimizer = Sgd{};
   LearningRateSchedule learningRate = ConstantLr{};
-  double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this
+  double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
   std::vector<ParameterGroup> groups = {};
-  int64_t batch = 32;             ///< global, rows
+  int64_t batch = 32;             ///< samples of the global batch
   int64_t targets = 1;            ///< number of trailing data fields passed to the loss; the model receives the others
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
@@ -43,24 +43,24 @@ struct RunOptions {
   std::string backend = {}, optimizer = {}, recompute = {};
   std::string target = {};      ///< of generated code: "x86-64-v4", "sm_90", ...; default: this processor; cuda: sm_90
   std::string precision = {};   ///< "fp32", "bf16" or "fp16": the type of activations and products
-  std::string optLevel = {};    ///< "O0" to "O3": which of these use it (docs/precision.md)
+  std::string optLevel = {};    ///< "O0" to "O3": what uses that type (docs/precision.md)
   std::string lossScale = {};   ///< "dynamic", "none" or a number
   std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": type of gradient reductions over dp
   std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
   std::optional<int64_t> zero = {};
-  bool sequenceParallel = false; ///< split activations between products along the sequence, over tp
-  std::string scatterGather = {}; ///< messages between stages in slices over tp: never, always, auto
+  bool sequenceParallel = false;  ///< split activations between products along the sequence, over tp
+  std::string scatterGather = {}; ///< send messages between stages in slices over tp: never, always, auto
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
   std::string cluster = {}; ///< file that describes the hardware that a plan is made for
-  bool profile = false;   ///< print the slowest steps of rank 0 to standard error
-  std::string trace = {}; ///< file for a trace of the last iterations (for ui.perfetto.dev)
+  bool profile = false;     ///< print the slowest steps of rank 0 to standard error
+  std::string trace = {};   ///< file for a trace of the last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
   bool overwrite = false;             ///< start over and replace an existing checkpoint in the folder
   std::optional<int64_t> keep = {};   ///< number of checkpoints to keep in the folder (default: 2)
   std::optional<int64_t> atStep = {}; ///< step of the checkpoint to read (default: the last)
   std::optional<double> timeout = {}; ///< seconds that a rank waits for another (default: 60)
-  bool keepGoing = false;             ///< continue if the loss is NaN or infinite; by default that ends training
+  bool keepGoing = false;             ///< continue if the loss is NaN or infinite; by default, training ends then
   bool findNan = false;               ///< name the op that produced the first NaN; slow
   std::vector<std::string> printAfter = {};
 };
@@ -68,8 +68,8 @@ struct RunOptions {
 /// A type-erased model: its root module and how to call it.
 struct Model {
   Module *root = nullptr;
-  std::function<std::vector<Tensor>(std::span<const Tensor>)> forward; ///< its outputs
-  std::string name = "model";                                          ///< of the program
+  std::function<std::vector<Tensor>(std::span<const Tensor>)> forward; ///< maps the model's inputs to its outputs
+  std::string name = "model";                                          ///< name of the program
   std::string options = "{}"; ///< the model options as a JSON object; stored in plans and checkpoints
 };
 
@@ -103,10 +103,10 @@ public:
   /// The model of a checkpoint as a function of new inputs (Predictor.h). Uses only these options: checkpoint, mesh,
   /// backend, threads, and batch (samples computed together; default: a microbatch of the training).
   Predictor predictor(const RunOptions &options);
-  /// Writes the outputs for the data's evaluation split to a .npy file, one row per sample. Further outputs of the
-  /// model go to "p.1.npy", ... next to "p.npy".
+  /// Writes the model's first output for the data's evaluation split to a .npy file `file`, one row per sample. Further
+  /// outputs are written to "p.1.npy", ... if the file is "p.npy".
   void predict(const RunOptions &options, const std::string &file);
-  /// The plan's bytes.
+  /// Compiles a plan and returns its bytes, without running it.
   std::vector<uint8_t> plan(const RunOptions &options);
   /// The traced graph as text.
   std::string graph(const RunOptions &options);
