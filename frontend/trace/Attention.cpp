@@ -1,5 +1,5 @@
-// Attention: one op if it is plain or causal; products and softmax if there is a mask or dropout. Rotary position
-// embedding.
+// Attention, and rotary position embedding. Attention without a mask and dropout becomes one op, causal or not;
+// otherwise it is composed of products and softmax.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"

@@ -1,6 +1,6 @@
-// Helpers for functions composed of several ops: short names for graph ops, which take the user's source line, and code
-// shared by several files. Values have equal shapes unless a comment says otherwise. The caller has checked the rules
-// of the user's function.
+// Helpers for functions composed of several ops: short names that create graph ops with the user's source line, and
+// code shared by several files. Operands have equal shapes unless a comment says otherwise. The caller has checked the
+// rules of the user's function.
 #pragma once
 #include "frontend/trace/Trace.h"
 
@@ -10,10 +10,10 @@ namespace cleave {
 
 /// NumPy's broadcast shape of two shapes; nullopt if they are incompatible.
 std::optional<Shape> commonShape(const Shape &a, const Shape &b);
-/// Broadcasts x to `shape`: a reshape drops the sizes of 1 that grow, then cleave.broadcast places the others.
+/// Broadcasts x to `shape`: a reshape removes the dimensions of size 1 that grow; cleave.broadcast adds dimensions.
 mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, Where where);
-/// Both operands of function `name` as values of one type; a number becomes a splat of the other operand's type. Rules
-/// as for the operators.
+/// Both operands of function `name` as values of one type; a number becomes a splat of the other operand's type. Checks
+/// the rules of the arithmetic operators.
 std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a, const Operand &b, Where where);
 /// Dimensions to reduce: sorted, nonnegative, all if `dims` is empty. Checks rule C1 of `name`.
 std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<int64_t> dims, Where where);
@@ -102,13 +102,13 @@ public:
   Value sum(Value x, const std::vector<int64_t> &dims) { return reduce(ir::ReduceKind::Sum, x, dims); }
   /// Repeats the result of a reduction over `dims` to `shape`.
   Value back(Value reduced, const Shape &shape, const std::vector<int64_t> &dims);
-  /// The same with size 1 along `dims` if `keepDim`.
+  /// The result of a reduction over `dims` of `shape`; if `keepDim`, reshaped to have size 1 along `dims`.
   Value kept(Value reduced, const Shape &shape, const std::vector<int64_t> &dims, bool keepDim);
   Value matmul(Value x, Value y, bool transA = false, bool transB = false) {
     return trace.make<ir::MatmulOp>(where, x, y, transA, transB).getResult();
   }
 
-  // Sources.
+  // Ops without tensor operands.
   Value iota(const Shape &shape, int64_t dim) {
     return trace
         .make<ir::IotaOp>(where, trace.type(shape, trace.element(DType::I32)), mlir::Value(),
@@ -117,7 +117,7 @@ public:
   }
   Value constant(const Shape &shape, const std::vector<float> &values);
   Value constant(const Shape &shape, const std::vector<int32_t> &values);
-  /// Uniform random numbers in [0, 1), keyed by the module path, `what`, and the number of earlier calls with that key.
+  /// Uniform random numbers in [0, 1), keyed by the module path, `what`, and the number of earlier calls with both.
   Value uniform(const Shape &shape, const std::string &what);
 };
 

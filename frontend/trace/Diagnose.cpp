@@ -42,7 +42,8 @@ static std::string quote(std::string line, unsigned column) {
   return text;
 }
 
-/// Some compilers report the column of a call's parenthesis (g++ always): moves back to the start of the name.
+/// Some compilers (g++ always) report the column of a call's opening parenthesis. Returns the column at which the name
+/// of the called function starts.
 static unsigned calleeColumn(const std::string &line, unsigned column) {
   const auto inName = [&](unsigned at) {
     return at > 0 && (std::isalnum(static_cast<unsigned char>(line[at - 1])) || line[at - 1] == '_');
@@ -55,9 +56,9 @@ static unsigned calleeColumn(const std::string &line, unsigned column) {
   return start;
 }
 
-// ---- places ---------------------------------------------------------------------------------------------------------
+// ---- source locations -----------------------------------------------------------------------------------------------
 
-static thread_local std::vector<Where> sites; // of nested ModuleList::emplace calls, innermost last
+static thread_local std::vector<Where> sites; // locations of nested ModuleList::emplace calls, innermost last
 static thread_local Where lastModule;
 
 detail::ConstructionSite::ConstructionSite(Where where) { sites.push_back(userPlace(where)); }

@@ -1,4 +1,4 @@
-// Errors in the user's model: the user's line, the violated rule and the values found.
+// Errors in the user's model. Messages show the user's line, the violated rule and the values found.
 #pragma once
 #include "cleave/Tensor.h"
 #include "runtime/base/Error.h"
@@ -21,13 +21,14 @@ constexpr int64_t mostParameterBytes = int64_t(1) << 46;
 constexpr int64_t mostOps = int64_t(1) << 20;
 constexpr int64_t mostParts = int64_t(1) << 20;
 
-/// Whether a location is in the user's program: neither in Cleave nor in the standard library (where default arguments
-/// are evaluated if it constructs an object, as in std::optional::emplace and std::make_unique).
+/// Whether a location is in the user's program, that is neither in Cleave nor in the standard library. (If the standard
+/// library constructs an object, as in std::optional::emplace and std::make_unique, a default argument
+/// `Where::current()` is a location in the standard library.)
 bool isUsersPlace(Where where);
-/// `where` if it is in the user's program. Otherwise the innermost known location there: of ModuleList::emplace, of the
-/// module call being traced, of the module created last, or of its parent.
+/// `where` if it is in the user's program. Otherwise the innermost known location in the user's program: of
+/// ModuleList::emplace, of the module call being traced, of the module created last, or of its parent.
 Where userPlace(Where where);
-/// Called by modules on construction.
+/// Records the location at which a module is created; called by the constructors of Module.
 void noteModulePlace(Where where);
 
 /// Names and values shown in the last line of a message, for example {"input", "tensor<128x1024xf32>"}.

@@ -1,4 +1,4 @@
-// Einstein summation as transposes, matrix products and reductions. An operand is a value with one label per dimension.
+// Einstein summation as transposes, matrix products and reductions. Each dimension of an operand has a label.
 // Dimensions are summed as early as possible.
 #include "cleave/Functional.h"
 #include "cleave/Rearrange.h"
@@ -15,7 +15,7 @@ namespace {
 using namespace ir;
 using mlir::Value;
 
-/// A letter, or 256 + i for the i-th dimension from the right of those that "..." stands for.
+/// A letter, or 256 + i for dimension i, counted from the right, of the dimensions that "..." stands for.
 using Label = int;
 using Labels = std::vector<Label>;
 
@@ -131,7 +131,7 @@ private:
         fail(1, "the result's letters must differ and occur in a term");
   }
 
-  /// Whether the result or a term from `from` on uses a label.
+  /// Whether a label is used by the result or by a term with index `from` or higher.
   bool needed(Label label, size_t from) const {
     if (has(output, label))
       return true;
@@ -141,8 +141,8 @@ private:
     return false;
   }
 
-  /// Takes diagonals of repeated letters; removes broadcast dimensions of size 1; sums dimensions that no other term
-  /// uses.
+  /// Takes diagonals of repeated letters, removes dimensions of size 1, and sums dimensions that neither the result nor
+  /// another term uses.
   void narrow(size_t number) {
     Term &term = terms[number];
     for (size_t i = 0; i < term.labels.size(); ++i)
@@ -205,7 +205,7 @@ private:
     return all;
   }
 
-  /// a times b, summed over the labels that neither the result nor later terms than `number` use.
+  /// a times b, summed over the labels that neither the result nor a term after `number` uses.
   Term product(const Term &a, const Term &b, size_t number) {
     Labels batch, summed, left, right;
     for (Label label : a.labels)

@@ -60,7 +60,7 @@ Tensor matmul(Tensor a, Tensor b, Where where) {
   return tensorOf(trace.make<MatmulOp>(where, x, y, false, false).getResult());
 }
 
-/// "fc1" for the weight fc1.weight: the name that the user knows.
+/// The path of the module that owns a weight, for messages: "fc1" for "fc1.weight".
 static std::string ownerOf(Tensor weight) {
   const std::string name = nameOr(weight, "");
   const size_t dot = name.rfind('.');
@@ -94,7 +94,7 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
 
 // ---- convolution --------------------------------------------------------------------------------------------------
 
-/// Number of positions of a window of `kernel` over `size` with padding `pad` on both sides.
+/// Number of positions of a window of `kernel` elements on `size` elements with padding `pad` on both sides.
 static int64_t positions(int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
   const int64_t room = size + 2 * pad - dilation * (kernel - 1) - 1;
   return room < 0 ? 0 : room / stride + 1;

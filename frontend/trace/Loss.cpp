@@ -29,7 +29,7 @@ Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
   return {tensorOf(op.getLoss()), tensorOf(op.getWeight()), tensorOf(correct), labels.elements()};
 }
 
-// ---- of labels ----------------------------------------------------------------------------------------------------
+// ---- losses of class labels ---------------------------------------------------------------------------------------
 
 static void checkLabels(const char *name, Tensor scores, Tensor labels, const char *role, Where where) {
   const Facts facts = {fact(scores, role), fact(labels, "labels")};
@@ -43,8 +43,8 @@ static void checkLabels(const char *name, Tensor scores, Tensor labels, const ch
     failRule(name, 2, "labels must be i32", facts, where);
 }
 
-/// Scales the class weights so that the smallest positive one is 1. A batch with any weight then weighs at least 1,
-/// which is the smallest divisor that the optimizer uses.
+/// Scales the class weights so that the smallest positive weight is 1. The total weight of a batch is then 0 or at
+/// least 1, and the optimizer divides by no less than 1.
 static std::vector<float> scaledWeights(const char *name, Tensor scores, const CrossEntropyOptions &o, Where where) {
   if (!(o.labelSmoothing >= 0 && o.labelSmoothing < 1))
     failRule(name, 3, fmt::format("label smoothing must lie in [0, 1), found {}", o.labelSmoothing), {}, where);
@@ -76,7 +76,8 @@ static Value withoutIgnored(Ops &ops, Value labels, const CrossEntropyOptions &o
   return ops.select(ignored, ops.splat(labels, -1), labels);
 }
 
-/// Sums over the counted rows: weight[label] ((1 - s) -log p[label]) + s mean of weight -log p, and weight[label].
+/// Sums over the rows that count, with smoothing s: the loss (1 - s) weight[label] (-log p[label]) + s mean over
+/// classes of weight (-log p), and the weight weight[label].
 static Loss ofLogProbabilities(Ops &ops, Value logs, Value labels, Value correct, const std::vector<float> &weights,
                                double smoothing) {
   const Shape shape = Ops::shape(logs);
@@ -124,9 +125,9 @@ Loss nllLoss(Tensor logs, Tensor labels, CrossEntropyOptions o, Where where) {
 
 Loss nllLoss(Tensor logs, Tensor labels, Where where) { return nllLoss(logs, labels, CrossEntropyOptions{}, where); }
 
-// ---- of targets ---------------------------------------------------------------------------------------------------
+// ---- losses of numeric targets ------------------------------------------------------------------------------------
 
-/// Prediction and target with NaN targets replaced by a harmless value, and a mask of the others.
+/// Prediction, target with NaN replaced by 0, and a mask of the elements whose target is not NaN.
 struct Pairs {
   Value prediction, target, counts;
 };
@@ -139,7 +140,7 @@ static Pairs pairs(Ops &ops, const char *name, Tensor prediction, Tensor target)
   return {valueOf(prediction), ops.select(counts, t, ops.splat(t, 0)), counts};
 }
 
-/// Sum and count of `losses` over the elements that count.
+/// The sum of `losses` over the elements that count (p.counts), and their number.
 static Loss summed(Ops &ops, const Pairs &p, Value losses) {
   std::vector<int64_t> dims(Ops::shape(losses).size());
   std::iota(dims.begin(), dims.end(), 0);
@@ -169,7 +170,7 @@ Loss l1Loss(Tensor prediction, Tensor target, Where where) {
   return summed(ops, p, ops.abs(ops.sub(p.prediction, p.target)));
 }
 
-/// With c = min(|d|, delta): c |d| - c^2 / 2 is d^2 / 2, then delta |d| - delta^2 / 2.
+/// Computes c (|d| - c / 2) with c = min(|d|, delta): d^2 / 2 if |d| <= delta, otherwise delta (|d| - delta / 2).
 Loss huberLoss(Tensor prediction, Tensor target, double delta, Where where) {
   Ops ops("huberLoss", where);
   if (!(delta > 0))
@@ -182,7 +183,7 @@ Loss huberLoss(Tensor prediction, Tensor target, double delta, Where where) {
 
 Loss huberLoss(Tensor prediction, Tensor target, Where where) { return huberLoss(prediction, target, 1.0, where); }
 
-/// (1 - t) x + (1 + (weight - 1) t) softplus(-x)
+/// Computes (1 - t) x + (1 + (positiveWeight - 1) t) softplus(-x) for a logit x with target t.
 Loss bceWithLogits(Tensor logits, Tensor target, double positiveWeight, Where where) {
   Ops ops("bceWithLogits", where);
   if (!(positiveWeight > 0 && positiveWeight < INFINITY))
@@ -221,7 +222,7 @@ Loss klDivLoss(Tensor logProbabilities, Tensor target, Where where) {
   return klDivLoss(logProbabilities, target, KlDivOptions{}, where);
 }
 
-// ---- several of them --------------------------------------------------------------------------------------------
+// ---- weighted sum of losses ---------------------------------------------------------------------------------------
 
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where) {
   Trace::current("weightedSum", where);

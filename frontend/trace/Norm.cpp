@@ -25,7 +25,7 @@ static Tensor batchNormEval(Trace &trace, Tensor x, Tensor weight, Tensor bias, 
   return tensorOf(trace.make<AddOp>(where, typeOf(x), product, offset).getResult());
 }
 
-/// running = (1 - momentum) running + momentum now; `correction` makes a biased variance unbiased.
+/// running = (1 - momentum) running + momentum correction now; `correction` makes a biased variance unbiased.
 static void moveStatistic(Buffer &running, Tensor now, double momentum, double correction, Where where) {
   if (now.rank() == 2) // one row per group
     now = mean(now, {0}, false, where);

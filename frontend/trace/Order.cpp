@@ -1,5 +1,5 @@
-// Ops that depend on the order of elements: argmax, argmin, sorting. They compare keys in which NaN is infinity, and
-// then gather the original elements.
+// Ops that depend on the order of elements: argmax, argmin, sorting. They compare keys in which NaN is replaced by
+// infinity, and then gather the original elements.
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -72,7 +72,8 @@ static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
   return ops.sum(ops.select(hit, places, ops.splat(places, 0)), {last + 1});
 }
 
-/// The same by selection: repeatedly takes the best of the remaining elements.
+/// Indices of the best `count` elements as orderLast returns them, found by selection: takes the best of the remaining
+/// elements `count` times.
 static Value bestLast(Ops &ops, Value key, int64_t count, bool largest) {
   const Shape shape = Ops::shape(key);
   const int64_t last = static_cast<int64_t>(shape.size()) - 1;
@@ -83,7 +84,7 @@ static Value bestLast(Ops &ops, Value key, int64_t count, bool largest) {
     Value candidates = left ? ops.select(left, key, gone) : key;
     Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, candidates, {last});
     Value hit = ops.compare(Predicate::Eq, candidates, ops.back(best, shape, {last}));
-    hit = left ? ops.min(hit, left) : hit; // selected elements look like infinities
+    hit = left ? ops.min(hit, left) : hit; // excludes selected elements, whose candidates are infinite
     Value places = ops.iota(shape, last);
     Value first = ops.select(hit, places, ops.splat(places, static_cast<double>(shape[last])));
     Value place = ops.reduce(ReduceKind::Min, first, {last});

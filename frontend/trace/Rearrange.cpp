@@ -89,7 +89,7 @@ static std::vector<Tensor> pieces(const char *name, Tensor x, const std::vector<
   return result;
 }
 
-/// As many pieces of `size` as fit, then the remainder.
+/// Sizes of the pieces: `size` as often as it fits, then the remainder.
 static std::vector<int64_t> equalSizes(int64_t all, int64_t size) {
   std::vector<int64_t> sizes(static_cast<size_t>(all / size), size);
   if (all % size)

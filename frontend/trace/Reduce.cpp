@@ -18,7 +18,7 @@ static int64_t countOf(const Shape &shape, const std::vector<int64_t> &dims) {
   return count;
 }
 
-/// In f32: mean of the squared distances, times count / (count - correction).
+/// The variance in f32: mean of the squared distances from the mean, times count / (count - correction).
 static Value variance(Ops &ops, const char *name, Tensor x, const std::vector<int64_t> &dims, const VarOptions &o) {
   const Shape shape = x.shape();
   const int64_t count = countOf(shape, dims);
@@ -49,7 +49,7 @@ Tensor stddev(Tensor x, std::vector<int64_t> given, VarOptions options, Where wh
   return tensorOf(ops.kept(result, x.shape(), dims, options.keepDim));
 }
 
-/// sum |x|^p, then the root. The derivative is 0 if the sum is 0, and for elements that are 0 if p < 1.
+/// The p-th root of sum |x|^p. The derivative is 0 if the sum is 0, and at elements that are 0 (also if p < 1).
 static Value powerNorm(Ops &ops, Value x, double p, const std::vector<int64_t> &dims) {
   Value size = ops.abs(x), none = ops.compare(Predicate::Eq, size, 0);
   Value powers = ops.pow(ops.select(none, ops.splat(x, 1), size), ops.splat(x, p));
@@ -79,7 +79,8 @@ Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where 
   return tensorOf(ops.kept(ops.activation(result), x.shape(), dims, keepDim));
 }
 
-/// Subtracts the maximum first, without a gradient through it; subtracts nothing if it is infinite.
+/// Subtracts the maximum first, so that e^x does not overflow; no gradient passes through the maximum. If the maximum
+/// is infinite, subtracts nothing.
 Tensor logsumexp(Tensor x, std::vector<int64_t> given, bool keepDim, Where where) {
   Ops ops("logsumexp", where);
   checkFloat("logsumexp", 3, x, where);
@@ -93,7 +94,7 @@ Tensor logsumexp(Tensor x, std::vector<int64_t> given, bool keepDim, Where where
 
 // ---- along one dimension ------------------------------------------------------------------------------------------
 
-/// Multiplies one half with the other until one element remains.
+/// Product along `dim`: multiplies the two halves elementwise until one element remains.
 static Value product(Ops &ops, Value x, int64_t dim) {
   Value rest;
   for (int64_t size = Ops::size(x, dim); size > 1; size /= 2) {

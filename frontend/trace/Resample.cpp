@@ -1,5 +1,6 @@
-// Image resizing: interpolation and adaptive pooling, one dimension at a time. Cases that are neither repetition nor
-// pooling multiply by a matrix computed from the indices, in f32.
+// Image resizing: interpolation and adaptive pooling, one dimension at a time. Nearest interpolation repeats, slices or
+// gathers elements. Bilinear interpolation and means of unequal windows multiply by a matrix computed from the indices,
+// in f32.
 #include "cleave/Convolution.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -29,7 +30,7 @@ static Value product(Ops &ops, Value x, Value matrix, int64_t dim) {
 
 // ---- nearest ------------------------------------------------------------------------------------------------------
 
-/// For each of `out` elements the index of its source, with PyTorch's float arithmetic.
+/// The index of the source element for each of `out` elements, computed with PyTorch's float arithmetic.
 static std::vector<int32_t> nearestPlaces(int64_t in, int64_t out, double scale) {
   const float ratio = scale > 0 ? static_cast<float>(1 / scale) : static_cast<float>(in) / static_cast<float>(out);
   std::vector<int32_t> places;
@@ -75,7 +76,8 @@ static Value nearest(Ops &ops, Value x, int64_t dim, int64_t out, double scale) 
 
 // ---- bilinear -----------------------------------------------------------------------------------------------------
 
-/// [out, in]: row i has weights max(0, 1 - |j - place|), with `place` within [0, in - 1].
+/// Matrix [out, in] of linear interpolation: row i has the weights max(0, 1 - |j - place|), where place is the position
+/// of element i in the input, limited to [0, in - 1].
 static Value hats(Ops &ops, int64_t in, int64_t out, double scale, bool corners) {
   const double ratio = corners     ? (out > 1 ? double(in - 1) / double(out - 1) : 0)
                        : scale > 0 ? 1 / scale
@@ -122,7 +124,7 @@ Tensor interpolate(Tensor x, InterpolateOptions o, Where where) {
 
 // ---- adaptive pooling ---------------------------------------------------------------------------------------------
 
-/// [out, in]: row i is 1 / size inside window i, [i in / out, ceil((i + 1) in / out)), and 0 elsewhere.
+/// Matrix [out, in] of means: row i is 1 / size inside window i, [i in / out, ceil((i + 1) in / out)), and 0 elsewhere.
 static Value windowMeans(Ops &ops, int64_t in, int64_t out) {
   const Shape shape{out, in};
   Value row = ops.iota(shape, 0), column = ops.iota(shape, 1);
@@ -158,7 +160,7 @@ Tensor adaptiveAvgPool2d(Tensor x, Pair size, Where where) {
   return tensorOf(ops.activation(v));
 }
 
-/// Computes each window along one dimension separately and concatenates the results.
+/// Maxima of the adaptive windows along `dim`: computes each window separately and concatenates the results.
 static Value windowMaxima(Ops &ops, Value x, int64_t dim, int64_t out) {
   const Shape shape = Ops::shape(x);
   const int64_t in = shape[dim];

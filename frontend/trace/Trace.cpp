@@ -1,4 +1,4 @@
-// The current trace, and the part of Tensor that reads values.
+// The current trace, and the functions of Tensor that read the graph.
 #include "frontend/trace/Trace.h"
 #include "frontend/trace/Diagnose.h"
 
@@ -99,7 +99,8 @@ void requireHeld(Tensor tensor) {
     requireHeld(tensor, lastCall.what, lastCall.where);
 }
 
-/// Library functions also query shapes; the error then names the function that the user called.
+/// As requireHeld. If `where` is in Cleave, because one of its functions queries a shape, the error names the function
+/// that the user called.
 static void requireHeldBy(Tensor tensor, const char *what, Where where) {
   isUsersPlace(where) ? requireHeld(tensor, what, where) : requireHeld(tensor);
 }

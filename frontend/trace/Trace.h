@@ -12,8 +12,8 @@
 
 namespace cleave {
 
-/// Throws a user error unless `tensor` holds a value of the current trace. The error names `what` at `where`; without
-/// them, the function that last requested the trace, which is the one that received the tensor.
+/// Throws a user error unless `tensor` holds a value of the current trace. The error names `what` at `where`. Without
+/// these arguments, it names the function that last requested the trace: the one that received the tensor.
 void requireHeld(Tensor tensor);
 void requireHeld(Tensor tensor, const char *what, Where where);
 
@@ -53,7 +53,7 @@ public:
   mlir::Location location(Where where);
   mlir::RankedTensorType type(const Shape &shape, mlir::Type element);
   mlir::Type element(DType type) { return ir::elementType(builder.getContext(), type); }
-  /// A constant of one value.
+  /// A constant tensor whose elements are all `value`.
   mlir::Value splat(Where where, mlir::RankedTensorType type, double value);
 
   std::string path() const;
@@ -64,17 +64,17 @@ public:
   void enter(std::string path, Where where);
   void leave();
   Where callSite() const;
-  /// The innermost location in the user's program: of a module call, or of the TrainConfig.
+  /// Location of the innermost module call that is in the user's program; without one, `root`.
   Where userSite() const;
   std::optional<int64_t> stage;
-  Where root{};          ///< of the TrainConfig
+  Where root{};          ///< location of the TrainConfig
   const uint64_t number; ///< unique within this process
 
-  // Parameters and buffers of the function.
+  // Current values of parameters and buffers, by the address of the Parameter or Buffer.
   std::map<const void *, mlir::Value> state;
-  /// Name of a parameter's value, "fc1.weight"; empty for any other value.
+  /// Paths of the values of parameters and buffers, such as "fc1.weight".
   std::map<void *, std::string> names;
-  /// Buffers in the order of their first change.
+  /// Buffers that were set, in the order of their first change.
   std::vector<const Buffer *> changed;
 
   mlir::OpBuilder builder;
@@ -94,7 +94,7 @@ private:
   Mode mode;
 };
 
-/// Makes a trace the thread's current one.
+/// Makes a trace the thread's current trace for the lifetime of this object.
 class TraceScope {
 public:
   explicit TraceScope(Trace &trace);

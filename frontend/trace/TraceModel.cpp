@@ -16,7 +16,7 @@ namespace attr = ir::attr;
 
 /// `*` matches any characters, including dots ("*.bias" matches every bias).
 bool matches(const char *pattern, const char *text) {
-  const char *star = nullptr, *from = nullptr; // the last star, and the end of its match
+  const char *star = nullptr, *from = nullptr; // the last star in `pattern`, and the end of its match in `text`
   while (*text)
     if (*pattern == '*')
       star = pattern++, from = text;
@@ -155,7 +155,8 @@ void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const
   mlir::func::ReturnOp::create(trace.builder, b.getUnknownLoc(), results);
   mlir::Block &body = function.getBody().front();
   function.setType(b.getFunctionType(body.getArgumentTypes(), mlir::TypeRange(mlir::ValueRange(results))));
-  llvm::SmallVector<mlir::DictionaryAttr> ofArguments, ofResults; // set at once: MLIR never frees a list
+  // All attributes are set together, because MLIR keeps every list of attributes until its context is destroyed.
+  llvm::SmallVector<mlir::DictionaryAttr> ofArguments, ofResults;
   for (const mlir::NamedAttrList &attributes : argAttrs)
     ofArguments.push_back(attributes.getDictionary(b.getContext()));
   for (const auto &[kind, name] : marks) {

@@ -9,16 +9,16 @@ namespace cleave {
 /// The fields of a data set, in order; the loss receives the last ones (TrainConfig::targets).
 std::vector<DataField> fieldsOf(const Data &data);
 
-/// The module of a model whose functions take `rows` samples: one microbatch. `config.optimizer`, `clipNorm` and
-/// `groups` become attributes (listed in passes/pipeline/Pipeline.h). Throws a user error for mistakes in the model.
+/// Traces a model to an IR module whose functions take `rows` samples: one microbatch. `config.optimizer`, `clipNorm`
+/// and `groups` become attributes (listed in passes/pipeline/Pipeline.h). Mistakes in the model are user errors.
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows);
 
-/// The module of a prediction: @forward in evaluation mode, without loss and targets. Its results are f32, of kind
-/// "output", named "output", "output.1", ...; their first dimension is `rows`.
+/// Traces a prediction: @forward in evaluation mode, without loss and targets. Its results are f32, of kind "output",
+/// named "output", "output.1", ...; their first dimension is `rows`.
 GraphModule tracePrediction(const Model &model, const TrainConfig &config, int64_t rows);
 
 /// Throws a user error that points at the largest parameter if all parameters together take more than `most` bytes in
-/// f32. `holder` names what has too little memory.
+/// f32. `holder` names the machine that has too little memory, for the message.
 void requireParametersWithin(const Module &root, double most, const std::string &holder);
 
 /// "sgd", "adam" or "adamw".
