@@ -37,7 +37,7 @@ Conv1d::Conv1d(Module &parent, std::string name, int64_t in, int64_t out, Conv1d
 
 Tensor Conv1d::forward(Tensor x) { return conv1d(x, weight, given(bias), options, callSite()); }
 
-/// Like PyTorch, uses the weight's second dimension for fan-in, although it holds outputs here.
+/// Like PyTorch, uses the weight's second dimension for fan-in, although this dimension is that of the outputs here.
 static Init transposedInit(int64_t out, const ConvTranspose2dOptions &o) {
   return byFanIn(out / o.groups * o.kernel.h * o.kernel.w);
 }

@@ -22,18 +22,18 @@ namespace cleave {
 
 namespace {
 
-/// Allowed differences between plan and interpreter, relative to a tensor's largest element or to the loss. Sums are
-/// taken in another order, and half types sometimes round to the other neighbour.
+/// Allowed differences between plan and interpreter, relative to a tensor's largest element or to the loss. They differ
+/// because sums are taken in another order, and because half types sometimes round to the other neighbour.
 struct Tolerance {
   double tensor = 1e-3, loss = 1e-4;
-  /// Compare tensors by the norm of the difference: if rounding changes a maximum or a sign, single elements change a
-  /// lot.
+  /// Compare tensors by the norm of the difference. (If rounding changes a sign or which element is the maximum, single
+  /// elements change a lot.)
   bool norm = false;
-  /// Relative to the largest gradient. Smaller values are noise (the gradient of a bias before a normalisation is zero
-  /// except for rounding).
+  /// Gradients below this fraction of the largest gradient are noise. (The gradient of a bias before a normalisation is
+  /// zero except for rounding.)
   double noise = 1e-3;
-  /// Relative to the sum of the absolute terms of a gradient, which may cancel: another order of addition causes errors
-  /// of this size.
+  /// The terms of a gradient may cancel: another order of addition causes errors relative to the sum of their absolute
+  /// values. This fraction of that sum counts as the size of the element.
   double summed = 0.02;
 };
 
@@ -190,7 +190,7 @@ private:
   Tolerance tolerance;
 };
 
-/// Copies the plan's values to the reference, so that both sides start the next step equal.
+/// Copies the plan's values to the reference, so that both sides start the next step with equal values.
 void adopt(TensorMap &values, const TensorKey &key, const std::vector<Piece> &pieces) {
   ir::HostTensor &tensor = values.at(key);
   for (const Piece &piece : pieces)

@@ -118,7 +118,8 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
         fmt::format("--strategy: cannot be combined with --plan {}, which contains its strategy", file.name()));
 }
 
-/// Takes the stored optimizer if the options do not set one. If the options name another optimizer, its defaults apply.
+/// Takes the stored optimizer if the options do not name one. If they name another optimizer, that optimizer's defaults
+/// apply.
 static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
   if (!training.optimizer)
     return;

@@ -103,7 +103,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (!fromFile.axes.empty() && fromFile != strategy.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 meshText(fromFile)));
-  if (!options.schedule.empty() && options.schedule != strategy.schedule) { // what the file's schedule had
+  if (!options.schedule.empty() && options.schedule != strategy.schedule) { // both belong to the file's schedule
     strategy.order.clear();
     strategy.placement = partitioner::Placement::Wrapped;
   }
@@ -121,7 +121,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (strategy.zero && strategy.mesh.size("dp") == 1)
     throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
                                 options.zero ? "--zero" : "zero =", strategy.zero, meshText(strategy.mesh)));
-  if (!options.recompute.empty()) { // a file's own rules are more specific
+  if (!options.recompute.empty()) { // put first: the file's own rules, which are more specific, override it
     const std::string kind = oneOf("--recompute", options.recompute, "none", {"none", "selective", "full"});
     strategy.recompute.insert(strategy.recompute.begin(),
                               {partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)});
@@ -151,14 +151,15 @@ void checkNumbers(const RunOptions &options) {
   between("--steps", options.steps, most);
 }
 
-/// Tensor cores read channels last; without them cuDNN's and oneDNN's faster engines are those of [n, c, h, w].
+/// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
+/// and oneDNN for [n, c, h, w] are faster.
 static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
   const std::string layout = oneOf("--layout", options.layout, "auto", {"auto", "nchw", "nhwc"});
   return layout == "auto" ? job.backend == Target::Kind::Cuda && job.precision.type != Precision::Type::Fp32
                           : layout == "nhwc";
 }
 
-/// From how many bytes on messages between stages are sliced; 0: never.
+/// The size in bytes from which messages between stages are sent in slices; 0: never.
 static int64_t chooseScatterGather(const RunOptions &options, const partitioner::Strategy &strategy,
                                    const std::optional<partitioner::Cluster> &cluster) {
   const std::string when = oneOf("--scatter-gather", options.scatterGather, "auto", {"never", "always", "auto"});
@@ -170,7 +171,7 @@ static int64_t chooseScatterGather(const RunOptions &options, const partitioner:
   return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size("dp"), mesh.size("tp"), mesh.size("pp")) : 0;
 }
 
-/// The backend that is asked for, otherwise that of the cluster's devices.
+/// The backend of the cluster's devices, which must agree with --backend; without a cluster, that of --backend.
 static Target::Kind chooseBackend(const RunOptions &options, const std::optional<partitioner::Cluster> &cluster) {
   if (!cluster)
     return Target::parseKind(options.backend);
@@ -215,7 +216,7 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   return job;
 }
 
-// ---- what is stored -------------------------------------------------------------------------------------------------
+// ---- descriptions stored in plans -----------------------------------------------------------------------------------
 
 plan::DataT dataOf(const Data &data) {
   constexpr plan::DataKind kind[] = {plan::DataKind::Mnist, plan::DataKind::Text, plan::DataKind::Synthetic,

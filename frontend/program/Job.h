@@ -7,25 +7,25 @@
 
 namespace cleave {
 
-/// What is trained, and how it is compiled. The program's name and the model's options are left to the caller.
+/// A training job and its compile options. The caller sets the program's name and the model's options.
 struct Job : passes::CompileOptions {
-  TrainConfig config; ///< optimizer as overridden
+  TrainConfig config; ///< the program's, with the optimizer as overridden by the options
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
 bool isStrategyKind(const std::string &strategy);
 
-/// Throws a user error that names what is missing if the backend cannot run here. (Plans can be compiled for any
-/// backend.)
+/// Throws a user error that names what is missing if the backend cannot run on this machine. (Plans can be compiled for
+/// any backend.)
 void checkBackend(const std::string &backend);
 
 /// Throws a user error that names the option and its range if a number is out of range.
 void checkNumbers(const RunOptions &options);
 
-/// Throws a user error that names the option, the rule and the value.
+/// Resolves all options. Throws a user error that names the option, the rule and the value if one is invalid.
 Job resolveJob(const TrainConfig &config, const RunOptions &options);
 
-/// What plans store of them (plan.fbs).
+/// The description of data set and training that plans store (plan.fbs).
 plan::DataT dataOf(const Data &data);
 plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision);
 

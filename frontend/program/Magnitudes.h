@@ -1,5 +1,5 @@
-// Magnitudes of the terms of a gradient's sum. The exact value may be 0, such as for a bias before a batch
-// normalisation; two orders of addition then agree only in that the result is small compared with its terms.
+// Magnitudes of the terms that are summed to a gradient. The exact sum may be 0, for example for a bias before a batch
+// normalisation; sums in two orders of addition then agree only in that both are small compared with their terms.
 #pragma once
 #include "ir/GraphModule.h"
 

@@ -27,7 +27,7 @@ struct Program::Impl {
   std::vector<std::string> args; ///< without the program's name
   std::vector<Declared> declared;
   nlohmann::json stored;        ///< options of the checkpoint or plan that the command line names
-  std::string storedIn;         ///< where it was found, for messages
+  std::string storedIn;         ///< the checkpoint or plan that has `stored`, for messages
   std::optional<Error> mistake; ///< the first mistake found before `run`
   struct Own {
     std::string name, about;
@@ -64,7 +64,7 @@ void Program::Impl::loadStored() {
   if (const auto plan = find("--plan")) {
     const auto file = PlanFile::load(*plan);
     if (!file->plan().model() || file->plan().model()->str() != name)
-      return; // of another model, which is reported later
+      return; // the plan is of another model; this is reported later
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (const auto folder = find("--checkpoint"); folder && (args[0] != "train" || has("--resume"))) {
@@ -73,7 +73,7 @@ void Program::Impl::loadStored() {
       int64_t value = 0;
       const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
       if (error != std::errc() || end != text->data() + text->size())
-        return; // set on the command line
+        return; // the option parser reports the invalid number
       step = value;
     }
     const CheckpointInfo info = readCheckpointInfo(*folder, step);
@@ -116,7 +116,7 @@ static std::string numberIn(int64_t least, int64_t most) {
   return text;
 }
 
-/// What is wrong with a value; empty if valid.
+/// Describes why a value is invalid; empty if it is valid.
 template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
   using Kind = decltype(option.kind);
   const auto integer = [&](std::string_view part) {
@@ -269,8 +269,8 @@ void Command::does(std::function<void(Predictor &)> body, int64_t batch) {
     }
 }
 
-/// Adds the model's options to every command, and each command's own options. CLI11 stores values into `ignored`,
-/// because they have been read before.
+/// Adds the model's options to every command, and each command's own options. CLI11 stores their values into `ignored`,
+/// because `declare` has read them already.
 void Program::Impl::addOptions(CLI::App &app, std::vector<std::string> &ignored) const {
   for (CLI::App *command : app.get_subcommands({}))
     for (size_t i = 0; i < declared.size(); ++i) {
@@ -363,7 +363,7 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
   return guardedMain([&]() -> int {
     try {
       return work();
-    } catch (const ModelError &e) { // every process finds it before any communication; only one reports it
+    } catch (const ModelError &e) { // every process finds the mistake before any communication; only rank 0 reports it
       if (launchedRank() == 0)
         std::fputs(fmt::format("{}\n", e.what()).c_str(), stderr);
       return static_cast<int>(e.status);

@@ -36,7 +36,7 @@ private:
     std::string kind, name;
     std::vector<int64_t> shape;
     DType dtype;
-    std::string distribution; ///< of the initial values; empty: none
+    std::string distribution; ///< distribution of the initial values, as in InitValues; empty: no initial values
     double a = 0, b = 0;
   };
   struct Function {

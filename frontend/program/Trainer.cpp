@@ -29,10 +29,10 @@ struct Trainer::Impl {
   Model model;
   TrainConfig config;
 
-  /// Traces the model; prints warnings once.
+  /// Traces the model. Prints its warnings on the first call.
   GraphModule trace(const Job &job);
   Job jobOf(const RunOptions &options) const;
-  /// The job's options, its code for the GPU of this machine where there is one and no other is named.
+  /// Returns the job's options. For cuda without a --target, first sets the target to this machine's GPU, if any.
   static const passes::CompileOptions &forThisMachine(Job &job);
   bool warned = false;
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
@@ -81,7 +81,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
         load, [&] { return givenValues(model, options); }, wait);
   } else {
     Job job = jobOf(options);
-    if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // then all ranks are in this machine
+    if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
     GraphModule graph = trace(job);
@@ -204,7 +204,7 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
     std::puts(said.c_str());
 }
 
-/// A plan that was made for a cluster fits its devices.
+/// Throws an environment error if the plan needs more memory than a device of the cluster has.
 static void requireMemory(const plan::Plan &plan, const RunOptions &options, const std::string &cluster) {
   if (const auto problem = partitioner::memoryProblem(plan, partitioner::Cluster::parse(cluster, options.cluster)))
     throw environmentError(fmt::format("the plan does not fit cluster {}: {}", options.cluster, *problem));
