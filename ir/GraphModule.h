@@ -1,4 +1,4 @@
-// Owns an IR module and its context. For callers that must not include MLIR.
+// GraphModule owns an IR module and its context, for callers that must not include MLIR's headers.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@ namespace cleave {
 /// An IR module with its context. Movable.
 class GraphModule {
 public:
-  GraphModule(); // empty module in a fresh context with the cleave, dist and func dialects loaded
+  GraphModule(); // empty module in a fresh context with the cleave, dist, library and func dialects loaded
   GraphModule(GraphModule &&) noexcept;
   GraphModule &operator=(GraphModule &&) noexcept;
   ~GraphModule();

@@ -103,7 +103,7 @@ public:
     return "";
   }
 
-  /// By kind and name; filled by run().
+  /// Types of the arguments by kind and name; filled by run().
   std::map<std::pair<std::string, std::string>, Type> arguments;
 
 private:

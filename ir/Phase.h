@@ -11,7 +11,7 @@ enum class Phase : uint8_t {
   Traced,         ///< @forward and @eval
   Differentiated, ///< @train: forward and backward
   Step,           ///< @train, @update and @eval on whole tensors
-  Annotated,      ///< the step, values with shardings
+  Annotated,      ///< the step; every value has a sharding
   Local,          ///< a mesh, and one function per stage, class of ranks and segment
   Other
 };

@@ -128,8 +128,7 @@ LogicalResult TopOneCorrectOp::inferReturnTypes(MLIRContext *context, std::optio
   return success();
 }
 
-// ---- fusions and markers
-// -------------------------------------------------------------------------------------------
+// ---- fusions and markers -------------------------------------------------------------------------------------------
 
 LogicalResult FusionOp::verify() {
   Block &block = getBody().front();

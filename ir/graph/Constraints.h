@@ -13,7 +13,7 @@ mlir::LogicalResult broken(std::optional<mlir::Location> loc, llvm::StringRef op
 
 inline mlir::Type elementOf(mlir::Value value) { return tensorType(value).getElementType(); }
 
-/// Whether values increase strictly within [0, rank).
+/// Whether `dims` increase strictly and lie in [0, rank).
 inline bool increasesWithin(llvm::ArrayRef<int64_t> dims, int64_t rank) {
   for (size_t i = 0; i < dims.size(); ++i)
     if (dims[i] < 0 || dims[i] >= rank || (i && dims[i] <= dims[i - 1]))
@@ -29,17 +29,18 @@ inline std::string shapeText(llvm::ArrayRef<int64_t> shape) {
   return text.empty() ? "scalar" : text;
 }
 
-/// Checks C1 to C5 of a convolution over `input` and `weight` (GraphOps.td); its output shape. `last`: channels last.
+/// Checks C1 to C5 of a convolution of shapes `input` and `weight` (GraphOps.td); returns its output shape. `last`:
+/// channels last.
 mlir::FailureOr<llvm::SmallVector<int64_t>> convShape(std::optional<mlir::Location> loc, llvm::StringRef name,
                                                       llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> weight,
                                                       llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
                                                       llvm::ArrayRef<int64_t> dilation, int64_t groups, bool last);
-/// Checks C1 to C4 of pooling over `input`; its output shape.
+/// Checks C1 to C4 of pooling of shape `input`; returns its output shape.
 mlir::FailureOr<llvm::SmallVector<int64_t>> poolShape(std::optional<mlir::Location> loc, llvm::StringRef name,
                                                       llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> kernel,
                                                       llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
                                                       bool last);
-/// Checks C1 and C2 of an embedding's gradient, of the graph dialect and of the library dialect.
+/// Checks C1 and C2 of an embedding's gradient, for the graph dialect and for the library dialect.
 mlir::LogicalResult checkEmbeddingGrad(mlir::Operation *op, mlir::Value grad, mlir::Value ids, mlir::Value result);
 
 } // namespace cleave::ir

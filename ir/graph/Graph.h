@@ -62,7 +62,7 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
 }
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
 inline int64_t rankOf(mlir::Value value) { return tensorType(value).getRank(); }
-/// Element type of a tensor type or of a type that an element has, and back.
+/// The DType of an element type or of a tensor's element type, and the element type of a DType.
 DType dtypeOf(mlir::Type type);
 mlir::Type elementType(mlir::MLIRContext *context, DType type);
 
@@ -75,7 +75,7 @@ llvm::StringRef resultText(mlir::func::FuncOp function, unsigned index, llvm::St
 std::optional<double> splatOf(mlir::Attribute value);
 /// The same for the constant that defines `value`, looking through broadcasts.
 std::optional<double> splatOf(mlir::Value value);
-/// `value` in every element of `type`, rounded to its element type.
+/// A tensor of `type` with `value`, rounded to the element type, in every element.
 mlir::DenseElementsAttr splatAttr(mlir::RankedTensorType type, double value);
 mlir::Value splatConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type, double value);
 /// Copies the discardable attributes (path, stage, phase, ...) of an op to the one that replaces it.

@@ -32,7 +32,7 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 
 // ---- windows: convolution and pooling ------------------------------------------------------------------------------
 
-/// The number of windows of `kernel` elements, `dilation` apart, with step `stride`.
+/// The number of windows of `kernel` elements, `dilation` apart, at distances of `stride`; `low` and `high`: padding.
 static int64_t windows(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
   int64_t room = size + low + high - dilation * (kernel - 1) - 1;
   return room < 0 ? 0 : room / stride + 1;
@@ -42,7 +42,7 @@ static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {
   return values.size() == count && llvm::all_of(values, [&](int64_t v) { return v >= least; });
 }
 
-/// [n, h, w, c] to [n, c, h, w], and back.
+/// Shapes [n, h, w, c] to [n, c, h, w], and back.
 static SmallVector<int64_t> secondForm(ArrayRef<int64_t> shape) { return {shape[0], shape[3], shape[1], shape[2]}; }
 static SmallVector<int64_t> lastForm(ArrayRef<int64_t> shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
 

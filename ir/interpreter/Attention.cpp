@@ -14,7 +14,7 @@ namespace cleave::ir {
 
 namespace {
 struct Sizes {
-  int64_t heads, t, s, d; // heads of all samples
+  int64_t heads, t, s, d; // heads of all samples, queries, keys, width of a head
   bool causal;
   /// Number of keys that query i attends to.
   int64_t seen(int64_t i) const { return causal ? std::min(s, i + s - t + 1) : s; }

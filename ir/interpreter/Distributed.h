@@ -10,7 +10,7 @@
 
 namespace cleave::ir {
 
-/// Key of a slot: equal kind and name are the same memory. Slots of kind "input" and "stash" exist once per
+/// Key of a slot: slots with equal kind and name are the same memory. Slots of kind "input" and "stash" exist once per
 /// microbatch; for other kinds `microbatch` is 0.
 struct SlotKey {
   std::string kind, name;
@@ -39,9 +39,9 @@ struct DistributedProgram {
 std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector<Slots> slots,
                                   const Context &context = {});
 
-/// The slots that each rank's functions read, cut from whole tensors by the `dist.sharding` of the argument. Kinds:
-/// "parameter", "buffer", "state", "scalar", "input" (per microbatch), and any other in `whole`. Slots that `whole`
-/// lacks are skipped.
+/// The slots of each rank's functions, cut from the whole tensors by the `dist.sharding` of the argument or result.
+/// Their kinds are "parameter", "buffer", "state", "scalar", "input" (per microbatch), and any other in `whole`. Slots
+/// that `whole` lacks are skipped.
 std::vector<Slots> scatterSlots(const DistributedProgram &program, const Slots &whole);
 
 /// Assembles the whole tensor of every slot that has a sharding and a global type. Throws an internal error if ranks

@@ -1,4 +1,4 @@
-// A function compiled to closures over plain values. MLIR is read only here, before any thread starts.
+// A function compiled to closures over plain values. Only this compilation reads MLIR, before any thread starts.
 #pragma once
 #include "ir/interpreter/Interpreter.h"
 
@@ -25,7 +25,7 @@ using Kernel = std::function<std::vector<HostTensor>(const Operands &, Environme
 struct Instruction {
   Kernel kernel;
   std::vector<int> operands, results; // value numbers
-  std::vector<int> dead;              // values not read after it
+  std::vector<int> dead;              // values that no later instruction reads
 };
 
 struct Executable {

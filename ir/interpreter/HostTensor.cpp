@@ -22,7 +22,7 @@ static double roundBinary(double value, int digits, int least, int most) {
   return rounded;
 }
 
-/// Truncates towards zero. NaN and out-of-range values give the smallest integer, as on x86.
+/// Truncates towards zero. NaN and out-of-range values become the smallest integer, as on x86.
 static int64_t truncated(double value) {
   return std::abs(value) < 0x1p63 ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::min();
 }
@@ -43,7 +43,7 @@ static double chance(uint64_t &state) {
   return static_cast<double>(static_cast<int64_t>(state * 0x2545F4914F6CDD1Dull)) * 0x1p-63;
 }
 
-/// Significant bits of values under noise.
+/// Number of significant bits of values of a type under noise.
 static int noiseDigits(DType dtype) {
   return rounding.ofDouble ? 49 : dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
 }
@@ -94,7 +94,7 @@ double castTo(DType dtype, double value) {
 double addend(double value) {
   if (rounding.kind != Rounding::Kind::Noise || roundBinary(value, 12, -1022, 1023) == value)
     return value;
-  // Partial sums are rounded even if the addends are exact, so add the error to every addend.
+  // Kernels round partial sums even if the addends are exact, so every addend gets an error.
   return perturbed(value, noiseDigits(rounding.addends), rounding.state);
 }
 

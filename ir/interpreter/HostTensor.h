@@ -27,7 +27,7 @@ struct Rounding {
   bool ofDouble = false;
   DType addends = DType::F32; ///< Noise: the type in which sums may be accumulated, for addend()
   uint64_t state = 1;         ///< state of the random generator
-  uint64_t sample = 1;        ///< seed for casts, where equal values must give equal results
+  uint64_t sample = 1;        ///< seed for casts, in which equal values must have equal results
   double largest = 0;         ///< None: the largest magnitude seen so far
 };
 /// Sets the thread's rounding for the lifetime of this object.
@@ -43,13 +43,14 @@ private:
   Rounding before;
 };
 const Rounding &currentRounding();
-/// Adds noise (Kind::Noise only) to a value inside an op, such as an addend, a product or a statistic, that kernels
-/// round and the interpreter does not. A sum that cancels then shows how large its addends are. Addends of at most 12
-/// bits are not changed: sums of small whole numbers are exact in any order.
+/// Adds noise (Kind::Noise only) to a value inside an op, such as a product or a statistic, that kernels round and the
+/// interpreter does not.
 double inside(DType dtype, double value);
+/// Adds noise (Kind::Noise only) to an addend of a sum, so that a sum that cancels has an error relative to its
+/// addends. Addends of at most 12 significant bits are not changed: sums of small whole numbers are exact in any order.
 double addend(double value);
-/// Like roundTo, but under noise equal values give equal results, and values that the type can represent are
-/// unchanged. Repeating a cast, or casting back, gives the same result.
+/// Like roundTo, but under noise equal values have equal results, and values that the type can represent are unchanged.
+/// Repeating a cast, or casting back, returns the same value.
 double castTo(DType dtype, double value);
 
 /// Row-major. `values.size()` is the product of `shape`; each value is representable in `dtype`.

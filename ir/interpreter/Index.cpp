@@ -43,7 +43,7 @@ static Kernel iota(IotaOp op) {
   };
 }
 
-/// Random numbers depend on the global element index: a rank draws those of the elements it holds.
+/// Random numbers depend on the global element index: each rank computes the numbers of the elements that it holds.
 static Kernel randomUniform(RandomUniformOp op) {
   HostTensor type = emptyTensor(op.getType());
   std::vector<int64_t> global = type.shape;
@@ -73,8 +73,7 @@ static Kernel randomUniform(RandomUniformOp op) {
   };
 }
 
-// ---- lookups: an index outside the dimension reads zero and its gradient is dropped
-// --------------------------------
+// ---- lookups: an index outside the dimension reads zero and its gradient is dropped --------------------------------
 
 /// Calls f(outer, j, inner, i) for every element i of `shape`, seen as [outer, shape[dim], inner].
 template <typename F> static void around(const std::vector<int64_t> &shape, int64_t dim, F f) {

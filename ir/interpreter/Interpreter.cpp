@@ -29,7 +29,7 @@ static Kernel fusionKernel(Operation *op) {
   };
 }
 
-/// Moves the last dimension of each tensor to position 1, or back. Ranks are at least 3.
+/// Moves the last dimension of each tensor to position 1, or back. Tensors of rank less than 3 are not changed.
 static std::vector<HostTensor> turned(const std::vector<const HostTensor *> &tensors, bool back) {
   std::vector<HostTensor> result;
   for (const HostTensor *tensor : tensors) {

@@ -12,10 +12,10 @@ class Operation;
 
 namespace cleave::ir {
 
-/// What random numbers depend on, besides the name of their op.
+/// The values that, together with the name of an op, determine its random numbers.
 struct Context {
   uint64_t seed = 0;
-  int64_t trainingStep = 1; // 1 for the first
+  int64_t trainingStep = 1; // counted from 1
   int64_t microbatch = 0;   // element i of a random tensor with n elements has index microbatch * n + i in the step
 };
 

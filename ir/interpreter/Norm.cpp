@@ -64,8 +64,9 @@ static std::vector<HostTensor> typesOf(Operation *op) {
   return types;
 }
 
-/// Sums to means. The sum of equal whole numbers is divided once, so that their mean is exact, as in the compiled form
-/// (passes/decompose): x - mean, which is multiplied by up to 1 / sqrt(eps), is then 0.
+/// Divides each group's sum by the number of its elements. As in the compiled form (passes/decompose), this is one
+/// division, so that the mean of equal whole numbers is exact and x - mean is 0. (An error in x - mean would be
+/// multiplied by up to 1 / sqrt(eps).)
 static void average(std::vector<double> &sums, const Layout &layout) {
   for (double &sum : sums)
     sum = inside(DType::F32, sum / layout.members);

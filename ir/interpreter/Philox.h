@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011, Parallel random numbers: as easy as 1, 2, 3), a separate
-// implementation: the oracle shares no code with the runtime that it checks.
+// Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011, Parallel random numbers: as easy as 1, 2, 3). A separate
+// implementation, because the interpreter shares no code with the runtime that it checks.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -25,7 +25,7 @@ inline double philoxUniform(uint64_t key, uint64_t stream, uint64_t index) {
   return (words[index % 4] >> 8) * 0x1p-24;
 }
 
-/// FNV-1a with 64 bits: the key of a name.
+/// Hash of a name, used as a key: FNV-1a with 64 bits.
 inline uint64_t hashName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ull;
   for (char c : name)

@@ -15,9 +15,9 @@ public:
   virtual const Mesh &mesh() const = 0;
   virtual const std::vector<int64_t> &coords() const = 0;
 
-  /// Exchanges tensors with the other members: gives `mine`, returns all members' tensors in member order. Members
-  /// are the ranks that differ from this one only along `axes`, ordered by their linear coordinate; if `stages` is
-  /// not empty, only those coordinates of pp. All members must pass the same `what`.
+  /// Exchanges tensors with the other members: contributes `mine` and returns all members' tensors in member order.
+  /// Members are the ranks that differ from this rank only along `axes`, ordered by their linear coordinate; if
+  /// `stages` is not empty, only ranks with these coordinates on pp. All members must pass the same `what`.
   virtual std::vector<std::shared_ptr<const std::vector<HostTensor>>> exchange(const std::vector<std::string> &axes,
                                                                                const std::vector<int64_t> &stages,
                                                                                const std::string &what,

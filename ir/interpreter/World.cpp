@@ -1,4 +1,4 @@
-// Implements World: rendezvous, messages, deadlock detection.
+// Implements World: exchanges, messages, deadlock detection.
 #include "ir/interpreter/World.h"
 
 #include "runtime/base/Error.h"

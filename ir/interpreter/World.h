@@ -20,13 +20,14 @@ public:
 
   const Mesh mesh;
 
-  /// The next rendezvous of `members` (ranks in member order, including `rank`).
+  /// The next exchange among `members` (ranks in member order, including `rank`): waits until all have contributed and
+  /// returns their contributions in member order. `what` must be equal on all members.
   std::vector<Contribution> exchange(int64_t rank, const std::vector<int64_t> &members, const std::string &what,
                                      std::vector<HostTensor> mine);
   void send(int64_t from, int64_t to, int64_t tag, int64_t microbatch, HostTensor tensor);
   HostTensor receive(int64_t from, int64_t to, int64_t tag, int64_t microbatch);
 
-  /// Marks a rank as finished. The last rank reports messages that nobody received as an error.
+  /// Marks a rank as finished. When the last rank finishes, messages that nobody received are an error.
   void finish();
   /// Marks a rank as failed; all others stop waiting. Keeps the first failure.
   void fail(std::exception_ptr error);

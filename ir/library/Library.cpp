@@ -1,4 +1,4 @@
-// The library dialect: registration, verifiers, counts of operations.
+// The library dialect: registration, verifiers, counts of floating-point operations.
 #include "ir/library/Library.h"
 
 #include "ir/graph/Constraints.h"
@@ -64,7 +64,7 @@ struct Window {
   SmallVector<int64_t> shape;
 };
 
-/// C`first`: one stride per dimension. C`first + 1`: no element is behind the tensor's last.
+/// Checks C`first`: one stride per dimension; and C`first + 1`: the view ends at the tensor's last element or before.
 LogicalResult checkInside(Operation *op, const Window &window, int first) {
   const ArrayRef<int64_t> strides = window.view.getStrides();
   if (strides.size() != window.shape.size())
@@ -80,14 +80,15 @@ LogicalResult checkInside(Operation *op, const Window &window, int first) {
   return success();
 }
 
-/// Whether no two indices of the view are the same element: sorted by stride, each dimension steps over all before it.
+/// Whether different indices of the view are different elements: with dimensions sorted by stride, each stride is
+/// larger than the offset that all dimensions before it reach together.
 bool isInjective(const Window &window) {
   std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
   for (auto [size, stride] : llvm::zip(window.shape, window.view.getStrides()))
     if (size > 1)
       dims.emplace_back(stride, size);
   std::sort(dims.begin(), dims.end());
-  int64_t reach = 0; // the largest sum of strides so far
+  int64_t reach = 0; // the largest offset that the dimensions so far reach
   for (auto [stride, size] : dims) {
     if (stride <= reach)
       return false;
@@ -110,7 +111,7 @@ LogicalResult checkSameElement(Operation *op, int rule, std::initializer_list<Va
   return success();
 }
 
-/// Of an op that accumulates or writes whole results.
+/// Checks C`rule`: `into` is present exactly if the op accumulates, and has the result's type.
 LogicalResult checkAccumulation(Operation *op, int rule, Value into, bool accumulate, Value result) {
   if (into && into.getType() != result.getType())
     return op->emitOpError() << "C" << rule << ": into is " << into.getType() << ", the result " << result.getType();
@@ -121,8 +122,7 @@ LogicalResult checkAccumulation(Operation *op, int rule, Value into, bool accumu
 
 } // namespace
 
-// ---- matrix products
-// ---------------------------------------------------------------------------------------------------
+// ---- matrix products ------------------------------------------------------------------------------------------------
 
 double MatmulOp::flops() {
   double flops =
@@ -134,7 +134,7 @@ double MatmulOp::flops() {
 
 namespace {
 
-/// C4: a matrix that a library takes as it is, or transposed.
+/// C4: whether a library can use the last two dimensions as a matrix as they are, or (unless `rowsOnly`) transposed.
 bool isMatrix(const Window &window, bool rowsOnly) {
   const size_t r = window.shape.size();
   const int64_t rows = window.shape[r - 2], columns = window.shape[r - 1];
@@ -206,12 +206,11 @@ LogicalResult MatmulOp::verify() {
   return checkEpilogue(*this);
 }
 
-// ---- convolutions and pooling
-// ------------------------------------------------------------------------------------------
+// ---- convolutions and pooling ---------------------------------------------------------------------------------------
 
 namespace {
 
-/// The convolution's shape, of C1 to C5; checks C6: `result` has it.
+/// Checks C1 to C5 of the convolution; C6: `result` has the convolution's shape; C7: element types are equal.
 template <typename Op> LogicalResult checkConv(Op op, Value input, Value weight, Value result, StringRef name) {
   auto shape =
       cleave::ir::convShape(op.getLoc(), op.getOperationName(), shapeOf(input), shapeOf(weight), op.getStride(),
@@ -230,7 +229,7 @@ template <typename Op> double convFlops(Op op, Value weight, Value result) {
   return productOf({out[0], out[1], out[2], out[3], kernel[1], kernel[2], kernel[3]}, 2);
 }
 
-/// The pooling's shape, of C1 to C4; checks C5: `result` has it; and C6: so has the workspace, where there is one.
+/// Checks C1 to C4 of the pooling; C5: `result` has the pooling's shape; C6: the workspace, if any, has it too.
 template <typename Op>
 LogicalResult checkPool(Op op, Value input, Value result, StringRef name, Value workspace = Value()) {
   auto shape = cleave::ir::poolShape(op.getLoc(), op.getOperationName(), shapeOf(input), op.getKernel(), op.getStride(),
@@ -277,12 +276,11 @@ LogicalResult MaxPool2dGradOp::verify() { return checkPool(*this, getResult(), g
 LogicalResult AvgPool2dOp::verify() { return checkPool(*this, getInput(), getResult(), "the result"); }
 LogicalResult AvgPool2dGradOp::verify() { return checkPool(*this, getResult(), getGrad(), "grad"); }
 
-// ---- attention
-// ---------------------------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// Multiplications and additions of `products` matrix products; a causal mask leaves half of them.
+/// Multiplications and additions of `products` matrix products; a causal mask halves their number.
 template <typename Op> double attentionFlops(Op op, double products) {
   double flops = 2 * products;
   for (uint64_t size : {op.getBatch(), op.getHeads(), op.getRows(), op.getKeys(), op.getWidth()})
@@ -301,7 +299,7 @@ template <typename Op> SmallVector<int64_t> keysOf(Op op) {
   return shape;
 }
 
-/// C1 to C5; `written`: how many windows, from the back, are the op's results.
+/// Checks C1 to C5. The last `written` windows are the op's results.
 template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> windows, size_t written, Value lse) {
   SmallVector<int64_t> rows = rowsOf(op), keys = keysOf(op);
   if (!allPositive(rows) || !allPositive(keys) || (op.getCausal() && rows[2] > keys[2]))
@@ -348,8 +346,7 @@ LogicalResult AttentionGradOp::verify() {
                         3, getLse());
 }
 
-// ---- look-ups and copies
-// -----------------------------------------------------------------------------------------------
+// ---- look-ups and copies --------------------------------------------------------------------------------------------
 
 LogicalResult EmbeddingGradOp::verify() {
   if (failed(cleave::ir::checkEmbeddingGrad(*this, getGrad(), getIds(), getResult())))

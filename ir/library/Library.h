@@ -1,4 +1,4 @@
-// The library dialect in C++; see the essay in LibraryOps.td.
+// The library dialect in C++. LibraryOps.td describes the dialect.
 #pragma once
 #include "ir/library/Strided.h"
 

@@ -105,7 +105,7 @@ void dropBatch(Product &product, size_t d) {
   }
 }
 
-/// Whether dimension d steps exactly over dimension d + 1.
+/// Whether dimensions d and d + 1 can be joined: the stride of d is the extent of d + 1.
 bool joins(const Strided &view, size_t d) { return view.strides[d] == view.strides[d + 1] * view.shape[d + 1]; }
 
 /// Joins dimension d into d + 1.
@@ -141,7 +141,7 @@ void Product::simplify() {
   for (size_t d = batch.size(); d-- > 0;)
     if (batch[d] == 1)
       dropBatch(*this, d);
-  // A matrix of one row or column has any stride there; make it the one that joins.
+  // The stride of a single row is arbitrary; set it so that the row joins with the last batch dimension.
   if (size_t r = a.shape.size(); m == 1 && r > 2 && !batch.empty())
     a.strides[r - 2] = a.strides[r - 3], c.strides[r - 2] = c.strides[r - 3];
   while (joinRows(*this) || joinNeighbours(*this)) {
@@ -157,7 +157,7 @@ bool fitMatrix(Strided &view) {
     rowStride = columnStride = 1;
   else if (columns == 1) {
     if (rowStride == 1)
-      columnStride = rows; // a column of neighbours is a transposed row
+      columnStride = rows; // a contiguous column is a transposed row
     else
       columnStride = 1;
   } else if (rows == 1) {

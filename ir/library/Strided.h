@@ -38,13 +38,14 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;
   Strided a, b, c;
 
-  /// Removes batch dimensions of size 1, merges adjacent batch dimensions, and merges into the rows the batch
-  /// dimensions that b does not have.
+  /// Removes batch dimensions of size 1, merges adjacent batch dimensions, and merges batch dimensions into the rows m
+  /// if b does not depend on them (stride 0).
   void simplify();
 };
 
 /// Whether a library can read or write the matrix of the last two dimensions: one stride is 1, and the other is at
-/// least the size that it steps over. Changes the strides of dimensions of size 1 so that they fit.
+/// least the size of the dimension with stride 1. First changes the strides of dimensions of size 1, which are
+/// arbitrary, to satisfy this.
 bool fitMatrix(Strided &view);
 
 } // namespace cleave::library
