@@ -114,7 +114,7 @@ Tensor dropout(Tensor x, double p = 0.5, Where where = Where::current());
 
 // ---- elementwise ------------------------------------------------------------------------------------------------
 
-// C1 of the functions of one tensor from relu to erf: x has a float type.
+// Elementwise functions of one tensor. C1 of all of them, from relu to erf: x has a float type.
 
 Tensor relu(Tensor x, Where where = Where::current());
 /// x Phi(x), where Phi is the standard normal distribution function, or its tanh approximation (Hendrycks and Gimpel

@@ -30,7 +30,11 @@ struct TrainConfig {
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
 
-/// How to run the training; the command line's options. Empty fields select the program's defaults.
+/// How to run the training; the command line's options. Empty fields select the program's defaults. `batch` is the
+/// global batch in samples, `threads` is per rank, at most one of `epochs` and `steps` may be given. `backend`: cpu or
+/// cuda; `optimizer`: sgd, adam or adamw; `recompute`: none, selective or full; `zero`: stage of ZeRO, 0 to 3. `data`
+/// ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `code` = false: plans have no kernels (for
+/// simulation). `printAfter`: phases after which the IR is printed to standard error.
 struct RunOptions {
   std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
   int64_t devices = 0;       ///< number of devices for `strategy` data, model, pipeline or hybrid

@@ -103,7 +103,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (!fromFile.axes.empty() && fromFile != strategy.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 meshText(fromFile)));
-  if (!options.schedule.empty() && options.schedule != strategy.schedule) { // both belong to the file's schedule
+  if (!options.schedule.empty() && options.schedule != strategy.schedule) { // drop what belongs to the file's schedule
     strategy.order.clear();
     strategy.placement = partitioner::Placement::Wrapped;
   }
