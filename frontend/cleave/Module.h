@@ -159,7 +159,7 @@ public:
 ///     }
 ///   };
 ///
-/// It can be used wherever a Module is expected: as a parent, as a model.
+/// A ModuleOf can be used wherever a Module is expected: as a parent, as a model.
 template <class Result> class ModuleOf {
 public:
   explicit ModuleOf(Where where = Where::current()) : tree(where) {}

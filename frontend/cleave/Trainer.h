@@ -17,7 +17,7 @@
 
 namespace cleave {
 
-/// What is trained; set in the program's code.
+/// The training task: data, loss and optimizer. Set in the program's code.
 struct TrainConfig {
   Data data = Mnist{};
   LossFunction loss = crossEntropy;
