@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <cstdlib>
 
 namespace cleave {
 
@@ -18,7 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Names by the values of the schema's enumerations.
-constexpr std::array precisionNames{"fp32", "tf32", "bf16", "fp16"};
 constexpr std::array rateNames{"constant", "step", "cosine", "warmup_cosine"};
 constexpr std::array optimizerNames{"sgd", "adam", "adamw"};
 constexpr std::array dataNames{"mnist", "text", "synthetic", "custom"};
@@ -100,28 +98,17 @@ static_assert(static_cast<int>(plan::Precision::Fp16) == static_cast<int>(Precis
 plan::Precision stored(Precision::Type type) { return static_cast<plan::Precision>(type); }
 Precision::Type typeOf(plan::Precision type) { return static_cast<Precision::Type>(type); }
 
-std::optional<LossScale> parseLossScale(const std::string &word) {
-  if (word == "none")
-    return std::nullopt;
-  if (word == "dynamic")
-    return LossScale{};
-  return LossScale{.initial = std::strtod(word.c_str(), nullptr), .dynamic = false};
-}
-
+// Early checkpoints do not store reduce_dtype; parse() then derives it from the other words.
 void parsePrecision(const Json &json, plan::TrainingT &training) {
-  const auto type = [&](const char *key, const char *otherwise) {
-    return typeOf(kindOf<plan::Precision>(precisionNames, key, json.value(key, otherwise)));
-  };
-  Precision precision;
-  precision.type = type("type", "fp32");
-  const std::string level = json.value("opt_level", "O0");
-  if (level.size() != 2 || level[0] != 'O' || level[1] < '0' || level[1] > '3')
-    throw environmentError(fmt::format("checkpoint training: opt_level must be O0 to O3, found {}", level));
-  precision.level = level[1] - '0';
-  precision.lossScale = parseLossScale(json.value("loss_scale", "none"));
-  // Old checkpoints do not store reduce_dtype.
-  precision.reduce = type("reduce_dtype", precision.level == 3 ? text(precision.type) : "fp32");
-  storePrecision(precision, training);
+  const Precision::Words words{.type = json.value("type", "fp32"),
+                               .level = json.value("opt_level", "O0"),
+                               .lossScale = json.value("loss_scale", "none"),
+                               .reduce = json.value("reduce_dtype", "")};
+  try {
+    storePrecision(Precision::parse(words, Target::Kind::Cuda), training); // CUDA has every type
+  } catch (const Error &e) {
+    throw environmentError(fmt::format("checkpoint training: {}", e.what()));
+  }
 }
 
 } // namespace
