@@ -39,15 +39,18 @@ public:
 
   /// Fills every slot: floats as `data` says, integers from [0, mostIndex).
   void draw(Drawn data, int64_t mostIndex) {
-    for (uint32_t s = 0; s < memory.size(); ++s)
-      for (int64_t i = 0; i < count(s); ++i) {
-        double u = philoxUniform(s + 1, 0, static_cast<uint64_t>(i));
-        bool integer = info(s).dtype() == plan::DType::I32;
-        double value = integer                   ? std::floor(u * static_cast<double>(mostIndex)) - 1
-                       : data == Drawn::Integers ? std::floor(u * 9) - 4
-                                                 : u * 2 - 1;
-        storeElement(slot(s), i, info(s).dtype(), value);
+    for (uint32_t s = 0; s < memory.size(); ++s) {
+      const plan::DType dtype = info(s).dtype();
+      const int64_t size = count(s);
+      std::byte *base = slot(s);
+      for (int64_t i = 0; i < size; ++i) {
+        const double u = philoxUniform(s + 1, 0, static_cast<uint64_t>(i));
+        const double value = dtype == plan::DType::I32 ? std::floor(u * static_cast<double>(mostIndex)) - 1
+                             : data == Drawn::Integers ? std::floor(u * 9) - 4
+                                                       : u * 2 - 1;
+        storeElement(base, i, dtype, value);
       }
+    }
   }
 
   void run(const std::string &deviceName, unsigned threads, RunContext context = {1, 0}, int times = 1) {
@@ -73,9 +76,11 @@ public:
   }
 
   std::vector<double> values(uint32_t index) {
-    std::vector<double> all;
-    for (int64_t i = 0; i < count(index); ++i)
-      all.push_back(loadElement(slot(index), i, info(index).dtype()));
+    const plan::DType dtype = info(index).dtype();
+    const std::byte *base = slot(index);
+    std::vector<double> all(static_cast<size_t>(count(index)));
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = loadElement(base, static_cast<int64_t>(i), dtype);
     return all;
   }
 

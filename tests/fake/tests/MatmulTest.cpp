@@ -1,6 +1,7 @@
 // cuBLASLt against plain loops: layouts, types, batches, scale factors, epilogues, algorithms, and refused calls.
 #include "tests/fake/tests/Reference.h"
 #include "tests/fake/tests/Support.h"
+#include "tests/support/Worst.h"
 
 #include <cmath>
 
@@ -130,7 +131,7 @@ struct Run {
         for (size_t j = 0; j < c.n; ++j) {
           const double x = product(batch, i, j), want = after(x, i, j);
           rows[i] += want;
-          worst = std::max(worst, std::fabs(got.get(batch, i, j) - want) / (1 + std::fabs(want)));
+          worst = cleave::test::worseOf(worst, std::fabs(got.get(batch, i, j) - want) / (1 + std::fabs(want)));
           const double before = x + (has(c.epilogue, 4) ? element(bias.data(), c.out, i) : 0);
           if (has(c.epilogue, 128) && has(c.epilogue, 2))
             CHECK(maskBit(gotAux, i, j) == (before > 0));

@@ -1,6 +1,7 @@
 // Every kind of kernel, compiled, executed and compared with the reference: odd sizes, divided ranges, aliasing, both
 // targets.
 #include "passes/codegen/Codegen.h"
+#include "tests/support/Worst.h"
 #include "tests/unit/passes/codegen/Reference.h"
 
 #include <algorithm>
@@ -249,7 +250,8 @@ TEST_CASE("full reductions") {
     for (size_t i = 0; i < shape.size(); ++i)
       dims.push_back(static_cast<int64_t>(i));
     int s = m.reduce(ReduceKind::Sum, m.mul(x, x), dims);
-    m.graph.outputs = {s, m.op(NodeKind::Sqrt, {s}), m.reduce(ReduceKind::Max, x, dims), m.reduce(ReduceKind::Min, x, dims)};
+    m.graph.outputs = {s, m.op(NodeKind::Sqrt, {s}), m.reduce(ReduceKind::Max, x, dims),
+                       m.reduce(ReduceKind::Min, x, dims)};
     check(m.graph, 1e-5);
   }
 }
@@ -447,7 +449,7 @@ TEST_CASE("sine and cosine are right to the last digits of 1 up to 1e5") {
       auto found = unpack(execute(p, kernel, m.graph, {x}, 1)[0], {n}, DType::F32);
       double worst = 0;
       for (size_t i = 0; i < x.data.size(); ++i)
-        worst = std::max(
+        worst = cleave::test::worseOf(
             worst, std::fabs(found.data[i] - (kind == NodeKind::Sin ? std::sin(x.data[i]) : std::cos(x.data[i]))));
       INFO(nodeName(kind) << " up to " << range << " is off by " << worst);
       CHECK(worst <= 1.5e-7);
@@ -475,7 +477,7 @@ TEST_CASE("elementary functions are within a few units in the last place") {
     for (size_t i = 0; i < found.data.size(); ++i) {
       double w = wanted.data[i], ulp = std::ldexp(1.0, std::max(std::ilogb(w) - 23, -149));
       if (w != 0)
-        worst = std::max(worst, std::fabs(found.data[i] - w) / ulp);
+        worst = cleave::test::worseOf(worst, std::fabs(found.data[i] - w) / ulp);
     }
     INFO(nodeName(kind) << " is off by " << worst << " units");
     CHECK(worst <= ulps);

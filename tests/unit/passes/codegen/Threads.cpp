@@ -1,9 +1,10 @@
 // How GPU threads divide kernels: access widths, rows held in registers, lines of threads over columns. The tests use
 // uneven sizes; any number of blocks must give the same bits.
-#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Ptx.h"
+#include "tests/support/Worst.h"
+#include "tests/unit/passes/codegen/Reference.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -33,7 +34,7 @@ LoopNest check(const KernelGraph &graph, double tolerance = 1e-5) {
     double scale = 1e-3, worst = 0;
     for (size_t i = 0; i < found.data.size(); ++i) {
       scale = std::max(scale, std::fabs(wanted[o].data[i]));
-      worst = std::max(worst, std::isfinite(found.data[i]) ? std::fabs(found.data[i] - wanted[o].data[i]) : 1e30);
+      worst = cleave::test::worseOf(worst, std::fabs(found.data[i] - wanted[o].data[i]));
     }
     CHECK(worst <= scale * (dtypeSize(wanted[o].type) == 2 ? 8e-3 : tolerance));
   }
@@ -96,8 +97,8 @@ TEST_CASE("threads: flat maps of mixed types", "[threads]") {
       GraphMaker m;
       int x = m.input({n}, type), y = m.input({n});
       int sum = m.add(m.cast(x, f32), y);
-      m.graph.outputs = {sum, m.cast(m.op(NodeKind::Relu, {sum}), half), m.compare(Predicate::Gt, y, m.constant({n}, 0)),
-                         m.cast(x, DType::I64)};
+      m.graph.outputs = {sum, m.cast(m.op(NodeKind::Relu, {sum}), half),
+                         m.compare(Predicate::Gt, y, m.constant({n}, 0)), m.cast(x, DType::I64)};
       LoopNest p = check(m.graph);
       if (n > 1) {
         CHECK(p.threads.chunk == 8);
@@ -190,11 +191,13 @@ TEST_CASE("threads: integers and many results of one column", "[threads]") {
   for (DType type : {DType::I32, DType::I64}) {
     GraphMaker m;
     int x = m.input({50, 40}, type);
-    m.graph.outputs = {m.reduce(ReduceKind::Sum, x, {0}), m.reduce(ReduceKind::Max, x, {0}), m.reduce(ReduceKind::Min, x, {0})};
+    m.graph.outputs = {m.reduce(ReduceKind::Sum, x, {0}), m.reduce(ReduceKind::Max, x, {0}),
+                       m.reduce(ReduceKind::Min, x, {0})};
     check(m.graph);
     GraphMaker r;
     int y = r.input({3, 2000}, type);
-    r.graph.outputs = {r.reduce(ReduceKind::Sum, y, {1}), r.reduce(ReduceKind::Max, y, {1}), r.reduce(ReduceKind::Min, y, {1})};
+    r.graph.outputs = {r.reduce(ReduceKind::Sum, y, {1}), r.reduce(ReduceKind::Max, y, {1}),
+                       r.reduce(ReduceKind::Min, y, {1})};
     check(r.graph);
   }
 }
