@@ -79,6 +79,8 @@ public:
   /// Throws if another rank is known to have failed. Does not block. Call while waiting on work outside World, such as
   /// NCCL.
   virtual void checkPeers() = 0;
+  /// The message of the first rank that is known to have failed; empty: none. Any thread may call it.
+  virtual std::string failure() const = 0;
   /// Whether rank 0 reports within this time that it fails for the same reason, so that only one rank prints the
   /// message.
   virtual bool rankZeroSays(const std::string &, double) const { return false; }

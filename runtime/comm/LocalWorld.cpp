@@ -48,6 +48,10 @@ struct LocalState {
     failure = fmt::format("rank {} failed: {}", rank, message);
     limits.failed.store(true, std::memory_order_seq_cst); // either detach() sees the failure, or it sees `reading`
   }
+  std::string firstFailure() const {
+    std::lock_guard lock(mutex);
+    return failure;
+  }
 };
 
 class LocalRank final : public World {
@@ -67,6 +71,7 @@ public:
   void detach() override;
   void abort(const std::string &message) override { state.abort(me, message); }
   void checkPeers() override;
+  std::string failure() const override { return state.firstFailure(); }
   void barrier() override { all().barrier(); }
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
@@ -295,10 +300,7 @@ LocalWorld::LocalWorld(unsigned ranks) : state(std::make_unique<LocalState>()) {
 LocalWorld::~LocalWorld() = default;
 unsigned LocalWorld::size() const { return static_cast<unsigned>(state->ranks.size()); }
 World &LocalWorld::operator[](unsigned rank) { return *state->ranks[rank]; }
-std::string LocalWorld::failure() const {
-  std::lock_guard lock(state->mutex);
-  return state->failure;
-}
+std::string LocalWorld::failure() const { return state->firstFailure(); }
 
 void runRanks(LocalWorld &world, const std::function<void(unsigned)> &fn) {
   std::mutex mutex;

@@ -162,6 +162,7 @@ public:
   void detach() override;
   void abort(const std::string &message) override;
   void checkPeers() override;
+  std::string failure() const override { return watch->firstFailure(); }
   bool rankZeroSays(const std::string &message, double limit) const override {
     return watch->rankZeroSays(message, limit);
   }
@@ -284,14 +285,7 @@ MpiWorld::MpiWorld(unsigned expected, double limit) {
   };
   watch = std::make_unique<PeerWatch>(me, connectHeartbeats(me, ranks, onOneHost(ranks), share, limit));
   constexpr double patience = 3; // seconds in which a waiting thread may notice the failure itself
-  dog = std::make_unique<Watchdog>(watch->alarm(), patience, [this] {
-    try {
-      watch->check();
-    } catch (const Error &error) {
-      return std::string(error.what());
-    }
-    return std::string("another rank has failed");
-  });
+  dog = std::make_unique<Watchdog>(watch->alarm(), patience, [this] { return watch->firstFailure(); });
   int *bound = nullptr, found = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   if (found)

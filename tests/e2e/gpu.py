@@ -9,7 +9,7 @@ import json, os, re, unittest
 import e2e
 import programs
 from e2e import Case
-from programs import DIGITS, run
+from programs import DIGITS, end_ranks, run, start_ranks
 
 
 class Emulated(Case):
@@ -308,6 +308,17 @@ class Emulated(Case):
         stages = self.plan("mlp", "--hidden", "32", "--batch", 32, "--mesh", "pp=2", name="stages.plan")
         self.refused("cleave-run", stages, *train[2:], word="CUDA_DEVICE_MAX_CONNECTIONS is 1; pipelines", status=2)
         del os.environ["CUDA_DEVICE_MAX_CONNECTIONS"]
+
+    def test_a_rank_that_fails_while_ranks_connect(self):
+        """Ranks that NCCL makes wait for it end soon, not after --timeout (60 s), and name it."""
+        plan = self.plan("mlp", "--batch", 16, "--microbatches", 2, "--mesh", "dp=2,pp=2")
+        self.device("devices=1", "fail=ncclAllReduce:2:3")
+        started = start_ranks("cleave-run", plan, "--data", DIGITS, "--steps", 2, "--quiet", "--tuning", "off", ranks=4,
+                              environment=lambda rank: {"NCCL_HOSTID": f"host{rank}"})
+        ends = end_ranks(started, timeout=30)
+        self.assertEqual([status for status, _ in ends], [3] * 4, ends)
+        for _, err in ends[2:]:
+            self.assertRegex(err, r"NCCL's start: rank [01] failed: nccl: connecting ranks 0, 2, 1, 3: internal error")
 
 
 if __name__ == "__main__":

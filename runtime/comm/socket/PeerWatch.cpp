@@ -80,11 +80,14 @@ void PeerWatch::setSilence(double seconds) {
   silence = silenceOf(seconds);
 }
 
-void PeerWatch::check() const {
-  if (!failed())
-    return;
+std::string PeerWatch::firstFailure() const {
   std::lock_guard lock(mutex);
-  throw environmentError(failure);
+  return failure;
+}
+
+void PeerWatch::check() const {
+  if (failed())
+    throw environmentError(firstFailure());
 }
 
 bool PeerWatch::waitForFailure(double seconds) const {

@@ -26,7 +26,9 @@ public:
   /// Sets how long a rank may be silent; clamped to 1 to 60 s.
   void setSilence(double seconds);
   bool failed() const { return anyFailure.load(std::memory_order_acquire); }
-  /// Throws an environment error that names the failed rank, if any.
+  /// The message of the first rank that has failed; empty: none.
+  std::string firstFailure() const;
+  /// Throws an environment error with that message, if there is one.
   void check() const;
   /// Whether a rank fails within this time.
   bool waitForFailure(double seconds) const;

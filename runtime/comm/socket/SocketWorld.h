@@ -39,6 +39,7 @@ public:
   void detach() override;
   void abort(const std::string &message) override { watch->abort(message); }
   void checkPeers() override { watch->check(); }
+  std::string failure() const override { return watch->firstFailure(); }
   void barrier() override;
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;

@@ -58,12 +58,13 @@ std::set<Members> directions(const plan::Plan &plan) {
   return all;
 }
 
-/// Ends the process if guarded NCCL calls, which block the host until other ranks take part, do not return in time.
-/// They cannot be interrupted otherwise.
+/// Ends the process if guarded NCCL calls, which block the host until other ranks take part, do not return in time, or
+/// soon after another rank has failed. They cannot be interrupted otherwise.
 class Watchdog {
 public:
-  Watchdog(std::string what, double seconds)
-      : thread([this, what = std::move(what), seconds] { watch(what, seconds); }) {}
+  /// `world`: whose failures count; null: none.
+  Watchdog(std::string what, double seconds, const World *world)
+      : what(std::move(what)), seconds(seconds), world(world), thread([this] { watch(); }) {}
   ~Watchdog() {
     {
       const std::lock_guard lock(mutex);
@@ -74,14 +75,32 @@ public:
   }
 
 private:
-  void watch(const std::string &what, double seconds) {
+  void watch() {
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::seconds patience(3); // in which the guarded thread may notice the failure itself
+    constexpr std::chrono::milliseconds period(100);
+    const auto deadline = Clock::now() + std::chrono::duration<double>(seconds);
+    auto end = Clock::time_point::max(); // known once a rank has failed
     std::unique_lock lock(mutex);
-    if (changed.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return over; }))
-      return;
-    std::fprintf(stderr, "error: %s did not end within %g s\n", what.c_str(), seconds);
+    while (!changed.wait_for(lock, period, [this] { return over; })) {
+      const auto now = Clock::now();
+      const std::string failure = world ? world->failure() : "";
+      if (!failure.empty())
+        end = std::min(end, now + patience);
+      if (now >= end)
+        leave(fmt::format("{}: {}", what, failure));
+      if (now >= deadline)
+        leave(fmt::format("{} did not end within {} s", what, seconds));
+    }
+  }
+  [[noreturn]] static void leave(const std::string &message) {
+    std::fputs(fmt::format("error: {}\n", message).c_str(), stderr);
     _exit(static_cast<int>(Status::Environment));
   }
 
+  const std::string what;
+  const double seconds;
+  const World *world;
   std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
@@ -138,7 +157,7 @@ void Communication::Impl::end() noexcept {
   if (std::exchange(ended, true) || groups.empty())
     return;
   const std::string begin = failure.empty() ? fmt::format("cuda: rank {}: ", world.rank()) : failure + "; ";
-  const Watchdog watchdog(begin + "ending communication", secondsToEnd);
+  const Watchdog watchdog(begin + "ending communication", secondsToEnd, nullptr);
   std::vector<std::thread> threads;
   for (auto &[ranks, group] : groups)
     threads.emplace_back([&group] { group->abort(); });
@@ -170,7 +189,7 @@ Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, Wor
   impl->mark = PinnedMemory(64, "the place of the last communication");
   *reinterpret_cast<uint32_t *>(impl->mark.data()) = 0;
   // Longer than World's own timeouts, whose messages are more specific.
-  const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5);
+  const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5, &world);
   for (const std::vector<uint32_t> &ranks : groups)
     impl->makeGroup({ranks});
   const auto all = directions(plan);

@@ -77,6 +77,7 @@ public:
   }
   void detach() override {}
   void abort(const std::string &) override {}
+  std::string failure() const override { return world.failure(); }
   void checkPeers() override {}
   void barrier() override {}
   void broadcast(std::vector<uint8_t> &) override {}
