@@ -1,7 +1,7 @@
 # Precompiled headers, because files spend most of their compile time on the same headers of libraries.
 #
-# cleave_precompiled(NAME HEADER [TEXT...]) compiles HEADER once. TEXT: versions of the included libraries, except those of the
-# compiler, for the compiler cache. NAME needs the include folders and options of the targets that use it.
+# cleave_precompiled(NAME HEADER [VARIABLE...]) compiles HEADER once. The variables hold versions of the included libraries,
+# except those of the compiler, for the compiler cache. NAME needs the include folders and options of the targets that use it.
 # cleave_use_precompiled(TARGET NAME) compiles TARGET with the precompiled header. TARGET and NAME need equal definitions, as
 # far as the header's contents depend on them.
 set(pchOptions "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
@@ -14,10 +14,21 @@ function(cleave_precompiled name header)
   target_precompile_headers(${name} PRIVATE ${header})
   # ccache reads this file instead of the precompiled header, whose bytes depend on this clone's folder. It lists everything
   # that determines the header's contents.
-  file(SHA256 ${header} sum)
+  file(GLOB headers ${PROJECT_SOURCE_DIR}/cmake/*Pch.h) # they include each other
+  set(texts "")
+  foreach(file ${headers})
+    file(SHA256 ${file} sum)
+    list(APPEND texts ${sum})
+  endforeach()
+  foreach(variable ${ARGN})
+    if("${${variable}}" STREQUAL "") # objects compiled with another version would be found
+      message(FATAL_ERROR "cleave_precompiled(${name}): the variable ${variable} is empty")
+    endif()
+    list(APPEND texts ${variable}=${${variable}})
+  endforeach()
   file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${name}.dir/cmake_pch.hxx.pch.sum
-    "${sum} ${CMAKE_CXX_COMPILER_VERSION} ${ARGN} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CLEAVE_SANITIZE}")
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+    "${texts} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CLEAVE_SANITIZE}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
 endfunction()
 
 function(cleave_use_precompiled target name)
