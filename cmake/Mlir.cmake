@@ -20,7 +20,7 @@ get_filename_component(gompFolder ${gompFile} DIRECTORY)
 set(mlirRpath ${gompFolder} ${llvmLib})
 
 # One precompiled header for every library that uses MLIR. (It saves a fifth of the compile time.)
-cleave_precompiled(cleave_mlir_pch ${PROJECT_SOURCE_DIR}/cmake/MlirPch.h LLVM_PACKAGE_VERSION)
+cleave_precompiled(cleave_mlir_pch cmake/MlirPch.h LLVM_PACKAGE_VERSION)
 target_include_directories(cleave_mlir_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 
 function(cleave_use_mlir target)

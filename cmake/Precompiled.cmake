@@ -1,7 +1,8 @@
 # Precompiled headers, because files spend most of their compile time on the same headers of libraries.
 #
-# cleave_precompiled(NAME HEADER [VARIABLE...]) compiles HEADER once. The variables hold versions of the included libraries,
-# except those of the compiler, for the compiler cache. NAME needs the include folders and options of the targets that use it.
+# cleave_precompiled(NAME HEADER [VARIABLE...]) compiles HEADER, a path from the root, once. The variables hold versions of the
+# included libraries, except those of the compiler, for the compiler cache. NAME needs the include folders and options of the
+# targets that use it.
 # cleave_use_precompiled(TARGET NAME) compiles TARGET with the precompiled header. TARGET and NAME need equal definitions, as
 # far as the header's contents depend on them.
 set(pchOptions "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
@@ -11,7 +12,8 @@ function(cleave_precompiled name header)
   target_compile_options(${name} PRIVATE ${pchOptions})
   # A precompiled header contains absolute paths, so a cached one of another clone cannot be used. Objects compiled with it can.
   set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "")
-  target_precompile_headers(${name} PRIVATE ${header})
+  # In this form CMake's own header does not contain the path of this clone, which ccache would compare.
+  target_precompile_headers(${name} PRIVATE <${header}>)
   # ccache reads this file instead of the precompiled header, whose bytes depend on this clone's folder. It lists everything
   # that determines the header's contents.
   file(GLOB headers ${PROJECT_SOURCE_DIR}/cmake/*Pch.h) # they include each other
