@@ -4,6 +4,7 @@
 #include "runtime/plan/PlanFile.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,15 @@ struct PlanReport {
     double begin, end;
   };
 
+  /// A predicted training step, in seconds, of the rank that computes longest: step = compute + communication + idle.
+  struct Prediction {
+    double step = 0, compute = 0;
+    double communication = 0;  ///< while nothing is computed
+    double hidden = 0;         ///< communicating while something is computed
+    double idle = 0;           ///< waiting for other ranks
+    double bubbleFraction = 0; ///< of the pipeline (partitioner/simulate/Simulate.h)
+  };
+
   std::string model, hash, schedule, backend, target, compiler;
   int64_t dp = 1, tp = 1, pp = 1;
   uint32_t ranks = 0, microbatches = 1, batch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
@@ -56,6 +66,7 @@ struct PlanReport {
   std::vector<uint64_t> peakBytes, lowerBoundBytes; ///< per rank
   std::vector<std::vector<Span>> timeline;          ///< per coordinate on axis pp; empty if there is one
   uint64_t actions = 0, steps = 0;                  ///< of all ranks in a training iteration
+  std::optional<Prediction> predicted;              ///< reportPlan() leaves it empty: the runtime does not predict
 
   /// Number of elements of all parameters; tied ones count once.
   uint64_t parameterCount() const;

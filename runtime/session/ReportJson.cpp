@@ -6,6 +6,17 @@
 namespace cleave {
 using Json = nlohmann::ordered_json;
 
+static Json predictedJson(const std::optional<PlanReport::Prediction> &predicted) {
+  if (!predicted)
+    return nullptr;
+  return {{"step_ms", predicted->step * 1e3},
+          {"compute_ms", predicted->compute * 1e3},
+          {"communication_ms", predicted->communication * 1e3},
+          {"hidden_ms", predicted->hidden * 1e3},
+          {"idle_ms", predicted->idle * 1e3},
+          {"bubble_fraction", predicted->bubbleFraction}};
+}
+
 std::string toJson(const PlanReport &report) {
   Json json{{"model", report.model},
             {"mesh", {{"dp", report.dp}, {"tp", report.tp}, {"pp", report.pp}}},
@@ -50,7 +61,7 @@ std::string toJson(const PlanReport &report) {
   json["programs"] = report.programs;
   json["kernels"] = report.kernels;
   json["code_bytes"] = report.codeBytes;
-  json["predicted"] = nullptr; // reserved: a plan has no predicted times
+  json["predicted"] = predictedJson(report.predicted);
   json["plan_hash"] = report.hash;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -83,6 +83,24 @@ class Simulate(Case):
         self.assertIn("mlp   4 ranks on two nodes", page)
         self.assertLessEqual(max(map(len, page.splitlines())), 100)
 
+    def test_show_and_diff_have_the_prediction(self):
+        self.write()
+        self.ok("mlp", "plan", "--cluster", self.cluster, *self.split)
+        simulated = self.predicted()
+        shown = json.loads(self.ok("cleave", "show", "--json", self.plan))["predicted"]
+        self.assertEqual((shown["step_ms"], shown["bubble_fraction"]), (simulated["step_ms"], simulated["bubble_fraction"]))
+        self.assertAlmostEqual(shown["compute_ms"] + shown["communication_ms"] + shown["idle_ms"], shown["step_ms"])
+        busiest = max(simulated["ranks"], key=lambda rank: rank["busy_ms"])
+        self.assertEqual([shown[key] for key in ("compute_ms", "communication_ms", "hidden_ms", "idle_ms")],
+                         [busiest[key] for key in ("busy_ms", "communication_ms", "hidden_ms", "idle_ms")])
+        last = self.ok("cleave", "show", self.plan).splitlines()[-1]
+        self.assertRegex(last, r"^predicted \S+ ms a step: compute \S+, communication \S+ \(\S+ hidden\), bubble \S+ \(\d+%\)$")
+        without = self.path("without.plan")
+        self.ok("mlp", "plan", *self.split[:-1], without)
+        self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", without))["predicted"])
+        self.assertNotIn("predicted", self.ok("cleave", "show", without))
+        self.assertEqual(json.loads(self.ok("cleave", "diff", "--json", self.plan, without))["step_ms"], [simulated["step_ms"], None])
+
     def test_other_hardware(self):
         self.write()
         self.ok("mlp", "plan", "--cluster", self.cluster, *self.split)

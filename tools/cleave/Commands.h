@@ -18,6 +18,10 @@ int create(int argc, char **argv);
 /// characters. Does not load its code. Throws an environment error with the defects.
 std::shared_ptr<const PlanFile> loadSound(const std::string &file);
 
+/// What the plan contains and, if it was made for a cluster, its predicted step. `file`: for messages. Throws
+/// environmentError if the plan's text of its cluster is not valid.
+PlanReport reportAndPredict(const std::string &file, const PlanFile &plan);
+
 /// The page printed by `cleave show`.
 std::string showPage(const PlanReport &report);
 /// A listing of every program's segments with their steps, slots and layouts.

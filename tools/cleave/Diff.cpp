@@ -125,6 +125,10 @@ std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
   differ.compare("target", a.target, b.target);
   differ.compare("threads", a.threads, b.threads);
   differ.compare("stages", stageText(a), stageText(b));
+  const auto step = [](const PlanReport &r) {
+    return r.predicted ? fmt::format("{:.4g}", r.predicted->step * 1e3) : "none";
+  };
+  differ.compare("predicted step, ms", step(a), step(b));
   const auto peak = [](const PlanReport &r) {
     return r.peakBytes.empty() ? 0 : *std::max_element(r.peakBytes.begin(), r.peakBytes.end());
   };
@@ -138,12 +142,16 @@ std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
   return differ.changes;
 }
 
-void printJson(const std::vector<Change> &changes) {
+nlohmann::ordered_json stepMilliseconds(const PlanReport &report) {
+  return report.predicted ? nlohmann::ordered_json(report.predicted->step * 1e3) : nullptr;
+}
+
+void printJson(const PlanReport &a, const PlanReport &b, const std::vector<Change> &changes) {
   auto list = nlohmann::ordered_json::array();
   for (const Change &change : changes)
     list.push_back({{"what", change.what}, {"a", change.a}, {"b", change.b}});
   nlohmann::ordered_json out;
-  out["step_ms"] = nlohmann::ordered_json::array({nullptr, nullptr}); // the plans are not simulated
+  out["step_ms"] = nlohmann::ordered_json::array({stepMilliseconds(a), stepMilliseconds(b)});
   out["changes"] = std::move(list);
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -159,10 +167,10 @@ int diff(int argc, char **argv) {
   app.add_flag("--json", json, "as one JSON object");
   if (!parseCommandLine(app, argc, argv))
     return 0;
-  const PlanReport a = reportPlan(*loadSound(first)), b = reportPlan(*loadSound(second));
+  const PlanReport a = reportAndPredict(first, *loadSound(first)), b = reportAndPredict(second, *loadSound(second));
   const std::vector<Change> changes = compareReports(a, b);
   if (json) {
-    printJson(changes);
+    printJson(a, b, changes);
     return 0;
   }
   if (changes.empty()) {

@@ -369,6 +369,19 @@ void printTimeline(const PlanReport &r, Out out) {
   fmt::format_to(out, "\n");
 }
 
+void printPrediction(const PlanReport &r, const Out &out) {
+  if (!r.predicted)
+    return;
+  const auto &p = *r.predicted;
+  const bool seconds = p.step >= 1;
+  const double unit = seconds ? 1 : 1e-3;
+  fmt::format_to(
+      out,
+      "predicted {:.3g} {} a step: compute {:.3g}, communication {:.3g} ({:.3g} hidden), bubble {:.3g} ({:.0f}%)\n\n",
+      p.step / unit, seconds ? "s" : "ms", p.compute / unit, p.communication / unit, p.hidden / unit, p.idle / unit,
+      p.step > 0 ? 100 * p.idle / p.step : 0);
+}
+
 } // namespace
 
 std::string showPage(const PlanReport &report) {
@@ -379,6 +392,7 @@ std::string showPage(const PlanReport &report) {
   printSideBySide(memoryLines(report), communicationLines(report), out);
   printTensors(report, out);
   printTimeline(report, out);
+  printPrediction(report, out);
   while (page.ends_with("\n\n"))
     page.pop_back();
   return page;

@@ -24,10 +24,12 @@ int show(int argc, char **argv) {
     fmt::print("{}", plan->plan().strategy() ? plan->plan().strategy()->str() : "");
     return 0;
   }
-  const PlanReport report = reportPlan(*plan);
-  if (steps)
+  if (steps) {
     fmt::print("{}", showSteps(plan->plan()));
-  else if (json)
+    return 0;
+  }
+  const PlanReport report = reportAndPredict(file, *plan);
+  if (json)
     fmt::print("{}\n", toJson(report));
   else
     fmt::print("{}", showPage(report));

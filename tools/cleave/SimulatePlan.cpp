@@ -98,11 +98,15 @@ void printRanks(const Predicted &predicted) {
   }
 }
 
+/// The class that computes longest, or the end.
+std::vector<ClassTimes>::const_iterator busiestOf(const std::vector<ClassTimes> &times) {
+  return std::max_element(times.begin(), times.end(), [](const auto &a, const auto &b) { return a.busy < b.busy; });
+}
+
 /// Prints how the class that computes longest spends its time.
 void printWork(const Predicted &predicted) {
   const auto &times = predicted.simulation.times;
-  const auto busiest =
-      std::max_element(times.begin(), times.end(), [](const auto &a, const auto &b) { return a.busy < b.busy; });
+  const auto busiest = busiestOf(times);
   if (busiest == times.end())
     return;
   fmt::print("\nrank {}, ms:",
@@ -133,12 +137,35 @@ void printPage(const Predicted &predicted) {
 
 } // namespace
 
+/// The cluster for which the plan was made, or none.
+static std::optional<Cluster> ownCluster(const plan::Plan &plan, const std::string &file) {
+  if (!plan.cluster() || plan.cluster()->size() == 0)
+    return std::nullopt;
+  return Cluster::parse(plan.cluster()->str(), "the cluster in " + file);
+}
+
+PlanReport reportAndPredict(const std::string &file, const PlanFile &plan) {
+  PlanReport report = reportPlan(plan);
+  const std::optional<Cluster> cluster = ownCluster(plan.plan(), file);
+  if (!cluster)
+    return report;
+  const Simulation simulation = simulate(plan.plan(), *cluster);
+  if (const auto busiest = busiestOf(simulation.times); busiest != simulation.times.end())
+    report.predicted = {.step = simulation.stepSeconds,
+                        .compute = busiest->busy,
+                        .communication = busiest->communication,
+                        .hidden = busiest->hidden,
+                        .idle = busiest->idle,
+                        .bubbleFraction = simulation.bubbleFraction};
+  return report;
+}
+
 /// The cluster of the file `named`, or the plan's own if `named` is empty.
 static Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
   if (!named.empty())
     return Cluster::load(named);
-  if (plan.cluster() && plan.cluster()->size() > 0)
-    return Cluster::parse(plan.cluster()->str(), "the cluster in " + file);
+  if (std::optional<Cluster> own = ownCluster(plan, file))
+    return std::move(*own);
   throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
 }
 
