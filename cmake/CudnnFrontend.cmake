@@ -33,7 +33,9 @@ function(cleave_use_cudnn target)
   endif()
   target_sources(${target} PRIVATE ${folder}/library/Cudnn.cpp)
   list(TRANSFORM CLEAVE_CUDNN_INCLUDES PREPEND -isystem OUTPUT_VARIABLE options) # system headers: no warnings from them
-  set_source_files_properties(${folder}/library/Cudnn.cpp PROPERTIES COMPILE_DEFINITIONS NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING)
+  # Without its JSON, which stores graphs in files, cudnn-frontend compiles a third faster.
+  set_source_files_properties(${folder}/library/Cudnn.cpp PROPERTIES
+    COMPILE_DEFINITIONS "NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING;CUDNN_FRONTEND_SKIP_JSON_LIB")
   if(CLEAVE_SANITIZE) # nearly all of the file is cudnn-frontend's templates, which take two minutes to optimise with sanitizers
     list(APPEND options -O0)
     set_source_files_properties(${folder}/library/Cudnn.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON) # compiled with -O1

@@ -73,7 +73,7 @@ public:
   /// The current value at this point of the trace.
   Tensor tensor(Where where = Where::current()) const;
   /// Sets the value from this point of the trace on; does nothing in evaluation. The shape and element type must be the
-  /// buffer's (rule buffer C1).
+  /// buffer's (rule buffer C3).
   void set(Tensor value, Where where = Where::current());
   const Shape &shape() const { return sizes; }
   const std::string &name() const { return ownName; }

@@ -165,7 +165,7 @@ Tensor Buffer::tensor(Where where) const { return stateOf(this, path(), where); 
 void Buffer::set(Tensor value, Where where) {
   const Tensor before = tensor(where);
   if (value.shape() != before.shape() || value.dtype() != before.dtype())
-    failRule("buffer", 1, fmt::format("{}: the new value must have the buffer's type", path()),
+    failRule("buffer", 3, fmt::format("{}: the new value must have the buffer's type", path()),
              {{"buffer", before.str()}, {"value", value.str()}}, where);
   Trace &trace = *Trace::active();
   if (!trace.training())

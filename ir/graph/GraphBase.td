@@ -28,7 +28,7 @@ def Cleave_Dialect : Dialect {
     - `@train`: `@forward` after differentiation: its results and, for every trainable parameter, a result of kind
       "gradient" with the parameter's name.
     - `@update`: the optimizer as graph ops: arguments "parameter", "gradient", "state" (named "<parameter>.<slot>"),
-      "scalar" ("lr", "step", "weight": `tensor<f32>`); results "parameter" and "state".
+      "scalar" ("lr", "step": `tensor<f32>`), "metric" ("weight": `tensor<f32>`); results "parameter" and "state".
 
     Every op has the user's source line as its location, `cleave.path` (the path of the module that created it) and, if the
     user set one, `cleave.stage`. Differentiation copies path and stage to the gradient ops and adds

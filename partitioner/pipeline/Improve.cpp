@@ -39,7 +39,7 @@ public:
       if (trial % 4096 == 4095)
         restart();
       // The temperature falls from a thousandth of the step to 0.
-      attempt(0.01 * bestStep * (1 - double(trial) / double(trials)) * 0.1);
+      attempt(1e-3 * bestStep * (1 - double(trial) / double(trials)));
     }
     return std::move(best);
   }

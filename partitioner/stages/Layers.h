@@ -31,7 +31,7 @@ std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 /// FLOPs of one op for its (global or local) types; 0 for all ops except products, convolutions and their gradients.
 double flopsOf(mlir::Operation *op);
 
-/// Cost of moving one element, in FLOPs: a few dozen on any device with memory.
+/// Cost of moving one element, in FLOPs.
 constexpr double elementCharge = 16;
 /// The estimate by which stages are cut: FLOPs, and a charge for each element of the results.
 double costOf(mlir::Operation *op);

@@ -73,7 +73,6 @@ protected:
   V cast(V x, DType from, DType to);
   V roundTo(V x, DType type); // the nearest value of a 16-bit type, as f32
   virtual V load(const LoopValue &v, int value, int copy);
-  V loadMasked(const LoopValue &v, V pointer, V mask, bool vector);
   void store(const Store &s, int copy);
   V fromMemory(V x, DType type);
   virtual V toMemory(V x, DType type);

@@ -37,7 +37,6 @@ private:
   void columns();
   void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) override;
   void heldRow(int s, std::vector<Accumulator> &accumulators);
-  void positions(int64_t count, V first, int s, std::vector<Accumulator> &accumulators);
   void take(std::vector<Pass> now, int s, std::vector<Accumulator> &accumulators);
   void loadAhead(int value, std::vector<char> &seen);
   void accumulate(std::vector<Accumulator> &accumulators);

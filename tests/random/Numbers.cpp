@@ -29,7 +29,7 @@ double HashedData::value(Split split, int64_t index, size_t field, int64_t eleme
                            static_cast<uint64_t>(element));
   const bool target = field >= inputs;
   if (list[field].dtype == FieldType::I32) {
-    const int64_t classes = target ? list[field].classes : 5;
+    const int64_t classes = list[field].classes;
     if (target && unit(key ^ 1) < 0.12)
       return -1; // a label that the loss ignores
     return std::floor(unit(key) * static_cast<double>(classes));

@@ -16,6 +16,9 @@
 // LOCAL: dist.reduce_scatter %[[P]] {axes = ["tp"], {{.*}}dim = 1 : i64, {{.*}}kind = "sum", sizes = array<i64: 3, 3>} : {{.*}}tensor<6x3xf32>
 // The backward pass does not gather the gradient of the first layer's result.
 // LOCAL-LABEL: func.func @stage0.class0.backward(
+// LOCAL: %[[G:.*]] = cleave.matmul {{.*}} : (tensor<6x6xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+// LOCAL-NOT: dist.all_gather %[[G]]
+// LOCAL-LABEL: func.func @
 
 // UNEVEN: dist.reduce_scatter {{.*}}sizes = array<i64: 2, 2, 1, 1>
 
