@@ -6,11 +6,7 @@
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
-#include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,53 +34,18 @@ struct ProgramWriter {
   uint64_t arena = 0, input = 0;
   std::vector<uint64_t> offsets; ///< of every slot, persistent or placed
 
-  ProgramWriter() { program.layouts.push_back(std::make_unique<LayoutT>()); }
+  ProgramWriter();
+  ProgramWriter(ProgramWriter &&);
+  ~ProgramWriter();
 
   uint32_t slot(const std::string &name, plan::DType dtype, std::vector<int64_t> shape, Space space = Space::Placed,
-                int tensor = -1) {
-    auto slot = std::make_unique<SlotT>();
-    slot->name = name;
-    slot->dtype = dtype;
-    int64_t bytes = elementBytes(dtype);
-    for (int64_t size : shape)
-      bytes *= size;
-    slot->shape = std::move(shape);
-    slot->bytes = static_cast<uint64_t>(bytes);
-    slot->space = space;
-    slot->tensor = tensor;
-    uint64_t &at = space == Space::Input ? input : arena;
-    offsets.push_back(at);
-    slot->offset = space == Space::Persistent ? at : 0;
-    at += (slot->bytes + 63) / 64 * 64;
-    program.slots.push_back(std::move(slot));
-    return static_cast<uint32_t>(program.slots.size() - 1);
-  }
+                int tensor = -1);
 
   void shard(uint32_t slot, std::vector<std::vector<std::pair<int64_t, std::vector<uint8_t>>>> dims,
-             std::vector<uint8_t> partial = {}) {
-    auto sharding = std::make_unique<ShardingT>();
-    for (auto &factors : dims) {
-      auto dim = std::make_unique<DimT>();
-      for (auto &[size, axes] : factors) {
-        auto factor = std::make_unique<FactorT>();
-        factor->size = size;
-        factor->axes = axes;
-        dim->factors.push_back(std::move(factor));
-      }
-      sharding->dims.push_back(std::move(dim));
-    }
-    sharding->partial_axes = std::move(partial);
-    program.slots[slot]->sharding = std::move(sharding);
-  }
+             std::vector<uint8_t> partial = {});
 
   /// A new segment; its slot list is filled by finish().
-  uint32_t segment(const std::string &name = "forward", SegmentKind kind = SegmentKind::Forward) {
-    auto segment = std::make_unique<SegmentT>();
-    segment->name = name;
-    segment->kind = kind;
-    program.segments.push_back(std::move(segment));
-    return static_cast<uint32_t>(program.segments.size() - 1);
-  }
+  uint32_t segment(const std::string &name = "forward", SegmentKind kind = SegmentKind::Forward);
 
   template <typename OpT> StepT &step(uint32_t segment, OpT op) {
     auto step = std::make_unique<StepT>();
@@ -93,177 +54,28 @@ struct ProgramWriter {
     return *program.segments[segment]->steps.back();
   }
 
-  static std::unique_ptr<ViewT> view(uint32_t slot, std::vector<int64_t> strides, uint64_t offset = 0) {
-    auto view = std::make_unique<ViewT>();
-    view->slot = slot;
-    view->strides = std::move(strides);
-    view->offset = offset;
-    return view;
-  }
-
-  void matmul(uint32_t segment, uint32_t a, uint32_t b, uint32_t c, int64_t m, int64_t n, int64_t k) {
-    MatmulT op;
-    op.a = view(a, {k, 1});
-    op.b = view(b, {n, 1});
-    op.c = view(c, {n, 1});
-    op.m = m, op.n = n, op.k = k;
-    step(segment, std::move(op));
-  }
-
-  void copy(uint32_t segment, uint32_t src, uint32_t dst, int64_t count) {
-    CopyT op;
-    op.src = view(src, {1});
-    op.dst = view(dst, {1});
-    op.shape = {count};
-    step(segment, std::move(op));
-  }
-
-  void fill(uint32_t segment, uint32_t dst, double value) {
-    FillT op;
-    op.dst = dst;
-    op.value = value;
-    step(segment, std::move(op));
-  }
-
-  void allReduce(uint32_t segment, uint32_t in, uint32_t out, int64_t count, uint32_t group = 0) {
-    CollectiveT op;
-    op.group = group;
-    auto buffer = std::make_unique<CollectiveBufferT>();
-    buffer->in = in;
-    buffer->out = out;
-    buffer->count = count;
-    op.buffers.push_back(std::move(buffer));
-    step(segment, std::move(op));
-  }
-
-  void send(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
-    SendT op;
-    op.slot = slot;
-    op.bytes = program.slots[slot]->bytes;
-    op.peer = peer;
-    op.tag = tag;
-    step(segment, std::move(op));
-  }
-
-  void recv(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
-    RecvT op;
-    op.slot = slot;
-    op.bytes = program.slots[slot]->bytes;
-    op.peer = peer;
-    op.tag = tag;
-    step(segment, std::move(op));
-  }
-
-  ActionT &action(uint32_t segment, int microbatch = 0, bool eval = false) {
-    auto action = std::make_unique<ActionT>();
-    action->segment = segment;
-    action->microbatch = microbatch;
-    action->layout = segment; // finish() makes one per segment
-    auto &list = eval ? program.eval : program.train;
-    list.push_back(std::move(action));
-    return *list.back();
-  }
-
-  void named(std::vector<std::unique_ptr<NamedSlotT>> &list, const std::string &name, uint32_t slot) {
-    auto named = std::make_unique<NamedSlotT>();
-    named->name = name;
-    named->slot = slot;
-    list.push_back(std::move(named));
-  }
+  static std::unique_ptr<ViewT> view(uint32_t slot, std::vector<int64_t> strides, uint64_t offset = 0);
+  void matmul(uint32_t segment, uint32_t a, uint32_t b, uint32_t c, int64_t m, int64_t n, int64_t k);
+  void copy(uint32_t segment, uint32_t src, uint32_t dst, int64_t count);
+  void fill(uint32_t segment, uint32_t dst, double value);
+  void allReduce(uint32_t segment, uint32_t in, uint32_t out, int64_t count, uint32_t group = 0);
+  void send(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag);
+  void recv(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag);
+  ActionT &action(uint32_t segment, int microbatch = 0, bool eval = false);
+  void named(std::vector<std::unique_ptr<NamedSlotT>> &list, const std::string &name, uint32_t slot);
 
   /// Fills in each segment's list of accessed slots and its layout, in which no slots overlap, and returns the program.
-  std::unique_ptr<ProgramT> finish() {
-    program.layouts.clear();
-    flatbuffers::FlatBufferBuilder builder;
-    builder.Finish(Program::Pack(builder, &program));
-    const auto *packed = flatbuffers::GetRoot<Program>(builder.GetBufferPointer());
-    for (size_t s = 0; s < program.segments.size(); ++s) {
-      std::set<uint32_t> touched;
-      if (const auto *steps = packed->segments()->Get(static_cast<uint32_t>(s))->steps())
-        for (const Step *step : *steps)
-          check::forEachAccess(*step, *packed, [&](const check::Access &access) { touched.insert(access.slot); });
-      auto layout = std::make_unique<LayoutT>();
-      program.segments[s]->slots.clear();
-      for (uint32_t slot : touched)
-        if (program.slots[slot]->space != Space::Persistent) {
-          program.segments[s]->slots.push_back(slot);
-          layout->offsets.push_back(offsets[slot]);
-        }
-      program.layouts.push_back(std::move(layout));
-    }
-    for (uint32_t slot = 0; slot < program.slots.size(); ++slot)
-      if (program.slots[slot]->space == Space::Input) { // the field has the slot's name
-        program.inputs.push_back(std::make_unique<NamedSlotT>());
-        program.inputs.back()->name = program.slots[slot]->name;
-        program.inputs.back()->slot = slot;
-      }
-    program.arena_bytes = arena;
-    program.input_bytes = input;
-    program.peak_bytes = arena + 2 * input;
-    program.lower_bound_bytes = program.peak_bytes;
-    return std::make_unique<ProgramT>(std::move(program));
-  }
+  std::unique_ptr<ProgramT> finish();
 };
 
 /// Gives a training action its own inputs: a copy of its layout with the input slots `shift` bytes later.
-inline void moveInputs(ProgramT &program, size_t action, uint64_t shift) {
-  ActionT &moved = *program.train[action];
-  auto layout = std::make_unique<LayoutT>(*program.layouts[moved.layout]);
-  const auto &slots = program.segments[moved.segment]->slots;
-  for (size_t i = 0; i < slots.size(); ++i)
-    if (program.slots[slots[i]]->space == Space::Input)
-      layout->offsets[i] += shift;
-  moved.layout = static_cast<uint32_t>(program.layouts.size());
-  program.layouts.push_back(std::move(layout));
-  program.input_bytes += shift;
-  program.peak_bytes += 2 * shift;
-}
+void moveInputs(ProgramT &program, size_t action, uint64_t shift);
 
 /// A plan with a mesh ["dp", "tp", "pp"] and the ranks' coordinates. The test adds programs, groups and tables.
-inline PlanT makePlan(uint32_t dp, uint32_t tp = 1, uint32_t pp = 1) {
-  PlanT plan;
-  plan.threads = 1;
-  plan.microbatches = 1;
-  plan.batch = 8;
-  plan.backend = "cpu";
-  plan.strings = {""};
-  const char *names[] = {"dp", "tp", "pp"};
-  uint32_t sizes[] = {dp, tp, pp};
-  for (int a = 0; a < 3; ++a) {
-    auto axis = std::make_unique<MeshAxisT>();
-    axis->name = names[a];
-    axis->size = sizes[a];
-    plan.mesh.push_back(std::move(axis));
-  }
-  for (uint32_t p = 0; p < pp; ++p)
-    for (uint32_t d = 0; d < dp; ++d)
-      for (uint32_t t = 0; t < tp; ++t) {
-        auto rank = std::make_unique<RankT>();
-        rank->coords = {d, t, p};
-        plan.ranks.push_back(std::move(rank));
-      }
-  return plan;
-}
-
-inline int addTensor(PlanT &plan, const std::string &name, TensorKind kind, std::vector<int64_t> shape,
-                     plan::DType dtype = plan::DType::F32) {
-  auto tensor = std::make_unique<TensorT>();
-  tensor->name = name;
-  tensor->kind = kind;
-  tensor->dtype = dtype;
-  tensor->shape = std::move(shape);
-  plan.tensors.push_back(std::move(tensor));
-  return static_cast<int>(plan.tensors.size() - 1);
-}
-
-inline void addGroup(PlanT &plan, std::vector<uint32_t> ranks, const std::string &axis = "dp") {
-  auto group = std::make_unique<GroupT>();
-  group->axis = axis;
-  group->ranks = ranks;
-  for (uint32_t rank : ranks)
-    plan.ranks[rank]->groups.push_back(static_cast<uint32_t>(plan.groups.size()));
-  plan.groups.push_back(std::move(group));
-}
+PlanT makePlan(uint32_t dp, uint32_t tp = 1, uint32_t pp = 1);
+int addTensor(PlanT &plan, const std::string &name, TensorKind kind, std::vector<int64_t> shape,
+              plan::DType dtype = plan::DType::F32);
+void addGroup(PlanT &plan, std::vector<uint32_t> ranks, const std::string &axis = "dp");
 
 /// Calls fn(program, call) for every kernel call of a plan.
 template <typename Fn> void forEachCall(PlanT &plan, Fn fn) {
@@ -280,104 +92,25 @@ template <typename Fn> void forEachCall(PlanT &plan, Fn fn) {
 
 /// Declares a kernel's arguments from one call. The kernel accesses one element per unit of the extent of slots with
 /// `extent` elements, and all elements of other slots.
-inline void declareKernel(KernelInfoT &kernel, const ProgramT &program, const KernelT &call) {
-  for (size_t i = 0; i < call.args.size(); ++i) {
-    auto argument = std::make_unique<KernelArgumentT>();
-    const bool there = call.args[i] < program.slots.size();
-    int64_t elements = there ? 1 : 0;
-    for (int64_t size : there ? program.slots[call.args[i]]->shape : std::vector<int64_t>())
-      elements *= size;
-    argument->dtype = there ? program.slots[call.args[i]]->dtype : plan::DType::F32;
-    (elements == call.extent ? argument->per_extent : argument->base) = elements == call.extent ? 1 : elements;
-    argument->written = i + call.outputs >= call.args.size();
-    kernel.arguments.push_back(std::move(argument));
-  }
-  kernel.scalars = static_cast<uint32_t>(call.scalars.size());
-  kernel.grain = call.grain;
-}
+void declareKernel(KernelInfoT &kernel, const ProgramT &program, const KernelT &call);
 
 /// Fills in what the test left out of kernels: declarations, signatures in the calls, and the hash of the code.
-inline void bindKernels(PlanT &plan) {
-  forEachCall(plan, [&](const ProgramT &program, KernelT &call) {
-    if (call.kernel < plan.kernels.size() && plan.kernels[call.kernel]->arguments.empty())
-      declareKernel(*plan.kernels[call.kernel], program, call);
-  });
-  forEachCall(plan, [&](const ProgramT &, KernelT &call) {
-    if (call.kernel < plan.kernels.size() && call.signature == 0)
-      call.signature = kernelSignature(*plan.kernels[call.kernel]);
-  });
-  if (plan.code_hash.empty())
-    plan.code_hash = codeHash(plan.code, plan.ptx);
-}
+void bindKernels(PlanT &plan);
 
 /// Numbers the values of segments for which the test did not: every step reads the values of the steps before it.
-inline void numberValues(PlanT &plan) {
-  for (auto &program : plan.programs)
-    for (auto &segment : program->segments) {
-      const auto numbered = [](const auto &step) { return !step->values.empty(); };
-      if (!segment->leaves.empty() || std::any_of(segment->steps.begin(), segment->steps.end(), numbered))
-        continue;
-      std::map<uint32_t, uint32_t> holds;
-      uint32_t made = check::firstMade;
-      for (auto &step : segment->steps)
-        for (const check::Access &access : check::accessesOf(*step)) {
-          uint32_t &held = holds.try_emplace(access.slot, access.slot).first->second;
-          step->values.push_back(access.kind == check::Access::Write ? held = made++ : held);
-        }
-      for (auto [slot, value] : holds)
-        segment->leaves.emplace_back(slot, value);
-    }
-}
+void numberValues(PlanT &plan);
 
 /// Removes all numbers of values.
-inline void forgetValues(PlanT &plan) {
-  for (auto &program : plan.programs)
-    for (auto &segment : program->segments) {
-      segment->leaves.clear();
-      for (auto &step : segment->steps)
-        step->values.clear();
-    }
-}
+void forgetValues(PlanT &plan);
 
-inline std::vector<uint8_t> pack(const PlanT &plan) {
-  flatbuffers::FlatBufferBuilder builder;
-  FinishPlanBuffer(builder, Plan::Pack(builder, &plan));
-  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
-}
+std::vector<uint8_t> pack(const PlanT &plan);
 
 /// Fills in the axes of collectives for which the test did not, from the names of their groups.
-inline void nameAxes(PlanT &plan) {
-  for (uint32_t p = 0; p < plan.programs.size(); ++p) {
-    const auto rank = std::find_if(plan.ranks.begin(), plan.ranks.end(), [&](const auto &r) { return r->program == p; });
-    for (auto &segment : plan.programs[p]->segments)
-      for (auto &step : segment->steps) {
-        CollectiveT *op = step->op.AsCollective();
-        if (!op || !op->axes.empty() || rank == plan.ranks.end() || op->group >= (*rank)->groups.size() ||
-            (*rank)->groups[op->group] >= plan.groups.size())
-          continue;
-        std::istringstream names(plan.groups[(*rank)->groups[op->group]]->axis);
-        for (std::string name; std::getline(names, name, '+');)
-          for (size_t axis = 0; axis < plan.mesh.size(); ++axis)
-            if (plan.mesh[axis]->name == name)
-              op->axes.push_back(static_cast<uint8_t>(axis));
-      }
-  }
-}
+void nameAxes(PlanT &plan);
 
 /// Fills in what the compiler would: kernels, axes and, if the plan's structure is valid, values. Returns the bytes.
-inline std::vector<uint8_t> flatbuffer(const PlanT &given) {
-  PlanT plan(given);
-  bindKernels(plan);
-  nameAxes(plan);
-  std::vector<uint8_t> bytes = pack(plan);
-  if (!checkPlanStructure(*GetPlan(bytes.data())).empty())
-    return bytes;
-  numberValues(plan);
-  return pack(plan);
-}
+std::vector<uint8_t> flatbuffer(const PlanT &given);
 
-inline std::shared_ptr<const PlanFile> seal(const PlanT &plan) {
-  return PlanFile::fromBytes(sealPlan(flatbuffer(plan)), "test");
-}
+std::shared_ptr<const PlanFile> seal(const PlanT &plan);
 
 } // namespace cleave::test
