@@ -3,8 +3,10 @@
 
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstring>
 
 namespace cleave {
 
@@ -78,6 +80,36 @@ void storeElement(void *data, int64_t index, plan::DType type, double value) {
     return;
   }
   assert(false && "unknown element type");
+}
+
+/// Whether no element has all bits of `exponent` set, as NaN and infinity have.
+template <typename Bits> static bool allFinite(std::span<const std::byte> data, Bits exponent) {
+  constexpr size_t chunk = 4096; // without a branch per element, so that the loop is vectorised
+  const size_t count = data.size() / sizeof(Bits);
+  for (size_t begin = 0; begin < count; begin += chunk) {
+    bool found = false;
+    for (size_t i = begin; i < std::min(count, begin + chunk); ++i) {
+      Bits bits;
+      std::memcpy(&bits, data.data() + i * sizeof bits, sizeof bits);
+      found |= (bits & exponent) == exponent;
+    }
+    if (found)
+      return false;
+  }
+  return true;
+}
+
+bool allFinite(std::span<const std::byte> data, plan::DType type) {
+  switch (type) {
+  case plan::DType::F32:
+    return allFinite<uint32_t>(data, 0x7f800000);
+  case plan::DType::BF16:
+    return allFinite<uint16_t>(data, 0x7f80);
+  case plan::DType::F16:
+    return allFinite<uint16_t>(data, 0x7c00);
+  default:
+    return true;
+  }
 }
 
 } // namespace cleave

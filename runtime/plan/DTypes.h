@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace cleave {
 
@@ -27,5 +28,7 @@ uint16_t floatToF16(float value);
 /// Reads element `index` of an array of `type` as a double, or writes it (rounded; integers truncate).
 double loadElement(const void *data, int64_t index, plan::DType type);
 void storeElement(void *data, int64_t index, plan::DType type, double value);
+/// Whether no element is NaN or infinite; true for integers.
+bool allFinite(std::span<const std::byte> data, plan::DType type);
 
 } // namespace cleave

@@ -123,25 +123,12 @@ std::string NonFiniteLoss::origins(const Executor &executor) {
   return text.empty() ? "; no step of the plan produced it: it was there at the start" : text;
 }
 
-bool NonFiniteLoss::finite(unsigned index, const SlotMemory &memory) const {
-  const plan::Slot &slot = *program.slots()->Get(index);
-  const plan::DType type = slot.dtype();
-  if (type != plan::DType::F32 && type != plan::DType::BF16 && type != plan::DType::F16)
-    return true;
-  const std::span<const std::byte> bytes = memory(index);
-  const auto count = static_cast<int64_t>(bytes.size() / dtypeSize(type));
-  for (int64_t i = 0; i < count; ++i)
-    if (!std::isfinite(loadElement(bytes.data(), i, type)))
-      return false;
-  return true;
-}
-
 std::string NonFiniteLoss::checkSaved(int64_t step, int64_t saved, const SlotMemory &memory) {
   if (!all)
     return "";
   int64_t mine = -1, any = -1; // tensors with values that are not finite
   for (uint32_t slot : savedSlots(file->plan(), rank))
-    if (!finite(slot, memory)) {
+    if (!allFinite(memory(slot), program.slots()->Get(slot)->dtype())) {
       mine = program.slots()->Get(slot)->tensor();
       break;
     }

@@ -30,7 +30,6 @@ public:
   std::string checkSaved(int64_t step, int64_t saved, const SlotMemory &memory);
 
 private:
-  bool finite(unsigned slot, const SlotMemory &memory) const;
   std::string origins(const Executor &executor);
   std::string advice(int64_t saved) const;
 

@@ -91,6 +91,29 @@ TEST_CASE("half formats round to nearest even") {
     REQUIRE(floatToF16(f16ToFloat(static_cast<uint16_t>(bits))) == bits);
 }
 
+TEST_CASE("NaN and infinity are found anywhere in an array of floats") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (plan::DType type : {plan::DType::F32, plan::DType::F16, plan::DType::BF16}) {
+    INFO(dtypeName(type));
+    constexpr int64_t count = 10000;
+    std::vector<std::byte> data(count * dtypeSize(type));
+    for (int64_t i = 0; i < count; ++i)
+      storeElement(data.data(), i, type, i % 2 ? 65504 : -65504.0 / (1 + double(i))); // from the largest of f16 on
+    CHECK(allFinite(data, type));
+    CHECK(allFinite({}, type));
+    for (int64_t at : {int64_t{0}, int64_t{4095}, int64_t{4096}, count - 1})
+      for (double bad : {inf, -inf, nan}) {
+        const double before = loadElement(data.data(), at, type);
+        storeElement(data.data(), at, type, bad);
+        CHECK_FALSE(allFinite(data, type));
+        storeElement(data.data(), at, type, before);
+      }
+    CHECK(allFinite(data, type));
+  }
+  const std::vector<std::byte> ones(64, std::byte{0xff});
+  CHECK(allFinite(ones, plan::DType::I64));
+}
+
 TEST_CASE("the word that is meant is the nearest one") {
   const std::vector<std::string> known{"--mesh", "--microbatches", "--batch", "--lr", "--seed", "-o"};
   CHECK(nearest("--mehs", known) == "--mesh"); // a swap of two letters is one mistake
