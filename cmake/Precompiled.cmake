@@ -1,5 +1,7 @@
 # Precompiled headers, because files spend most of their compile time on the same headers of libraries.
 #
+# A definition with a path of this clone belongs to the one file that uses it: ccache compares all options of a file.
+#
 # cleave_precompiled(NAME HEADER [VARIABLE...]) compiles HEADER, a path from the root, once. The variables hold versions of the
 # included libraries, except those of the compiler, for the compiler cache. NAME needs the include folders and options of the
 # targets that use it.
