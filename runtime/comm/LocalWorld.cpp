@@ -96,10 +96,8 @@ private:
 };
 
 void LocalRank::fail(WaitResult result, const std::string &what) const {
-  if (result == WaitResult::Failed) {
-    std::lock_guard lock(state.mutex);
-    throw environmentError(state.failure);
-  }
+  if (result == WaitResult::Failed)
+    throw environmentError(state.firstFailure());
   std::string text = fmt::format("no answer within {} s while waiting for {}", state.limits.seconds.load(), what);
   state.abort(me, text);
   throw environmentError(fmt::format("rank {}: {}", me, text));

@@ -101,22 +101,22 @@ void ProgramWriter::allReduce(uint32_t segment, uint32_t in, uint32_t out, int64
   step(segment, std::move(op));
 }
 
-void ProgramWriter::send(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
-  SendT op;
+template <typename OpT>
+static void addMessage(ProgramWriter &writer, uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
+  OpT op;
   op.slot = slot;
-  op.bytes = program.slots[slot]->bytes;
+  op.bytes = writer.program.slots[slot]->bytes;
   op.peer = peer;
   op.tag = tag;
-  step(segment, std::move(op));
+  writer.step(segment, std::move(op));
+}
+
+void ProgramWriter::send(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
+  addMessage<SendT>(*this, segment, slot, peer, tag);
 }
 
 void ProgramWriter::recv(uint32_t segment, uint32_t slot, uint32_t peer, uint32_t tag) {
-  RecvT op;
-  op.slot = slot;
-  op.bytes = program.slots[slot]->bytes;
-  op.peer = peer;
-  op.tag = tag;
-  step(segment, std::move(op));
+  addMessage<RecvT>(*this, segment, slot, peer, tag);
 }
 
 ActionT &ProgramWriter::action(uint32_t segment, int microbatch, bool eval) {
