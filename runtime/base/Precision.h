@@ -38,7 +38,7 @@ struct Precision {
 
   /// The values of the options as text; empty: not given.
   struct Words {
-    std::string type, level, lossScale, reduce;
+    std::string type = {}, level = {}, lossScale = {}, reduce = {};
   };
   /// Combines the options. A half type alone means O2, a level alone means fp16; fp16 has a dynamic loss scale unless
   /// another one is given; gradients are summed in fp32 unless the parameters are half. Throws userError for an unknown

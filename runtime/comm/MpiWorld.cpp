@@ -12,6 +12,7 @@
 #include "runtime/comm/socket/Rendezvous.h"
 
 #include <fmt/format.h>
+#define OMPI_SKIP_MPICXX 1 // only the C functions: the library of the C++ ones is not linked
 #include <mpi.h>
 
 #include <algorithm>
