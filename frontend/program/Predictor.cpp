@@ -2,11 +2,11 @@
 #include "frontend/program/Npy.h"
 #include "frontend/program/PredictorImpl.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/session/Launch.h"
 
 #include <cstring>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -108,7 +108,7 @@ std::string writePredictions(Prediction &prediction, const DataSource &source, S
     if (writes)
       files.push_back(std::make_unique<NpyFile>(path, shape));
     written.push_back({{"file", path}, {"dtype", "f32"}, {"shape", shape}});
-    text += fmt::format("{}{}: f32 {}", text.empty() ? "" : "\n", path, nlohmann::json(shape).dump());
+    text += fmt::format("{}{}: f32 {}", text.empty() ? "" : "\n", path, jsonText(nlohmann::json(shape)));
   }
   prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> rows) {
     if (writes)
@@ -116,7 +116,7 @@ std::string writePredictions(Prediction &prediction, const DataSource &source, S
   });
   for (auto &each : files)
     each->commit();
-  return json ? nlohmann::ordered_json{{"samples", count}, {"outputs", written}}.dump() : text;
+  return json ? jsonText(nlohmann::ordered_json{{"samples", count}, {"outputs", written}}) : text;
 }
 
 } // namespace cleave

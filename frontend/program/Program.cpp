@@ -3,6 +3,7 @@
 #include "frontend/program/CommandLine.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/checkpoint/Manifest.h"
@@ -18,7 +19,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -83,7 +83,7 @@ void Program::Impl::loadStored() {
     storedIn = "the checkpoint " + *folder;
   } else
     return;
-  stored = nlohmann::json::parse(options, nullptr, false);
+  stored = parseJson(options, storedIn + ": the model's options");
   if (!stored.is_object())
     throw environmentError(fmt::format("{}: the model's options must be a JSON object, found {}", storedIn, options));
 }
@@ -154,10 +154,10 @@ static std::string textOf(const nlohmann::json &value) {
   if (value.is_string())
     return value.get<std::string>();
   if (!value.is_array())
-    return value.dump();
+    return jsonText(value);
   std::vector<std::string> parts;
   for (const auto &part : value)
-    parts.push_back(part.dump());
+    parts.push_back(jsonText(part));
   return fmt::format("{}", fmt::join(parts, ","));
 }
 
@@ -199,9 +199,9 @@ std::string Program::Impl::optionsJson() const {
     else if (option.kind == Kind::Boolean)
       json[key] = option.value == "true" || option.value == "1";
     else
-      json[key] = nlohmann::json::parse(option.kind == Kind::Integers ? "[" + option.value + "]" : option.value);
+      json[key] = parseJson(option.kind == Kind::Integers ? "[" + option.value + "]" : option.value, option.name);
   }
-  return json.dump();
+  return jsonText(json);
 }
 
 // ---- commands -----------------------------------------------------------------------------------------------------

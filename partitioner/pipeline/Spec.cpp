@@ -33,7 +33,7 @@ const Field fields[] = {
 
 /// A value as text, shortened if it is long.
 std::string shown(const Json &value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = jsonText(value);
   return text.size() <= 60 ? text : text.substr(0, 57) + "...";
 }
 

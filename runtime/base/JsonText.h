@@ -1,28 +1,22 @@
-// Parses external JSON with limited nesting, because printing, copying and destroying values recurse.
+// Reads and prints JSON text. The library's parser and printer are compiled here alone, because each file that
+// instantiates them compiles for seconds.
 #pragma once
-#include "runtime/base/Error.h"
-
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string>
 
 namespace cleave {
 
-/// Deepest nesting of arrays and objects.
+/// Deepest nesting of arrays and objects, because printing and copying values recurse.
 constexpr int mostJsonDepth = 64;
 
-/// Throws environmentError "NAME: torn or not the JSON expected: ..." if the text is not JSON or nested too deeply.
-template <class Json = nlohmann::json> Json parseJson(std::string_view text, const std::string &name) {
-  try {
-    return Json::parse(text, [&](int depth, typename Json::parse_event_t, Json &) {
-      if (depth > mostJsonDepth)
-        throw environmentError(
-            fmt::format("{}: JSON must not be nested deeper than {} levels, found {}", name, mostJsonDepth, depth));
-      return true;
-    });
-  } catch (const nlohmann::json::exception &e) {
-    throw environmentError(fmt::format("{}: truncated or not the expected JSON: {}", name, e.what()));
-  }
-}
+/// Throws environmentError "NAME: truncated or not the expected JSON: ..." if the text is not JSON or nested too
+/// deeply. Json is nlohmann::json or nlohmann::ordered_json.
+template <class Json = nlohmann::json> Json parseJson(std::string_view text, const std::string &name);
+extern template nlohmann::json parseJson(std::string_view text, const std::string &name);
+extern template nlohmann::ordered_json parseJson(std::string_view text, const std::string &name);
+
+/// The value on one line, or with `indent` spaces per level. Bytes that are not UTF-8 become U+FFFD.
+std::string jsonText(const nlohmann::json &json, int indent = -1);
+std::string jsonText(const nlohmann::ordered_json &json, int indent = -1);
 
 } // namespace cleave

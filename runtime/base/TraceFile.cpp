@@ -1,14 +1,11 @@
 // Trace Event Format (Google, "Trace Event Format"): ph "X" is a complete event, "M" names a process or a track; times
 // are microseconds.
 #include "runtime/base/TraceFile.h"
+#include "runtime/base/JsonText.h"
 
 #include <fmt/format.h>
 
 namespace cleave {
-
-static std::string textOf(const nlohmann::ordered_json &json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 static std::string streamName(uint32_t number) {
   if (number == 0)
@@ -19,7 +16,7 @@ static std::string streamName(uint32_t number) {
 }
 
 void TraceFile::describe(const std::string &key, const nlohmann::ordered_json &value) {
-  put(fmt::format(",{}:{}", textOf(key), textOf(value)));
+  put(fmt::format(",{}:{}", jsonText(nlohmann::json(key)), jsonText(value)));
 }
 
 void TraceFile::process(uint32_t rank, const std::string &name) {
@@ -44,7 +41,7 @@ void TraceFile::span(uint32_t rank, uint32_t stream, const std::string &name, co
 }
 
 void TraceFile::event(const nlohmann::ordered_json &json) {
-  put((any ? ",\n" : ",\"traceEvents\":[\n") + textOf(json));
+  put((any ? ",\n" : ",\"traceEvents\":[\n") + jsonText(json));
   any = true;
 }
 

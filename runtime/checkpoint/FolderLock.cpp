@@ -80,11 +80,11 @@ struct Owner {
 };
 
 std::string print(const Owner &owner) {
-  return nlohmann::ordered_json{{"format", formatName},   {"version", 1},         {"run", owner.run},
-                                {"host", owner.host},     {"machine", owner.machine}, {"pid", owner.pid},
-                                {"start", owner.start}, {"since", owner.since},   {"ended", owner.ended}}
-             .dump(1, ' ', false, nlohmann::json::error_handler_t::replace) +
-         "\n";
+  const nlohmann::ordered_json json{
+      {"format", formatName},     {"version", 1},     {"run", owner.run},     {"host", owner.host},
+      {"machine", owner.machine}, {"pid", owner.pid}, {"start", owner.start}, {"since", owner.since},
+      {"ended", owner.ended}};
+  return jsonText(json, 1) + "\n";
 }
 
 bool isRunName(const std::string &name) {

@@ -45,8 +45,8 @@ static int64_t count(const Json &json, const char *key, int64_t least, const std
   const auto &value = json.at(key);
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() >= uint64_t(mostSteps)) ||
       value.get<int64_t>() < least || value.get<int64_t>() >= mostSteps)
-    throw environmentError(
-        fmt::format("{}: {} must be a whole number from {} to below 2^53, found {}", name, key, least, value.dump()));
+    throw environmentError(fmt::format("{}: {} must be a whole number from {} to below 2^53, found {}", name, key,
+                                       least, jsonText(value)));
   return value.get<int64_t>();
 }
 
@@ -99,7 +99,7 @@ static Json embed(const std::string &text) {
 static std::string unembed(const Json &json, const char *key) {
   if (!json.contains(key) || json.at(key).is_null())
     return {};
-  return json.at(key).is_string() ? json.at(key).get<std::string>() : json.at(key).dump();
+  return json.at(key).is_string() ? json.at(key).get<std::string>() : jsonText(json.at(key));
 }
 
 static CheckpointInfo parseInfo(const Json &json, const std::string &name) {
@@ -147,7 +147,7 @@ static std::vector<KeptCheckpoint> parseEarlier(const Json &json, const std::str
 static std::string checksumOf(const Json &json) {
   Json rest = json;
   rest.erase("checksum");
-  const std::string text = rest.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = jsonText(rest);
   Sha256 hash;
   hash.update({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
   return "sha256:" + toHex(hash.finish());
@@ -160,11 +160,10 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
     if (!json.is_object() || json.value("format", "") != formatName)
       throw environmentError(fmt::format("{}: is not a {}", name, formatName));
     if (const auto version = json.at("version"); version != formatVersion)
-      throw environmentError(
-          fmt::format("{}: version {} expected, found {}", name, formatVersion, version.dump()));
+      throw environmentError(fmt::format("{}: version {} expected, found {}", name, formatVersion, jsonText(version)));
     if (const auto found = json.at("checksum"), due = Json(checksumOf(json)); found != due)
       throw environmentError(fmt::format("{}: modified or truncated: its stated checksum is {}, its content has {}",
-                                         name, found.dump().substr(0, 24), due.dump().substr(0, 24)));
+                                         name, jsonText(found).substr(0, 24), jsonText(due).substr(0, 24)));
     manifest.generation = count(json, "generation", 1, name);
     manifest.run = json.at("run").get<std::string>();
     manifest.info = parseInfo(json, name);
@@ -193,7 +192,7 @@ std::string sealManifest(const std::string &text) {
   if (!json.is_object())
     throw environmentError("manifest: a JSON object expected");
   json["checksum"] = checksumOf(json);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return jsonText(json, 1) + "\n";
 }
 
 std::string printManifest(const Manifest &manifest) {
@@ -229,7 +228,7 @@ std::string printManifest(const Manifest &manifest) {
   }
   json["tensors"] = std::move(tensors);
   json["checksum"] = checksumOf(json);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return jsonText(json, 1) + "\n";
 }
 
 static Manifest readLast(const std::string &folder) {

@@ -35,7 +35,7 @@ static SafetensorsEntry parseEntry(const nlohmann::json &json, const std::string
   const auto &range = json.at("data_offsets");
   if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
     throw environmentError(
-        fmt::format("{}: tensor {}: data_offsets must be two numbers, found {}", name, key, range.dump()));
+        fmt::format("{}: tensor {}: data_offsets must be two numbers, found {}", name, key, jsonText(range)));
   entry.begin = range[0].get<uint64_t>();
   entry.end = range[1].get<uint64_t>();
   if (entry.begin > entry.end || entry.end > dataBytes || entry.end - entry.begin != bytes)
@@ -103,7 +103,7 @@ std::string layOutSafetensors(const std::vector<std::pair<std::string, Safetenso
   json["__metadata__"] = {{"format", "cleave"}, {"crc32", fmt::format("{:08x}", crc32)}};
   for (const auto &[key, entry] : entries)
     json[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
-  std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text = jsonText(json);
   text.resize((text.size() + 7) / 8 * 8, ' '); // aligns the data
   std::string out(8, '\0');
   for (int i = 0; i < 8; ++i)

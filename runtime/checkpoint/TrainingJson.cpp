@@ -2,11 +2,11 @@
 #include "runtime/checkpoint/TrainingJson.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <array>
 
@@ -149,7 +149,7 @@ std::string trainingJson(const plan::TrainingT &training) {
                          {"loss_scale", words.lossScale},
                          {"reduce_dtype", words.reduce}};
   }
-  return json.dump();
+  return jsonText(json);
 }
 
 plan::TrainingT parseTraining(const std::string &text) {
@@ -158,7 +158,7 @@ plan::TrainingT parseTraining(const std::string &text) {
   if (text.empty())
     return training;
   try {
-    const auto json = Json::parse(text);
+    const auto json = parseJson<Json>(text, "checkpoint training");
     if (json.contains("optimizer"))
       training.optimizer = std::make_unique<plan::OptimizerT>(parseOptimizer(json.at("optimizer")));
     if (json.contains("lr"))
@@ -183,7 +183,7 @@ std::string dataJson(const plan::DataT &data) {
     json["context"] = data.context;
     json["vocab"] = data.vocab;
   }
-  return json.dump();
+  return jsonText(json);
 }
 
 } // namespace cleave

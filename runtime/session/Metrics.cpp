@@ -1,6 +1,7 @@
 // Writes metrics as JSON lines.
 #include "runtime/session/Metrics.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
 
 #include <cerrno>
 #include <cmath>
@@ -11,15 +12,12 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace cleave {
 
 /// A JSON string with its quotes.
-static std::string quoted(const std::string &text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+static std::string quoted(const std::string &text) { return jsonText(nlohmann::json(text)); }
 
 std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 

@@ -1,7 +1,6 @@
 // A report as JSON: the documented fields of `cleave show --json`, and some others.
+#include "runtime/base/JsonText.h"
 #include "runtime/session/Report.h"
-
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 using Json = nlohmann::ordered_json;
@@ -63,7 +62,7 @@ std::string toJson(const PlanReport &report) {
   json["code_bytes"] = report.codeBytes;
   json["predicted"] = predictedJson(report.predicted);
   json["plan_hash"] = report.hash;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return jsonText(json);
 }
 
 } // namespace cleave

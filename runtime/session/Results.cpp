@@ -1,5 +1,6 @@
 // Prints results.
 #include "runtime/session/Results.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Metrics.h"
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave {
 
@@ -35,7 +35,7 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const TrainO
                                 {"interrupted", result.interrupted}};
     if (!options.checkpointDir.empty())
       json["checkpoint"] = options.checkpointDir;
-    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", jsonText(json));
     return;
   }
   if (result.trained == 0) {

@@ -1,5 +1,6 @@
 // cleave diff: the differences between two plans. Exit status 0 in any case; --json prints an empty list for equal
 // plans.
+#include "runtime/base/JsonText.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
@@ -7,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 namespace cleave::tool {
@@ -153,7 +153,7 @@ void printJson(const PlanReport &a, const PlanReport &b, const std::vector<Chang
   nlohmann::ordered_json out;
   out["step_ms"] = nlohmann::ordered_json::array({stepMilliseconds(a), stepMilliseconds(b)});
   out["changes"] = std::move(list);
-  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", jsonText(out));
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "partitioner/cluster/MeasureRanks.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
 #include "runtime/cuda/driver/Report.h"
@@ -17,7 +18,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sched.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -207,7 +207,7 @@ int doctor(int argc, char **argv) {
     out["cpu"] = cpu;
     out["cuda"] = gpu;
     out["findings"] = std::move(list);
-    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", jsonText(out));
     return 0;
   }
   fmt::print("cleave {}\n\n", CLEAVE_VERSION);

@@ -5,13 +5,13 @@
 #include "partitioner/pipeline/Spec.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/session/Progress.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
 namespace {
@@ -121,7 +121,7 @@ void writeTrace(const std::string &file, const Schedule &schedule, const Timelin
     }
   }
   const Json trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}};
-  const std::string text = trace.dump();
+  const std::string text = jsonText(trace);
   AtomicFile out(file);
   out.write(text.data(), text.size());
   out.commit();
@@ -136,7 +136,7 @@ void simulatePipeline(const std::string &file, bool json, const std::string &tra
   if (!trace.empty())
     writeTrace(trace, planned.schedule, timeline);
   if (json)
-    fmt::print("{}\n", jsonOf(planned.schedule, spec.schedule, timeline).dump());
+    fmt::print("{}\n", jsonText(jsonOf(planned.schedule, spec.schedule, timeline)));
   else
     printPage(planned.schedule, spec.schedule, timeline);
 }

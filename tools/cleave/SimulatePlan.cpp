@@ -6,13 +6,13 @@
 #include "partitioner/simulate/Trace.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/plan/plan_generated.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PrintAgainst.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
 
@@ -69,7 +69,7 @@ void printJson(const Predicted &predicted, const std::optional<Comparison> &agai
            {"cluster", predicted.cluster.name}};
   if (against)
     out["against"] = againstJson(*against);
-  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", jsonText(out));
 }
 
 /// "812.3 ms", "1.24 s"

@@ -1,4 +1,5 @@
 // cleave verify: checks a plan and reports what was verified.
+#include "runtime/base/JsonText.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/plan/Check.h"
 #include "tools/Cli.h"
@@ -6,7 +7,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
 
@@ -63,7 +63,7 @@ int verify(int argc, char **argv) {
   const std::vector<std::string> findings = checkPlan(plan->plan(), options);
   if (json) {
     const nlohmann::ordered_json out{{"good", findings.empty()}, {"findings", findings}, {"plan_hash", plan->hash()}};
-    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", jsonText(out));
   } else if (findings.empty()) {
     printProof(reportPlan(*plan), file);
   }

@@ -4,9 +4,9 @@
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -44,7 +44,9 @@ std::optional<Choices> readRecord(const std::string &file) {
   return found;
 }
 
-std::string print(const Choices &choices) { return Json{{"cleave_tuning", 1}, {"choices", choices}}.dump(1) + "\n"; }
+std::string print(const Choices &choices) {
+  return jsonText(Json{{"cleave_tuning", 1}, {"choices", choices}}, 1) + "\n";
+}
 
 } // namespace
 
