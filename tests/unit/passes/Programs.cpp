@@ -2,11 +2,11 @@
 #include "tests/unit/passes/Programs.h"
 
 #include "ir/graph/Graph.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
 namespace cleave::testing {
@@ -46,11 +46,7 @@ int countOps(const GraphModule &module, const std::string &function, const std::
 }
 
 nlohmann::json golden(const std::string &file) {
-  auto path = std::filesystem::path(CLEAVE_GOLDENS) / file;
-  std::ifstream stream(path);
-  if (!stream)
-    throw std::runtime_error("cannot open " + path.string());
-  return nlohmann::json::parse(stream);
+  return parseJson(readTextFile(std::string(CLEAVE_GOLDENS) + "/" + file, Status::Environment, 1 << 24), file);
 }
 
 Array arrayOf(const nlohmann::json &value) {

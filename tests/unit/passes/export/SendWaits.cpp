@@ -50,6 +50,13 @@ size_t indexOf(const std::vector<ScheduleItem> &items, const ScheduleItem &item)
 
 /// Runs every position's items in order, with the waits. Returns the positions that do not finish.
 std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
+  std::vector<std::vector<std::vector<Name>>> awaited(applied.train.size()); // by position and item
+  for (size_t p = 0; p < awaited.size(); ++p)
+    awaited[p].resize(applied.train[p].size() + 1);
+  for (const Applied::Message &message : applied.messages)
+    for (int64_t m = 0; m < applied.strategy.microbatches; ++m)
+      awaited[static_cast<size_t>(message.from)][waits.itemOf(message.from, message.tag, m)].push_back(
+          {message.tag, m});
   std::vector<size_t> next(applied.train.size());
   std::set<Name> sent, received;
   for (bool moved = true; moved;) {
@@ -57,17 +64,12 @@ std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
     for (size_t p = 0; p < next.size(); ++p)
       while (next[p] < applied.train[p].size()) {
         const ScheduleItem &item = applied.train[p][next[p]];
-        const bool runs = std::ranges::all_of(applied.messages, [&](const Applied::Message &message) {
-          if (message.to == int64_t(p) && message.receiver == item.segment &&
-              !sent.count({message.tag, item.microbatch}))
-            return false;
-          if (message.from != int64_t(p))
-            return true;
-          for (int64_t m = 0; m < applied.strategy.microbatches; ++m)
-            if (waits.itemOf(message.from, message.tag, m) == next[p] && !received.count({message.tag, m}))
-              return false;
-          return true;
-        });
+        const auto isReceived = [&](const Name &name) { return received.count(name) > 0; };
+        const bool runs = std::ranges::all_of(awaited[p][next[p]], isReceived) &&
+                          std::ranges::all_of(applied.messages, [&](const Applied::Message &message) {
+                            return message.to != int64_t(p) || message.receiver != item.segment ||
+                                   sent.count({message.tag, item.microbatch}) > 0;
+                          });
         if (!runs)
           break;
         for (const Applied::Message &message : applied.messages) {
