@@ -1,4 +1,4 @@
-// Reads and prints JSON text. The library's parser and printer are compiled here alone, because each file that
+// Reads and prints JSON text. Only JsonText.cpp compiles the library's parser and printer, because each file that
 // instantiates them compiles for seconds.
 #pragma once
 #include <nlohmann/json.hpp>
