@@ -314,10 +314,11 @@ std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stag
   return names;
 }
 
-/// Writes the stages of a strategy file: the layers in execution order, cut at random places.
+/// Writes the stages of a strategy file: the layers in execution order, cut at random places. A mark is an op, so it may
+/// make its module the first of several layers.
 void drawStageFile(Chance &c, Recipe &recipe, int64_t stages) {
   std::vector<std::string> layers;
-  for (const ModelLayer &layer : layersOfModel(recipe))
+  for (const ModelLayer &layer : layersOfModel(recipe, true))
     if (!layer.path.empty() && std::find(layers.begin(), layers.end(), layer.path) == layers.end())
       layers.push_back(layer.path);
   if (static_cast<int64_t>(layers.size()) < stages)
