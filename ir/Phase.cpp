@@ -20,6 +20,8 @@ static bool hasShardings(ModuleOp module) {
 
 bool isMetric(StringRef kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
 
+std::string metricName(StringRef kind, StringRef name) { return name.empty() ? kind.str() : (kind + "." + name).str(); }
+
 Phase phaseOf(ModuleOp module) {
   const auto has = [&](const char *name) { return module.lookupSymbol<func::FuncOp>(name) != nullptr; };
   if (!module.getOps<dist::MeshOp>().empty())
@@ -57,8 +59,10 @@ struct Kinds {
 const Kinds &kindsOf(const std::string &function) {
   static const Kinds model{{"input", "parameter", "buffer", "state", "scalar"},
                            {"loss", "weight", "correct", "buffer", "output", "gradient"}};
+  static const Kinds train{{"input", "parameter", "buffer", "state", "scalar", "metric"}, model.results};
   static const Kinds update{{"parameter", "gradient", "state", "scalar", "metric"}, {"parameter", "state"}};
-  return function == "update" ? update : model;
+  static const Kinds weights{{"input"}, {"weight"}};
+  return function == "update" ? update : function == "train" ? train : function == "weights" ? weights : model;
 }
 
 std::string text(Attribute attribute) {
@@ -96,17 +100,27 @@ public:
         return problem;
     if (const std::string problem = paths(); !problem.empty())
       return problem;
-    if (name != "update" && results["output"] == 0)
-      for (const char *kind : {"loss", "weight"})
-        if (results[kind] == 0)
-          return fmt::format("has no result of kind \"{}\"", kind);
-    return "";
+    return name == "update" || results["output"] ? "" : terms();
   }
 
   /// Types of the arguments by kind and name; filled by run().
   std::map<std::pair<std::string, std::string>, Type> arguments;
 
 private:
+  /// Every term of the loss has a sum and a weight. The weights of @train may be its arguments (GraphBase.td).
+  std::string terms() {
+    std::set<std::string> sums = metrics["loss"], weights = metrics["weight"];
+    for (const auto &[key, type] : arguments)
+      if (key.first == "metric")
+        weights.insert(key.second == "weight" ? "" : StringRef(key.second).substr(sizeof "weight").str());
+    if (name == "weights")
+      sums = weights;
+    for (const auto &[kind, found] : {std::pair("loss", &sums), {"weight", &weights}})
+      if (found->empty())
+        return fmt::format("has no result of kind \"{}\"", kind);
+    return sums == weights && sums.count("") ? "" : "has not one loss and one weight of each term";
+  }
+
   /// Paths are copied into plans and strategies, so they must be printable.
   std::string paths() {
     std::string problem;
@@ -143,6 +157,10 @@ private:
     if (!kindsOf(name).results.count(kind))
       return fmt::format("has a result {} of kind \"{}\"", i, kind);
     ++results[kind];
+    if (isMetric(kind) && !metrics[kind].insert(is).second)
+      return fmt::format("has two results of kind \"{}\" with name \"{}\"", kind, is);
+    if (isMetric(kind) && !is.empty() && !isName(is))
+      return fmt::format("has a {} whose name has control characters", kind);
     if (isMetric(kind) && (!isTensor(type) || !cast<RankedTensorType>(type).getElementType().isF32() ||
                            cast<RankedTensorType>(type).getRank() != 0))
       return fmt::format("has a {} that is no tensor<f32>", kind);
@@ -164,6 +182,7 @@ private:
   func::FuncOp function;
   const std::string name;
   std::map<std::string, int> results;
+  std::map<std::string, std::set<std::string>> metrics; ///< names of results by kind
 };
 
 /// Evaluation may use only parameters and buffers of training.
@@ -183,7 +202,7 @@ void requirePhase(ModuleOp module, const std::string &pass, Phase phase) {
   std::map<std::string, FormCheck> checks;
   for (func::FuncOp function : module.getOps<func::FuncOp>())
     if (const std::string name = function.getSymName().str();
-        name == "forward" || name == "train" || name == "update" || name == "eval")
+        name == "forward" || name == "train" || name == "update" || name == "eval" || name == "weights")
       if (const std::string problem = checks.try_emplace(name, function).first->second.run(); !problem.empty())
         throw userError(fmt::format("{}: @{} {}", pass, name, problem));
   const auto eval = checks.find("eval"), train = checks.find(checks.count("train") ? "train" : "forward");

@@ -15,7 +15,8 @@ namespace cleave::passes {
 
 struct CompileOptions {
   partitioner::Strategy strategy;
-  int64_t batch = 0; // global; the traced functions take batch / strategy.microbatches rows
+  int64_t batch = 0;     // global; the traced functions take batch / strategy.microbatches rows
+  int64_t evalBatch = 0; // the same for @eval; 0: batch
   uint64_t seed = 0;
   unsigned threads = 1; // per rank
   Target::Kind backend = Target::Kind::Cpu;

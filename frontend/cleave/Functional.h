@@ -6,9 +6,20 @@
 #include "cleave/Tensor.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cleave {
+
+namespace detail {
+/// Marks the ops that are added during its lifetime (perMicrobatch).
+class PerMicrobatch {
+public:
+  explicit PerMicrobatch(Where where);
+  ~PerMicrobatch();
+  PerMicrobatch(const PerMicrobatch &) = delete;
+};
+} // namespace detail
 
 /// Height and width; one number sets both.
 struct Pair {
@@ -187,7 +198,17 @@ Tensor full(Shape shape, double value, DType type = DType::F32, Where where = Wh
 /// split, or "" for no request: `withSharding(x, {"dp", "whole", "tp"})`. C1: one entry per dimension. C2: axes are dp
 /// or tp.
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where = Where::current());
+/// Says that the ops in `body` combine the samples of a microbatch on purpose: `perMicrobatch([&] { return matmul(a,
+/// transpose(b, 0, 1)); })`. Otherwise a warning says that the number of microbatches changes what the model computes.
+/// Returns what `body` returns.
+template <class Body>
+auto perMicrobatch(Body &&body, Where where = Where::current());
 /// Assigns all following ops to pipeline stage `k`. C1: stages do not decrease and are not negative.
 void stage(int64_t k, Where where = Where::current());
+
+template <class Body> auto perMicrobatch(Body &&body, Where where) {
+  const detail::PerMicrobatch scope(where);
+  return std::forward<Body>(body)();
+}
 
 } // namespace cleave

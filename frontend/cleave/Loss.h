@@ -11,11 +11,17 @@
 
 namespace cleave {
 
+/// A term of a loss with several terms.
+struct LossTerm {
+  Tensor sum, weight; ///< tensor<f32>
+};
+
 struct Loss {
-  Tensor sum;               ///< over all elements that count, tensor<f32>
-  Tensor weight;            ///< number of elements that count, tensor<f32>
-  Tensor correct = {};      ///< number of correct predictions; empty if not applicable
-  int64_t staticWeight = 0; ///< number of elements if none is ignored
+  Tensor sum;                         ///< over all elements that count, tensor<f32>
+  Tensor weight;                      ///< number of elements that count, tensor<f32>
+  Tensor correct = {};                ///< number of correct predictions; empty if not applicable
+  int64_t staticWeight = 0;           ///< number of elements if none is ignored
+  std::vector<LossTerm> further = {}; ///< the loss is sum / weight plus the same quotient of each of these (weightedSum)
 };
 
 /// Sum of -log softmax(logits)[label] over rows: logits [..., classes], labels [...] i32; rows with a negative label
@@ -65,11 +71,12 @@ struct WeightedLoss {
   double weight = 1;
 };
 
-/// Combines several losses: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`. If
-/// nothing is ignored, training minimises the sum of weight * mean over the losses. The result has the weight and the
-/// accuracy of the first loss. The other sums are scaled to the first loss's number of elements, sum = sum of weight_i
-/// sum_i n_1 / n_i with n = staticWeight, so that sums and weights add up under any split. C1: at least one loss. C2:
-/// weights are finite.
+/// Combines several losses: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`.
+/// Training minimises the sum of weight * mean over the losses, whatever each of them ignores. A loss of which no element
+/// of a batch counts adds nothing. The result has the accuracy of the first loss. Losses with the same weight are one
+/// term; the weights of several terms are summed over the whole batch before the first forward pass, because every
+/// gradient depends on them. C1: at least one loss. C2: weights are finite. C3: with several terms, the weights of the
+/// losses depend on the data set's fields alone.
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where = Where::current());
 
 /// The type of TrainConfig::loss: one of the functions above; a function of (prediction, target) that returns a Loss;

@@ -26,14 +26,15 @@ struct TrainConfig {
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
   std::vector<ParameterGroup> groups = {};
   int64_t batch = 32;             ///< samples of the global batch
+  int64_t evalBatch = 0;          ///< the same in evaluation; 0: `batch`
   int64_t targets = 1;            ///< number of trailing data fields passed to the loss; the model receives the others
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
 
 /// How to run the training; the command line's options. Empty fields select the program's defaults. `batch` is the
-/// global batch in samples, `threads` is per rank, at most one of `epochs` and `steps` may be given. `backend`: cpu or
-/// cuda; `optimizer`: sgd, adam or adamw; `recompute`: none, selective or full; `zero`: stage of ZeRO, 0 to 3. `data`
-/// ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `code` = false: plans have no kernels (for
+/// global batch in samples, `evalBatch` that of evaluation, `threads` is per rank, at most one of `epochs` and `steps` may
+/// be given. `backend`: cpu or cuda; `optimizer`: sgd, adam or adamw; `recompute`: none, selective or full; `zero`: stage
+/// of ZeRO, 0 to 3. `data` ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `code` = false: plans have no kernels (for
 /// simulation). `printAfter`: phases after which the IR is printed to standard error.
 struct RunOptions {
   std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
@@ -41,7 +42,7 @@ struct RunOptions {
   std::string strategy = {}; ///< data, model, pipeline, hybrid, or a strategy file
   std::string schedule = {}; ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
   std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
-  std::optional<int64_t> microbatches = {}, batch = {}, threads = {};
+  std::optional<int64_t> microbatches = {}, batch = {}, evalBatch = {}, threads = {};
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, recompute = {};

@@ -226,8 +226,8 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
   const auto epoch = order.of(at.epoch);
   const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
   Comparison comparison(result, toleranceOf(file->plan()));
-  const StepSums expected = reference.train(values, source, rows, step);
-  comparison.loss(sums.meanLoss(), expected.loss / expected.weight, step);
+  const LossSums expected = reference.train(values, source, rows, step);
+  comparison.loss(sums.meanLoss(), expected.meanLoss(), step);
   const std::vector<TensorKey> keys = reference.order();
   double gradients = 0; // the largest element of all gradients
   for (const TensorKey &key : keys)
@@ -247,7 +247,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
   for (const TensorKey &key : keys)
     if (key.first == "buffer" || key.first == "gradient")
       compare(key);
-  reference.update(values, rateAt(rate, step, steps), step, expected.weight);
+  reference.update(values, rateAt(rate, step, steps), step, expected);
   for (const TensorKey &key : keys)
     if (key.first == "parameter" || key.first == "state")
       compare(key);

@@ -4,6 +4,7 @@
 #include "frontend/trace/TraceModel.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/TrainingJson.h"
+#include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <filesystem>
@@ -100,6 +101,7 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
     compare.word("--schedule", options.schedule, plan.schedule());
   compare.word("--backend", options.backend, plan.backend());
   compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
+  compare.same("--eval-batch", options.evalBatch, evalBatchOf(plan));
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
   compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
   checkTraining(compare, plan, options);
@@ -152,6 +154,7 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
   const plan::Plan &plan = file.plan();
   options.mesh = meshOf(plan);
   options.batch = plan.batch();
+  options.evalBatch = evalBatchOf(plan);
   options.microbatches = plan.microbatches();
   options.seed = plan.seed();
   const plan::TrainingT training = trainingOf(plan);
@@ -165,6 +168,8 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
   const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
   if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file sets it
     options.microbatches = info.microbatches;
+  if (!options.evalBatch && info.evalBatch)
+    options.evalBatch = info.evalBatch;
   if (!options.seed)
     options.seed = info.seed;
   const plan::TrainingT training = parseTraining(info.training);
@@ -188,6 +193,7 @@ GivenValues givenValues(const Model &model, const RunOptions &o) {
           {"--virtual", number(o.virtualStages)},
           {"--microbatches", number(o.microbatches)},
           {"--batch", number(o.batch)},
+          {"--eval-batch", number(o.evalBatch)},
           {"--seed", number(o.seed)},
           {"--epochs", number(o.epochs)},
           {"--steps", number(o.steps)},

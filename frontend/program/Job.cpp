@@ -144,6 +144,7 @@ bool isStrategyKind(const std::string &strategy) {
 void checkNumbers(const RunOptions &options) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   between("--batch", options.batch, most);
+  between("--eval-batch", options.evalBatch, most);
   between("--microbatches", options.microbatches, most);
   between("--virtual", options.virtualStages, most);
   between("--threads", options.threads, 256);
@@ -205,6 +206,16 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)
     throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
                                 job.batch, job.strategy.microbatches));
+  job.evalBatch = options.evalBatch.value_or(config.evalBatch);
+  if (job.evalBatch == job.batch)
+    job.evalBatch = 0;
+  if (job.evalBatch < 0 || job.evalBatch % job.strategy.microbatches)
+    throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
+                                job.evalBatch, job.strategy.microbatches));
+  const int64_t evalRows = job.evalBatch / job.strategy.microbatches, dp = job.strategy.mesh.size("dp");
+  if (job.evalBatch && evalRows < dp)
+    throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
+                                job.evalBatch, evalRows, dp));
   job.threads = options.threads ? static_cast<unsigned>(*options.threads)
                                 : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
   job.code = options.code;

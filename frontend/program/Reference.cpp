@@ -1,5 +1,6 @@
 // The reference side of a check.
 #include "frontend/program/Reference.h"
+#include "ir/Phase.h"
 #include "ir/graph/Graph.h"
 #include "runtime/base/Error.h"
 #include "runtime/device/Philox.h"
@@ -38,6 +39,8 @@ Reference::Function Reference::read(const GraphModule &module, const char *name)
 
 Reference::Reference(const GraphModule &step, uint64_t seed, int64_t microbatches)
     : trainFunction(read(step, "train")), updateFunction(read(step, "update")), seed(seed), microbatches(microbatches) {
+  if (step.module().lookupSymbol("weights"))
+    weightsFunction = read(step, "weights");
 }
 
 TensorMap Reference::initial() const {
@@ -85,39 +88,57 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
   sum.round();
 }
 
-StepSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows,
+std::vector<ir::HostTensor> Reference::arguments(const Function &function, const TensorMap &values,
+                                                 const DataSource &source, const std::vector<uint32_t> &rows,
+                                                 int64_t m) const {
+  std::vector<ir::HostTensor> list;
+  for (const Slot &slot : function.arguments)
+    list.push_back(slot.kind == "input" ? input(slot, source, rows, m * slot.shape[0])
+                                        : values.at({slot.kind, slot.name}));
+  return list;
+}
+
+LossSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows,
                           int64_t step) const {
-  StepSums sums;
-  for (int64_t m = 0; m < microbatches; ++m) {
-    std::vector<ir::HostTensor> arguments;
-    for (const Slot &slot : trainFunction.arguments)
-      arguments.push_back(slot.kind == "input" ? input(slot, source, rows, m * slot.shape[0])
-                                               : values.at({slot.kind, slot.name}));
-    auto results = ir::evaluate(static_cast<mlir::Operation *>(trainFunction.operation), arguments,
-                                {.seed = seed, .trainingStep = step, .microbatch = m});
+  TensorMap metrics;
+  const auto run = [&](const Function &function, int64_t m) {
+    auto results =
+        ir::evaluate(static_cast<mlir::Operation *>(function.operation), arguments(function, values, source, rows, m),
+                     {.seed = seed, .trainingStep = step, .microbatch = m});
     for (size_t i = 0; i < results.size(); ++i) {
-      const Slot &slot = trainFunction.results[i];
-      if (slot.kind == "loss")
-        sums.loss += results[i].values[0];
-      else if (slot.kind == "weight")
-        sums.weight += results[i].values[0];
-      else if ((slot.kind == "gradient" || slot.kind == "magnitude") && m > 0)
-        accumulate(values.at({slot.kind, slot.name}), results[i]);
-      else if (slot.kind == "gradient" || slot.kind == "magnitude" || slot.kind == "buffer")
-        values[{slot.kind, slot.name}] = std::move(results[i]);
+      const Slot &slot = function.results[i];
+      const bool metric = ir::isMetric(slot.kind), sum = slot.kind == "gradient" || slot.kind == "magnitude";
+      TensorMap &into = metric ? metrics : values;
+      const TensorKey key =
+          metric ? TensorKey("metric", ir::metricName(slot.kind, slot.name)) : TensorKey(slot.kind, slot.name);
+      if ((metric && metrics.count(key)) || (sum && m > 0))
+        accumulate(into.at(key), results[i]);
+      else if (metric || sum || slot.kind == "buffer")
+        into[key] = std::move(results[i]);
     }
+  };
+  for (int64_t m = 0; weightsFunction && m < microbatches; ++m)
+    run(*weightsFunction, m);
+  for (const auto &[key, weight] : metrics)
+    values[key] = weight;
+  for (int64_t m = 0; m < microbatches; ++m)
+    run(trainFunction, m);
+  LossSums sums;
+  for (size_t i = 0; metrics.count({"metric", namesOfTerm(i).first}); ++i) {
+    const auto [sum, weight] = namesOfTerm(i);
+    sums.terms.push_back({metrics.at({"metric", sum}).values[0], metrics.at({"metric", weight}).values[0]});
   }
   return sums;
 }
 
-void Reference::update(TensorMap &values, double lr, int64_t step, double weight) const {
+void Reference::update(TensorMap &values, double lr, int64_t step, const LossSums &sums) const {
   std::vector<ir::HostTensor> arguments;
   for (const Slot &slot : updateFunction.arguments) {
     if (slot.kind == "scalar" || slot.kind == "metric")
       arguments.emplace_back(slot.shape, slot.dtype,
                              slot.name == "lr"     ? lr
                              : slot.name == "step" ? static_cast<double>(step)
-                                                   : weight);
+                                                   : sums.terms.at(0).weight);
     else
       arguments.push_back(values.at({slot.kind, slot.name}));
   }

@@ -3,8 +3,10 @@
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Interpreter.h"
 #include "runtime/data/DataSource.h"
+#include "runtime/session/RankJob.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +16,6 @@ namespace cleave {
 using TensorKey = std::pair<std::string, std::string>;
 using TensorMap = std::map<TensorKey, ir::HostTensor>;
 
-struct StepSums {
-  double loss = 0, weight = 0;
-};
-
 class Reference {
 public:
   Reference(const GraphModule &step, uint64_t seed, int64_t microbatches);
@@ -25,9 +23,9 @@ public:
   /// Initial values of parameters, buffers and states.
   TensorMap initial() const;
   /// Runs forward and backward of one step on samples `rows` of the training split; writes gradients and buffers.
-  StepSums train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
-  /// Runs the optimizer; writes parameters and states.
-  void update(TensorMap &values, double lr, int64_t step, double weight) const;
+  LossSums train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
+  /// Runs the optimizer; writes parameters and states. `sums`: what train returned.
+  void update(TensorMap &values, double lr, int64_t step, const LossSums &sums) const;
   /// Keys in the order of execution: buffers, gradients from the last layer to the first, parameters, states.
   std::vector<TensorKey> order() const;
 
@@ -47,7 +45,12 @@ private:
   ir::HostTensor input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows,
                        int64_t first) const;
 
+  /// The values of a function's arguments for microbatch `m`.
+  std::vector<ir::HostTensor> arguments(const Function &function, const TensorMap &values, const DataSource &source,
+                                        const std::vector<uint32_t> &rows, int64_t m) const;
+
   Function trainFunction, updateFunction;
+  std::optional<Function> weightsFunction;
   uint64_t seed;
   int64_t microbatches;
 };

@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Session.h"
@@ -34,7 +35,9 @@ struct Trainer::Impl {
   Job jobOf(const RunOptions &options) const;
   /// Returns the job's options. For cuda without a --target, first sets the target to this machine's GPU, if any.
   static const passes::CompileOptions &forThisMachine(Job &job);
-  bool warned = false;
+  /// Warns, once, if the number of microbatches changes what the plan's model computes.
+  void warnOfMicrobatches(const plan::Plan &plan);
+  bool warned = false, warnedOfMicrobatches = false;
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds);
   /// The training information of a checkpoint; throws if it belongs to another model. `what` is the caller, for
@@ -45,11 +48,24 @@ struct Trainer::Impl {
 };
 
 GraphModule Trainer::Impl::trace(const Job &job) {
-  GraphModule graph = traceModel(model, job.config, job.batch / job.strategy.microbatches);
+  const int64_t microbatches = job.strategy.microbatches;
+  GraphModule graph = traceModel(model, job.config, job.batch / microbatches, job.evalBatch / microbatches);
   if (!std::exchange(warned, true) && launchedRank() == 0)
     for (const std::string &warning : warningsOf(graph))
       std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
   return graph;
+}
+
+void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
+  const std::string place = combinesSamples(plan, false);
+  if (plan.microbatches() < 2 || place.empty() || launchedRank() != 0 || std::exchange(warnedOfMicrobatches, true))
+    return;
+  std::fputs(
+      fmt::format("warning: {}: the result for a sample depends here on the rest of its microbatch, and so on the "
+                  "number of microbatches, {}; perMicrobatch(...) around it says that this is meant\n",
+                  place, plan.microbatches())
+          .c_str(),
+      stderr);
 }
 
 Job Trainer::Impl::jobOf(const RunOptions &options) const {
@@ -95,6 +111,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     };
     plan = planForAllRanks(compile, given, wait);
   }
+  warnOfMicrobatches(plan->plan());
   *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return plan;
 }
@@ -157,9 +174,13 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   eval.traceFile = options.trace;
   if (options.plan.empty())
     takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
-  if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
+  if (options.plan.empty() && options.batch) {
+    options.evalBatch = options.batch;
+  } else if (options.plan.empty() && info.batch > 0 && info.microbatches > 0) {
     options.batch = info.batch;
     options.microbatches = options.microbatches.value_or(info.microbatches);
+    if (info.evalBatch)
+      options.evalBatch = info.evalBatch;
   }
   double seconds = 0;
   const auto plan = impl->planOf(options, &seconds);
@@ -213,8 +234,10 @@ static void requireMemory(const plan::Plan &plan, const RunOptions &options, con
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   Job job = impl->jobOf(options);
   std::vector<uint8_t> bytes = passes::compile(impl->trace(job), Impl::forThisMachine(job));
+  const auto file = PlanFile::fromBytes(bytes, "the compiled plan");
+  impl->warnOfMicrobatches(file->plan());
   if (!job.cluster.empty())
-    requireMemory(PlanFile::fromBytes(bytes, "the compiled plan")->plan(), options, job.cluster);
+    requireMemory(file->plan(), options, job.cluster);
   return bytes;
 }
 

@@ -4,10 +4,14 @@
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/Error.h"
 
+#include "mlir/IR/OperationSupport.h"
+#include "llvm/ADT/DenseSet.h"
+
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>
+#include <set>
 
 namespace cleave {
 
@@ -224,21 +228,88 @@ Loss klDivLoss(Tensor logProbabilities, Tensor target, Where where) {
 
 // ---- weighted sum of losses ---------------------------------------------------------------------------------------
 
+/// Whether two values are computed alike from the same operands. (The weight of a cross-entropy depends on its labels
+/// alone.)
+static bool sameComputation(Value a, Value b) {
+  std::set<std::pair<void *, void *>> visited;
+  std::vector<std::pair<Value, Value>> open{{a, b}};
+  while (!open.empty()) {
+    const auto [x, y] = open.back();
+    open.pop_back();
+    if (x == y || !visited.insert({x.getAsOpaquePointer(), y.getAsOpaquePointer()}).second)
+      continue;
+    mlir::Operation *of = x.getDefiningOp(), *other = y.getDefiningOp();
+    const auto ignoreOperands = [](Value, Value) { return mlir::success(); };
+    using Equivalence = mlir::OperationEquivalence;
+    if (!of || !other ||
+        llvm::cast<mlir::OpResult>(x).getResultNumber() != llvm::cast<mlir::OpResult>(y).getResultNumber() ||
+        !Equivalence::isEquivalentTo(of, other, ignoreOperands, nullptr,
+                                     Equivalence::IgnoreLocations | Equivalence::IgnoreDiscardableAttrs))
+      return false;
+    auto entropy = llvm::dyn_cast<CrossEntropyOp>(of);
+    for (auto [i, operand] : llvm::enumerate(of->getOperands()))
+      if (!entropy || x != entropy.getWeight() || operand == entropy.getLabels())
+        open.emplace_back(operand, other->getOperand(i));
+  }
+  return true;
+}
+
+/// The parameter, buffer or random op that a weight depends on, for messages; empty if there is none.
+static std::string notData(Trace &trace, Value weight) {
+  llvm::DenseSet<Value> visited;
+  std::vector<Value> open{weight};
+  while (!open.empty()) {
+    const Value value = open.back();
+    open.pop_back();
+    if (!visited.insert(value).second)
+      continue;
+    if (const auto name = trace.names.find(value.getAsOpaquePointer()); name != trace.names.end())
+      return name->second;
+    mlir::Operation *op = value.getDefiningOp();
+    if (!op)
+      continue;
+    if (llvm::isa<RandomUniformOp>(op))
+      return "random numbers";
+    auto entropy = llvm::dyn_cast<CrossEntropyOp>(op);
+    if (entropy && value == entropy.getWeight())
+      open.push_back(entropy.getLabels());
+    else
+      open.insert(open.end(), op->operand_begin(), op->operand_end());
+  }
+  return "";
+}
+
+/// Adds a term to `terms`, or to the term with the same weight.
+static void addTerm(std::vector<LossTerm> &terms, const LossTerm &term, double factor, Where where) {
+  const Tensor sum = factor == 1 ? term.sum : Operand(term.sum, where) * Operand(factor, where);
+  for (LossTerm &known : terms)
+    if (sameComputation(valueOf(known.weight), valueOf(term.weight))) {
+      known.sum = Operand(known.sum, where) + sum;
+      return;
+    }
+  terms.push_back({sum, term.weight});
+}
+
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where) {
-  Trace::current("weightedSum", where);
+  Trace &trace = Trace::current("weightedSum", where);
   if (losses.empty())
     failRule("weightedSum", 1, "at least one loss is needed, found none", {}, where);
-  Loss all = losses[0].loss;
-  all.sum = {};
+  std::vector<LossTerm> terms;
   for (const auto &[loss, weight] : losses) {
     if (!std::isfinite(weight))
       failRule("weightedSum", 2, fmt::format("weights must be finite, found {}", weight), {}, where);
-    if (!loss.sum || loss.staticWeight < 1)
-      failRule("weightedSum", 1, "a loss has no sum or no staticWeight", {}, where);
-    const double scale = weight * static_cast<double>(all.staticWeight) / static_cast<double>(loss.staticWeight);
-    const Tensor part = scale == 1 ? loss.sum : Operand(loss.sum, where) * Operand(scale, where);
-    all.sum = all.sum ? Operand(all.sum, where) + part : part;
+    addTerm(terms, {loss.sum, loss.weight}, weight, where);
+    for (const LossTerm &term : loss.further)
+      addTerm(terms, term, weight, where);
   }
+  for (const LossTerm &term : terms)
+    if (const std::string from = notData(trace, valueOf(term.weight)); terms.size() > 1 && !from.empty())
+      failRule("weightedSum", 3,
+               fmt::format("the weight of a loss must depend on the data alone, this one depends on {}", from),
+               {fact(term.weight, "weight")}, where);
+  Loss all = losses[0].loss;
+  all.sum = terms[0].sum;
+  all.further.assign(terms.begin() + 1, terms.end());
   return all;
 }
 

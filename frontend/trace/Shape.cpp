@@ -245,6 +245,12 @@ static bool knownEntry(const std::string &entry) {
   }
 }
 
+cleave::detail::PerMicrobatch::PerMicrobatch(Where where) { ++Trace::current("perMicrobatch", where).perMicrobatch; }
+cleave::detail::PerMicrobatch::~PerMicrobatch() {
+  if (Trace *trace = Trace::active())
+    --trace->perMicrobatch;
+}
+
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
   Trace &trace = Trace::current("withSharding", where);
   if (static_cast<int64_t>(axes.size()) != x.rank())

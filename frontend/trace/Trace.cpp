@@ -40,6 +40,8 @@ void Trace::mark(mlir::Operation *op) {
   op->setAttr(ir::attr::path, builder.getStringAttr(path()));
   if (stage)
     op->setAttr(ir::attr::stage, builder.getI64IntegerAttr(*stage));
+  if (perMicrobatch > 0)
+    op->setAttr(ir::attr::perMicrobatch, builder.getUnitAttr());
 }
 
 void Trace::checkSize(mlir::Operation *op, Where where) {

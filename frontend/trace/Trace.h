@@ -67,6 +67,7 @@ public:
   /// Location of the innermost module call that is in the user's program; without one, `root`.
   Where userSite() const;
   std::optional<int64_t> stage;
+  int perMicrobatch = 0; ///< > 0: ops combine the samples of a microbatch on purpose
   Where root{};          ///< location of the TrainConfig
   const uint64_t number; ///< unique within this process
 

@@ -129,6 +129,10 @@ void checkLoss(const Loss &loss) {
   if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct && !scalar(loss.correct)))
     throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}",
                                 loss.sum.str(), loss.weight.str(), loss.correct.str()));
+  for (const LossTerm &term : loss.further)
+    if (!scalar(term.sum) || !scalar(term.weight))
+      throw userError(fmt::format("loss: sum and weight of a further term must be tensor<f32>, found {} and {}",
+                                  term.sum.str(), term.weight.str()));
   if (loss.staticWeight < 1)
     throw userError(fmt::format("loss: staticWeight must be positive, found {}", loss.staticWeight));
 }
@@ -140,6 +144,11 @@ void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::fun
   if (loss.correct) {
     results.push_back(valueOf(loss.correct));
     marks.emplace_back("correct", "");
+  }
+  for (const LossTerm &term : loss.further) {
+    const std::string number = std::to_string(&term - loss.further.data() + 1);
+    results.insert(results.end(), {valueOf(term.sum), valueOf(term.weight)});
+    marks.insert(marks.end(), {{"loss", number}, {"weight", number}});
   }
   for (const Buffer *buffer : trace.changed) {
     results.push_back(trace.state.at(buffer));
@@ -315,7 +324,7 @@ void requireParametersWithin(const Module &root, double most, const std::string 
          {{largest->path(), shapeText(largest->shape())}}, largest->place());
 }
 
-GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows) {
+GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows, int64_t evalRows) {
   if (!config.loss)
     throw userError("loss: none was given");
   requireParametersWithin(*model.root, static_cast<double>(mostParameterBytes), "the largest machine");
@@ -323,7 +332,7 @@ GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t ro
   GraphModule graph;
   Builder builder(model, config, rows, graph);
   builder.function("forward", Trace::Mode::Train);
-  builder.function("eval", Trace::Mode::Eval);
+  Builder(model, config, evalRows ? evalRows : rows, graph).function("eval", Trace::Mode::Eval);
   builder.optimizer();
   if (const std::string problems = graph.verify(); !problems.empty())
     throw Error(Status::Internal, "the traced graph is not valid, which is Cleave's fault:\n" + problems);

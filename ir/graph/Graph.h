@@ -47,7 +47,8 @@ inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name",
                                      trainable = "cleave.trainable", lrScale = "cleave.lr_scale",
                                      weightDecay = "cleave.weight_decay", path = "cleave.path", stage = "cleave.stage",
                                      phase = "cleave.phase", optimizer = "cleave.optimizer",
-                                     reduceDtype = "cleave.reduce_dtype", epilogues = "cleave.epilogues";
+                                     reduceDtype = "cleave.reduce_dtype", epilogues = "cleave.epilogues",
+                                     perMicrobatch = "cleave.per_microbatch";
 }
 
 /// shard_hint entry for a dimension that must not be split. An entry "" keeps the dimension's sharding.

@@ -30,9 +30,14 @@ def Cleave_Dialect : Dialect {
     - `@update`: the optimizer as graph ops: arguments "parameter", "gradient", "state" (named "<parameter>.<slot>"),
       "scalar" ("lr", "step": `tensor<f32>`), "metric" ("weight": `tensor<f32>`); results "parameter" and "state".
 
+    A loss of several terms has further results "loss" and "weight", with `cleave.name` "1", "2", ...; the loss is the sum of
+    the quotients. Gradients then need the weights of the whole batch. After differentiation, `@weights` returns the weights of
+    a microbatch, computed from inputs alone, and `@train` takes the summed weights as arguments of kind "metric" instead of
+    returning them; `@update` then has no "metric".
+
     Every op has the user's source line as its location, `cleave.path` (the path of the module that created it) and, if the
-    user set one, `cleave.stage`. Differentiation copies path and stage to the gradient ops and adds
-    `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that the operands of elementwise ops,
+    user set one, `cleave.stage`. Ops with `cleave.per_microbatch` combine the samples of a microbatch on purpose.
+    Differentiation copies path and stage to the gradient ops and adds `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that the operands of elementwise ops,
     their gradients and their sharding rules have equal shapes. Composite ops (softmax, layerNorm, batchNorm, crossEntropy)
     have gradient ops and are decomposed into primitives after differentiation, before a strategy is applied. A reduction
     over a split dimension is then an ordinary partial sum, so synchronised batch normalisation and cross-entropy over

@@ -16,8 +16,8 @@ namespace {
 
 class Reader {
 public:
-  Reader(func::FuncOp func, const Strategy &strategy, const NamedShardings &named)
-      : func(func), strategy(strategy), named(named) {
+  Reader(func::FuncOp func, const Strategy &strategy, const NamedShardings &named, Marks demands)
+      : func(func), strategy(strategy), named(named), demands(demands) {
     problem.mesh = strategy.mesh;
     problem.sequence = !strategy.sequence.empty();
   }
@@ -42,6 +42,7 @@ private:
   func::FuncOp func;
   const Strategy &strategy;
   const NamedShardings &named;
+  const Marks demands;
   ShardingProblem problem;
   DenseMap<Value, TensorId> ids;
   llvm::StringMap<NameId> names;
@@ -163,6 +164,8 @@ private:
 
   MarkedDims readMark(ir::ShardHintOp op) const {
     const std::vector<int64_t> shape = cast<RankedTensorType>(op.getResult().getType()).getShape().vec();
+    if (demands == Marks::Ignored)
+      return MarkedDims(shape.size());
     std::string where = "withSharding";
     if (auto line = dyn_cast<FileLineColLoc>(op.getLoc()))
       where = fmt::format("{}:{}: withSharding", line.getFilename().str(), line.getLine());
@@ -182,8 +185,8 @@ private:
 
 } // namespace
 
-ShardingProblem readProblem(func::FuncOp func, const Strategy &strategy, const NamedShardings &named) {
-  return Reader(func, strategy, named).read();
+ShardingProblem readProblem(func::FuncOp func, const Strategy &strategy, const NamedShardings &named, Marks marks) {
+  return Reader(func, strategy, named, marks).read();
 }
 
 } // namespace cleave::partitioner

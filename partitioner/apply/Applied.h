@@ -46,6 +46,8 @@ struct Applied {
     int64_t channel = 0; // channel between the two positions; with several chunks, one per pair of stages and direction
   };
   std::vector<Message> messages;
+  /// The location of the op that combines the samples of a microbatch (MixedRows.h); empty if there is none.
+  std::string trainMixes, evalMixes;
 };
 
 } // namespace cleave::partitioner

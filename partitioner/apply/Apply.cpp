@@ -73,7 +73,7 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
   checkRules(step.lookupSymbol<func::FuncOp>("train"), strategy);
   NamedShardings named;
   auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
-       eval = step.lookupSymbol<func::FuncOp>("eval");
+       eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
   assignShardings(train, strategy, named);
   checkTensorAxis(train, strategy);
   const NamedShardings stored = strategy.zero ? storedShardings(train, strategy, named) : NamedShardings();
@@ -82,9 +82,11 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
     updated.insert(named.begin(), named.end());
     assignShardings(update, strategy, updated);
   }
+  if (weights)
+    assignShardings(weights, strategy, named);
   if (eval) {
     assignShardings(eval, strategy, named);
-    alignMetrics(train, eval);
+    alignMetrics({train, weights, eval});
   }
   for (func::FuncOp func : {train, eval})
     if (func)
@@ -174,6 +176,16 @@ std::vector<ScheduleItem> evalItems(const Strategy &strategy) {
   return items;
 }
 
+/// Inserts the segments of @weights behind the first item.
+void insertWeights(const Strategy &strategy, std::vector<ScheduleItem> &items) {
+  std::vector<ScheduleItem> inserted;
+  for (int64_t m = 0; m < strategy.microbatches; ++m)
+    for (int64_t chunk = 0; chunk < strategy.chunks; ++chunk)
+      inserted.push_back({{SegmentKind::Weights, chunk}, m});
+  inserted.push_back({{SegmentKind::ReduceWeights}, 0});
+  items.insert(items.begin() + 1, inserted.begin(), inserted.end());
+}
+
 /// Adds the messages of a cut. `only`: the kind of all segments of the cut; if absent, the kinds that the cut records.
 void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
   const Strategy &strategy = applied.strategy;
@@ -233,6 +245,8 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
     applied.train = itemsOf(strategy.plannedSchedule());
   for (std::vector<ScheduleItem> &items : applied.train) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});
+    if (info.weights)
+      insertWeights(strategy, items);
     items.push_back({{SegmentKind::Reduce}, 0});
     items.push_back({{SegmentKind::Update}, 0});
   }

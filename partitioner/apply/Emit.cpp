@@ -219,7 +219,7 @@ private:
       if (made != key)
         continue;
       if (ir::isMetric(kind))
-        local.returns("metric", kind, add("metric", kind, value));
+        local.returns("metric", ir::metricName(kind, name), add("metric", ir::metricName(kind, name), value));
       else if (kind == "gradient")
         local.returns(kind, info.sumName(name), sums.count(name) ? sums.at(name) : get(value));
       else if (kind == "buffer" || kind == "output")
@@ -261,7 +261,7 @@ std::vector<Total> totalsOf(func::FuncOp func, const Strategy &strategy, bool gr
     Value value = terminator->getOperand(i);
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
     int64_t stage = value.getDefiningOp() ? stageOf(value.getDefiningOp()) : marked ? marked.getInt() : 0;
-    std::string key = gradients ? name : kind;
+    std::string key = gradients ? name : ir::metricName(kind, name);
     auto [place, added] = places.try_emplace(key, totals.size());
     if (added)
       totals.push_back({key, cast<RankedTensorType>(value.getType()), value, {}, {}, {}});
@@ -360,15 +360,20 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   info.train = annotated.lookupSymbol<func::FuncOp>("train");
   info.update = annotated.lookupSymbol<func::FuncOp>("update");
   info.eval = annotated.lookupSymbol<func::FuncOp>("eval");
+  info.weights = annotated.lookupSymbol<func::FuncOp>("weights");
   SegmentNumbers next;
   info.trainCut = cutSegments(info.train, strategy, next);
   if (info.eval)
     info.evalCut = cutSegments(info.eval, strategy, next);
+  if (info.weights)
+    info.weightsCut = cutSegments(info.weights, strategy, next);
   findOwners(info);
   info.metrics = totalsOf(info.train, strategy, false);
   info.gradients = totalsOf(info.train, strategy, true);
   if (info.eval)
     info.evalMetrics = totalsOf(info.eval, strategy, false);
+  if (info.weights)
+    info.weightMetrics = totalsOf(info.weights, strategy, false);
   info.scattered = scatteredGradients(info);
   for (Total &gradient : info.gradients) {
     std::set<int64_t> positions(gradient.makers.begin(), gradient.makers.end());
@@ -395,6 +400,10 @@ void emitClass(const StepInfo &info, ModuleOp module, RankClass &rankClass, cons
   };
   LocalFunction begin(module, rankClass, {SegmentKind::Begin}, mesh, coords);
   WorkingCopies copies;
+  if (info.weights) {
+    compute(SegmentKind::Weights, info.weights, info.weightsCut, SegmentKind::Forward, copies);
+    emitReduceWeights(info, module, rankClass, coords);
+  }
   for (SegmentKind kind :
        {SegmentKind::Forward, SegmentKind::Backward, SegmentKind::InputGradient, SegmentKind::WeightGradient})
     compute(kind, info.train, info.trainCut, kind, copies);

@@ -9,7 +9,8 @@
 
 namespace cleave::partitioner {
 
-/// A metric ("loss", "weight", "correct") or gradient of the step, and the axes over which it is still partial.
+/// A metric ("loss", "weight", "correct", "loss.1", ...) or gradient of the step, and the axes over which it is still
+/// partial.
 struct Total {
   std::string name;
   mlir::RankedTensorType type; // global
@@ -22,11 +23,12 @@ struct Total {
 /// Data shared by all classes: the annotated module, its segmentation, and the owners. A position is a coordinate on
 /// axis pp: the ranks that run the same stages.
 struct StepInfo {
-  mlir::func::FuncOp train, update, eval;
-  Segmentation trainCut, evalCut;
-  std::vector<Total> metrics, gradients, evalMetrics;
-  std::map<std::string, std::vector<int64_t>> owners;     // parameter or buffer -> positions that own it, in order
-  std::map<std::string, int64_t> homes;                   // parameter or buffer -> the first stage that uses it
+  mlir::func::FuncOp train, update, eval, weights; // null if the step has none
+  Segmentation trainCut, evalCut, weightsCut;
+  std::vector<Total> metrics, gradients, evalMetrics; // metrics: of @train
+  std::vector<Total> weightMetrics;                   // of @weights
+  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> positions that own it, in order
+  std::map<std::string, int64_t> homes;               // parameter or buffer -> the first stage that uses it
   /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and the sharding that @update
   /// reads.
   std::map<std::string, Sharding> scattered;
@@ -55,6 +57,10 @@ class LocalFunction;
 /// parameters to the types and layouts listed in `copies`.
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
                bool eval);
+
+/// Emits the segment after those of @weights: reduces their metrics over the ranks.
+void emitReduceWeights(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass,
+                       const std::vector<int64_t> &coords);
 
 /// Emits the segment after the microbatches: reduces gradients and metrics over the ranks.
 void emitReduce(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords,

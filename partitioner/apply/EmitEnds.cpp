@@ -189,12 +189,22 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
   for (const Total &metric : eval ? info.evalMetrics : info.metrics)
     local.returns("metric", metric.name, zeros(local, metric.type));
   if (!eval)
+    for (const Total &metric : info.weightMetrics)
+      local.returns("metric", metric.name, zeros(local, metric.type));
+  if (!eval)
     for (const Total &gradient : info.gradients)
       if (sharedBy(gradient, rankClass.position) &&
           (info.strategy->microbatches > 1 || llvm::count(gradient.makers, rankClass.position) != 1))
         local.returns("gradient", info.sumName(gradient.name), zeros(local, local.localiser.localType(gradient.value)));
   for (auto [name, last] : copies)
     local.returns("working", name, workingCopy(local, last->getResult(0)));
+  local.finish(rankClass);
+}
+
+void emitReduceWeights(const StepInfo &info, ModuleOp module, RankClass &rankClass,
+                       const std::vector<int64_t> &coords) {
+  LocalFunction local(module, rankClass, {SegmentKind::ReduceWeights}, info.strategy->mesh, coords);
+  reduceMetrics(local, info.weightMetrics);
   local.finish(rankClass);
 }
 

@@ -26,23 +26,25 @@ dist::ReshardOp reshardAt(OpBuilder &builder, Value value, const Sharding &to, O
   return op;
 }
 
-void alignMetrics(func::FuncOp train, func::FuncOp eval) {
-  std::map<StringRef, std::optional<std::set<std::string>>> common; // by metric, the axes over which all its results
-                                                                    // are partial
+void alignMetrics(ArrayRef<func::FuncOp> functions) {
+  std::map<std::string, std::optional<std::set<std::string>>> common; // by metric, the axes over which all its results
+                                                                      // are partial
   const auto forEachMetric = [&](auto visit) {
-    for (func::FuncOp func : {train, eval})
-      for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
-        if (StringRef kind = ir::resultText(func, result.getOperandNumber(), ir::attr::kind); ir::isMetric(kind))
-          visit(kind, result);
+    for (func::FuncOp func : functions)
+      for (OpOperand &result :
+           func ? func.getBody().front().getTerminator()->getOpOperands() : MutableArrayRef<OpOperand>())
+        if (const unsigned i = result.getOperandNumber(); ir::isMetric(ir::resultText(func, i, ir::attr::kind)))
+          visit(ir::metricName(ir::resultText(func, i, ir::attr::kind), ir::resultText(func, i, ir::attr::name)),
+                result);
   };
-  forEachMetric([&](StringRef kind, OpOperand &result) {
+  forEachMetric([&](const std::string &kind, OpOperand &result) {
     const std::vector<std::string> &axes = shardingOf(result.get()).partialAxes;
     std::optional<std::set<std::string>> &kept = common[kind];
     if (!kept)
       kept.emplace(axes.begin(), axes.end());
     std::erase_if(*kept, [&](const std::string &axis) { return !llvm::is_contained(axes, axis); });
   });
-  forEachMetric([&](StringRef kind, OpOperand &result) {
+  forEachMetric([&](const std::string &kind, OpOperand &result) {
     Sharding to = shardingOf(result.get());
     if (std::erase_if(to.partialAxes, [&](const std::string &axis) { return !common[kind]->count(axis); }) == 0)
       return;

@@ -12,9 +12,9 @@ dist::ShardingAttr attributeOf(mlir::MLIRContext *context, const Sharding &shard
 /// Reshards `value` at the builder's insertion point, with the path, stage and phase of `marks`.
 dist::ReshardOp reshardAt(mlir::OpBuilder &builder, mlir::Value value, const Sharding &to, mlir::Operation *marks);
 
-/// Makes the metrics (loss, weight, correct) of annotated @train and @eval partial over the same axes, so that both
-/// accumulate in the same slots. An axis that is partial in only one of the functions is reduced there in each
-/// microbatch.
-void alignMetrics(mlir::func::FuncOp train, mlir::func::FuncOp eval);
+/// Makes the metrics (loss, weight, correct) of annotated functions partial over the same axes, so that all accumulate
+/// in the same slots. An axis that is not partial in all of the functions is reduced in each microbatch. Null functions
+/// are skipped.
+void alignMetrics(llvm::ArrayRef<mlir::func::FuncOp> functions);
 
 } // namespace cleave::partitioner

@@ -6,8 +6,9 @@
 namespace cleave::partitioner {
 
 std::string SegmentId::str() const {
-  static constexpr std::array names{"begin",  "forward",    "backward", "input_gradient", "weight_gradient", "reduce",
-                                    "update", "eval_begin", "eval",     "eval_reduce",    "finish"};
+  static constexpr std::array names{"begin",          "weights",         "reduce_weights", "forward", "backward",
+                                    "input_gradient", "weight_gradient", "reduce",         "update",  "eval_begin",
+                                    "eval",           "eval_reduce",     "finish"};
   std::string name = names[static_cast<size_t>(kind)];
   return chunk ? name + "." + std::to_string(chunk) : name;
 }

@@ -6,10 +6,12 @@
 
 namespace cleave::partitioner {
 
-/// In the order in which a stage runs them. Begin, Reduce and Update, EvalBegin and EvalReduce run once for all stages
-/// of a rank; the others once per stage and microbatch.
+/// In the order in which a stage runs them. Begin, ReduceWeights, Reduce and Update, EvalBegin and EvalReduce run once
+/// for all stages of a rank; the others once per stage and microbatch.
 enum class SegmentKind : uint8_t {
   Begin,
+  Weights,       ///< of a loss with several terms, before the first forward
+  ReduceWeights, ///< sums them over the ranks
   Forward,
   Backward, ///< gradients of the stage's input and weights; the next two replace it if the backward pass is split
   InputGradient,

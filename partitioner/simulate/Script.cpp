@@ -3,6 +3,7 @@
 
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Segments.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -61,8 +62,7 @@ private:
   }
 
   static bool isPass(plan::SegmentKind kind) {
-    return kind != plan::SegmentKind::Reduce && kind != plan::SegmentKind::Update && kind != plan::SegmentKind::Eval &&
-           kind != plan::SegmentKind::Begin;
+    return phaseOf(kind) == SegmentPhase::Microbatches && kind != plan::SegmentKind::Eval;
   }
 
   void addSegment(const plan::Segment &segment) {

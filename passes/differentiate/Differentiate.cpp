@@ -6,6 +6,7 @@
 #include "passes/differentiate/Rules.h"
 #include "passes/precision/LossScale.h"
 #include "passes/rewrite/ThrowingPass.h"
+#include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
 
 using namespace mlir;
@@ -100,13 +101,79 @@ llvm::DenseSet<Value> activeValues(func::FuncOp function) {
   return active;
 }
 
-Value lossOf(func::FuncOp function) {
-  for (auto [i, result] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
-    auto kind = function.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
-    if (kind && kind.getValue() == "loss")
-      return result;
+/// The results of a kind, in order.
+llvm::SmallVector<unsigned> resultsOf(func::FuncOp function, llvm::StringRef kind) {
+  llvm::SmallVector<unsigned> found;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (ir::resultText(function, i, ir::attr::kind) == kind)
+      found.push_back(i);
+  return found;
+}
+
+/// Keeps the results in `kept`, in order.
+void keepResults(func::FuncOp function, llvm::ArrayRef<unsigned> kept) {
+  Operation *terminator = function.front().getTerminator();
+  llvm::SmallVector<Value> values;
+  llvm::SmallVector<DictionaryAttr> attributes;
+  for (const unsigned i : kept) {
+    values.push_back(terminator->getOperand(i));
+    attributes.push_back(function.getResultAttrDict(i));
   }
-  throw userError("differentiate: @forward has no result of kind \"loss\"");
+  terminator->setOperands(values);
+  function.setType(
+      FunctionType::get(function.getContext(), function.getArgumentTypes(), ValueRange(values).getTypes()));
+  function.setAllResultAttrs(attributes);
+}
+
+/// Adds @weights: the weights of the loss's terms, computed from inputs alone, in the stage of the loss. The weight of
+/// a cross-entropy does not depend on its logits.
+void addWeights(ModuleOp module, func::FuncOp forward) {
+  Operation *loss = forward.front().getTerminator()->getOperand(resultsOf(forward, "loss").front()).getDefiningOp();
+  auto weights = forward.clone();
+  weights.setName("weights");
+  weights->removeAttr("cleave.static_weight");
+  module.push_back(weights);
+  keepResults(weights, resultsOf(weights, "weight"));
+  weights.walk([&](ir::CrossEntropyOp op) {
+    Emitter e{OpBuilder(op)};
+    e.setOrigin(op);
+    op.getLogitsMutable().assign(e.constantLike(op.getLogits(), 0));
+  });
+  eraseDeadOps(weights);
+  llvm::BitVector unused(weights.getNumArguments());
+  for (BlockArgument argument : weights.getArguments()) {
+    if (argument.use_empty())
+      unused.set(argument.getArgNumber());
+    else if (ir::argumentText(argument, ir::attr::kind) != "input")
+      throw userError(locationText(argument.getUsers().begin()->getLoc()) +
+                      "error: the weights of a loss with several terms must depend on the data alone, one depends on " +
+                      ir::argumentText(argument, ir::attr::name).str());
+  }
+  (void)weights.eraseArguments(unused);
+  for (Operation &op : weights.front().without_terminator())
+    if (Attribute stage = loss ? loss->getAttr(ir::attr::stage) : Attribute())
+      op.setAttr(ir::attr::stage, stage);
+}
+
+/// Replaces the results of kind "weight" by arguments of kind "metric"; returns these.
+llvm::SmallVector<Value> takeWeights(func::FuncOp function) {
+  Builder b(function.getContext());
+  llvm::SmallVector<Value> weights;
+  llvm::SmallVector<unsigned> kept;
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    if (ir::resultText(function, i, ir::attr::kind) != "weight") {
+      kept.push_back(i);
+      continue;
+    }
+    const std::string name = ir::metricName("weight", ir::resultText(function, i, ir::attr::name));
+    const unsigned index = function.getNumArguments();
+    auto attributes = b.getDictionaryAttr({b.getNamedAttr(ir::attr::kind, b.getStringAttr("metric")),
+                                           b.getNamedAttr(ir::attr::name, b.getStringAttr(name))});
+    (void)function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()), attributes, function.getLoc());
+    weights.push_back(function.getArgument(index));
+  }
+  keepResults(function, kept);
+  return weights;
 }
 
 void applyRule(Operation *op, Adjoints &adjoints) {
@@ -129,18 +196,25 @@ void applyRule(Operation *op, Adjoints &adjoints) {
   (*rule)(op, grads, adjoints);
 }
 
-/// Appends the gradient ops to the body.
-void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCount, Value lossScale) {
-  Value loss = lossOf(function);
+/// Appends the gradient ops to the body. `weights`: of the terms of the loss, in order; empty for a loss of one term,
+/// whose gradients the update divides by the weight.
+void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCount, llvm::ArrayRef<Value> weights,
+                    Value lossScale) {
   llvm::SmallVector<Operation *> forward;
   for (Operation &op : function.front().without_terminator())
     forward.push_back(&op);
-  if (adjoints.needs(loss)) {
+  Emitter &e = adjoints.e;
+  for (auto [i, result] : llvm::enumerate(resultsOf(function, "loss"))) {
+    Value loss = function.front().getTerminator()->getOperand(result);
+    if (!adjoints.needs(loss))
+      continue;
     if (Operation *producer = loss.getDefiningOp())
-      adjoints.e.setOrigin(producer);
-    adjoints.e.setAttribute(ir::attr::phase, "backward");
-    Value seed = adjoints.e.constantLike(loss, 1 / staticCount);
-    adjoints.add(loss, lossScale ? adjoints.e.mul(seed, lossScale) : seed);
+      e.setOrigin(producer);
+    e.setAttribute(ir::attr::phase, "backward");
+    // If no element counts, the gradient is zero, so any finite seed works.
+    Value seed = weights.empty() ? e.constantLike(loss, 1 / staticCount)
+                                 : e.div(e.constantLike(loss, 1), e.max(weights[i], e.constantLike(loss, 1)));
+    adjoints.add(loss, lossScale ? e.mul(seed, lossScale) : seed);
   }
   for (Operation *op : llvm::reverse(forward))
     applyRule(op, adjoints);
@@ -210,10 +284,14 @@ void differentiate(ModuleOp module, int64_t microbatches) {
   auto weight = function->getAttrOfType<IntegerAttr>("cleave.static_weight");
   if (!weight || weight.getInt() < 1 || microbatches < 1)
     throw userError("differentiate: @forward needs cleave.static_weight >= 1, and microbatches must be at least 1");
+  const bool terms = resultsOf(function, "loss").size() > 1;
+  if (terms)
+    addWeights(module, function);
+  const llvm::SmallVector<Value> weights = terms ? takeWeights(function) : llvm::SmallVector<Value>();
   OpBuilder builder(function.front().getTerminator());
   int64_t staticCount = weight.getInt() * microbatches;
   Adjoints adjoints(builder, activeValues(function));
-  appendBackward(function, adjoints, static_cast<double>(staticCount), lossScaleArgument(module, function));
+  appendBackward(function, adjoints, static_cast<double>(staticCount), weights, lossScaleArgument(module, function));
   returnGradients(function, adjoints);
   function.setName("train");
   function->setAttr("cleave.static_count", builder.getI64IntegerAttr(staticCount));

@@ -3,6 +3,7 @@
 
 #include "passes/place/Timeline.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/Segments.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -71,8 +72,7 @@ public:
     for (const auto &slot : builder.program->slots)
       bytes.push_back(slot->bytes);
     for (const ActionDraft &action : actions) {
-      plan::SegmentKind kind = segmentOf(action).segment->kind;
-      timed.push_back({action.segment, action.microbatch, !concludes(kind) && kind != plan::SegmentKind::Begin});
+      timed.push_back({action.segment, action.microbatch, perMicrobatch(segmentOf(action).segment->kind)});
     }
     timeline.emplace(timed, uses, holds, bytes);
   }
@@ -89,10 +89,6 @@ private:
       if (builder.segments[i].id == id)
         return i;
     return std::nullopt;
-  }
-
-  static bool concludes(plan::SegmentKind kind) {
-    return kind == plan::SegmentKind::Reduce || kind == plan::SegmentKind::Update;
   }
 
   /// The action that waits for a message that action `from` sends.

@@ -86,6 +86,7 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   plan.schedule = applied.strategy.schedule;
   plan.microbatches = static_cast<uint32_t>(applied.strategy.microbatches);
   plan.batch = static_cast<uint32_t>(options.batch);
+  plan.eval_batch = static_cast<uint32_t>(options.evalBatch);
   plan.seed = options.seed;
   plan.strategy = applied.strategy.toToml();
   if (options.data)
@@ -158,6 +159,8 @@ PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptio
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
   tables.string("");
+  plan.train_mixes = tables.string(applied.trainMixes);
+  plan.eval_mixes = tables.string(applied.evalMixes);
 }
 
 void PlanBuilder::addProgram(const partitioner::RankClass &rankClass, const ClassFunctions &functions) {

@@ -4,6 +4,7 @@
 #include "ir/graph/Graph.h"
 #include "passes/precision/LossScale.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/Segments.h"
 
 #include <algorithm>
 
@@ -31,6 +32,10 @@ plan::SegmentKind planned(partitioner::SegmentKind kind) {
   case SegmentKind::Begin:
   case SegmentKind::EvalBegin:
     return plan::SegmentKind::Begin;
+  case SegmentKind::Weights:
+    return plan::SegmentKind::Weights;
+  case SegmentKind::ReduceWeights:
+    return plan::SegmentKind::ReduceWeights;
   case SegmentKind::Forward:
     return plan::SegmentKind::Forward;
   case SegmentKind::Backward:
@@ -65,8 +70,7 @@ SegmentDraft &ProgramBuilder::newSegment(partitioner::SegmentId id) {
   draft.id = id;
   draft.segment->name = id.str();
   draft.segment->kind = planned(id.kind);
-  if (draft.segment->kind != plan::SegmentKind::Begin && draft.segment->kind != plan::SegmentKind::Reduce &&
-      draft.segment->kind != plan::SegmentKind::Update)
+  if (perMicrobatch(draft.segment->kind))
     draft.segment->stage = static_cast<int32_t>(stages.at(static_cast<size_t>(id.chunk)));
   return draft;
 }
@@ -87,10 +91,11 @@ uint32_t ProgramBuilder::newSlot(const std::string &name, mlir::Type type, const
 
 uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &name, mlir::Type type,
                                    const Label &label) {
-  auto [found, fresh] = named.try_emplace({kind, name}, 0);
+  plan::TensorKind tensorKind = tensorKindOf(kind);
+  const bool input = tensorKind == plan::TensorKind::Input;
+  // Evaluation may read another number of rows than training.
+  auto [found, fresh] = named.try_emplace({kind, name, input ? label.global : std::vector<int64_t>()}, 0);
   if (fresh) {
-    plan::TensorKind tensorKind = tensorKindOf(kind);
-    bool input = tensorKind == plan::TensorKind::Input;
     found->second = newSlot(name, type, label, input ? plan::Space::Input : plan::Space::Persistent);
     slot(found->second).tensor = -1;
     auto add = [&](std::vector<std::unique_ptr<plan::NamedSlotT>> &list) {

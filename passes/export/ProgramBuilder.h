@@ -74,7 +74,8 @@ public:
   uint32_t peerIndex(int64_t position, int64_t channel);
 
 private:
-  std::map<std::pair<std::string, std::string>, uint32_t> named;
+  // By kind, name and, of an input, global shape.
+  std::map<std::tuple<std::string, std::string, std::vector<int64_t>>, uint32_t> named;
   std::vector<ScalarSource> scalars;
   std::vector<GroupAxes> groups;
   std::vector<std::pair<int64_t, int64_t>> peers; // positions, channels

@@ -100,9 +100,11 @@ private:
     return itemAtReceipt(position, item, message, 0) <= usual ? usual : itemAtReceipt(position, item, message, margin);
   }
 
-  /// Estimated time of an item: nothing without work, two for a joined backward pass, one for any other item.
+  /// Estimated time of an item: nothing without work and for weights of the loss, two for a joined backward pass, one
+  /// for any other item.
   double timeOf(size_t position, const ScheduleItem &item) const {
-    if (!present[position].count(item.segment))
+    const SegmentKind kind = item.segment.kind;
+    if (!present[position].count(item.segment) || kind == SegmentKind::Weights || kind == SegmentKind::ReduceWeights)
       return 0;
     return item.segment.kind == SegmentKind::Backward ? 2 : 1;
   }

@@ -57,7 +57,7 @@ uint32_t Tables::string(const std::string &text) {
 uint32_t Tables::tensor(const std::string &name, plan::TensorKind kind, plan::DType dtype,
                         const std::vector<int64_t> &shape) {
   std::string key = std::to_string(static_cast<int>(kind)) + "/" + name;
-  if (kind == plan::TensorKind::Activation) {
+  if (kind == plan::TensorKind::Activation || kind == plan::TensorKind::Input) {
     key += "/" + std::to_string(static_cast<int>(dtype));
     for (int64_t size : shape)
       key += "," + std::to_string(size);

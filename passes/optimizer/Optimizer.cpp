@@ -81,6 +81,8 @@ private:
   Value squaredNorm();
   void moveLossScale(llvm::SmallVector<Value> &results);
   Value update(Parameter &parameter);
+  /// Whether gradients are those of the loss's sum. Those of a loss with several terms are already divided (@weights).
+  bool dividesByWeight() { return !module.lookupSymbol("weights"); }
   double decayOf(const Parameter &p) const { return p.setting(ir::attr::weightDecay, settings.weightDecay); }
   Value sgd(Parameter &parameter, Value gradient);
   Value adam(Parameter &parameter, Value gradient);
@@ -171,7 +173,8 @@ void UpdateBuilder::createFunction() {
     }
   argument(scalarType, module.getLoc(), named("scalar", "lr"));
   argument(scalarType, module.getLoc(), named("scalar", "step"));
-  argument(scalarType, module.getLoc(), named("metric", "weight"));
+  if (dividesByWeight())
+    argument(scalarType, module.getLoc(), named("metric", "weight"));
 
   b.setInsertionPointToEnd(module.getBody());
   auto function = func::FuncOp::create(b, module.getLoc(), "update", b.getFunctionType(types, resultTypes));
@@ -193,7 +196,8 @@ void UpdateBuilder::createFunction() {
       *state = body->getArgument(next++);
   scalars.lr = body->getArgument(next++);
   scalars.step = body->getArgument(next++);
-  scalars.weight = body->getArgument(next++);
+  if (dividesByWeight())
+    scalars.weight = body->getArgument(next++);
 }
 
 /// Sum of squares of all gradients: one term per parameter, added in order.
@@ -223,7 +227,8 @@ void UpdateBuilder::prepareScalars() {
   if (!count)
     throw userError("optimizer: @train has no cleave.static_count");
   // If no row counts, all gradients are zero, so any finite scale works.
-  Value scale = e.div(scalar(static_cast<double>(count.getInt())), e.max(scalars.weight, scalar(1)));
+  Value scale = dividesByWeight() ? e.div(scalar(static_cast<double>(count.getInt())), e.max(scalars.weight, scalar(1)))
+                                  : scalar(1);
   Value squares = (settings.clipNorm || lossScale) && !parameters.empty() ? squaredNorm() : Value();
   if (lossScale) {
     scale = e.div(scale, scalars.lossScale);

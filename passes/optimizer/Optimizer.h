@@ -8,13 +8,14 @@
 // Arguments of @update: for every trainable parameter the parameters (kind "parameter"), then the gradients
 // ("gradient"), then the states ("state", named "<parameter>.momentum", "<parameter>.exp_avg",
 // "<parameter>.exp_avg_sq", cleave.init constant 0), then scalars "lr" and "step" (1 for the first step; kind
-// "scalar"), then "weight" (kind "metric", the global number of rows or positions counted), each tensor<f32>. Results:
-// parameters, then states.
+// "scalar"), then "weight" (kind "metric", the global number of rows or positions counted; not with @weights), each
+// tensor<f32>. Results: parameters, then states.
 //
 // With a loss scale (passes/precision/LossScale.h), its three states follow the others. A step with gradients that are
 // not all finite leaves parameters and their states unchanged.
 //
-// Gradients are relative to the static count (see Differentiate.h) and are first multiplied by static count / weight.
+// Gradients are relative to the static count (see Differentiate.h) and are first multiplied by static count / weight;
+// those of a loss with several terms (@weights) are complete.
 //
 // Ops of one parameter have `cleave.parameter` (its name) and cleave.path (the name without its last component). Ops on
 // shared scalars have the path "optimizer" and no `cleave.parameter`. Constants, and scalars broadcast to a shape, are

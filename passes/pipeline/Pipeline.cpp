@@ -3,6 +3,7 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/annotate/MixedRows.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
 #include "passes/decompose/Decompose.h"
@@ -79,8 +80,17 @@ public:
 
   /// Converts the step, which is consumed, to the local programs.
   partitioner::Applied split(OwningOpRef<ModuleOp> step) {
+    const auto mixing = [&](StringRef name, bool exceptMeant) {
+      auto function = (*step).lookupSymbol<func::FuncOp>(name);
+      Operation *op = function ? partitioner::opThatMixesRows(function, exceptMeant) : nullptr;
+      return op ? locationOf(op->getLoc()) : std::string();
+    };
+    const bool trains = (*step).lookupSymbol("update") != nullptr;
+    const std::string train = mixing("train", trains), eval = mixing("eval", false);
     toLocal.run(*step);
     applied.module = std::move(step);
+    applied.trainMixes = train;
+    applied.evalMixes = eval;
     return std::move(applied);
   }
 
@@ -174,6 +184,9 @@ void Phases::checkOptions() const {
   if (microbatches < 1 || options.batch % microbatches != 0)
     throw userError(
         fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
+  if (options.evalBatch % microbatches != 0)
+    throw userError(fmt::format("microbatches: a batch of {} for evaluation does not divide into {} microbatches",
+                                options.evalBatch, microbatches));
 }
 
 /// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
@@ -197,6 +210,7 @@ void forwardAsEval(partitioner::Applied &applied) {
     message.sender.kind = message.receiver.kind = SegmentKind::Eval;
   for (std::vector<partitioner::ScheduleItem> &items : applied.train)
     items.clear();
+  applied.evalMixes = std::exchange(applied.trainMixes, "");
 }
 
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it

@@ -110,6 +110,7 @@ static CheckpointInfo parseInfo(const Json &json, const std::string &name) {
   info.seed = json.at("seed").get<uint64_t>();
   info.batch = count(json, "batch", 1, name);
   info.microbatches = count(json, "microbatches", 1, name);
+  info.evalBatch = json.contains("eval_batch") ? count(json, "eval_batch", 1, name) : 0;
   info.model = json.at("model").get<std::string>();
   info.options = unembed(json, "options");
   info.training = unembed(json, "training");
@@ -208,6 +209,8 @@ std::string printManifest(const Manifest &manifest) {
             {"batch", info.batch},
             {"microbatches", info.microbatches},
             {"model", info.model}};
+  if (info.evalBatch)
+    json["eval_batch"] = info.evalBatch;
   json["options"] = embed(info.options);
   json["training"] = embed(info.training);
   json["data"] = embed(info.data);

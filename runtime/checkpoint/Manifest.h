@@ -16,10 +16,11 @@ struct CheckpointInfo {
   uint64_t seed = 0;
   int64_t batch = 0;
   int64_t microbatches = 1;
-  std::string model;    ///< the program's name
-  std::string options;  ///< the model's options, a JSON object
-  std::string training; ///< optimizer and learning rate, a JSON object
-  std::string data;     ///< the data set's description, a JSON object
+  int64_t evalBatch = 0; ///< the batch of evaluation; 0: `batch`
+  std::string model;     ///< the program's name
+  std::string options;   ///< the model's options, a JSON object
+  std::string training;  ///< optimizer and learning rate, a JSON object
+  std::string data;      ///< the data set's description, a JSON object
   std::string planHash;
 };
 

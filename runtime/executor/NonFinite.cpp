@@ -52,6 +52,8 @@ NonFiniteSearch::Found NonFiniteSearch::look(const check::Access &access, const 
 static int64_t phaseOf(plan::SegmentKind kind) {
   switch (kind) {
   case plan::SegmentKind::Begin:
+  case plan::SegmentKind::Weights:
+  case plan::SegmentKind::ReduceWeights:
   case plan::SegmentKind::Forward:
   case plan::SegmentKind::Eval:
     return 0;

@@ -368,6 +368,12 @@ void checkTables(const plan::Plan &plan, Report &report) {
     return report.add("the mesh has {} ranks, the plan {}", ranks, length(plan.ranks()));
   if (plan.batch() < 1)
     report.add("a batch has at least 1 row, found {}", plan.batch());
+  if (plan.eval_batch() % std::max(1u, plan.microbatches()))
+    report.add("a batch of {} rows for evaluation is not cut into {} microbatches", plan.eval_batch(),
+               plan.microbatches());
+  for (const uint32_t place : {plan.train_mixes(), plan.eval_mixes()})
+    if (place && place >= length(plan.strings()))
+      report.add("string {} of {} says where samples are combined", place, length(plan.strings()));
   if (plan.threads() > 4096)
     report.add("{} threads per rank, at most 4096", plan.threads());
   checkBackend(plan, report);

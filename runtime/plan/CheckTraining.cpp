@@ -3,6 +3,7 @@
 // gradient has been summed exactly once over every mesh axis; CheckMemory.cpp checks that its sum starts at 0.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
+#include "runtime/plan/Segments.h"
 
 #include <algorithm>
 #include <map>
@@ -14,17 +15,6 @@ namespace {
 
 using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 
-/// A segment's phase in an iteration: before the microbatches, per microbatch, reductions over ranks, updates.
-int phaseOf(plan::SegmentKind kind) {
-  return kind == plan::SegmentKind::Begin    ? 0
-         : kind == plan::SegmentKind::Reduce ? 2
-         : kind == plan::SegmentKind::Update ? 3
-                                             : 1;
-}
-
-/// Whether a segment runs for each microbatch; the others run once.
-bool perMicrobatch(plan::SegmentKind kind) { return phaseOf(kind) == 1; }
-
 /// Sums must be added in this order: another order would round differently and update running statistics differently.
 void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
   Rule rule(report, "G4");
@@ -32,7 +22,7 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
   const std::string name = plan.schedule() ? plan.schedule()->str() : "";
   std::map<uint32_t, int32_t> last;
   std::set<std::pair<int32_t, int32_t>> finished; // stages and microbatches with computed weight gradients
-  int phase = 0;
+  SegmentPhase phase = SegmentPhase::Begin;
   for (uint32_t a = 0; a < length(actions); ++a) {
     const plan::Action &action = *actions->Get(a);
     const plan::Segment &segment = *program.segments()->Get(action.segment());
@@ -49,13 +39,14 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
                  action.segment(), action.microbatch());
     if (segment.kind() == plan::SegmentKind::WeightGradient)
       finished.insert({segment.stage(), action.microbatch()});
-    const bool downwards =
-        name == "gpipe" && segment.kind() != plan::SegmentKind::Forward && segment.kind() != plan::SegmentKind::Eval;
+    const bool downwards = name == "gpipe" && (segment.kind() == plan::SegmentKind::Backward ||
+                                               segment.kind() == plan::SegmentKind::InputGradient ||
+                                               segment.kind() == plan::SegmentKind::WeightGradient);
     const auto [found, fresh] = last.try_emplace(action.segment(), action.microbatch());
     if (!fresh && (downwards ? action.microbatch() > found->second : action.microbatch() < found->second))
-      report.add("program {}, {} action {}: segment {} runs for microbatch {} after {}; under schedule \"{}\" they run {}", p,
-                 entry, a, action.segment(), action.microbatch(), found->second, name,
-                 downwards ? "downwards" : "upwards");
+      report.add(
+          "program {}, {} action {}: segment {} runs for microbatch {} after {}; under schedule \"{}\" they run {}", p,
+          entry, a, action.segment(), action.microbatch(), found->second, name, downwards ? "downwards" : "upwards");
     found->second = action.microbatch();
   }
 }
@@ -199,7 +190,8 @@ private:
   /// Calls of a batch, and buffers of a collective, are independent.
   void visit(const plan::Step &step) {
     std::map<int, std::vector<Access>> parts;
-    forEachAccess(step, program, [&](const Access &access) { parts[access.part].push_back(access); }, &plan);
+    forEachAccess(
+        step, program, [&](const Access &access) { parts[access.part].push_back(access); }, &plan);
     const bool kernel = step.op_type() == plan::StepOp::Kernel || step.op_type() == plan::StepOp::KernelBatch;
     for (const auto &[part, accesses] : parts)
       carry(accesses, kernel, step.op_type() == plan::StepOp::Recv);
@@ -211,7 +203,8 @@ private:
         continue;
       std::set<int32_t> from;
       for (const Access &read : accesses)
-        if (read.kind == Access::Read && (!kernel || elementsOf(read.slot) <= elementsOf(write.slot) || scalar(read.slot)))
+        if (read.kind == Access::Read &&
+            (!kernel || elementsOf(read.slot) <= elementsOf(write.slot) || scalar(read.slot)))
           from.insert(carried[read.slot].begin(), carried[read.slot].end());
       const plan::Tensor *tensor = tensorOf(write.slot);
       if (tensor && tensor->kind() == plan::TensorKind::Gradient && tensor->parameter() >= 0)
@@ -233,7 +226,8 @@ private:
     if (bytes && !update.moved && !update.without)
       report.add("program {}: no step updates parameter {}, slot {}", p, name, slot);
     else if (bytes && update.without)
-      report.add("program {}: parameter {}, slot {}, is written from something that is not its gradient", p, name, slot);
+      report.add("program {}: parameter {}, slot {}, is written from something that is not its gradient", p, name,
+                 slot);
     else if (bytes && update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes))
       report.add("program {}: the update of parameter {}, slot {}, leaves byte {}", p, name, slot,
                  *update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes));

@@ -41,6 +41,13 @@ InputPart describe(const plan::Plan &plan, const plan::Program &program, const p
 
 } // namespace
 
+int64_t evalBatchOf(const plan::Plan &plan) { return plan.eval_batch() ? plan.eval_batch() : plan.batch(); }
+
+std::string combinesSamples(const plan::Plan &plan, bool eval) {
+  const uint32_t place = eval ? plan.eval_mixes() : plan.train_mixes();
+  return place ? plan.strings()->Get(place)->str() : "";
+}
+
 std::vector<InputPart> inputParts(const plan::Plan &plan, unsigned rankIndex, bool eval) {
   const plan::Rank &rank = *plan.ranks()->Get(rankIndex);
   const plan::Program &program = *plan.programs()->Get(rank.program());

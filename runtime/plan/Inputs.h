@@ -21,6 +21,13 @@ struct InputPart {
   std::vector<Box> boxes;
 };
 
+/// Rows of a batch of evaluation.
+int64_t evalBatchOf(const plan::Plan &plan);
+
+/// The location at which training or evaluation makes the result for a sample depend on the rest of its microbatch;
+/// empty if it does not.
+std::string combinesSamples(const plan::Plan &plan, bool eval);
+
 /// The inputs of `rank` in a training iteration, or in an evaluation. Each placement once, by microbatch then slot.
 std::vector<InputPart> inputParts(const plan::Plan &plan, unsigned rank, bool eval);
 

@@ -30,7 +30,7 @@ NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank
 
 std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
   const double loss = sums.meanLoss();
-  if (std::isfinite(loss) || (sums.weight == 0 && sums.loss == 0)) {
+  if (std::isfinite(loss) || sums.empty()) {
     skipped = 0;
     return "";
   }

@@ -8,14 +8,33 @@
 
 namespace cleave {
 
+double LossSums::meanLoss() const {
+  double mean = empty() ? std::numeric_limits<double>::quiet_NaN() : 0;
+  for (const Term &term : terms)
+    mean += term.empty() ? 0 : term.sum / term.weight;
+  return mean;
+}
+
+std::pair<std::string, std::string> namesOfTerm(size_t term) {
+  const std::string number = term ? "." + std::to_string(term) : "";
+  return {"loss" + number, "weight" + number};
+}
+
+/// The number of the loss's terms that the rank's program reports.
+static size_t termsOf(const plan::Plan &plan, unsigned rank) {
+  const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
+  size_t terms = 0;
+  for (unsigned i = 0; metrics && i < metrics->size(); ++i)
+    terms += metrics->Get(i)->name()->string_view().starts_with("loss") &&
+             !metrics->Get(i)->name()->string_view().starts_with("loss_scale");
+  return terms;
+}
+
 /// The lowest rank whose program reports the loss; 0 if none does.
 static unsigned metricsOwner(const plan::Plan &plan) {
-  for (unsigned rank = 0; rank < plan.ranks()->size(); ++rank) {
-    const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
-    for (unsigned i = 0; metrics && i < metrics->size(); ++i)
-      if (metrics->Get(i)->name()->string_view() == "loss")
-        return rank;
-  }
+  for (unsigned rank = 0; rank < plan.ranks()->size(); ++rank)
+    if (termsOf(plan, rank) > 0)
+      return rank;
   return 0;
 }
 
@@ -31,6 +50,7 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &wor
     : file(std::move(plan)), source(source), batch(file->plan().batch()),
       rankExecutor(makeExecutor(file, rank, world, options)), loader(file->plan(), rank, source, order) {
   const unsigned from = metricsOwner(file->plan());
+  terms = std::max<size_t>(1, termsOf(file->plan(), from));
   owner = rank == from;
   travel = from != 0;
   if (from != 0 && (rank == from || rank == 0)) {
@@ -61,35 +81,50 @@ uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, co
 LossSums RankJob::collect(LossSums sums) {
   if (!toRankZero)
     return sums;
-  static_assert(sizeof sums % sizeof(int64_t) == 0);
-  toRankZero->broadcast(&sums, &sums, sizeof sums / sizeof(int64_t), plan::DType::I64);
+  std::vector<double> values = {sums.correct, sums.lossScale, sums.skippedSteps};
+  for (const LossSums::Term &term : sums.terms)
+    values.insert(values.end(), {term.sum, term.weight});
+  static_assert(sizeof(double) == sizeof(int64_t));
+  toRankZero->broadcast(values.data(), values.data(), int64_t(values.size()), plan::DType::I64);
+  sums.correct = values[0], sums.lossScale = values[1], sums.skippedSteps = values[2];
+  for (size_t i = 0; i < terms; ++i)
+    sums.terms[i] = {values[3 + 2 * i], values[4 + 2 * i]};
+  return sums;
+}
+
+LossSums RankJob::nothing() const {
+  LossSums sums;
+  sums.terms.resize(terms);
   return sums;
 }
 
 LossSums RankJob::localSums(uint64_t iteration) {
   const float none = std::numeric_limits<float>::quiet_NaN();
-  const auto metric = [&](const char *name, float otherwise) {
+  const auto metric = [&](const std::string &name, float otherwise) {
     return rankExecutor->metric(name, iteration).value_or(otherwise);
   };
-  return {metric("loss", 0), metric("weight", 0), metric("correct", none), metric("loss_scale", none),
-          metric("loss_scale.skipped_steps", 0)};
+  LossSums sums;
+  for (size_t i = 0; i < terms; ++i) {
+    const auto [sum, weight] = namesOfTerm(i);
+    sums.terms.push_back({metric(sum, 0), metric(weight, 0)});
+  }
+  sums.correct = metric("correct", none);
+  sums.lossScale = metric("loss_scale", none);
+  sums.skippedSteps = metric("loss_scale.skipped_steps", 0);
+  return sums;
 }
 
-LossSums RankJob::metrics(uint64_t iteration) { return collect(owner ? localSums(iteration) : LossSums{}); }
+LossSums RankJob::metrics(uint64_t iteration) { return collect(owner ? localSums(iteration) : nothing()); }
 
 LossSums RankJob::evaluate() {
-  const EvalBatches batches(source.samples(Split::Eval), batch);
+  const EvalBatches batches(source.samples(Split::Eval), evalBatchOf(file->plan()));
   loader.wait();
   prepared.reset();
-  std::vector<double> loss, weight, correct;
+  std::vector<LossSums> each; // by batch
   uint64_t counted = rankExecutor->started();
   const auto count = [&](uint64_t upTo) {
-    while (counted < upTo) {
-      const LossSums one = localSums(++counted);
-      loss.push_back(one.loss);
-      weight.push_back(one.weight);
-      correct.push_back(one.correct);
-    }
+    while (counted < upTo)
+      each.push_back(localSums(++counted));
   };
   if (!batches.list.empty())
     prepare(batches.list[0], buffer);
@@ -102,8 +137,20 @@ LossSums RankJob::evaluate() {
     count(rankExecutor->ended());
   }
   count(rankExecutor->started());
-  const LossSums all{batches.total(loss), batches.total(weight), batches.total(correct)};
-  return collect(owner ? all : LossSums{});
+  if (!owner)
+    return collect(nothing());
+  LossSums all = nothing();
+  const auto total = [&](const auto &of) {
+    std::vector<double> values;
+    for (const LossSums &one : each)
+      values.push_back(of(one));
+    return batches.total(values);
+  };
+  for (size_t t = 0; t < terms; ++t)
+    all.terms[t] = {total([&](const LossSums &one) { return one.terms[t].sum; }),
+                    total([&](const LossSums &one) { return one.terms[t].weight; })};
+  all.correct = total([](const LossSums &one) { return one.correct; });
+  return collect(all);
 }
 
 } // namespace cleave

@@ -3,19 +3,38 @@
 #include "runtime/data/Loader.h"
 #include "runtime/executor/Executor.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace cleave {
 
 /// Sums over an iteration or a split, as returned by the loss.
 struct LossSums {
-  double loss = 0, weight = 0, correct = 0;
+  struct Term {
+    double sum = 0, weight = 0;
+    bool empty() const { return sum == 0 && weight == 0; } ///< no element counts
+  };
+  std::vector<Term> terms; ///< at least one
+  double correct = 0;
   double lossScale = std::numeric_limits<double>::quiet_NaN(), skippedSteps = 0; ///< NaN: no loss scaling
-  double meanLoss() const { return loss / weight; }
-  double accuracy() const { return correct / weight; } ///< NaN if the loss does not count correct predictions (mseLoss)
+
+  /// Whether no element of any term counts; the loss is then NaN.
+  bool empty() const {
+    return std::all_of(terms.begin(), terms.end(), [](const Term &term) { return term.empty(); });
+  }
+  /// The sum of the terms' means. A term of which no element counts adds nothing.
+  double meanLoss() const;
+  /// NaN if the loss does not count correct predictions (mseLoss).
+  double accuracy() const { return correct / terms.at(0).weight; }
 };
+
+/// The names of the metrics of a term's sum and weight: "loss" and "weight", then "loss.1" and "weight.1", ...
+std::pair<std::string, std::string> namesOfTerm(size_t term);
 
 /// The position of training in its data. Training drops the last partial batch of an epoch.
 struct DataPosition {
@@ -53,10 +72,12 @@ private:
   void prepare(const BatchRef &batch, int buffer);
   LossSums localSums(uint64_t iteration);
   LossSums collect(LossSums mine);
+  LossSums nothing() const; ///< of a rank that does not report
 
   std::shared_ptr<const PlanFile> file;
   const DataSource &source;
   int64_t batch;
+  size_t terms; ///< of the loss
   std::unique_ptr<Executor> rankExecutor;
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks, and if both are one
   bool owner = false, travel = false;

@@ -3,6 +3,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Inputs.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -108,6 +109,8 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
   case plan::SegmentKind::Update:
     return "parameters";
   case plan::SegmentKind::Begin:
+  case plan::SegmentKind::Weights:
+  case plan::SegmentKind::ReduceWeights:
     return "loss";
   default:
     return "activations";
@@ -282,6 +285,9 @@ void addFacts(const PlanFile &file, PlanReport &report) {
   report.ranks = plan.ranks()->size();
   report.microbatches = plan.microbatches();
   report.batch = plan.batch();
+  report.evalBatch = static_cast<uint32_t>(evalBatchOf(plan));
+  report.trainMixes = combinesSamples(plan, false);
+  report.evalMixes = combinesSamples(plan, true);
   report.threads = plan.threads();
   report.seed = plan.seed();
   report.programs = plan.programs()->size();

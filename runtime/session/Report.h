@@ -56,8 +56,9 @@ struct PlanReport {
   };
 
   std::string model, hash, schedule, backend, target, compiler;
+  std::string trainMixes, evalMixes; ///< combinesSamples
   int64_t dp = 1, tp = 1, pp = 1;
-  uint32_t ranks = 0, microbatches = 1, batch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
+  uint32_t ranks = 0, microbatches = 1, batch = 0, evalBatch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
   uint64_t seed = 0, codeBytes = 0, fileBytes = 0;
   std::vector<Stage> stages;
   std::vector<Tensor> tensors;

@@ -23,6 +23,8 @@ std::string toJson(const PlanReport &report) {
             {"schedule", report.schedule},
             {"microbatches", report.microbatches},
             {"batch", report.batch},
+            {"eval_batch", report.evalBatch},
+            {"combines_samples", {{"train", report.trainMixes}, {"eval", report.evalMixes}}},
             {"seed", report.seed},
             {"backend", report.backend},
             {"target", report.target},

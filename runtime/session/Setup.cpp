@@ -3,10 +3,12 @@
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Backend.h"
+#include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,8 +23,10 @@ OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const 
     data.source = custom;
     return data;
   }
-  const int64_t batch = plan.batch();
-  const SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, batch)};
+  const int64_t batch = plan.batch(), evalBatch = evalBatchOf(plan);
+  SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, evalBatch)};
+  if (plan.eval_mixes()) // whole batches (requireWholeBatches)
+    size.eval = (size.eval + evalBatch - 1) / evalBatch * evalBatch;
   data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
   data.source = data.owned.get();
   return data;
@@ -48,6 +52,23 @@ void requireTraining(const plan::Plan &plan, const std::string &name) {
     if (program->train() && program->train()->size() > 0)
       return;
   throw userError(fmt::format("{}: the plan has no train program", name));
+}
+
+void requireWholeBatches(const plan::Plan &plan, int64_t samples) {
+  const int64_t batch = evalBatchOf(plan), pieces = plan.microbatches();
+  const std::string place = combinesSamples(plan, true);
+  if (place.empty() || samples % batch == 0)
+    return;
+  int64_t nearest = samples; // the nearest batch that divides the samples
+  for (int64_t size = pieces; size <= samples; size += pieces)
+    if (samples % size == 0 && std::abs(size - batch) < std::abs(nearest - batch))
+      nearest = size;
+  throw userError(fmt::format(
+      "{}: in evaluation, the result for a sample depends here on the rest of its batch, so every batch must be full; "
+      "a "
+      "batch of {} does not divide the {} samples of the evaluation split (the nearest that does: --eval-batch {}; of "
+      "eval: --batch {})",
+      place, batch, samples, nearest, nearest));
 }
 
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder) {

@@ -59,6 +59,8 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
       runsAhead(executorOptions(file->plan(), options).device == "cuda") {
   if (batch > samples)
     throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
+  if (evaluates())
+    requireWholeBatches(file->plan(), source.samples(Split::Eval));
   if (options.resume) {
     resumed = readManifest(options.checkpointDir, options.atStep);
     checkResume(resumed->info, file->plan(), options.checkpointDir);
@@ -249,6 +251,7 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
           plan.seed(),
           shared.batch,
           plan.microbatches(),
+          plan.eval_batch(),
           text(plan.model()),
           text(plan.options()),
           storedTraining(plan, shared.rate),
@@ -271,6 +274,9 @@ void RankLoop::save(int64_t steps, const DataPosition &next) {
 
 void RankLoop::run() {
   begin();
+  if (const int64_t dropped = shared.samples % shared.batch; dropped && rank == 0)
+    progress.line(fmt::format("each epoch leaves out {} of {} samples, which do not fill a batch of {}", dropped,
+                              shared.samples, shared.batch));
   const Clock::time_point began = last = flushed = Clock::now();
   DataPosition at = shared.begin;
   int64_t done = shared.firstStep - 1;
@@ -418,6 +424,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &opti
   if (!options.checkpointDir.empty())
     manifest = readManifest(options.checkpointDir, options.atStep);
   const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom, {.train = false});
+  requireWholeBatches(plan->plan(), data.source->samples(Split::Eval));
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {

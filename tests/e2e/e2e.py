@@ -477,6 +477,12 @@ class Files(Case):
                 out.write(text)
             self.assertEqual(self.ok("cleave-opt", second), text)
 
+    def test_samples_do_not_depend_on_their_batch(self):
+        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "seq"):
+            plan = self.path(program + ".plan")
+            self.ok(program, "plan", "--no-code", "--batch", 8, "-o", plan)
+            self.assertEqual(json.loads(self.ok("cleave", "show", "--json", plan))["combines_samples"], {"train": "", "eval": ""})
+
     def test_check(self):
         self.assertIn("agree", self.ok("mlp", "check", "--hidden", "32", "--batch", 8, "--microbatches", 2, "--mesh", "dp=2,pp=2",
                                        "--data", DIGITS, "--steps", 2))

@@ -47,6 +47,10 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
   if (recipe.scatterGather)
     words.insert("messages:slices");
   words.insert(fmt::format("microbatches:{}", recipe.microbatches));
+  if (recipe.evalBatch != recipe.batch)
+    words.insert("evaluation:other-batch");
+  if (recipe.evalSamples % recipe.evalBatch)
+    words.insert("evaluation:not-whole-batches");
   words.insert("optimizer:" + recipe.optimizer);
   words.insert("precision:" + recipe.precision + (recipe.optLevel.empty() ? "" : "-" + recipe.optLevel));
   words.insert("layout:" + recipe.layout);

@@ -43,6 +43,11 @@ void drawTraining(Chance &c, Recipe &recipe) {
   recipe.microbatches =
       c.of<int64_t>(recipe.wholeNumbers ? std::vector<int64_t>{1, 2, 2, 4} : std::vector<int64_t>{1, 1, 2, 2, 3, 4});
   recipe.batch = recipe.microbatches * (recipe.wholeNumbers ? c.of<int64_t>({2, 3, 4, 4, 8}) : c.whole(2, 7));
+  recipe.evalBatch = recipe.evalSamples = recipe.batch;
+  if (c.one(0.25))
+    recipe.evalBatch = recipe.evalSamples = recipe.microbatches * c.whole(2, 7);
+  if (c.one(0.25))
+    recipe.evalSamples = c.whole(1, recipe.evalBatch + 3);
   recipe.optimizer = recipe.wholeNumbers ? c.of<std::string>({"sgd", "momentum"})
                                          : c.of<std::string>({"sgd", "momentum", "nesterov", "adam", "adamw"});
   recipe.lr = recipe.optimizer.starts_with("adam") ? 0.01 : recipe.wholeNumbers ? 0.5 : 0.25;
@@ -353,6 +358,8 @@ Recipe generate(uint64_t seed) {
   drawTraining(c, recipe);
   drawFields(c, recipe);
   drawModel(c, recipe);
+  if (recipe.evalBatch != recipe.batch && !takesEvalBatch(recipe))
+    recipe.evalBatch = recipe.evalSamples = recipe.batch;
   drawMesh(c, recipe);
   const Mesh mesh = partitioner::parseMesh(recipe.mesh);
   const int64_t stages = mesh.size("pp") * recipe.virtualStages;

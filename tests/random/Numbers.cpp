@@ -1,7 +1,9 @@
 // Data, references and bounds.
 #include "tests/random/Numbers.h"
+#include "ir/Phase.h"
 #include "ir/graph/Graph.h"
 #include "runtime/data/Shuffle.h"
+#include "runtime/session/RankJob.h"
 #include "tests/random/Chance.h"
 
 #include <algorithm>
@@ -18,7 +20,7 @@ static double unit(uint64_t bits) { return static_cast<double>(mix(bits) >> 11) 
 // ---- data -----------------------------------------------------------------------------------------------------------
 
 HashedData::HashedData(const Recipe &recipe)
-    : seed(recipe.seed), batch(recipe.batch), wholeNumbers(recipe.wholeNumbers) {
+    : seed(recipe.seed), batch(recipe.batch), evalSamples(recipe.evalSamples), wholeNumbers(recipe.wholeNumbers) {
   inputs = recipe.fields.size() - recipe.targets();
   for (const Field &field : recipe.fields)
     list.push_back({field.name, field.integer ? FieldType::I32 : FieldType::F32, field.shape, field.classes});
@@ -34,6 +36,8 @@ double HashedData::value(Split split, int64_t index, size_t field, int64_t eleme
       return -1; // a label that the loss ignores
     return std::floor(unit(key) * static_cast<double>(classes));
   }
+  if (target && unit(key ^ 1) < 0.08)
+    return std::nan(""); // a target that the loss ignores
   return wholeNumbers ? std::floor(unit(key) * 4) - 1 : static_cast<float>(2 * unit(key) - 1);
 }
 
@@ -65,7 +69,9 @@ static NamedSlot slotOf(mlir::DictionaryAttr attributes, mlir::Type type) {
   auto tensor = llvm::cast<mlir::RankedTensorType>(type);
   NamedSlot slot{text(ir::attr::kind), text(ir::attr::name),
                  ir::HostTensor(tensor.getShape().vec(), elementType(tensor.getElementType())), {}};
-  if (slot.name.empty())
+  if (ir::isMetric(slot.kind))
+    slot.name = ir::metricName(slot.kind, slot.name);
+  else if (slot.name.empty())
     slot.name = slot.kind;
   if (auto init = attributes ? attributes.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
     slot.distribution = init.getDistribution().str();
@@ -137,7 +143,7 @@ void Whole::addStep(ir::Slots &slots, int64_t at) const {
 }
 
 void Whole::addEvaluation(ir::Slots &slots) const {
-  addInputs(slots, step.function("eval"), [](int64_t row) { return std::pair(Split::Eval, row); });
+  addInputs(slots, step.function("eval"), [&](int64_t row) { return std::pair(Split::Eval, row % recipe.evalSamples); });
 }
 
 template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const {
@@ -158,33 +164,38 @@ template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *func
   }
 }
 
+/// Runs a function of the step on a microbatch; adds gradients and metrics to those in `slots`.
+static void runMicrobatch(mlir::Operation *function, ir::Slots &slots, int64_t step, int64_t m) {
+  std::vector<ir::HostTensor> inputs;
+  for (const NamedSlot &slot : argumentsOf(function))
+    inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+  const std::vector<NamedSlot> named = resultsOf(function);
+  auto results = ir::evaluate(function, inputs, {.seed = runSeed, .trainingStep = step, .microbatch = m});
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::string &kind = named[i].kind;
+    const ir::SlotKey key{ir::isMetric(kind) ? "metric" : kind, named[i].name};
+    const auto before = slots.find(key);
+    if (kind != "buffer" && before != slots.end()) {
+      for (size_t j = 0; j < results[i].values.size(); ++j)
+        results[i].values[j] += before->second.values[j];
+      results[i].round();
+    }
+    slots[key] = std::move(results[i]);
+  }
+}
+
 Steps Whole::run() const {
   Steps all;
   ir::Slots slots = beginning();
-  mlir::Operation *train = step.function("train"), *update = step.function("update");
-  const std::vector<NamedSlot> trainArguments = argumentsOf(train), trainResults = resultsOf(train),
-                               updateArguments = argumentsOf(update), updateResults = resultsOf(update);
+  mlir::Operation *train = step.function("train"), *update = step.function("update"),
+                  *weights = step.function("weights");
+  const std::vector<NamedSlot> updateArguments = argumentsOf(update), updateResults = resultsOf(update);
   for (int64_t at = 1; at <= trainingSteps; ++at) {
     addStep(slots, at);
     std::erase_if(slots, [](const auto &entry) { return entry.first.kind == "gradient" || entry.first.kind == "metric"; });
-    for (int64_t m = 0; m < recipe.microbatches; ++m) {
-      std::vector<ir::HostTensor> inputs;
-      for (const NamedSlot &slot : trainArguments)
-        inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
-      auto results = ir::evaluate(train, inputs, {.seed = runSeed, .trainingStep = at, .microbatch = m});
-      for (size_t i = 0; i < results.size(); ++i) {
-        const std::string &kind = trainResults[i].kind;
-        const bool metric = kind == "loss" || kind == "weight" || kind == "correct";
-        const ir::SlotKey key{metric ? "metric" : kind, trainResults[i].name};
-        const auto before = slots.find(key);
-        if (kind != "buffer" && before != slots.end()) {
-          for (size_t j = 0; j < results[i].values.size(); ++j)
-            results[i].values[j] += before->second.values[j];
-          results[i].round();
-        }
-        slots[key] = std::move(results[i]);
-      }
-    }
+    for (mlir::Operation *function : {weights, train})
+      for (int64_t m = 0; function && m < recipe.microbatches; ++m)
+        runMicrobatch(function, slots, at, m);
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : updateArguments)
       inputs.push_back(slots.at({slot.kind, slot.name}));
@@ -196,28 +207,60 @@ Steps Whole::run() const {
       if (key.kind != "input" && key.kind != "scalar")
         kept[key] = tensor;
   }
-  evaluate(slots, all.back());
+  evaluate(slots, all.back(), "eval", recipe.microbatches, 1, [&](int64_t row) { return row % recipe.evalSamples; });
+  const int64_t rows = recipe.evalBatch / recipe.microbatches;
+  for (int64_t sample = 0; !mixes && !drawsInEvaluation() && recipe.evalSamples != recipe.evalBatch && sample < recipe.evalSamples; ++sample)
+    evaluate(slots, all.back(), "every", 1, 1 / static_cast<double>(rows), [&](int64_t) { return sample; });
   return all;
 }
 
-/// Adds the evaluation's sums to `sums` under kind "eval".
-void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
+template <class F>
+void Whole::evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor,
+                     F sampleOf) const {
   mlir::Operation *eval = step.function("eval");
   const std::vector<NamedSlot> arguments = argumentsOf(eval), results = resultsOf(eval);
-  addEvaluation(slots);
-  for (int64_t m = 0; m < recipe.microbatches; ++m) {
+  addInputs(slots, eval, [&](int64_t row) { return std::pair(Split::Eval, sampleOf(row)); });
+  for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
       inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
-    const auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 0, .microbatch = m});
+    auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 0, .microbatch = m});
     for (size_t i = 0; i < values.size(); ++i) {
-      auto [sum, first] = sums.try_emplace({"eval", results[i].name}, values[i]);
+      values[i].values[0] *= factor;
+      auto [sum, first] = sums.try_emplace({kind, results[i].name}, values[i]);
       if (!first) {
         sum->second.values[0] += values[i].values[0];
         sum->second.round();
       }
     }
   }
+}
+
+bool Whole::drawsInEvaluation() const {
+  bool draws = false;
+  step.function("eval")->walk([&](ir::RandomUniformOp) { draws = true; });
+  return draws;
+}
+
+std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
+  if (drawsInEvaluation())
+    return std::nullopt;
+  const int64_t rows = recipe.evalBatch / recipe.microbatches;
+  ir::RoundingScope scope({ir::Rounding::Kind::None});
+  ir::Slots slots = values, sums;
+  evaluate(slots, sums, "together", 1, 1, [&](int64_t row) { return row % recipe.evalSamples; });
+  for (int64_t row = 0; row < rows; ++row)
+    evaluate(slots, sums, "alone", 1, 1 / static_cast<double>(rows), [&](int64_t) { return row % recipe.evalSamples; });
+  for (const auto &[key, together] : sums) {
+    if (key.kind != "together")
+      continue;
+    const double a = together.values[0], b = sums.at({"alone", key.name}).values[0];
+    if (!std::isfinite(a) || !std::isfinite(b))
+      return std::nullopt;
+    if (std::abs(a - b) > 1e-9 * (std::abs(a) + std::abs(b) + 1))
+      return false;
+  }
+  return true;
 }
 
 // ---- bounds ---------------------------------------------------------------------------------------------------------
@@ -313,20 +356,21 @@ namespace {
 /// The loss at given parameters, summed over the microbatches of the first step.
 class Losses {
 public:
-  Losses(const Recipe &recipe, const GraphModule &traced, const Whole &whole)
-      : recipe(recipe), function(traced.function("forward")), arguments(argumentsOf(function)),
+  Losses(const Recipe &recipe, const GraphModule &traced, const Whole &whole, double count)
+      : recipe(recipe), count(count), function(traced.function("forward")), arguments(argumentsOf(function)),
         results(resultsOf(function)), slots(whole.beginning()) {
     whole.addStep(slots, 1);
     at(slots, true);
   }
 
+  /// Times the static count.
   double operator()(const ir::Slots &parameters) { return at(parameters, false); }
   const ir::Slots &beginning() const { return slots; }
 
 private:
   /// Buffers are those of the run with unchanged parameters, because no gradient flows through their old values.
   double at(const ir::Slots &parameters, bool keepBuffers) {
-    double loss = 0;
+    std::map<std::string, double> sums; // by metric
     ir::Slots now = slots;
     for (int64_t m = 0; m < recipe.microbatches; ++m) {
       if (keepBuffers)
@@ -338,15 +382,21 @@ private:
                                                  : parameters.at({slot.kind, slot.name}));
       auto values = ir::evaluate(function, inputs, {.seed = runSeed, .trainingStep = 1, .microbatch = m});
       for (size_t i = 0; i < values.size(); ++i)
-        if (results[i].kind == "loss")
-          loss += values[i].values[0];
+        if (ir::isMetric(results[i].kind))
+          sums[results[i].name] += values[i].values[0];
         else if (results[i].kind == "buffer")
           now[{"buffer", results[i].name}] = values[i];
     }
-    return loss;
+    if (!sums.count("loss.1"))
+      return sums.at("loss");
+    double loss = 0;
+    for (size_t i = 0; sums.count(namesOfTerm(i).first); ++i)
+      loss += sums.at(namesOfTerm(i).first) / std::max(1.0, sums.at(namesOfTerm(i).second));
+    return loss * count;
   }
 
   const Recipe &recipe;
+  const double count;
   mlir::Operation *function;
   std::vector<NamedSlot> arguments, results;
   ir::Slots slots;
@@ -358,8 +408,9 @@ private:
 std::string compareWithDifferences(const Recipe &recipe, const GraphModule &traced, const Whole &whole,
                                    const Reference &reference) {
   ir::RoundingScope scope({ir::Rounding::Kind::None});
-  Losses loss(recipe, traced, whole);
-  auto count = whole.graph().function("train")->getAttrOfType<mlir::IntegerAttr>("cleave.static_count");
+  const auto count = static_cast<double>(
+      whole.graph().function("train")->getAttrOfType<mlir::IntegerAttr>("cleave.static_count").getInt());
+  Losses loss(recipe, traced, whole, count);
   for (const auto &[key, gradient] : reference.exact[0]) {
     if (key.kind != "gradient")
       continue;
@@ -380,9 +431,9 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
         size += std::abs(gradient.values[i] * direction);
         rounding += 8 * spread.values[i];
       }
-      along *= static_cast<double>(count.getInt());
-      size *= static_cast<double>(count.getInt());
-      rounding *= static_cast<double>(count.getInt());
+      along *= count;
+      size *= count;
+      rounding *= count;
       const double a = loss(up), b = loss(down), found = (a - b) / (2 * h);
       // Bound the rounding of the gradient, third derivatives, cancellation, and rounding inside the loss. The last is
       // estimated by the change of the quotient between two step sizes.

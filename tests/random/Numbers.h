@@ -15,7 +15,7 @@ class HashedData final : public DataSource {
 public:
   explicit HashedData(const Recipe &recipe);
   const std::vector<DataField> &fields() const override { return list; }
-  int64_t samples(Split split) const override { return split == Split::Train ? 2 * batch + 1 : batch; }
+  int64_t samples(Split split) const override { return split == Split::Train ? 2 * batch + 1 : evalSamples; }
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
   double value(Split split, int64_t index, size_t field, int64_t element) const;
 
@@ -23,7 +23,7 @@ private:
   std::vector<DataField> list;
   size_t inputs; ///< number of fields that are inputs, not targets
   uint64_t seed;
-  int64_t batch;
+  int64_t batch, evalSamples;
   bool wholeNumbers;
 };
 
@@ -54,8 +54,15 @@ public:
   void addStep(ir::Slots &slots, int64_t step) const;
   /// Adds the inputs of every microbatch of the evaluation.
   void addEvaluation(ir::Slots &slots) const;
-  /// Runs both training steps, and an evaluation after the last (kind "eval"), under the current rounding.
+  /// Runs both training steps, and after the last an evaluation of the first batch (kind "eval") and, if evaluation
+  /// does not combine samples, one of all samples (kind "every"), under the current rounding.
   Steps run() const;
+  /// Whether the sums of the first batch of evaluation are those of its samples, each evaluated alone; nullopt if
+  /// evaluation draws random numbers, or if the sums are not finite. `values`: of parameters and buffers.
+  std::optional<bool> addsUp(const ir::Slots &values) const;
+  bool drawsInEvaluation() const; ///< random numbers
+  /// Sets whether the plan says that evaluation combines samples.
+  void setMixes(bool is) { mixes = is; }
   /// Sample indices in the order of the first epoch.
   const std::vector<uint32_t> &order() const { return rows; }
   const GraphModule &graph() const { return step; }
@@ -65,12 +72,16 @@ public:
 private:
   double begin(const NamedSlot &slot, int64_t element) const;
   template <class F> void addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const;
-  void evaluate(ir::Slots &slots, ir::Slots &sums) const;
+  /// Runs @eval on rows with the samples `sampleOf(row)`, and adds factor * its sums to `sums` under `kind`.
+  template <class F>
+  void evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor,
+                F sampleOf) const;
 
   const Recipe &recipe;
   GraphModule step;
   const HashedData &data;
   std::vector<uint32_t> rows;
+  bool mixes = false;
 };
 
 /// Exact results, and for each element the largest change under noise.

@@ -154,7 +154,7 @@ std::string dataText(const Recipe &recipe) {
   std::vector<DataField> list{{
 {}  }};
   const std::vector<DataField> &fields() const override {{ return list; }}
-  int64_t samples(Split split) const override {{ return {}; }}
+  int64_t samples(Split split) const override {{ return split == Split::Train ? {} : {}; }}
   void read(Split, int64_t index, size_t field, std::byte *dst) const override {{
     const int64_t classes = list[field].classes ? list[field].classes : 5;
     for (int64_t i = 0; i < list[field].elements(); ++i) {{
@@ -168,7 +168,7 @@ std::string dataText(const Recipe &recipe) {
 }};
 
 )",
-                     fields, 2 * recipe.batch + 1, values);
+                     fields, 2 * recipe.batch + 1, recipe.evalSamples, values);
 }
 
 std::string lossText(const Recipe &r) {
@@ -196,6 +196,8 @@ std::string asCommand(const Recipe &r) {
               ? fmt::format(" --mesh {} --schedule {} --microbatches {} --virtual {}", r.mesh, r.schedule,
                             r.microbatches, r.virtualStages)
               : " --strategy strategy.toml";
+  if (r.evalBatch != r.batch)
+    text += fmt::format(" --eval-batch {}", r.evalBatch);
   if (!r.recompute.empty())
     text += " --recompute " + r.recompute;
   if (r.sequence)

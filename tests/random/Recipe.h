@@ -64,6 +64,7 @@ struct Recipe {
   std::string optimizer = "sgd"; ///< sgd, momentum, nesterov, adam, adamw
   double lr = 0.5, clipNorm = 0, weightDecay = 0;
   int64_t batch = 4, microbatches = 1;
+  int64_t evalBatch = 4, evalSamples = 4; ///< a batch of evaluation, and samples of its split
   // The split.
   std::string mesh = "dp=1", schedule = "1f1b";
   int64_t virtualStages = 1;   ///< stages of each rank

@@ -171,8 +171,15 @@ private:
     better |= set(&Recipe::clipNorm, 0.0);
     better |= set(&Recipe::weightDecay, 0.0);
     better |= attempt([](Recipe &r) {
-      const bool several = r.microbatches > 1;
-      r.batch = r.rows(), r.microbatches = 1;
+      const bool other = r.evalSamples != r.batch;
+      r.evalBatch = r.evalSamples = r.batch;
+      return other;
+    });
+    better |= attempt([](Recipe &r) {
+      const bool several = r.microbatches > 1, whole = r.evalSamples == r.batch;
+      r.batch = r.rows(), r.evalBatch /= r.microbatches, r.microbatches = 1;
+      if (whole)
+        r.evalSamples = r.evalBatch;
       return several;
     });
     better |= set(&Recipe::recompute, std::string());

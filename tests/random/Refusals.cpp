@@ -26,22 +26,8 @@ bool emptyMarkedStage(const Recipe &recipe) {
 
 /// Whether the stage(k) marks of the root define a stage that reads no parameter.
 bool markedStageWithoutParameters(const Recipe &recipe) {
-  const Instance root(recipe, 0, true);
-  const Body &body = recipe.classes[0].body;
-  std::vector<bool> parameter(static_cast<size_t>(body.inputs), false);
-  bool reads = false, without = false;
-  for (const Node &node : body.nodes) {
-    if (node.op == "stage") {
-      without |= !reads;
-      reads = false;
-    }
-    if (node.op == "call")
-      reads |= !const_cast<Instance &>(root).module(node.member, node.ints[0]).parameters().empty();
-    for (const int value : node.in)
-      reads |= parameter[static_cast<size_t>(value)];
-    parameter.push_back(node.op == "parameter" || node.op == "memberOf");
-  }
-  return without || !reads;
+  const std::set<int64_t> marked = stagesOfMarks(recipe), reading = stagesThatReadParameters(recipe);
+  return !std::includes(reading.begin(), reading.end(), marked.begin(), marked.end());
 }
 
 /// Whether a stage that the strategy file lists runs no layer with parameters. A layer that runs again after its stage
@@ -89,6 +75,8 @@ const std::vector<Reason> &reasons() {
   static const std::vector<Reason> list{
       {"fewer rows than dp", "a microbatch has *rows, fewer than dp",
        [](const Recipe &r, const std::string &) { return r.rows() < axis(r, "dp"); }},
+      {"fewer rows of evaluation than dp", "a microbatch of evaluation has *rows, fewer than dp",
+       [](const Recipe &r, const std::string &) { return r.evalBatch / r.microbatches < axis(r, "dp"); }},
       {"more stages than layers", "asks for more stages than the model's * layers",
        [](const Recipe &r, const std::string &) {
          const std::vector<ModelLayer> layers = layersOfModel(r, true);
@@ -108,7 +96,7 @@ const std::vector<Reason> &reasons() {
        [](const Recipe &r, const std::string &) { return stagesOf(r) > 1 && hasBuffers(r); }},
       {"a mark in a module that is called with another rank", "withSharding: * entries for rank *", marksInModules},
       {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *",
-       marksInModules},
+       [](const Recipe &r, const std::string &message) { return marksInModules(r, message) || r.evalBatch != r.batch; }},
       {"heads of an attention that does not matter",
        "sharding of * (rule *no dimension of this tensor becomes the heads",
        [](const Recipe &r, const std::string &message) {

@@ -58,6 +58,7 @@ TrainConfig configOf(const Recipe &r) {
           .optimizer = optimizerOf(r),
           .clipNorm = r.clipNorm,
           .batch = r.batch,
+          .evalBatch = r.evalBatch,
           .targets = static_cast<int64_t>(r.targets())};
 }
 
@@ -100,7 +101,7 @@ passes::CompileOptions compileOptionsOf(const Job &job, bool code) {
 GraphModule traced(const Recipe &recipe, const TrainConfig &config, bool marks) {
   Instance root(recipe, 0, marks);
   Model model{&root, [&](std::span<const Tensor> in) { return root.outputs({in.begin(), in.end()}); }, "random", "{}"};
-  return traceModel(model, config, recipe.rows());
+  return traceModel(model, config, recipe.rows(), recipe.evalBatch / recipe.microbatches);
 }
 
 // ---- the distributed interpreter ------------------------------------------------------------------------------------
@@ -110,13 +111,13 @@ ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evalu
   program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
   program.schedules.resize(program.functions.size());
   for (const partitioner::RankClass &rankClass : applied.classes)
-    for (const int64_t rank : rankClass.ranks) {
-      for (const auto &[segment, function] : rankClass.functions)
-        program.functions[static_cast<size_t>(rank)][segment.str()] = function;
+    for (const int64_t rank : rankClass.ranks)
       for (const partitioner::ScheduleItem &item :
-           (evaluation ? applied.eval : applied.train)[static_cast<size_t>(rankClass.position)])
+           (evaluation ? applied.eval : applied.train)[static_cast<size_t>(rankClass.position)]) {
         program.schedules[static_cast<size_t>(rank)].push_back({item.segment.str(), item.microbatch});
-    }
+        if (const auto found = rankClass.functions.find(item.segment); found != rankClass.functions.end())
+          program.functions[static_cast<size_t>(rank)][item.segment.str()] = found->second;
+      }
   return program;
 }
 
@@ -140,6 +141,8 @@ std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, con
                          const std::set<std::string> &unchanged, bool equal) {
   for (const auto &[key, tensor] : expected) {
     const auto got = found.find(key);
+    if (key.kind == "every")
+      continue;
     if (got == found.end()) {
       if (key.kind == "gradient" || unchanged.count(key.name))
         continue; // gradients are freed after the update; unchanged tensors may have no reader
@@ -161,13 +164,12 @@ std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, con
 void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vector<ir::Slots> &slots,
               ir::Slots &found) {
   const ir::DistributedProgram program = programOf(applied, true);
-  ir::Slots given;
+  ir::Slots given = whole.beginning(); // for what training does not read
   whole.addEvaluation(given);
   std::vector<ir::Slots> pieces = ir::scatterSlots(program, given);
   for (size_t rank = 0; rank < slots.size(); ++rank) {
-    std::erase_if(slots[rank], [](const auto &entry) { return entry.first.kind == "metric"; });
-    for (auto &[key, tensor] : pieces[rank])
-      slots[rank][key] = std::move(tensor);
+    std::erase_if(slots[rank], [](const auto &entry) { return entry.first.kind == "metric" || entry.first.kind == "input"; });
+    slots[rank].merge(pieces[rank]);
   }
   slots = ir::runDistributed(program, std::move(slots), {.seed = runSeed, .trainingStep = 0});
   for (const ir::Slots &rank : slots)
@@ -261,24 +263,28 @@ struct HeldPiece {
 };
 using Pieces = std::map<ir::SlotKey, std::vector<HeldPiece>>;
 
+/// A metric by name: "loss", "weight.1", "correct"; nullopt for others.
+std::optional<double> sumNamed(const LossSums &sums, const std::string &name) {
+  if (sums.terms.empty()) // nothing was evaluated
+    return std::nullopt;
+  for (size_t i = 0; i < sums.terms.size(); ++i)
+    if (const auto [sum, weight] = namesOfTerm(i); name == sum || name == weight)
+      return name == sum ? sums.terms[i].sum : sums.terms[i].weight;
+  return name == "correct" ? std::optional(sums.correct) : std::nullopt;
+}
+
 /// Describes the first difference between the ranks' pieces or sums and the reference; empty if there is none.
 /// `evaluated`: sums of the evaluation after the last step.
 std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces,
                           const LossSums &sums, const LossSums &evaluated, const std::set<std::string> &unchanged,
                           bool equal) {
   for (const auto &[key, tensor] : expected) {
-    if (key.kind == "eval") {
-      const double got = key.name == "loss"     ? evaluated.loss
-                         : key.name == "weight" ? evaluated.weight
-                                                : evaluated.correct;
-      if (std::string text = difference(key, tensor, &spread.at(key), {0}, {got}, equal); !text.empty())
-        return text;
+    if (key.kind == "eval" && expected.count({"every", key.name}))
       continue;
-    }
-    if (key.kind == "metric") {
-      const double got = key.name == "loss" ? sums.loss : key.name == "weight" ? sums.weight : sums.correct;
-      if (key.name == "loss" || key.name == "weight" || key.name == "correct")
-        if (std::string text = difference(key, tensor, &spread.at(key), {0}, {got}, equal); !text.empty())
+    if (key.kind == "eval" || key.kind == "every" || key.kind == "metric") {
+      const std::optional<double> got = sumNamed(key.kind == "metric" ? sums : evaluated, key.name);
+      if (got)
+        if (std::string text = difference(key, tensor, &spread.at(key), {0}, {*got}, equal); !text.empty())
           return text;
       continue;
     }
@@ -379,7 +385,9 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
             std::lock_guard lock(mutex);
             pieces[key].push_back(std::move(piece));
           });
-      const LossSums evaluated = step == trainingSteps ? job.evaluate() : LossSums();
+      // Where evaluation combines samples, its batches must be whole (requireWholeBatches).
+      const bool evaluates = step == trainingSteps && ((!plan.eval_mixes() && !whole.drawsInEvaluation()) || recipe.evalSamples == recipe.evalBatch);
+      const LossSums evaluated = evaluates ? job.evaluate() : LossSums();
       world[rank].barrier();
       if (rank == 0)
         compare(step, sums, evaluated);
@@ -507,7 +515,10 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   undivided.strategy.mesh = partitioner::parseMesh("dp=1");
   undivided.strategy.microbatches = recipe.microbatches;
   undivided.channelsLast = false;
-  const Whole whole(recipe, passes::step(plain.clone(), undivided), data);
+  Whole whole(recipe, passes::step(plain.clone(), undivided), data);
+  whole.setMixes(!applied->evalMixes.empty());
+  if (const std::optional<bool> adds = whole.addsUp(whole.beginning()); adds == false && applied->evalMixes.empty())
+    return failed("evaluation combines samples, and the plan does not say so", "");
   Reference inDouble = referenceOf(whole, true, 3);
   bool exactOps = lossKind(recipe.loss).exact && recipe.precision == "fp32" &&
                   (recipe.optimizer == "sgd" || recipe.optimizer == "momentum") && recipe.clipNorm == 0;
@@ -607,6 +618,15 @@ Result run(const Recipe &recipe, const RunSettings &settings) {
 
 // ---- queries of the generator ---------------------------------------------------------------------------------------
 
+bool takesEvalBatch(const Recipe &recipe) {
+  try {
+    traced(recipe, configOf(recipe), true);
+    return true;
+  } catch (const Error &) {
+    return false;
+  }
+}
+
 std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
   const TrainConfig config = configOf(recipe);
   Instance root(recipe, 0, false);
@@ -673,6 +693,19 @@ std::set<int64_t> stagesOfMarks(const Recipe &recipe) {
     auto mark = op.getAttrOfType<mlir::IntegerAttr>(ir::attr::stage);
     stages.insert(mark ? mark.getInt() : 0);
   }
+  return stages;
+}
+
+std::set<int64_t> stagesThatReadParameters(const Recipe &recipe) {
+  const GraphModule graph = traced(recipe, configOf(recipe), true);
+  std::set<int64_t> stages;
+  for (mlir::Operation &op : llvm::cast<mlir::func::FuncOp>(graph.function("forward")).front())
+    for (mlir::Value operand : op.getOperands())
+      if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(operand);
+          argument && ir::argumentText(argument, ir::attr::kind) == "parameter") {
+        auto mark = op.getAttrOfType<mlir::IntegerAttr>(ir::attr::stage);
+        stages.insert(mark ? mark.getInt() : 0);
+      }
   return stages;
 }
 

@@ -16,6 +16,8 @@ namespace cleave::random_models {
 
 /// Shapes of the root's values; empty for nodes without a value and for values that are not floats.
 std::vector<Shape> shapesOfRoot(const Recipe &recipe);
+/// Whether the model accepts evaluation's number of rows; shapes in its code may be those of training.
+bool takesEvalBatch(const Recipe &recipe);
 /// A layer of the model as stages are cut from it (partitioner/stages/Layers.h).
 struct ModelLayer {
   std::string path;
@@ -30,6 +32,8 @@ std::set<std::string> parametersThatMatter(const Recipe &recipe);
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis);
 /// The stages that stage(k) marks assign to ops. Calls such as transpose(x, 0, 0) create no op.
 std::set<int64_t> stagesOfMarks(const Recipe &recipe);
+/// Those of them that have an op with a parameter as operand.
+std::set<int64_t> stagesThatReadParameters(const Recipe &recipe);
 
 /// Inserts a withSharding node after the node that defines `value`; later nodes read the new value instead.
 void insertMark(Body &body, int value, const std::vector<std::string> &words);

@@ -120,6 +120,7 @@ std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
   differ.compare("schedule", a.schedule, b.schedule);
   differ.compare("microbatches", a.microbatches, b.microbatches);
   differ.compare("batch", a.batch, b.batch);
+  differ.compare("batch of evaluation", a.evalBatch, b.evalBatch);
   differ.compare("seed", a.seed, b.seed);
   differ.compare("backend", a.backend, b.backend);
   differ.compare("target", a.target, b.target);

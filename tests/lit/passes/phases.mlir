@@ -17,7 +17,7 @@
 // RUN: sed 's/cleave.name = "w"/cleave.name = ""/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NONAME
 // RUN: sed 's/cleave.name="label"/cleave.name="image"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: sed 's/cleave.kind="input", cleave.name="label"/cleave.kind="dp", cleave.name="label"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=KIND
-// RUN: sed 's/cleave.kind="weight"/cleave.kind="loss"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NOWEIGHT
+// RUN: sed 's/cleave.kind="weight"/cleave.kind="correct"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NOWEIGHT
 // RUN: sed 's/cleave.path = "fc"/cleave.path = "\\00"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=PATH
 // RUN: sed 's/cleave.kind = "gradient", cleave.name = "w"/cleave.kind = "gradient", cleave.name = "v"/' %t.train | not cleave-opt --build-optimizer 2>&1 | FileCheck %s --check-prefix=GRADIENT
 // RUN: sed 's/cleave.path = "fc"/cleave.path = "fc", cleave.stage = 3/' %t.step | not cleave-opt --apply 2>&1 | FileCheck %s --check-prefix=CUT

@@ -167,7 +167,7 @@ std::vector<Sharded> tensorsWhole() {
   return tensors;
 }
 CheckpointInfo someInfo(int64_t step = 10) {
-  return {step, 2, 48, 7, 16, 4, "mlp", R"({"width":8})", R"({"lr":{"base":0.1}})", R"({"kind":"mnist"})", "abc"};
+  return {step, 2, 48, 7, 16, 4, 8, "mlp", R"({"width":8})", R"({"lr":{"base":0.1}})", R"({"kind":"mnist"})", "abc"};
 }
 
 } // namespace

@@ -1,0 +1,124 @@
+// Splits the rows as far as possible, and looks at what the solution moves and splits.
+#include "partitioner/annotate/MixedRows.h"
+
+#include "ir/graph/Graph.h"
+#include "partitioner/annotate/ReadProblem.h"
+#include "partitioner/sharding/Assign.h"
+#include "partitioner/sharding/Messages.h"
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+/// The number of rows of the inputs; 0 without inputs.
+int64_t rowsOf(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (ir::argumentText(argument, ir::attr::kind) == "input")
+      if (const ArrayRef<int64_t> shape = ir::shapeOf(argument); !shape.empty())
+        return shape[0];
+  return 0;
+}
+
+Strategy aRankPerRow(int64_t rows) {
+  Strategy strategy;
+  strategy.mesh.axes = {{"dp", rows}, {"tp", 1}, {"pp", 1}};
+  return strategy;
+}
+
+class Search {
+public:
+  Search(func::FuncOp function, bool exceptMeant)
+      : exceptMeant(exceptMeant), problem(readProblem(function, aRankPerRow(rowsOf(function)), {}, Marks::Ignored)),
+        solution(assign(problem)) {
+    for (Operation &op : function.getBody().front())
+      ops.push_back(&op);
+    findOwn(function);
+  }
+
+  Operation *run() {
+    for (const OpId id : solution.order)
+      if (Operation *found = problem.ops[originOf(id)].backward ? nullptr
+                             : solution.isReshard(id)           ? ofReshard(id)
+                                                                : ofOp(id))
+        return found;
+    return nullptr;
+  }
+
+private:
+  /// Finds the tensors that differ from row to row because they depend on an input or on random numbers.
+  void findOwn(func::FuncOp function) {
+    own.resize(problem.tensors.size());
+    for (BlockArgument argument : function.getArguments())
+      own[argument.getArgNumber()] = ir::argumentText(argument, ir::attr::kind) == "input";
+    for (size_t id = 0; id < problem.ops.size(); ++id) {
+      const ProblemOp &op = problem.ops[id];
+      const bool is = isa<ir::RandomUniformOp>(ops[id]) ||
+                      llvm::any_of(op.operands, [&](TensorId operand) { return own[operand]; });
+      for (const TensorId result : op.results)
+        own[result] = is;
+    }
+  }
+
+  /// The op of the problem that is `id`, that `id` copies, or whose marks the reshard `id` has.
+  OpId originOf(OpId id) const {
+    while (solution.isAdded(id))
+      id = solution.isReshard(id) ? solution.addedOp(id).marks : solution.addedOp(id).copied;
+    return id;
+  }
+
+  static bool splitsRows(const DimSharding &dim) {
+    return llvm::any_of(dim.factors, [](const Factor &factor) { return !factor.axes.empty(); });
+  }
+  static bool splitsRows(const Sharding &sharding) {
+    return llvm::any_of(sharding.dims, [](const DimSharding &dim) { return splitsRows(dim); });
+  }
+  bool isMeant(Operation *op) const { return exceptMeant && op && op->hasAttr(ir::attr::perMicrobatch); }
+
+  /// A message between rows, or a share of a value that all ranks have computed.
+  Operation *ofReshard(OpId id) const {
+    const TensorId operand = solution.operandsOf(id)[0], tensor = solution.origin(operand, problem);
+    const Sharding &from = solution.shardingOf(operand), &to = solution.shardingOf(solution.resultOf(id));
+    const bool found =
+        own[tensor] ? !messagesOf(problem.mesh, from, to, 32).empty() : !splitsRows(from) && splitsRows(to);
+    if (!found)
+      return nullptr;
+    Operation *maker = problem.tensors[tensor].op < 0 ? nullptr : ops[problem.tensors[tensor].op],
+              *near = ops[originOf(id)];
+    if (isMeant(maker) || isMeant(near))
+      return nullptr;
+    return isa<func::ReturnOp>(near) ? maker : near;
+  }
+
+  /// A parameter, constant or index with a row for each row of the batch.
+  Operation *ofOp(OpId id) const {
+    Operation *op = ops[originOf(id)];
+    bool found = llvm::any_of(solution.operandsOf(id), [&](TensorId operand) {
+      return operand < static_cast<TensorId>(problem.arguments.size()) && !own[operand] &&
+             splitsRows(solution.shardingOf(operand));
+    });
+    if (problem.ops[originOf(id)].kind == OpKind::Free && op->getNumResults() == 1) {
+      const TensorId result = solution.isAdded(id) ? solution.resultOf(id) : problem.ops[id].results[0];
+      const Sharding &sharding = solution.shardingOf(result);
+      if (auto iota = dyn_cast<ir::IotaOp>(op))
+        found |= splitsRows(sharding.dims[iota.getDim()]);
+      else if (auto constant = dyn_cast<ir::ConstantOp>(op))
+        found |= !constant.getValue().isSplat() && splitsRows(sharding);
+    }
+    return found && !isMeant(op) && !isa<func::ReturnOp>(op) ? op : nullptr;
+  }
+
+  const bool exceptMeant;
+  const ShardingProblem problem;
+  const ShardingSolution solution;
+  std::vector<Operation *> ops; // of the problem
+  std::vector<bool> own;        // by tensor of the problem
+};
+
+} // namespace
+
+Operation *opThatMixesRows(func::FuncOp function, bool exceptMeant) {
+  return rowsOf(function) < 2 ? nullptr : Search(function, exceptMeant).run();
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,139 @@
+// Losses and layers that combine the samples of a batch: evaluation needs whole batches, and a change of the number of
+// microbatches is reported.
+#include "runtime/plan/PlanFile.h"
+#include "runtime/plan/plan_generated.h"
+#include "tests/unit/frontend/Support.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <unistd.h>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// 16 training samples, 12 of evaluation.
+struct Points : Dataset {
+  std::vector<DataField> list{{"x", FieldType::F32, {6}}, {"y", FieldType::I32, {}, 4}};
+  const std::vector<DataField> &fields() const override { return list; }
+  int64_t samples(Split split) const override { return split == Split::Train ? 16 : 12; }
+  void read(Split, int64_t index, size_t field, std::byte *to) const override {
+    float x[6];
+    for (int i = 0; i < 6; ++i)
+      x[i] = std::sin(static_cast<float>(index * 6 + i));
+    const auto label = static_cast<int32_t>(index % 4);
+    field == 0 ? std::memcpy(to, x, sizeof x) : std::memcpy(to, &label, sizeof label);
+  }
+};
+
+struct Net : Module {
+  Linear fc{*this, "fc", 6, 4};
+  BatchNorm2d norm{*this, "norm", 4};
+  std::function<Tensor(Net &, Tensor)> body;
+  explicit Net(std::function<Tensor(Net &, Tensor)> body) : body(std::move(body)) {}
+  Tensor forward(Tensor x) { return body(*this, x); }
+};
+
+Tensor plain(Net &net, Tensor x) { return net.fc(x); }
+Tensor normed(Net &net, Tensor x) { return net.norm(net.fc(x)); }
+Tensor centred(Net &net, Tensor x) {
+  Tensor y = net.fc(x);
+  return y - mean(y, {0}, true);
+}
+Tensor pairwise(Net &net, Tensor x) {
+  Tensor y = net.fc(x);
+  return matmul(softmax(matmul(y, transpose(y, 0, 1))), y);
+}
+Tensor meant(Net &net, Tensor x) {
+  return perMicrobatch([&] { return pairwise(net, x); });
+}
+
+/// The overlap of predictions and targets over the whole batch (Milletari et al. 2016).
+Loss dice(Tensor logits, Tensor labels) {
+  Tensor p = softmax(logits), t = cast(eq(unsqueeze(labels, 1), unsqueeze(arange(4), 0)), DType::F32);
+  Tensor overlap = sum(p * t) / (sum(p * p) + sum(t * t) + 1.0);
+  return {1.0 - overlap * 2.0, full({}, 1), {}, 1};
+}
+
+TrainConfig configOf(LossFunction loss = crossEntropy) {
+  return {.data = std::shared_ptr<Dataset>(std::make_shared<Points>()), .loss = std::move(loss), .batch = 8};
+}
+
+/// The lines that a plan names, "train" and "eval": the text of a location, or empty.
+struct Mixes {
+  std::string train, eval;
+};
+Mixes mixesOf(std::function<Tensor(Net &, Tensor)> body, LossFunction loss = crossEntropy, RunOptions options = {}) {
+  Net net(std::move(body));
+  options.code = false;
+  const auto file = PlanFile::fromBytes(Trainer(net, configOf(std::move(loss))).plan(options), "test");
+  const plan::Plan &plan = file->plan();
+  return {plan.strings()->Get(plan.train_mixes())->str(), plan.strings()->Get(plan.eval_mixes())->str()};
+}
+
+} // namespace
+
+TEST_CASE("a plan says where samples are combined") {
+  const Mixes none = mixesOf(plain), norm = mixesOf(normed), mean = mixesOf(centred), pairs = mixesOf(pairwise),
+              said = mixesOf(meant), loss = mixesOf(plain, dice);
+  CHECK(none.train + none.eval == "");
+  CHECK(norm.train + norm.eval ==
+        ""); // batch statistics of a microbatch are documented; evaluation uses the running ones
+  CHECK(has(mean.train, "MixedSamplesTest.cpp:"));
+  CHECK(mean.train == mean.eval);
+  CHECK(has(pairs.train, "MixedSamplesTest.cpp:"));
+  CHECK(said.train == "");
+  CHECK(has(said.eval, "MixedSamplesTest.cpp:")); // an incomplete batch would change the result all the same
+  CHECK(has(loss.eval, "MixedSamplesTest.cpp:"));
+  for (const char *mesh : {"dp=2", "tp=2", "dp=2,tp=2"})
+    CHECK(mixesOf(centred, crossEntropy, {.mesh = mesh, .microbatches = 2}).eval == mean.eval);
+}
+
+TEST_CASE("evaluation that combines samples needs whole batches") {
+  const std::string folder = std::filesystem::temp_directory_path() / fmt::format("cleave-mixed-{}", getpid());
+  std::filesystem::remove_all(folder);
+  Net net(plain);
+  Trainer trainer(net, configOf(dice));
+  const RunOptions train{.steps = 2, .checkpoint = folder, .quiet = true};
+  const std::string message = mistake([&] { trainer.train(train); });
+  CHECK(has(message, "MixedSamplesTest.cpp:"));
+  CHECK(has(message, "a batch of 8 does not divide the 12 samples of the evaluation split"));
+  CHECK(has(message, "--eval-batch 6"));
+  CHECK(!std::filesystem::exists(folder + "/manifest.json"));
+  RunOptions whole = train;
+  whole.evalBatch = 12;
+  trainer.train(whole);
+  const Evaluation stored = trainer.evaluate({.checkpoint = folder}); // the checkpoint has the batch of evaluation
+  const Evaluation again = trainer.evaluate({.mesh = "dp=2", .batch = 12, .checkpoint = folder});
+  CHECK(again.loss == Approx(stored.loss).epsilon(1e-5));
+  CHECK(has(mistake([&] { trainer.evaluate({.batch = 8, .checkpoint = folder}); }), "--batch 6"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("evaluation may have another batch than training") {
+  const std::string folder = std::filesystem::temp_directory_path() / fmt::format("cleave-evalbatch-{}", getpid());
+  std::filesystem::remove_all(folder);
+  const std::string metrics = folder + ".jsonl";
+  Net net(normed);
+  TrainConfig config = configOf();
+  config.evalBatch = 6;
+  Trainer trainer(net, config);
+  trainer.train(
+      {.mesh = "dp=2,pp=2", .microbatches = 2, .steps = 4, .metrics = metrics, .checkpoint = folder, .quiet = true});
+  const Evaluation six = trainer.evaluate({.checkpoint = folder});
+  std::ifstream in(metrics);
+  std::string line, last;
+  while (std::getline(in, line))
+    last = has(line, "eval_loss") ? line : last;
+  CHECK(std::stod(last.substr(last.find("eval_loss") + 11)) == Approx(six.loss).epsilon(1e-5)); // uneven rows over dp
+  for (const int64_t batch : {4, 5, 12})
+    CHECK(trainer.evaluate({.batch = batch, .checkpoint = folder}).loss == Approx(six.loss).epsilon(1e-5));
+  CHECK(has(mistake([&] { trainer.plan({.microbatches = 4, .evalBatch = 6}); }),
+            "--eval-batch 6 --microbatches 4: the batch must be a multiple of the microbatches"));
+  std::filesystem::remove(metrics);
+  std::filesystem::remove_all(folder);
+}
