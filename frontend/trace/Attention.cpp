@@ -79,9 +79,9 @@ struct Attention {
     std::vector<Tensor> seen; // i1 masks
     if (options.causal)
       seen.push_back(wide(causalMask()));
-    if (options.mask && options.mask.dtype() == DType::I1)
+    if (options.mask.defined() && options.mask.dtype() == DType::I1)
       seen.push_back(wide(options.mask));
-    else if (options.mask)
+    else if (options.mask.defined())
       x = Operand(x, where) + wide(options.mask);
     for (Tensor mask : seen)
       x = choose(mask, x, -1e38);
@@ -135,11 +135,11 @@ Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions 
   checkAttention(q, k, v, o, where);
   const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   Attention made{trace, o, where, scale, {q.size(0), q.size(1), q.size(2), k.size(2)}};
-  if (o.mask)
+  if (o.mask.defined())
     checkMask(o.mask, q, made.scores, where);
   k = made.forEveryHead(k, q.size(1));
   v = made.forEveryHead(v, q.size(1));
-  if (o.mask || (o.dropout > 0 && trace.training()))
+  if (o.mask.defined() || (o.dropout > 0 && trace.training()))
     return made.composed(q, k, v);
   auto op = trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), o.causal);
   return tensorOf(op.getResult());

@@ -233,11 +233,11 @@ Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where) {
   for (const auto &[loss, weight] : losses) {
     if (!std::isfinite(weight))
       failRule("weightedSum", 2, fmt::format("weights must be finite, found {}", weight), {}, where);
-    if (!loss.sum || loss.staticWeight < 1)
+    if (!loss.sum.defined() || loss.staticWeight < 1)
       failRule("weightedSum", 1, "a loss has no sum or no staticWeight", {}, where);
     const double scale = weight * static_cast<double>(all.staticWeight) / static_cast<double>(loss.staticWeight);
     const Tensor part = scale == 1 ? loss.sum : Operand(loss.sum, where) * Operand(scale, where);
-    all.sum = all.sum ? Operand(all.sum, where) + part : part;
+    all.sum = all.sum.defined() ? Operand(all.sum, where) + part : part;
   }
   return all;
 }

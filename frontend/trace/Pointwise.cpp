@@ -74,7 +74,7 @@ static void checkCondition(const char *name, Tensor condition, const char *role,
 Tensor where(Tensor condition, Operand a, Operand b, Where where) {
   Ops ops("where", where);
   checkCondition("where", condition, "condition", where);
-  if (!a.tensor && !b.tensor)
+  if (!a.tensor.defined() && !b.tensor.defined())
     a = Operand(tensorOf(ops.trace.splat(where, ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
   auto [x, y] = bothSides("where", a, b, where);
   const auto shape = commonShape(condition.shape(), Ops::shape(x));
@@ -102,16 +102,16 @@ Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
 
 Tensor clamp(Tensor x, Operand low, Operand high, Where where) {
   Ops ops("clamp", where);
-  if (!low.tensor && !high.tensor && !(low.number <= high.number))
+  if (!low.tensor.defined() && !high.tensor.defined() && !(low.number <= high.number))
     failRule("clamp", 3, fmt::format("the lower bound {} is larger than the upper {}", low.number, high.number),
              {fact(x, "input")}, where);
   Value result = valueOf(x);
   for (const auto &[bound, none, outside] :
        {std::tuple(low, -INFINITY, Predicate::Le), std::tuple(high, INFINITY, Predicate::Ge)}) {
-    if (!bound.tensor && bound.number == none)
+    if (!bound.tensor.defined() && bound.number == none)
       continue;
     auto [value, limit] = bothSides("clamp", Operand(tensorOf(result), where), bound, where);
-    if (!bound.tensor)
+    if (!bound.tensor.defined())
       result = ops.select(ops.compare(outside, value, limit), limit, value);
     else
       result = outside == Predicate::Le ? ops.max(value, limit) : ops.min(value, limit);
