@@ -71,6 +71,15 @@ func.func @f(%g: {0}, %x: {0}, %w: tensor<768xf32>, %m: tensor<4096xf32>, %r: te
 func.func @f(%x: tensor<8192x1024xf32>) -> tensor<8192x1024xf32> {
   %0 = cleave.softmax %x {dim = 1 : i64} : (tensor<8192x1024xf32>) -> tensor<8192x1024xf32>
   return %0 : tensor<8192x1024xf32> })";
+  std::string largest = R"(
+func.func @f(%x: tensor<8192x1024xf32>) -> (tensor<8192xf32>, tensor<1024xf32>) {
+  %0 = cleave.reduce max %x dims [1] : tensor<8192x1024xf32> -> tensor<8192xf32>
+  %1 = cleave.reduce max %x dims [0] : tensor<8192x1024xf32> -> tensor<1024xf32>
+  return %0, %1 : tensor<8192xf32>, tensor<1024xf32> })";
+  std::string largestCached = R"(
+func.func @f(%x: tensor<512x1024xf32>) -> tensor<512xf32> {
+  %0 = cleave.reduce max %x dims [1] : tensor<512x1024xf32> -> tensor<512xf32>
+  return %0 : tensor<512xf32> })";
   std::string bias = R"(
 func.func @f(%x: tensor<4096x768xf32>) -> tensor<768xf32> {
   %0 = cleave.reduce sum %x dims [0] : tensor<4096x768xf32> -> tensor<768xf32>
@@ -107,9 +116,16 @@ func.func @f(%w: {0}, %g: {0}, %m: {0}, %v: {0}, %lr: tensor<f32>) -> ({0}, {0},
   %12 = cleave.sub %w, %11 : {0}
   return %12, %2, %6 : {0}, {0}, {0} }})",
                                  p);
-  return {{"bias + gelu", elementwise}, {"layer norm", norm},    {"layer norm gradient", normGrad},
-          {"softmax", softmax},         {"bias gradient", bias}, {"batch norm + relu", batchNorm},
-          {"transpose", transpose},     {"adam", adam}};
+  return {{"bias + gelu", elementwise},
+          {"layer norm", norm},
+          {"layer norm gradient", normGrad},
+          {"softmax", softmax},
+          {"largest", largest},
+          {"largest, cached", largestCached},
+          {"bias gradient", bias},
+          {"batch norm + relu", batchNorm},
+          {"transpose", transpose},
+          {"adam", adam}};
 }
 
 struct Step {

@@ -48,18 +48,23 @@ struct ConvOptions {
 /// negative. C6: the bias is [o].
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias = {}, ConvOptions options = {}, Where where = Where::current());
 
+/// How a causal mask is aligned if there are t queries and s keys, t != s. UpperLeft: query i attends to keys 0 to i;
+/// the first query is the first position. LowerRight: to keys 0 to i + s - t; the last query is the last position, as
+/// in sampling with stored keys and values.
+enum class CausalAlignment : uint8_t { UpperLeft, LowerRight };
 struct AttentionOptions {
-  bool causal = false; ///< query i attends only to keys 0 to i + s - t
+  bool causal = false; ///< a query does not attend to later keys
   double scale = 0;    ///< factor of the scores; 0: 1 / sqrt(d)
   Tensor mask = {};    ///< float: added to the scores; i1: true where a query may attend to a key
   double dropout = 0;  ///< probability of dropping an element of the softmax; only in training
+  CausalAlignment alignment = CausalAlignment::UpperLeft;
 };
 /// Attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017): q [b, heads, t, d], k and v [b, kvHeads, s, d] ->
 /// [b, heads, t, d]. If kvHeads < heads, each head of k and v serves heads / kvHeads consecutive heads of q (grouped
 /// queries, Ainslie et al. 2023). A query for which an i1 mask excludes every key yields zeros. C1: ranks are 4. C2:
-/// batch and d agree, k and v have the same shape, kvHeads divides heads. C3: causal attention needs t <= s. C4: the
-/// mask is i1 or of q's type and can be broadcast to [b, heads, t, s]. C5: 0 <= dropout < 1. C6: q, k and v have one
-/// float type.
+/// batch and d agree, k and v have the same shape, kvHeads divides heads. C3: with LowerRight, causal attention needs t
+/// <= s. C4: the mask is i1 or of q's type and can be broadcast to [b, heads, t, s]. C5: 0 <= dropout < 1. C6: q, k and
+/// v have one float type.
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions options = {},
                                  Where where = Where::current());
 

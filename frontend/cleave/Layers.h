@@ -134,6 +134,7 @@ struct MultiheadAttentionOptions {
   double dropout = 0; ///< probability of dropping an element of the softmax; only in training
   bool bias = true;
   bool causal = false;
+  CausalAlignment alignment = CausalAlignment::UpperLeft; ///< of the causal mask, as in AttentionOptions
 };
 /// Multi-head attention with projections, on [batch, positions, width] (Vaswani et al. 2017): in_proj_weight [3 width,
 /// width] (q, k and v stacked), in_proj_bias [3 width], out_proj.weight [width, width], out_proj.bias [width]. C1:

@@ -28,7 +28,8 @@ Tensor prod(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::cu
 /// elements are numbers, not i1.
 Tensor cumsum(Tensor x, int64_t dim, Where where = Where::current());
 
-/// Index of the first maximum or minimum along `dim`, or of the flattened tensor; i32. Both treat NaN as +infinity.
+/// Index of the first maximum or minimum along `dim`, or of the flattened tensor; i32. argmax treats NaN as +infinity,
+/// argmin as -infinity.
 Tensor argmax(Tensor x, Where where = Where::current());
 Tensor argmax(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
 Tensor argmin(Tensor x, Where where = Where::current());

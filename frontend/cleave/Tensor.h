@@ -3,6 +3,7 @@
 #pragma once
 #include "cleave/DType.h"
 
+#include <concepts>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -22,7 +23,16 @@ class Tensor {
 public:
   /// An empty handle: an omitted argument, for example a bias.
   Tensor() = default;
-  explicit operator bool() const { return handle != nullptr; }
+  /// Whether the handle refers to a tensor.
+  bool defined() const { return handle != nullptr; }
+  /// A tensor is not a condition of C++: `if (x > 0)`, `while`, `?:`, `!x`, `x && y` and `x || y` do not compile.
+  template <std::same_as<bool> B> explicit operator B() const {
+    static_assert(!std::same_as<B, bool>,
+                  "the values of a Tensor are not known while the model is traced, so they cannot decide an if, while, "
+                  "?:, !, && or ||: choose values with where(condition, a, b), combine conditions with logicalAnd, "
+                  "logicalOr and logicalNot; tensor.defined() tells whether a handle refers to a tensor");
+    return false;
+  }
 
   // Calling these functions on an empty handle is a user error, and so is passing an empty handle to a function that
   // needs a tensor. The same holds for a tensor kept from an earlier trace: forward runs once for training and once for

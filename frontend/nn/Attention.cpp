@@ -42,8 +42,9 @@ Tensor MultiheadAttention::project(Tensor x, int64_t part) {
 
 Tensor MultiheadAttention::attend(Tensor q, Tensor k, Tensor v, Tensor mask) {
   const Where where = callSite();
-  Tensor mixed =
-      scaledDotProductAttention(q, k, v, {.causal = options.causal, .mask = mask, .dropout = options.dropout}, where);
+  const AttentionOptions attention{
+      .causal = options.causal, .mask = mask, .dropout = options.dropout, .alignment = options.alignment};
+  Tensor mixed = scaledDotProductAttention(q, k, v, attention, where);
   return outProj(reshape(transpose(mixed, 1, 2, where), {q.size(0), q.size(2), width}, where), where);
 }
 

@@ -47,7 +47,7 @@ void Recurrent::check(const char *op, Tensor x, std::initializer_list<Tensor> st
     failRule(op, 1, fmt::format("the input must be [batch, positions, {}]", in), {fact(x, "input")}, where);
   const Shape expected{static_cast<int64_t>(layers.size()), x.size(0), hidden};
   for (Tensor state : states)
-    if (state && (state.shape() != expected || state.dtype() != x.dtype()))
+    if (state.defined() && (state.shape() != expected || state.dtype() != x.dtype()))
       failRule(op, 2, fmt::format("the state must have shape {} and the input's element type", shapeText(expected)),
                {fact(x, "input"), fact(state, "state")}, where);
 }
@@ -78,7 +78,7 @@ Tensor Recurrent::run(Tensor x, std::vector<Tensor> &states, Where where,
       const size_t at = l + static_cast<size_t>(direction);
       std::vector<Tensor> now;
       for (Tensor state : states)
-        now.push_back(state ? select(state, 0, static_cast<int64_t>(at), where) : Tensor());
+        now.push_back(state.defined() ? select(state, 0, static_cast<int64_t>(at), where) : Tensor());
       sequences.push_back(runLayer(layers[at], x, direction == 1, now, where, cell));
       for (size_t s = 0; s < states.size(); ++s)
         last[s].push_back(unsqueeze(now[s], 0, where));
@@ -94,7 +94,7 @@ Tensor Recurrent::run(Tensor x, std::vector<Tensor> &states, Where where,
 /// or empty if there is none.
 static Tensor stateProduct(Recurrent::Layer &layer, Tensor h, Where where) {
   const Tensor bias = given(layer.biasHh, where);
-  return h ? linear(h, layer.weightHh.tensor(where), bias, where) : bias;
+  return h.defined() ? linear(h, layer.weightHh.tensor(where), bias, where) : bias;
 }
 
 /// Gate `i` of [b, gates hidden] or [gates hidden].
@@ -119,12 +119,12 @@ LstmOutput LSTM::operator()(Tensor x, LstmState state, Where where) {
   std::vector<Tensor> states{state.h, state.c};
   const Tensor output = run(x, states, where, [&](Layer &layer, Tensor input, std::vector<Tensor> &now) {
     Tensor &h = now[0], &c = now[1];
-    if (const Tensor product = stateProduct(layer, h, where))
+    if (const Tensor product = stateProduct(layer, h, where); product.defined())
       input = Operand(input, where) + product;
     const Tensor i = sigmoid(gate(input, 0, 4, where), where), f = sigmoid(gate(input, 1, 4, where), where),
                  g = cleave::tanh(gate(input, 2, 4, where), where), o = sigmoid(gate(input, 3, 4, where), where);
     const Tensor added = Operand(i, where) * g;
-    c = c ? Operand(Operand(f, where) * c, where) + added : added;
+    c = c.defined() ? Operand(Operand(f, where) * c, where) + added : added;
     h = Operand(o, where) * cleave::tanh(c, where);
   });
   return {output, {states[0], states[1]}};
@@ -146,14 +146,15 @@ GruOutput GRU::operator()(Tensor x, Tensor state, Where where) {
     const Tensor product = stateProduct(layer, h, where);
     const auto sum = [&](int64_t i) -> Tensor {
       const Tensor own = gate(input, i, 3, where);
-      return product ? Operand(own, where) + gate(product, i, 3, where) : own;
+      return product.defined() ? Operand(own, where) + gate(product, i, 3, where) : own;
     };
     const Tensor r = sigmoid(sum(0), where), z = sigmoid(sum(1), where);
     Tensor n = gate(input, 2, 3, where);
-    if (product)
+    if (product.defined())
       n = Operand(n, where) + Operand(r, where) * gate(product, 2, 3, where);
     n = cleave::tanh(n, where);
-    h = h ? Operand(n, where) + Operand(z, where) * (Operand(h, where) - n) : Operand(n, where) - Operand(z, where) * n;
+    h = h.defined() ? Operand(n, where) + Operand(z, where) * (Operand(h, where) - n)
+                    : Operand(n, where) - Operand(z, where) * n;
   });
   return {output, states[0]};
 }

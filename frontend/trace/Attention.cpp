@@ -50,7 +50,8 @@ struct Attention {
 
   /// The causal mask [t, s]: true for positions that may be attended to.
   Tensor causalMask() {
-    Tensor last = Operand(positions(0), where) + Operand(scores[3] - scores[2], where);
+    const int64_t later = options.alignment == CausalAlignment::LowerRight ? scores[3] - scores[2] : 0;
+    Tensor last = Operand(positions(0), where) + Operand(later, where);
     return tensorOf(trace.make<CompareOp>(where, Predicate::Ge, valueOf(last), valueOf(positions(1))).getResult());
   }
 
@@ -79,9 +80,9 @@ struct Attention {
     std::vector<Tensor> seen; // i1 masks
     if (options.causal)
       seen.push_back(wide(causalMask()));
-    if (options.mask && options.mask.dtype() == DType::I1)
+    if (options.mask.defined() && options.mask.dtype() == DType::I1)
       seen.push_back(wide(options.mask));
-    else if (options.mask)
+    else if (options.mask.defined())
       x = Operand(x, where) + wide(options.mask);
     for (Tensor mask : seen)
       x = choose(mask, x, -1e38);
@@ -104,11 +105,12 @@ void checkAttention(Tensor q, Tensor k, Tensor v, const AttentionOptions &o, Whe
   if (q.size(1) % k.size(1))
     failRule(attention, 2, fmt::format("{} heads cannot share {} heads of k and v", q.size(1), k.size(1)), facts,
              where);
-  if (o.causal && q.size(2) > k.size(2))
-    failRule(
-        attention, 3,
-        fmt::format("causal attention needs at most as many queries as keys, found {} and {}", q.size(2), k.size(2)),
-        facts, where);
+  if (o.causal && o.alignment == CausalAlignment::LowerRight && q.size(2) > k.size(2))
+    failRule(attention, 3,
+             fmt::format("causal attention aligned at the lower right needs at most as many queries as keys, found {} "
+                         "and {}",
+                         q.size(2), k.size(2)),
+             facts, where);
   if (!(o.dropout >= 0 && o.dropout < 1))
     failRule(attention, 5, fmt::format("the dropout must lie in [0, 1), found {}", o.dropout), facts, where);
 }
@@ -128,6 +130,23 @@ void checkMask(Tensor mask, Tensor q, const Shape &scores, Where where) {
         facts, where);
 }
 
+/// The op. It aligns a causal mask at the lower right, which is also the upper left if there are as many queries as
+/// keys.
+Tensor fused(Trace &trace, Tensor q, Tensor k, Tensor v, double scale, bool causal, Where where) {
+  return tensorOf(
+      trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), causal).getResult());
+}
+
+/// Causal attention aligned at the upper left: no query attends to a key beyond the number of queries, and queries
+/// beyond the number of keys attend to all.
+Tensor upperLeft(Trace &trace, Tensor q, Tensor k, Tensor v, double scale, Where where) {
+  const int64_t t = q.size(2), s = k.size(2), both = std::min(t, s);
+  const auto first = [&](Tensor x) { return x.size(2) == both ? x : slice(x, 2, 0, both, where); };
+  Tensor result = fused(trace, first(q), first(k), first(v), scale, true, where);
+  return t <= s ? result
+                : concat({result, fused(trace, slice(q, 2, s, t, where), k, v, scale, false, where)}, 2, where);
+}
+
 } // namespace
 
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions o, Where where) {
@@ -135,14 +154,14 @@ Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions 
   checkAttention(q, k, v, o, where);
   const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   Attention made{trace, o, where, scale, {q.size(0), q.size(1), q.size(2), k.size(2)}};
-  if (o.mask)
+  if (o.mask.defined())
     checkMask(o.mask, q, made.scores, where);
   k = made.forEveryHead(k, q.size(1));
   v = made.forEveryHead(v, q.size(1));
-  if (o.mask || (o.dropout > 0 && trace.training()))
+  if (o.mask.defined() || (o.dropout > 0 && trace.training()))
     return made.composed(q, k, v);
-  auto op = trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), o.causal);
-  return tensorOf(op.getResult());
+  return o.causal && o.alignment == CausalAlignment::UpperLeft ? upperLeft(trace, q, k, v, scale, where)
+                                                               : fused(trace, q, k, v, scale, o.causal, where);
 }
 
 // ---- rotary position embedding --------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ Value Ops::log1p(Value x) {
   return select(tiny, x, mul(log(u), quotient));
 }
 
-Value Ops::softplus(Value x) { return add(max(x, splat(x, 0)), log1p(exp(neg(abs(x))))); }
+Value Ops::softplus(Value x) {
+  Value zero = splat(x, 0), positive = compare(Predicate::Gt, x, zero);
+  return add(select(positive, x, zero), log1p(exp(select(positive, neg(x), x))));
+}
 
 Value Ops::safeSqrt(Value x) {
   Value zero = compare(Predicate::Eq, x, 0);

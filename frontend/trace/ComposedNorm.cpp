@@ -65,7 +65,7 @@ static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight,
   Trace &trace = Trace::current(name, where);
   Facts facts = {fact(x, "input")};
   for (auto [tensor, role] : {std::pair(weight, "weight"), std::pair(bias, "bias")})
-    if (tensor && (tensor.shape() != Shape{x.size(1)} || tensor.dtype() != x.dtype()))
+    if (tensor.defined() && (tensor.shape() != Shape{x.size(1)} || tensor.dtype() != x.dtype()))
       failRule(name, 3,
                fmt::format("the input has {} channels, the {} shape {}", x.size(1), role, shapeText(tensor.shape())),
                {fact(x, "input"), fact(tensor, role)}, where);
@@ -76,9 +76,9 @@ static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight,
   Tensor y = reshape(inSingle(x, where), {x.size(0), groups, -1}, where);
   y = Operand(y, where) - alongRows(mean(y, {-1}, false, where), y, where);
   y = reshape(byRootMeanSquare(y, eps, where), x.shape(), where);
-  if (weight)
+  if (weight.defined())
     y = Operand(y, where) * perChannel(trace, weight, x, where);
-  if (bias)
+  if (bias.defined())
     y = Operand(y, where) + perChannel(trace, bias, x, where);
   return asActivation(y, where);
 }

@@ -12,11 +12,11 @@ using mlir::Value;
 
 /// y plus one value per channel (dimension 1).
 static Value withBias(Ops &ops, Value y, Tensor bias) {
-  return bias ? ops.add(y, ops.along(valueOf(bias), Ops::shape(y), 1)) : y;
+  return bias.defined() ? ops.add(y, ops.along(valueOf(bias), Ops::shape(y), 1)) : y;
 }
 
 static void checkBias(const char *name, Tensor bias, Tensor weight, int64_t outputs, Where where) {
-  if (bias && bias.shape() != Shape{outputs})
+  if (bias.defined() && bias.shape() != Shape{outputs})
     failRule(name, 6, fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), outputs),
              {fact(bias, "bias"), fact(weight, "weight")}, where);
 }

@@ -111,7 +111,7 @@ std::string shapeText(const Shape &shape) {
 }
 
 std::string nameOr(Tensor tensor, const std::string &otherwise) {
-  if (Trace *trace = Trace::active(); trace && tensor)
+  if (Trace *trace = Trace::active(); trace && tensor.defined())
     if (auto found = trace->names.find(valueOf(tensor).getAsOpaquePointer()); found != trace->names.end())
       return found->second;
   return otherwise;

@@ -76,17 +76,17 @@ mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, Where w
 
 std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a, const Operand &b, Where where) {
   Ops ops(name, where);
-  if (!a.tensor && !b.tensor)
+  if (!a.tensor.defined() && !b.tensor.defined())
     failRule(name, 1, "one side must be a tensor",
              {{"left", fmt::format("{}", a.number)}, {"right", fmt::format("{}", b.number)}}, where);
-  if (!a.tensor || !b.tensor) {
-    const Tensor side = a.tensor ? a.tensor : b.tensor;
-    const double number = a.tensor ? b.number : a.number;
+  if (!a.tensor.defined() || !b.tensor.defined()) {
+    const Tensor side = a.tensor.defined() ? a.tensor : b.tensor;
+    const double number = a.tensor.defined() ? b.number : a.number;
     if (!isFloat(side) && number != std::trunc(number))
       failRule(name, 1, fmt::format("the tensor has integer elements, but {} is not an integer", number),
-               {fact(side, a.tensor ? "left" : "right")}, where);
+               {fact(side, a.tensor.defined() ? "left" : "right")}, where);
     mlir::Value x = valueOf(side), y = ops.splat(x, number);
-    return a.tensor ? std::pair(x, y) : std::pair(y, x);
+    return a.tensor.defined() ? std::pair(x, y) : std::pair(y, x);
   }
   const Facts facts = {fact(a.tensor, "left"), fact(b.tensor, "right")};
   if (a.tensor.dtype() != b.tensor.dtype())
@@ -116,7 +116,7 @@ Tensor minimum(Operand a, Operand b) { return binary<MinOp>("minimum", a, b); }
 
 Tensor operator-(Operand a) {
   Trace &trace = Trace::current("neg", a.where);
-  if (!a.tensor)
+  if (!a.tensor.defined())
     failRule("neg", 1, "the operand must be a tensor", {}, a.where);
   return tensorOf(trace.make<NegOp>(a.where, typeOf(a.tensor), valueOf(a.tensor)).getResult());
 }

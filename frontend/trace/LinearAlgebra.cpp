@@ -83,7 +83,7 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
   if (x.dtype() != weight.dtype())
     failRule("linear", 4, "the element types of input and weight differ", facts, where);
   Tensor y = tensorOf(trace.make<MatmulOp>(where, valueOf(x), valueOf(weight), false, true).getResult());
-  if (!bias)
+  if (!bias.defined())
     return y;
   if (bias.shape() != Shape{weight.size(0)})
     failRule("linear", 3,
@@ -123,7 +123,7 @@ static void checkConv(Tensor x, Tensor weight, Tensor bias, const ConvOptions &o
              fmt::format("the image {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), weight.size(2),
                          weight.size(3)),
              facts, where);
-  if (bias && bias.shape() != Shape{weight.size(0)})
+  if (bias.defined() && bias.shape() != Shape{weight.size(0)})
     failRule("conv2d", 6,
              fmt::format("the bias has shape {}, the weight {} outputs", shapeText(bias.shape()), weight.size(0)),
              {fact(bias, "bias"), fact(weight, "weight")}, where);
@@ -139,7 +139,7 @@ Tensor conv2d(Tensor x, Tensor weight, Tensor bias, ConvOptions o, Where where) 
                                           llvm::ArrayRef<int64_t>(padding), llvm::ArrayRef<int64_t>(dilation),
                                           static_cast<uint64_t>(o.groups))
                           .getResult());
-  if (!bias)
+  if (!bias.defined())
     return y;
   const int64_t channel[] = {1};
   mlir::Value wide = trace.make<BroadcastOp>(where, typeOf(y), valueOf(bias), llvm::ArrayRef<int64_t>(channel));

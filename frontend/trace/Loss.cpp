@@ -180,8 +180,10 @@ Loss huberLoss(Tensor prediction, Tensor target, double delta, Where where) {
   if (!(delta > 0))
     failRule("huberLoss", 2, fmt::format("delta must be positive, found {}", delta), {}, where);
   const Pairs p = pairs(ops, "huberLoss", prediction, target);
-  Value distance = ops.abs(ops.sub(p.prediction, p.target)), limit = ops.splat(distance, delta);
-  Value near = ops.select(ops.compare(Predicate::Le, distance, limit), distance, limit);
+  Value error = ops.sub(p.prediction, p.target), limit = ops.splat(error, delta);
+  // passes the gradient at NaN, unlike abs
+  Value distance = ops.select(ops.compare(Predicate::Lt, error, 0), ops.neg(error), error);
+  Value near = ops.select(ops.compare(Predicate::Gt, distance, limit), limit, distance);
   return summed(ops, p, ops.mul(near, ops.sub(distance, ops.scale(near, 0.5))));
 }
 

@@ -1,5 +1,5 @@
 // Ops that depend on the order of elements: argmax, argmin, sorting. They compare keys in which NaN is replaced by
-// infinity, and then gather the original elements.
+// infinity (argmin: -infinity), and then gather the original elements.
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -12,12 +12,12 @@ namespace cleave {
 using namespace ir;
 using mlir::Value;
 
-/// The key for comparisons: x with NaN replaced by infinity, without gradient.
-static Value keyOf(Ops &ops, Value x) {
+/// The key for comparisons: x with NaN replaced by `nan`, without gradient.
+static Value keyOf(Ops &ops, Value x, double nan = INFINITY) {
   if (!isFloat(tensorOf(x)))
     return x;
   x = ops.detach(x);
-  return ops.select(ops.compare(Predicate::Ne, x, x), ops.splat(x, INFINITY), x);
+  return ops.select(ops.compare(Predicate::Ne, x, x), ops.splat(x, nan), x);
 }
 
 /// Index of the first maximum or minimum of `key` along `dim`, which is kept with size 1.
@@ -33,7 +33,7 @@ static Value firstPlace(Ops &ops, Value key, int64_t dim, bool largest) {
 static Tensor extreme(const char *name, Tensor x, int64_t dim, bool keepDim, bool largest, Where where) {
   Ops ops(name, where);
   dim = normalDim(name, 1, x, dim, where);
-  Value place = firstPlace(ops, keyOf(ops, valueOf(x)), dim, largest);
+  Value place = firstPlace(ops, keyOf(ops, valueOf(x), largest ? INFINITY : -INFINITY), dim, largest);
   Shape shape = x.shape();
   shape.erase(shape.begin() + dim);
   return tensorOf(keepDim ? place : ops.reshape(place, shape));

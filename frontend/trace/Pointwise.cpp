@@ -74,7 +74,7 @@ static void checkCondition(const char *name, Tensor condition, const char *role,
 Tensor where(Tensor condition, Operand a, Operand b, Where where) {
   Ops ops("where", where);
   checkCondition("where", condition, "condition", where);
-  if (!a.tensor && !b.tensor)
+  if (!a.tensor.defined() && !b.tensor.defined())
     a = Operand(tensorOf(ops.trace.splat(where, ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
   auto [x, y] = bothSides("where", a, b, where);
   const auto shape = commonShape(condition.shape(), Ops::shape(x));
@@ -102,19 +102,20 @@ Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
 
 Tensor clamp(Tensor x, Operand low, Operand high, Where where) {
   Ops ops("clamp", where);
-  if (!low.tensor && !high.tensor && !(low.number <= high.number))
+  if (!low.tensor.defined() && !high.tensor.defined() && !(low.number <= high.number))
     failRule("clamp", 3, fmt::format("the lower bound {} is larger than the upper {}", low.number, high.number),
              {fact(x, "input")}, where);
   Value result = valueOf(x);
-  for (const auto &[bound, none, outside] :
-       {std::tuple(low, -INFINITY, Predicate::Le), std::tuple(high, INFINITY, Predicate::Ge)}) {
-    if (!bound.tensor && bound.number == none)
+  for (const auto &[bound, none, inside] :
+       {std::tuple(low, -INFINITY, Predicate::Gt), std::tuple(high, INFINITY, Predicate::Lt)}) {
+    if (!bound.tensor.defined() && bound.number == none)
       continue;
     auto [value, limit] = bothSides("clamp", Operand(tensorOf(result), where), bound, where);
-    if (!bound.tensor)
-      result = ops.select(ops.compare(outside, value, limit), limit, value);
+    const auto limited = [&](Value v) { return inside == Predicate::Gt ? ops.max(v, limit) : ops.min(v, limit); };
+    if (!bound.tensor.defined()) // the limited value has no gradient, also if it is NaN
+      result = ops.select(ops.compare(inside, value, limit), value, limited(ops.detach(value)));
     else
-      result = outside == Predicate::Le ? ops.max(value, limit) : ops.min(value, limit);
+      result = limited(value);
   }
   return tensorOf(result);
 }
@@ -158,13 +159,14 @@ Tensor leakyRelu(Tensor x, double slope, Where where) {
   return tensorOf(ops.select(ops.compare(Predicate::Gt, v, 0), v, ops.scale(v, slope)));
 }
 
-/// e^x - 1 = tanh(x/2) (e^x + 1), which is accurate near 0.
+/// e^x - 1 = tanh(x/2) (e^x + 1), which is accurate near 0; its gradient is not where tanh is near -1.
 Tensor elu(Tensor x, double alpha, Where where) {
   Ops ops("elu", where);
   checkFloat("elu", 1, x, where);
   Value v = ops.single(valueOf(x)), zero = ops.splat(v, 0);
   Value positive = ops.compare(Predicate::Gt, v, zero), below = ops.select(positive, zero, v);
-  Value less = ops.mul(ops.tanh(ops.scale(below, 0.5)), ops.add(ops.exp(below), ops.splat(v, 1)));
+  Value power = ops.exp(below), one = ops.splat(v, 1), near = ops.compare(Predicate::Gt, below, -0.5);
+  Value less = ops.select(near, ops.mul(ops.tanh(ops.scale(below, 0.5)), ops.add(power, one)), ops.sub(power, one));
   return tensorOf(ops.activation(ops.select(positive, v, ops.scale(less, alpha))));
 }
 

@@ -49,11 +49,14 @@ Tensor stddev(Tensor x, std::vector<int64_t> given, VarOptions options, Where wh
   return tensorOf(ops.kept(result, x.shape(), dims, options.keepDim));
 }
 
-/// The p-th root of sum |x|^p. The derivative is 0 if the sum is 0, and at elements that are 0 (also if p < 1).
+/// The p-th root of sum |x|^p. The derivative is 0 if the norm is 0, and at elements that are 0 (also if p < 1).
 static Value powerNorm(Ops &ops, Value x, double p, const std::vector<int64_t> &dims) {
-  Value size = ops.abs(x), none = ops.compare(Predicate::Eq, size, 0);
+  Value none = ops.compare(Predicate::Eq, x, 0);
+  Value size = ops.select(ops.compare(Predicate::Lt, x, 0), ops.neg(x), x); // passes the gradient at NaN, unlike abs
   Value powers = ops.pow(ops.select(none, ops.splat(x, 1), size), ops.splat(x, p));
-  Value sum = ops.sum(ops.select(none, ops.splat(x, 0), powers), dims);
+  Value sum = ops.sum(ops.select(none, ops.splat(x, p < 0 ? INFINITY : 0), powers), dims);
+  if (p < 0)
+    return ops.pow(sum, ops.splat(sum, 1 / p));
   Value zero = ops.compare(Predicate::Eq, sum, 0);
   Value root = ops.pow(ops.select(zero, ops.splat(sum, 1), sum), ops.splat(sum, 1 / p));
   return ops.select(zero, ops.splat(sum, 0), root);

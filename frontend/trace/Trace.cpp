@@ -87,7 +87,7 @@ mlir::Value Trace::splat(Where where, mlir::RankedTensorType type, double value)
 // ---- Tensor -------------------------------------------------------------------------------------------------------
 
 void requireHeld(Tensor tensor, const char *what, Where where) {
-  if (!tensor)
+  if (!tensor.defined())
     failAt(fmt::format("{}: the Tensor is empty", what), {}, where);
   if (!activeTrace || tensor.traceNumber() != activeTrace->number)
     failAt(fmt::format("{}: the tensor belongs to an earlier trace; forward runs once for training and once for "
@@ -97,7 +97,7 @@ void requireHeld(Tensor tensor, const char *what, Where where) {
 }
 
 void requireHeld(Tensor tensor) {
-  if (!tensor || !activeTrace || tensor.traceNumber() != activeTrace->number)
+  if (!tensor.defined() || !activeTrace || tensor.traceNumber() != activeTrace->number)
     requireHeld(tensor, lastCall.what, lastCall.where);
 }
 
@@ -146,7 +146,7 @@ DType Tensor::dtype(Where where) const {
 }
 
 std::string Tensor::str() const {
-  if (!*this)
+  if (!defined())
     return "nothing";
   std::string text;
   llvm::raw_string_ostream out(text);

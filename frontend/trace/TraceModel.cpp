@@ -125,8 +125,8 @@ void Builder::addBuffers(mlir::Block *body, Trace &trace) {
 }
 
 void checkLoss(const Loss &loss) {
-  const auto scalar = [](Tensor t) { return t && t.rank() == 0 && t.dtype() == DType::F32; };
-  if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct && !scalar(loss.correct)))
+  const auto scalar = [](Tensor t) { return t.defined() && t.rank() == 0 && t.dtype() == DType::F32; };
+  if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct.defined() && !scalar(loss.correct)))
     throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}",
                                 loss.sum.str(), loss.weight.str(), loss.correct.str()));
   for (const LossTerm &term : loss.further)
@@ -141,7 +141,7 @@ void checkLoss(const Loss &loss) {
 void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function) {
   std::vector<mlir::Value> results = {valueOf(loss.sum), valueOf(loss.weight)};
   Marks marks = {{"loss", ""}, {"weight", ""}};
-  if (loss.correct) {
+  if (loss.correct.defined()) {
     results.push_back(valueOf(loss.correct));
     marks.emplace_back("correct", "");
   }
@@ -195,7 +195,7 @@ void Builder::function(const char *name, Trace::Mode mode) {
   addParameters(body, trace);
   addBuffers(body, trace);
   const std::vector<Tensor> outputs = model.forward(inputs);
-  if (outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), [](Tensor t) { return bool(t); }))
+  if (outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), [](Tensor t) { return t.defined(); }))
     throw userError("forward: the model returned no tensor");
   Loss loss;
   {
@@ -228,7 +228,7 @@ void Builder::prediction() {
   std::vector<mlir::Value> results;
   Marks marks;
   for (const Tensor &output : outputs) {
-    if (!output)
+    if (!output.defined())
       throw userError("forward: the model returned no tensor");
     if (output.rank() == 0 || output.shape()[0] != rows)
       throw userError(

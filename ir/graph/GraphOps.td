@@ -36,8 +36,8 @@ def Cleave_AddOp : Cleave_Binary<"add", "x + y", [Commutative]> { let hasCanonic
 def Cleave_SubOp : Cleave_Binary<"sub", "x - y"> { let hasCanonicalizer = 1; }
 def Cleave_MulOp : Cleave_Binary<"mul", "x * y", [Commutative]> { let hasCanonicalizer = 1; }
 def Cleave_DivOp : Cleave_Binary<"div", "x / y"> { let hasCanonicalizer = 1; }
-def Cleave_MaxOp : Cleave_Binary<"max", "larger of x and y", [Commutative]>;
-def Cleave_MinOp : Cleave_Binary<"min", "smaller of x and y", [Commutative]>;
+def Cleave_MaxOp : Cleave_Binary<"max", "larger of x and y; NaN if one is NaN", [Commutative]>;
+def Cleave_MinOp : Cleave_Binary<"min", "smaller of x and y; NaN if one is NaN", [Commutative]>;
 def Cleave_PowOp : Cleave_Binary<"pow", "x to the power y">;
 
 def Cleave_CompareOp : Cleave_InferOp<"compare", [Elementwise, SameTypeOperands]> {
@@ -105,7 +105,7 @@ def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
   let hasFolder = 1;
 }
 def Cleave_ReduceOp : Cleave_InferOp<"reduce"> {
-  let summary = "sum, max or min over dimensions, which are removed";
+  let summary = "sum, max or min over dimensions, which are removed; NaN if an element is NaN";
   let description = [{ (C1) dims increase strictly within [0, rank). }];
   let arguments = (ins Cleave_ReduceKindAttr:$kind, Cleave_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs Cleave_Tensor:$result);
@@ -225,7 +225,7 @@ def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
 }
 // kernel = [h, w]; tensors are [n, c, h, w], with `channels_last` [n, h, w, c]
 def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
-  let summary = "maximum of each window; `workspace` (i32, the result's shape) is opaque, for the gradient only";
+  let summary = "maximum of each window, NaN if one is NaN; `workspace` (i32, the result's shape) is opaque, for the gradient only";
   let description = [{ (C1) rank is 4. (C2) the output is not empty. (C3) padding is smaller than the kernel.
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
   let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
@@ -233,7 +233,7 @@ def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
   let results = (outs Cleave_FloatTensor:$result, Cleave_IntTensor:$workspace);
 }
 def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
-  let summary = "gradient of max_pool2d's input (the result type); the first maximum in row order receives it";
+  let summary = "gradient of max_pool2d's input (the result type); the first maximum in row order receives it, or the last NaN";
   let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) the workspace has the same shape. }];
   let hasVerifier = 1;
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
@@ -341,7 +341,7 @@ def Cleave_CrossEntropyGradOp : Cleave_Op<"cross_entropy_grad"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_TopOneCorrectOp : Cleave_InferOp<"top_one_correct"> {
-  let summary = "number of rows with label >= 0 in which no logit is larger than the label's (tensor<f32>)";
+  let summary = "number of rows with label >= 0 whose logit is at least every other (tensor<f32>); none with a NaN";
   let description = [{ (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. }];
   let arguments = (ins Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels);
   let results = (outs Cleave_FloatTensor:$result);

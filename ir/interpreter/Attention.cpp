@@ -16,8 +16,10 @@ namespace {
 struct Sizes {
   int64_t heads, t, s, d; // heads of all samples, queries, keys, width of a head
   bool causal;
-  /// Number of keys that query i attends to.
-  int64_t seen(int64_t i) const { return causal ? std::min(s, i + s - t + 1) : s; }
+  /// The score of query i and key j, -infinity if the mask hides it.
+  double masked(double score, int64_t i, int64_t j) const {
+    return causal && j > i + s - t ? -std::numeric_limits<double>::infinity() : score;
+  }
 };
 } // namespace
 
@@ -44,13 +46,14 @@ static Kernel attention(AttentionOp op) {
       for (int64_t i = 0; i < n.t; ++i) {
         int64_t row = head * n.t + i;
         double largest = -std::numeric_limits<double>::infinity(), total = 0;
-        for (int64_t j = 0; j < n.seen(i); ++j) {
-          score[j] = scale * dot(&in[0]->values[row * n.d], &in[1]->values[(head * n.s + j) * n.d], n.d);
+        for (int64_t j = 0; j < n.s; ++j) {
+          const double *key = &in[1]->values[(head * n.s + j) * n.d];
+          score[j] = n.masked(scale * dot(&in[0]->values[row * n.d], key, n.d), i, j);
           largest = std::max(largest, score[j]);
         }
-        for (int64_t j = 0; j < n.seen(i); ++j)
+        for (int64_t j = 0; j < n.s; ++j)
           total += score[j] = inside(type.dtype, std::exp(score[j] - largest));
-        for (int64_t j = 0; j < n.seen(i); ++j)
+        for (int64_t j = 0; j < n.s; ++j)
           for (int64_t x = 0; x < n.d; ++x)
             out.values[row * n.d + x] += score[j] / total * in[2]->values[(head * n.s + j) * n.d + x];
         lse.values[row] = largest + std::log(total);
@@ -77,9 +80,10 @@ static Kernel attentionGrad(AttentionGradOp op) {
       for (int64_t i = 0; i < n.t; ++i) {
         int64_t row = (head * n.t + i) * n.d;
         double mean = inside(type, dot(&grad[row], &out[row], n.d));
-        for (int64_t j = 0; j < n.seen(i); ++j) {
+        for (int64_t j = 0; j < n.s; ++j) {
           int64_t key = (head * n.s + j) * n.d;
-          double p = inside(type, std::exp(scale * dot(&q[row], &k[key], n.d) - in[5]->values[head * n.t + i]));
+          const double score = n.masked(scale * dot(&q[row], &k[key], n.d), i, j);
+          double p = inside(type, std::exp(score - in[5]->values[head * n.t + i]));
           double slope = scale * p * (inside(type, dot(&grad[row], &v[key], n.d)) - mean);
           for (int64_t x = 0; x < n.d; ++x) {
             gradV[key + x] += p * grad[row + x];

@@ -45,8 +45,10 @@ static double gelu(double x, bool tanh) {
   return 0.5 * x * std::erfc(-x * M_SQRT1_2);
 }
 
-/// Derivative of gelu.
+/// Derivative of gelu; at infinity its limit.
 static double geluSlope(double x, bool tanh) {
+  if (std::isinf(x))
+    return x > 0;
   if (tanh) {
     double t = std::tanh(root2OverPi * (x + cubic * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root2OverPi * (1 + 3 * cubic * x * x);

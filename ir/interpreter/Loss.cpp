@@ -74,9 +74,10 @@ static Kernel crossEntropyGrad(CrossEntropyGradOp op) {
     int64_t classes = in[1]->shape.back();
     for (int64_t row = 0; row < in[2]->size(); ++row) {
       int64_t label = labelOf(*in[2], row, classes);
-      for (int64_t i = 0; label >= 0 && i < classes; ++i) {
+      const double grad = label < 0 ? 0 : in[0]->values[0];
+      for (int64_t i = 0; i < classes; ++i) {
         double p = inside(DType::F32, std::exp(in[1]->values[row * classes + i] - in[3]->values[row]));
-        out.values[row * classes + i] = in[0]->values[0] * (p - (i == label));
+        out.values[row * classes + i] = grad * (p - (i == label));
       }
     }
     out.round();
@@ -91,7 +92,7 @@ static Kernel topOneCorrect(TopOneCorrectOp) {
     for (int64_t row = 0; row < in[1]->size(); ++row) {
       const double *logits = &in[0]->values[row * classes];
       int64_t label = labelOf(*in[1], row, classes);
-      correct += label >= 0 && std::none_of(logits, logits + classes, [&](double x) { return x > logits[label]; });
+      correct += label >= 0 && std::all_of(logits, logits + classes, [&](double x) { return x <= logits[label]; });
     }
     return std::vector<HostTensor>{{{}, DType::F32, correct}};
   };

@@ -35,7 +35,7 @@ template <typename Op> static Pooling poolingOf(Op op) {
   return {op.getKernel().vec(), op.getStride().vec(), op.getPadding().vec()};
 }
 
-/// The workspace stores the index of each window's maximum within its plane.
+/// The workspace stores the index of each window's maximum within its plane: the first, or the last NaN.
 static Kernel maxPool(MaxPool2dOp op) {
   return [type = emptyTensor(op.getResult().getType()), indices = emptyTensor(op.getWorkspace().getType()),
           pooling = poolingOf(op)](const Operands &in, Environment &) {
@@ -44,7 +44,7 @@ static Kernel maxPool(MaxPool2dOp op) {
     at.values.assign(out.values.size(), -1);
     pooling.walk(in[0]->shape, out.shape, [&](int64_t window, int64_t plane, int64_t pixel) {
       double value = in[0]->values[plane + pixel];
-      if (at.values[window] < 0 || value > out.values[window]) {
+      if (at.values[window] < 0 || value > out.values[window] || value != value) {
         out.values[window] = value;
         at.values[window] = pixel;
       }

@@ -13,9 +13,7 @@ llvm::Function *emitKernel(const LoopNest &nest, llvm::Module &module, const std
 
 Emitter::Emitter(const LoopNest &nest, llvm::Module &module, MathUnit unit)
     : p(nest), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
-  llvm::FastMathFlags flags;
-  flags.setNoSignedZeros(true); // no contraction: a recomputed value must be bit-identical (Machine.h)
-  b.setFastMathFlags(flags);
+  // No fast-math flags: a recomputed value must be bit-identical (Machine.h), and 1 / -0 is not 1 / 0.
   for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
     if (l != p.vectorLoop)
       (p.loops[l].reduced ? reducedLoopsInside : keptLoops).push_back(l);

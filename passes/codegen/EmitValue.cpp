@@ -451,16 +451,15 @@ V Emitter::scratchPointer(const Placement &where, int copy, int level) {
   return b.CreateGEP(b.getFloatTy(), scratch[where.scratch], index);
 }
 
-/// max and min reductions ignore NaN, as std::max does: one instruction.
 V Emitter::combine(ReduceKind kind, V x, V y, DType type) {
   bool real = isFloat(type);
   switch (kind) {
   case ReduceKind::Sum:
     return real ? b.CreateFAdd(x, y) : b.CreateAdd(x, y);
   case ReduceKind::Max:
-    return b.CreateSelect(real ? b.CreateFCmpOGT(y, x) : b.CreateICmpSGT(y, x), y, x);
+    return real ? math.max(y, x) : b.CreateSelect(b.CreateICmpSGT(y, x), y, x);
   case ReduceKind::Min:
-    return b.CreateSelect(real ? b.CreateFCmpOLT(y, x) : b.CreateICmpSLT(y, x), y, x);
+    return real ? math.min(y, x) : b.CreateSelect(b.CreateICmpSLT(y, x), y, x);
   }
   return nullptr;
 }

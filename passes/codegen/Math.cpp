@@ -54,12 +54,17 @@ Value *Math::reciprocal(Value *x) {
                                : b.CreateFDiv(constant(x, 1), x);
 }
 
+/// On a CPU three instructions, of which two depend on y (the partial result of a reduction); on a GPU one.
 Value *Math::max(Value *x, Value *y) {
+  if (unit == MathUnit::Gpu)
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, y);
   Value *larger = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y); // y if either is NaN
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, larger);
 }
 
 Value *Math::min(Value *x, Value *y) {
+  if (unit == MathUnit::Gpu)
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x, y);
   Value *smaller = b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, smaller);
 }
@@ -215,9 +220,7 @@ Value *Math::gelu(Value *x, bool tanhForm) {
   Value *inner = fma(b.CreateFMul(x, x), constant(x, tanhScale * tanhCubic), constant(x, tanhScale));
   // (1 + tanh u) / 2 = 1 / (1 + e^-2u)
   Value *u2 = b.CreateFMul(b.CreateFMul(x, inner), constant(x, 2));
-  Value *result = b.CreateFMul(x, sigmoid(u2));
-  // -infinity times zero would be NaN; the limit is zero
-  return b.CreateSelect(b.CreateFCmpOLT(x, constant(x, -1e4)), constant(x, 0), result);
+  return b.CreateFMul(x, sigmoid(u2));
 }
 
 Value *Math::geluDerivative(Value *x, bool tanhForm) {
@@ -255,22 +258,26 @@ Value *Math::pow(Value *x, Value *y) {
       return b.CreateFMul(x, x);
     if (exponent == 3)
       return b.CreateFMul(b.CreateFMul(x, x), x);
-    if (exponent == 0.5)
-      return sqrt(x);
-    if (exponent == -0.5)
-      return rsqrt(x);
+    if (std::abs(exponent) == 0.5) { // unlike the root, the power is defined at -infinity, and at -0 as at 0
+      Value *root = b.CreateFAdd(x, constant(x, 0));
+      root = exponent > 0 ? sqrt(root) : rsqrt(root);
+      Value *low = llvm::ConstantFP::getInfinity(x->getType(), true);
+      return b.CreateSelect(b.CreateFCmpOEQ(x, low), constant(x, exponent > 0 ? INFINITY : 0), root);
+    }
   }
-  // Computes |x|^y = e^(y log |x|); negative for negative x and odd y; NaN for negative x if y is not an integer.
+  // Computes |x|^y = e^(y log |x|); negative for odd y if x has a minus sign; NaN for negative finite x if y is not an
+  // integer; 1 if y is 0 or x is 1.
   if (unit != MathUnit::Cpu) {
     Value *zero = constant(x, 0), *one = constant(x, 1), *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, y);
     Value *halved = b.CreateFMul(y, constant(y, 0.5));
     Value *odd = b.CreateAnd(b.CreateFCmpOEQ(whole, y),
                              b.CreateFCmpONE(b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, halved), halved));
-    Value *power = exp(b.CreateFMul(y, log(abs(x)))), *below = b.CreateFCmpOLT(x, zero);
-    Value *negative = b.CreateSelect(odd, b.CreateFNeg(power), power);
-    Value *notANumber = llvm::ConstantFP::getNaN(x->getType());
-    Value *result = b.CreateSelect(below, b.CreateSelect(b.CreateFCmpOEQ(whole, y), negative, notANumber), power);
-    return b.CreateSelect(b.CreateFCmpOEQ(y, zero), one, result);
+    Value *size = abs(x), *power = exp(b.CreateFMul(y, log(size))), *minus = b.CreateICmpSLT(bits(x), integer(x, 0));
+    Value *result = b.CreateSelect(b.CreateAnd(minus, odd), b.CreateFNeg(power), power);
+    Value *below = b.CreateAnd(b.CreateFCmpOLT(x, zero), b.CreateFCmpONE(size, constant(x, INFINITY)));
+    Value *undefined = b.CreateAnd(below, b.CreateFCmpUNE(whole, y));
+    result = b.CreateSelect(undefined, llvm::ConstantFP::getNaN(x->getType()), result);
+    return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(y, zero), b.CreateFCmpOEQ(x, one)), one, result);
   }
   llvm::Type *f = b.getFloatTy();
   llvm::FunctionCallee powf = b.GetInsertBlock()->getModule()->getOrInsertFunction("powf", f, f, f);

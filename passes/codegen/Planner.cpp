@@ -177,7 +177,8 @@ bool Planner::placeOutputs() {
 }
 
 int Planner::intern(LoopValue value) {
-  bool comparable = !std::isnan(value.constant);
+  // Neither NaN nor -0 can be found by comparison.
+  bool comparable = !std::isnan(value.constant) && !(value.constant == 0 && std::signbit(value.constant));
   if (comparable)
     if (auto it = numbers.find(value); it != numbers.end())
       return it->second;

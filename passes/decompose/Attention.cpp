@@ -2,16 +2,19 @@
 // Re: FlashAttention, NeurIPS 2022, algorithm 4, without the tiling).
 #include "passes/decompose/Rewrites.h"
 
+#include <limits>
+
 namespace cleave::passes {
 namespace {
 using mlir::Value;
 
 constexpr int64_t rowDim = 2, columnDim = 3;
-constexpr double masked = -1e30; // its exp is 0, and the difference of two such values is not NaN
+// Its exp is 0. A finite number would win over visible keys whose scores are -infinity or smaller than it.
+constexpr double masked = -std::numeric_limits<double>::infinity();
 
 Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
 
-/// scale * q k^T in f32 [b, h, t, s], with a large negative number where the causal mask hides j > i + s - t.
+/// scale * q k^T in f32 [b, h, t, s], -infinity where the causal mask hides j > i + s - t. Every row has a visible key.
 Value scores(Emitter &e, Value q, Value k, double scale, bool causal) {
   Value s = e.scale(e.toF32(e.matmul(q, k, false, true)), scale);
   if (!causal)

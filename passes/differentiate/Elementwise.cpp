@@ -11,6 +11,8 @@ using Predicate = ir::Predicate;
 
 /// grad if the condition holds, otherwise zero.
 Value masked(Emitter &e, Value condition, Value grad) { return e.select(condition, grad, e.constantLike(grad, 0)); }
+/// Zero if the condition holds, otherwise (also if an operand of the condition is NaN) grad.
+Value maskedOut(Emitter &e, Value condition, Value grad) { return e.select(condition, e.constantLike(grad, 0), grad); }
 
 void negRule(ir::NegOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.neg(g[0])); }
 
@@ -51,7 +53,7 @@ void sigmoidRule(ir::SigmoidOp op, Grads g, Adjoints &a) {
 }
 
 void reluRule(ir::ReluOp op, Grads g, Adjoints &a) {
-  a.add(op.getInput(), masked(a.e, a.e.compare(Predicate::Gt, op.getResult(), 0), g[0]));
+  a.add(op.getInput(), maskedOut(a.e, a.e.compare(Predicate::Le, op.getResult(), 0), g[0]));
 }
 
 /// silu' = s (1 + x (1 - s)), s = sigmoid(x)
@@ -86,17 +88,17 @@ void divRule(ir::DivOp op, Grads g, Adjoints &a) {
     a.addRounded(op.getRhs(), a.e.neg(a.e.mul(overRhs, a.e.toF32(op.getResult()))));
 }
 
-/// The selected operand receives the gradient; if both are equal, each receives half.
-void chooseRule(Predicate chosen, Value x, Value y, Value g, Adjoints &a) {
+/// The selected operand receives the gradient; if both are equal, each receives half; if one is NaN, each receives all.
+void chooseRule(Predicate loses, Value x, Value y, Value g, Adjoints &a) {
   Emitter &e = a.e;
-  Value ifEqual = masked(e, e.compare(Predicate::Eq, x, y), e.scale(g, 0.5));
-  a.contribute(x, [&] { return e.select(e.compare(chosen, x, y), g, ifEqual); });
-  a.contribute(y, [&] { return e.select(e.compare(chosen, y, x), g, ifEqual); });
+  Value shared = e.select(e.compare(Predicate::Eq, x, y), e.scale(g, 0.5), g);
+  a.contribute(x, [&] { return maskedOut(e, e.compare(loses, x, y), shared); });
+  a.contribute(y, [&] { return maskedOut(e, e.compare(loses, y, x), shared); });
 }
-void maxRule(ir::MaxOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Gt, op.getLhs(), op.getRhs(), g[0], a); }
-void minRule(ir::MinOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Lt, op.getLhs(), op.getRhs(), g[0], a); }
+void maxRule(ir::MaxOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Lt, op.getLhs(), op.getRhs(), g[0], a); }
+void minRule(ir::MinOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Gt, op.getLhs(), op.getRhs(), g[0], a); }
 
-/// d x^y = y x^(y-1) dx (0 where y = 0) + x^y log(x) dy (0 where x = 0)
+/// d x^y = y x^(y-1) dx (0 where y = 0) + x^y log(x) dy (0 where x = 0 and y >= 0)
 void powRule(ir::PowOp op, Grads g, Adjoints &a) {
   Emitter &e = a.e;
   Value x = e.toF32(op.getLhs()), y = e.toF32(op.getRhs()), grad = e.toF32(g[0]);
@@ -106,7 +108,8 @@ void powRule(ir::PowOp op, Grads g, Adjoints &a) {
   }
   if (a.needs(op.getRhs())) {
     Value slope = e.mul(e.toF32(op.getResult()), e.log(x));
-    a.addRounded(op.getRhs(), masked(e, e.compare(Predicate::Ne, x, 0), e.mul(grad, slope)));
+    Value flat = e.min(e.compare(Predicate::Eq, x, 0), e.compare(Predicate::Ge, y, 0));
+    a.addRounded(op.getRhs(), maskedOut(e, flat, e.mul(grad, slope)));
   }
 }
 

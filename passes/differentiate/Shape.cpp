@@ -9,7 +9,8 @@ void broadcastRule(ir::BroadcastOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.sum(g[0], dimsExcept(rankOf(g[0]), op.getDims())));
 }
 
-/// A sum passes its gradient to every element; a max or min to the elements equal to the result, in equal shares.
+/// A sum passes its gradient to every element; a max or min to the elements equal to the result, in equal shares. If
+/// the result is NaN, no element equals it, and the gradient of all is infinity * 0 = NaN.
 void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   Emitter &e = a.e;
   Value x = op.getInput();
@@ -20,7 +21,7 @@ void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   Value count = e.sum(e.toF32(chosen), dropped); // half types cannot count beyond 256 or 2048
   Value shared = e.cast(e.div(e.toF32(g[0]), count), tensorType(x).getElementType());
   Value share = e.broadcastBack(shared, shape, dropped);
-  a.add(x, e.select(chosen, share, e.constantLike(share, 0)));
+  a.add(x, e.mul(share, e.cast(chosen, tensorType(share).getElementType())));
 }
 
 void reshapeRule(ir::ReshapeOp op, Grads g, Adjoints &a) {

@@ -140,7 +140,7 @@ void ProgramBuilder::describe(uint32_t index, mlir::func::FuncOp function, unsig
     tensor.init->kind = init.getDistribution() == "uniform"  ? plan::InitKind::Uniform
                         : init.getDistribution() == "normal" ? plan::InitKind::Normal
                                                              : plan::InitKind::Constant;
-    tensor.init->a = init.getA();
+    tensor.init->a = storedNumber(init.getA());
     tensor.init->b = init.getB();
   }
   if (mlir::Attribute trainable = function.getArgAttr(argument, ir::attr::trainable)) {

@@ -112,6 +112,7 @@ void emitFill(SegmentBuilder &s, Operation *constant, uint32_t slot) {
   } else {
     step.value = splatValue(value, constant);
   }
+  step.value = storedNumber(step.value);
   step.dtype = s.program.slot(slot).dtype;
   s.step(constant, std::move(step));
 }

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <limits>
 
 namespace cleave::passes {
 
@@ -24,6 +26,10 @@ plan::ReduceKind reduceKindOf(llvm::StringRef kind) {
     return plan::ReduceKind::Or;
   assert(kind == "sum" && "an unknown reduction");
   return plan::ReduceKind::Sum;
+}
+
+double storedNumber(double number) {
+  return number == 0 && std::signbit(number) ? -std::numeric_limits<double>::denorm_min() : number;
 }
 
 std::string locationOf(mlir::Location location) {

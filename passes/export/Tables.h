@@ -23,6 +23,9 @@ uint64_t bytesOf(mlir::Type type);
 plan::ReduceKind reduceKindOf(llvm::StringRef kind);
 /// "file.cpp:12:5"; empty if the location has no file.
 std::string locationOf(mlir::Location location);
+/// A number as it is stored in a plan. FlatBuffers leaves out a field that equals its default, and -0 equals 0, so -0
+/// is stored as the negative number nearest to it, which every element type rounds to -0.
+double storedNumber(double number);
 /// FNV-1a, 64 bits.
 uint64_t hashName(llvm::StringRef name);
 

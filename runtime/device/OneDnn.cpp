@@ -63,14 +63,12 @@ dnnl::memory::data_type oneDnnType(plan::DType dtype) {
   }
 }
 
-dnnl::primitive_attr userScratchpad(bool accumulate, bool relu) {
+dnnl::primitive_attr userScratchpad(bool accumulate) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops post;
   if (accumulate)
     post.append_sum();
-  if (relu)
-    post.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   attributes.set_post_ops(post);
   return attributes;
 }

@@ -52,7 +52,7 @@ private:
 /// oneDNN's element type; throws an environment error for a type that it does not support on CPUs.
 dnnl::memory::data_type oneDnnType(plan::DType dtype);
 /// Attributes for scratch memory that the caller provides.
-dnnl::primitive_attr userScratchpad(bool accumulate = false, bool relu = false);
+dnnl::primitive_attr userScratchpad(bool accumulate = false);
 
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, OneDnnContext &context);

@@ -1,7 +1,11 @@
 // Convolutions. A primitive may require other layouts; its arguments are then reordered through the workspace. As
 // measured, NHWC activations are never reordered (only weights are). NCHW activations are reordered to blocked layouts,
 // unless the kernel is 1x1 or there are few channels: then oneDNN's GEMM path on plain layouts is faster.
+#include "runtime/base/Error.h"
+#include "runtime/device/Epilogue.h"
 #include "runtime/device/OneDnn.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <cstring>
@@ -58,7 +62,7 @@ struct ConvChoice {
 ConvChoice choose(const plan::Conv &op, const ConvDescs &d, OneDnnContext &context, bool plain) {
   memory::desc src = plain ? d.src : anyLayout(d.src), dst = plain ? d.dst : anyLayout(d.dst),
                weights = anyLayout(d.weights);
-  auto attributes = userScratchpad(false, op.epilogue() == plan::Epilogue::Relu);
+  auto attributes = userScratchpad();
   auto algorithm = dnnl::algorithm::convolution_direct;
   bool bias = op.kind() == plan::ConvKind::Forward && op.bias() >= 0;
   auto make = [&](const memory::desc &s, const memory::desc &w, const memory::desc &t) {
@@ -126,11 +130,14 @@ ConvChoice chooseBest(const plan::Conv &op, const ConvDescs &d, OneDnnContext &c
 
 class ConvOp final : public Op {
 public:
-  ConvOp(const plan::Conv &op, SlotScope &scope, OneDnnContext &context) : context(context) {
+  ConvOp(const plan::Conv &op, SlotScope &scope, OneDnnContext &context)
+      : op(op), dst{scope.local(op.dst())}, context(context) {
+    if (op.epilogue() != plan::Epilogue::None && op.accumulate())
+      throw environmentError("cpu: a convolution with an epilogue cannot add to its result");
     ConvDescs d = describe(op, scope);
     ConvChoice choice = chooseBest(op, d, context);
     BoundPrimitive main(context, choice.primitive);
-    StepOperand src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())};
+    StepOperand src{scope.local(op.src())}, weights{scope.local(op.weights())};
     bool forward = op.kind() == plan::ConvKind::Forward, data = op.kind() == plan::ConvKind::BackwardData;
     bool toWeights = op.kind() == plan::ConvKind::BackwardWeights;
     bind(main, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, d.src, choice.src, src, data, op.accumulate());
@@ -150,9 +157,19 @@ public:
   void run(SlotTable slots, const RunContext &) override {
     for (BoundPrimitive &primitive : sequence)
       primitive.run(slots);
+    if (op.epilogue() != plan::Epilogue::None)
+      applyEpilogue(dst.at(slots));
   }
 
 private:
+  /// Not used by CPU plans, whose compiler fuses epilogues into kernels. (oneDNN's own ReLU loses NaN.)
+  void applyEpilogue(std::byte *result) const {
+    parallelRange(context.threads, op.n() * op.oc() * op.oh() * op.ow(), 1024, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        storeElement(result, i, op.dtype(), epilogueOf(op.epilogue(), loadElement(result, i, op.dtype()), 0));
+    });
+  }
+
   /// Binds an argument directly, or through the workspace with a reorder before (inputs) or after (the output).
   void bind(BoundPrimitive &main, int arg, const memory::desc &ours, const memory::desc &theirs, StepOperand slot,
             bool output, bool accumulate) {
@@ -177,6 +194,8 @@ private:
     (output ? after : before).push_back(std::move(reorder));
   }
 
+  const plan::Conv &op;
+  StepOperand dst;
   OneDnnContext &context;
   size_t used = 0;
   std::vector<BoundPrimitive> before, after, sequence;

@@ -1,8 +1,14 @@
-// Pooling on plain layouts. The workspace slot holds the indices of maxima in oneDNN's format.
+// Pooling on plain layouts. The workspace slot holds the indices of maxima in oneDNN's format. oneDNN's maximum ignores
+// NaN, so windows with a NaN are corrected afterwards.
 #include "runtime/base/Error.h"
 #include "runtime/device/OneDnn.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <fmt/format.h>
 
 namespace cleave {
@@ -44,6 +50,82 @@ private:
   BoundPrimitive primitive;
 };
 
+/// Whether one of `count` elements is NaN: without its sign, its bits are above those of infinity.
+template <typename Bits> bool anyNan(const std::byte *data, int64_t count, Bits infinity, unsigned threads) {
+  const auto *bits = reinterpret_cast<const Bits *>(data);
+  const auto magnitude = static_cast<Bits>(~(Bits{1} << (sizeof(Bits) * 8 - 1)));
+  constexpr int64_t block = 4096;
+  std::atomic<bool> found = false;
+  parallelRange(threads, count, block, [&](int64_t begin, int64_t end) {
+    for (; begin < end && !found.load(std::memory_order_relaxed); begin += block) {
+      Bits any = 0;
+      for (int64_t i = begin; i < std::min(begin + block, end); ++i)
+        any |= static_cast<Bits>((bits[i] & magnitude) > infinity);
+      if (any)
+        found.store(true, std::memory_order_relaxed);
+    }
+  });
+  return found;
+}
+
+/// The maximum of each window: the last NaN if there is one, as in PyTorch.
+class MaxPoolOp final : public Op {
+public:
+  MaxPoolOp(const plan::Pool &op, SlotScope &scope, BoundPrimitive primitive, bool wide, unsigned threads)
+      : op(op), primitive(std::move(primitive)), src{scope.local(op.src())}, dst{scope.local(op.dst())},
+        places{scope.local(static_cast<uint32_t>(op.workspace()))}, wide(wide), threads(threads) {}
+
+  void run(SlotTable slots, const RunContext &) override {
+    primitive.run(slots);
+    const int64_t count = op.n() * op.c() * op.ih() * op.iw();
+    if (op.dtype() == plan::DType::BF16 ? anyNan<uint16_t>(src.at(slots), count, 0x7f80, threads)
+                                        : anyNan<uint32_t>(src.at(slots), count, 0x7f800000, threads))
+      parallelRange(threads, op.n() * op.c(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t plane = begin; plane < end; ++plane)
+          correct(plane, slots);
+      });
+  }
+
+private:
+  /// Element (y, x) of a plane of images.
+  int64_t at(int64_t plane, int64_t h, int64_t w, int64_t y, int64_t x) const {
+    return op.nhwc() ? ((plane / op.c() * h + y) * w + x) * op.c() + plane % op.c() : (plane * h + y) * w + x;
+  }
+
+  void correct(int64_t plane, SlotTable slots) {
+    for (int64_t y = 0; y < op.oh(); ++y)
+      for (int64_t x = 0; x < op.ow(); ++x) {
+        const int64_t place =
+            lastNan(plane, y * op.stride_h() - op.pad_top(), x * op.stride_w() - op.pad_left(), slots);
+        if (place < 0)
+          continue;
+        const int64_t window = at(plane, op.oh(), op.ow(), y, x);
+        storeElement(dst.at(slots), window, op.dtype(), NAN);
+        if (wide)
+          reinterpret_cast<int32_t *>(places.at(slots))[window] = static_cast<int32_t>(place);
+        else
+          reinterpret_cast<uint8_t *>(places.at(slots))[window] = static_cast<uint8_t>(place);
+      }
+  }
+
+  /// Index of the last NaN in the window that begins at (top, left); -1 if there is none.
+  int64_t lastNan(int64_t plane, int64_t top, int64_t left, SlotTable slots) const {
+    for (int64_t place = op.kh() * op.kw(); place-- > 0;) {
+      const int64_t y = top + place / op.kw(), x = left + place % op.kw();
+      if (y >= 0 && y < op.ih() && x >= 0 && x < op.iw() &&
+          std::isnan(loadElement(src.at(slots), at(plane, op.ih(), op.iw(), y, x), op.dtype())))
+        return place;
+    }
+    return -1;
+  }
+
+  const plan::Pool &op;
+  BoundPrimitive primitive;
+  StepOperand src, dst, places;
+  bool wide; ///< places are 32-bit numbers, not bytes
+  unsigned threads;
+};
+
 class EmptyPool final : public Op {
 public:
   void run(SlotTable, const RunContext &) override {}
@@ -80,10 +162,16 @@ std::unique_ptr<Op> makeOneDnnPool(const plan::Step &step, SlotScope &scope, One
     BoundPrimitive bound(context, dnnl::pooling_forward(forwardDesc));
     bound.bindSlot(DNNL_ARG_SRC, d.src, src);
     bound.bindSlot(DNNL_ARG_DST, d.dst, dst);
+    const memory::desc places = forwardDesc.workspace_desc();
     if (max)
-      bindPlaces(bound, op, scope, forwardDesc.workspace_desc());
+      bindPlaces(bound, op, scope, places);
     addScratch(bound, forwardDesc.scratchpad_desc());
-    return std::make_unique<PoolOp>(std::move(bound));
+    if (!max)
+      return std::make_unique<PoolOp>(std::move(bound));
+    if (places != memory::desc(d.dst.dims(), places.data_type(), op.nhwc() ? tag::nhwc : tag::nchw))
+      throw environmentError("cpu: oneDNN keeps the places of maxima in an unknown layout");
+    return std::make_unique<MaxPoolOp>(op, scope, std::move(bound), places.data_type() != memory::data_type::u8,
+                                       context.threads);
   }
   dnnl::pooling_backward::desc back(d.algorithm, d.src, d.dst, d.strides, d.kernel, d.padBegin, d.padEnd);
   dnnl::pooling_backward::primitive_desc backDesc(back, userScratchpad(), context.engine, forwardDesc);

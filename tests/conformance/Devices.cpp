@@ -404,6 +404,55 @@ TEST_CASE("pooling: forward and backward; the first maximum takes the gradient")
     }
 }
 
+namespace {
+
+/// Runs a plan on both devices with NaN in slot `planted`; both must have the same NaN and numbers.
+void compareWithNan(const PlanT &plan, uint32_t planted) {
+  std::vector<std::unique_ptr<StepRun>> runs;
+  for (const std::string &device : {std::string("reference"), testedDevice()}) {
+    runs.push_back(std::make_unique<StepRun>(plan));
+    StepRun &run = *runs.back();
+    run.draw(Drawn::Integers, 8);
+    for (int64_t i = 5; i < run.count(planted); i += i % 3 ? 1 : 40)
+      storeElement(run.slot(planted), i, run.info(planted).dtype(), NAN);
+    run.run(device, 2);
+  }
+  size_t lost = 0, nans = 0;
+  for (uint32_t s = 0; s < plan.programs[0]->slots.size(); ++s) {
+    if (s == 0 && plan.programs[0]->slots[0]->dtype == plan::DType::I32)
+      continue; // the indices of maxima have each device's format
+    const auto expected = runs[0]->values(s), found = runs[1]->values(s);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      nans += std::isnan(expected[i]);
+      lost += !(std::isnan(expected[i]) ? std::isnan(found[i]) : expected[i] == found[i]);
+    }
+  }
+  CHECK(nans > static_cast<size_t>(runs[0]->count(planted)) / 50);
+  CHECK(lost == 0);
+}
+
+} // namespace
+
+TEST_CASE("pooling: the largest of a window is NaN if one is, and the last NaN takes the gradient") {
+  for (bool nhwc : {false, true})
+    for (plan::DType type : {plan::DType::F32, plan::DType::BF16, plan::DType::F16}) {
+      if (!multipliesIn(type))
+        continue;
+      INFO(dtypeName(type) << " nhwc " << nhwc);
+      PoolT op;
+      op.n = 2, op.c = 16, op.ih = op.iw = 12, op.kh = op.kw = 3, op.stride_h = op.stride_w = 2;
+      op.pad_top = op.pad_left = op.pad_bottom = op.pad_right = 1, op.oh = op.ow = 6, op.nhwc = nhwc;
+      compareWithNan(poolPlan(op, true, type), 1);
+    }
+}
+
+TEST_CASE("convolution: ReLU keeps NaN") {
+  ConvT relu = conv(2, 16, 12, 16, 3, 1, 1);
+  relu.epilogue = Epilogue::Relu;
+  relu.bias = 0;
+  compareWithNan(convPlan(relu), 0);
+}
+
 TEST_CASE("attention: both directions, heads cut out of one projection") {
   if (!onGpu())
     return; // only GPUs have this step

@@ -1,29 +1,22 @@
 // Compares every function of the DSL and its gradient in the reference interpreter with PyTorch's numbers
 // (goldens/functions.json, made by make_goldens.py from the cases in functions.py), as traced and after decomposition.
 // Also compares the gradients of smooth functions with finite differences.
-#include "frontend/trace/Trace.h"
-#include "ir/graph/Graph.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/precision/Precision.h"
 #include "passes/simplify/Simplify.h"
+#include "tests/parity/TracedFunction.h"
 #include "tests/unit/passes/Programs.h"
 
 #include <catch2/catch.hpp>
 #include <cleave/cleave.h>
 #include <cmath>
-#include <functional>
 #include <set>
 
 using namespace cleave;
 using namespace cleave::testing;
 
 namespace {
-
-struct In {
-  Tensor x, y, z, w, b, t, ids, labels;
-};
-using Function = std::function<Tensor(In)>;
 
 Tensor number(Tensor x) { return cast(x, DType::F32); }
 Tensor mean(const Loss &loss) { return loss.sum / loss.weight; }
@@ -183,47 +176,6 @@ const Functions &functions() {
     return f;
   }();
   return all;
-}
-
-/// @forward of a case. Its float inputs are parameters, or inputs if `parameters` is false. It returns
-/// loss = sum(result * c), and the result as a buffer.
-GraphModule traced(const nlohmann::json &example, const Function &function, bool parameters = true) {
-  GraphModule graph;
-  mlir::Builder b(graph.module().getContext());
-  auto forward = mlir::func::FuncOp::create(b.getUnknownLoc(), "forward", b.getFunctionType({}, {}));
-  graph.module().push_back(forward);
-  mlir::Block *body = new mlir::Block;
-  forward.getBody().push_back(body);
-  Trace trace(body, Trace::Mode::Train);
-  TraceScope scope(trace);
-  std::vector<mlir::NamedAttrList> attributes;
-  std::map<std::string, Tensor> values;
-  const auto argument = [&](const std::string &name, const nlohmann::json &value, mlir::Type element, bool trains) {
-    mlir::NamedAttrList &own = attributes.emplace_back();
-    own.set(ir::attr::kind, b.getStringAttr(trains ? "parameter" : "input"));
-    own.set(ir::attr::name, b.getStringAttr(name));
-    if (trains)
-      own.set(ir::attr::trainable, b.getBoolAttr(true));
-    const std::vector<int64_t> shape = value["shape"];
-    values[name] = tensorOf(body->addArgument(mlir::RankedTensorType::get(shape, element), b.getUnknownLoc()));
-  };
-  for (const auto &[name, value] : example["floats"].items())
-    argument(name, value, b.getF32Type(), parameters && name != "c");
-  for (const auto &[name, value] : example["ints"].items())
-    argument(name, value, b.getI32Type(), false);
-
-  const Tensor result = function(
-      {values["x"], values["y"], values["z"], values["w"], values["b"], values["t"], values["ids"], values["labels"]});
-  const Tensor loss = sum(result * values["c"]);
-  mlir::func::ReturnOp::create(trace.builder, b.getUnknownLoc(), mlir::ValueRange{valueOf(loss), valueOf(result)});
-  forward.setType(b.getFunctionType(body->getArgumentTypes(), {valueOf(loss).getType(), valueOf(result).getType()}));
-  for (size_t i = 0; i < attributes.size(); ++i)
-    forward.setArgAttrs(static_cast<unsigned>(i), attributes[i]);
-  forward.setResultAttr(0, ir::attr::kind, b.getStringAttr("loss"));
-  forward.setResultAttr(1, ir::attr::kind, b.getStringAttr("buffer"));
-  forward.setResultAttr(1, ir::attr::name, b.getStringAttr("result"));
-  forward->setAttr("cleave.static_weight", b.getI64IntegerAttr(1));
-  return graph;
 }
 
 /// Whether finite differences apply. They do not if inputs lie on a kink or a jump, if values are so large that a small

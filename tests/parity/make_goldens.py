@@ -3,7 +3,7 @@
 goldens/.
 
     python3 -m venv .venv && .venv/bin/pip install numpy torch
-    .venv/bin/python tests/parity/make_goldens.py [ops] [functions] [modules] [optimizers] [curves]
+    .venv/bin/python tests/parity/make_goldens.py [ops] [functions] [special] [modules] [optimizers] [curves]
 
 The tests need only the JSON. Inputs are rounded to f32 first, so that both sides start from the same numbers.
 """
@@ -68,6 +68,32 @@ def functions():
     write("functions.json", out)
 
 
+def special():
+    from special import CASES
+
+    short = lambda tensor: [float(f"{v:.6g}") if math.isfinite(v) else str(v) for v in tensor.reshape(-1).tolist()]
+    out = []
+    for case in CASES:
+        kinds = []
+        for kind, values in case.kinds.items():
+            result, gradients = case.expected(values)
+            kinds.append({
+                "kind": kind,
+                "values": {k: short(torch.tensor(v)) for k, v in values.items()},
+                "result": short(result),
+                "gradients": {k: short(v) for k, v in gradients.items()},
+            })
+        out.append({
+            "name": case.name,
+            "shapes": case.shapes,
+            "others": {k: short(torch.tensor(v)) for k, v in case.others.items()},
+            "ints": {k: array(v) for k, v in case.ints.items()},
+            "shape": list(result.shape),
+            "kinds": kinds,
+        })
+    write("special.json", out)
+
+
 def modules():
     from modules import CASES
 
@@ -97,6 +123,6 @@ def curves():
 
 
 if __name__ == "__main__":
-    for step in sys.argv[1:] or ["ops", "functions", "modules", "optimizers"]:
-        steps = {"ops": ops, "functions": functions, "modules": modules, "optimizers": optimizers, "curves": curves}
+    for step in sys.argv[1:] or ["ops", "functions", "special", "modules", "optimizers"]:
+        steps = {"ops": ops, "functions": functions, "special": special, "modules": modules, "optimizers": optimizers, "curves": curves}
         steps[step]()

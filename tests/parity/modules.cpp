@@ -84,7 +84,9 @@ Body attentionCase(const std::string &name, Root &r) {
   if (name == "attention_bool_mask" || name == "attention_hidden_rows")
     return [&, attend] { return attend({.mask = positive(r["m"])}); };
   if (name == "attention_causal_mask")
-    return [&, attend] { return attend({.causal = true, .scale = 0.3, .mask = r["m"]}); };
+    return [&, attend] {
+      return attend({.causal = true, .scale = 0.3, .mask = r["m"], .alignment = CausalAlignment::LowerRight});
+    };
   if (name == "attention_grouped")
     return [&, attend] { return attend({}); };
   if (name == "rotary")

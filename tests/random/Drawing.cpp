@@ -15,7 +15,7 @@ Drawing::Drawing(Chance &chance, Recipe &recipe, int cls, Instance &instance, Tr
   this->cls().body.inputs = static_cast<int>(values.size());
 }
 
-static bool isFloat(Tensor x) { return x && x.dtype() == DType::F32; }
+static bool isFloat(Tensor x) { return x.defined() && x.dtype() == DType::F32; }
 
 int Drawing::choose(const std::vector<int> &candidates) {
   if (candidates.empty())
@@ -37,7 +37,7 @@ int Drawing::pick(const Test &test) {
 int Drawing::pickInteger(const Test &test) {
   std::vector<int> candidates;
   for (int value = 0; value < cls().body.inputs; ++value)
-    if (at(value) && at(value).dtype() == DType::I32 && test(at(value)))
+    if (at(value).defined() && at(value).dtype() == DType::I32 && test(at(value)))
       candidates.push_back(value);
   return choose(candidates);
 }
@@ -59,7 +59,7 @@ int Drawing::add(const std::string &op, std::vector<int> in, std::vector<int64_t
       throw;
     return -1;
   }
-  if (made && (made.elements() > mostElements || made.rank() > 6))
+  if (made.defined() && (made.elements() > mostElements || made.rank() > 6))
     return -1;
   for (int value : node.in)
     ++uses[static_cast<size_t>(value)];
@@ -135,7 +135,7 @@ int Drawing::newModule(int x, int y, bool list) {
       if (chance.one(0.6))
         result = inner.add("add", {0, result});
     }
-    if (result < 0 || !inner.at(result))
+    if (result < 0 || !inner.at(result).defined())
       result = 0;
     inner.finish(result);
   }

@@ -68,7 +68,7 @@ void drawTraining(Chance &c, Recipe &recipe) {
 /// Adds most unused values to the prediction, so that they affect the loss. Returns the new prediction.
 int gatherLooseEnds(Drawing &d, int y) {
   for (int value = d.cls().body.inputs; value < d.count(); ++value)
-    if (value != y && d.at(value) && !d.used(value) && (d.whole() || !d.constant(value)) &&
+    if (value != y && d.at(value).defined() && !d.used(value) && (d.whole() || !d.constant(value)) &&
         d.at(value).dtype() == DType::F32 && d.chance.one(0.8)) {
       const int scalar = d.at(value).rank() == 0 ? value : d.add(d.whole() ? "sum" : "mean", {value}, {0});
       const int next = d.add("add", {y, scalar});

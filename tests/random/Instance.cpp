@@ -54,7 +54,7 @@ void Instance::grow(int member) {
 Tensor Instance::emit(const Node &node, const std::vector<Tensor> &values) {
   Call call{node, *this, {}};
   for (int value : node.in)
-    if (Tensor operand = values.at(static_cast<size_t>(value)))
+    if (Tensor operand = values.at(static_cast<size_t>(value)); operand.defined())
       call.in.push_back(operand);
     else
       throw std::logic_error(node.op + " reads value " + std::to_string(value) + " of " + cls().name + ", which is none");

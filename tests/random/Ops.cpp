@@ -409,29 +409,36 @@ bool drawGlobalPool(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}) >= 0;
 }
 
-/// Projects [b, t, w] to heads, applies attention, and merges the heads; ints of the attention: causal.
+/// Projects [b, t, w] to heads, applies attention, and merges the heads; ints of the attention: causal, lower right.
 bool drawAttention(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() == 3 && t.size(1) <= 8; });
   if (x < 0)
     return false;
   const Shape s = d.shape(x);
   const int64_t heads = d.chance.whole(1, 4), width = d.chance.whole(1, 4), causal = d.chance.one(0.5);
+  const int64_t lowerRight = d.chance.one(0.5);
   if (d.chance.one(0.5)) { // one product computes queries, keys and values
     const int qkv = d.add("linear", {x, d.parameter({3 * heads * width, s[2]})});
     const int cut = d.add("reshape", {qkv}, {s[0], s[1], 3, heads, width});
     std::vector<int> parts;
     for (int64_t i = 0; i < 3; ++i)
       parts.push_back(d.add("transpose", {d.add("select", {cut}, {2, i})}, {1, 2}));
-    const int out = d.add(self.name, parts, {causal});
+    const int out = d.add(self.name, parts, {causal, lowerRight});
     return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], s[1], heads * width}) >= 0;
   }
+  // sometimes fewer queries than keys, or fewer keys than queries
+  const int64_t fewer = s[1] > 1 && d.chance.one(0.4) ? d.chance.whole(1, s[1] - 1) : s[1];
+  const int some = fewer < s[1] ? d.add("slice", {x}, {1, 0, fewer}) : x;
+  const bool queries = d.chance.one(0.5);
   std::vector<int> parts;
   for (int64_t i = 0; i < 3; ++i) {
-    const int p = d.add("linear", {x, d.parameter({heads * width, s[2]})});
-    parts.push_back(d.add("transpose", {d.add("reshape", {p}, {s[0], s[1], heads, width})}, {1, 2}));
+    const bool cut = (i == 0) == queries;
+    const int p = d.add("linear", {cut ? some : x, d.parameter({heads * width, s[2]})});
+    parts.push_back(d.add("transpose", {d.add("reshape", {p}, {s[0], cut ? fewer : s[1], heads, width})}, {1, 2}));
   }
-  const int out = d.add(self.name, parts, {causal});
-  return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], s[1], heads * width}) >= 0;
+  const int out = d.add(self.name, parts, {causal, lowerRight});
+  return out >= 0 &&
+         d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], queries ? fewer : s[1], heads * width}) >= 0;
 }
 
 /// Grouped-query attention, sometimes with rotary embeddings, with a parameter as mask, or with dropout.
@@ -461,7 +468,7 @@ bool drawRotary(Drawing &d, const OpKind &self) {
 
 bool drawAttentionOfValues(Drawing &d, const OpKind &) {
   const int q = d.pick(rankIs(4));
-  return q >= 0 && d.add("attention", {q, q, q}, {d.chance.one(0.5)}) >= 0;
+  return q >= 0 && d.add("attention", {q, q, q}, {d.chance.one(0.5), 0}) >= 0;
 }
 
 bool drawEmbedding(Drawing &d, const OpKind &self) {
@@ -702,9 +709,11 @@ std::vector<OpKind> makeKinds() {
   op({"avgPool2d", 1.5, true, "avgPool2d($0, $i0, {.stride = $i1, .padding = $i2})",
       [](const Call &c) { return avgPool2d(c.in[0], c.i(0), {.stride = c.i(1), .padding = c.i(2)}); }, drawPool});
   op({"globalAvgPool", 1, true, "globalAvgPool($0)", [](const Call &c) { return globalAvgPool(c.in[0]); }, drawGlobalPool});
-  op({"attention", 3, false, "scaledDotProductAttention($0, $1, $2, {.causal = $i0})",
+  op({"attention", 3, false,
+      "scaledDotProductAttention($0, $1, $2, {.causal = $i0, .alignment = CausalAlignment($i1)})",
       [](const Call &c) {
-        return scaledDotProductAttention(c.in[0], c.in[1], c.in[2], {.causal = c.i(0) != 0});
+        return scaledDotProductAttention(c.in[0], c.in[1], c.in[2],
+                                         {.causal = c.i(0) != 0, .alignment = CausalAlignment(c.i(1))});
       },
       drawAttention});
   op({"groupedAttention", 2.5, false,

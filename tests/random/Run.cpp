@@ -638,7 +638,7 @@ std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
                   values.push_back(root.emit(node, values));
                 shapes.clear();
                 for (const Tensor value : values)
-                  shapes.push_back(value && value.dtype() == DType::F32 ? value.shape() : Shape());
+                  shapes.push_back(value.defined() && value.dtype() == DType::F32 ? value.shape() : Shape());
                 return root.outputsOf(values);
               },
               "random", "{}"};

@@ -246,7 +246,7 @@ template <typename T, typename Form> __device__ void maxForward(const PoolArgume
       const Elements from = *reinterpret_cast<const Elements *>(wide + placeIn<I>(a.wideStrides, n, c, h, w));
       for (int i = 0; i < Form::width; ++i) {
         const float value = widen(from.at[i]);
-        if (!any || value > best[i] || (value != value && best[i] == best[i])) {
+        if (!any || value > best[i] || value != value) {
           best[i] = value;
           choices.at[i] = static_cast<typename Form::Choice>(y * static_cast<I>(a.kw) + x);
         }

@@ -84,6 +84,21 @@ TEST_CASE("rules of functions that make tensors name themselves") {
                  {"triu C1", [](Tensor) { return triu(arange(3)); }}});
 }
 
+TEST_CASE("causal attention aligned at the lower right needs a key for every query") {
+  const auto attention = [](CausalAlignment alignment, int64_t queries) {
+    return [=](Tensor) {
+      Tensor q = full({1, 1, queries, 2}, 1), k = full({1, 1, 2, 2}, 1);
+      return tenLogits(expand(
+          reshape(scaledDotProductAttention(q, k, k, {.causal = true, .alignment = alignment}), {1, -1}), {40, -1}));
+    };
+  };
+  checkMistakes({{"scaledDotProductAttention C3", attention(CausalAlignment::LowerRight, 3)}});
+  Lambda model([&](Lambda &, Tensor x) { return attention(CausalAlignment::UpperLeft, 3)(x) + 0 * tenLogits(x); });
+  const std::string forward = forwardPart(traced(model));
+  CHECK(count(forward, "cleave.attention ") == 2); // queries 0 and 1 causal, query 2 sees both keys
+  CHECK(count(forward, "causal") == 1);
+}
+
 TEST_CASE("rules of reductions name themselves") {
   checkMistakes({{"var C1", [](Tensor x) { return var(x, {4}); }},
                  {"var C2", [](Tensor x) { return var(x, {1}); }},

@@ -130,7 +130,7 @@ TEST_CASE("a tensor kept from an earlier trace is refused") {
     Linear fc{*this, "fc", 784, 10};
     Tensor mask;
     Tensor forward(Tensor image) {
-      if (!mask)
+      if (!mask.defined())
         mask = full({10}, 0.5);
       return fc(flatten(image, 1)) * mask;
     }

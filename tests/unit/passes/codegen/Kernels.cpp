@@ -33,8 +33,12 @@ void compareTensors(const TestTensor &found, const TestTensor &wanted, double to
 
 /// Plans and compiles the kernel, runs it whole, in pieces and with every allowed aliasing (equal bits), and compares
 /// with the reference.
-LoopNest check(const KernelGraph &graph, double tolerance = 2e-6) {
+LoopNest check(const KernelGraph &graph, double tolerance = 2e-6, const std::vector<double> &special = {}) {
   auto inputs = randomInputs(graph, 7);
+  for (TestTensor &input : inputs) // the special values at different places of each input
+    for (size_t i = 0; i < special.size() * 8; ++i)
+      input.data[(i * 13 + static_cast<size_t>(&input - inputs.data()) * 29) % input.data.size()] =
+          special[i % special.size()];
   auto wanted = evaluate(graph, inputs);
   std::optional<LoopNest> nest;
   for (const Target target : {Target::Emulated, Target::X86_64_v3, Target::X86_64_v4}) {
@@ -136,6 +140,44 @@ TEST_CASE("every elementwise op") {
   g.graph.nodes[static_cast<size_t>(f)].tanh = true;
   g.graph.outputs = {t, e, f};
   check(g.graph, 1e-5);
+}
+
+TEST_CASE("special values of elementwise ops") {
+  const std::vector<double> special{NAN, INFINITY, -INFINITY, 0, -0.0, 1e12, -1e12, 1, -1}; // cubes are in f32's range
+  for (NodeKind k : {NodeKind::Neg, NodeKind::Abs, NodeKind::Exp, NodeKind::Log, NodeKind::Sqrt, NodeKind::Rsqrt,
+                     NodeKind::Tanh, NodeKind::Erf, NodeKind::Sigmoid, NodeKind::Relu, NodeKind::Silu}) {
+    INFO(nodeName(k));
+    GraphMaker m;
+    m.graph.outputs = {m.op(k, {m.input({3, 171})})};
+    check(m.graph, 1e-5, special);
+  }
+  GraphMaker m;
+  int x = m.input({171}), y = m.input({171});
+  for (NodeKind k : {NodeKind::Max, NodeKind::Min, NodeKind::Add, NodeKind::Sub, NodeKind::Mul})
+    m.graph.outputs.push_back(m.op(k, {x, y}));
+  for (Predicate p : {Predicate::Eq, Predicate::Ne, Predicate::Lt, Predicate::Le, Predicate::Gt, Predicate::Ge})
+    m.graph.outputs.push_back(m.compare(p, x, y));
+  for (double exponent : {0.5, -0.5, 2.0, 3.0, 0.0, -1.0})
+    m.graph.outputs.push_back(m.op(NodeKind::Pow, {x, m.constant({171}, exponent)}));
+  // a kernel keeps 0 and -0 apart
+  int positive = m.constant({171}, 0), negative = m.constant({171}, -0.0), less = m.compare(Predicate::Lt, x, y);
+  m.graph.outputs.push_back(m.div(m.constant({171}, 1), m.op(NodeKind::Select, {less, positive, negative})));
+  m.graph.outputs.push_back(m.compare(Predicate::Lt, m.op(NodeKind::Rsqrt, {x}), positive));
+  check(m.graph, 1e-5, special);
+}
+
+TEST_CASE("the largest and the smallest element are NaN if one is NaN") {
+  for (const std::vector<double> &special :
+       {std::vector<double>{NAN}, {INFINITY, NAN}, {-INFINITY}, {INFINITY}, {-0.0, 0}})
+    for (auto shape : std::vector<std::vector<int64_t>>{{40, 7}, {40, 64}, {60, 300}, {3, 4096}}) {
+      GraphMaker m;
+      int x = m.input(shape);
+      for (int64_t dim : {1, 0}) {
+        GraphMaker one = m;
+        one.graph.outputs = {one.reduce(ReduceKind::Max, x, {dim}), one.reduce(ReduceKind::Min, x, {dim})};
+        check(one.graph, 1e-6, special);
+      }
+    }
 }
 
 TEST_CASE("element types") {

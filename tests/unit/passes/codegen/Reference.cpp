@@ -147,6 +147,9 @@ Index indexOf(int64_t p, const std::vector<int64_t> &shape) {
   return index;
 }
 
+/// The larger number, NaN if one is NaN.
+double larger(double x, double y) { return x > y || std::isnan(x) ? x : y; }
+
 double gelu(double x, bool tanhForm) {
   return tanhForm ? 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)))
                   : 0.5 * x * std::erfc(-x * 0.70710678118654752);
@@ -195,9 +198,9 @@ double scalarOp(const Node &n, const double *x) {
   case NodeKind::Div:
     return isFloat(n.type) ? x[0] / x[1] : std::trunc(x[0] / x[1]);
   case NodeKind::Max:
-    return std::max(x[0], x[1]);
+    return larger(x[0], x[1]);
   case NodeKind::Min:
-    return std::min(x[0], x[1]);
+    return -larger(-x[0], -x[1]);
   case NodeKind::Pow:
     return std::pow(x[0], x[1]);
   case NodeKind::Select:
@@ -234,7 +237,7 @@ TestTensor evaluateReduce(const Node &n, const TestTensor &in, TestTensor out) {
       if (std::find(n.dims.begin(), n.dims.end(), static_cast<int64_t>(i)) == n.dims.end())
         keptIndex.push_back(at[i]);
     double &to = out.data[static_cast<size_t>(position(keptIndex, out.shape))], x = in.data[static_cast<size_t>(p)];
-    to = n.combine == ReduceKind::Sum ? to + x : n.combine == ReduceKind::Max ? std::max(to, x) : std::min(to, x);
+    to = n.combine == ReduceKind::Sum ? to + x : n.combine == ReduceKind::Max ? larger(to, x) : -larger(-to, -x);
   }
   return out;
 }

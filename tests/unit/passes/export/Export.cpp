@@ -1,10 +1,12 @@
 // Plan export end to end: a hand-written distributed step becomes a plan that passes the checker and computes the right
 // numbers on every rank.
 #include "ir/GraphModule.h"
+#include "passes/export/Tables.h"
 #include "passes/pipeline/Phases.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Check.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -12,6 +14,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <cstring>
 
 using namespace cleave;
@@ -315,3 +318,20 @@ func.func @stage0.class0.update(
 }
 
 TEST_CASE("export is deterministic", "[export]") { CHECK(exported()->hash() == exported()->hash()); }
+
+TEST_CASE("-0 keeps its sign in a plan", "[export]") { // FlatBuffers leaves out a field that equals its default, 0
+  for (double number : {-0.0, 0.0, -1.5}) {
+    plan::InitT init;
+    init.a = passes::storedNumber(number);
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(plan::Init::Pack(builder, &init));
+    const double read = flatbuffers::GetRoot<plan::Init>(builder.GetBufferPointer())->a();
+    for (plan::DType type : {plan::DType::F32, plan::DType::F16, plan::DType::BF16}) {
+      std::byte memory[4];
+      storeElement(memory, 0, type, read);
+      const double value = loadElement(memory, 0, type);
+      CHECK(value == number);
+      CHECK(std::signbit(value) == std::signbit(number));
+    }
+  }
+}
