@@ -67,7 +67,8 @@ void Program::Impl::loadStored() {
       return; // the plan is of another model; this is reported later
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
-  } else if (const auto folder = find("--checkpoint"); folder && (args[0] != "train" || has("--resume"))) {
+  } else if (const auto folder = find("--checkpoint");
+             folder && (args[0] != "train" || has("--resume") || (has("--resume-if-any") && hasCheckpoint(*folder)))) {
     std::optional<int64_t> step;
     if (const auto text = find("--at-step")) {
       int64_t value = 0;

@@ -107,8 +107,12 @@ void Trainer::train(const RunOptions &given) {
   if (options.epochs && options.steps)
     throw userError(
         fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
-  if (options.resume && options.checkpoint.empty())
-    throw userError("--resume: needs --checkpoint DIR to continue from");
+  for (const auto &[option, set] : {std::pair("--resume", options.resume),
+                                    {"--resume-if-any", options.resumeIfAny},
+                                    {"--checkpoint-every", !options.checkpointEvery.empty()}})
+    if (set && options.checkpoint.empty())
+      throw userError(fmt::format("{}: needs --checkpoint DIR", option));
+  options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
   if (options.resume && options.plan.empty())
     takeFromCheckpoint(readCheckpointInfo(options.checkpoint, options.atStep), options);
   TrainOptions train;
@@ -117,6 +121,7 @@ void Trainer::train(const RunOptions &given) {
   train.steps = options.steps.value_or(0);
   train.metricsFile = options.metrics;
   train.checkpointDir = options.checkpoint;
+  train.checkpointEvery = CheckpointInterval::parse(options.checkpointEvery);
   train.resume = options.resume;
   train.overwrite = options.overwrite;
   train.keep = options.keep.value_or(train.keep);
