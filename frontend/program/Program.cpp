@@ -1,6 +1,7 @@
 // A program's command line: declares the model's options, then runs commands.
 #include "cleave/Program.h"
 #include "frontend/program/CommandLine.h"
+#include "frontend/program/Files.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/JsonText.h"
@@ -355,6 +356,8 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
       if (std::none_of(impl->declared.begin(), impl->declared.end(),
                        [&](const Declared &o) { return o.command.empty() && o.name == "--" + key; }))
         throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
+    if (!line.output.empty())
+      checkFiles(config.data, line.run, {line.output});
     auto [module, model] = make();
     model.name = impl->name;
     model.options = impl->optionsJson();

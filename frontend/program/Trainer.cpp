@@ -2,6 +2,7 @@
 #include "cleave/Trainer.h"
 #include "frontend/program/Advice.h"
 #include "frontend/program/Check.h"
+#include "frontend/program/Files.h"
 #include "frontend/program/Given.h"
 #include "frontend/program/Job.h"
 #include "frontend/program/Magnitudes.h"
@@ -112,6 +113,7 @@ void Trainer::train(const RunOptions &given) {
                                     {"--checkpoint-every", !options.checkpointEvery.empty()}})
     if (set && options.checkpoint.empty())
       throw userError(fmt::format("{}: needs --checkpoint DIR", option));
+  checkFiles(impl->config.data, options);
   options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
   if (options.resume && options.plan.empty())
     takeFromCheckpoint(readCheckpointInfo(options.checkpoint, options.atStep), options);
@@ -149,6 +151,7 @@ CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char
 }
 
 Evaluation Trainer::evaluate(const RunOptions &given) {
+  checkFiles(impl->config.data, given);
   const CheckpointInfo info = impl->checkpointOf(given, "evaluation");
   RunOptions options = given;
   EvalOptions eval;
@@ -202,6 +205,7 @@ Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl-
 void Trainer::predict(const RunOptions &options, const std::string &file) {
   const std::string place = dataPlace(impl->config.data, options); // report a missing data set before compiling
   const auto loaded = impl->load(options);
+  checkFiles(impl->config.data, options, outputFiles(file, loaded->prediction.outputs().size()));
   const OpenedData data =
       openPlanData(loaded->prediction.plan(), place, customData(impl->config.data), {.train = false, .labels = false});
   const std::string said = writePredictions(loaded->prediction, *data.source, Split::Eval, file, options.json);

@@ -386,6 +386,8 @@ void compareJobs(World &world, const DataSource &data, DataNeeds needs, double s
 
 TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource *custom) {
   checkOptions(options);
+  if (!ranksAreProcesses() || launchedRank() == 0)
+    requireMetricsFile(options.metricsFile);
   checkPlanOrThrow(plan->plan(), plan->name());
   requireTraining(plan->plan(), plan->name());
   const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);

@@ -1,4 +1,6 @@
 // cleave-run: trains or evaluates from a plan file, using only the runtime.
+#include "runtime/base/FileRoles.h"
+#include "runtime/checkpoint/Leftovers.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Session.h"
@@ -16,7 +18,8 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
           {"--steps", fmt::format("{}", options.steps)},
           {"--epochs", fmt::format("{}", options.epochs)},
           {"--checkpoint", flag(!options.checkpointDir.empty())},
-          {"--checkpoint-every", fmt::format("{} steps, {} s", options.checkpointEvery.steps, options.checkpointEvery.seconds)},
+          {"--checkpoint-every",
+           fmt::format("{} steps, {} s", options.checkpointEvery.steps, options.checkpointEvery.seconds)},
           {"--resume", flag(options.resume)},
           {"--at-step", fmt::format("{}", options.atStep.value_or(-1))},
           {"--overwrite", flag(options.overwrite)},
@@ -95,6 +98,14 @@ static int run(int argc, char **argv) {
   options.checkpointEvery = CheckpointInterval::parse(every);
   const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, [&] { return givenValues(file, options, evaluate); },
                                     app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
+  FileRoles files;
+  files.reads("the plan", file);
+  files.reads("the data file", dataFiles(DataSpec::of(plan->plan()).kind, options.dataDir));
+  files.reads("the checkpoint's file", checkpointPaths(options.checkpointDir));
+  files.writes("--metrics", options.metricsFile);
+  files.writes("--trace", options.traceFile);
+  files.writes("--tuning", options.tuning == "off" ? "" : options.tuning);
+  files.check();
   if (!evaluate) {
     runTraining(plan, options);
     return 0;
