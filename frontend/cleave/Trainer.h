@@ -34,8 +34,10 @@ struct TrainConfig {
 /// How to run the training; the command line's options. Empty fields select the program's defaults. `batch` is the
 /// global batch in samples, `evalBatch` that of evaluation, `threads` is per rank, at most one of `epochs` and `steps` may
 /// be given. `backend`: cpu or cuda; `optimizer`: sgd, adam or adamw; `recompute`: none, selective or full; `zero`: stage
-/// of ZeRO, 0 to 3. `data` ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `code` = false: plans have no kernels (for
-/// simulation). `printAfter`: phases after which the IR is printed to standard error.
+/// of ZeRO, 0 to 3. `data` ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `checkpointEvery`: steps
+/// ("500") or a time ("90s", "30m", "2h") between checkpoints within an epoch; `resumeIfAny`: `resume` if there is a
+/// checkpoint. `code` = false: plans have no kernels (for simulation). `printAfter`: phases after which the IR is printed to
+/// standard error.
 struct RunOptions {
   std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
   int64_t devices = 0;       ///< number of devices for `strategy` data, model, pipeline or hybrid
@@ -61,6 +63,8 @@ struct RunOptions {
   bool profile = false;     ///< print the slowest steps of rank 0 to standard error
   std::string trace = {};   ///< file for a trace of the last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
+  bool resumeIfAny = false;
+  std::string checkpointEvery = {};
   bool overwrite = false;             ///< start over and replace an existing checkpoint in the folder
   std::optional<int64_t> keep = {};   ///< number of checkpoints to keep in the folder (default: 2)
   std::optional<int64_t> atStep = {}; ///< step of the checkpoint to read (default: the last)

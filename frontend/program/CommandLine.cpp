@@ -136,8 +136,8 @@ void addTimeout(CLI::App &command, RunOptions &run) {
 }
 
 /// Selects one of the checkpoints in a folder.
-void addAtStep(CLI::App &command, RunOptions &run) {
-  command.add_option("--at-step", run.atStep, "use the checkpoint of this step (default: the last)")
+CLI::Option *addAtStep(CLI::App &command, RunOptions &run) {
+  return command.add_option("--at-step", run.atStep, "use the checkpoint of this step (default: the last)")
       ->check(whole<int64_t>())
       ->type_name("S");
 }
@@ -155,9 +155,18 @@ void addTrain(CLI::App &app, RunOptions &run) {
   train.add_option("--metrics", run.metrics, "write metrics as JSON lines")->type_name("FILE.jsonl");
   train.add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder")->type_name("DIR");
   CLI::Option *resume = train.add_flag("--resume", run.resume, "continue from the checkpoint");
+  CLI::Option *any = train
+                         .add_flag("--resume-if-any", run.resumeIfAny,
+                                   "continue from the checkpoint if there is one, start from the beginning otherwise")
+                         ->excludes(resume);
   train.add_flag("--overwrite", run.overwrite, "start over and replace an existing checkpoint in the folder")
-      ->excludes(resume);
-  addAtStep(train, run);
+      ->excludes(resume)
+      ->excludes(any);
+  addAtStep(train, run)->excludes(any);
+  train
+      .add_option("--checkpoint-every", run.checkpointEvery,
+                  "write a checkpoint also after every N steps, or when a time has passed: 90s, 30m, 2h")
+      ->type_name("N|TIME");
   train.add_option("--keep", run.keep, "number of checkpoints to keep in the folder (default: 2)")
       ->check(whole<int64_t>())
       ->type_name("N");

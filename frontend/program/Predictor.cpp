@@ -63,14 +63,6 @@ std::vector<std::vector<float>> collect(Prediction &prediction, const DataSource
   return values;
 }
 
-/// "p.1.npy" for output 1 of "p.npy".
-std::string fileOf(const std::string &file, size_t output) {
-  if (output == 0)
-    return file;
-  const bool npy = file.ends_with(".npy");
-  return fmt::format("{}.{}{}", npy ? file.substr(0, file.size() - 4) : file, output, npy ? ".npy" : "");
-}
-
 } // namespace
 
 Predictor::Predictor(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
@@ -93,6 +85,14 @@ Shape Predictor::outputShape(size_t output) const { return impl->prediction.outp
 int64_t Predictor::batch() const { return impl->prediction.batch(); }
 bool Predictor::writes() const { return launchedRank() == 0; }
 
+std::vector<std::string> outputFiles(const std::string &file, size_t outputs) {
+  const bool npy = file.ends_with(".npy");
+  std::vector<std::string> files{file};
+  for (size_t i = 1; i < outputs; ++i)
+    files.push_back(fmt::format("{}.{}{}", npy ? file.substr(0, file.size() - 4) : file, i, npy ? ".npy" : ""));
+  return files;
+}
+
 std::string writePredictions(Prediction &prediction, const DataSource &source, Split split, const std::string &file,
                              bool json) {
   const int64_t count = source.samples(split);
@@ -100,11 +100,12 @@ std::string writePredictions(Prediction &prediction, const DataSource &source, S
   std::vector<std::unique_ptr<NpyFile>> files;
   nlohmann::ordered_json written = nlohmann::ordered_json::array();
   std::string text;
+  const std::vector<std::string> paths = outputFiles(file, prediction.outputs().size());
   for (size_t i = 0; i < prediction.outputs().size(); ++i) {
     const PredictedOutput &output = prediction.outputs()[i];
     std::vector<int64_t> shape = output.shape;
     shape.insert(shape.begin(), count);
-    const std::string path = fileOf(file, i);
+    const std::string &path = paths[i];
     if (writes)
       files.push_back(std::make_unique<NpyFile>(path, shape));
     written.push_back({{"file", path}, {"dtype", "f32"}, {"shape", shape}});

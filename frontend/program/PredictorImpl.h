@@ -3,6 +3,9 @@
 #include "cleave/Predictor.h"
 #include "runtime/session/Predict.h"
 
+#include <string>
+#include <vector>
+
 namespace cleave {
 
 struct Predictor::Impl {
@@ -11,8 +14,10 @@ struct Predictor::Impl {
   Impl(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) : prediction(std::move(plan), options) {}
 };
 
-/// Writes the outputs for a split of `source` as .npy files: the first to `file`, others to "p.1.npy", ... next to
-/// "p.npy". Only rank 0 writes. Returns a summary as one line of text or one JSON object.
+/// The files for the outputs: the first is `file`, others are "p.1.npy", ... next to "p.npy".
+std::vector<std::string> outputFiles(const std::string &file, size_t outputs);
+/// Writes the outputs for a split of `source` as .npy files (outputFiles). Only rank 0 writes. Returns a summary as one
+/// line of text or one JSON object.
 std::string writePredictions(Prediction &prediction, const DataSource &source, Split split, const std::string &file,
                              bool json);
 

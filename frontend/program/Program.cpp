@@ -1,6 +1,7 @@
 // A program's command line: declares the model's options, then runs commands.
 #include "cleave/Program.h"
 #include "frontend/program/CommandLine.h"
+#include "frontend/program/Files.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/JsonText.h"
@@ -67,7 +68,8 @@ void Program::Impl::loadStored() {
       return; // the plan is of another model; this is reported later
     storedIn = "the plan " + *plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
-  } else if (const auto folder = find("--checkpoint"); folder && (args[0] != "train" || has("--resume"))) {
+  } else if (const auto folder = find("--checkpoint");
+             folder && (args[0] != "train" || has("--resume") || (has("--resume-if-any") && hasCheckpoint(*folder)))) {
     std::optional<int64_t> step;
     if (const auto text = find("--at-step")) {
       int64_t value = 0;
@@ -354,6 +356,8 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
       if (std::none_of(impl->declared.begin(), impl->declared.end(),
                        [&](const Declared &o) { return o.command.empty() && o.name == "--" + key; }))
         throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
+    if (!line.output.empty())
+      checkFiles(config.data, line.run, {line.output});
     auto [module, model] = make();
     model.name = impl->name;
     model.options = impl->optionsJson();

@@ -2,6 +2,7 @@
 #include "cleave/Trainer.h"
 #include "frontend/program/Advice.h"
 #include "frontend/program/Check.h"
+#include "frontend/program/Files.h"
 #include "frontend/program/Given.h"
 #include "frontend/program/Job.h"
 #include "frontend/program/Magnitudes.h"
@@ -124,8 +125,13 @@ void Trainer::train(const RunOptions &given) {
   if (options.epochs && options.steps)
     throw userError(
         fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
-  if (options.resume && options.checkpoint.empty())
-    throw userError("--resume: needs --checkpoint DIR to continue from");
+  for (const auto &[option, set] : {std::pair("--resume", options.resume),
+                                    {"--resume-if-any", options.resumeIfAny},
+                                    {"--checkpoint-every", !options.checkpointEvery.empty()}})
+    if (set && options.checkpoint.empty())
+      throw userError(fmt::format("{}: needs --checkpoint DIR", option));
+  checkFiles(impl->config.data, options);
+  options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
   if (options.resume && options.plan.empty())
     takeFromCheckpoint(readCheckpointInfo(options.checkpoint, options.atStep), options);
   TrainOptions train;
@@ -134,6 +140,7 @@ void Trainer::train(const RunOptions &given) {
   train.steps = options.steps.value_or(0);
   train.metricsFile = options.metrics;
   train.checkpointDir = options.checkpoint;
+  train.checkpointEvery = CheckpointInterval::parse(options.checkpointEvery);
   train.resume = options.resume;
   train.overwrite = options.overwrite;
   train.keep = options.keep.value_or(train.keep);
@@ -161,6 +168,7 @@ CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char
 }
 
 Evaluation Trainer::evaluate(const RunOptions &given) {
+  checkFiles(impl->config.data, given);
   const CheckpointInfo info = impl->checkpointOf(given, "evaluation");
   RunOptions options = given;
   EvalOptions eval;
@@ -218,6 +226,7 @@ Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl-
 void Trainer::predict(const RunOptions &options, const std::string &file) {
   const std::string place = dataPlace(impl->config.data, options); // report a missing data set before compiling
   const auto loaded = impl->load(options);
+  checkFiles(impl->config.data, options, outputFiles(file, loaded->prediction.outputs().size()));
   const OpenedData data =
       openPlanData(loaded->prediction.plan(), place, customData(impl->config.data), {.train = false, .labels = false});
   const std::string said = writePredictions(loaded->prediction, *data.source, Split::Eval, file, options.json);

@@ -36,6 +36,15 @@ AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::m
     temporary.clear(); // not created by this object
     fail(errno);
   }
+  struct stat mine {};
+  if (fstat(fd, &mine) != 0) {
+    const int code = errno;
+    close(fd);
+    unlink(temporary.c_str());
+    fail(code);
+  }
+  device = mine.st_dev;
+  inode = mine.st_ino;
 }
 
 AtomicFile::~AtomicFile() {
@@ -54,12 +63,13 @@ void AtomicFile::fail(int code) const {
 void AtomicFile::write(const void *data, size_t bytes) {
   const char *at = static_cast<const char *>(data);
   while (bytes > 0) {
-    const ssize_t done = ::write(fd, at, std::min<size_t>(bytes, 1 << 30));
+    const ssize_t done = pwrite(fd, at, std::min<size_t>(bytes, 1 << 30), offset); // may be repeated on its way
     if (done < 0 && errno == EINTR)
       continue;
     if (done < 0)
       fail(errno);
     at += done;
+    offset += done;
     bytes -= size_t(done);
   }
 }
@@ -69,19 +79,37 @@ void AtomicFile::finish() {
     fail(errno);
 }
 
+bool AtomicFile::hasItsName() const {
+  const int found = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); // asks a network's server
+  if (found < 0)
+    return false;
+  struct stat there {};
+  const bool same = fstat(found, &there) == 0 && there.st_dev == device && there.st_ino == inode;
+  close(found);
+  return same;
+}
+
 void AtomicFile::commit() {
   finish();
   if (rename(temporary.c_str(), path.c_str()) != 0)
-    fail(errno);
+    if (const int code = errno; !hasItsName())
+      fail(code);
   temporary.clear();
 }
 
 void syncFolder(const std::string &folder) {
+  const auto fail = [&](int code) {
+    throw environmentError(fmt::format("{}: cannot be written to disk: {}", folder, std::strerror(code)));
+  };
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
+  if (fd < 0 && (errno == EACCES || errno == EPERM)) // a folder that may be written but not listed
     return;
-  fsync(fd);
+  if (fd < 0)
+    fail(errno);
+  const int code = fsync(fd) == 0 ? 0 : errno;
   close(fd);
+  if (code != 0 && code != EINVAL && code != ENOTSUP && code != ENOSYS && code != EROFS)
+    fail(code);
 }
 
 void makeFolders(const std::string &folder, const std::string &what) {

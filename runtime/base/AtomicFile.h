@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <string>
+#include <sys/types.h>
 
 namespace cleave {
 
@@ -16,18 +17,25 @@ public:
   ~AtomicFile();
   AtomicFile(const AtomicFile &) = delete;
   void write(const void *data, size_t bytes);
+  /// For code that writes a file by its name.
+  const std::string &temporaryPath() const { return temporary; }
   /// Syncs and closes; only the rename remains.
   void finish();
-  /// Finishes and renames.
+  /// Finishes and renames. A network file system may report a rename that it did as failed; that is no error.
   void commit();
 
 private:
   [[noreturn]] void fail(int code) const;
+  bool hasItsName() const;
   std::string path, temporary;
   int fd = -1;
+  off_t offset = 0;
+  dev_t device{};
+  ino_t inode{};
 };
 
-/// Syncs a folder, so that renames in it are durable. Ignores file systems that do not support this.
+/// Syncs a folder, so that renames in it are durable. Throws environmentError if that fails; a file system that does
+/// not support it, or a folder that may not be listed, is no error.
 void syncFolder(const std::string &folder);
 
 /// Creates a folder and its parents, and syncs them. Throws userError: "WHAT FOLDER: cannot be made: ...".

@@ -2,16 +2,17 @@
 //
 // Every distinct piece is written once, by the lowest rank that holds it, into that rank's file. Renaming the manifest
 // is the commit: earlier checkpoints stay intact until then, and only after it those beyond the number to keep are
-// removed. Before the commit another rank reads every file back, and rank 0 verifies that it can see all of them. A
-// checkpoint can be loaded into any mesh: a rank assembles its slices from the pieces that cover them.
+// removed. After an error the manifest in the folder decides what belongs to a checkpoint. Before the commit another
+// rank reads every file back, and rank 0 verifies that it can see all of them. A checkpoint can be loaded into any
+// mesh: a rank assembles its slices from the pieces that cover them.
 //
-// File names contain the name of the run, so no two jobs write, rename or remove the same file. Only files listed by a
-// manifest in the folder are removed, and those left by an ended run (FolderLock.h).
+// File names contain the name of the run, so no two jobs write, rename or remove the same file. Only files of runs that
+// the folder's manifest or lock names are removed, if no checkpoint needs them (Leftovers.h).
 //
 // Ranks may be threads or processes: each calls save and load with its own world and memory.
 #pragma once
 #include "runtime/checkpoint/FolderLock.h"
-#include "runtime/checkpoint/Manifest.h"
+#include "runtime/checkpoint/Leftovers.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/Slices.h"
@@ -38,9 +39,10 @@ std::vector<PieceHome> pieceHomes(const plan::Plan &plan);
 
 struct CheckpointFolder {
   std::string path;
-  int64_t keep = 2;       ///< checkpoints to keep in the folder
-  bool overwrite = false; ///< a checkpoint of another training may be replaced
-  bool resumed = false;   ///< this training continues from the folder's checkpoint
+  int64_t keep = 2;                                          ///< checkpoints to keep in the folder
+  bool overwrite = false;                                    ///< a checkpoint of another training may be replaced
+  bool resumed = false;                                      ///< this training continues from the folder's checkpoint
+  std::function<void(const std::string &warning)> warn = {}; ///< called on rank 0; by default warnings are dropped
 };
 
 /// The folder's checkpoint that the next one follows; nullopt if there is none, or if it is unreadable and may be
@@ -55,7 +57,8 @@ public:
   /// not be followed; environmentError if ranks do not share it.
   CheckpointWriter(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, CheckpointFolder folder);
   /// Collective over all ranks. Throws environmentError if the disk is full, a file is not visible to other ranks, or
-  /// another run has taken the folder; earlier checkpoints stay intact.
+  /// another run has taken the folder; earlier checkpoints stay intact. A superseded file that cannot be removed is a
+  /// warning.
   void save(const CheckpointInfo &info, const SlotMemory &memory);
   /// Call after the last checkpoint: unlocks the folder.
   void close();
@@ -65,7 +68,9 @@ private:
   std::vector<ManifestFile> agreeOnFiles(const ManifestFile &mine) const;
   void verify(const ManifestFile &file, bool contents) const;
   Manifest manifest(const CheckpointInfo &info, std::vector<ManifestFile> files) const;
-  std::vector<KeptCheckpoint> commit(Manifest &manifest) const;
+  void commit(Manifest &manifest) const;
+  void rename(const Manifest &manifest) const;
+  void removeSuperseded(const std::set<std::string> &runs) const;
   std::string pieceFile(int64_t step, unsigned rank) const;
 
   std::shared_ptr<const PlanFile> plan;

@@ -4,8 +4,9 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
-#include "runtime/base/RandomBits.h"
+#include "runtime/checkpoint/Leftovers.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -75,20 +76,34 @@ struct Owner {
   int64_t pid = 0;
   uint64_t start = 0;
   bool ended = false;
+  std::vector<std::string> after; ///< earlier owners with files in the folder
 
   std::string text() const { return fmt::format("process {} on host {} (since {})", pid, host, since); }
 };
 
 std::string print(const Owner &owner) {
   const nlohmann::ordered_json json{
-      {"format", formatName},     {"version", 1},     {"run", owner.run},     {"host", owner.host},
-      {"machine", owner.machine}, {"pid", owner.pid}, {"start", owner.start}, {"since", owner.since},
-      {"ended", owner.ended}};
+      {"format", formatName},     {"version", 1},        {"run", owner.run},     {"host", owner.host},
+      {"machine", owner.machine}, {"pid", owner.pid},    {"start", owner.start}, {"since", owner.since},
+      {"ended", owner.ended},     {"after", owner.after}};
   return jsonText(json, 1) + "\n";
 }
 
-bool isRunName(const std::string &name) {
-  return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+Owner parseOwner(const std::string &file) {
+  const auto wrong = [&] { return environmentError(fmt::format("{}: is not a Cleave lock of version 1", file)); };
+  const auto json = parseJson(readTextFile(file, Status::Environment, 1 << 20), file);
+  try {
+    if (json.at("format") != formatName || json.at("version") != 1)
+      throw wrong();
+    const Owner owner{
+        json.at("run"), json.at("host"),  json.at("machine"), json.at("since"),
+        json.at("pid"), json.at("start"), json.at("ended"),   json.value("after", std::vector<std::string>())};
+    if (!isRunName(owner.run) || !std::all_of(owner.after.begin(), owner.after.end(), isRunName))
+      throw wrong();
+    return owner;
+  } catch (const nlohmann::json::exception &) {
+    throw wrong();
+  }
 }
 
 /// nullopt if there is no lock.
@@ -97,15 +112,18 @@ std::optional<Owner> readOwner(const std::string &folder) {
   struct stat info {};
   if (lstat(file.c_str(), &info) != 0)
     return std::nullopt;
-  const auto json = parseJson(readTextFile(file, Status::Environment, 1 << 16), file);
-  try {
-    if (json.at("format") != formatName || json.at("version") != 1 || !isRunName(json.at("run").get<std::string>()))
-      throw environmentError(fmt::format("{}: is not a Cleave lock of version 1", file));
-    return Owner{json.at("run"), json.at("host"),  json.at("machine"), json.at("since"),
-                 json.at("pid"), json.at("start"), json.at("ended")};
-  } catch (const nlohmann::json::exception &) {
-    throw environmentError(fmt::format("{}: is not a Cleave lock of version 1", file));
-  }
+  return parseOwner(file);
+}
+
+/// The former owners of a lock that have files in the folder.
+std::vector<std::string> ownersBefore(const std::string &folder, const std::optional<Owner> &last) {
+  if (!last)
+    return {};
+  std::vector<std::string> found = last->after;
+  found.push_back(last->run);
+  const std::set<std::string> present = runsIn(folder);
+  std::erase_if(found, [&](const std::string &run) { return !present.contains(run); });
+  return found;
 }
 
 /// Writes a lock file that only needs to be renamed.
@@ -194,22 +212,31 @@ bool beats(const std::string &folder, const std::string &run) {
                               folder, owner.text()));
 }
 
-/// Whether `run` wrote a file of this name (see Save.cpp), complete or not.
-bool isOf(const std::string &run, const std::string &name) {
-  const bool ours = name.starts_with("step-") || name.starts_with(".step-") || name.starts_with(".manifest.json") ||
-                    name.starts_with("." + std::string(FolderLock::fileName));
-  return ours && name.find("-" + run) != std::string::npos;
+/// Seconds since the Epoch at which a file was modified, by the file system's clock; 0 if that is unknown.
+double modified(const std::string &file) {
+  struct stat info {};
+  return lstat(file.c_str(), &info) == 0 ? double(info.st_mtim.tv_sec) + double(info.st_mtim.tv_nsec) * 1e-9 : 0;
 }
 
-/// Removes the folder's files whose names `which` selects.
-void removeFiles(const std::string &folder, const std::function<bool(const std::string &)> &which) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (which(it->path().filename().string()))
-      found.push_back(it->path());
-  for (const fs::path &path : found)
-    fs::remove(path, error);
+/// Whether nobody will rename this lock any more: it names a run that has ended, or its writer, on another host or
+/// stopped before it wrote a word, has had time enough.
+bool isAbandoned(const std::string &file, double now) {
+  const bool old = now - modified(file) > FolderLock::staleSeconds;
+  try {
+    const Life life = lifeOf(parseOwner(file));
+    return life == Life::Gone || (life == Life::Unknown && old);
+  } catch (const Error &) {
+    std::error_code error;
+    return old && fs::file_size(file, error) == 0 && !error;
+  }
+}
+
+/// Removes locks that were never renamed: all but the one of `run`, or only abandoned ones.
+void removeUnfinishedLocks(const std::string &folder, const std::string &run, bool all) {
+  const double now = modified(folder + "/" + FolderLock::fileName);
+  for (const std::string &name : filesIn(folder))
+    if (isUnfinishedLock(name) && runOfFile(name) != run && (all || isAbandoned(folder + "/" + name, now)))
+      unlink((folder + "/" + name).c_str());
 }
 
 std::string now() {
@@ -223,8 +250,6 @@ std::string now() {
 
 } // namespace
 
-std::string newRunName() { return fmt::format("{:016x}", randomBits()); }
-
 std::string lockedBy(const std::string &folder) {
   try {
     const auto owner = readOwner(folder);
@@ -234,30 +259,32 @@ std::string lockedBy(const std::string &folder) {
   }
 }
 
-FolderLock::FolderLock(std::string name, std::string runName, const std::function<bool(const std::string &)> &keep)
-    : folder(std::move(name)), run(std::move(runName)) {
+FolderLock::FolderLock(std::string name, std::string runName) : folder(std::move(name)), run(std::move(runName)) {
   // Checking an owner on another host takes time; done before taking the lock, so that no one else waits.
   if (const auto owner = readOwner(folder); owner && lifeOf(*owner) == Life::Unknown && beats(folder, owner->run))
     refuse(folder, *owner);
-  const std::string watched = lockedBy(folder);
+  const auto seen = readOwner(folder);
   const auto mine = stateOf(getpid());
-  const auto file = prepared(folder, {run, hostName(), machineOf(), now(), getpid(), mine ? mine->start : 0});
-  std::optional<Owner> before;
+  Owner owner{run, hostName(), machineOf(), now(), getpid(), mine ? mine->start : 0, false, ownersBefore(folder, seen)};
+  auto file = prepared(folder, owner);
   {
     const Alone alone(folder);
-    before = readOwner(folder);
+    const auto before = readOwner(folder);
+    const bool same = (before ? before->run : "") == (seen ? seen->run : "");
     const Life life = before ? lifeOf(*before) : Life::Gone;
-    if (life == Life::Runs || (life == Life::Unknown && before->run != watched))
+    if (life == Life::Runs || (life == Life::Unknown && !same))
       refuse(folder, *before);
     if (!alone.isAlone()) // a process stopped before its rename must not rename now
-      removeFiles(folder, [&](const std::string &file) {
-        return file.starts_with(fmt::format(".{}-", fileName)) && file.find("-" + run) == std::string::npos;
-      });
+      removeUnfinishedLocks(folder, run, true);
+    if (!same) {
+      owner.after = ownersBefore(folder, before);
+      file = prepared(folder, owner);
+    }
     file->commit();
   }
   syncFolder(folder);
-  if (before) // including temporary files that a stopped process would rename after it resumes
-    removeFiles(folder, [&](const std::string &file) { return isOf(before->run, file) && !keep(file); });
+  removeUnfinishedLocks(folder, run, false);
+  ownersGone.insert(owner.after.begin(), owner.after.end());
   {
     std::lock_guard lock(activeMutex);
     active().insert(run);

@@ -2,14 +2,15 @@
 //
 // The owner is a run, identified by 16 random hexadecimal digits in all of its file names. A lock is stale if its run
 // has ended, its process is gone or stopped (the other ranks have given it up), or, on another host, if it has not been
-// refreshed for `staleSeconds`. A process that takes over a stale lock becomes the owner and removes the temporary
-// files of the previous owner. If the previous owner resumes later, it finds that it no longer owns the folder, or its
-// rename fails, so it changes nothing. If the file system supports flock, no takeover can happen between a check and a
-// rename.
+// refreshed for `staleSeconds`. A process that takes over a stale lock becomes the owner. The lock names earlier owners
+// that left files, which the owner removes (Leftovers.h). If the previous owner resumes later, it finds that it no
+// longer owns the folder, or its rename fails, so it changes nothing. If the file system supports flock, no takeover
+// can happen between a check and a rename.
 #pragma once
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -21,12 +22,14 @@ public:
   static constexpr double beatSeconds = 5, staleSeconds = 30;
 
   /// Locks the folder for `run`. Throws userError that names the owner's host and process if it is locked. Removes
-  /// leftover files of runs that ended without release(): those with the run's name that `keep` does not select.
-  FolderLock(std::string folder, std::string run, const std::function<bool(const std::string &name)> &keep);
+  /// locks of other processes that ended before they had the folder.
+  FolderLock(std::string folder, std::string run);
   /// Marks the run as ended; the next owner removes its leftovers.
   ~FolderLock();
   FolderLock(const FolderLock &) = delete;
 
+  /// Earlier owners that ended without release() and left files.
+  const std::set<std::string> &earlierOwners() const { return ownersGone; }
   /// Unlocks the folder; the run has written everything.
   void release();
   /// Calls `commit` while no other process can take over the folder. Throws environmentError that names the new owner
@@ -39,6 +42,7 @@ private:
   void beat();
 
   std::string folder, run;
+  std::set<std::string> ownersGone;
   bool held = true;
   std::mutex mutex;
   std::condition_variable ends;
@@ -48,8 +52,5 @@ private:
 
 /// The run named in the folder's lock, as seen by this process; empty if there is none.
 std::string lockedBy(const std::string &folder);
-
-/// 16 random hexadecimal digits.
-std::string newRunName();
 
 } // namespace cleave

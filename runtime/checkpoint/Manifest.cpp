@@ -4,6 +4,7 @@
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Sha256.h"
+#include "runtime/checkpoint/Leftovers.h"
 #include "runtime/checkpoint/Safetensors.h"
 
 #include <algorithm>
@@ -32,9 +33,7 @@ const ManifestFile *Manifest::file(const std::string &name) const {
   return nullptr;
 }
 
-std::string Manifest::ownFile() const {
-  return fmt::format("step-{:08}-{}-{}.manifest.json", info.step, run, generation);
-}
+std::string Manifest::ownFile() const { return manifestFileName(info.step, run, generation); }
 
 /// Whether this is the name of a checkpoint's file in its folder.
 static bool isOwnName(const std::string &name, const char *ending) {
@@ -144,6 +143,15 @@ static std::vector<KeptCheckpoint> parseEarlier(const Json &json, const std::str
   return earlier;
 }
 
+/// Early manifests do not list runs.
+static std::vector<std::string> parseRuns(const Json &json, const std::string &name) {
+  std::vector<std::string> runs = json.value("runs", std::vector<std::string>());
+  for (const std::string &run : runs)
+    if (!isRunName(run))
+      throw environmentError(fmt::format("{}: runs must be 16 hexadecimal digits each, found \"{}\"", name, run));
+  return runs;
+}
+
 /// The SHA-256 of a manifest without its checksum.
 static std::string checksumOf(const Json &json) {
   Json rest = json;
@@ -170,6 +178,7 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
     manifest.info = parseInfo(json, name);
     manifest.files = parseFiles(json.at("files"), name);
     manifest.earlier = parseEarlier(json.at("earlier"), name);
+    manifest.runs = parseRuns(json, name);
     if (!json.at("tensors").is_object())
       throw environmentError(fmt::format("{}: tensors must be an object", name));
     std::set<std::string> files;
@@ -219,6 +228,7 @@ std::string printManifest(const Manifest &manifest) {
   for (const KeptCheckpoint &kept : manifest.earlier)
     earlier.push_back(Json{{"manifest", kept.manifest}, {"step", kept.step}});
   json["earlier"] = std::move(earlier);
+  json["runs"] = manifest.runs;
   for (const ManifestFile &file : manifest.files)
     files[file.name] = Json{{"bytes", file.bytes}, {"crc32", file.crc32}, {"rank", file.rank}};
   json["files"] = std::move(files);
@@ -234,6 +244,16 @@ std::string printManifest(const Manifest &manifest) {
   return jsonText(json, 1) + "\n";
 }
 
+bool hasCheckpoint(const std::string &folder) {
+  std::error_code error;
+  const auto found = std::filesystem::symlink_status(folder + "/manifest.json", error);
+  if (found.type() == std::filesystem::file_type::not_found)
+    return false;
+  if (error)
+    throw userError(fmt::format("checkpoint {}: cannot be accessed: {}", folder, error.message()));
+  return true;
+}
+
 static Manifest readLast(const std::string &folder) {
   std::error_code error;
   const auto status = std::filesystem::status(folder, error);
@@ -241,12 +261,9 @@ static Manifest readLast(const std::string &folder) {
     throw userError(fmt::format("checkpoint {}: cannot be accessed: {}", folder, error.message()));
   if (!std::filesystem::is_directory(status))
     throw userError(fmt::format("checkpoint {}: no such folder", folder));
-  const std::string file = folder + "/manifest.json";
-  const auto found = std::filesystem::symlink_status(file, error);
-  if (error && error != std::errc::no_such_file_or_directory)
-    throw userError(fmt::format("checkpoint {}: cannot be read: {}", folder, error.message()));
-  if (found.type() == std::filesystem::file_type::not_found)
+  if (!hasCheckpoint(folder))
     throw userError(fmt::format("checkpoint {}: has no manifest.json", folder));
+  const std::string file = folder + "/manifest.json";
   return parseManifest(readTextFile(file), file);
 }
 

@@ -58,6 +58,7 @@ struct Manifest {
   std::vector<ManifestFile> files;
   std::vector<ManifestTensor> tensors;
   std::vector<KeptCheckpoint> earlier; ///< newest first
+  std::vector<std::string> runs = {};  ///< runs that had files in the folder when this was written (Leftovers.h)
 
   const ManifestTensor *find(const std::string &name) const;
   const ManifestFile *file(const std::string &name) const;
@@ -76,6 +77,8 @@ std::string printManifest(const Manifest &manifest);
 /// environmentError if it is not a JSON object.
 std::string sealManifest(const std::string &text);
 
+/// Whether the folder exists and has a manifest, valid or not. Throws userError if that cannot be told.
+bool hasCheckpoint(const std::string &folder);
 /// Reads the manifest of a folder's last checkpoint, or of the one after `step`. A missing folder, manifest or step is
 /// a user error that names it.
 Manifest readManifest(const std::string &folder, std::optional<int64_t> step = std::nullopt);

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -53,8 +54,7 @@ static const char *kindName(plan::TensorKind kind) {
 
 /// The folder's current manifest; nullopt if there is none.
 static std::optional<Manifest> lastManifest(const CheckpointFolder &folder) {
-  std::error_code error;
-  if (fs::symlink_status(folder.path + "/manifest.json", error).type() == fs::file_type::not_found)
+  if (!hasCheckpoint(folder.path))
     return std::nullopt;
   try {
     return readManifest(folder.path);
@@ -82,32 +82,6 @@ std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder) {
   return last;
 }
 
-/// Names of all files that a manifest and the checkpoints it keeps need.
-struct Needed {
-  std::set<std::string> names;
-  bool known = true; ///< false: the manifest of a kept checkpoint is unreadable
-};
-
-static Needed neededBy(const std::string &folder, const Manifest &manifest) {
-  Needed needed;
-  const auto add = [&](const Manifest &each) {
-    for (const ManifestFile &file : each.files)
-      needed.names.insert(file.name);
-  };
-  needed.names.insert(manifest.ownFile());
-  add(manifest);
-  for (const KeptCheckpoint &kept : manifest.earlier) {
-    needed.names.insert(kept.manifest);
-    const std::string path = folder + "/" + kept.manifest;
-    try {
-      add(parseManifest(readTextFile(path), path));
-    } catch (const Error &) {
-      needed.known = false;
-    }
-  }
-  return needed;
-}
-
 CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
                                    CheckpointFolder where)
     : plan(std::move(file)), rank(rank), world(world), folder(std::move(where)), homes(pieceHomes(plan->plan())) {
@@ -115,16 +89,12 @@ CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigne
   std::vector<uint8_t> said;
   if (rank == 0) {
     run = newRunName();
-    std::optional<Needed> needed;
-    lock = std::make_unique<FolderLock>(folder.path, run, [&](const std::string &name) {
-      if (!needed) {
-        const auto last = lastManifest(folder);
-        needed = last ? neededBy(folder.path, *last) : Needed{};
-      }
-      return !needed->known || needed->names.contains(name);
-    });
+    lock = std::make_unique<FolderLock>(folder.path, run);
+    removeSuperseded(lock->earlierOwners()); // so that none of them can rename a manifest any more
     const auto last = checkpointToFollow(folder);
     generation = last ? last->generation : 0;
+    if (last)
+      removeSuperseded(runsOf(*last));
     const std::string text = fmt::format("{} {}", run, generation);
     said.assign(text.begin(), text.end());
   }
@@ -144,7 +114,7 @@ CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigne
 }
 
 std::string CheckpointWriter::pieceFile(int64_t step, unsigned of) const {
-  return fmt::format("step-{:08}-{}-{}.rank-{:04}.safetensors", step, run, generation, of);
+  return pieceFileName(step, run, generation, of);
 }
 
 Manifest CheckpointWriter::manifest(const CheckpointInfo &info, std::vector<ManifestFile> files) const {
@@ -252,30 +222,46 @@ void CheckpointWriter::verify(const ManifestFile &file, bool contents) const {
   }
 }
 
-/// Removes the files of a checkpoint that is no longer kept, and its manifest.
-static void removeKept(const std::string &folder, const KeptCheckpoint &kept, const std::set<std::string> &needed) {
-  std::error_code error;
-  const std::string path = folder + "/" + kept.manifest;
+/// Rank 0: removes files of these runs that no checkpoint of the folder needs.
+void CheckpointWriter::removeSuperseded(const std::set<std::string> &runs) const {
+  if (const std::string warning = removeLeftovers(folder.path, runs); !warning.empty() && folder.warn)
+    folder.warn(warning);
+}
+
+/// Whether the folder's manifest is this one.
+static bool isCurrent(const std::string &folder, const Manifest &manifest) {
   try {
-    for (const ManifestFile &file : parseManifest(readTextFile(path), path).files)
-      if (!needed.contains(file.name))
-        fs::remove(folder + "/" + file.name, error);
-    if (!needed.contains(kept.manifest))
-      fs::remove(path, error);
-  } catch (const Error &) { // unreadable, so its files are unknown
+    const Manifest now = readManifest(folder);
+    return now.run == manifest.run && now.generation == manifest.generation;
+  } catch (const Error &) {
+    return false;
   }
 }
 
-/// Rank 0, after all files exist: makes `made` the current manifest. Returns the checkpoints that are no longer kept.
-std::vector<KeptCheckpoint> CheckpointWriter::commit(Manifest &made) const {
-  std::vector<KeptCheckpoint> old;
+/// Rank 0, after all files exist: makes `made` the current manifest.
+void CheckpointWriter::commit(Manifest &made) const {
+  std::set<std::string> runs = lock->earlierOwners();
   if (const auto last = lastManifest(folder)) {
-    old.push_back({last->ownFile(), last->info.step});
-    old.insert(old.end(), last->earlier.begin(), last->earlier.end());
+    made.earlier.push_back({last->ownFile(), last->info.step});
+    made.earlier.insert(made.earlier.end(), last->earlier.begin(), last->earlier.end());
+    made.earlier.resize(std::min(made.earlier.size(), size_t(folder.keep - 1)));
+    runs.merge(runsOf(*last));
   }
-  const auto kept = old.begin() + static_cast<std::ptrdiff_t>(std::min(old.size(), size_t(folder.keep - 1)));
-  made.earlier.assign(old.begin(), kept);
-  old.erase(old.begin(), kept);
+  const std::set<std::string> present = runsIn(folder.path);
+  std::set_intersection(runs.begin(), runs.end(), present.begin(), present.end(), std::back_inserter(made.runs));
+  try {
+    rename(made);
+  } catch (const Error &) { // the call that failed may have done its work
+    if (!isCurrent(folder.path, made)) {
+      removeSuperseded({run});
+      throw;
+    }
+  }
+  syncFolder(folder.path); // before the files of the previous checkpoint go
+}
+
+/// Writes both files of the manifest. Each rename becomes durable after all that it depends on.
+void CheckpointWriter::rename(const Manifest &made) const {
   const std::string text = printManifest(made);
   AtomicFile own(folder.path + "/" + made.ownFile(), run), last(folder.path + "/manifest.json", run);
   for (AtomicFile *file : {&own, &last}) {
@@ -284,16 +270,14 @@ std::vector<KeptCheckpoint> CheckpointWriter::commit(Manifest &made) const {
   }
   lock->whileOwned([&] {
     own.commit();
+    syncFolder(folder.path);
     last.commit();
   });
-  return old;
 }
 
 void CheckpointWriter::save(const CheckpointInfo &info, const SlotMemory &memory) {
   ++generation;
-  const std::string mine = folder.path + "/" + pieceFile(info.step, rank);
   Manifest made;
-  std::vector<KeptCheckpoint> old;
   try {
     made = manifest(info, agreeOnFiles(writePieces(pieceFile(info.step, rank), memory)));
     verify(made.files[(rank + 1) % made.files.size()], true); // one other rank reads each file's contents
@@ -301,22 +285,14 @@ void CheckpointWriter::save(const CheckpointInfo &info, const SlotMemory &memory
       for (const ManifestFile &file : made.files)
         verify(file, false);
   } catch (...) { // rank 0 waits for this rank, so no manifest lists its file
-    unlink(mine.c_str());
+    unlink((folder.path + "/" + pieceFile(info.step, rank)).c_str());
     throw;
   }
   world.barrier();
   if (rank == 0) {
-    try {
-      std::erase_if(made.files, [](const ManifestFile &file) { return file.name.empty(); });
-      old = commit(made);
-    } catch (...) {
-      unlink(mine.c_str());
-      throw;
-    }
-    syncFolder(folder.path);
-    const Needed needed = neededBy(folder.path, made);
-    for (const KeptCheckpoint &kept : old)
-      removeKept(folder.path, kept, needed.names);
+    std::erase_if(made.files, [](const ManifestFile &file) { return file.name.empty(); });
+    commit(made);
+    removeSuperseded({made.runs.begin(), made.runs.end()});
   }
   world.barrier();
 }

@@ -70,6 +70,16 @@ std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &wh
                   where));
 }
 
+std::vector<std::string> dataFiles(plan::DataKind kind, const std::string &where) {
+  if (where.empty() || where == "synthetic")
+    return {};
+  if (kind == plan::DataKind::Mnist)
+    return MnistSource::files(where);
+  if (kind == plan::DataKind::Text)
+    return TextSource::files(where);
+  return {where};
+}
+
 size_t findField(const DataSource &source, const std::string &name, FieldType dtype,
                  const std::vector<int64_t> &shape) {
   DataField want{name, dtype, shape, 0};

@@ -41,6 +41,9 @@ struct DataNeeds {
 std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed,
                                      SyntheticSize size = {}, DataNeeds needs = {});
 
+/// The files that a data set of this kind has at `where`, readable or not. A program's own data set names none.
+std::vector<std::string> dataFiles(plan::DataKind kind, const std::string &where);
+
 /// The index in `source` of the field for a model input; type and number of elements must match. Throws userError that
 /// names both shapes.
 size_t findField(const DataSource &source, const std::string &name, FieldType dtype, const std::vector<int64_t> &shape);

@@ -18,6 +18,14 @@ static void checkLabels(const IdxArray &labels, const std::string &file, int64_t
                                   classes, classes, labels.data[i], i));
 }
 
+std::vector<std::string> MnistSource::files(const std::string &folder) {
+  std::vector<std::string> paths;
+  for (const char *name : {"train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"})
+    for (const char *ending : {"-ubyte", "-ubyte.gz"})
+      paths.push_back(folder + "/" + name + ending);
+  return paths;
+}
+
 MnistSource::Part MnistSource::load(const std::string &folder, const std::string &prefix, int64_t classes,
                                     bool labels) {
   const std::string images = folder + "/" + prefix + "-images-idx3-ubyte";

@@ -11,6 +11,8 @@ public:
   /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`, as far as needed. Labels must lie in [0,
   /// classes), where `classes` is the model's number. Throws userError that names the file and rule.
   explicit MnistSource(const std::string &folder, int64_t classes = 10, DataNeeds needs = {});
+  /// The files that a folder may have.
+  static std::vector<std::string> files(const std::string &folder);
 
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override { return part(split).count(); }

@@ -11,6 +11,20 @@
 namespace cleave {
 namespace fs = std::filesystem;
 
+/// The .txt files of a folder; none if it cannot be listed.
+static std::vector<std::string> textsIn(const std::string &folder, std::error_code &error) {
+  std::vector<std::string> found;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".txt")
+      found.push_back(it->path().string());
+  return found;
+}
+
+std::vector<std::string> TextSource::files(const std::string &path) {
+  std::error_code error;
+  return fs::is_directory(path, error) ? textsIn(path, error) : std::vector{path};
+}
+
 /// The file for `path`: the file itself, or the only .txt file in a folder.
 static std::string textFile(const std::string &path) {
   std::error_code error;
@@ -21,10 +35,7 @@ static std::string textFile(const std::string &path) {
       throw userError(fmt::format("{}: neither a file nor a folder", path));
     return path;
   }
-  std::vector<std::string> found;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-    if (it->path().extension() == ".txt")
-      found.push_back(it->path().string());
+  const std::vector<std::string> found = textsIn(path, error);
   if (error)
     throw userError(fmt::format("{}: cannot be listed: {}", path, error.message()));
   if (found.size() != 1)

@@ -14,6 +14,8 @@ public:
   TextSource(const std::string &path, int64_t context, int64_t vocab, DataNeeds needs = {});
   /// The same for characters in memory; `name` is for error messages.
   TextSource(std::string characters, int64_t context, int64_t vocab, const std::string &name, DataNeeds needs = {});
+  /// The file, or the .txt files of a folder.
+  static std::vector<std::string> files(const std::string &path);
 
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override;

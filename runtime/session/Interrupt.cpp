@@ -102,6 +102,11 @@ void StopAgreement::ask(int64_t step) {
   next = step - all[1];
 }
 
+void StopAgreement::askSoon() {
+  std::lock_guard lock(mutex);
+  next = 0;
+}
+
 bool StopAgreement::mayBegin(int64_t step) {
   std::lock_guard lock(mutex);
   if (others && last < 0 && step >= next)

@@ -34,6 +34,9 @@ public:
   /// Whether this rank may begin `step`. All ranks must ask for the same steps, in order, and get the same answers.
   /// Throws the communicator's errors.
   bool mayBegin(int64_t step);
+  /// Call on all ranks when they have done something that takes much longer than a step, such as writing a checkpoint:
+  /// they ask each other before the next step, however many steps they meant to take before.
+  void askSoon();
   /// The last step of all ranks; nullopt if no rank was interrupted.
   std::optional<int64_t> stoppedAfter() const { return last >= 0 ? std::optional(last) : std::nullopt; }
 

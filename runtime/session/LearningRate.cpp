@@ -37,4 +37,11 @@ double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total) {
   return rate.base;
 }
 
+std::optional<int64_t> endOfSchedule(const plan::LearningRateT &rate) {
+  const bool falls = rate.kind == plan::RateKind::Cosine || rate.kind == plan::RateKind::WarmupCosine;
+  if (!falls || rate.base == 0 || rateAt(rate, rate.steps + 1, rate.steps) != 0)
+    return std::nullopt;
+  return rate.steps;
+}
+
 } // namespace cleave

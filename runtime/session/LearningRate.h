@@ -2,6 +2,8 @@
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
+#include <optional>
+
 namespace cleave {
 
 /// The schedule of a plan, or the schema's defaults if the plan has none. The checker has verified its numbers.
@@ -9,5 +11,8 @@ plan::LearningRateT learningRateOf(const plan::Plan &plan);
 
 /// The rate of step `step` (1 is the first) in a run of `total` steps.
 double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total);
+
+/// The last step before a schedule of `rate.steps` steps stays at rate 0; nullopt if it never does.
+std::optional<int64_t> endOfSchedule(const plan::LearningRateT &rate);
 
 } // namespace cleave

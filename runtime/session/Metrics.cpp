@@ -21,6 +21,8 @@ static std::string quoted(const std::string &text) { return jsonText(nlohmann::j
 
 std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
+constexpr std::string_view firstRecord = R"({"run":)";
+
 std::string toJson(const RunRecord &run) {
   return fmt::format(R"({{"run":{{"program":{},"mesh":{{"dp":{},"tp":{},"pp":{}}},"schedule":{},"microbatches":{},)"
                      R"("batch":{},"seed":{},"backend":{},"parameters":{},"plan_hash":{},"peak_bytes":[{}],)"
@@ -58,6 +60,21 @@ static void dropTornLine(const std::string &path) {
   const size_t whole = text.rfind('\n') + 1; // npos + 1 is 0
   if (in && whole < text.size())
     std::filesystem::resize_file(path, whole, error);
+}
+
+void requireMetricsFile(const std::string &path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    return;
+  std::string begin(firstRecord.size(), '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<size_t>(in.gcount()));
+  if (!firstRecord.starts_with(begin))
+    throw userError(
+        fmt::format("--metrics {}: exists and does not begin with {}, so it is not a metrics file; name another "
+                    "file, or remove it",
+                    path, firstRecord));
 }
 
 MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {

@@ -46,6 +46,10 @@ std::string toJson(const EpochRecord &epoch);
 /// A number as JSON: the shortest text that reads back exactly, null if not finite.
 std::string jsonNumber(double value);
 
+/// Throws userError if there is a file with other contents. Metrics are written in place, so that they can be read
+/// while a run lasts; so the run must not begin in a file that holds something else.
+void requireMetricsFile(const std::string &path);
+
 /// Writes records to a file; does nothing if the path is empty.
 class MetricsFile {
 public:

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/session/CheckpointInterval.h"
 #include "runtime/session/RankJob.h"
 
 #include <memory>
@@ -16,6 +17,7 @@ struct TrainOptions {
   int64_t epochs = 0, steps = 0; ///< from the start of training; at most one is set; neither: 1 epoch
   std::string metricsFile;       ///< JSON lines; empty: none
   std::string checkpointDir;     ///< written after every epoch and at the end; empty: none
+  CheckpointInterval checkpointEvery = {}; ///< also written within epochs
   bool resume = false;           ///< continue from checkpointDir
   std::optional<int64_t> atStep = {}; ///< step of the checkpoint to continue from; nullopt: the last
   bool overwrite = false;             ///< start over even if checkpointDir holds a checkpoint

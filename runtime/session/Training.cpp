@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <deque>
 #include <fmt/format.h>
 #include <numeric>
@@ -46,6 +47,9 @@ struct Training {
 
   Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source);
   int64_t lastOfEpochs() const;
+  /// Throws userError if no step of this run can change a parameter because the schedule has ended. Warns if that is so
+  /// for some steps.
+  void checkSchedule() const;
   /// Throws environmentError if the checkpoint that this run continues from has been replaced.
   void checkUnchanged() const;
   bool evaluates() const {
@@ -73,6 +77,22 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
     rate.steps = parseTraining(resumed->info.training).rate->steps;
   if (rate.steps == 0)
     rate.steps = lastStep;
+  checkSchedule();
+}
+
+void Training::checkSchedule() const {
+  const std::optional<int64_t> end = endOfSchedule(rate);
+  if (!end || lastStep <= *end || lastStep < firstStep)
+    return;
+  const std::string text = fmt::format(
+      "the learning-rate schedule ends with rate 0 after step {}, so steps {} to {} train nothing; to go on, "
+      "give the schedule more steps in the program (CosineLr::steps = {}), or a last rate above 0 "
+      "(CosineLr::min)",
+      *end, std::max(firstStep, *end + 1), lastStep, lastStep);
+  if (firstStep > *end)
+    throw userError(text);
+  if (!ranksAreProcesses() || launchedRank() == 0)
+    std::fputs(fmt::format("warning: {}\n", text).c_str(), stderr);
 }
 
 /// The last step of the last epoch.
@@ -103,7 +123,8 @@ public:
   RankLoop(Training &shared, unsigned rank, World &world)
       : shared(shared), world(world), rank(rank), job(shared.file, rank, world, shared.source, shared.order,
                                                       executorOptions(shared.file->plan(), shared.options)),
-        progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options) {}
+        progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options),
+        timer(shared.options.checkpointEvery, world) {}
 
   void run();
 
@@ -114,6 +135,7 @@ private:
   void reportStep(const StepRecord &started, const LossSums &sums, double seconds);
   void endEpoch(int64_t epoch);
   void save(int64_t steps, const DataPosition &next);
+  void warn(const std::string &text);
   CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
 
   Training &shared;
@@ -126,13 +148,16 @@ private:
   /// Steps started but not yet reported, oldest first, with their iterations.
   std::deque<std::pair<uint64_t, StepRecord>> running;
   NonFiniteLoss guard;
+  CheckpointTimer timer;
   int64_t saved = -1; ///< number of steps in the last checkpoint
   Clock::time_point last, flushed;
 };
 
 void RankLoop::begin() {
   if (!shared.options.checkpointDir.empty()) {
-    writer.emplace(shared.file, rank, world, checkpointFolder(shared.options));
+    CheckpointFolder folder = checkpointFolder(shared.options);
+    folder.warn = [this](const std::string &warning) { warn(warning); };
+    writer.emplace(shared.file, rank, world, std::move(folder));
     if (rank == 0)
       shared.checkUnchanged();
   }
@@ -204,7 +229,7 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
   progress.step(record.step, record.loss, record.samplesPerSecond);
   shared.result.loss = record.loss;
   if (const std::string warning = guard.see(record.step, sums); !warning.empty())
-    progress.line("warning: " + warning);
+    warn(warning);
   if (!guard.wrong().empty()) {
     metrics.flush();
     progress.finish();
@@ -264,12 +289,20 @@ void RankLoop::save(int64_t steps, const DataPosition &next) {
     return;
   const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
   if (const std::string warning = guard.checkSaved(steps, saved, memory); !warning.empty()) {
-    progress.line("warning: " + warning);
+    warn(warning);
     return;
   }
   writer->save(describe(steps, next), memory);
   saved = steps;
   last = Clock::now();
+}
+
+/// Prints a warning once, also with --quiet.
+void RankLoop::warn(const std::string &text) {
+  if (rank != 0)
+    return;
+  progress.finish();
+  std::fputs(fmt::format("warning: {}\n", text).c_str(), stderr);
 }
 
 void RankLoop::run() {
@@ -289,10 +322,15 @@ void RankLoop::run() {
     const bool ahead = done + 1 < shared.lastStep && !(epochEnds && shared.evaluates());
     step(done + 1, at, ahead ? std::optional(next) : std::nullopt);
     ++done;
-    if (epochEnds) {
+    const bool due = timer.due(done);
+    if (epochEnds || due)
       report(true);
+    if (epochEnds)
       endEpoch(at.epoch);
+    if (epochEnds || due) {
       save(done, next);
+      timer.restart();
+      shared.stop.askSoon();
     }
     at = next;
   }
@@ -332,6 +370,8 @@ void checkOptions(const TrainOptions &options) {
     throw userError("--resume continues from a checkpoint, --overwrite starts over: give only one of them");
   if (options.atStep && !options.resume)
     throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
+  if (options.checkpointEvery.isSet() && options.checkpointDir.empty())
+    throw userError("--checkpoint-every needs --checkpoint DIR");
   if (options.keep < 1)
     throw userError(fmt::format("--keep {}: must be at least 1", options.keep));
   if (options.steps >= mostSteps)
@@ -352,6 +392,8 @@ void compareJobs(World &world, const DataSource &data, DataNeeds needs, double s
 
 TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource *custom) {
   checkOptions(options);
+  if (!ranksAreProcesses() || launchedRank() == 0)
+    requireMetricsFile(options.metricsFile);
   checkPlanOrThrow(plan->plan(), plan->name());
   requireTraining(plan->plan(), plan->name());
   const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);

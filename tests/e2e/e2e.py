@@ -404,6 +404,49 @@ class Files(Case):
             self.assertEqual(json.load(manifest)["step"], 2)
         self.assertEqual(len(os.listdir(checkpoint)), 3)
 
+    def test_checkpoints_within_an_epoch(self):
+        """With one command line a job that is killed in an epoch goes on where it was. Ranks agree on the steps by time."""
+        def steps(folder):
+            with open(os.path.join(folder, "manifest.json")) as file:
+                manifest = json.load(file)
+            return [manifest["step"], *(kept["step"] for kept in manifest["earlier"])], manifest["position"]
+
+        train = ["train", "--data", DIGITS, "--hidden", "32", "--batch", 30, "--quiet", "--resume-if-any", "--keep", 200]
+        folder = self.path("killed")
+        killed = subprocess.Popen([os.path.join(programs.BIN, "mlp"), *map(str, train), "--epochs", "1000", "--checkpoint", folder,
+                                   "--checkpoint-every", "5"], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not os.path.exists(os.path.join(folder, "manifest.json")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        killed.kill()
+        killed.wait()
+        found, position = steps(folder)
+        self.assertEqual(position, found[0] % 233 * 30)  # of 7,000 samples
+        self.assertEqual(found[0] % 5, 0)
+        self.ok("mlp", *train, "--steps", found[0] + 4, "--checkpoint", folder, "--checkpoint-every", "5")
+        self.assertEqual(steps(folder)[0][:2], [found[0] + 4, found[0]])
+        whole, _ = self.losses("mlp", *train[1:7], "--steps", found[0] + 4)
+        rest, _ = self.losses("mlp", *train[1:7], "--steps", found[0] + 4, "--checkpoint", folder, "--resume", "--at-step", found[0])
+        self.assertEqual(rest, whole + whole[-4:])  # the metrics were appended
+        timed = [*train, "--mesh", "dp=2", "--steps", 1000, "--checkpoint-every", "0.02s"]
+        self.ok("mlp", *timed, "--checkpoint", self.path("threads"))
+        ends = end_ranks(start_ranks("mlp", *timed, "--checkpoint", self.path("sockets"), ranks=2))
+        self.assertEqual([status for status, _ in ends], [0, 0], ends)
+        if shutil.which("mpirun"):
+            self.ok("mlp", *timed, "--checkpoint", self.path("mpi"), ranks=2)
+        for launched in ("threads", "sockets", "mpi"):
+            if os.path.exists(self.path(launched)):
+                found, position = steps(self.path(launched))
+                self.assertEqual((found[0], position), (1000, 1000 % 233 * 30))
+                self.assertGreater(len([step for step in found[1:] if step % 233]), 0, launched)
+        for wrong in ("0", "5x", "1e9h"):
+            self.refused("mlp", *train, "--checkpoint", folder, "--checkpoint-every", wrong, word="30m")
+        self.refused("mlp", "train", "--data", DIGITS, "--checkpoint-every", "5", word="--checkpoint")
+        self.refused("mlp", "train", "--data", DIGITS, "--resume-if-any", word="--checkpoint")
+        with open(os.path.join(folder, "manifest.json"), "a") as file:
+            file.write("x")
+        self.refused("mlp", *train, "--steps", 500, "--checkpoint", folder, word="manifest.json", status=3)
+
     def test_altered_checkpoint(self):
         checkpoint = self.path("ck")
         self.ok("mlp", "train", "--hidden", "16", "--data", DIGITS, "--steps", 2, "--checkpoint", checkpoint, "--quiet")

@@ -3,7 +3,7 @@
 
 paths.py --build BUILD [unittest arguments]
 """
-import os, re, socket, subprocess, tempfile, unittest
+import os, re, shutil, socket, subprocess, tempfile, unittest
 
 import programs
 from programs import DIGITS
@@ -12,7 +12,7 @@ from programs import DIGITS
 SMALL = ["--hidden", "8", "--batch", "8"]
 TRAIN = ["train", *SMALL, "--data", DIGITS, "--steps", "1", "--quiet"]
 # Commands by the use of the path: it is read or written, and a file or a folder (`data` may be either). PATH is replaced by
-# the path, HERE by a folder with p.plan, ck, graph.mlir and c.toml. The first word of a command is the program.
+# the path, HERE by a folder with p.plan, ck, graph.mlir, c.toml and spec.json. The first word of a command is the program.
 USES = {
     "read file": [
         ["cleave", "show", "PATH"], ["cleave", "verify", "PATH"], ["cleave", "diff", "PATH", "HERE/p.plan"],
@@ -23,6 +23,7 @@ USES = {
         ["mlp", "graph", "--strategy", "PATH"], ["mlp", "plan", "--no-code", "--cluster", "PATH", "-o", "HERE/new.plan"],
         ["cleave", "simulate", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "PATH"],
         ["cleave", "simulate", "--pipeline", "PATH"],
+        ["cleave", "simulate", "HERE/p.plan", "--cluster", "HERE/c.toml", "--against", "PATH"],
     ],
     "read data": [
         ["mlp", "train", *SMALL, "--data", "PATH", "--steps", "1"], ["mlp", "eval", "--checkpoint", "HERE/ck", "--data", "PATH"],
@@ -45,10 +46,11 @@ USES = {
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--metrics", "PATH"],
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--trace", "PATH"],
         ["cleave-opt", "HERE/graph.mlir", "-o", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "HERE/c.toml", "--trace", "PATH"],
+        ["cleave", "simulate", "--pipeline", "HERE/spec.json", "--trace", "PATH"],
         ["cleave", "doctor", "--cluster", "PATH"],
     ],
     "write folder": [
-        ["mlp", *TRAIN, "--checkpoint", "PATH"],
+        ["mlp", *TRAIN, "--checkpoint", "PATH"], ["mlp", *TRAIN, "--resume-if-any", "--checkpoint-every", "3", "--checkpoint", "PATH"],
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--checkpoint", "PATH"],
     ],
 }
@@ -64,6 +66,9 @@ WRONG = {
 FORBIDDEN = {"read file": ["locked", "unreadable"], "read data": ["locked"], "read folder": ["locked", "unlistable"],
              "write file": ["locked", "below unwritable"], "write folder": ["locked", "below unwritable", "unwritable", "unlistable"]}
 NOBODY = 65534
+SPEC = """{"schedule": "1f1b", "stages": 2, "microbatches": 4, "forward_ms": 1, "input_grad_ms": 1, "weight_grad_ms": 1,
+"send_ms": 0, "activation_bytes": 1, "gradient_bytes": 1}
+"""
 # Exceptions that are valid: cleave-opt is a filter, so it may use pipes and devices; metrics may go to a device.
 RIGHT = {("cleave-opt", "pipe"), ("cleave-opt -o", "device"), ("--metrics", "device")}
 # Options that take a path and are not in USES.
@@ -82,6 +87,8 @@ class Paths(unittest.TestCase):
             subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
         with open(here + "/text", "w") as file:
             file.write("text\n")
+        with open(here + "/spec.json", "w") as file:
+            file.write(SPEC)
         os.mkdir(here + "/folder")
         os.mkfifo(here + "/pipe")
         os.symlink("nothing", here + "/dangling")
@@ -166,6 +173,143 @@ class Paths(unittest.TestCase):
                 if (command, option[0] or option[1]) not in used | ELSEWHERE:
                     missing.add((command, option[0] or option[1]))
         self.assertEqual(missing, set())
+
+
+def of(use):
+    """The program of a command, and its subcommand."""
+    return tuple(use[:2]) if use[0] in ("mlp", "gpt", "cleave") else (use[0],)
+
+
+class Roles(unittest.TestCase):
+    """No output replaces a file that its command reads, or another output, by whatever name: every output option of every command
+    with every input of it (USES). Nothing is changed, and the message names both."""
+
+    # A valid file for the inputs that a command need not have.
+    MORE = {"--plan": "p.plan", "--strategy": "s.toml", "--cluster": "c.toml", "--against": "trace.json"}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory(prefix="cleave-roles-")
+        cls.here = cls.kept.name
+        os.mkdir(cls.here + "/in")
+        shutil.copytree(DIGITS, cls.here + "/in/digits")
+        inputs = cls.here + "/in/"
+        for command in (["mlp", *TRAIN, "--checkpoint", inputs + "ck"], ["mlp", "plan", *SMALL, "-o", inputs + "p.plan"],
+                        ["mlp", "graph", *SMALL, "-o", inputs + "graph.mlir"], ["cleave", "doctor", "--cluster", inputs + "c.toml"]):
+            subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
+        with open(inputs + "s.toml", "w") as file:
+            file.write('mesh = { dp = 1 }\n')
+        with open(inputs + "spec.json", "w") as file:
+            file.write(SPEC)
+        with open(inputs + "trace.json", "w") as file:
+            file.write("{}\n")
+        cls.contents = cls.read()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kept.cleanup()
+
+    @classmethod
+    def read(cls):
+        """The contents of every input."""
+        found = {}
+        for place, _, names in os.walk(cls.here + "/in"):
+            for name in names:
+                with open(os.path.join(place, name), "rb") as file:
+                    found[os.path.join(place, name)] = file.read()
+        return found
+
+    def inputs(self, use):
+        """Commands like `use` with one of the files that they read: (command, file)."""
+        words = [word.replace("HERE", self.here + "/in").replace(DIGITS, self.here + "/in/digits") for word in use]
+        for word in words:
+            if word.startswith(self.here + "/in/") and os.path.isfile(word):
+                yield words, word
+            elif word.startswith(self.here + "/in/") and os.path.isdir(word):
+                for name in sorted(os.listdir(word)) + (["lock.json"] if word.endswith("/ck") else []):
+                    if name != "README.md":
+                        yield words, f"{word}/{name}"
+        if of(use) == ("mlp", "train"):
+            yield [*words, "--checkpoint", self.here + "/in/ck", "--overwrite"], self.here + "/in/ck/manifest.json"
+        for other in USES["read file"]:
+            option = other[other.index("PATH") - 1]
+            if of(other) == of(use) and option in self.MORE and option not in use and "--pipeline" not in use:
+                yield [*words, option, f"{self.here}/in/{self.MORE[option]}"], f"{self.here}/in/{self.MORE[option]}"
+
+    def names(self, file):
+        """Names of a file: its own, a link, and a second name."""
+        yield file
+        os.symlink(file, self.here + "/link")
+        yield self.here + "/link"
+        os.unlink(self.here + "/link")
+        if os.path.exists(file):
+            os.link(file, self.here + "/second")
+            yield self.here + "/second"
+            os.unlink(self.here + "/second")
+
+    def fault(self, command):
+        done = subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], capture_output=True, text=True, errors="replace",
+                              timeout=60, stdin=subprocess.DEVNULL)
+        said = " ".join(command).replace(self.here, "HERE")
+        if done.returncode != 2 or "is the same file as" not in done.stderr:
+            return f"{said}: status {done.returncode}: {done.stderr[-300:]}"
+        return None if self.read() == self.contents else f"{said}: an input is changed"
+
+    def test_outputs_onto_inputs(self):
+        faults, tried = [], 0
+        for use in USES["write file"]:
+            for command, file in self.inputs(use):
+                for name in self.names(file):
+                    tried += 1
+                    faults.append(self.fault([name if word == "PATH" else word for word in command]))
+        self.assertGreater(tried, 100)
+        faults = [fault for fault in faults if fault]
+        self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
+    def test_two_outputs_onto_one_file(self):
+        os.symlink(self.here, self.here + "/alias")
+        os.symlink("new", self.here + "/early")
+        for use in USES["write file"]:
+            others = {other[other.index("PATH") - 1] for other in USES["write file"] if of(other) == of(use)}
+            for option in others - {use[use.index("PATH") - 1]}:
+                words = [word.replace("HERE", self.here + "/in") for word in use]
+                for first, second in (("new", "new"), ("new", "alias/new"), ("new", "early"), ("early", "./new")):
+                    command = [f"{self.here}/{first}" if word == "PATH" else word for word in words]
+                    self.assertEqual(self.fault([*command, option, f"{self.here}/{second}"]), None)
+        self.assertFalse(os.path.exists(self.here + "/new"))
+
+    def test_metrics_onto_what_is_no_metrics_file(self):
+        file = self.here + "/notes"
+        for text in ("notes\nwithout an end", "{}\n", '{"ran": 1}'):
+            for more in ([], ["--resume", "--checkpoint", self.here + "/in/ck"]):
+                with open(file, "w") as out:
+                    out.write(text)
+                done = subprocess.run([os.path.join(programs.BIN, "mlp"), *TRAIN[:1], *(TRAIN[1:5] if not more else []), *TRAIN[5:], *more,
+                                       "--metrics", file], capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("not a metrics file", done.stderr)
+                with open(file) as out:
+                    self.assertEqual(out.read(), text)
+        for text in ("", '{"run"', '{"run":{}}\n'):  # a run that was killed may leave a part
+            with open(file, "w") as out:
+                out.write(text)
+            subprocess.run([os.path.join(programs.BIN, "mlp"), *TRAIN, "--metrics", file], check=True, capture_output=True, timeout=60)
+
+    def test_a_pass_that_fails_leaves_the_output(self):
+        """cleave-opt writes beside its output and renames; MLIR's own driver removes the output of a pass that fails."""
+        wrong, out = self.here + "/wrong.mlir", self.here + "/out.mlir"
+        for file in (wrong, out):
+            with open(file, "w") as text:
+                text.write("nonsense")
+        before = sorted(os.listdir(self.here))
+        opt = os.path.join(programs.BIN, "cleave-opt")
+        self.assertEqual(subprocess.run([opt, wrong, "-o", out], capture_output=True, timeout=60).returncode, 2)
+        with open(out) as text:
+            self.assertEqual(text.read(), "nonsense")
+        subprocess.run([opt, self.here + "/in/graph.mlir", "-o", out], check=True, capture_output=True, timeout=60)
+        with open(out) as text:
+            self.assertIn("func.func @forward", text.read())
+        self.assertEqual(sorted(os.listdir(self.here)), before)
 
 
 if __name__ == "__main__":

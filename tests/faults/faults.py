@@ -202,19 +202,32 @@ OURS = {"notes.txt": "mine", "step-precious.safetensors": "mine", "step-00000001
         "step-00000002-0123456789abcdef-1.rank-0000.safetensors": "another's", "sub/step-00000003.manifest.json": "{}"}
 
 
+def checkpoint_files(checkpoint, name="manifest.json"):
+    """The step of a checkpoint, and the names of the files that it and those that it keeps need. Raises Broken if one is not
+    complete."""
+    with open(os.path.join(checkpoint, name)) as file:
+        manifest = json.load(file)
+    names = {name}
+    for piece, entry in manifest["files"].items():
+        with open(os.path.join(checkpoint, piece), "rb") as file:
+            data = file.read()
+        need(len(data) == entry["bytes"] and zlib.crc32(data) == entry["crc32"], f"{piece} is not what the manifest says")
+        names.add(piece)
+    if name == "manifest.json":
+        own = "step-{:08}-{}-{}.manifest.json".format(manifest["step"], manifest["run"], manifest["generation"])
+        for each in [own, *(kept["manifest"] for kept in manifest["earlier"])]:
+            names |= checkpoint_files(checkpoint, each)[1]
+    return manifest["step"], names
+
+
+def unneeded(checkpoint):
+    """Names in the folder that neither its checkpoints need nor others own."""
+    return set(os.listdir(checkpoint)) - checkpoint_files(checkpoint)[1] - {name.split("/")[0] for name in OURS}
+
+
 def manifest_of(checkpoint):
     """The step of the last checkpoint, or None. Raises Broken if one of its files is not complete."""
-    path = os.path.join(checkpoint, "manifest.json")
-    if not os.path.exists(path):
-        return None
-    with open(path) as file:
-        manifest = json.load(file)
-    for name, entry in manifest["files"].items():
-        with open(os.path.join(checkpoint, name), "rb") as file:
-            data = file.read()
-        need(len(data) == entry["bytes"] and zlib.crc32(data) == entry["crc32"],
-             f"{name} is not what the manifest says")
-    return manifest["step"]
+    return checkpoint_files(checkpoint)[0] if os.path.exists(os.path.join(checkpoint, "manifest.json")) else None
 
 
 def in_peace(read, otherwise):
@@ -245,7 +258,10 @@ def checkpoints(seed, folder):
             count = chance.randint(1, 3)
             args = [*base, "--mesh", mesh_of(chance, count), "--epochs", "1000000"]
             batch = str(chance.choice([100, 500]))
-            args += ["--resume"] if known is not None else ["--hidden", width, "--batch", batch]
+            # `--resume-if-any` with the same options is what restarts a job.
+            args += chance.choice([["--resume"], ["--resume-if-any", "--hidden", width]]) if known is not None else [
+                "--hidden", width, "--batch", batch, *chance.choice([[], ["--resume-if-any"]])]
+            args += chance.choice([[], ["--checkpoint-every", "2"], ["--checkpoint-every", "0.02s"]])
             place = os.path.join(folder, f"job{turn}")
             os.mkdir(place)
             job = Job(place, count, lambda rank: [os.path.join(BIN, "mlp"), *args])
@@ -338,6 +354,9 @@ def usable(checkpoint, base, known, done):
     status, err = run("mlp", *base, "--resume", "--steps", known + 1)
     need(status == 0, f"--resume from step {known} ends with {status}: {err[-600:]}")
     need(manifest_of(checkpoint) == known + 1, f"--resume from step {known} leaves step {manifest_of(checkpoint)}")
+    # A process that was stopped, or killed before it wrote a word, may leave a lock that it had not yet taken.
+    left = {name for name in unneeded(checkpoint) if not name.startswith(".lock.json-")}
+    need(not left, f"these files stay: {left}")
     done["resumed"] += 1
     return known + 1
 

@@ -3,7 +3,9 @@
 #include "ir/graph/Graph.h"
 #include "ir/library/Library.h"
 #include "passes/pipeline/Register.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/FileRoles.h"
 #include "runtime/base/StandardStreams.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -62,6 +64,23 @@ static void beginHelp(int argc, char **argv) {
     }
 }
 
+/// Runs MLIR's driver. An output file is written beside its name, and renamed if no pass failed.
+static bool run(int argc, char **argv, mlir::DialectRegistry &registry) {
+  const auto [input, output] = mlir::registerAndParseCLIOptions(argc, argv, "Cleave's optimizer driver\n", registry);
+  struct stat there {};
+  if (output == "-" || (::stat(output.c_str(), &there) == 0 && !S_ISREG(there.st_mode)))
+    return succeeded(mlir::MlirOptMain(argc, argv, input, output, registry));
+  cleave::FileRoles files;
+  files.reads("the input", input);
+  files.writes("-o", output);
+  files.check();
+  cleave::AtomicFile file(output);
+  if (failed(mlir::MlirOptMain(argc, argv, input, file.temporaryPath(), registry)))
+    return false;
+  file.commit();
+  return true;
+}
+
 int main(int argc, char **argv) {
   cleave::holdStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
@@ -77,7 +96,14 @@ int main(int argc, char **argv) {
   cleave::passes::registerPasses();
   beginHelp(argc, argv);
   mlir::registerTransformsPasses(); // canonicalize, cse, symbol-dce, ...
-  const bool good = succeeded(mlir::MlirOptMain(argc, argv, "Cleave's optimizer driver\n", registry));
+  auto status = cleave::Status::User;
+  try {
+    if (run(argc, argv, registry))
+      status = cleave::Status::Success;
+  } catch (const cleave::Error &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    status = error.status;
+  }
   llvm::errs().clear_error(); // lost messages are no error
-  return static_cast<int>(good ? cleave::Status::Success : cleave::Status::User);
+  return static_cast<int>(status);
 }

@@ -1,4 +1,7 @@
 // cleave-run: trains or evaluates from a plan file, using only the runtime.
+#include "runtime/base/FileRoles.h"
+#include "runtime/checkpoint/Leftovers.h"
+#include "runtime/data/DataSource.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Session.h"
 #include "tools/Cli.h"
@@ -15,6 +18,8 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
           {"--steps", fmt::format("{}", options.steps)},
           {"--epochs", fmt::format("{}", options.epochs)},
           {"--checkpoint", flag(!options.checkpointDir.empty())},
+          {"--checkpoint-every",
+           fmt::format("{} steps, {} s", options.checkpointEvery.steps, options.checkpointEvery.seconds)},
           {"--resume", flag(options.resume)},
           {"--at-step", fmt::format("{}", options.atStep.value_or(-1))},
           {"--overwrite", flag(options.overwrite)},
@@ -34,7 +39,8 @@ static int run(int argc, char **argv) {
              "cleave show, diff and verify never load a plan's code.");
   std::string file;
   TrainOptions options;
-  bool evaluate = false;
+  bool evaluate = false, resumeIfAny = false;
+  std::string every;
   app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
   app.add_option("--data", options.dataDir, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
   app.add_option("--steps", options.steps, "train until this step, counted from the start of training")
@@ -44,9 +50,18 @@ static int run(int argc, char **argv) {
   app.add_option("--checkpoint", options.checkpointDir, "write checkpoints here, read them with --resume and --eval")
       ->type_name("DIR");
   CLI::Option *resume = app.add_flag("--resume", options.resume, "continue from the checkpoint");
+  CLI::Option *any = app.add_flag("--resume-if-any", resumeIfAny,
+                                  "continue from the checkpoint if there is one, start from the beginning otherwise")
+                         ->excludes(resume);
   app.add_flag("--overwrite", options.overwrite, "start over and replace an existing checkpoint in the folder")
-      ->excludes(resume);
-  app.add_option("--at-step", options.atStep, "use the checkpoint of this step (default: the last)")->type_name("S");
+      ->excludes(resume)
+      ->excludes(any);
+  app.add_option("--at-step", options.atStep, "use the checkpoint of this step (default: the last)")
+      ->type_name("S")
+      ->excludes(any);
+  app.add_option("--checkpoint-every", every,
+                 "write a checkpoint also after every N steps, or when a time has passed: 90s, 30m, 2h")
+      ->type_name("N|TIME");
   app.add_option("--keep", options.keep, "number of checkpoints to keep in the folder (default: 2)")
       ->check(checkPositive);
   app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
@@ -77,8 +92,20 @@ static int run(int argc, char **argv) {
     throw userError("--eval: needs --checkpoint DIR, the checkpoint to evaluate");
   if (evaluate && (options.steps > 0 || options.epochs > 0))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are only for training");
+  if (resumeIfAny && options.checkpointDir.empty())
+    throw userError("--resume-if-any: needs --checkpoint DIR to continue from");
+  options.resume = options.resume || (resumeIfAny && hasCheckpoint(options.checkpointDir));
+  options.checkpointEvery = CheckpointInterval::parse(every);
   const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, [&] { return givenValues(file, options, evaluate); },
                                     app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
+  FileRoles files;
+  files.reads("the plan", file);
+  files.reads("the data file", dataFiles(DataSpec::of(plan->plan()).kind, options.dataDir));
+  files.reads("the checkpoint's file", checkpointPaths(options.checkpointDir));
+  files.writes("--metrics", options.metricsFile);
+  files.writes("--trace", options.traceFile);
+  files.writes("--tuning", options.tuning == "off" ? "" : options.tuning);
+  files.check();
   if (!evaluate) {
     runTraining(plan, options);
     return 0;

@@ -1,4 +1,5 @@
 // cleave simulate: predicts times and memory without running anything.
+#include "runtime/base/FileRoles.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/SimulatePipeline.h"
@@ -27,6 +28,13 @@ int simulate(int argc, char **argv) {
     return 0;
   if (file.empty() && pipeline.empty())
     throw userError("what to simulate is missing: FILE.plan, or --pipeline SPEC.json");
+  FileRoles files;
+  files.reads("the plan", file);
+  files.reads("--pipeline", pipeline);
+  files.reads("--cluster", options.cluster);
+  files.reads("--against", options.against);
+  files.writes("--trace", options.trace);
+  files.check();
   if (file.empty())
     simulatePipeline(pipeline, options.json, options.trace);
   else

@@ -4,6 +4,7 @@
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/CopyBox.h"
+#include "runtime/checkpoint/Leftovers.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/comm/LocalWorld.h"
@@ -365,6 +366,146 @@ TEST_CASE("the lock of a process that was killed or stopped is taken over", "[ch
   CHECK(WEXITSTATUS(status) == 7); // the old owner may not write any more
   CHECK(namesIn(folder.path()) == after);
   CHECK(readManifest(folder.path()).info.step == 20);
+}
+
+TEST_CASE("names of a checkpoint folder's files", "[checkpoint]") {
+  const std::string run = "0123456789abcdef", other = "fedcba9876543210", end = "-" + run + ".tmp-0011223344556677";
+  const std::string piece = pieceFileName(10, run, 3, 2), own = manifestFileName(10, run, 3);
+  CHECK(piece == "step-00000010-0123456789abcdef-3.rank-0002.safetensors");
+  CHECK(own == "step-00000010-0123456789abcdef-3.manifest.json");
+  for (const std::string &name : {piece, own, "." + piece + end, "." + own + end, ".manifest.json" + end,
+                                  ".lock.json" + end, pieceFileName(1234567890, run, 1, 12345)})
+    CHECK(runOfFile(name) == run);
+  for (const std::string &name :
+       {std::string("manifest.json"), std::string("lock.json"), std::string("notes.txt"), piece + "x", "x" + piece,
+        piece.substr(0, 50), "." + piece, "." + piece + end + "0", ".notes.txt" + end, ".manifest.json" + end + ".bak",
+        std::string("step-00000010.rank-0000.safetensors"), "step-10-" + run + "-3.rank-0002.safetensors"})
+    CHECK(runOfFile(name).empty());
+  CHECK(isUnfinishedLock(".lock.json" + end));
+  CHECK_FALSE(isUnfinishedLock(".manifest.json" + end));
+}
+
+TEST_CASE("files of checkpoints that are superseded go, whoever wrote them", "[checkpoint]") {
+  test::TemporaryFolder folder;
+  const auto file = holderPlan(1, 2, tensorsSplit());
+  Memories memory(*file);
+  const auto save = [&](int64_t step) { saveAll(file, memory, folder.path("ck"), someInfo(step), 1); };
+  const auto keepAside = [&](const std::string &to) {
+    fs::copy(folder.path("ck"), folder.path(to));
+    fs::remove(folder.path(to + "/manifest.json"));
+  };
+  save(10);
+  const std::string first = readManifest(folder.path("ck")).run;
+  keepAside("first");
+  save(20);
+  keepAside("second");
+  const auto whole = namesIn(folder.path("ck"));
+  for (const char *aside : {"first", "second"}) { // as after kills between a manifest's rename and the removal
+    fs::copy(folder.path(aside), folder.path("ck"), fs::copy_options::skip_existing);
+    save(30);
+    CHECK(namesIn(folder.path("ck")).size() == whole.size());
+    // The current manifest does not know the first run any more: all of its files had gone.
+    CHECK_FALSE(runsOf(readManifest(folder.path("ck"))).contains(first));
+  }
+}
+
+TEST_CASE("a superseded file that cannot be removed is a warning", "[checkpoint]") {
+  test::TemporaryFolder folder;
+  const auto file = holderPlan(1, 1, tensorsSplit());
+  Memories memory(*file);
+  saveAll(file, memory, folder.path(), someInfo(10));
+  const std::string old = readManifest(folder.path()).files[0].name;
+  std::string warnings;
+  const auto save = [&](int64_t step) {
+    saveTo(file, memory, {{folder.path(), 1, false, true, [&](const std::string &text) { warnings += text + "\n"; }}},
+           someInfo(step));
+  };
+  save(20);
+  CHECK(warnings.empty());
+  const std::string stuck = readManifest(folder.path()).files[0].name;
+  fs::remove(folder.path(stuck));
+  fs::create_directory(folder.path(stuck)); // a folder cannot be unlinked
+  save(30);
+  CHECK_THAT(warnings, Contains("1 superseded file could not be removed") && Contains(stuck));
+  CHECK(readManifest(folder.path()).info.step == 30);
+  save(40); // tries again, although two runs have ended since
+  fs::remove(folder.path(stuck));
+  writeText(folder.path(stuck), "old");
+  save(50);
+  CHECK_FALSE(fs::exists(folder.path(stuck)));
+}
+
+TEST_CASE("what owners leave that end before they write a manifest goes", "[checkpoint]") {
+  test::TemporaryFolder folder;
+  const auto file = holderPlan(1, 1, tensorsSplit());
+  Memories memory(*file);
+  saveAll(file, memory, folder.path(), someInfo(10));
+  const auto whole = namesIn(folder.path());
+  // Two owners in a row ended; the second had no time to remove what the first one left.
+  std::string lock;
+  {
+    const FolderLock held(folder.path(), newRunName());
+    lock = readAll(folder.path("lock.json"));
+  }
+  auto json = nlohmann::ordered_json::parse(lock);
+  const std::string first(16, 'a'), second(16, 'b'), unknown(16, 'c');
+  json["run"] = second;
+  json["after"] = {first};
+  writeText(folder.path("lock.json"), json.dump());
+  for (const std::string &run : {first, second, unknown})
+    writeText(folder.path(pieceFileName(11, run, 9, 0)), "half");
+  // Locks that were not renamed: of this process, which has no such run; of a process that runs; empty; of somebody
+  // else.
+  const auto unfinished = [&](char digit) {
+    return fmt::format(".lock.json-{}.tmp-0123456789abcdef", std::string(16, digit));
+  };
+  json["run"] = std::string(16, '1');
+  writeText(folder.path(unfinished('1')), json.dump());
+  json["run"] = std::string(16, '2');
+  json["pid"] = getppid();
+  std::ifstream stat(fmt::format("/proc/{}/stat", getppid()));
+  std::string word;
+  while (word.find(')') == std::string::npos)
+    stat >> word;
+  for (int field = 3; field <= 22; ++field)
+    stat >> word;
+  json["start"] = std::stoull(word);
+  writeText(folder.path(unfinished('2')), json.dump());
+  writeText(folder.path(unfinished('3')), "");
+  writeText(folder.path(unfinished('4')), "notes");
+  saveAll(file, memory, folder.path(), someInfo(20), 1);
+  CHECK_FALSE(fs::exists(folder.path(pieceFileName(11, first, 9, 0))));
+  CHECK_FALSE(fs::exists(folder.path(pieceFileName(11, second, 9, 0))));
+  CHECK(fs::exists(folder.path(pieceFileName(11, unknown, 9, 0))));
+  CHECK_FALSE(fs::exists(folder.path(unfinished('1'))));
+  for (char other : {'2', '3', '4'})
+    CHECK(fs::exists(folder.path(unfinished(other))));
+  for (char each : {'3', '4'})
+    fs::last_write_time(folder.path(unfinished(each)), fs::file_time_type::clock::now() - std::chrono::minutes(1));
+  saveAll(file, memory, folder.path(), someInfo(30), 1);
+  CHECK_FALSE(fs::exists(folder.path(unfinished('3'))));
+  CHECK(readAll(folder.path(unfinished('4'))) == "notes");
+  CHECK(namesIn(folder.path()).size() == whole.size() + 3); // the unknown run's, the living process's, the notes
+}
+
+TEST_CASE("an unreadable manifest makes every file needed", "[checkpoint]") {
+  test::TemporaryFolder folder;
+  const auto file = holderPlan(1, 1, tensorsSplit());
+  Memories memory(*file);
+  saveAll(file, memory, folder.path(), someInfo(10));
+  saveAll(file, memory, folder.path(), someInfo(20));
+  const auto whole = namesIn(folder.path());
+  const Manifest manifest = readManifest(folder.path());
+  fs::remove(folder.path(manifest.earlier[0].manifest)); // the files of a checkpoint that is kept stay without it
+  CHECK(removeLeftovers(folder.path(), runsOf(manifest)).empty());
+  CHECK(namesIn(folder.path()).size() == whole.size() - 1);
+  writeText(folder.path("manifest.json"), "{");
+  CHECK(removeLeftovers(folder.path(), runsOf(manifest)).empty());
+  CHECK(namesIn(folder.path()).size() == whole.size() - 1);
+  fs::remove(folder.path("manifest.json")); // moved away by hand: the last checkpoint is complete, and not superseded
+  CHECK(removeLeftovers(folder.path(), runsOf(manifest)).empty());
+  CHECK(fs::exists(folder.path(manifest.ownFile())));
+  CHECK(fs::exists(folder.path(manifest.files[0].name)));
 }
 
 TEST_CASE("ranks that do not share a folder are named", "[checkpoint]") {

@@ -53,6 +53,30 @@ TEST_CASE("processes stop after the same step", "[session]") {
     }
 }
 
+TEST_CASE("checkpoints within an epoch do not delay an interrupt", "[session]") {
+  const InterruptGuard guard;
+  LocalWorld world(2);
+  std::array<int64_t, 2> steps{};
+  runRanks(world, [&](unsigned rank) {
+    const std::array<uint32_t, 2> ranks{0, 1};
+    StopAgreement stop;
+    stop.among(world[rank].group(ranks));
+    int64_t done = 0;
+    while (done < 100 && stop.mayBegin(done + 1)) {
+      if (++done == 7 && rank == 1)
+        std::raise(SIGTERM);
+      if (done % 2 == 0) { // a checkpoint, which takes longer than hundreds of steps
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        stop.askSoon();
+      }
+    }
+    steps[rank] = done;
+  });
+  CHECK(steps[0] == steps[1]);
+  CHECK(steps[0] >= 7);
+  CHECK(steps[0] <= 8);
+}
+
 TEST_CASE("processes that nobody interrupts do all their steps", "[session]") {
   for (const Stopped &rank : run(0, 0, 300)) {
     CHECK(rank.steps == 300);

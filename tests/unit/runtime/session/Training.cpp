@@ -2,7 +2,9 @@
 // every sample.
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
+#include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/Check.h"
+#include "runtime/session/LearningRate.h"
 #include "runtime/session/Report.h"
 #include "runtime/session/Session.h"
 
@@ -201,15 +203,76 @@ TEST_CASE("a cosine that is as long as the run keeps its length when resumed", "
   options.quiet = true;
   options.steps = 8;
   options.checkpointDir = folder.path("ck");
+  options.keep = 9;
   const std::vector<double> first = ratesOf(plan, options, folder.path("first"));
   REQUIRE(first.size() == 8);
   options.steps = 12;
   options.resume = true;
+  CHECK_THAT(failureOf(plan, options).second, // after a curve that has ended, nothing would be trained
+             Contains("ends with rate 0 after step 8") && Contains("steps 9 to 12") &&
+                 Contains("CosineLr::steps = 12"));
+  CHECK(failureOf(plan, options).first == Status::User);
+  options.atStep = 6;
   const std::vector<double> more = ratesOf(plan, options, folder.path("more"));
-  REQUIRE(more.size() == 4);
-  for (double rate : more) // the rate's curve has ended; over 12 steps it would be higher
-    CHECK(rate == Approx(0).margin(1e-12));
+  REQUIRE(more.size() == 6);
+  for (size_t i = 0; i < more.size(); ++i) // over 12 steps the rates would be higher
+    CHECK(more[i] == Approx(i < 2 ? first[6 + i] : 0).margin(1e-12));
   CHECK(nlohmann::json::parse(readManifest(folder.path("ck")).info.training)["lr"]["steps"] == 8);
+}
+
+TEST_CASE("only schedules that reach rate 0 end", "[session]") {
+  plan::LearningRateT rate;
+  rate.base = 0.1;
+  rate.steps = 100;
+  for (const auto kind : {plan::RateKind::Constant, plan::RateKind::Step}) {
+    rate.kind = kind;
+    CHECK_FALSE(endOfSchedule(rate));
+  }
+  for (const auto kind : {plan::RateKind::Cosine, plan::RateKind::WarmupCosine}) {
+    rate.kind = kind;
+    CHECK(endOfSchedule(rate) == 100);
+    CHECK(rateAt(rate, 100, 100) > 0);
+    rate.min = 0.01;
+    CHECK_FALSE(endOfSchedule(rate));
+    rate.min = rate.base;
+    CHECK_FALSE(endOfSchedule(rate));
+    rate.min = 0;
+  }
+  rate.warmup = 100; // the cosine has no step
+  CHECK_FALSE(endOfSchedule(rate));
+  rate.warmup = 10;
+  rate.base = 0; // asked for
+  CHECK_FALSE(endOfSchedule(rate));
+}
+
+TEST_CASE("checkpoints within an epoch", "[session]") {
+  test::TemporaryFolder folder;
+  const test::LinearSpec spec{.dp = 2, .tp = 2}; // an epoch has two steps
+  TrainOptions options;
+  options.steps = 9;
+  const Curve whole = train(spec, options, folder.path("whole"));
+  options.checkpointDir = folder.path("ck");
+  options.checkpointEvery.steps = 3;
+  options.keep = 20;
+  train(spec, options, folder.path("m"));
+  const Manifest last = readManifest(folder.path("ck"));
+  std::vector<int64_t> steps{last.info.step};
+  for (const KeptCheckpoint &kept : last.earlier)
+    steps.insert(steps.begin(), kept.step);
+  CHECK(steps == std::vector<int64_t>{2, 3, 4, 6, 8, 9});
+  const CheckpointInfo third = readCheckpointInfo(folder.path("ck"), 3);
+  CHECK(third.epoch == 2);
+  CHECK(third.position == 8);
+  options.resume = true;
+  options.atStep = 3;
+  CHECK(train(spec, options, folder.path("rest")).loss == std::vector(whole.loss.begin() + 3, whole.loss.end()));
+  options.checkpointEvery = {0, 1e-9}; // always due
+  options.atStep = 2;
+  train({.dp = 1, .tp = 3}, options, folder.path("rest"));
+  CHECK(readManifest(folder.path("ck")).generation == 6 + 4 + 7);
+  options = {};
+  options.checkpointEvery.steps = 3;
+  CHECK_THROWS_WITH(train(spec, options, ""), Contains("--checkpoint-every needs --checkpoint"));
 }
 
 TEST_CASE("sessions refuse options that break a rule", "[session]") {
