@@ -29,9 +29,10 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
 
 static int run(int argc, char **argv) {
   CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun or torchrun.", "cleave-run"};
-  app.footer("A plan holds machine code, which runs with your rights: run plans only from sources that you trust. Checks\n"
-             "before it runs (cleave verify) find mistakes, not malice: of machine code they know what the plan declares.\n"
-             "cleave show, diff and verify never load a plan's code.");
+  app.footer(
+      "A plan holds machine code, which runs with your rights: run plans only from sources that you trust. Checks\n"
+      "before it runs (cleave verify) find mistakes, not malice: of machine code they know what the plan declares.\n"
+      "cleave show, diff and verify never load a plan's code.");
   std::string file;
   TrainOptions options;
   bool evaluate = false;
@@ -70,6 +71,9 @@ static int run(int argc, char **argv) {
   app.add_option("--trace", options.traceFile, "write the last iterations of all ranks for ui.perfetto.dev")
       ->type_name("FILE.json");
   app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
+  app.add_option("--grace", options.graceSeconds,
+                 "seconds within which an interrupted training ends (default: no limit)")
+      ->check(checkPositive);
   if (!parseCommandLine(app, argc, argv))
     return 0;
 
@@ -77,8 +81,9 @@ static int run(int argc, char **argv) {
     throw userError("--eval: needs --checkpoint DIR, the checkpoint to evaluate");
   if (evaluate && (options.steps > 0 || options.epochs > 0))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are only for training");
-  const auto plan = planForAllRanks([&] { return PlanFile::load(file); }, [&] { return givenValues(file, options, evaluate); },
-                                    app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
+  const auto plan =
+      planForAllRanks([&] { return PlanFile::load(file); }, [&] { return givenValues(file, options, evaluate); },
+                      app.count("--timeout") ? options.timeoutSeconds : meetingSeconds);
   if (!evaluate) {
     runTraining(plan, options);
     return 0;
