@@ -39,10 +39,10 @@ struct TrainConfig {
 /// checkpoint. `code` = false: plans have no kernels (for simulation). `printAfter`: phases after which the IR is printed to
 /// standard error.
 struct RunOptions {
-  std::string mesh = {};     ///< "dp=2,tp=2,pp=2"
-  int64_t devices = 0;       ///< number of devices for `strategy` data, model, pipeline or hybrid
-  std::string strategy = {}; ///< data, model, pipeline, hybrid, or a strategy file
-  std::string schedule = {}; ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
+  std::string mesh = {};                     ///< "dp=2,tp=2,pp=2"
+  int64_t devices = 0;                       ///< number of devices for `strategy` data, model, pipeline or hybrid
+  std::string strategy = {};                 ///< data, model, pipeline, hybrid, or a strategy file
+  std::string schedule = {};                 ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
   std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
   std::optional<int64_t> microbatches = {}, batch = {}, evalBatch = {}, threads = {};
   std::optional<uint64_t> seed = {};
@@ -69,6 +69,7 @@ struct RunOptions {
   std::optional<int64_t> keep = {};   ///< number of checkpoints to keep in the folder (default: 2)
   std::optional<int64_t> atStep = {}; ///< step of the checkpoint to read (default: the last)
   std::optional<double> timeout = {}; ///< seconds that a rank waits for another (default: 60)
+  std::optional<double> grace = {};   ///< seconds within which an interrupted training ends (default: no limit)
   bool keepGoing = false;             ///< continue if the loss is NaN or infinite; by default, training ends then
   bool findNan = false;               ///< name the op that produced the first NaN; slow
   std::vector<std::string> printAfter = {};

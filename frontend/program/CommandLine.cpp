@@ -171,6 +171,9 @@ void addTrain(CLI::App &app, RunOptions &run) {
       ->check(whole<int64_t>())
       ->type_name("N");
   addTimeout(train, run);
+  train.add_option("--grace", run.grace, "seconds within which an interrupted training ends (default: no limit)")
+      ->check(positive())
+      ->type_name("S");
   train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
   addTimes(train, run);
   train.add_flag("--json", run.json, "print the result as one JSON object");

@@ -91,7 +91,7 @@ void Program::Impl::loadStored() {
 }
 
 Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
-  holdStandardDescriptors();
+  prepareProcess();
   impl->name = std::move(name);
   impl->args.assign(argv + std::min(argc, 1), argv + argc);
   if (!impl->args.empty() && !impl->args[0].starts_with("-") && impl->args[0] != "plan" && impl->args[0] != "graph")

@@ -146,6 +146,7 @@ void Trainer::train(const RunOptions &given) {
   train.keep = options.keep.value_or(train.keep);
   train.atStep = options.atStep;
   train.timeoutSeconds = options.timeout.value_or(train.timeoutSeconds);
+  train.graceSeconds = options.grace.value_or(train.graceSeconds);
   train.threads = static_cast<unsigned>(options.threads.value_or(0));
   train.json = options.json;
   train.quiet = options.quiet;

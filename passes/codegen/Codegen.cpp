@@ -6,6 +6,7 @@
 #include "passes/codegen/Ptx.h"
 #include "passes/codegen/Signature.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -212,8 +213,11 @@ std::vector<uint8_t> KernelBuilder::link() {
   };
   size_t threads = std::min<size_t>({batches, 8, std::max(1u, std::thread::hardware_concurrency())});
   std::vector<std::thread> pool;
-  for (size_t t = 1; t < threads; ++t)
-    pool.emplace_back(work);
+  try {
+    for (size_t t = 1; t < threads; ++t)
+      pool.push_back(startThread("code generation", work));
+  } catch (const Error &) { // fewer threads do the same
+  }
   work();
   for (std::thread &t : pool)
     t.join();

@@ -7,6 +7,8 @@
 #include "passes/codegen/GpuEmit.h"
 #include "passes/codegen/Machine.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/ScratchFile.h"
+#include "runtime/base/Thread.h"
 
 #include "lld/Common/Driver.h"
 #include "llvm/IR/Module.h"
@@ -15,10 +17,14 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cassert>
-#include <cstdio>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <mutex>
-#include <sys/mman.h>
+#include <span>
+#include <sys/stat.h>
 #include <unistd.h>
 
 LLD_HAS_DRIVER(elf)
@@ -66,53 +72,75 @@ std::unique_ptr<llvm::Module> makeModule(llvm::LLVMContext &context, const std::
   return module;
 }
 
-/// A file in memory, named /proc/self/fd/N for lld; closed by the destructor.
-class MemoryFile {
+/// The linker's output: it writes to a pipe, which needs no room on a disk. (It cannot write to a file in memory, and
+/// it maps the regular files that it writes, so that a full disk would be a signal.)
+class OutputPipe {
 public:
-  explicit MemoryFile(const std::vector<char> &bytes) : fd(memfd_create("cleave_object", MFD_CLOEXEC)) {
-    size_t done = 0;
-    while (fd >= 0 && done < bytes.size()) {
-      ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
-      if (n <= 0)
-        throw environmentError("code generation: cannot write a temporary file in memory");
-      done += static_cast<size_t>(n);
+  OutputPipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      throw environmentError(fmt::format("code generation: no pipe for the linker's output: {}", std::strerror(errno)));
+    readEnd = ends[0];
+    writeEnd = ends[1];
+    name = "/proc/self/fd/" + std::to_string(writeEnd);
+    if (::access(name.c_str(), W_OK) != 0)
+      openNamed();
+    reader = startThread("the linker's output", [this] { read(); });
+  }
+  ~OutputPipe() {
+    if (reader.joinable())
+      finish();
+    ::close(readEnd);
+    if (!folder.empty()) {
+      ::unlink(name.c_str());
+      ::rmdir(folder.c_str());
     }
-    if (fd < 0)
-      throw environmentError("code generation: cannot create a temporary file in memory");
   }
-  MemoryFile(const MemoryFile &) = delete;
-  MemoryFile(MemoryFile &&other) noexcept : fd(other.fd) { other.fd = -1; }
-  ~MemoryFile() {
-    if (fd >= 0)
-      close(fd);
+  OutputPipe(const OutputPipe &) = delete;
+  const std::string &path() const { return name; }
+  /// What was written; call once, when the linker has ended.
+  std::vector<uint8_t> finish() {
+    ::close(writeEnd);
+    reader.join();
+    return std::move(bytes);
   }
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd); }
 
 private:
-  int fd;
-};
-
-/// A new directory for the linker's output, which cannot be a memory file. The destructor removes it with its one file.
-class OutputDirectory {
-public:
-  OutputDirectory() {
-    for (const char *parent : {"/dev/shm", static_cast<const char *>(std::getenv("TMPDIR")), "/tmp"}) {
-      if (!parent)
-        continue;
-      directory = std::string(parent) + "/cleave-XXXXXX";
-      if (mkdtemp(directory.data()))
+  /// A pipe with a name, for a machine without /proc.
+  void openNamed() {
+    ::close(readEnd);
+    ::close(writeEnd);
+    readEnd = writeEnd = -1;
+    std::string problems;
+    for (const std::string &parent : scratchFolders()) {
+      folder = parent + "/cleave-XXXXXX";
+      name = ::mkdtemp(folder.data()) ? folder + "/kernels.so" : "";
+      if (!name.empty() && ::mkfifo(name.c_str(), 0600) == 0) {
+        readEnd = ::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); // does not wait for a writer
+        writeEnd = ::open(name.c_str(), O_WRONLY | O_CLOEXEC);
+        ::fcntl(readEnd, F_SETFL, 0);
         return;
+      }
+      problems += fmt::format("; {}: {}", parent, std::strerror(errno));
+      if (!name.empty())
+        ::rmdir(folder.c_str());
     }
-    throw environmentError("code generation: cannot create a temporary directory in /dev/shm, TMPDIR or /tmp");
+    folder.clear();
+    throw environmentError("code generation: there is no place for the linker's output: /proc is missing" + problems);
   }
-  ~OutputDirectory() {
-    unlink(file().c_str());
-    rmdir(directory.c_str());
+  void read() {
+    uint8_t block[65536];
+    for (ssize_t got; (got = ::read(readEnd, block, sizeof block)) != 0;)
+      if (got > 0)
+        bytes.insert(bytes.end(), block, block + got);
+      else if (errno != EINTR)
+        return;
   }
-  std::string file() const { return directory + "/kernels.so"; }
 
-private:
-  std::string directory;
+  int readEnd = -1, writeEnd = -1;
+  std::string name, folder;
+  std::vector<uint8_t> bytes;
+  std::thread reader;
 };
 
 } // namespace
@@ -137,15 +165,16 @@ std::string irText(const std::vector<NamedLoopNest> &kernels, Target cpu) {
 std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects) {
   static std::mutex one; // lld keeps global state
   std::lock_guard lock(one);
-  std::vector<MemoryFile> files;
+  std::vector<ScratchFile> files;
   std::vector<std::string> arguments = {"ld.lld", "-shared",     "--hash-style=gnu", "--build-id=none",
                                         "-z",     "noexecstack", "--threads=1"};
   for (const auto &object : objects) {
-    files.emplace_back(object);
+    files.emplace_back("code generation: an object cannot be stored",
+                       std::span(reinterpret_cast<const uint8_t *>(object.data()), object.size()));
     arguments.push_back(files.back().path());
   }
-  OutputDirectory output;
-  arguments.insert(arguments.end(), {"-o", output.file()});
+  OutputPipe output;
+  arguments.insert(arguments.end(), {"-o", output.path()});
   std::vector<const char *> pointers;
   for (const std::string &a : arguments)
     pointers.push_back(a.c_str());
@@ -154,14 +183,7 @@ std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects) {
   lld::Result result = lld::lldMain(pointers, sink, sink, {{lld::Gnu, &lld::elf::link}});
   if (result.retCode != 0)
     throw environmentError("code generation: the linker failed: " + messages);
-  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(output.file().c_str(), "rb"), std::fclose);
-  if (!file)
-    throw environmentError("code generation: the linker's output cannot be read");
-  std::vector<uint8_t> bytes;
-  uint8_t block[65536];
-  for (size_t n; (n = std::fread(block, 1, sizeof block, file.get())) > 0;)
-    bytes.insert(bytes.end(), block, block + n);
-  return bytes;
+  return output.finish();
 }
 
 } // namespace cleave::passes::kernel

@@ -1,8 +1,8 @@
 // Writes checkpoints.
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
-#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/CopyBox.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
@@ -105,9 +105,10 @@ CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigne
   // A network file system may show a new file with a delay.
   for (int attempt = 0; lockedBy(folder.path) != run; ++attempt) {
     if (attempt == 50)
-      throw environmentError(fmt::format("rank {}: --checkpoint {}: is not the folder that rank 0 writes to; all ranks "
-                                         "must see the same folder, on a shared file system",
-                                         rank, folder.path));
+      throw environmentError(
+          fmt::format("--checkpoint {}: rank {} does not see the folder that rank 0 writes to; all ranks "
+                      "must see the same folder, on a shared file system",
+                      folder.path, rank));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   world.barrier();

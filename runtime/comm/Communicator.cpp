@@ -1,7 +1,9 @@
-// Implements collectives of one buffer by Communicator::run.
+// Implements collectives of one buffer by Communicator::run, and names messages.
 #include "runtime/comm/Communicator.h"
 
 #include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
 
 namespace cleave {
 
@@ -33,6 +35,10 @@ void Communicator::allToAll(const void *in, void *out, int64_t count, plan::DTyp
 void Communicator::broadcast(const void *in, void *out, int64_t count, plan::DType dtype) {
   CollectivePart part{.in = in, .out = out, .count = count};
   run(CollectiveKind::Broadcast, ReduceKind::Sum, dtype, {&part, 1});
+}
+
+std::string messageName(uint32_t tag, int32_t microbatch) {
+  return microbatch < 0 ? fmt::format("message {}", tag) : fmt::format("message {} of microbatch {}", tag, microbatch);
 }
 
 } // namespace cleave

@@ -5,6 +5,7 @@
 //
 // Every wait has a deadline and ends if another rank fails; both are environment errors that name the rank.
 #pragma once
+#include "runtime/base/Error.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstddef>
@@ -74,8 +75,9 @@ public:
   /// Afterwards no other rank reads this rank's memory: messages not yet received are withdrawn. Call before the memory
   /// is freed, also after an error.
   virtual void detach() = 0;
-  /// Tells all ranks that this one fails; their waits end with an error that names it.
-  virtual void abort(const std::string &message) = 0;
+  /// Tells all ranks that this one fails; their waits end with an error that names it. Processes end with the same
+  /// status.
+  virtual void abort(const std::string &message, Status status = Status::Environment) = 0;
   /// Throws if another rank is known to have failed. Does not block. Call while waiting on work outside World, such as
   /// NCCL.
   virtual void checkPeers() = 0;
@@ -92,5 +94,8 @@ public:
   /// Collects all ranks' bytes on rank 0 (by rank; empty on other ranks).
   virtual std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) = 0;
 };
+
+/// "message 3 of microbatch 1": a message of the plan, for error messages.
+std::string messageName(uint32_t tag, int32_t microbatch);
 
 } // namespace cleave

@@ -69,7 +69,7 @@ public:
   void reserveSends(size_t count) override;
   void checkMessage(uint32_t, int32_t) const override {}
   void detach() override;
-  void abort(const std::string &message) override { state.abort(me, message); }
+  void abort(const std::string &message, Status) override { state.abort(me, message); }
   void checkPeers() override;
   std::string failure() const override { return state.firstFailure(); }
   void barrier() override { all().barrier(); }
@@ -213,7 +213,7 @@ void LocalRank::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int3
       break;
     WaitResult result = inboxChanged.wait(seen, state.limits);
     if (result != WaitResult::Ready)
-      fail(result, fmt::format("message {} of microbatch {} from rank {}", tag, microbatch, peer));
+      fail(result, fmt::format("{} from rank {}", messageName(tag, microbatch), peer));
   }
   if (message->bytes != bytes) {
     size_t found = message->bytes;

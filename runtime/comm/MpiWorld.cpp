@@ -12,6 +12,7 @@
 #include "runtime/comm/socket/Rendezvous.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #define OMPI_SKIP_MPICXX 1 // only the C functions: the library of the C++ ones is not linked
 #include <mpi.h>
 
@@ -22,6 +23,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -161,7 +163,7 @@ public:
   void reserveSends(size_t count) override { sending.reserve(count); }
   void checkMessage(uint32_t tag, int32_t microbatch) const override;
   void detach() override;
-  void abort(const std::string &message) override;
+  void abort(const std::string &message, Status status = Status::Environment) override;
   void checkPeers() override;
   std::string failure() const override { return watch->firstFailure(); }
   bool rankZeroSays(const std::string &message, double limit) const override {
@@ -171,18 +173,27 @@ public:
   void broadcast(std::vector<uint8_t> &bytes) override;
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
 
-  /// Polls until the request has completed.
-  void wait(MPI_Request &request, const char *what);
+  /// What a wait is for, and the ranks that it may be waiting for.
+  struct Awaited {
+    std::string what;
+    std::vector<unsigned> ranks;
+  };
+  /// All of `list` but this rank.
+  std::vector<unsigned> others(std::span<const uint32_t> list) const;
+  /// Polls until the request has completed; `describe` returns what it waits for.
+  template <typename Describe>
+  void wait(MPI_Request &request, Describe describe, MPI_Status *status = MPI_STATUS_IGNORE);
   ExchangeScratch scratch{1};
 
 private:
   struct Sending {
+    unsigned peer;
     uint32_t tag;
     int32_t microbatch;
     MPI_Request request;
   };
+  void waitFor(Sending &sent);
   [[noreturn]] void fail(const std::string &text);
-  template <typename Describe> void poll(MPI_Request &request, MPI_Status *status, Describe describe);
 
   MPI_Comm messages = MPI_COMM_NULL;
   unsigned me = 0, ranks = 0;
@@ -190,13 +201,14 @@ private:
   double seconds = 60;
   std::unique_ptr<PeerWatch> watch;
   std::unique_ptr<Watchdog> dog;
+  std::vector<uint32_t> everyone;
   std::vector<Sending> sending;
   std::map<std::vector<uint32_t>, std::unique_ptr<MpiCommunicator>> communicators;
 };
 
 class MpiCommunicator final : public ExchangeCommunicator {
 public:
-  MpiCommunicator(MpiWorld &world, std::span<const uint32_t> ranks, int tag);
+  MpiCommunicator(MpiWorld &world, std::span<const uint32_t> list, int tag);
   ~MpiCommunicator() override {
     if (comm != MPI_COMM_NULL && !anyFailure.load())
       MPI_Comm_free(&comm);
@@ -207,15 +219,20 @@ private:
   void exchange(const std::byte *from, std::byte *to) override;
   void gatherBytes(const std::byte *from, std::byte *to) override;
   void broadcastBytes(std::byte *data, size_t bytes) override;
+  void wait(MPI_Request &request) {
+    world.wait(request, [&] {
+      return MpiWorld::Awaited{fmt::format("ranks {}", fmt::join(ranks, ", ")), world.others(ranks)};
+    });
+  }
 
   MpiWorld &world;
   MPI_Comm comm = MPI_COMM_NULL;
-  std::string what;
+  std::vector<uint32_t> ranks;
 };
 
-MpiCommunicator::MpiCommunicator(MpiWorld &world, std::span<const uint32_t> ranks, int tag)
-    : ExchangeCommunicator(static_cast<unsigned>(ranks.size()), placeInGroup(ranks, world.rank()), world.scratch),
-      world(world), what(fmt::format("ranks {}", fmt::join(ranks, ", "))) {
+MpiCommunicator::MpiCommunicator(MpiWorld &world, std::span<const uint32_t> list, int tag)
+    : ExchangeCommunicator(static_cast<unsigned>(list.size()), placeInGroup(list, world.rank()), world.scratch),
+      world(world), ranks(list.begin(), list.end()) {
   std::vector<int> members(ranks.begin(), ranks.end());
   MPI_Group all, group;
   check(MPI_Comm_group(MPI_COMM_WORLD, &all), "group");
@@ -229,7 +246,7 @@ MpiCommunicator::MpiCommunicator(MpiWorld &world, std::span<const uint32_t> rank
 void MpiCommunicator::barrier() {
   MPI_Request request;
   check(MPI_Ibarrier(comm, &request), "barrier");
-  world.wait(request, what.c_str());
+  wait(request);
 }
 
 void MpiCommunicator::exchange(const std::byte *from, std::byte *to) {
@@ -237,7 +254,7 @@ void MpiCommunicator::exchange(const std::byte *from, std::byte *to) {
   check(MPI_Ialltoallv(from, sends.bytes.data(), sends.places.data(), MPI_BYTE, to, receives.bytes.data(),
                        receives.places.data(), MPI_BYTE, comm, &request),
         "exchange");
-  world.wait(request, what.c_str());
+  wait(request);
 }
 
 void MpiCommunicator::gatherBytes(const std::byte *from, std::byte *to) {
@@ -245,7 +262,7 @@ void MpiCommunicator::gatherBytes(const std::byte *from, std::byte *to) {
   check(MPI_Iallgatherv(from, receives.bytes[member()], MPI_BYTE, to, receives.bytes.data(), receives.places.data(),
                         MPI_BYTE, comm, &request),
         "gather");
-  world.wait(request, what.c_str());
+  wait(request);
 }
 
 void MpiCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
@@ -253,7 +270,7 @@ void MpiCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
     MPI_Request request;
     check(MPI_Ibcast(data + begin, static_cast<int>(std::min(pieceBytes, bytes - begin)), MPI_BYTE, 0, comm, &request),
           "broadcast");
-    world.wait(request, what.c_str());
+    wait(request);
   }
 }
 
@@ -291,6 +308,8 @@ MpiWorld::MpiWorld(unsigned expected, double limit) {
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   if (found)
     largestTag = *bound;
+  everyone.resize(ranks);
+  std::iota(everyone.begin(), everyone.end(), 0u);
   scratch = ExchangeScratch(ranks);
   reserveSends(64);
 }
@@ -326,32 +345,42 @@ void MpiWorld::checkPeers() {
 void MpiWorld::fail(const std::string &text) {
   checkPeers(); // an earlier failure takes precedence
   abort(text);
-  throw environmentError(fmt::format("rank {}: {}", me, text));
+  throw environmentError(text);
 }
 
-template <typename Describe> void MpiWorld::poll(MPI_Request &request, MPI_Status *status, Describe describe) {
+std::vector<unsigned> MpiWorld::others(std::span<const uint32_t> list) const {
+  std::vector<unsigned> found(list.begin(), list.end());
+  std::erase(found, me);
+  return found;
+}
+
+template <typename Describe> void MpiWorld::wait(MPI_Request &request, Describe describe, MPI_Status *status) {
   int done = 0;
   for (int i = 0; i < spinsBeforeYield; ++i) {
     check(MPI_Test(&request, &done, status), "wait");
     if (done)
       return;
   }
-  auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  for (uint32_t i = 1;; ++i) {
+  watch->setWaiting(true);
+  const auto deadline = deadlineIn(seconds);
+  for (uint32_t i = 1; !done; ++i) {
     ::sched_yield();
     check(MPI_Test(&request, &done, status), "wait");
-    if (done)
-      return;
-    if (i % 256 != 0)
+    if (done || i % 256 != 0)
       continue;
     checkPeers();
-    if (std::chrono::steady_clock::now() > deadline)
-      fail(fmt::format("no answer within {} s while waiting for {}", seconds, describe()));
+    if (Clock::now() > deadline) {
+      const Awaited awaited = describe();
+      fail(watch->expired(seconds, awaited.what, awaited.ranks));
+    }
   }
+  watch->setWaiting(false);
 }
 
-void MpiWorld::wait(MPI_Request &request, const char *what) {
-  poll(request, MPI_STATUS_IGNORE, [&] { return std::string(what); });
+constexpr uint32_t gatherTag = 0x3fff0; // of data that rank 0 gathers; with microbatch -1, which no plan uses
+
+std::string nameOf(uint32_t tag, int32_t microbatch) {
+  return tag == gatherTag && microbatch == -1 ? "what rank 0 gathers" : messageName(tag, microbatch);
 }
 
 /// Encodes (tag, microbatch) as one MPI tag.
@@ -371,12 +400,19 @@ void MpiWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag,
   size_t begin = 0;
   do {
     size_t piece = std::min(pieceBytes, bytes - begin);
-    Sending &sent = sending.emplace_back(Sending{tag, microbatch, MPI_REQUEST_NULL});
+    Sending &sent = sending.emplace_back(Sending{peer, tag, microbatch, MPI_REQUEST_NULL});
     check(MPI_Isend(static_cast<const std::byte *>(data) + begin, static_cast<int>(piece), MPI_BYTE,
                     static_cast<int>(peer), name, messages, &sent.request),
           "send");
     begin += piece;
   } while (begin < bytes);
+}
+
+void MpiWorld::waitFor(Sending &sent) {
+  wait(sent.request, [&] {
+    return Awaited{fmt::format("{} to be received by rank {}", nameOf(sent.tag, sent.microbatch), sent.peer),
+                   {sent.peer}};
+  });
 }
 
 void MpiWorld::waitSend(uint32_t tag, int32_t microbatch) {
@@ -385,14 +421,14 @@ void MpiWorld::waitSend(uint32_t tag, int32_t microbatch) {
       ++i;
       continue;
     }
-    wait(sending[i].request, "a message to be received");
+    waitFor(sending[i]);
     sending.erase(sending.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
 void MpiWorld::waitAllSends() {
   for (Sending &sent : sending)
-    wait(sent.request, "a message to be received");
+    waitFor(sent);
   sending.clear();
 }
 
@@ -406,13 +442,17 @@ void MpiWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32
     check(MPI_Irecv(static_cast<std::byte *>(data) + begin, static_cast<int>(piece), MPI_BYTE, static_cast<int>(peer),
                     name, messages, &request),
           "receive");
-    poll(request, &status,
-         [&] { return fmt::format("message {} of microbatch {} from rank {}", tag, microbatch, peer); });
+    wait(
+        request,
+        [&] {
+          return Awaited{fmt::format("{} from rank {}", nameOf(tag, microbatch), peer), {peer}};
+        },
+        &status);
     int got = 0;
     MPI_Get_count(&status, MPI_BYTE, &got);
     if (static_cast<size_t>(got) != piece)
       throw environmentError(
-          fmt::format("rank {}: message {} from rank {} must have {} bytes, found {}", me, tag, peer, piece, got));
+          fmt::format("{} from rank {} must have {} bytes, found {}", nameOf(tag, microbatch), peer, piece, got));
     begin += piece;
   } while (begin < bytes);
 }
@@ -425,34 +465,34 @@ void MpiWorld::detach() {
   sending.clear();
 }
 
-void MpiWorld::abort(const std::string &message) {
+void MpiWorld::abort(const std::string &message, Status status) {
   anyFailure.store(true);
   dog.reset(); // this thread will report the failure
-  watch->abort(message);
+  watch->abort(message, status);
 }
 
 void MpiWorld::barrier() {
   MPI_Request request;
   check(MPI_Ibarrier(messages, &request), "barrier");
-  wait(request, "all ranks");
+  wait(request, [&] { return Awaited{"all ranks", others(everyone)}; });
 }
 
 void MpiWorld::broadcast(std::vector<uint8_t> &bytes) {
   uint64_t size = bytes.size();
   MPI_Request request;
+  const auto whom = [&] { return me == 0 ? Awaited{"all ranks", others(everyone)} : Awaited{"rank 0", {0}}; };
   check(MPI_Ibcast(&size, sizeof size, MPI_BYTE, 0, messages, &request), "broadcast");
-  wait(request, "rank 0");
+  wait(request, whom);
   bytes.resize(size);
   for (size_t begin = 0; begin < size; begin += pieceBytes) {
     check(MPI_Ibcast(bytes.data() + begin, static_cast<int>(std::min(pieceBytes, size - begin)), MPI_BYTE, 0, messages,
                      &request),
           "broadcast");
-    wait(request, "rank 0");
+    wait(request, whom);
   }
 }
 
 std::vector<std::vector<uint8_t>> MpiWorld::gather(std::span<const uint8_t> bytes) {
-  constexpr uint32_t gatherTag = 0x3fff0; // with microbatch -1, which no plan uses
   uint64_t size = bytes.size();
   std::vector<std::vector<uint8_t>> all;
   if (me != 0) {

@@ -1,19 +1,16 @@
-// Opens a plan's shared object through a memory file, so that nothing is written to disk.
+// Opens a plan's shared object through a file in memory.
 #include "runtime/executor/Code.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/ScratchFile.h"
 #include "runtime/base/Target.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <dlfcn.h>
 #include <map>
 #include <mutex>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace cleave {
 
@@ -23,26 +20,6 @@ namespace {
 bool processorHas(const std::string &target) {
   const std::optional<Target> named = Target::named(target);
   return target.empty() || (named && named->runsHere());
-}
-
-/// Creates a memory file with the object's bytes.
-int memoryFile(const flatbuffers::Vector<uint8_t> &code) {
-  int file = ::memfd_create("cleave-plan", MFD_CLOEXEC);
-  size_t done = 0;
-  while (file >= 0 && done < code.size()) {
-    ssize_t wrote = ::write(file, code.data() + done, code.size() - done);
-    if (wrote < 0 && errno == EINTR)
-      continue;
-    if (wrote < 0) {
-      ::close(file);
-      file = -1;
-      break;
-    }
-    done += static_cast<size_t>(wrote);
-  }
-  if (file < 0)
-    throw environmentError(fmt::format("plan: no memory file for its code: {}", std::strerror(errno)));
-  return file;
 }
 
 } // namespace
@@ -63,12 +40,14 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
     if (!processorHas(target))
       throw environmentError(
           fmt::format("plan '{}': its code is for '{}', which this processor does not support", file->name(), target));
-    // The file stays open as long as the library: glibc identifies libraries by name, and a later plan whose file gets
-    // the same number would receive this plan's code.
-    code->memory = memoryFile(*plan.code());
-    code->library = ::dlopen(fmt::format("/proc/self/fd/{}", code->memory).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!code->library)
-      throw environmentError(fmt::format("plan '{}': its code cannot be loaded: {}", file->name(), ::dlerror()));
+    // The file stays as long as the library: glibc identifies libraries by name, and a later plan whose file gets the
+    // same number would receive this plan's code.
+    code->object.emplace(fmt::format("plan '{}': its code cannot be loaded", file->name()),
+                         std::span(plan.code()->data(), plan.code()->size()),
+                         [&](const std::string &path) -> std::string {
+                           code->library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+                           return code->library ? "" : ::dlerror();
+                         });
     if (plan.kernels())
       for (const plan::KernelInfo *kernel : *plan.kernels()) {
         void *symbol = ::dlsym(code->library, kernel->symbol()->c_str());
@@ -85,8 +64,6 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
 Code::~Code() {
   if (library)
     ::dlclose(library);
-  if (memory >= 0)
-    ::close(memory);
 }
 
 } // namespace cleave

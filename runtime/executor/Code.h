@@ -1,9 +1,11 @@
 // The plan's machine code, loaded from memory.
 #pragma once
+#include "runtime/base/ScratchFile.h"
 #include "runtime/device/Device.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <memory>
+#include <optional>
 
 namespace cleave {
 
@@ -20,7 +22,7 @@ private:
   Code() = default;
   std::shared_ptr<const PlanFile> plan;
   void *library = nullptr;
-  int memory = -1; // file descriptor of the library
+  std::optional<ScratchFile> object; ///< of the library
   KernelTable table;
 };
 

@@ -1,5 +1,5 @@
-// An interrupt (Ctrl-C, SIGTERM) of any rank ends training after a step that all ranks complete, so that a checkpoint
-// can be written.
+// An interrupt of any rank ends training after a step that all ranks complete, so that a checkpoint can be written.
+// Interrupts are SIGINT (Ctrl-C), SIGTERM, SIGHUP, and the warnings of schedulers: SIGXCPU, SIGUSR1, SIGUSR2.
 #pragma once
 #include "runtime/comm/Communicator.h"
 
@@ -10,18 +10,30 @@
 
 namespace cleave {
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the process with status 3 and a message that names the signal and, if it
-/// is not 0, the rank. Other processes of the job are notified. Ignored signals stay ignored.
-void endOnInterrupt(unsigned rank = 0);
+/// From now on every signal that would end the process without a message ends it with one that names the signal and, if
+/// it is not 0, the rank. The status is 3, or 1 if the program itself caused the signal, as by a wrong address. Other
+/// processes of the job are notified. Signals that are ignored (nohup) or have a handler are left alone. Only the first
+/// call has an effect.
+void endOnSignals(unsigned rank = 0);
 
-/// During the lifetime of this object, those signals are only recorded; a second one, at least one second later, ends
-/// the process immediately with status 3.
+/// Blocks interrupts, or lets them through: between this call and endOnSignals, in this program or after execv, none is
+/// lost.
+void holdInterrupts(bool hold);
+
+/// Gives the calling thread a stack for handlers, so that an overflow of its own stack is reported. For one thread.
+void useSignalStack();
+
+/// During the lifetime of this object, interrupts are only recorded; a second one, at least one second later, ends
+/// the process immediately with status 3. If `grace` is not 0, so does the end of that many seconds after the first.
+/// Ignored signals stay ignored.
 class InterruptGuard {
 public:
-  InterruptGuard();
+  explicit InterruptGuard(double grace = 0);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard &) = delete;
   static bool interrupted();
+  /// Tells that the checkpoint of `step` is complete, for the message at the end of the grace.
+  static void saved(int64_t step);
 };
 
 /// Agrees once on the step after which all ranks stop. Ranks that are threads stop after the furthest step that any

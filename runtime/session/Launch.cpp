@@ -2,6 +2,7 @@
 #include "runtime/session/Launch.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/StandardStreams.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/SocketWorld.h"
@@ -51,6 +52,7 @@ public:
   World &get(double seconds) {
     if (world)
       return *world;
+    attempted = true;
     if (const auto torch = torchRank())
       world = std::make_unique<SocketWorld>(*torch, seconds);
     else
@@ -59,8 +61,11 @@ public:
   }
   /// Null if the ranks have not met.
   World *met() const { return world.get(); }
+  /// Whether this process has tried to meet the others.
+  bool tried() const { return attempted; }
 
 private:
+  bool attempted = false;
   std::unique_ptr<World> world;
 };
 
@@ -76,13 +81,24 @@ template <typename Fn> static void withProcessWorld(double seconds, Fn fn) {
   World &world = processWorld().get(seconds);
   try {
     fn(world);
+  } catch (const Error &error) {
+    world.abort(error.what(), error.status);
+    throw;
+  } catch (const std::bad_alloc &) {
+    world.abort("out of memory", Status::Environment);
+    throw;
   } catch (const std::exception &error) {
-    world.abort(error.what());
+    world.abort(error.what(), Status::Internal);
     throw;
   } catch (...) {
-    world.abort("unknown exception");
+    world.abort("unknown exception", Status::Internal);
     throw;
   }
+}
+
+void waitForSlowRanks(World &world, double silence) {
+  world.setTimeout(24 * 3600);
+  world.setSilence(silence);
 }
 
 bool ranksAreProcesses() { return startedByMpi() || torchRank(); }
@@ -124,10 +140,8 @@ std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_
     return make();
   std::shared_ptr<const PlanFile> plan;
   withProcessWorld(seconds, [&](World &world) {
-    world.setTimeout(seconds);
+    waitForSlowRanks(world, seconds); // rank 0 may compile for a long time
     compareAmongRanks(world, given());
-    world.setTimeout(24 * 3600); // rank 0 may compile for a long time
-    world.setSilence(seconds);
     std::vector<uint8_t> bytes;
     if (world.rank() == 0) {
       plan = make();
@@ -184,9 +198,9 @@ static int failAmongRanks(Status status, const std::string &message) {
     std::signal(SIGTERM, [](int) { _exit(quiet); });
   bool said = false;
   if (World *world = processWorld().met()) {
-    world->abort(message);
+    world->abort(message, status);
     said = rank != 0 && world->rankZeroSays(message, std::chrono::duration<double>(soon).count());
-  } else if (rank != 0)
+  } else if (rank != 0 && !processWorld().tried()) // otherwise the message may be this rank's alone
     std::this_thread::sleep_for(late);
   if (!said)
     printError(rank, message);
@@ -211,11 +225,15 @@ static int fail(Status status, const std::string &message) {
   return int(status);
 }
 
-int guardedMain(const std::function<int()> &fn) {
+void prepareProcess() {
   holdStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN); // exceeding a file-size limit should be a write error, not end the process
-  endOnInterrupt(launchedRank());
+  endOnSignals(launchedRank());
+}
+
+/// The exit status of `fn`; prints its exceptions.
+static int guarded(const std::function<int()> &fn) {
   try {
     const int status = fn();
     finishStandardStreams();
@@ -235,6 +253,21 @@ int guardedMain(const std::function<int()> &fn) {
   }
 }
 
+int guardedMain(const std::function<int()> &fn) {
+  prepareProcess();
+  enlargeStacks();
+  int status = 0;
+  try {
+    onLargeStack([&] {
+      useSignalStack();
+      status = guarded(fn);
+    });
+  } catch (const Error &e) { // there is no such thread
+    return fail(e.status, e.what());
+  }
+  return status;
+}
+
 /// The path by which this program was started, so that `ps` shows the same name; the kernel's link if another file is
 /// there now.
 static const char *ownPath() {
@@ -248,7 +281,7 @@ static const char *ownPath() {
 }
 
 void shortenThreadWaits(int argc, char **argv) {
-  holdStandardDescriptors();
+  prepareProcess();
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
     return;
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -259,7 +292,9 @@ void shortenThreadWaits(int argc, char **argv) {
   if (mine != given)
     return;
   ::setenv("GOMP_SPINCOUNT", "5000", 1); // a fraction of a millisecond
+  holdInterrupts(true);                  // an interrupt until the program is ready again is not lost
   ::execv(ownPath(), argv);              // if this fails, the program continues unchanged
+  holdInterrupts(false);
 }
 
 } // namespace cleave

@@ -159,11 +159,13 @@ PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
     toAll.push_back(ranksAreProcesses() && all.size() > 1 ? &world.group(all) : nullptr);
   }
   executor->initialise();
+  waitForSlowRanks(world, shared.options.timeoutSeconds);
   if (shared.manifest)
     loadCheckpoint(shared.options.checkpointDir, *shared.manifest, shared.file->plan(), rank,
                    LoadWhat::ParametersAndBuffers, [&](unsigned slot) { return executor->persistent(slot); });
   executor->writeBack();
   world.barrier();
+  world.setTimeout(shared.options.timeoutSeconds);
 }
 
 void PredictRank::run(const Job &job) {

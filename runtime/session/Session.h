@@ -13,29 +13,30 @@
 namespace cleave {
 
 struct TrainOptions {
-  std::string dataDir;           ///< folder, file or "synthetic"
-  int64_t epochs = 0, steps = 0; ///< from the start of training; at most one is set; neither: 1 epoch
-  std::string metricsFile;       ///< JSON lines; empty: none
-  std::string checkpointDir;     ///< written after every epoch and at the end; empty: none
+  std::string dataDir;                     ///< folder, file or "synthetic"
+  int64_t epochs = 0, steps = 0;           ///< from the start of training; at most one is set; neither: 1 epoch
+  std::string metricsFile;                 ///< JSON lines; empty: none
+  std::string checkpointDir;               ///< written after every epoch and at the end; empty: none
   CheckpointInterval checkpointEvery = {}; ///< also written within epochs
-  bool resume = false;           ///< continue from checkpointDir
+  bool resume = false;                     ///< continue from checkpointDir
   std::optional<int64_t> atStep = {}; ///< step of the checkpoint to continue from; nullopt: the last
   bool overwrite = false;             ///< start over even if checkpointDir holds a checkpoint
   int64_t keep = 2;                   ///< number of checkpoints to keep in checkpointDir
   unsigned threads = 0;               ///< per rank; 0: the plan's, otherwise cores / ranks on the host
-  std::string deviceName = {};   ///< "cpu", "reference", "cuda"; empty: the plan's backend
-  bool graph = true;             ///< cuda: iterations as captured graphs; false: step by step
-  bool deterministic = true;     ///< cuda: only library algorithms with bit-identical results
-  std::string tuning = {};       ///< cuda: ExecutorOptions::tuning
+  std::string deviceName = {};        ///< "cpu", "reference", "cuda"; empty: the plan's backend
+  bool graph = true;                  ///< cuda: iterations as captured graphs; false: step by step
+  bool deterministic = true;          ///< cuda: only library algorithms with bit-identical results
+  std::string tuning = {};            ///< cuda: ExecutorOptions::tuning
   bool evalEachEpoch = true;
-  bool keepGoing = false;      ///< continue if the loss is NaN or infinite; by default that ends training
-  bool findNan = false;        ///< name the step that produced the first NaN; slow
-  bool json = false;           ///< results as one JSON object
-  bool quiet = false;          ///< no progress on standard error
-  bool profile = false;        ///< print the slowest steps of rank 0 to standard error
-  std::string traceFile = {};  ///< file for a trace of the last iterations (Trace.h); empty: none
-  double compileSeconds = 0;   ///< for the metrics file
-  double timeoutSeconds = 60;  ///< timeout of waits for other ranks
+  bool keepGoing = false;     ///< continue if the loss is NaN or infinite; by default that ends training
+  bool findNan = false;       ///< name the step that produced the first NaN; slow
+  bool json = false;          ///< results as one JSON object
+  bool quiet = false;         ///< no progress on standard error
+  bool profile = false;       ///< print the slowest steps of rank 0 to standard error
+  std::string traceFile = {}; ///< file for a trace of the last iterations (Trace.h); empty: none
+  double compileSeconds = 0;  ///< for the metrics file
+  double timeoutSeconds = 60; ///< timeout of waits for other ranks
+  double graceSeconds = 0; ///< after an interrupt the process ends within this time; 0: when the checkpoint is written
 };
 
 struct EvalResult {

@@ -154,6 +154,7 @@ private:
 };
 
 void RankLoop::begin() {
+  waitForSlowRanks(world, shared.options.timeoutSeconds);
   if (!shared.options.checkpointDir.empty()) {
     CheckpointFolder folder = checkpointFolder(shared.options);
     folder.warn = [this](const std::string &warning) { warn(warning); };
@@ -172,6 +173,7 @@ void RankLoop::begin() {
     metrics.flush();
   }
   world.barrier();
+  world.setTimeout(shared.options.timeoutSeconds);
 }
 
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
@@ -292,8 +294,11 @@ void RankLoop::save(int64_t steps, const DataPosition &next) {
     warn(warning);
     return;
   }
+  waitForSlowRanks(world, shared.options.timeoutSeconds);
   writer->save(describe(steps, next), memory);
+  world.setTimeout(shared.options.timeoutSeconds);
   saved = steps;
+  InterruptGuard::saved(steps);
   last = Clock::now();
 }
 
@@ -314,7 +319,7 @@ void RankLoop::run() {
   DataPosition at = shared.begin;
   int64_t done = shared.firstStep - 1;
   if (shared.resumed)
-    saved = done;
+    InterruptGuard::saved(saved = done);
   while (done < shared.lastStep && shared.stop.mayBegin(done + 1)) {
     DataPosition next{at.epoch, at.sample + shared.batch};
     next.settle(shared.samples, shared.batch);
@@ -325,12 +330,13 @@ void RankLoop::run() {
     const bool due = timer.due(done);
     if (epochEnds || due)
       report(true);
-    if (epochEnds)
-      endEpoch(at.epoch);
     if (epochEnds || due) {
-      save(done, next);
+      save(done, next); // not after an evaluation, which may take longer than an interrupted program has time
       timer.restart();
       shared.stop.askSoon();
+    }
+    if (epochEnds)
+      endEpoch(at.epoch);
     }
     at = next;
   }
@@ -372,6 +378,8 @@ void checkOptions(const TrainOptions &options) {
     throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
   if (options.checkpointEvery.isSet() && options.checkpointDir.empty())
     throw userError("--checkpoint-every needs --checkpoint DIR");
+  if (!(options.graceSeconds >= 0))
+    throw userError(fmt::format("--grace {}: must be a number of seconds, at least 0", options.graceSeconds));
   if (options.keep < 1)
     throw userError(fmt::format("--keep {}: must be at least 1", options.keep));
   if (options.steps >= mostSteps)
@@ -380,8 +388,7 @@ void checkOptions(const TrainOptions &options) {
 
 /// Checks that all processes run the same program on the same data.
 void compareJobs(World &world, const DataSource &data, DataNeeds needs, double silence) {
-  world.setTimeout(meetingSeconds); // ranks may need different times to read their data
-  world.setSilence(silence);
+  waitForSlowRanks(world, silence); // they may need different times to read their data
   GivenValues values = describeProgram();
   for (auto &value : describeData(data, needs))
     values.push_back(std::move(value));
@@ -402,7 +409,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
   const unsigned ranks = plan->plan().ranks()->size();
   if (ranksAreProcesses()) {
     runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before the ranks have met ends the process
-      const InterruptGuard guard;
+      const InterruptGuard guard(options.graceSeconds);
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);
       compareJobs(world, *data.source, {}, options.timeoutSeconds);
@@ -410,7 +417,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
       RankLoop(training, rank, world).run();
     });
   } else {
-    const InterruptGuard guard;
+    const InterruptGuard guard(options.graceSeconds);
     runPlanRanks(ranks, [&](unsigned rank, World &world) { RankLoop(training, rank, world).run(); });
   }
   const std::optional<int64_t> stopped = training.stop.stoppedAfter();
@@ -438,11 +445,13 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   jobOptions.traceFile = options.traceFile;
   jobOptions.timeoutSeconds = options.timeoutSeconds;
   RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), jobOptions));
+  waitForSlowRanks(world, options.timeoutSeconds);
   if (manifest)
     loadCheckpoint(options.checkpointDir, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
                    [&](unsigned slot) { return job.executor().persistent(slot); });
   job.executor().writeBack();
   world.barrier();
+  world.setTimeout(options.timeoutSeconds);
   const Clock::time_point began = Clock::now();
   const LossSums sums = job.evaluate();
   job.executor().wait();

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <unistd.h>
 
 using namespace cleave;
 
@@ -28,8 +30,31 @@ static int failingRank(World &world) {
   return 1;
 }
 
+/// The last rank does not come to a barrier; the others name it.
+static int lateRank(World &world) {
+  world.barrier();
+  world.setTimeout(1.5);
+  try {
+    if (world.rank() + 1 == world.size())
+      for (;;) {
+        world.checkPeers();
+        ::usleep(10000);
+      }
+    world.barrier();
+  } catch (const Error &error) {
+    const std::string text = error.what(),
+                      last = "from rank " + std::to_string(world.size() - 1) + " while waiting for all ranks";
+    world.abort(text, error.status);
+    std::fprintf(stderr, "rank %u: %s\n", world.rank(), error.what());
+    return text.find(last) != std::string::npos ? 0 : 1;
+  }
+  return 1;
+}
+
 int main(int argc, char **argv) {
   auto world = makeMpiWorld(0);
+  if (argc > 1 && !std::strcmp(argv[1], "late"))
+    return lateRank(*world);
   if (argc > 1 && !std::strcmp(argv[1], "failure"))
     return failingRank(*world);
   auto errors = test::checkCollectives(*world);

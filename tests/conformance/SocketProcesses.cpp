@@ -50,7 +50,7 @@ struct Case {
 
 const std::vector<Case> &cases() {
   static const std::vector<Case> all{
-      {"killed", "failed: its connection closed without a goodbye", 60,
+      {"killed", "failed: it was killed, most likely by SIGKILL", 60,
        [](World &world) {
          std::thread([] {
            pause(0.3);
@@ -62,7 +62,7 @@ const std::vector<Case> &cases() {
       {"terminated", "failed: it was ended by SIGTERM", 60,
        [](World &world) {
          std::signal(SIGTERM, [](int) {
-           PeerWatch::endedBy("SIGTERM");
+           PeerWatch::endedBy("it was ended by SIGTERM", Status::Environment);
            ::_exit(3);
          });
          std::thread([] {

@@ -190,6 +190,51 @@ TEST_CASE("sockets: waits have a deadline that names who and what was awaited") 
   CHECK(has(thrown[2], "rank 0 failed: no answer within 0.3 s from rank 1"));
 }
 
+TEST_CASE("sockets: the error names the rank that keeps all others waiting, not one that waits itself") {
+  const auto thrown = eachWorld(4, [&](World &world) {
+    world.setTimeout(1.5);
+    world.barrier();
+    if (world.rank() == 3)
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+    else
+      world.barrier(); // rank 0 waits for 3, 1 for 0, 2 for 1
+    world.checkPeers();
+  });
+  for (unsigned rank = 0; rank < 3; ++rank)
+    CHECK(has(thrown[rank], "no answer within 1.5 s from rank 3 while waiting for ranks 0, 1, 2, 3"));
+}
+
+TEST_CASE("sockets: what is gathered has no number in messages") {
+  const auto thrown = eachWorld(2, [&](World &world) {
+    world.setTimeout(1);
+    world.barrier();
+    if (world.rank() == 0)
+      world.gather({});
+    else
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+    world.checkPeers();
+  });
+  CHECK(thrown[0] == "no answer within 1 s from rank 1 while waiting for what rank 0 gathers from rank 1");
+}
+
+TEST_CASE("sockets: all ranks end with the status of the first that fails") {
+  const uint16_t port = freePort();
+  std::array<Status, 3> statuses{};
+  eachRank(3, [&](unsigned rank) {
+    SocketWorld world(rankOf(rank, 3, port), 30);
+    try {
+      world.barrier();
+      if (rank == 2)
+        throw userError("planted");
+      world.barrier();
+    } catch (const Error &error) {
+      statuses[rank] = error.status;
+      world.abort(error.what(), error.status);
+    }
+  });
+  CHECK(statuses == std::array{Status::User, Status::User, Status::User});
+}
+
 TEST_CASE("sockets: a message of another size is refused") {
   const auto thrown = eachWorld(2, [&](World &world) {
     int data[2] = {};
@@ -199,8 +244,8 @@ TEST_CASE("sockets: a message of another size is refused") {
       world.recv(data, 4, 0, 0, 0);
     world.waitAllSends();
   });
-  CHECK(has(thrown[0], "rank 1 failed: message 0 from rank 0 must have 4 bytes, found 8"));
-  CHECK(has(thrown[1], "rank 1: message 0 from rank 0 must have 4 bytes, found 8"));
+  CHECK(has(thrown[0], "rank 1 failed: message 0 of microbatch 0 from rank 0 must have 4 bytes, found 8"));
+  CHECK(has(thrown[1], "message 0 of microbatch 0 from rank 0 must have 4 bytes, found 8"));
 }
 
 TEST_CASE("sockets: a rank that ends early has not failed, but is not waited for in vain") {
@@ -267,7 +312,21 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
     const auto thrown =
         eachRank(3, [&](unsigned rank) { SocketWorld world(rankOf(rank == 2 ? 1 : rank, 3, port), 10); });
     for (const std::string &text : thrown)
-      CHECK(has(text, "two processes have RANK=1"));
+      CHECK(has(text, "RANK=1 is used twice, by "));
+  }
+  SECTION("the same RANK twice, the second after all have met") {
+    std::atomic<int> met{0};
+    const auto thrown = eachRank(3, [&](unsigned rank) {
+      while (rank == 2 && met < 2)
+        std::this_thread::yield();
+      SocketWorld world(rankOf(rank == 2 ? 1 : rank, 2, port), 10);
+      ++met;
+      world.barrier();
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      world.barrier();
+    });
+    CHECK((thrown[0].empty() && thrown[1].empty()));
+    CHECK(has(thrown[2], "RANK=1 is used twice: the 2 ranks of the job at MASTER_ADDR="));
   }
   const auto stranger = [&](std::string_view text) {
     std::string problem;
@@ -278,13 +337,14 @@ TEST_CASE("sockets: ranks that do not fit together are one error that names the 
     return socket;
   };
   SECTION("strangers who talk are turned away") {
-    CHECK(eachRank(2, [&](unsigned rank) {
-            if (rank == 1)
-              for (const char *text : {"GET / HTTP/1.0\r\n\r\n", "\r", "\rCLEAVE\nwho knows what comes now, nobody does"})
-                stranger(text);
-            SocketWorld world(rankOf(rank, 2, port), 10);
-            world.barrier();
-          }) == none(2));
+    CHECK(
+        eachRank(2, [&](unsigned rank) {
+          if (rank == 1)
+            for (const char *text : {"GET / HTTP/1.0\r\n\r\n", "\r", "\rCLEAVE\nwho knows what comes now, nobody does"})
+              stranger(text);
+          SocketWorld world(rankOf(rank, 2, port), 10);
+          world.barrier();
+        }) == none(2));
   }
   SECTION("strangers are named where ranks are missing") {
     const auto thrown = eachRank(2, [&](unsigned rank) {
@@ -433,12 +493,14 @@ TEST_CASE("sockets: heartbeats of ranks that MPI started on one host meet at a l
   for (const bool oneHost : {true, false}) {
     std::promise<std::vector<uint8_t>> told; // replaces MPI's broadcast
     auto rank0 = std::async(std::launch::async, [&] {
-      return connectHeartbeats(0, 2, oneHost, [&](std::vector<uint8_t> &bytes) { told.set_value(bytes); }, 10);
+      return connectHeartbeats(
+          0, 2, oneHost, [&](std::vector<uint8_t> &bytes) { told.set_value(bytes); }, 10);
     });
     const std::vector<uint8_t> said = told.get_future().get();
     CHECK(openToAll().empty() == oneHost);
     CHECK((std::string(said.begin(), said.end()).find(" 127.0.0.1") != std::string::npos));
-    const auto links = connectHeartbeats(1, 2, oneHost, [&](std::vector<uint8_t> &bytes) { bytes = said; }, 10);
+    const auto links = connectHeartbeats(
+        1, 2, oneHost, [&](std::vector<uint8_t> &bytes) { bytes = said; }, 10);
     CHECK((links.size() == 1 && links[0]));
     CHECK(bool(rank0.get().at(1)));
   }

@@ -12,6 +12,20 @@ from programs import DIGITS, end_ranks, start_ranks
 
 
 class Launched(Case):
+    def connected(self, started):
+        """Waits until the heartbeat threads of all ranks run."""
+        def threads(pid):
+            names = []
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/comm") as name:
+                    names.append(name.read().strip())
+            return names
+
+        deadline = time.monotonic() + 60
+        while not all("the heartbeat" in threads(process.pid) for process in started):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def test_a_secret_through_the_launchers_store(self):
         """torchrun uses the port for its own store: rank 0 writes its port there, and a secret if none was given."""
         values, changed = {}, threading.Condition()
@@ -60,9 +74,7 @@ class Launched(Case):
         ended, each reports its own signal."""
         for ended in ([0], [1], [2], [0, 1, 2]):
             started = start_ranks("resnet", "train", "--depth", 50, "--data", "synthetic", "--mesh", "dp=3", "--batch", 12, ranks=3)
-            deadline = time.monotonic() + 60
-            while any(len(os.listdir(f"/proc/{p.pid}/task")) < 2 for p in started) and time.monotonic() < deadline:
-                time.sleep(0.01) # a rank is connected once its heartbeat thread runs
+            self.connected(started)
             time.sleep(0.1)
             for rank in ended:
                 started[rank].send_signal(signal.SIGTERM)
@@ -70,12 +82,49 @@ class Launched(Case):
             self.assertEqual([status for status, _ in ends], [3] * 3, ends)
             said = [err for _, err in ends]
             for rank in ended:
-                self.assertIn((f"rank {rank}: " if rank else "error: ") + "interrupted by SIGTERM", said[rank])
+                if said[rank] or rank == 0 or len(ended) == 1:  # rank 0's message may arrive before the signal
+                    self.assertIn((f"rank {rank}: " if rank else "error: ") + "interrupted by SIGTERM", said[rank])
             for err in said:
                 self.assertNotIn("without a goodbye", err)
                 if len(ended) == 1 and err and "interrupted by" not in err:
                     self.assertIn(f"rank {ended[0]} failed: it was ended by SIGTERM", err)
             self.assertTrue(said[0], said) # rank 0 always reports the reason
+
+    def test_one_rank_twice(self):
+        """A second process with RANK=1 is refused at once, also when the job has long begun, and the job runs on."""
+        port = programs.free_port()
+        started = start_ranks("mlp", *e2e.Ranks.common, "--epochs", 100000, ranks=2, port=port)
+        try:
+            self.connected(started)
+            began = time.monotonic()
+            second = start_ranks("mlp", *e2e.Ranks.common[:-2], "--epochs", 100000, ranks=2, port=port)
+            ends = end_ranks(second, timeout=60)
+            self.assertLess(time.monotonic() - began, 20)
+            self.assertEqual([status for status, _ in ends], [3, 2], ends)
+            self.assertIn(f"MASTER_PORT={port}: another process of this host has taken the port (perhaps a second one with RANK=0)",
+                          ends[0][1])
+            self.assertIn("error: rank 1: RANK=1 is used twice: the 2 ranks of the job", ends[1][1])
+            self.assertEqual([process.poll() for process in started], [None, None])
+        finally:
+            programs.kill(started)
+
+    def test_addresses(self):
+        """Every rank says at once that MASTER_ADDR does not resolve. An IPv6 address may have brackets."""
+        wrong = lambda rank: {"MASTER_ADDR": "no-such-host.invalid"}
+        began = time.monotonic()
+        ends = end_ranks(start_ranks("mlp", *e2e.Ranks.common, "--steps", 1, ranks=3, environment=wrong))
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertEqual([status for status, _ in ends], [2] * 3, ends)
+        for rank, (_, err) in enumerate(ends):
+            self.assertIn("error: " + (f"rank {rank}: " if rank else "") + "MASTER_ADDR=no-such-host.invalid: the name does not resolve",
+                          err)
+        with socket.socket(socket.AF_INET6) as tried:
+            try:
+                tried.bind(("::1", 0))
+            except OSError:
+                self.skipTest("this machine has no IPv6")
+        ends = end_ranks(start_ranks("mlp", *e2e.Ranks.common, "--steps", 1, ranks=2, environment=lambda rank: {"MASTER_ADDR": "[::1]"}))
+        self.assertEqual([status for status, _ in ends], [0, 0], ends)
 
     def test_a_rank_of_mpirun_that_does_not_come(self):
         """The ranks that wait print their own numbers."""

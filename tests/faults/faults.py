@@ -6,7 +6,7 @@ faults.py ranks|checkpoints --build BUILD [--seeds FIRST COUNT] [--keep]
 
 A seed gives the same faults; the machine determines when they occur. Exit status: 0 no case failed, 1 a case failed.
 """
-import argparse, collections, json, os, random, shutil, signal, subprocess, sys, tempfile, time, zlib
+import argparse, collections, json, os, random, re, shutil, signal, subprocess, sys, tempfile, time, zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from programs import DIGITS, ROOT, free_port, torchrun_environment
@@ -31,7 +31,7 @@ class Job:
     def __init__(self, folder, ranks, args, mpi=False):
         """`args(rank)` is the command of a rank; None: the rank is never started."""
         self.logs = [os.path.join(folder, f"log{rank}") for rank in range(ranks)]
-        port, self.mpi, self.processes, self.pids = free_port(), None, {}, {}
+        self.port, self.mpi, self.processes, self.pids = free_port(), None, {}, {}
         if mpi:
             # A shell writes the rank's process number to a file, redirects its standard error, and becomes the program.
             script = os.path.join(folder, "rank.sh")
@@ -53,7 +53,7 @@ class Job:
         for rank in range(ranks):
             if args(rank) is None:
                 continue
-            environment = {**os.environ, **torchrun_environment(rank, ranks, port)}
+            environment = {**os.environ, **torchrun_environment(rank, ranks, self.port)}
             with open(self.logs[rank], "w") as log:
                 self.processes[rank] = subprocess.Popen(args(rank), stdout=subprocess.DEVNULL, stderr=log,
                                                         stdin=subprocess.DEVNULL, env=environment)
@@ -75,6 +75,13 @@ class Job:
     def statuses(self):
         """Exit statuses by rank; under mpirun only that of mpirun. None: still running."""
         return {"mpirun": self.mpi.poll()} if self.mpi else {rank: p.poll() for rank, p in self.processes.items()}
+
+    def errors(self, rank):
+        """The error lines of a rank's log."""
+        if not os.path.exists(self.logs[rank]):
+            return []
+        with open(self.logs[rank], errors="replace") as lines:
+            return [line.strip() for line in lines if line.startswith("error: ")]
 
     def text(self):
         out = ""
@@ -123,20 +130,28 @@ OTHER = [["--seed", "2"], ["--lr", "0.25"], ["--batch", "36"], ["--hidden", "30,
          ["--precision", "bf16"], ["--epochs", "99999"]]
 
 
+INTERRUPTS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU]
+DEADLY = [signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGQUIT, signal.SIGALRM]
+
+
 def ranks(seed, folder):
-    """Injects a fault into one rank. All other ranks must end soon, with a documented status, and one must name the
-    rank."""
+    """Injects a fault into one rank. All other ranks must end soon, with the same documented status, and say which rank is
+    the cause and why."""
     chance = random.Random(seed)
     count = chance.randint(2, 4)
     victim = chance.randrange(count)
     mpi = chance.random() < 0.3 and shutil.which("mpirun") is not None
-    fault = chance.choice(["kill", "kill", "stop", "stop", "interrupt", "pause", "options"] +
-                          ([] if mpi else ["never"]))
-    delay = chance.choice([chance.uniform(0, 0.3), chance.uniform(0, 1.5)])
+    fault = chance.choice(["kill", "kill", "stop", "stop", "interrupt", "pause", "slow", "options"] +
+                          ([] if mpi else ["never"] + ["twice"] * (victim > 0)))
+    delay = chance.choice([chance.uniform(0, 0.3), chance.uniform(0, 1.5), chance.uniform(1, 3)])
     other = chance.choice(OTHER)
+    which = {"kill": chance.choice(DEADLY), "stop": signal.SIGSTOP, "pause": signal.SIGSTOP,
+             "interrupt": chance.choice(INTERRUPTS)}.get(fault, 0)
     common = [os.path.join(BIN, "mlp"), "train", "--data", DIGITS, "--mesh", mesh_of(chance, count), "--hidden",
               "32,32,32", "--batch", "24", "--microbatches", str(chance.choice([1, 2])), "--threads", "1", "--quiet",
               "--timeout", str(TIMEOUT), "--epochs", "100000"]
+    if chance.random() < 0.5:
+        common += ["--checkpoint", os.path.join(folder, "ck")]
 
     def command(rank):
         if rank == victim and fault == "never":
@@ -146,16 +161,18 @@ def ranks(seed, folder):
         at = common.index(other[0]) if other[0] in common else len(common)
         return common[:at] + other + common[at + 2:]
 
-    what = f"{fault} rank {victim} of {count} after {delay:.2f} s, {'mpirun' if mpi else 'sockets'}"
+    name = signal.Signals(which).name if fault in ("kill", "interrupt") else fault
+    what = f"{name} rank {victim} of {count} after {delay:.2f} s, {'mpirun' if mpi else 'sockets'}"
     job = Job(folder, count, command, mpi)
     try:
         time.sleep(delay)
         hit = job.running(victim) or fault in ("never", "options")
         need(hit, f"{what}: the rank had ended: {job.text()}")
-        job.send(victim, {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "pause": signal.SIGSTOP,
-                          "interrupt": signal.SIGTERM}.get(fault, 0))
-        if fault == "pause":
-            return paused(job, victim, count, chance, what)
+        job.send(victim, which)
+        if fault in ("pause", "slow"):
+            return endured(job, fault, victim, count, chance, what)
+        if fault == "twice":
+            return used_twice(job, victim, count, common, folder, what)
         others = [rank for rank in range(count) if rank != victim]
         until(lambda: not any(map(job.running, others)), BOUND, f"{what}: others run on: {job.statuses()} {job.text()}")
         if fault == "stop":  # the rank continues after its job has ended
@@ -163,37 +180,86 @@ def ranks(seed, folder):
         until(lambda: not job.running(victim), BOUND, f"{what}: the rank itself runs on: {job.text()}")
         if job.mpi:
             until(lambda: job.mpi.poll() is not None, BOUND, f"{what}: mpirun does not end")
-        check_end(job, fault, victim, others, what)
+        check_end(job, fault, which, victim, others, what)
+        check_words(job, what)
     finally:
         job.end()
     return fault + (" (mpirun)" if mpi else "")
 
 
-def check_end(job, fault, victim, others, what):
+def check_end(job, fault, which, victim, others, what):
+    """Statuses, and who is named as the cause."""
     text, statuses = job.text(), job.statuses()
-    need("terminate called" not in text and "egmentation" not in text, f"{what}: {text}")
+    expected = 2 if fault == "options" else 3
     for rank in ["mpirun"] if job.mpi else others:
-        status = statuses[rank]
-        need(status == 3 or (fault == "options" and status == 2) or (job.mpi and status not in (0, None)),
-             f"{what}: rank {rank} ends with {status}: {text}")
-    named = f"rank {victim}" in text
-    if fault == "interrupt":  # before the ranks are connected, it counts as missing
-        need(named or "interrupted" in text, f"{what}: nobody says so: {text}")
-    elif fault == "options":  # others are compared with rank 0
-        need(named or victim == 0 and "was given another" in text, f"{what}: nobody names the rank: {text}")
-    elif not (job.mpi and "MPI_Init" in text):  # MPI does not say which rank is missing
-        need(named, f"{what}: nobody names the rank: {text}")
+        need(statuses[rank] == expected or (job.mpi and fault != "options" and statuses[rank] not in (0, None)),
+             f"{what}: rank {rank} ends with {statuses[rank]}: {text}")
+    if job.mpi and "MPI_Init" in text:  # MPI does not say which rank is missing
+        return
+    said = [line for rank in others for line in job.errors(rank)]
+    need(said or any(job.errors(rank) for rank in [victim]), f"{what}: nobody says anything: {text}")
+    if job.mpi:  # mpirun ends the others at once; it says itself which process has ended and how
+        said = [line for line in said if not line.endswith("interrupted by SIGTERM")]
+    for line in said:
+        cause = line.split(" while waiting for ")[0]
+        named = {number for found in re.findall(r"rank (\d+(?:, \d+)*)", cause) for number in found.split(", ")}
+        need(str(victim) in named or (fault == "interrupt" and "interrupted after step" in line) or
+             (fault == "options" and victim == 0 and "was given another" in line), f"{what}: the rank is not named: {line}")
+    met = not any("no connection from" in line or "no rank 0 answers" in line or "before all" in line for line in said)
+    if fault in ("kill", "interrupt") and met and said and "interrupted after step" not in text:
+        need(signal.Signals(which).name in "".join(said), f"{what}: the signal is not named: {text}")
 
 
-def paused(job, victim, count, chance, what):
-    """A rank that stops for less than the timeout does not affect the job."""
-    time.sleep(chance.uniform(0.1, 1.0))
+def check_words(job, what):
+    """No line may show a placeholder's number or a rank's name twice, or come from a crash."""
+    for line in job.text().splitlines():
+        if "MPI" in line or "mpi" in line or "[[" in line:  # the launcher's own words
+            continue
+        need(not re.search(r"(?<![\w.-])\d{9,}\b|[\s=]-\d", line), f"{what}: a placeholder is shown: {line}")
+        need(not re.search(r"rank (\d+)(?: failed)?: (?:\w+: )?rank \1(?: failed)?:", line), f"{what}: a name twice: {line}")
+        need(not re.search(r"error: .*error: |failed: rank \d+ failed|terminate called|egmentation|internal error", line),
+             f"{what}: wrong words: {line}")
+
+
+def endured(job, fault, victim, count, chance, what):
+    """A rank that stops for less than the timeout, or is slow all the time, does not affect the job."""
+    if fault == "pause":
+        time.sleep(chance.uniform(0.1, 1.0))
+    else:
+        end = time.monotonic() + TIMEOUT + 2
+        while time.monotonic() < end:
+            job.send(victim, signal.SIGSTOP)
+            time.sleep(0.4)
+            job.send(victim, signal.SIGCONT)
+            time.sleep(0.1)
     job.send(victim, signal.SIGCONT)
-    time.sleep(TIMEOUT + 1)
-    need(all(map(job.running, range(count))), f"{what}: the job ended: {job.text()}")
+    time.sleep(TIMEOUT + 1 if fault == "pause" else 1)
+    if not (job.mpi and "MPI_Init" in job.text()):  # which it has slowed beyond the timeout
+        need(all(map(job.running, range(count))), f"{what}: the job ended: {job.text()}")
     job.send(chance.randrange(count), signal.SIGTERM)
     until(lambda: not any(map(job.running, range(count))), BOUND, f"{what}: is not interrupted: {job.text()}")
-    return "pause"
+    check_words(job, what)
+    return fault
+
+
+def used_twice(job, victim, count, common, folder, what):
+    """A second process with the number of a rank learns at once that it is used, and the job runs on if it had begun."""
+    log = os.path.join(folder, "second")
+    with open(log, "w") as out:
+        second = subprocess.Popen(common, stdout=subprocess.DEVNULL, stderr=out, stdin=subprocess.DEVNULL,
+                                  env={**os.environ, **torchrun_environment(victim, count, job.port)})
+    job.logs.append(log)
+    job.processes[count] = second
+    job.pids[count] = second.pid
+    until(lambda: not (job.running(count) and job.running(victim)), BOUND, f"{what}: nobody is refused: {job.text()}")
+    text = job.text()
+    need(f"RANK={victim} is used twice" in text, f"{what}: {text}")
+    if not job.running(count):
+        need(second.returncode == 2, f"{what}: the second ends with {second.returncode}: {text}")
+    job.send(0, signal.SIGTERM)
+    until(lambda: not any(map(job.running, range(count))), BOUND, f"{what}: the job does not end: {job.text()}")
+    check_words(job, what)
+    return "twice"
 
 
 # ---- checkpoints ----------------------------------------------------------------------------------------

@@ -34,9 +34,10 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
 
 static int run(int argc, char **argv) {
   CLI::App app{"Trains a plan: one thread per rank, or one process per rank under mpirun or torchrun.", "cleave-run"};
-  app.footer("A plan holds machine code, which runs with your rights: run plans only from sources that you trust. Checks\n"
-             "before it runs (cleave verify) find mistakes, not malice: of machine code they know what the plan declares.\n"
-             "cleave show, diff and verify never load a plan's code.");
+  app.footer(
+      "A plan holds machine code, which runs with your rights: run plans only from sources that you trust. Checks\n"
+      "before it runs (cleave verify) find mistakes, not malice: of machine code they know what the plan declares.\n"
+      "cleave show, diff and verify never load a plan's code.");
   std::string file;
   TrainOptions options;
   bool evaluate = false, resumeIfAny = false;
@@ -85,6 +86,9 @@ static int run(int argc, char **argv) {
   app.add_option("--trace", options.traceFile, "write the last iterations of all ranks for ui.perfetto.dev")
       ->type_name("FILE.json");
   app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
+  app.add_option("--grace", options.graceSeconds,
+                 "seconds within which an interrupted training ends (default: no limit)")
+      ->check(checkPositive);
   if (!parseCommandLine(app, argc, argv))
     return 0;
 

@@ -31,11 +31,7 @@ void appendText(std::string &request, const std::string &text) {
 } // namespace
 
 AgentStore::AgentStore(const TorchEnvironment &who, Clock::time_point deadline) : who(who), deadline(deadline) {
-  std::string problem;
-  const std::vector<Endpoint> places = resolve(who.address, who.port, problem);
-  if (places.empty())
-    throw userError(fmt::format("MASTER_ADDR={}: the name does not resolve: {}", who.address, problem));
-  for (const Endpoint &place : places)
+  for (const Endpoint &place : who.masterAt(who.port))
     if ((socket = connectTo(place, deadline, -1)))
       break;
   if (!socket)

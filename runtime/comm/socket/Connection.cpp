@@ -2,6 +2,7 @@
 #include "runtime/comm/socket/Connection.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/comm/Communicator.h"
 
 #include <algorithm>
 #include <cassert>
@@ -13,6 +14,12 @@
 namespace cleave {
 
 static constexpr size_t stagingBytes = 64 << 10;
+
+std::string FrameHeader::name() const {
+  if (channel)
+    return "a block of a collective";
+  return tag == gatherTag && microbatch == gatherMicrobatch ? "what rank 0 gathers" : messageName(tag, microbatch);
+}
 
 EarlyBuffers::Buffer EarlyBuffers::take(size_t bytes) {
   // Uses the smallest buffer that is large enough, otherwise grows the largest one. The number of buffers never exceeds
@@ -94,9 +101,8 @@ bool Connection::write() {
 void Connection::checkSize(const FrameHeader &found) const {
   if (found.bytes == incoming.header.bytes)
     return;
-  const std::string what = found.channel ? "a block of a collective" : fmt::format("message {}", found.tag);
-  throw environmentError(
-      fmt::format("{} from rank {} must have {} bytes, found {}", what, other, incoming.header.bytes, found.bytes));
+  throw environmentError(fmt::format("{} from rank {} must have {} bytes, found {}", found.name(), other,
+                                     incoming.header.bytes, found.bytes));
 }
 
 void Connection::expect(const FrameHeader &header, void *data) {

@@ -15,6 +15,11 @@ struct FrameHeader {
   uint32_t tag = 0;
   int32_t microbatch = 0;
   uint64_t bytes = 0;
+  static constexpr uint32_t gatherTag =
+      UINT32_MAX; ///< of data that rank 0 gathers; with gatherMicrobatch, which no plan uses
+  static constexpr int32_t gatherMicrobatch = INT32_MIN;
+  /// For error messages, as "message 3 of microbatch 1".
+  std::string name() const;
   bool sameKey(const FrameHeader &other) const {
     return channel == other.channel && tag == other.tag && microbatch == other.microbatch;
   }

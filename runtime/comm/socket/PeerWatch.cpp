@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@ static Clock::duration silenceOf(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 1.0, 60.0)));
 }
 
+static constexpr size_t mostDelaying = 16; // a message names no more ranks
+
 /// The watch that a signal handler uses: one per process, except in tests.
 static std::atomic<PeerWatch *> living{nullptr};
 static_assert(std::atomic<PeerWatch *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
@@ -32,7 +35,7 @@ PeerWatch::PeerWatch(unsigned rank, std::vector<Socket> sockets)
     : me(rank), alarmEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       wakeEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), silence(silenceOf(60)), nextBeat(Clock::now()) {
   if (!alarmEvent || !wakeEvent)
-    throw environmentError(fmt::format("rank {}: no event descriptor: {}", me, std::strerror(errno)));
+    throw environmentError(fmt::format("no event descriptor: {}", std::strerror(errno)));
   for (unsigned peer = 0; peer < sockets.size(); ++peer)
     if (sockets[peer]) {
       Link &link = links.emplace_back();
@@ -86,8 +89,10 @@ std::string PeerWatch::firstFailure() const {
 }
 
 void PeerWatch::check() const {
-  if (failed())
-    throw environmentError(firstFailure());
+  if (!failed())
+    return;
+  std::lock_guard lock(mutex);
+  throw Error(failureStatus, failure);
 }
 
 bool PeerWatch::waitForFailure(double seconds) const {
@@ -107,18 +112,16 @@ bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
   return message == fmt::format("rank 0 failed: {}", rankZeroSaid);
 }
 
-void PeerWatch::endedBy(const char *signal) noexcept {
+void PeerWatch::endedBy(std::string_view reason, Status status) noexcept {
   PeerWatch *watch = living;
   if (!watch)
     return;
   watch->ending = true; // other ranks may end after this message; that is no failure
-  char buffer[sizeof(Frame) + 64];
-  constexpr std::string_view before = "it was ended by ";
-  const size_t name = std::min<size_t>(std::strlen(signal), 64 - before.size());
-  const Frame frame{Failure, watch->me, static_cast<uint32_t>(before.size() + name)};
+  char buffer[sizeof(Frame) + 200];
+  reason = reason.substr(0, sizeof buffer - sizeof(Frame));
+  const Frame frame{Failure, watch->me, static_cast<uint32_t>(reason.size()), status};
   std::memcpy(buffer, &frame, sizeof frame);
-  std::memcpy(buffer + sizeof frame, before.data(), before.size());
-  std::memcpy(buffer + sizeof frame + before.size(), signal, name);
+  std::memcpy(buffer + sizeof frame, reason.data(), reason.size());
   for (const std::atomic<int> &descriptor : watch->descriptors)
     if (const int fd = descriptor; fd >= 0) {
       ::send(fd, buffer, sizeof frame + frame.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -129,20 +132,25 @@ void PeerWatch::endedBy(const char *signal) noexcept {
     }
 }
 
-void PeerWatch::abort(const std::string &message) {
+void PeerWatch::abort(const std::string &message, Status status) {
   std::lock_guard lock(mutex);
   const bool first = !failed();
   if (me == 0 && !said) { // even after another rank's failure: the others learn that rank 0 has printed it
     said = true;
     for (Link &link : links)
-      append(link, Failure, 0, message);
+      append(link, Failure, 0, message, status);
   } else if (first && !links.empty())
-    append(links.front(), Failure, me, message);
+    append(links.front(), Failure, me, message, status);
   for (Link &link : links)
     flush(link);
-  if (!first)
-    return;
-  failure = fmt::format("rank {} failed: {}", me, message);
+  if (first)
+    fail(me, message, status);
+}
+
+/// Records the first failure and wakes those who wait.
+void PeerWatch::fail(unsigned rank, const std::string &text, Status status) {
+  failure = fmt::format("rank {} failed: {}", rank, text);
+  failureStatus = status;
   anyFailure.store(true, std::memory_order_release);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(alarmEvent.fd(), &one, sizeof one);
@@ -150,27 +158,53 @@ void PeerWatch::abort(const std::string &message) {
 }
 
 /// Records a failure that this rank has detected or received.
-void PeerWatch::report(unsigned rank, const std::string &text) {
+void PeerWatch::report(unsigned rank, const std::string &text, Status status) {
   if (failed() || ending)
     return;
-  failure = fmt::format("rank {} failed: {}", rank, text);
-  anyFailure.store(true, std::memory_order_release);
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(alarmEvent.fd(), &one, sizeof one);
-  changed.notify_all();
+  fail(rank, text, status);
   if (me == 0)
     for (Link &link : links)
       if (link.rank != rank) {
-        append(link, Failure, rank, text);
+        append(link, Failure, rank, text, status);
         flush(link);
       }
 }
 
-void PeerWatch::append(Link &link, Kind kind, unsigned rank, std::string_view text) {
+/// Whether heartbeats are overdue.
+bool PeerWatch::late(const Link &link, Clock::time_point now) const { return now - link.heard > 3 * interval; }
+
+/// The ranks that keep others waiting, as far as this rank knows.
+std::vector<unsigned> PeerWatch::delaying() const {
+  const auto now = Clock::now();
+  if (me != 0)
+    return !links.empty() && late(links.front(), now) ? std::vector<unsigned>{0} : delayingRanks;
+  std::vector<unsigned> ranks;
+  if (!waiting)
+    ranks.push_back(0);
+  for (const Link &link : links)
+    if (!link.left && (!link.waiting || late(link, now)))
+      ranks.push_back(link.rank);
+  return ranks;
+}
+
+std::string PeerWatch::expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited) const {
+  const auto deadline = deadlineIn(1); // a heartbeat to rank 0, one from it, and time to notice a silent rank
+  std::unique_lock lock(mutex);
+  for (;;) {
+    const std::vector<unsigned> ranks = delaying();
+    const bool known = !ranks.empty() && std::find(ranks.begin(), ranks.end(), me) == ranks.end();
+    if (known || failed() || Clock::now() >= deadline)
+      return fmt::format("no answer within {} s from rank {} while waiting for {}", seconds,
+                         fmt::join(known ? ranks : awaited, ", "), what);
+    changed.wait_until(lock, std::min<Clock::time_point>(deadline, Clock::now() + interval));
+  }
+}
+
+void PeerWatch::append(Link &link, Kind kind, unsigned rank, std::string_view text, Status status) {
   if (!link.socket)
     return;
   text = text.substr(0, mostText);
-  const Frame frame{kind, rank, static_cast<uint32_t>(text.size())};
+  const Frame frame{kind, rank, static_cast<uint32_t>(text.size()), status};
   link.out.append(reinterpret_cast<const char *>(&frame), sizeof frame).append(text);
 }
 
@@ -190,7 +224,7 @@ void PeerWatch::lost(Link &link) {
     shut.push_back(std::move(link.socket));
   }
   if (!link.left && !leaving)
-    report(link.rank, "its connection closed without a goodbye (the process has died)");
+    report(link.rank, "it was killed, most likely by SIGKILL (its connection closed without a goodbye)");
 }
 
 /// Processes the complete frames received.
@@ -211,8 +245,13 @@ void PeerWatch::take(Link &link) {
     if (frame.kind == Failure) {
       if (frame.rank == 0 && rankZeroSaid.empty())
         rankZeroSaid = text;
-      report(frame.rank, text);
+      report(frame.rank, text, frame.status);
       changed.notify_all();
+    } else if (frame.kind == Alive && me == 0) {
+      link.waiting = frame.bytes > 0;
+    } else if (frame.kind == Alive) {
+      delayingRanks.resize(text.size() / sizeof(unsigned));
+      std::memcpy(delayingRanks.data(), text.data(), delayingRanks.size() * sizeof(unsigned));
     } else if (frame.kind == Goodbye) {
       link.left = true;
       if (me == 0) // closing the link answers the goodbye
@@ -241,14 +280,22 @@ void PeerWatch::read(Link &link, Clock::time_point now) {
 /// silent.
 void PeerWatch::beat(Clock::time_point now) {
   const bool due = now >= nextBeat;
-  if (due)
+  std::string news; // to rank 0: a byte if this rank waits; from it: the ranks that delay others
+  if (due) {
     nextBeat = now + interval;
+    if (me != 0)
+      news.assign(waiting ? 1 : 0, 'w');
+    else
+      for (const unsigned rank : delaying())
+        if (news.size() < mostDelaying * sizeof rank)
+          news.append(reinterpret_cast<const char *>(&rank), sizeof rank);
+  }
   for (Link &link : links) {
     if (!link.socket)
       continue;
     read(link, now);
     if (due && !leaving && link.out.size() < mostText)
-      append(link, Alive, me, "");
+      append(link, Alive, me, news);
     flush(link);
     if (link.socket && !link.left && !leaving && now - link.heard > silence)
       report(link.rank, fmt::format("no heartbeat for {:.0f} s (the process is stopped or its host is gone)",

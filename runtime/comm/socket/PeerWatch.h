@@ -1,15 +1,18 @@
 // Failure detection. A thread in every process exchanges heartbeats with rank 0 over separate connections, so that a
 // process that died, was stopped or lost its host is noticed even if no rank waits for it. Rank 0 forwards every
-// failure; all ranks report the first one.
+// failure; all ranks report the first one. Heartbeats also say which ranks wait for others, so that a rank whose wait
+// has lasted too long can name the ranks that keep it waiting, even if it waits for one that waits itself.
 //
 // A rank that says goodbye (by destroying its watch) has not failed. Failures are never forgotten. The mutex is held
 // only briefly, and never while waiting.
 #pragma once
+#include "runtime/base/Error.h"
 #include "runtime/comm/socket/Socket.h"
 
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 namespace cleave {
@@ -28,17 +31,22 @@ public:
   bool failed() const { return anyFailure.load(std::memory_order_acquire); }
   /// The message of the first rank that has failed; empty: none.
   std::string firstFailure() const;
-  /// Throws an environment error with that message, if there is one.
+  /// Throws an error with that message and the status of the failed rank, if there is one.
   void check() const;
   /// Whether a rank fails within this time.
   bool waitForFailure(double seconds) const;
   /// A descriptor that becomes readable when a rank has failed.
   int alarm() const { return alarmEvent.fd(); }
-  /// Tells all ranks that this one fails.
-  void abort(const std::string &message);
-  /// For a signal handler about to end the process: tells the others that `signal` (a name) ends this rank. Does
-  /// nothing if there is no watch.
-  static void endedBy(const char *signal) noexcept;
+  /// Tells all ranks that this one fails; they end with the same status.
+  void abort(const std::string &message, Status status);
+  /// For a signal handler about to end the process: tells the others the reason (at most 200 characters). Does nothing
+  /// if there is no watch.
+  static void endedBy(std::string_view reason, Status status) noexcept;
+  /// Whether this rank waits for others; the next heartbeat says so.
+  void setWaiting(bool value) { waiting.store(value, std::memory_order_relaxed); }
+  /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those without a
+  /// heartbeat and those that do not wait. If that remains unknown for a second, it names `awaited`.
+  std::string expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited) const;
   /// Whether rank 0 reports within this time that it fails for the same reason as this rank.
   bool rankZeroSays(const std::string &message, double seconds) const;
 
@@ -46,6 +54,7 @@ private:
   enum Kind : uint32_t { Alive = 1, Failure, Goodbye };
   struct Frame {
     uint32_t kind, rank, bytes; ///< `bytes` bytes of text follow
+    Status status;              ///< of a failure
   };
   static constexpr size_t mostText = 1000;
   struct Link {
@@ -55,7 +64,8 @@ private:
     std::array<char, sizeof(Frame) + mostText> in;
     size_t have = 0;
     Clock::time_point heard;
-    bool left = false; ///< has said goodbye
+    bool left = false;    ///< has said goodbye
+    bool waiting = false; ///< for other ranks, at its last heartbeat
   };
 
   void watch();
@@ -65,19 +75,25 @@ private:
   void take(Link &link);
   void lost(Link &link);
   void flush(Link &link);
-  void append(Link &link, Kind kind, unsigned rank, std::string_view text);
-  void report(unsigned rank, const std::string &text);
+  void append(Link &link, Kind kind, unsigned rank, std::string_view text, Status status = Status::Environment);
+  void report(unsigned rank, const std::string &text, Status status = Status::Environment);
+  void fail(unsigned rank, const std::string &text, Status status);
+  bool late(const Link &link, Clock::time_point now) const;
+  std::vector<unsigned> delaying() const;
   void wake() const;
 
   const unsigned me;
   Socket alarmEvent, wakeEvent;
-  std::atomic<bool> anyFailure{false}, ending{false}; ///< ending: a signal handler is notifying the others
-  mutable std::mutex mutex;                           ///< guards the following members
+  std::atomic<bool> anyFailure{false}, waiting{false};
+  std::atomic<bool> ending{false}; ///< a signal handler is notifying the others
+  mutable std::mutex mutex;        ///< guards the following members
   mutable std::condition_variable changed;
   std::vector<Link> links;
-  std::vector<Socket> shut; ///< of lost links
+  std::vector<Socket> shut;                  ///< of lost links
   std::vector<std::atomic<int>> descriptors; ///< of the links, for a signal handler; -1: closed
   std::string failure, rankZeroSaid;
+  Status failureStatus = Status::Environment;
+  std::vector<unsigned> delayingRanks; ///< as rank 0 said last
   bool said = false, leaving = false;
   Clock::duration silence;
   Clock::time_point nextBeat, farewell;

@@ -5,6 +5,7 @@
 #include "runtime/base/InputFile.h"
 #include "runtime/base/RandomBits.h"
 #include "runtime/base/Sha256.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/socket/AgentStore.h"
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include <poll.h>
 #include <span>
 #include <sstream>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -30,7 +32,7 @@ namespace cleave {
 namespace {
 
 constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; differs in another byte order
-constexpr uint32_t protocol = 3;
+constexpr uint32_t protocol = 4;
 
 using Proof = std::array<uint8_t, 16>;
 
@@ -221,7 +223,7 @@ std::optional<Error> misfit(const Guest &guest, const TorchEnvironment &who, con
     return userError(
         fmt::format("RANK={} at {}: another rank from 1 to {} is expected", hello.rank, from, who.size - 1));
   if (links[hello.rank])
-    return userError(fmt::format("two processes have RANK={}: {} and {}", hello.rank,
+    return userError(fmt::format("RANK={} is used twice, by {} and {}", hello.rank,
                                  Endpoint::ofPeer(links[hello.rank]).text(), from));
   return {};
 }
@@ -240,8 +242,7 @@ Socket listenNear(const Endpoint &place, const TorchEnvironment &who) {
 /// Listens at the first address of MASTER_ADDR that belongs to this host; at all addresses if none does (address
 /// translation).
 Socket listenAtAddress(const TorchEnvironment &who, uint16_t port) {
-  std::string problem;
-  for (const Endpoint &place : resolve(who.address, port, problem)) {
+  for (const Endpoint &place : who.masterAt(port)) {
     Socket made = listenNear(place, who);
     if (made || (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT))
       return made;
@@ -257,7 +258,9 @@ Socket listenAtMaster(const TorchEnvironment &who) {
     listener = listenAtAddress(who, port);
   }
   if (!listener && errno == EADDRINUSE)
-    throw environmentError(fmt::format("MASTER_PORT={}: another process of this host has taken the port", who.port));
+    throw environmentError(fmt::format(
+        "MASTER_PORT={}: another process of this host has taken the port (perhaps a second one with RANK=0)",
+        who.port));
   if (!listener)
     throw environmentError(
         fmt::format("MASTER_PORT={}: rank 0 cannot listen there: {}", who.port, std::strerror(errno)));
@@ -265,9 +268,9 @@ Socket listenAtMaster(const TorchEnvironment &who) {
 }
 
 /// The socket for ranks above this one, if any.
-Socket listenForRanks(unsigned rank, Socket listener) {
+Socket listenForRanks(Socket listener) {
   if (!listener)
-    throw environmentError(fmt::format("rank {}: no port to listen at: {}", rank, std::strerror(errno)));
+    throw environmentError(fmt::format("no port to listen at: {}", std::strerror(errno)));
   return listener;
 }
 
@@ -281,8 +284,9 @@ std::vector<unsigned> missing(const std::vector<Socket> &links) {
 
 /// Rank 0: waits for all ranks, then sends them the address table.
 void receive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
-  const Socket master = listenAtMaster(who);
-  meeting.listener = listenForRanks(0, listenNear(Endpoint::ofSelf(master).withPort(0), who));
+  meeting.master = listenAtMaster(who);
+  const Socket &master = meeting.master;
+  meeting.listener = listenForRanks(listenNear(Endpoint::ofSelf(master).withPort(0), who));
   if (!who.storeKey.empty()) {
     const bool given = !meeting.secret.empty(); // a secret given by the user is not published in the store
     if (!given)
@@ -352,9 +356,7 @@ Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, 
     const uint16_t port = said.port;
     secret = given.empty() ? said.secret : given;
     std::string problem;
-    const std::vector<Endpoint> places = resolve(who.address, port, problem);
-    if (places.empty())
-      throw userError(fmt::format("MASTER_ADDR={}: the name does not resolve: {}", who.address, problem));
+    const std::vector<Endpoint> places = who.masterAt(port);
     // The store may hold values from before a restart: read it again.
     const auto until = store ? std::min(deadline, deadlineIn(2)) : deadline;
     if (Socket made = connectPatiently(places, until, -1, problem))
@@ -370,20 +372,21 @@ void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point dea
   Socket link = connectToMaster(who, deadline, seconds, meeting.secret);
   const Endpoint master = Endpoint::ofPeer(link), here = master.isLoopback() ? master : Endpoint::ofSelf(link);
   // Not earlier: a free port might be the one that rank 0 needs.
-  meeting.listener = listenForRanks(who.rank, listenNear(here.withPort(0), who));
+  meeting.listener = listenForRanks(listenNear(here.withPort(0), who));
   Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0, {}};
   hello.proof = proofOf(hello, meeting.secret);
   Answer answer;
   size_t got = 0;
   Transfer done = sendAll(link, &hello, sizeof hello, deadline, -1);
+  const auto verdict = deadline + std::chrono::seconds(2); // at the deadline rank 0 says which ranks are missing
   if (done == Transfer::Done)
-    done = receiveAll(link, &answer, sizeof answer, deadline, -1, &got);
+    done = receiveAll(link, &answer, sizeof answer, verdict, -1, &got);
   if (got > 0 && std::memcmp(&answer.word, &hello.word, std::min(got, sizeof magic)) != 0)
     throw environmentError(
         fmt::format("the listener at {} (MASTER_ADDR={}) is not rank 0 of this program", master.text(), who.address));
   std::string body(done == Transfer::Done ? answer.bytes : 0, '\0');
   if (done == Transfer::Done)
-    done = receiveAll(link, body.data(), body.size(), deadline, -1);
+    done = receiveAll(link, body.data(), body.size(), verdict, -1);
   if (done == Transfer::TimedOut)
     throw environmentError(
         fmt::format("rank 0 at {} has not met all {} ranks within {} s", master.text(), who.size, seconds));
@@ -501,9 +504,9 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost
   if (rank == 0) {
     std::vector<std::string> addresses;
     if (oneHost) {
-      listener = listenForRanks(0, listenAtLoopback(addresses));
+      listener = listenForRanks(listenAtLoopback(addresses));
     } else { // MPI does not tell by which address other hosts reach this one
-      listener = listenForRanks(0, listenOn(0));
+      listener = listenForRanks(listenOn(0));
       addresses = ownAddresses();
     }
     said = fmt::format("{} {} {}", randomBits() | 1, Endpoint::ofSelf(listener).port(), fmt::join(addresses, " "));
@@ -526,9 +529,44 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost
   std::vector<Socket> links;
   links.push_back(connectPatiently(places, deadline, -1, problem));
   if (!links[0] || sendAll(links[0], &hello, sizeof hello, deadline, -1) != Transfer::Done)
-    throw environmentError(fmt::format("rank {}: no connection for heartbeats to rank 0 at port {} within {} s: {}", rank,
-                                       port, seconds, problem));
+    throw environmentError(
+        fmt::format("no connection for heartbeats to rank 0 at port {} within {} s: {}", port, seconds, problem));
   return links;
+}
+
+/// Answers every process that comes after the meeting; ends when the event `end` is set.
+static void refuseAll(const Socket &master, const TorchEnvironment &who, const std::string &secret, int end) {
+  Reception reception(master, end, who.size);
+  Strangers strangers;
+  const std::vector<Socket> none(who.size);
+  pollfd ended{end, POLLIN, 0};
+  while (::poll(&ended, 1, 0) == 0)
+    try {
+      const std::optional<Guest> guest = reception.next(deadlineIn(3600));
+      if (!guest || strangers.has(*guest, secret))
+        continue;
+      const auto other = misfit(*guest, who, none);
+      refuse(guest->socket,
+             other ? *other
+                   : userError(fmt::format("RANK={} is used twice: the {} ranks of the job at MASTER_ADDR={}, "
+                                           "MASTER_PORT={} had already met when {} came",
+                                           guest->hello.rank, who.size, who.address, who.port, guest->from.text())));
+    } catch (const Error &) { // too many open files: retry later
+      ::poll(&ended, 1, 1000);
+    }
+}
+
+Doorkeeper::Doorkeeper(Socket listener, const TorchEnvironment &who, const std::string &secret)
+    : master(std::move(listener)), end(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!end)
+    throw environmentError(fmt::format("no event descriptor: {}", std::strerror(errno)));
+  thread = startThread("late ranks", [this, who, secret] { refuseAll(master, who, secret, end.fd()); });
+}
+
+Doorkeeper::~Doorkeeper() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(end.fd(), &one, sizeof one);
+  thread.join();
 }
 
 std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm) {
@@ -558,8 +596,8 @@ std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &w
       throw environmentError(fmt::format("no connection from rank {} within {} s", fmt::join(absent, ", "), seconds));
     }
     const Hello &said = guest->hello;
-    if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank] ||
-        said.proof != proofOf(said, meeting.secret))
+    if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size ||
+        all[said.rank] || said.proof != proofOf(said, meeting.secret))
       continue; // a stranger
     all[said.rank] = std::move(guest->socket);
     --left;

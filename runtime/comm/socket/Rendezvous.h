@@ -12,11 +12,13 @@
 #include "runtime/comm/socket/TorchEnvironment.h"
 
 #include <functional>
+#include <thread>
 
 namespace cleave {
 
 /// The result of the rendezvous.
 struct Meeting {
+  Socket master;                ///< rank 0: the socket at MASTER_PORT
   std::vector<Socket> links;    ///< to rank 0, kept for heartbeats; in PeerWatch's format
   Socket listener;              ///< for ranks above this one
   std::vector<Endpoint> places; ///< where each rank listens
@@ -32,6 +34,19 @@ Meeting meet(const TorchEnvironment &who, double seconds);
 /// `share` broadcasts rank 0's bytes. Throws environmentError that names the rank.
 std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost,
                                       const std::function<void(std::vector<uint8_t> &)> &share, double seconds);
+
+/// Rank 0 after the meeting: refuses processes that come later, so that they learn at once that their RANK is taken.
+class Doorkeeper {
+public:
+  /// Throws an environment error if no thread can be started.
+  Doorkeeper(Socket master, const TorchEnvironment &who, const std::string &secret);
+  ~Doorkeeper();
+  Doorkeeper(const Doorkeeper &) = delete;
+
+private:
+  Socket master, end;
+  std::thread thread;
+};
 
 /// A connection to every other rank, by rank. `alarm`: PeerWatch's; if it ends the wait, the result is empty.
 std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm);

@@ -2,7 +2,6 @@
 #include "runtime/comm/socket/SocketWorld.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/comm/socket/Rendezvous.h"
 
 #include <cassert>
 #include <cstring>
@@ -14,8 +13,7 @@
 
 namespace cleave {
 
-static constexpr double verdictSeconds = 2;       // how long after a closed connection a failure report may arrive
-static constexpr uint32_t gatherTag = UINT32_MAX; // with microbatch INT32_MIN, which no plan uses
+static constexpr double verdictSeconds = 2; // how long after a closed connection a failure report may arrive
 
 /// One rank's membership of a group: exchanges blocks over the world's connections.
 class SocketCommunicator final : public ExchangeCommunicator {
@@ -124,6 +122,8 @@ void SocketCommunicator::barrier() {
 
 SocketWorld::SocketWorld(const TorchEnvironment &who, double limit) : me(who.rank), ranks(who.size), scratch(who.size) {
   Meeting meeting = meet(who, limit);
+  if (meeting.master)
+    door = std::make_unique<Doorkeeper>(std::move(meeting.master), who, meeting.secret);
   watch = std::make_unique<PeerWatch>(me, std::move(meeting.links));
   std::vector<Socket> sockets;
   try {
@@ -164,8 +164,8 @@ void SocketWorld::setTimeout(double value) {
 
 void SocketWorld::fail(const std::string &text) {
   watch->check(); // an earlier failure takes precedence
-  watch->abort(text);
-  throw environmentError(fmt::format("rank {}: {}", me, text));
+  watch->abort(text, Status::Environment);
+  throw environmentError(text);
 }
 
 void SocketWorld::start(Outgoing &frame, unsigned peer, const FrameHeader &header, const void *data) {
@@ -225,12 +225,13 @@ void SocketWorld::expire(const std::string &what) {
   for (auto &connection : connections)
     if (connection->awaits() || connection->sends())
       silent.push_back(connection->peer());
-  fail(fmt::format("no answer within {} s from rank {} while waiting for {}", seconds, fmt::join(silent, ", "), what));
+  fail(watch->expired(seconds, what, silent));
 }
 
 template <typename Done, typename Describe> void SocketWorld::wait(Done done, Describe describe) {
   constexpr unsigned turns = 20; // idle rounds before the thread sleeps
   watch->check();
+  watch->setWaiting(true);
   const auto deadline = deadlineIn(seconds);
   for (unsigned idleTurns = 0; !done();) {
     watch->check();
@@ -252,6 +253,7 @@ template <typename Done, typename Describe> void SocketWorld::wait(Done done, De
     if (++idleTurns < turns)
       ::sched_yield();
   }
+  watch->setWaiting(false);
 }
 
 void SocketWorld::reserveSends(size_t count) {
@@ -277,10 +279,7 @@ void SocketWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t t
 
 void SocketWorld::waitFor(Outgoing &frame) {
   wait([&] { return frame.done; },
-       [&] {
-         return fmt::format("message {} of microbatch {} to be received by rank {}", frame.header.tag,
-                            frame.header.microbatch, frame.peer);
-       });
+       [&] { return fmt::format("{} to be received by rank {}", frame.header.name(), frame.peer); });
   idle.push_back(&frame);
 }
 
@@ -305,9 +304,9 @@ void SocketWorld::waitAllSends() {
 void SocketWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
   watch->check();
   Connection &from = *connections[peer];
-  expect(peer, {0, tag, microbatch, bytes}, data);
-  wait([&] { return !from.awaits(); },
-       [&] { return fmt::format("message {} of microbatch {} from rank {}", tag, microbatch, peer); });
+  const FrameHeader header{0, tag, microbatch, bytes};
+  expect(peer, header, data);
+  wait([&] { return !from.awaits(); }, [&] { return fmt::format("{} from rank {}", header.name(), peer); });
 }
 
 void SocketWorld::detach() {
@@ -332,17 +331,17 @@ std::vector<std::vector<uint8_t>> SocketWorld::gather(std::span<const uint8_t> b
   uint64_t size = bytes.size();
   std::vector<std::vector<uint8_t>> all;
   if (me != 0) {
-    send(&size, sizeof size, 0, gatherTag, INT32_MIN);
-    send(bytes.data(), bytes.size(), 0, gatherTag, INT32_MIN);
-    waitSend(gatherTag, INT32_MIN);
+    send(&size, sizeof size, 0, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
+    send(bytes.data(), bytes.size(), 0, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
+    waitSend(FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
     return all;
   }
   all.resize(ranks);
   all[0].assign(bytes.begin(), bytes.end());
   for (unsigned rank = 1; rank < ranks; ++rank) {
-    recv(&size, sizeof size, rank, gatherTag, INT32_MIN);
+    recv(&size, sizeof size, rank, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
     all[rank].resize(size);
-    recv(all[rank].data(), size, rank, gatherTag, INT32_MIN);
+    recv(all[rank].data(), size, rank, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
   }
   return all;
 }

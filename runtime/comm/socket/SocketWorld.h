@@ -4,9 +4,10 @@
 // grows to the maximum needed; otherwise nothing is allocated after set-up.
 #pragma once
 #include "runtime/comm/Communicator.h"
-#include "runtime/comm/socket/Connection.h"
 #include "runtime/comm/Exchange.h"
+#include "runtime/comm/socket/Connection.h"
 #include "runtime/comm/socket/PeerWatch.h"
+#include "runtime/comm/socket/Rendezvous.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
 
 #include <map>
@@ -37,7 +38,9 @@ public:
   void reserveSends(size_t count) override;
   void checkMessage(uint32_t, int32_t) const override {}
   void detach() override;
-  void abort(const std::string &message) override { watch->abort(message); }
+  void abort(const std::string &message, Status status = Status::Environment) override {
+    watch->abort(message, status);
+  }
   void checkPeers() override { watch->check(); }
   std::string failure() const override { return watch->firstFailure(); }
   void barrier() override;
@@ -65,6 +68,7 @@ private:
   double seconds = 60;
   ExchangeScratch scratch;
   EarlyBuffers buffers;
+  std::unique_ptr<Doorkeeper> door; ///< rank 0's
   std::unique_ptr<PeerWatch> watch;
   std::vector<std::unique_ptr<Connection>> connections; ///< by rank; the own entry has no socket
   std::vector<pollfd> polls;

@@ -31,6 +31,14 @@ static unsigned number(const char *name, unsigned least, unsigned most, std::opt
   return value;
 }
 
+std::vector<Endpoint> TorchEnvironment::masterAt(uint16_t port) const {
+  std::string problem;
+  std::vector<Endpoint> places = resolve(address, port, problem);
+  if (places.empty())
+    throw userError(fmt::format("MASTER_ADDR={}: the name does not resolve: {}", address, problem));
+  return places;
+}
+
 std::optional<TorchEnvironment> torchEnvironment() {
   constexpr unsigned most = 1u << 20; // ranks
   const char *size = valueOf("WORLD_SIZE");
@@ -47,6 +55,8 @@ std::optional<TorchEnvironment> torchEnvironment() {
   if (!valueOf("MASTER_ADDR"))
     throw userError("MASTER_ADDR is not set: a launcher sets it to the host of rank 0");
   found.address = valueOf("MASTER_ADDR");
+  if (found.address.starts_with('[') && found.address.ends_with(']')) // as in [::1]:29500
+    found.address = found.address.substr(1, found.address.size() - 2);
   found.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
   if (const char *store = valueOf("TORCHELASTIC_USE_AGENT_STORE"); store && std::string_view(store) == "True") {
     const auto text = [](const char *name) { return valueOf(name) ? valueOf(name) : ""; };

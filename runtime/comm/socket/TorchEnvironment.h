@@ -1,5 +1,7 @@
 // The environment variables that torchrun and similar launchers set for every process.
 #pragma once
+#include "runtime/comm/socket/Socket.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +16,9 @@ struct TorchEnvironment {
   /// If the launcher uses MASTER_PORT for its own store (TORCHELASTIC_USE_AGENT_STORE), the key under which rank 0
   /// publishes its port. Empty: rank 0 listens at MASTER_PORT.
   std::string storeKey;
+
+  /// The addresses of MASTER_ADDR with this port. Throws a user error if the name does not resolve.
+  std::vector<Endpoint> masterAt(uint16_t port) const;
 };
 
 /// The launcher's variables; nullopt if WORLD_SIZE is not above 1 and not both RANK and MASTER_ADDR are set. Throws a

@@ -76,7 +76,7 @@ public:
       throw environmentError("no name for message " + std::to_string(tag));
   }
   void detach() override {}
-  void abort(const std::string &) override {}
+  void abort(const std::string &, Status) override {}
   std::string failure() const override { return world.failure(); }
   void checkPeers() override {}
   void barrier() override {}
