@@ -40,8 +40,8 @@ Reference::Reference(const GraphModule &step, uint64_t seed, int64_t microbatche
     : trainFunction(read(step, "train")), updateFunction(read(step, "update")), seed(seed), microbatches(microbatches) {
 }
 
-TensorMap Reference::initial() const {
-  TensorMap values;
+ir::Slots Reference::initial() const {
+  ir::Slots values;
   for (const Function *function : {&trainFunction, &updateFunction})
     for (const Slot &slot : function->arguments) {
       if (slot.distribution.empty() || values.count({slot.kind, slot.name}))
@@ -85,7 +85,7 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
   sum.round();
 }
 
-StepSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows,
+StepSums Reference::train(ir::Slots &values, const DataSource &source, const std::vector<uint32_t> &rows,
                           int64_t step) const {
   StepSums sums;
   for (int64_t m = 0; m < microbatches; ++m) {
@@ -101,16 +101,16 @@ StepSums Reference::train(TensorMap &values, const DataSource &source, const std
         sums.loss += results[i].values[0];
       else if (slot.kind == "weight")
         sums.weight += results[i].values[0];
-      else if ((slot.kind == "gradient" || slot.kind == "magnitude") && m > 0)
+      else if (slot.kind == "gradient" && m > 0)
         accumulate(values.at({slot.kind, slot.name}), results[i]);
-      else if (slot.kind == "gradient" || slot.kind == "magnitude" || slot.kind == "buffer")
+      else if (slot.kind == "gradient" || slot.kind == "buffer")
         values[{slot.kind, slot.name}] = std::move(results[i]);
     }
   }
   return sums;
 }
 
-void Reference::update(TensorMap &values, double lr, int64_t step, double weight) const {
+void Reference::update(ir::Slots &values, double lr, int64_t step, double weight) const {
   std::vector<ir::HostTensor> arguments;
   for (const Slot &slot : updateFunction.arguments) {
     if (slot.kind == "scalar" || slot.kind == "metric")
@@ -127,18 +127,18 @@ void Reference::update(TensorMap &values, double lr, int64_t step, double weight
     values[{updateFunction.results[i].kind, updateFunction.results[i].name}] = std::move(results[i]);
 }
 
-std::vector<TensorKey> Reference::order() const {
-  std::vector<TensorKey> buffers, gradients, rest;
+std::vector<ir::SlotKey> Reference::order() const {
+  std::vector<ir::SlotKey> buffers, gradients, rest;
   for (const Slot &slot : trainFunction.results) {
     if (slot.kind == "buffer")
-      buffers.emplace_back(slot.kind, slot.name);
+      buffers.push_back({slot.kind, slot.name});
     else if (slot.kind == "gradient")
-      gradients.emplace_back(slot.kind, slot.name);
+      gradients.push_back({slot.kind, slot.name});
   }
   for (const Slot &slot : updateFunction.results)
-    rest.emplace_back(slot.kind, slot.name);
+    rest.push_back({slot.kind, slot.name});
   std::reverse(gradients.begin(), gradients.end());
-  std::vector<TensorKey> all = buffers;
+  std::vector<ir::SlotKey> all = buffers;
   all.insert(all.end(), gradients.begin(), gradients.end());
   all.insert(all.end(), rest.begin(), rest.end());
   return all;

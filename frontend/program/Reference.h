@@ -1,18 +1,14 @@
 // The reference side of a check: the step's functions run by the interpreter on named global tensors.
 #pragma once
 #include "ir/GraphModule.h"
+#include "ir/interpreter/Bounds.h"
 #include "ir/interpreter/Interpreter.h"
 #include "runtime/data/DataSource.h"
 
-#include <map>
 #include <string>
 #include <vector>
 
 namespace cleave {
-
-/// Kind ("parameter", "buffer", "state", "gradient", "magnitude") and module path.
-using TensorKey = std::pair<std::string, std::string>;
-using TensorMap = std::map<TensorKey, ir::HostTensor>;
 
 struct StepSums {
   double loss = 0, weight = 0;
@@ -22,14 +18,14 @@ class Reference {
 public:
   Reference(const GraphModule &step, uint64_t seed, int64_t microbatches);
 
-  /// Initial values of parameters, buffers and states.
-  TensorMap initial() const;
+  /// Initial values of parameters, buffers and states, by kind and module path.
+  ir::Slots initial() const;
   /// Runs forward and backward of one step on samples `rows` of the training split; writes gradients and buffers.
-  StepSums train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
+  StepSums train(ir::Slots &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
   /// Runs the optimizer; writes parameters and states.
-  void update(TensorMap &values, double lr, int64_t step, double weight) const;
+  void update(ir::Slots &values, double lr, int64_t step, double weight) const;
   /// Keys in the order of execution: buffers, gradients from the last layer to the first, parameters, states.
-  std::vector<TensorKey> order() const;
+  std::vector<ir::SlotKey> order() const;
 
 private:
   struct Slot {
