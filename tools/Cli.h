@@ -2,18 +2,23 @@
 #pragma once
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/base/ParseNumber.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 namespace cleave {
 
-/// Accepts integers from 1.
-inline std::string checkPositive(const std::string &text) {
-  const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits && text.find_first_not_of('0') != std::string::npos ? ""
-                                                                    : "must be a whole number from 1, found " + text;
+/// Accepts integers from 1 to `most`, and none that the option's type cannot hold: CLI11 wraps or clamps those.
+template <int64_t most = std::numeric_limits<int64_t>::max()> std::string checkPositive(const std::string &text) {
+  const std::optional<int64_t> value = parseNumber<int64_t>(text);
+  if (value && *value >= 1 && *value <= most)
+    return "";
+  const bool bounded = most != std::numeric_limits<int64_t>::max();
+  return "must be a whole number from 1" + (bounded ? " to " + std::to_string(most) : "") + ", found " + text;
 }
 
 /// Rejects an empty text, which would look like a missing option.

@@ -22,26 +22,19 @@ namespace cleave {
 
 namespace {
 
-/// Allowed differences between plan and interpreter, relative to a tensor's largest element or to the loss. They differ
-/// because sums are taken in another order, and because half types sometimes round to the other neighbour.
-struct Tolerance {
-  double tensor = 1e-3, loss = 1e-4;
-  /// Compare tensors by the norm of the difference. (If rounding changes a sign or which element is the maximum, single
-  /// elements change a lot.)
-  bool norm = false;
-  /// Gradients below this fraction of the largest gradient are noise. (The gradient of a bias before a normalisation is
-  /// zero except for rounding.)
-  double noise = 1e-3;
-  /// The terms of a gradient may cancel: another order of addition causes errors relative to the sum of their absolute
-  /// values. This fraction of that sum counts as the size of the element.
-  double summed = 0.02;
-};
+/// How long ranks wait for the comparison of a step, in which the reference runs several times: as long as it takes.
+constexpr double comparisonSeconds = 1e6;
 
-Tolerance toleranceOf(const plan::Plan &plan) {
-  const plan::Precision type = plan.training() ? plan.training()->precision() : plan::Precision::Fp32;
-  return type == plan::Precision::Bf16   ? Tolerance{0.1, 1e-2, true, 0.5, 0.1}
-         : type == plan::Precision::Fp16 ? Tolerance{0.05, 2e-3, true, 0.5, 0.1}
-                                         : Tolerance{};
+/// What the types of a plan's graph mean for rounding: matrix products may round operands to TF32, gradients may be
+/// summed in a half type.
+ir::Bounds::Types typesOf(const plan::Plan &plan) {
+  const plan::Training *training = plan.training();
+  const plan::Precision precision = training ? training->precision() : plan::Precision::Fp32,
+                        reduce = training ? training->reduce() : plan::Precision::Fp32;
+  return {.addends = reduce == plan::Precision::Fp16   ? DType::F16
+                     : reduce == plan::Precision::Bf16 ? DType::BF16
+                                                       : DType::F32,
+          .coarse = precision == plan::Precision::Tf32 ? 0x1p13 : 1};
 }
 
 const char *kindName(plan::TensorKind kind) {
@@ -65,7 +58,7 @@ struct Piece {
   std::vector<int64_t> indices;
   std::vector<double> values;
 };
-using Pieces = std::map<TensorKey, std::vector<Piece>>;
+using Pieces = std::map<ir::SlotKey, std::vector<Piece>>;
 
 std::vector<int64_t> shapeOf(const plan::Tensor &tensor) {
   return tensor.shape() ? std::vector<int64_t>(tensor.shape()->begin(), tensor.shape()->end()) : std::vector<int64_t>();
@@ -117,85 +110,56 @@ void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mu
   }
 }
 
-std::string place(int64_t index, const std::vector<int64_t> &shape) {
-  std::vector<int64_t> at(shape.size());
-  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
-    at[d] = index % shape[d];
-  return fmt::format("[{}]", fmt::join(at, ", "));
+/// The sums and weights of the loss's terms, as tensors.
+ir::Slots tensorsOf(const LossSums &sums) {
+  ir::Slots tensors;
+  for (size_t i = 0; i < sums.terms.size(); ++i) {
+    const auto [sum, weight] = namesOfTerm(i);
+    tensors[{"metric", sum}] = ir::HostTensor({}, DType::F32, sums.terms[i].sum);
+    tensors[{"metric", weight}] = ir::HostTensor({}, DType::F32, sums.terms[i].weight);
+  }
+  return tensors;
 }
 
-double largestOf(const ir::HostTensor &tensor) {
-  double largest = 0;
-  for (double value : tensor.values)
+/// Counts the tensors and records the largest difference relative to each tensor's largest element.
+void measure(const ir::HostTensor &expected, const Piece &piece, CheckResult &result) {
+  double largest = 1e-6;
+  for (const double value : expected.values)
     largest = std::max(largest, std::abs(value));
-  return largest;
+  for (size_t i = 0; i < piece.indices.size(); ++i) {
+    const double apart = std::abs(piece.values[i] - expected.values[static_cast<size_t>(piece.indices[i])]) / largest;
+    result.largest = std::isnan(apart) ? result.largest : std::max(result.largest, apart);
+  }
 }
 
-double normOf(const ir::HostTensor &tensor) {
-  double squares = 0;
-  for (double value : tensor.values)
-    squares += value * value;
-  return std::sqrt(squares);
+/// The first difference of the ranks' pieces of a tensor from the reference; "" if there is none.
+std::string differenceOf(const ir::SlotKey &key, const ir::HostTensor &expected, const ir::HostTensor &spread,
+                         const std::vector<Piece> &pieces, int64_t step) {
+  std::vector<bool> held(expected.values.size());
+  for (const Piece &piece : pieces) {
+    for (const int64_t index : piece.indices)
+      held[static_cast<size_t>(index)] = true;
+    if (const auto found = ir::firstOutside(expected, &spread, piece.indices, piece.values))
+      return fmt::format(
+          "the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}, within {:.3g}",
+          key.kind, key.name, step, piece.rank, ir::placeText(found->index, expected.shape), found->got, found->want,
+          found->bound);
+  }
+  const auto missing = std::find(held.begin(), held.end(), false);
+  return missing == held.end() ? ""
+                               : fmt::format("no rank holds element {} of the {} {}",
+                                             ir::placeText(missing - held.begin(), expected.shape), key.kind, key.name);
 }
 
-class Comparison {
-public:
-  Comparison(CheckResult &result, Tolerance tolerance) : result(result), tolerance(tolerance) {}
-
-  /// Compares every rank's piece of a tensor with the reference. Elements below `floor` are noise. `magnitude`: the sum
-  /// of absolute terms of each element.
-  void compare(const TensorKey &key, const ir::HostTensor &expected, const std::vector<Piece> &pieces, int64_t step,
-               double floor, const ir::HostTensor *magnitude) {
-    const double largest = std::max({1e-6, floor, largestOf(expected)});
-    ++result.tensors;
-    std::vector<bool> held(expected.values.size());
-    const double norm = std::max(normOf(expected), magnitude ? tolerance.summed * normOf(*magnitude) : 0);
-    for (const Piece &piece : pieces) {
-      double squares = 0;
-      for (size_t i = 0; i < piece.indices.size(); ++i) {
-        held[piece.indices[i]] = true;
-        const double want = expected.values[piece.indices[i]], got = piece.values[i];
-        const double scale = std::max(largest, magnitude ? tolerance.summed * magnitude->values[piece.indices[i]] : 0);
-        double apart = std::isnan(want) && std::isnan(got) ? 0 : std::abs(want - got) / scale;
-        if (tolerance.norm)
-          apart *= scale / std::max({1e-6, floor, norm});
-        squares += apart * apart;
-        if (tolerance.norm)
-          apart = std::sqrt(squares);
-        if (apart > result.largest)
-          result.largest = apart;
-        if (!(apart <= tolerance.tensor) && result.difference.empty())
-          result.difference =
-              fmt::format("the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}",
-                          key.first, key.second, step, piece.rank, place(piece.indices[i], expected.shape), got, want);
-      }
-    }
-    const auto missing = std::find(held.begin(), held.end(), false);
-    if (missing != held.end() && result.difference.empty())
-      result.difference = fmt::format("no rank holds element {} of the {} {}",
-                                      place(missing - held.begin(), expected.shape), key.first, key.second);
-  }
-
-  double noise() const { return tolerance.noise; }
-
-  void loss(double got, double want, int64_t step) {
-    ++result.tensors;
-    if (!(std::abs(got - want) <= tolerance.loss * std::max(1.0, std::abs(want))) && result.difference.empty())
-      result.difference =
-          fmt::format("the loss differs in step {}: it is {:.9g}, the graph says {:.9g}", step, got, want);
-  }
-
-private:
-  CheckResult &result;
-  Tolerance tolerance;
-};
-
-/// Copies the plan's values to the reference, so that both sides start the next step with equal values.
-void adopt(TensorMap &values, const TensorKey &key, const std::vector<Piece> &pieces) {
-  ir::HostTensor &tensor = values.at(key);
+/// Copies the plan's values to the reference, so that what follows begins with equal values. The reference has not all
+/// that a plan holds: not the parts of ZeRO, and nothing that only an evaluation reads.
+void adopt(ir::Slots &values, const ir::SlotKey &key, const std::vector<Piece> &pieces) {
+  const auto known = values.find(key);
+  if (known == values.end())
+    return;
   for (const Piece &piece : pieces)
     for (size_t i = 0; i < piece.indices.size(); ++i)
-      tensor.values[piece.indices[i]] = piece.values[i];
+      known->second.values[static_cast<size_t>(piece.indices[i])] = piece.values[i];
 }
 
 /// Both sides of a check and the current step.
@@ -210,47 +174,77 @@ public:
 
 private:
   void compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums, CheckResult &result);
+  ir::Slots reckon(const std::vector<uint32_t> &rows, int64_t step, double lr) const;
+  std::string difference(const ir::Bounds &bounds, int64_t step) const;
 
   std::shared_ptr<const PlanFile> file;
   const DataSource &source;
   SampleOrder order;
   plan::LearningRateT rate;
   Reference reference;
-  TensorMap values;
-  Pieces pieces;
+  ir::Slots values; ///< at the beginning of the step
+  Pieces pieces;    ///< of the plan, after the step
   std::mutex mutex;
 };
+
+/// The reference's step under the current rounding. The optimizer gets the plan's gradients where the plan keeps them.
+ir::Slots Check::reckon(const std::vector<uint32_t> &rows, int64_t step, double lr) const {
+  ir::Slots now = values;
+  const LossSums sums = reference.train(now, source, rows, step);
+  ir::Slots found = now;
+  for (auto &[key, tensor] : tensorsOf(sums))
+    found[key] = std::move(tensor);
+  for (const auto &[key, held] : pieces)
+    if (key.kind == "gradient")
+      adopt(now, key, held);
+  reference.update(now, lr, step, sums);
+  for (auto &[key, tensor] : now)
+    if (key.kind == "parameter" || key.kind == "state")
+      found[key] = std::move(tensor);
+  return found;
+}
+
+/// In the order of execution, so that the cause is found before its consequences.
+std::string Check::difference(const ir::Bounds &bounds, int64_t step) const {
+  std::vector<ir::SlotKey> keys = reference.order();
+  for (const auto &[key, held] : pieces)
+    if (key.kind == "metric")
+      keys.insert(keys.begin(), key);
+  for (const ir::SlotKey &key : keys) {
+    const auto held = pieces.find(key);
+    if (held == pieces.end() && key.kind == "gradient") // a gradient of one microbatch is not kept after the update
+      continue;
+    const std::string text = differenceOf(key, bounds.exact[0].at(key), bounds.spread[0].at(key),
+                                          held == pieces.end() ? std::vector<Piece>() : held->second, step);
+    if (!text.empty())
+      return text;
+  }
+  return "";
+}
 
 void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums,
                         CheckResult &result) {
   const auto epoch = order.of(at.epoch);
   const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
-  Comparison comparison(result, toleranceOf(file->plan()));
-  const LossSums expected = reference.train(values, source, rows, step);
-  comparison.loss(sums.meanLoss(), expected.meanLoss(), step);
-  const std::vector<TensorKey> keys = reference.order();
-  double gradients = 0; // the largest element of all gradients
-  for (const TensorKey &key : keys)
-    if (key.first == "gradient")
-      gradients = std::max(gradients, largestOf(values.at(key)));
-  const auto compare = [&](const TensorKey &key) {
-    const auto found = pieces.find(key);
-    if (found == pieces.end() && key.first == "gradient") // a gradient of one microbatch is not kept after the update
-      return;
-    const std::vector<Piece> none, &held = found == pieces.end() ? none : found->second;
-    const auto magnitude = values.find({"magnitude", key.second});
-    const bool gradient = key.first == "gradient";
-    comparison.compare(key, values.at(key), held, step, gradient ? comparison.noise() * gradients : 0,
-                       gradient && magnitude != values.end() ? &magnitude->second : nullptr);
+  for (const auto &[key, tensor] : tensorsOf(sums))
+    pieces[key] = {Piece{0, {0}, tensor.values}};
+  const ir::Run run = [&] { return std::vector{reckon(rows, step, rateAt(rate, step, steps))}; };
+  const ir::Bounds::Types types = typesOf(file->plan());
+  ir::Bounds bounds = ir::Bounds::ofDouble(run, 1).inTypes(types); // more where that is not enough
+  do
+    result.difference = difference(bounds, step);
+  while (!result.difference.empty() && bounds.widenInTypes(run, types));
+  if (!result.difference.empty() && bounds.leavesRange(run, types, 0))
+    result.difference.clear();
+  values = bounds.exact[0];
+  for (const auto &[key, held] : pieces) {
+    const auto known = values.find(key);
+    result.tensors += known != values.end();
+    for (const Piece &piece : held)
+      if (known != values.end())
+        measure(known->second, piece, result);
     adopt(values, key, held);
-  };
-  for (const TensorKey &key : keys)
-    if (key.first == "buffer" || key.first == "gradient")
-      compare(key);
-  reference.update(values, rateAt(rate, step, steps), step, expected);
-  for (const TensorKey &key : keys)
-    if (key.first == "parameter" || key.first == "state")
-      compare(key);
+  }
 }
 
 CheckResult Check::run(int64_t steps, unsigned threads) {
@@ -271,11 +265,13 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
           job.metrics(job.train(step, static_cast<float>(rateAt(rate, step, steps)), at, std::nullopt));
       collect(plan, job.executor(), pieces, mutex);
       world[rank].barrier();
+      world[rank].setTimeout(comparisonSeconds);
       if (rank == 0) {
         compareStep(step, steps, at, sums, result);
         pieces.clear();
       }
       world[rank].barrier();
+      world[rank].setTimeout(options.timeoutSeconds);
       at.sample += batch;
       at.settle(samples, batch);
       if (!result.difference.empty())

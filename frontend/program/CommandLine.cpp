@@ -1,8 +1,9 @@
 // Declares the options of every program's commands.
 #include "frontend/program/CommandLine.h"
 #include "partitioner/schedule/Schedule.h"
+#include "runtime/base/ParseNumber.h"
 
-#include <charconv>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,12 +14,7 @@ namespace {
 /// An integer within the range of its type. CLI11 does not check this: it clamps large values and wraps negative ones.
 template <class T> CLI::Validator whole() {
   return CLI::Validator(
-      [](std::string &text) {
-        T value;
-        auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc() && end == text.data() + text.size() ? std::string()
-                                                                        : text + " is not an integer in range";
-      },
+      [](std::string &text) { return parseNumber<T>(text) ? std::string() : text + " is not an integer in range"; },
       "");
 }
 
@@ -28,14 +24,24 @@ CLI::Validator notEmpty() {
       [](std::string &text) { return text.empty() ? std::string("must not be empty") : std::string(); }, "");
 }
 
-CLI::Validator positive() {
+/// A number that plans hold in 32 bits. CLI11 reads 1e-400 as 0.
+CLI::Validator number() {
   return CLI::Validator(
       [](std::string &text) {
-        double value = 0;
-        auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc() && end == text.data() + text.size() && value > 0 && value < 1e9
-                   ? std::string()
-                   : text + " is not a positive number";
+        const std::optional<double> value = parseNumber<double>(text);
+        const bool held = value && (*value == 0 || std::isnormal(static_cast<float>(*value)));
+        return held ? std::string() : text + " is not a number that 32 bits hold, 0 or from 1.2e-38 to 3.4e38";
+      },
+      "");
+}
+
+CLI::Validator seconds() {
+  constexpr double most = 1e9;
+  return CLI::Validator(
+      [](std::string &text) {
+        const std::optional<double> value = parseNumber<double>(text);
+        return value && *value >= 1e-3 && *value <= most ? std::string()
+                                                         : text + " is not a number of seconds from 0.001 to 1e9";
       },
       "");
 }
@@ -67,9 +73,11 @@ void addChoices(CLI::App &command, RunOptions &run) {
       ->check(whole<int64_t>())
       ->type_name("B");
   command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
-  command.add_option("--lr", run.lr, "learning rate")->type_name("X");
-  command.add_option("--momentum", run.momentum, "momentum of sgd")->type_name("X");
-  command.add_option("--weight-decay", run.weightDecay, "weight decay of any optimizer")->type_name("X");
+  command.add_option("--lr", run.lr, "learning rate")->check(number())->type_name("X");
+  command.add_option("--momentum", run.momentum, "momentum of sgd")->check(number())->type_name("X");
+  command.add_option("--weight-decay", run.weightDecay, "weight decay of any optimizer")
+      ->check(number())
+      ->type_name("X");
   command.add_option("--seed", run.seed, "seed of initial values, data order and dropout (default: 0)")
       ->check(whole<uint64_t>())
       ->type_name("S");
@@ -131,7 +139,7 @@ void addTimes(CLI::App &command, RunOptions &run) {
 
 void addTimeout(CLI::App &command, RunOptions &run) {
   command.add_option("--timeout", run.timeout, "seconds a rank waits for another (default: 60)")
-      ->check(positive())
+      ->check(seconds())
       ->type_name("S");
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/base/ParseNumber.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
@@ -14,7 +15,6 @@
 #include "runtime/session/Report.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
@@ -72,11 +72,9 @@ void Program::Impl::loadStored() {
              folder && (args[0] != "train" || has("--resume") || (has("--resume-if-any") && hasCheckpoint(*folder)))) {
     std::optional<int64_t> step;
     if (const auto text = find("--at-step")) {
-      int64_t value = 0;
-      const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-      if (error != std::errc() || end != text->data() + text->size())
+      step = parseNumber<int64_t>(*text);
+      if (!step)
         return; // the option parser reports the invalid number
-      step = value;
     }
     const CheckpointInfo info = readCheckpointInfo(*folder, step);
     if (info.model != name)
@@ -122,9 +120,8 @@ static std::string numberIn(int64_t least, int64_t most) {
 template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
   using Kind = decltype(option.kind);
   const auto integer = [&](std::string_view part) {
-    int64_t value = 0;
-    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc() && end == part.data() + part.size() && value >= option.least && value <= option.most;
+    const std::optional<int64_t> value = parseNumber<int64_t>(part);
+    return value && *value >= option.least && *value <= option.most;
   };
   const Kind kind = option.kind;
   if (!option.choices.empty())
@@ -140,12 +137,8 @@ template <class Declared> static std::string problem(const Declared &option, con
         return fmt::format("must be numbers separated by commas, each {}", numberIn(option.least, option.most));
       at = comma + 1;
     }
-  if (kind == Kind::Number) {
-    char *end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end || !std::isfinite(value))
-      return "must be a number";
-  }
+  if (kind == Kind::Number && !parseNumber<double>(text))
+    return "must be a number";
   if (kind == Kind::Boolean && text != "true" && text != "false" && text != "1" && text != "0")
     return "must be true or false";
   return "";

@@ -43,8 +43,8 @@ Reference::Reference(const GraphModule &step, uint64_t seed, int64_t microbatche
     weightsFunction = read(step, "weights");
 }
 
-TensorMap Reference::initial() const {
-  TensorMap values;
+ir::Slots Reference::initial() const {
+  ir::Slots values;
   for (const Function *function : {&trainFunction, &updateFunction})
     for (const Slot &slot : function->arguments) {
       if (slot.distribution.empty() || values.count({slot.kind, slot.name}))
@@ -88,7 +88,7 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
   sum.round();
 }
 
-std::vector<ir::HostTensor> Reference::arguments(const Function &function, const TensorMap &values,
+std::vector<ir::HostTensor> Reference::arguments(const Function &function, const ir::Slots &values,
                                                  const DataSource &source, const std::vector<uint32_t> &rows,
                                                  int64_t m) const {
   std::vector<ir::HostTensor> list;
@@ -98,19 +98,19 @@ std::vector<ir::HostTensor> Reference::arguments(const Function &function, const
   return list;
 }
 
-LossSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows,
+LossSums Reference::train(ir::Slots &values, const DataSource &source, const std::vector<uint32_t> &rows,
                           int64_t step) const {
-  TensorMap metrics;
+  ir::Slots metrics;
   const auto run = [&](const Function &function, int64_t m) {
     auto results =
         ir::evaluate(static_cast<mlir::Operation *>(function.operation), arguments(function, values, source, rows, m),
                      {.seed = seed, .trainingStep = step, .microbatch = m});
     for (size_t i = 0; i < results.size(); ++i) {
       const Slot &slot = function.results[i];
-      const bool metric = ir::isMetric(slot.kind), sum = slot.kind == "gradient" || slot.kind == "magnitude";
-      TensorMap &into = metric ? metrics : values;
-      const TensorKey key =
-          metric ? TensorKey("metric", ir::metricName(slot.kind, slot.name)) : TensorKey(slot.kind, slot.name);
+      const bool metric = ir::isMetric(slot.kind), sum = slot.kind == "gradient";
+      ir::Slots &into = metric ? metrics : values;
+      const ir::SlotKey key = metric ? ir::SlotKey{"metric", ir::metricName(slot.kind, slot.name)}
+                                     : ir::SlotKey{slot.kind, slot.name};
       if ((metric && metrics.count(key)) || (sum && m > 0))
         accumulate(into.at(key), results[i]);
       else if (metric || sum || slot.kind == "buffer")
@@ -131,7 +131,7 @@ LossSums Reference::train(TensorMap &values, const DataSource &source, const std
   return sums;
 }
 
-void Reference::update(TensorMap &values, double lr, int64_t step, const LossSums &sums) const {
+void Reference::update(ir::Slots &values, double lr, int64_t step, const LossSums &sums) const {
   std::vector<ir::HostTensor> arguments;
   for (const Slot &slot : updateFunction.arguments) {
     if (slot.kind == "scalar" || slot.kind == "metric")
@@ -148,18 +148,18 @@ void Reference::update(TensorMap &values, double lr, int64_t step, const LossSum
     values[{updateFunction.results[i].kind, updateFunction.results[i].name}] = std::move(results[i]);
 }
 
-std::vector<TensorKey> Reference::order() const {
-  std::vector<TensorKey> buffers, gradients, rest;
+std::vector<ir::SlotKey> Reference::order() const {
+  std::vector<ir::SlotKey> buffers, gradients, rest;
   for (const Slot &slot : trainFunction.results) {
     if (slot.kind == "buffer")
-      buffers.emplace_back(slot.kind, slot.name);
+      buffers.push_back({slot.kind, slot.name});
     else if (slot.kind == "gradient")
-      gradients.emplace_back(slot.kind, slot.name);
+      gradients.push_back({slot.kind, slot.name});
   }
   for (const Slot &slot : updateFunction.results)
-    rest.emplace_back(slot.kind, slot.name);
+    rest.push_back({slot.kind, slot.name});
   std::reverse(gradients.begin(), gradients.end());
-  std::vector<TensorKey> all = buffers;
+  std::vector<ir::SlotKey> all = buffers;
   all.insert(all.end(), gradients.begin(), gradients.end());
   all.insert(all.end(), rest.begin(), rest.end());
   return all;

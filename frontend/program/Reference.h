@@ -1,33 +1,30 @@
 // The reference side of a check: the step's functions run by the interpreter on named global tensors.
 #pragma once
 #include "ir/GraphModule.h"
+#include "ir/interpreter/Bounds.h"
 #include "ir/interpreter/Interpreter.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/session/RankJob.h"
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace cleave {
 
-/// Kind ("parameter", "buffer", "state", "gradient", "magnitude") and module path.
-using TensorKey = std::pair<std::string, std::string>;
-using TensorMap = std::map<TensorKey, ir::HostTensor>;
 
 class Reference {
 public:
   Reference(const GraphModule &step, uint64_t seed, int64_t microbatches);
 
-  /// Initial values of parameters, buffers and states.
-  TensorMap initial() const;
+  /// Initial values of parameters, buffers and states, by kind and module path.
+  ir::Slots initial() const;
   /// Runs forward and backward of one step on samples `rows` of the training split; writes gradients and buffers.
-  LossSums train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
+  LossSums train(ir::Slots &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
   /// Runs the optimizer; writes parameters and states. `sums`: what train returned.
-  void update(TensorMap &values, double lr, int64_t step, const LossSums &sums) const;
+  void update(ir::Slots &values, double lr, int64_t step, const LossSums &sums) const;
   /// Keys in the order of execution: buffers, gradients from the last layer to the first, parameters, states.
-  std::vector<TensorKey> order() const;
+  std::vector<ir::SlotKey> order() const;
 
 private:
   struct Slot {
@@ -46,7 +43,7 @@ private:
                        int64_t first) const;
 
   /// The values of a function's arguments for microbatch `m`.
-  std::vector<ir::HostTensor> arguments(const Function &function, const TensorMap &values, const DataSource &source,
+  std::vector<ir::HostTensor> arguments(const Function &function, const ir::Slots &values, const DataSource &source,
                                         const std::vector<uint32_t> &rows, int64_t m) const;
 
   Function trainFunction, updateFunction;

@@ -5,7 +5,6 @@
 #include "frontend/program/Files.h"
 #include "frontend/program/Given.h"
 #include "frontend/program/Job.h"
-#include "frontend/program/Magnitudes.h"
 #include "frontend/program/PredictorImpl.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/simulate/Memory.h"
@@ -270,8 +269,7 @@ CheckResult Trainer::check(const RunOptions &given) {
     plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");
   const OpenedData data =
       openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
-  GraphModule step = passes::step(impl->trace(job), compile);
-  addMagnitudes(step);
+  const GraphModule step = passes::step(impl->trace(job), compile);
   return checkPlanAgainstGraph(plan, step, *data.source, options.steps.value_or(1), job.threads);
 }
 

@@ -25,9 +25,11 @@ namespace cleave::partitioner {
 static void checkRules(func::FuncOp train, const Strategy &strategy) {
   for (const ShardRule &rule : strategy.shard) {
     bool matched = false;
-    for (unsigned i = 0; i < train.getNumArguments(); ++i)
-      if (const StringRef name = ir::argumentText(train.getArgument(i), ir::attr::name); !name.empty())
-        matched |= matches(rule.pattern, name.str());
+    for (const BlockArgument argument : train.getArguments()) {
+      const StringRef kind = ir::argumentText(argument, ir::attr::kind);
+      if (kind == "parameter" || kind == "buffer")
+        matched |= matches(rule.pattern, ir::argumentText(argument, ir::attr::name).str());
+    }
     if (!matched)
       throw userError(fmt::format("shard: no parameter or buffer of the model matches \"{}\"", rule.pattern));
   }

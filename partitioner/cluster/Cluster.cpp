@@ -95,9 +95,9 @@ private:
     const auto value = node.value<double>();
     if (!node.is_number() || !value)
       throw userError(fmt::format("{}: {} must be a number", at(file, node), key));
-    if (!std::isfinite(*value) || *value < 0 || (*value == 0 && !fromZero) || *value > 1e12)
-      throw userError(fmt::format("{}: {} must be {} and at most 1e12, it is {}", at(file, node), key,
-                                  fromZero ? "at least 0" : "above 0", *value));
+    if (!(*value >= (fromZero ? 0 : 1e-6) && *value <= 1e12))
+      throw userError(fmt::format("{}: {} must be at least {} and at most 1e12, it is {}", at(file, node), key,
+                                  fromZero ? "0" : "1e-6", *value));
     return *value;
   }
 

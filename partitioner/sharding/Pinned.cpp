@@ -1,12 +1,12 @@
 // Matches patterns of module paths, and reads and writes the split of one dimension as text.
 #include "partitioner/sharding/Pinned.h"
 
+#include "partitioner/strategy/ShardKey.h"
 #include "runtime/base/Error.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
-#include <sstream>
+#include <fmt/ranges.h>
 #include <string_view>
 
 namespace cleave::partitioner {
@@ -74,16 +74,6 @@ bool matches(const std::string &pattern, const std::string &name) {
   }
 }
 
-static int64_t number(const std::string &text, const std::string &where) {
-  int64_t value = -1;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw userError(fmt::format(
-        "{}: \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of dimension 0, or heads", where,
-        text));
-  return value;
-}
-
 // Whether two splits view the dimension as the same factors.
 static bool sameFactors(const DimSharding &a, const DimSharding &b) {
   return std::equal(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(),
@@ -92,37 +82,31 @@ static bool sameFactors(const DimSharding &a, const DimSharding &b) {
 
 // Applies a key such as "0" or "0:3x4x16.1". Several keys of the second form for one dimension must have the same
 // factors; each splits one of them.
-static void applyEntry(Sharding &sharding, const std::string &key, const std::string &axes,
+static void applyEntry(Sharding &sharding, const ShardKey &key, const std::string &axes,
                        const std::vector<int64_t> &shape, const Mesh &mesh, const std::string &where) {
-  size_t colon = key.find(':');
-  int64_t dim = number(key.substr(0, colon), where);
+  const int64_t dim = key.dim;
   if (dim >= (int64_t)shape.size())
     throw userError(fmt::format("{}: dimension {} does not exist, the tensor has {}", where, dim, shape.size()));
   const auto refuse = [&] { throw userError(fmt::format("{}: dimension {} is split twice", where, dim)); };
   const bool again = sharding.dims[dim].split();
-  if (colon == std::string::npos) {
+  if (key.factors.empty()) {
     if (again)
       refuse();
     sharding.dims[dim] = parseAxesSplit(axes, shape[dim], mesh, where);
     return;
   }
-  size_t dot = key.find('.', colon);
-  int64_t which = dot == std::string::npos ? -1 : number(key.substr(dot + 1), where);
-  std::stringstream parts(key.substr(colon + 1, dot - colon - 1));
-  std::string part;
+  const size_t which = key.factor;
   DimSharding split;
   int64_t product = 1;
-  while (std::getline(parts, part, 'x')) {
-    int64_t size = number(part, where);
-    bool chosen = (int64_t)split.factors.size() == which;
+  for (const int64_t size : key.factors) {
+    const bool chosen = split.factors.size() == which;
     split.factors.push_back(chosen ? parseAxesSplit(axes, size, mesh, where).factors[0] : Factor{size, {}});
     if (__builtin_mul_overflow(product, size, &product))
       product = -1;
   }
-  if (product != shape[dim] || which < 0 || which >= (int64_t)split.factors.size())
-    throw userError(
-        fmt::format("{}: the factors of \"{}\" do not multiply to dimension {} = {}, or the chosen one does not exist",
-                    where, key, dim, shape[dim]));
+  if (product != shape[dim])
+    throw userError(fmt::format("{}: the factors {} do not multiply to dimension {} = {}", where,
+                                fmt::join(key.factors, "x"), dim, shape[dim]));
   if (again && (!sameFactors(sharding.dims[dim], split) || !sharding.dims[dim].factors[which].axes.empty()))
     refuse();
   if (again)
@@ -165,11 +149,14 @@ std::optional<Sharding> pinnedSharding(const std::string &name, const std::vecto
       continue;
     result = Sharding::replicated(shape);
     std::string where = fmt::format("sharding of {} (rule \"{}\")", name, rule.pattern);
-    for (auto &[key, axes] : rule.dims) {
-      if (key == "heads")
+    for (auto &[text, axes] : rule.dims) {
+      const std::optional<ShardKey> key = ShardKey::parse(text);
+      if (!key)
+        throw userError(fmt::format("{}: \"{}\" is not a dimension", where, text));
+      if (key->heads)
         splitHeads(*result, headsOf(), axes, strategy.mesh, where);
       else
-        applyEntry(*result, key, axes, shape, strategy.mesh, where);
+        applyEntry(*result, *key, axes, shape, strategy.mesh, where);
     }
     refuseRepeatedAxes(*result, where);
     result->resolve(shape);

@@ -2,21 +2,33 @@
 #include "partitioner/strategy/Strategy.h"
 
 #include "partitioner/schedule/Named.h"
+#include "partitioner/strategy/ShardKey.h"
 #include "partitioner/toml/Toml.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/ParseNumber.h"
 
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sstream>
 
 namespace cleave::partitioner {
 
 static Mesh meshOf(int64_t dp, int64_t tp, int64_t pp) { return {{{"dp", dp}, {"tp", tp}, {"pp", pp}}}; }
 
-static constexpr int64_t largestAxis = 1 << 20;
+static constexpr int64_t largestAxis = 1 << 20, mostMicrobatches = 1 << 24;
+
+/// The parts of a text between separators; a separator at the end begins an empty part.
+static std::vector<std::string> partsOf(const std::string &text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
 
 static void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where) {
   for (MeshAxis &axis : mesh.axes)
@@ -34,23 +46,20 @@ Mesh parseMesh(const std::string &text) {
   Mesh mesh = meshOf(1, 1, 1);
   std::string where = "mesh \"" + text + "\"";
   std::vector<std::string> seen;
-  std::stringstream parts(text);
-  std::string part;
   if (text.empty())
     throw userError("the mesh is empty; expected for example dp=2,tp=2,pp=2");
-  while (std::getline(parts, part, ',')) {
+  for (const std::string &part : partsOf(text, ',')) {
     size_t equals = part.find('=');
     std::string name = part.substr(0, equals), number = equals == std::string::npos ? "" : part.substr(equals + 1);
-    int64_t size = 0;
-    auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
+    const std::optional<int64_t> size = parseNumber<int64_t>(number);
     if (name != "dp" && name != "tp" && name != "pp")
       throw userError(fmt::format("{}: axis \"{}\" is unknown; a mesh has dp, tp and pp", where, name));
-    if (error != std::errc() || end != number.data() + number.size())
+    if (!size)
       throw userError(fmt::format("{}: the size of axis {} must be a whole number, it is \"{}\"", where, name, number));
     if (std::find(seen.begin(), seen.end(), name) != seen.end())
       throw userError(fmt::format("{}: axis {} is given twice", where, name));
     seen.push_back(name);
-    setAxis(mesh, name, size, where);
+    setAxis(mesh, name, *size, where);
   }
   return mesh;
 }
@@ -106,12 +115,56 @@ std::optional<LayerUse> LayerUse::parse(const std::string &text) {
   return entry.path.empty() || entry.str() != text ? std::nullopt : std::optional(entry);
 }
 
+std::optional<ShardKey> ShardKey::parse(const std::string &text) {
+  if (text == "heads")
+    return ShardKey{.heads = true};
+  const size_t colon = text.find(':'), dot = text.find('.');
+  const std::optional<int64_t> dim = parseNumber<int64_t>(text.substr(0, colon));
+  if (!dim || *dim < 0)
+    return std::nullopt;
+  if (colon == std::string::npos)
+    return ShardKey{.dim = *dim};
+  ShardKey key{.dim = *dim};
+  if (dot == std::string::npos || dot < colon)
+    return std::nullopt;
+  for (const std::string &part : partsOf(text.substr(colon + 1, dot - colon - 1), 'x')) {
+    const std::optional<int64_t> size = parseNumber<int64_t>(part);
+    if (!size || *size < 1)
+      return std::nullopt;
+    key.factors.push_back(*size);
+  }
+  const std::optional<int64_t> factor = parseNumber<int64_t>(text.substr(dot + 1));
+  if (!factor || *factor < 0 || *factor >= static_cast<int64_t>(key.factors.size()))
+    return std::nullopt;
+  key.factor = static_cast<size_t>(*factor);
+  return key;
+}
+
 namespace {
 
 std::string stringAt(const std::string &file, const std::string &key, const toml::node &node) {
   if (auto text = node.value<std::string>())
     return *text;
   throw userError(fmt::format("{}: {} must be a string", at(file, node), key));
+}
+
+int64_t countAt(const std::string &file, const std::string &key, const toml::node &node, int64_t most) {
+  const std::optional<int64_t> count = node.value_exact<int64_t>();
+  if (!count || *count < 1 || *count > most)
+    throw userError(fmt::format("{}: {} must be a whole number from 1 to {}", at(file, node), key, most));
+  return *count;
+}
+
+/// A key that is a pattern of module paths.
+std::string patternAt(const std::string &file, const toml::key &key, const toml::node &node) {
+  const std::string pattern(key.str());
+  const std::vector<std::string> parts = partsOf(pattern, '.');
+  if (std::find(parts.begin(), parts.end(), "") != parts.end() || pattern.find("**") != std::string::npos)
+    throw userError(
+        fmt::format("{}: \"{}\" is not a pattern of module paths like \"blocks.*.fc\"; * stands for any characters "
+                    "but dots",
+                    at(file, node), pattern));
+  return pattern;
 }
 
 void readSchedule(const std::string &file, const toml::node &node, Strategy &strategy) {
@@ -128,16 +181,9 @@ void readSchedule(const std::string &file, const toml::node &node, Strategy &str
         throw userError(fmt::format("{}: schedule.name must be one of {}, found \"{}\"", at(file, value),
                                     fmt::join(names, ", "), strategy.schedule));
     } else if (key == "microbatches") {
-      auto count = value.value<int64_t>();
-      if (!count || *count < 1)
-        throw userError(fmt::format("{}: schedule.microbatches must be a whole number of at least 1", at(file, value)));
-      strategy.microbatches = *count;
+      strategy.microbatches = countAt(file, "schedule.microbatches", value, mostMicrobatches);
     } else if (key == "virtual") {
-      auto count = value.value<int64_t>();
-      if (!count || *count < 1)
-        throw userError(fmt::format("{}: schedule.virtual, the stages of a rank, must be a whole number of at least 1",
-                                    at(file, value)));
-      strategy.chunks = *count;
+      strategy.chunks = countAt(file, "schedule.virtual, the stages of a rank,", value, largestAxis);
     } else if (key == "placement") {
       const std::string word = stringAt(file, "schedule.placement", value);
       if (word != "wrapped" && word != "v")
@@ -190,6 +236,34 @@ void readStages(const std::string &file, const toml::node &node, Strategy &strat
   strategy.stagesOrigin = "file";
 }
 
+void readShardEntry(const std::string &file, const std::string &key, const toml::node &value, ShardRule &rule) {
+  if (key == "origin") {
+    rule.origin = stringAt(file, "origin", value);
+    return;
+  }
+  if (key.ends_with("_ms") && value.is_number()) // a cost, for people
+    return;
+  if (!ShardKey::parse(key))
+    throw userError(
+        fmt::format("{}: \"{}\" of \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of "
+                    "dimension 0, or heads (origin and costs like next_best_ms may stand beside)",
+                    at(file, value), key, rule.pattern));
+  if (!value.is_string())
+    throw userError(fmt::format("{}: {} of {} must name mesh axes", at(file, value), key, rule.pattern));
+  const std::string axes = stringAt(file, key, value);
+  std::vector<std::string> seen;
+  for (const std::string &axis : axes.empty() ? std::vector<std::string>{} : partsOf(axes, '+')) {
+    if (axis != "dp" && axis != "tp")
+      throw userError(fmt::format("{}: {} of \"{}\": axis \"{}\" is unknown; a tensor is split over dp or tp",
+                                  at(file, value), key, rule.pattern, axis));
+    if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+      throw userError(fmt::format("{}: {} of \"{}\": axis {} is named twice in \"{}\"", at(file, value), key,
+                                  rule.pattern, axis, axes));
+    seen.push_back(axis);
+  }
+  rule.dims[key] = axes;
+}
+
 void readShard(const std::string &file, const toml::node &node, Strategy &strategy) {
   const toml::table *table = node.as_table();
   if (!table)
@@ -200,17 +274,9 @@ void readShard(const std::string &file, const toml::node &node, Strategy &strate
     if (!dims)
       throw userError(fmt::format("{}: the sharding of {} must be a table like {{ 0 = \"tp\" }}", at(file, value),
                                   std::string(pattern.str())));
-    ShardRule rule{std::string(pattern.str()), {}, "file"};
-    for (auto &[dim, axes] : *dims) {
-      std::string name(dim.str());
-      if (name == "origin")
-        rule.origin = stringAt(file, "origin", axes);
-      else if (axes.is_string())
-        rule.dims[name] = stringAt(file, name, axes);
-      else if (!axes.is_number() || name == "heads" ||
-               (!name.empty() && name[0] >= '0' && name[0] <= '9')) // other entries with numbers are costs
-        throw userError(fmt::format("{}: {} of {} must name mesh axes", at(file, axes), name, rule.pattern));
-    }
+    ShardRule rule{patternAt(file, pattern, value), {}, "file"};
+    for (auto &[dim, axes] : *dims)
+      readShardEntry(file, std::string(dim.str()), axes, rule);
     rules.push_back({value.source().begin, std::move(rule)});
   }
   // toml++ sorts a table by key, but the last matching rule in file order wins.
@@ -225,7 +291,7 @@ void readRecompute(const std::string &file, const toml::node &node, Strategy &st
     throw userError(fmt::format("{}: recompute must be a table keyed by module path", at(file, node)));
   std::vector<std::pair<toml::source_position, RecomputeRule>> rules;
   for (auto &[pattern, kind] : *table) {
-    const std::string path(pattern.str()), word = stringAt(file, "recompute of " + path, kind);
+    const std::string path = patternAt(file, pattern, kind), word = stringAt(file, "recompute of " + path, kind);
     const std::optional<Recomputation> known = recomputationNamed(word);
     if (!known)
       throw userError(

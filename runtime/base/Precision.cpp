@@ -3,8 +3,8 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/base/ParseNumber.h"
 
-#include <cstdlib>
 #include <fmt/format.h>
 
 namespace cleave {
@@ -27,11 +27,10 @@ std::optional<LossScale> LossScale::parse(const std::string &text) {
     return std::nullopt;
   if (text == "dynamic")
     return LossScale{};
-  char *end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (*end || !(value >= 1 && value <= largest))
+  const std::optional<double> value = parseNumber<double>(text);
+  if (!value || *value < 1 || *value > largest)
     throw userError(fmt::format("--loss-scale {}: must be dynamic, none, or a number from 1 to {}", text, largest));
-  return LossScale{.initial = value, .dynamic = false};
+  return LossScale{.initial = *value, .dynamic = false};
 }
 
 std::string text(const std::optional<LossScale> &scale) {

@@ -144,7 +144,7 @@ static IdxArray readIdxFile(const std::string &path, unsigned rank, uint64_t &to
 IdxArray readIdx(const std::string &path, unsigned rank) {
   std::error_code ignored;
   for (const std::string &name : {path, path + ".gz"})
-    if (std::filesystem::is_regular_file(name, ignored)) {
+    if (std::filesystem::exists(std::filesystem::symlink_status(name, ignored))) { // InputFile refuses what is no file
       uint64_t total = 0;
       return withMemoryFor(name, total, [&] { return readIdxFile(name, rank, total); });
     }

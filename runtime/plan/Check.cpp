@@ -9,8 +9,9 @@ namespace cleave {
 namespace {
 
 void checkStructureOf(const plan::Plan &plan, check::Report &report) {
-  check::checkTexts(plan, report);
-  check::checkTables(plan, report);
+  check::checkDeclared(plan, report);
+  if (report.count() == 0)
+    check::checkTables(plan, report);
   if (report.count() == 0)
     check::checkStructure(plan, report);
   if (report.count() == 0)

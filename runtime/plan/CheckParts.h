@@ -52,7 +52,6 @@ private:
 };
 
 constexpr uint64_t largest = uint64_t{1} << 46; // bytes or elements; products of accepted values fit in 64 bits
-constexpr uint32_t mostDims = 12;
 
 /// Whether these sizes and their product are in [0, largest].
 bool sane(std::initializer_list<int64_t> sizes);
@@ -107,8 +106,9 @@ inline uint64_t valueBytes(const plan::Slot &slot) { return elementsOf(slot) * d
 /// "program 0, segment 3 (forward), step 5 (Matmul)"
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);
 
-/// Texts have no control characters; multi-line texts may have newlines and tabs.
-void checkTexts(const plan::Plan &plan, Report &report);
+/// Checks that every number has a value that plan.fbs declares for it, and that texts have no control characters. All
+/// other checks require that this finds nothing.
+void checkDeclared(const plan::Plan &plan, Report &report);
 /// Checks mesh, tensors, groups and each rank's tables. All other checks require that this finds nothing.
 void checkTables(const plan::Plan &plan, Report &report);
 /// Checks kernel declarations, and that the code contains the kernels. Part of checkTables.

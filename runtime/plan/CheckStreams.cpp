@@ -51,10 +51,7 @@ private:
     const auto steps = [&](uint32_t action) {
       return program.segments()->Get(actions->Get(action)->segment())->steps();
     };
-    const bool there = wait.on_action() <= a && wait.step() < length(steps(a)) &&
-                       wait.on_step() < length(steps(wait.on_action())) &&
-                       (wait.on_action() < a || wait.on_step() < wait.step());
-    if (!there)
+    if (wait.on_action() > a || (wait.on_action() == a && wait.on_step() >= wait.step()))
       report.add("program {}, action {}: step {} waits for step {} of action {}, which is not an earlier one", index, a,
                  wait.step(), wait.on_step(), wait.on_action());
     else if (steps(a)->Get(wait.step())->stream() == steps(wait.on_action())->Get(wait.on_step())->stream())

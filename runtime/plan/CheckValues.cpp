@@ -71,9 +71,8 @@ private:
     std::set<uint32_t> listed;
     for (uint32_t i = 0; i < length(segment.leaves()); ++i) {
       const plan::SlotValue &leaves = *segment.leaves()->Get(i);
-      if (leaves.slot() >= length(program.slots()) || !listed.insert(leaves.slot()).second)
-        report.add("{}: it leaves a value in slot {}, which is already listed or does not exist", place(),
-                   leaves.slot());
+      if (!listed.insert(leaves.slot()).second)
+        report.add("{}: it leaves a value in slot {}, which is already listed", place(), leaves.slot());
       else if (held(leaves.slot()) != leaves.value())
         report.add("{}: it must leave {} in slot {}, which holds {}", place(), name(leaves.value()), leaves.slot(),
                    name(held(leaves.slot())));

@@ -8,6 +8,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Sha256.h"
+#include "runtime/plan/Fields.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -53,40 +54,20 @@ std::string versionProblem(const Header &header) {
   return "";
 }
 
-/// Whether vectors of 8-byte numbers are 8-byte aligned, which flatbuffers' verifier does not check.
-bool wellAligned(const plan::Plan &plan) {
+/// Whether the numbers of lists are aligned, which flatbuffers' verifier does not check.
+class Alignment : public check::FieldVisitor {
+public:
+  bool list(const check::FieldWalk &, const check::FieldType &field, const uint8_t *data, uint32_t) override {
+    good = good && (!field.isNumber() || reinterpret_cast<uintptr_t>(data) % field.elementBytes == 0);
+    return field.object && !field.object->isStruct;
+  }
   bool good = true;
-  auto numbers = [&](const auto *vector) {
-    good = good && (!vector || reinterpret_cast<uintptr_t>(vector->Data()) % 8 == 0);
-  };
-  auto each = [](const auto *vector, auto visit) {
-    for (flatbuffers::uoffset_t i = 0; vector && i < vector->size(); ++i)
-      visit(*vector->Get(i));
-  };
-  auto view = [&](const plan::View *view) { view ? numbers(view->strides()) : void(); };
-  auto step = [&](const plan::Step &step) {
-    if (const auto *op = step.op_as_Matmul())
-      view(op->a()), view(op->b()), view(op->c()), view(op->aux()), numbers(op->batch());
-    if (const auto *op = step.op_as_Copy())
-      view(op->src()), view(op->dst()), numbers(op->shape());
-    if (const auto *op = step.op_as_Attention())
-      for (const plan::View *each : {op->q(), op->k(), op->v(), op->out(), op->dout(), op->dq(), op->dk(), op->dv()})
-        view(each);
-    if (const auto *op = step.op_as_Random())
-      numbers(op->shape());
-    if (const auto *op = step.op_as_Collective())
-      each(op->buffers(), [&](const plan::CollectiveBuffer &buffer) { numbers(buffer.sizes()); });
-  };
-  each(plan.tensors(), [&](const plan::Tensor &tensor) { numbers(tensor.shape()); });
-  if (plan.data())
-    each(plan.data()->fields(), [&](const plan::DataField &field) { numbers(field.shape()); });
-  each(plan.ranks(), [&](const plan::Rank &rank) { numbers(rank.scalars()); });
-  each(plan.programs(), [&](const plan::Program &program) {
-    each(program.slots(), [&](const plan::Slot &slot) { numbers(slot.shape()); });
-    each(program.layouts(), [&](const plan::Layout &layout) { numbers(layout.offsets()); });
-    each(program.segments(), [&](const plan::Segment &segment) { each(segment.steps(), step); });
-  });
-  return good;
+};
+
+bool wellAligned(const plan::Plan &plan) {
+  Alignment alignment;
+  check::FieldWalk(plan, alignment).run();
+  return alignment.good;
 }
 
 } // namespace

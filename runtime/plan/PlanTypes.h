@@ -9,6 +9,7 @@ enum class ReduceKind : uint8_t;
 enum class CollectiveKind : uint8_t;
 enum class DataKind : uint8_t;
 enum class Precision : uint8_t;
+struct Action;
 struct Data;
 struct DataT;
 struct KernelInfo;

@@ -56,12 +56,14 @@ std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> receivers(const pla
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> stages;
   for (const auto &[position, rank] : representatives(plan)) {
     const plan::Program &program = programAt(plan, rank);
-    for (const plan::Segment *segment : *program.segments())
-      eachStep(*segment, [&](const plan::Step &step) {
+    for (uint32_t s = 0; s < check::length(program.segments()); ++s) {
+      const plan::Segment &segment = *program.segments()->Get(s);
+      eachStep(segment, [&](const plan::Step &step) {
         if (const auto *recv = step.op_as_Recv())
           stages.try_emplace({plan.ranks()->Get(rank)->peers()->Get(recv->peer()), rank, recv->tag()},
-                             stageOf(program, *segment));
+                             stageOf(program, segment));
       });
+    }
   }
   return stages;
 }

@@ -328,16 +328,14 @@ void RankLoop::run() {
     step(done + 1, at, ahead ? std::optional(next) : std::nullopt);
     ++done;
     const bool due = timer.due(done);
-    if (epochEnds || due)
-      report(true);
     if (epochEnds || due) {
+      report(true);
       save(done, next); // not after an evaluation, which may take longer than an interrupted program has time
       timer.restart();
       shared.stop.askSoon();
     }
     if (epochEnds)
       endEpoch(at.epoch);
-    }
     at = next;
   }
   report(true);

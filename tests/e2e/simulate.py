@@ -42,7 +42,7 @@ class Simulate(Case):
 
     def test_clusters_that_do_not_suit_the_plan(self):
         for was, now, status, word in (
-            ("gb_per_s = 300.0", "gb_per_s = -300.0", 2, "c.toml:10:23: nodes.inside.gb_per_s must be above 0"),
+            ("gb_per_s = 300.0", "gb_per_s = -300.0", 2, "c.toml:10:23: nodes.inside.gb_per_s must be at least 1e-6"),
             ("{ a100-80g = 2 }", "{ a100 = 2 }", 2, '"a100", which is no device of this cluster'),
             ("count = 2", "count = 1", 2, "the plan has 4 ranks, cluster two nodes has 2 devices"),
             ("memory_gib = 80.0", "memory_gib = 1.01", 3, "needs"),

@@ -235,6 +235,23 @@ std::vector<Kind> kinds() {
          ++tensor.shape[a.below(tensor.shape.size())];
          return true;
        }},
+      {"a state or gradient of no parameter",
+       [](Altered &a) {
+         std::vector<TensorT *> found;
+         for (auto &tensor : a.plan.tensors)
+           if (tensor->parameter >= 0)
+             found.push_back(tensor.get());
+         TensorT *tensor = a.oneOf(found);
+         if (!tensor)
+           return false;
+         tensor->parameter = static_cast<int>(a.plan.tensors.size() + a.below(100));
+         return true;
+       }},
+      {"a program of another stage",
+       [](Altered &a) {
+         someProgram(a).stage += 1 + static_cast<uint32_t>(a.below(3));
+         return true;
+       }},
       {"a parameter frozen",
        [](Altered &a) {
          SlotT *slot = someSlot(a, [&](const SlotT &s) {
@@ -434,9 +451,7 @@ std::vector<Kind> kinds() {
       {"a kernel of another name",
        [](Altered &a) { return ofKernel(a, [](KernelInfoT &k) { return k.symbol += "x", true; }); }},
       {"a kernel that says it reaches further",
-       [](Altered &a) {
-         return ofKernel(a, [](KernelInfoT &k) { return ++k.arguments[0]->base, true; });
-       }},
+       [](Altered &a) { return ofKernel(a, [](KernelInfoT &k) { return ++k.arguments[0]->base, true; }); }},
       {"a kernel that says it takes fewer arguments",
        [](Altered &a) { return ofKernel(a, [](KernelInfoT &k) { return k.arguments.pop_back(), true; }); }},
       {"two kernels change places",

@@ -265,44 +265,6 @@ std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
 
 // ---- bounds ---------------------------------------------------------------------------------------------------------
 
-void Reference::widen(const Whole &whole, int samples, bool ofDouble, uint64_t seed) {
-  for (int sample = 0; sample < samples; ++sample) {
-    ir::Rounding noise{ir::Rounding::Kind::Noise};
-    noise.ulps = 8;
-    noise.ofDouble = ofDouble;
-    noise.addends = whole.sums();
-    noise.state = noise.sample = mix(seed + static_cast<uint64_t>(sample)) | 1;
-    ir::RoundingScope scope(noise);
-    const Steps noisy = whole.run();
-    for (size_t s = 0; s < exact.size(); ++s)
-      for (auto &[key, tensor] : spread[s]) {
-        const ir::HostTensor &right = exact[s].at(key), &found = noisy[s].at(key);
-        for (size_t i = 0; i < tensor.values.size(); ++i) {
-          const double apart = std::abs(found.values[i] - right.values[i]);
-          const bool same = std::isnan(found.values[i]) && std::isnan(right.values[i]);
-          // Rounding of the result itself. In double at least 1e-16: a gradient may be 1 minus a probability near 1.
-          const double last = ofDouble ? std::max(std::abs(right.values[i]) * 0x1p-52, 1e-16) : std::abs(right.values[i]) * 0x1p-24;
-          tensor.values[i] = same ? tensor.values[i] : std::max({tensor.values[i], std::isnan(apart) ? INFINITY : apart, last});
-        }
-      }
-  }
-}
-
-Reference referenceOf(const Whole &whole, bool ofDouble, int samples) {
-  Reference reference;
-  {
-    ir::RoundingScope scope({ir::Rounding::Kind::None});
-    reference.exact = whole.run();
-    reference.largest = ir::RoundingScope::now().largest;
-  }
-  reference.spread = reference.exact;
-  for (ir::Slots &slots : reference.spread)
-    for (auto &[key, tensor] : slots)
-      std::fill(tensor.values.begin(), tensor.values.end(), 0);
-  reference.widen(whole, samples, ofDouble, 1);
-  return reference;
-}
-
 std::vector<bool> exactSteps(const Whole &whole, const Steps &exact) {
   std::vector<bool> same(exact.size(), true);
   // Several precisions, because a single one may round to the exact result by accident.
@@ -317,36 +279,13 @@ std::vector<bool> exactSteps(const Whole &whole, const Steps &exact) {
   return same;
 }
 
-static std::string place(int64_t index, const std::vector<int64_t> &shape) {
-  std::vector<int64_t> at(shape.size());
-  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
-    at[d] = index % shape[d];
-  return fmt::format("[{}]", fmt::join(at, ", "));
-}
-
 std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, const ir::HostTensor *spread,
                        const std::vector<int64_t> &indices, const std::vector<double> &values, bool equal) {
-  double largest = 0;
-  for (size_t i = 0; spread && i < spread->values.size(); ++i)
-    largest = std::max(largest, spread->values[i]);
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const auto at = static_cast<size_t>(indices[i]);
-    const double want = expected.values[at], got = values[i];
-    if (want == got || (std::isnan(want) && std::isnan(got)))
-      continue;
-    const double bound = equal || !spread ? 0 : 8 * spread->values[at] + 2 * largest + 1e-35;
-    if (!std::isfinite(bound) || (!equal && !(std::abs(want) + bound < 1e30))) // the largest f32 is 3e38
-      continue;
-    // A bound above both the value and 0.5 means that rounding errors were amplified, for example by several norms of
-    // equal elements. Samples of noise do not bound them.
-    if (!equal && bound > std::abs(want) && bound > 0.5)
-      continue;
-    if (!(std::abs(want - got) <= bound))
-      return fmt::format("{} {} {} is {:.17g}, the graph says {:.17g}, {}", key.kind, key.name,
-                         place(indices[i], expected.shape), got, want,
-                         equal ? "exactly" : fmt::format("within {:.3g}", bound));
-  }
-  return {};
+  const auto found = ir::firstOutside(expected, equal ? nullptr : spread, indices, values);
+  return !found ? ""
+                : fmt::format("{} {} {} is {:.17g}, the graph says {:.17g}, {}", key.kind, key.name,
+                              ir::placeText(found->index, expected.shape), found->got, found->want,
+                              equal ? "exactly" : fmt::format("within {:.3g}", found->bound));
 }
 
 // ---- central differences --------------------------------------------------------------------------------------------
@@ -406,16 +345,16 @@ private:
 } // namespace
 
 std::string compareWithDifferences(const Recipe &recipe, const GraphModule &traced, const Whole &whole,
-                                   const Reference &reference) {
+                                   const ir::Bounds &bounds) {
   ir::RoundingScope scope({ir::Rounding::Kind::None});
   const auto count = static_cast<double>(
       whole.graph().function("train")->getAttrOfType<mlir::IntegerAttr>("cleave.static_count").getInt());
   Losses loss(recipe, traced, whole, count);
-  for (const auto &[key, gradient] : reference.exact[0]) {
+  for (const auto &[key, gradient] : bounds.exact[0]) {
     if (key.kind != "gradient")
       continue;
     const ir::SlotKey parameter{"parameter", key.name};
-    const ir::HostTensor &spread = reference.spread[0].at(key);
+    const ir::HostTensor &spread = bounds.spread[0].at(key);
     bool agrees = false;
     std::string text;
     std::optional<double> before;

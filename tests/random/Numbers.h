@@ -2,7 +2,7 @@
 // roundings, and how much rounding alone can change each result.
 #pragma once
 #include "ir/GraphModule.h"
-#include "ir/interpreter/Distributed.h"
+#include "ir/interpreter/Bounds.h"
 #include "runtime/data/DataSource.h"
 #include "tests/random/Recipe.h"
 
@@ -84,27 +84,18 @@ private:
   bool mixes = false;
 };
 
-/// Exact results, and for each element the largest change under noise.
-struct Reference {
-  Steps exact;
-  Steps spread;       ///< NaN or infinite if noise gives no bound
-  double largest = 0; ///< largest magnitude of any intermediate value; sums with it lose smaller addends
-  /// Widens `spread` by `samples` more runs, with noise of a few units in the last place of the types (or of a double).
-  void widen(const Whole &whole, int samples, bool ofDouble, uint64_t seed);
-};
-Reference referenceOf(const Whole &whole, bool ofDouble, int samples);
-
 /// For each training step, whether its results are independent of the order of additions: they are the same with 20,
 /// 21, 22, 23 and 53 significant bits. After a step that depends on the order, all later steps count as dependent.
 std::vector<bool> exactSteps(const Whole &whole, const Steps &exact);
 
-/// Describes the first difference beyond its bound; empty if there is none. `equal`: values must agree bit for bit.
+/// Describes the first difference beyond its bound (ir::firstOutside); empty if there is none. `equal`: values must
+/// agree bit for bit.
 std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, const ir::HostTensor *spread,
                        const std::vector<int64_t> &indices, const std::vector<double> &values, bool equal);
 
-/// Compares the interpreter's gradients with central differences of the loss in double, within the rounding bounds of
-/// the reference. Returns a description of the first mismatch, or empty.
+/// Compares the interpreter's gradients with central differences of the loss in double, within the bounds of rounding.
+/// Returns a description of the first mismatch, or empty.
 std::string compareWithDifferences(const Recipe &recipe, const GraphModule &traced, const Whole &whole,
-                                   const Reference &reference);
+                                   const ir::Bounds &bounds);
 
 } // namespace cleave::random_models

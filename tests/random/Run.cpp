@@ -1,5 +1,6 @@
 // Runs one case through the whole product, and judges the result.
 #include "tests/random/Run.h"
+#include "frontend/program/Check.h"
 #include "frontend/program/Job.h"
 #include "frontend/trace/Trace.h"
 #include "frontend/trace/TraceModel.h"
@@ -179,7 +180,7 @@ void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vect
 }
 
 /// Runs both training steps in double with one thread per rank. Returns the first difference and its step, or empty.
-std::string runDistributed(const partitioner::Applied &applied, const Whole &whole, Reference &reference,
+std::string runDistributed(const partitioner::Applied &applied, const Whole &whole, ir::Bounds &reference,
                            const std::set<std::string> &unchanged, const std::vector<bool> &exact) {
   const ir::DistributedProgram program = programOf(applied);
   ir::RoundingScope scope({ir::Rounding::Kind::None});
@@ -205,7 +206,7 @@ std::string runDistributed(const partitioner::Applied &applied, const Whole &who
     const size_t s = static_cast<size_t>(at - 1);
     std::string text = compareWhole(reference.exact[s], reference.spread[s], found, unchanged, exact[s]);
     if (!text.empty() && !exact[s]) { // try again with more samples of noise
-      reference.widen(whole, 20, true, 77);
+      reference.widenOfDouble([&] { return whole.run(); });
       text = compareWhole(reference.exact[s], reference.spread[s], found, unchanged, false);
     }
     if (!text.empty())
@@ -308,24 +309,8 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
   return {};
 }
 
-/// Whether a value exceeds the range of its type (65504 for f16, 3e38 for f32) in a step up to this one, or the loss
-/// scale differs from the exact run: results are then not compared. With --reduce-dtype fp16, gradients must stay below
-/// an eighth of the range, because the partial sums of ranks may be larger than the total.
-bool overflows(const Recipe &recipe, const Whole &whole, const Steps &exact, size_t step) {
-  const bool halfSums = recipe.reduceDtype == "fp16";
-  const Steps typed = whole.run();
-  for (size_t s = 0; s <= step; ++s)
-    for (const auto &[key, tensor] : typed[s])
-      for (size_t i = 0; i < tensor.values.size(); ++i)
-        if (!std::isfinite(tensor.values[i]) ||
-            (halfSums && key.kind == "gradient" && std::abs(tensor.values[i]) > 65504. / 8) ||
-            (key.name.find("loss_scale") != std::string::npos && tensor.values[i] != exact[s].at(key).values[i]))
-          return true;
-  return false;
-}
-
 std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &recipe, const HashedData &data,
-                    const Whole &whole, Reference &reference, const std::vector<bool> &exact) {
+                    const Whole &whole, ir::Bounds &reference, const std::vector<bool> &exact) {
   const plan::Plan &plan = file->plan();
   LocalWorld world(plan.ranks()->size());
   SampleOrder order(data.samples(Split::Train), runSeed);
@@ -339,15 +324,15 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
   options.timeoutSeconds = 20;
   const auto compare = [&](int64_t step, const LossSums &sums, const LossSums &evaluated) {
     const auto s = static_cast<size_t>(step - 1);
-    if (recipe.precision == "fp16" && overflows(recipe, whole, reference.exact, s))
+    const ir::Run run = [&] { return whole.run(); };
+    const ir::Bounds::Types types{.addends = whole.sums()};
+    if (recipe.precision == "fp16" && reference.leavesRange(run, types, s))
       return pieces.clear();
     std::string text =
         comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, exact[s]);
-    if (!text.empty() && !exact[s]) {
-      reference.widen(whole, 20, false, 99);
+    while (!text.empty() && !exact[s] && reference.widenInTypes(run, types))
       text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, false);
-    }
-    if (!text.empty() && overflows(recipe, whole, reference.exact, s))
+    if (!text.empty() && reference.leavesRange(run, types, s))
       text.clear();
     if (!text.empty())
       difference = fmt::format("after step {}: {}", step, text);
@@ -519,7 +504,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   whole.setMixes(!applied->evalMixes.empty());
   if (const std::optional<bool> adds = whole.addsUp(whole.beginning()); adds == false && applied->evalMixes.empty())
     return failed("evaluation combines samples, and the plan does not say so", "");
-  Reference inDouble = referenceOf(whole, true, 3);
+  ir::Bounds inDouble = ir::Bounds::ofDouble([&] { return whole.run(); }, 3);
   bool exactOps = lossKind(recipe.loss).exact && recipe.precision == "fp32" &&
                   (recipe.optimizer == "sgd" || recipe.optimizer == "momentum") && recipe.clipNorm == 0;
   for (const Class &cls : recipe.classes) {
@@ -558,21 +543,18 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   if (const std::string text = defectsForGpu(recipe, config, options); !text.empty())
     return failed("the checker refuses the plan for GPUs: " + kindOf(text), text);
   result.executed = true;
-  // Start from the changes under noise in the 49th bit, scaled to the 24th bit, and widen them by samples of noise in
-  // the element types. The few samples alone may be too small if rounding is amplified, for example by several norms of
-  // nearly equal elements.
-  Reference inTypes{inDouble.exact, inDouble.spread};
-  for (ir::Slots &slots : inTypes.spread)
-    for (auto &[key, tensor] : slots)
-      for (double &value : tensor.values)
-        value *= 0x1p25;
-  inTypes.widen(whole, 4, false, 5);
+  // Samples of noise in the element types alone may be too few if rounding is amplified, for example by several norms
+  // of nearly equal elements.
+  ir::Bounds inTypes = inDouble.inTypes({.addends = whole.sums()});
   try {
     const std::string text = execute(file, recipe, data, whole, inTypes, exact);
     // Sums with very large numbers lose small addends, in one order of additions and not in another.
     result.unbounded = !text.empty() && inDouble.largest > 0x1p24;
     if (!text.empty() && !result.unbounded)
       return failed("the executed plan differs from the graph" + lacking(text), text);
+    const CheckResult checked = checkPlanAgainstGraph(file, whole.graph(), data, trainingSteps, 1);
+    if (!result.unbounded && !checked.difference.empty())
+      return failed("check: " + kindOf(checked.difference), checked.difference);
   } catch (const Error &error) {
     return failed("execution: " + kindOf(error.what()), error.what());
   }

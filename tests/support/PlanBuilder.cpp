@@ -306,8 +306,18 @@ void nameAxes(PlanT &plan) {
   }
 }
 
+/// Programs whose stages nobody has set get the coordinate of their ranks on axis pp, the last one.
+static void setStages(PlanT &plan) {
+  if (std::ranges::any_of(plan.programs, [](const auto &program) { return program->stage != 0; }))
+    return;
+  for (const auto &rank : plan.ranks)
+    if (rank->program < plan.programs.size() && plan.mesh.size() == 3 && rank->coords.size() == 3)
+      plan.programs[rank->program]->stage = rank->coords[2];
+}
+
 std::vector<uint8_t> flatbuffer(const PlanT &given) {
   PlanT plan(given);
+  setStages(plan);
   bindKernels(plan);
   nameAxes(plan);
   std::vector<uint8_t> bytes = pack(plan);

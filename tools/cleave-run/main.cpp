@@ -45,8 +45,8 @@ static int run(int argc, char **argv) {
   app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
   app.add_option("--data", options.dataDir, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
   app.add_option("--steps", options.steps, "train until this step, counted from the start of training")
-      ->check(checkPositive);
-  app.add_option("--epochs", options.epochs, "train until the end of this epoch (default: 1)")->check(checkPositive);
+      ->check(checkPositive<>);
+  app.add_option("--epochs", options.epochs, "train until the end of this epoch (default: 1)")->check(checkPositive<>);
   app.add_option("--metrics", options.metricsFile, "write metrics as JSON lines")->type_name("FILE.jsonl");
   app.add_option("--checkpoint", options.checkpointDir, "write checkpoints here, read them with --resume and --eval")
       ->type_name("DIR");
@@ -58,16 +58,15 @@ static int run(int argc, char **argv) {
       ->excludes(resume)
       ->excludes(any);
   app.add_option("--at-step", options.atStep, "use the checkpoint of this step (default: the last)")
+      ->check(checkPositive<>)
       ->type_name("S")
       ->excludes(any);
   app.add_option("--checkpoint-every", every,
                  "write a checkpoint also after every N steps, or when a time has passed: 90s, 30m, 2h")
       ->type_name("N|TIME");
   app.add_option("--keep", options.keep, "number of checkpoints to keep in the folder (default: 2)")
-      ->check(checkPositive);
-  app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")
-      ->check(checkPositive)
-      ->check(CLI::Range(1, 256));
+      ->check(checkPositive<>);
+  app.add_option("--threads", options.threads, "threads per rank (default: the plan's)")->check(checkPositive<256>);
   app.add_option("--device", options.deviceName, "cpu, cuda, or reference: plain loops (default: the plan's backend)")
       ->check(CLI::IsMember({"cpu", "reference", "cuda"}));
   app.add_flag("!--no-graph", options.graph, "cuda: step by step instead of captured graphs, with the same bits");
@@ -85,10 +84,11 @@ static int run(int argc, char **argv) {
   app.add_flag("--profile", options.profile, "list the slowest steps of rank 0");
   app.add_option("--trace", options.traceFile, "write the last iterations of all ranks for ui.perfetto.dev")
       ->type_name("FILE.json");
-  app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")->check(checkPositive);
+  app.add_option("--timeout", options.timeoutSeconds, "seconds a rank waits for another")
+      ->check(checkPositive<1000000000>);
   app.add_option("--grace", options.graceSeconds,
                  "seconds within which an interrupted training ends (default: no limit)")
-      ->check(checkPositive);
+      ->check(checkPositive<1000000000>);
   if (!parseCommandLine(app, argc, argv))
     return 0;
 

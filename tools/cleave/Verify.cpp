@@ -53,7 +53,7 @@ int verify(int argc, char **argv) {
   double memory = 0;
   bool json = false;
   app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
-  app.add_option("--memory", memory, "MiB a rank has")->check(checkPositive);
+  app.add_option("--memory", memory, "MiB a rank has")->check(checkPositive<int64_t{1} << 40>);
   app.add_flag("--json", json, "as one JSON object");
   if (!parseCommandLine(app, argc, argv))
     return 0;

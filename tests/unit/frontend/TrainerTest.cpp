@@ -1,6 +1,9 @@
 // Training without the command line, on a user-defined data set.
+#include "runtime/plan/PlanFile.h"
+#include "runtime/plan/plan_generated.h"
 #include "tests/unit/frontend/Support.h"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -129,6 +132,56 @@ TEST_CASE("a frozen parameter keeps its value, plan and graph agree") {
   const CheckResult result = trainer.check({.mesh = "dp=2", .microbatches = 2, .steps = 3});
   CHECK(result.difference == "");
   CHECK(result.tensors > 3);
+}
+
+namespace {
+
+/// Targets of about 1e5 whose sum is 0, for equal inputs: the terms of the gradients are 1e6 times their sums.
+struct Cancelling : Plane {
+  void read(Split, int64_t index, size_t field, std::byte *to) const override {
+    const float x[2] = {0.7f, 0.3f};
+    float all = 0, y = 0;
+    for (int64_t i = 0; i < 64; ++i) {
+      y = i < 63 ? 1e5f * static_cast<float>(std::sin(static_cast<double>(i * i))) : -all;
+      all += y;
+      if (i == index)
+        break;
+    }
+    field == 0 ? std::memcpy(to, x, sizeof x) : std::memcpy(to, &y, sizeof y);
+  }
+};
+
+} // namespace
+
+TEST_CASE("check allows what rounding does to gradients whose terms cancel") {
+  LinearModel model;
+  TrainConfig config = planeConfig();
+  config.data = std::make_shared<Cancelling>();
+  config.batch = 64;
+  for (const auto &[mesh, precision] : {std::pair("dp=2", ""), std::pair("dp=4", ""), std::pair("dp=2", "bf16")}) {
+    INFO(mesh << " " << precision);
+    CHECK(Trainer(model, config)
+              .check({.mesh = mesh, .microbatches = 2, .steps = 3, .precision = precision})
+              .difference == "");
+  }
+}
+
+TEST_CASE("check finds a plan that begins with other values") {
+  Folder folder;
+  LinearModel model;
+  Trainer trainer(model, planeConfig());
+  const RunOptions options{.mesh = "dp=2", .microbatches = 2, .steps = 1};
+  const auto sealed = PlanFile::fromBytes(trainer.plan(options), "made");
+  plan::PlanT altered;
+  sealed->plan().UnPackTo(&altered);
+  for (auto &tensor : altered.tensors)
+    if (tensor->init && tensor->name == "fc.weight")
+      tensor->init->a *= 1.0001, tensor->init->b *= 1.0001;
+  flatbuffers::FlatBufferBuilder builder;
+  plan::FinishPlanBuffer(builder, plan::Plan::Pack(builder, &altered));
+  writePlan(folder.path + "/altered.plan", sealPlan({builder.GetBufferPointer(), builder.GetSize()}));
+  CHECK(trainer.check(options).difference == "");
+  CHECK(trainer.check({.steps = 1, .plan = folder.path + "/altered.plan"}).difference != "");
 }
 
 TEST_CASE("what is only warned of runs all the same") {

@@ -103,13 +103,15 @@ TEST_CASE("bad cluster files are refused with line, rule and value") {
   CHECK(refused("") == "c.toml: a cluster needs devices: a table [devices.NAME] for every kind");
   CHECK(refused("devices = {}\n") == "c.toml:1:11: devices is empty; a cluster needs at least one kind");
   CHECK(refused(replaced(two, "gb_per_s = 130.0", "gb_per_s = -130.0")) ==
-        "c.toml:15:23: nodes.inside.gb_per_s must be above 0 and at most 1e12, it is -130");
+        "c.toml:15:23: nodes.inside.gb_per_s must be at least 1e-6 and at most 1e12, it is -130");
   CHECK(refused(replaced(two, "gb_per_s = 130.0", "gb_per_s = 0")) ==
-        "c.toml:15:23: nodes.inside.gb_per_s must be above 0 and at most 1e12, it is 0");
+        "c.toml:15:23: nodes.inside.gb_per_s must be at least 1e-6 and at most 1e12, it is 0");
+  CHECK(refused(replaced(two, "gb_per_s = 130.0", "gb_per_s = 1e-300")) ==
+        "c.toml:15:23: nodes.inside.gb_per_s must be at least 1e-6 and at most 1e12, it is 1e-300");
   CHECK(refused(replaced(two, "= 900", "= inf")) ==
-        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be above 0 and at most 1e12, it is inf");
+        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be at least 1e-6 and at most 1e12, it is inf");
   CHECK(refused(replaced(two, "= 900", "= nan")) ==
-        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be above 0 and at most 1e12, it is nan");
+        "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be at least 1e-6 and at most 1e12, it is nan");
   CHECK(refused(replaced(two, "= 900", "= \"900\"")) ==
         "c.toml:5:19: devices.v100-16g.memory_gb_per_s must be a number");
   CHECK(refused(replaced(two, "latency_us = 3.0", "latency_us = -1")) ==
@@ -138,7 +140,7 @@ TEST_CASE("bad cluster files are refused with line, rule and value") {
   CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\ncache = { mib = 6.0 }")) ==
         "c.toml:5:9: devices.v100-16g.cache needs gb_per_s");
   CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\ncache = { mib = 0, gb_per_s = 9.0 }")) ==
-        "c.toml:5:17: devices.v100-16g.cache.mib must be above 0 and at most 1e12, it is 0");
+        "c.toml:5:17: devices.v100-16g.cache.mib must be at least 1e-6 and at most 1e12, it is 0");
   CHECK(refused(replaced(two, "fp32 = 15.7, ", "")) == "c.toml:6:15: devices.v100-16g.peak_tflops needs fp32");
   CHECK(refused(replaced(two, "fp32 = 15.7, ", "fp32 = 15.7, int8 = 1.0, ")).find("not \"int8\"") != std::string::npos);
   CHECK(refused(replaced(two, "[network]\ngb_per_s_per_node = 12.5\nlatency_us = 5.0\n", "")) ==

@@ -154,7 +154,7 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"),
                     Catch::Contains("f.toml:1") && Catch::Contains("xp"));
   CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
-  const Strategy quoted = Strategy::parse("[shard]\n'a\"\\b' = { \"\\u0007\" = \"tp\" }", "f.toml");
+  const Strategy quoted = Strategy::parse("[shard]\n'a\"\\b' = { 0 = \"tp\", origin = \"\\u0007\" }", "f.toml");
   CHECK(quoted.shard[0].pattern == "a\"\\b");
   CHECK(Strategy::parse(quoted.toToml(), "again").toToml() == quoted.toToml());
   CHECK(Strategy::parse("stages = [[\"\u046b\"]] # \u046b", "f.toml").stages[0][0] == "\u046b");
@@ -173,6 +173,41 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK_THROWS_WITH(Strategy::parse("x = " + std::string(100000, '['), "f.toml"), Catch::Contains("f.toml:1"));
   CHECK_THROWS_WITH(Strategy::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
   CHECK_THROWS_WITH(Strategy::load("/"), Catch::Contains("a folder"));
+}
+
+TEST_CASE("every key of a strategy is read, whatever its pattern matches") {
+  const auto refused = [](const std::string &text) {
+    try {
+      Strategy::parse(text, "f.toml");
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char *rule :
+       {"{ abc = \"zz\" }", "{ 99999999999999999999 = \"tp\" }", "{ abc = 5 }", "{ -1 = \"tp\" }",
+        "{ \"0:\" = \"tp\" }", "{ \"0:3x4\" = \"tp\" }", "{ \"0:3x4x.0\" = \"tp\" }", "{ \"0:3x4.2\" = \"tp\" }",
+        "{ \"0:0x4.1\" = \"tp\" }", "{ \"0:3x4.1x\" = \"tp\" }", "{ \"0.5\" = \"tp\" }", "{ Heads = \"tp\" }"})
+    CHECK_THAT(refused(std::string("[shard]\n\"*\" = ") + rule),
+               Catch::Contains("f.toml:2") && Catch::Contains("is not a dimension"));
+  CHECK_THAT(refused("[shard]\n\"*\" = { 0 = \"zz\" }"), Catch::Contains("axis \"zz\" is unknown"));
+  for (const char *axes : {"tp+", "+tp", "dp++tp", "pp", "tp,dp"})
+    CHECK_THAT(refused(std::string("[shard]\n\"*\" = { 0 = \"") + axes + "\" }"), Catch::Contains("is unknown"));
+  CHECK_THAT(refused("[shard]\n\"*\" = { 0 = \"tp+tp\" }"), Catch::Contains("named twice"));
+  CHECK_THAT(refused("[shard]\n\"*\" = { heads = 2 }"), Catch::Contains("must name mesh axes"));
+  CHECK(refused("[shard]\n\"*\" = { 0 = \"tp\", \"1:3x4.1\" = \"dp+tp\", heads = \"\", next_best_ms = 0.31 }") == "");
+  for (const char *pattern : {"**", "a.**.b", "", "a..b", ".a", "a."})
+    for (const char *rule : {"[shard]\n\"{}\" = {{ 0 = \"tp\" }}", "[recompute]\n\"{}\" = \"full\""})
+      CHECK_THAT(refused(fmt::format(fmt::runtime(rule), pattern)),
+                 Catch::Contains("is not a pattern of module paths"));
+  for (const char *number : {"0", "-1", "16777217", "9223372036854775807", "2.5", "1e300", "\"2\""})
+    CHECK_THAT(refused(std::string("schedule = { microbatches = ") + number + " }"),
+               Catch::Contains("must be a whole number from 1 to 16777216"));
+  CHECK_THAT(refused("schedule = { virtual = 9223372036854775807 }"),
+             Catch::Contains("must be a whole number from 1 to"));
+  for (const char *mesh :
+       {"dp=2,", ",dp=2", "dp=2,,tp=2", ",", "dp=2,tp=", "dp=+-2", "dp=2 ", "dp=99999999999999999999"})
+    CHECK_THROWS_AS(parseMesh(mesh), Error);
 }
 
 TEST_CASE("later uses of a layer have one form") {

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <numeric>
+#include <sys/stat.h>
 #include <zlib.h>
 
 using namespace cleave;
@@ -125,6 +126,19 @@ TEST_CASE("mnist names what is wrong with a folder", "[data]") {
   writeMnist(folder.path(), "train", 7, false);
   std::filesystem::resize_file(folder.path("t10k-images-idx3-ubyte.gz"), 20);
   CHECK_THROWS_WITH(MnistSource(folder.path()), Contains("t10k-images-idx3-ubyte.gz") && Contains("truncated"));
+}
+
+TEST_CASE("what is no file where an IDX file should be is named", "[data]") {
+  test::TemporaryFolder folder;
+  const std::string path = folder.path("images");
+  CHECK_THROWS_WITH(readIdx(path, 3), Contains("no such file, and no images.gz"));
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(readIdx(path, 3), Contains("images: a regular file expected, found a pipe"));
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path + ".gz");
+  CHECK_THROWS_WITH(readIdx(path, 3), Contains("images.gz: a regular file expected, found a folder"));
+  std::filesystem::create_symlink("/no/such/target", path);
+  CHECK_THROWS_WITH(readIdx(path, 3), Contains("images: cannot be opened: No such file"));
 }
 
 TEST_CASE("text windows do not overlap and targets are one on", "[data]") {

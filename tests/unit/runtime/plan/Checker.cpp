@@ -60,7 +60,7 @@ TEST_CASE("checker: an environment error that lists what was found") {
   } catch (const Error &error) {
     CHECK(error.status == Status::Environment);
     CHECK(std::string(error.what()).find("bad.plan") != std::string::npos);
-    CHECK(std::string(error.what()).find("slot 77") != std::string::npos);
+    CHECK(std::string(error.what()).find("Matmul.a.slot is 77") != std::string::npos);
   }
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("checker: structure") {
   SECTION("a program that is not there") {
     Pipeline p;
     p.plan.ranks[1]->program = 9;
-    CHECK_FOUND(p.plan, "rank 1: program 9 of 2");
+    CHECK_FOUND(p.plan, "ranks[1].program is 9, must be an index of Plan.programs, which has 2 (rule N1)");
   }
   SECTION("a group without the rank") {
     Pipeline p;
@@ -88,7 +88,7 @@ TEST_CASE("checker: structure") {
   SECTION("a peer that is oneself") {
     Pipeline p;
     p.plan.ranks[0]->peers = {0};
-    CHECK_FOUND(p.plan, "rank 0: peer 0 is rank 0");
+    CHECK_FOUND(p.plan, "rank 0: peer 0 is the rank itself");
   }
   SECTION("a view beyond its slot") {
     Pipeline p;
@@ -123,12 +123,12 @@ TEST_CASE("checker: structure") {
   SECTION("an action of a segment that is not there") {
     Pipeline p;
     p.program(1).train[0]->segment = 8;
-    CHECK_FOUND(p.plan, "segment 8 of 2");
+    CHECK_FOUND(p.plan, "train[0].segment is 8");
   }
   SECTION("a microbatch that is not there") {
     Pipeline p;
     p.program(1).train[0]->microbatch = 2;
-    CHECK_FOUND(p.plan, "microbatch 2 of 2");
+    CHECK_FOUND(p.plan, "train[0].microbatch is 2");
   }
   SECTION("persistent slots that overlap") {
     Pipeline p;
@@ -157,15 +157,15 @@ TEST_CASE("checker: structure") {
     KernelT kernel;
     kernel.kernel = 3;
     p.step(0, 1, 0).op.Set(std::move(kernel));
-    CHECK_FOUND(p.plan, "kernel 3 of 0");
+    CHECK_FOUND(p.plan, "Kernel.kernel is 3");
   }
   SECTION("a copy that begins beyond its source on some rank") {
     Pipeline p;
     auto *copy = p.step(0, 1, 0).op.AsCopy(); // reads 12 elements of 12
     copy->src_offset_scalar = 0;
-    CHECK_FOUND(p.plan, "rank scalar 0 of 0");
+    CHECK_FOUND(p.plan, "src_offset_scalar is 0");
     p.plan.ranks[0]->scalars = {0};
-    CHECK_FOUND(p.plan, "rank scalar 0 of 0"); // rank 1, which has the same program
+    CHECK_FOUND(p.plan, "src_offset_scalar is 0"); // rank 1, which has the same program
     p.plan.ranks[1]->scalars = {0};
     CHECK_FOUND(p.plan, "rank 0: 1 scalars, but its program describes 0");
     auto start = std::make_unique<ShardStartT>(); // for two elements, one per rank
@@ -180,10 +180,10 @@ TEST_CASE("checker: structure") {
     p.plan.ranks[1]->scalars = {-1};
     CHECK_FOUND(p.plan, "a source that begins at element -1 of 12");
     copy->src_offset_scalar = -7;
-    CHECK_FOUND(p.plan, "rank scalar -7");
+    CHECK_FOUND(p.plan, "src_offset_scalar is -7");
     copy->src_offset_scalar = 0;
     copy->src->slot = 77;
-    CHECK_FOUND(p.plan, "slot 77 of");
+    CHECK_FOUND(p.plan, "Copy.src.slot is 77");
   }
   SECTION("no mesh, no coordinates") {
     PlanT plan = makePlan(1);
@@ -214,17 +214,17 @@ TEST_CASE("checker: structure") {
   SECTION("a batch of nothing") {
     Pipeline p;
     p.plan.batch = 0;
-    CHECK_FOUND(p.plan, "a batch has at least 1 row, found 0");
+    CHECK_FOUND(p.plan, "batch is 0");
   }
   SECTION("more threads than any processor has") {
     Pipeline p;
     p.plan.threads = 1u << 31;
-    CHECK_FOUND(p.plan, "2147483648 threads per rank");
+    CHECK_FOUND(p.plan, "threads is 2147483648");
   }
   SECTION("a tensor of impossible size") {
     Pipeline p;
     p.plan.tensors[1]->shape = {int64_t{1} << 40, int64_t{1} << 40};
-    CHECK_FOUND(p.plan, "tensor 1: dimension 1 is 1099511627776");
+    CHECK_FOUND(p.plan, "tensors[1].shape has more than");
   }
   SECTION("strides whose products wrap around") {
     Pipeline p;
@@ -247,14 +247,14 @@ TEST_CASE("checker: structure") {
     Pipeline p;
     auto *matmul = p.step(0, 0, 0).op.AsMatmul();
     matmul->k = 0;
-    CHECK_FOUND(p.plan, "a product over 0 terms", "(rule S5)");
+    CHECK_FOUND(p.plan, "Matmul.k is 0", "(rule N1)");
     matmul->k = 4, matmul->m = 0;
     matmul->a->slot = 99;
-    CHECK_FOUND(p.plan, "slot 99 of 5");
+    CHECK_FOUND(p.plan, "Matmul.a.slot is 99");
     Pipeline q;
     PoolT pool;
     pool.kind = PoolKind::AverageForward;
-    pool.src = q.w, pool.dst = q.g, pool.workspace = 99;
+    pool.src = q.w, pool.dst = q.g, pool.workspace = static_cast<int>(q.g);
     pool.n = pool.c = pool.kh = pool.kw = pool.stride_h = pool.stride_w = 1;
     pool.ih = pool.iw = pool.oh = pool.ow = 1;
     q.step(0, 1, 0).op.Set(pool);
@@ -297,7 +297,7 @@ TEST_CASE("checker: structure") {
   SECTION("an axis that splits a slot twice") {
     Pipeline p;
     p.program(0).slots[p.h]->sharding->dims[1]->factors[0]->axes = {0};
-    CHECK_FOUND(p.plan, "slot 2: mesh axis 0 of 3");
+    CHECK_FOUND(p.plan, "slot 2: mesh axis 0 splits it twice");
   }
   SECTION("shares that do not match the group") {
     Pipeline p;
@@ -352,8 +352,11 @@ TEST_CASE("checker: every rank of a program, however many") {
   }
   SECTION("no groups") {
     Wide w;
+    const uint32_t group = w.plan.ranks[80]->groups[0];
     w.plan.ranks[80]->groups.clear();
-    CHECK_FOUND(w.plan, "rank 80: it has [0, 0, 0] groups, peers and scalars, rank 0", "has [1, 0, 0]");
+    CHECK_FOUND(w.plan, "Collective.group is 0, must be an index of Rank.groups, which has 0 (rule N1)");
+    w.plan.ranks[80]->groups = {group, group};
+    CHECK_FOUND(w.plan, "rank 80: it has [2, 0, 0] groups, peers and scalars, rank 0", "has [1, 0, 0]");
   }
   SECTION("a group along another axis, or of another size") {
     Wide w;

@@ -78,7 +78,7 @@ TEST_CASE("checker: sums of rows beside a product") {
   CHECK_FOUND(with([](Case &c) { c.matmul().epilogue = Epilogue::Relu; }), "(Matmul): row sums with an epilogue");
   CHECK_FOUND(with([](Case &c) { c.matmul().bias = static_cast<int>(c.matmul().b->slot); }),
               "(Matmul): row sums with a bias");
-  CHECK_FOUND(with([](Case &c) { c.matmul().row_sums = 99; }), "(Matmul)", "slot 99");
+  CHECK_FOUND(with([](Case &c) { c.matmul().row_sums = 99; }), "Matmul.row_sums is 99");
   CHECK_FOUND(with([](Case &c) {
                 c.aux().shape = {rows - 1};
                 c.aux().bytes = (rows - 1) * 4;
@@ -93,7 +93,7 @@ TEST_CASE("checker: sums of rows beside a product") {
 TEST_CASE("checker: epilogues that are not") {
   SECTION("unknown") {
     Case c(static_cast<Epilogue>(9));
-    CHECK_FOUND(c.plan, "(Matmul): epilogue 9");
+    CHECK_FOUND(c.plan, "Matmul.epilogue is 9, must be in 0..3 (Epilogue)");
   }
   SECTION("an auxiliary matrix that has no use") {
     Case c(Epilogue::Relu);
@@ -140,7 +140,7 @@ TEST_CASE("checker: epilogues that are not") {
   SECTION("a slot that is not there") {
     Case c(Epilogue::Gelu);
     c.matmul().aux->slot = 99;
-    CHECK_FOUND(c.plan, "(Matmul)", "slot 99");
+    CHECK_FOUND(c.plan, "Matmul.aux.slot is 99");
   }
   SECTION("an auxiliary matrix that is too small") {
     Case c(Epilogue::Gelu);

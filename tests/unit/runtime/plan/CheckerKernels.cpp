@@ -26,7 +26,7 @@ TEST_CASE("checker: batches of kernel calls") {
   SECTION("of a kernel that is not there") {
     KernelCalls u;
     u.batch().calls[1]->kernel = 5;
-    CHECK_FOUND(u.plan, "call 1: kernel 5 of 1");
+    CHECK_FOUND(u.plan, "calls[1].kernel is 5");
   }
   SECTION("of a kernel in the other form") {
     KernelCalls gpu, cpu("cpu"), single;
@@ -45,6 +45,7 @@ TEST_CASE("checker: batches of kernel calls") {
     outputs.batch().calls[1]->outputs = 2;
     CHECK_FOUND(outputs.plan, "call 1: 4 arguments, 2 outputs");
     scalars.batch().calls[1]->scalars.push_back(0);
+    scalars.plan.ranks[0]->scalars.push_back(0);
     CHECK_FOUND(scalars.plan, "call 1: 4 arguments, 1 outputs and 1 scalars");
     unknown.batch().calls[0]->outputs = 0;
     CHECK_FOUND(unknown.plan, "kernel 0: it does not declare what it writes");
@@ -53,9 +54,9 @@ TEST_CASE("checker: batches of kernel calls") {
     KernelCalls scalar, extent;
     for (auto &call : scalar.batch().calls)
       call->scalars.push_back(3);
-    CHECK_FOUND(scalar.plan, "call 0: rank scalar 3");
+    CHECK_FOUND(scalar.plan, "calls[0].scalars[0] is 3");
     extent.batch().calls[0]->extent = -1;
-    CHECK_FOUND(extent.plan, "call 0: extent -1");
+    CHECK_FOUND(extent.plan, "calls[0].extent is -1");
   }
   SECTION("with more blocks than a grid has") {
     KernelCalls u;
@@ -65,7 +66,7 @@ TEST_CASE("checker: batches of kernel calls") {
   SECTION("outside their slots") {
     KernelCalls u;
     u.batch().calls[1]->args[3] = 77;
-    CHECK_FOUND(u.plan, "slot 77 of 5");
+    CHECK_FOUND(u.plan, "calls[1].args[3] is 77");
   }
   SECTION("one of which reads what another writes") {
     KernelCalls u;

@@ -26,21 +26,22 @@ TEST_CASE("checker: what a plan says of its training is possible", "[session]") 
   CHECK(checkPlan(seal(linearPlan({}))->plan()).empty());
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(finds([](PlanT &p) { p.training->precision = plan::Precision::Bf16; }, "level O0", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->precision = plan::Precision(9); }, "precision 9", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->precision = plan::Precision(9); }, "training.precision is 9", "N1"));
   CHECK(finds([](PlanT &p) { p.training->level = 2; }, "level O2", "T9"));
   CHECK(finds([](PlanT &p) { p.training->reduce = plan::Precision::Fp16; }, "reduced in precision", "T9"));
-  CHECK(finds([&](PlanT &p) { p.training->loss_scale = nan; }, "loss scale", "T9"));
+  CHECK(finds([&](PlanT &p) { p.training->loss_scale = nan; }, "training.loss_scale is nan", "N1"));
   CHECK(finds([](PlanT &p) { p.training->loss_scale = 1; }, "loss scale", "T9")); // without loss scaling
-  for (const double scale : {nan, 0.5, 1e9})
+  for (const double scale : {0.5, 1e9})
     CHECK(finds([&](PlanT &p) { p.training->loss_scaling = plan::LossScaling::Fixed, p.training->loss_scale = scale; },
                 "loss scale", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->loss_scaling = plan::LossScaling(9); }, "loss scaling of kind 9", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->rate->kind = plan::RateKind(7); }, "unknown schedule", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->rate->every = 0; }, "every 0 steps", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->rate->warmup = -1; }, "after -1 of warm-up", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->rate->steps = -2; }, "over -2", "T9"));
-  CHECK(finds([&](PlanT &p) { p.training->rate->base = nan; }, "must be finite", "T9"));
-  CHECK(finds([](PlanT &p) { p.training->optimizer->kind = plan::OptimizerKind(5); }, "unknown kind", "T9"));
+  CHECK(finds([](PlanT &p) { p.training->loss_scaling = plan::LossScaling(9); }, "training.loss_scaling is 9", "N1"));
+  CHECK(finds([](PlanT &p) { p.training->rate->kind = plan::RateKind(7); }, "training.rate.kind is 7", "N1"));
+  CHECK(finds([](PlanT &p) { p.training->rate->every = 0; }, "training.rate.every is 0", "N1"));
+  CHECK(finds([](PlanT &p) { p.training->rate->warmup = -1; }, "training.rate.warmup is -1", "N1"));
+  CHECK(finds([](PlanT &p) { p.training->rate->steps = -2; }, "training.rate.steps is -2", "N1"));
+  CHECK(finds([&](PlanT &p) { p.training->rate->base = nan; }, "training.rate.base is nan, must be finite", "N1"));
+  CHECK(finds([](PlanT &p) { p.training->optimizer->kind = plan::OptimizerKind(5); }, "training.optimizer.kind is 5",
+              "N1"));
   PlanT tf32 = linearPlan({}), none = linearPlan({});
   tf32.training->precision = plan::Precision::Tf32; // tf32 permits lower precision, it does not require it
   none.training.reset();
@@ -50,12 +51,13 @@ TEST_CASE("checker: what a plan says of its training is possible", "[session]") 
 
 TEST_CASE("checker: inputs are fields of the data", "[session]") {
   using plan::PlanT;
-  CHECK(finds([](PlanT &p) { p.data->kind = plan::DataKind(9); }, "unknown kind", "T9"));
-  CHECK(finds([](PlanT &p) { p.data->context = -1; }, "windows of -1", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->kind = plan::DataKind(9); }, "data.kind is 9", "N1"));
+  CHECK(finds([](PlanT &p) { p.data->context = -1; }, "data.context is -1", "N1"));
   CHECK(finds([](PlanT &p) { p.data->fields[0]->dtype = plan::DType::F16; }, "must be of f32 or i32", "T9"));
   CHECK(finds([](PlanT &p) { p.data->fields[0]->shape[1] = 0; }, "dimension 1 is 0", "T9"));
-  CHECK(finds([](PlanT &p) { p.data->fields[0]->shape.assign(20, 1); }, "20 dimensions", "T9"));
-  CHECK(finds([](PlanT &p) { p.data->fields[1]->classes = -3; }, "-3 classes", "T9"));
+  CHECK(
+      finds([](PlanT &p) { p.data->fields[0]->shape.assign(20, 1); }, "data.fields[0].shape has 20 dimensions", "N1"));
+  CHECK(finds([](PlanT &p) { p.data->fields[1]->classes = -3; }, "data.fields[1].classes is -3", "N1"));
   CHECK(finds([](PlanT &p) { p.data->fields[0]->name.clear(); }, "has no name", "T9"));
   CHECK(finds([](PlanT &p) { p.data->fields[0]->name = "picture"; }, "'image' is no field of the data", "S11"));
   CHECK(finds([](PlanT &p) { p.data->fields[0]->shape[1] += 1; }, "reads 30 f32 a sample", "S11"));

@@ -1,0 +1,89 @@
+// The values that plan.fbs declares for each field (Fields.h). What other checks and all readers of plans may rely on:
+// every index names an entry of its list, every enumeration has one of its values, sizes are in range.
+// Texts must not contain control characters, which a terminal would interpret.
+#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Fields.h"
+
+#include <optional>
+
+namespace cleave::check {
+
+namespace {
+
+constexpr uint32_t mostDims = 12;
+
+/// The first control character: in ASCII, or U+0080 to U+009F in UTF-8. `lines`: newlines and tabs are allowed.
+std::optional<size_t> controlCharacter(std::string_view text, bool lines) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<uint8_t>(text[i]);
+    const bool line = lines && (c == '\n' || c == '\t');
+    const bool wide = c == 0xc2 && i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) - 0x80u < 0x20u;
+    if ((c < 0x20 && !line) || c == 0x7f || wide)
+      return i;
+  }
+  return std::nullopt;
+}
+
+class DeclaredCheck : public FieldVisitor {
+public:
+  explicit DeclaredCheck(Report &report) : report(report) {}
+
+  void number(const FieldWalk &at, const Number &number) override {
+    if (number.allowed() || report.full())
+      return;
+    Rule rule(report, "N1");
+    const FieldType &field = number.field;
+    if (field.isReal())
+      report.add("{} is {}, must be {}", at.path(), number.real, field.declared);
+    else if (field.bound == Bound::None)
+      report.add("{} is {}, must be {}", at.path(), number.value, field.declared);
+    else
+      report.add("{} is {}, must be {}an index of {}, which has {}", at.path(), number.value,
+                 field.low < 0 ? "-1 or " : "", field.declared, number.high + 1);
+  }
+
+  void text(const FieldWalk &at, const FieldType &field, std::string_view text) override {
+    Rule rule(report, "T8");
+    if (const auto found = controlCharacter(text, field.lines); found && !report.full())
+      report.add("{} has a control character at byte {}", at.path(), *found);
+  }
+
+  bool list(const FieldWalk &at, const FieldType &field, const uint8_t *data, uint32_t entries) override {
+    if (field.shape)
+      shape(at, data, entries);
+    return field.element != reflection::UByte || !field.any; // of bytes that may be anything there may be many
+  }
+
+private:
+  void shape(const FieldWalk &at, const uint8_t *data, uint32_t entries) {
+    Rule rule(report, "N1");
+    if (entries > mostDims)
+      return report.add("{} has {} dimensions, at most {}", at.path(), entries, mostDims);
+    int64_t all = 1;
+    for (uint32_t i = 0; i < entries; ++i) {
+      const auto size = flatbuffers::ReadScalar<int64_t>(data + i * sizeof(int64_t));
+      if (!sane({size}))
+        return; // reported as a number
+      if (!sane({all, size}))
+        return report.add("{} has more than {} elements", at.path(), largest);
+      all *= std::max<int64_t>(1, size);
+    }
+  }
+
+  Report &report;
+};
+
+} // namespace
+
+std::string printable(std::string text) {
+  while (auto at = controlCharacter(text, false))
+    text[*at] = '?';
+  return text;
+}
+
+void checkDeclared(const plan::Plan &plan, Report &report) {
+  DeclaredCheck check(report);
+  FieldWalk(plan, check).run();
+}
+
+} // namespace cleave::check
