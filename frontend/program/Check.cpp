@@ -226,7 +226,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
   const auto epoch = order.of(at.epoch);
   const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
   Comparison comparison(result, toleranceOf(file->plan()));
-  const StepSums expected = reference.train(values, source, rows, step);
+  const StepSums expected = reference.train(values, source, at.epoch, rows, step);
   comparison.loss(sums.meanLoss(), expected.loss / expected.weight, step);
   const std::vector<TensorKey> keys = reference.order();
   double gradients = 0; // the largest element of all gradients

@@ -6,6 +6,7 @@
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/StandardStreams.h"
+#include "runtime/base/UserCode.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -289,11 +290,14 @@ void Program::Impl::runOwn(const Own &own, RunOptions options, Trainer &trainer)
   if (!options.batch)
     options.batch = own.batch;
   Predictor predictor = trainer.predictor(options);
-  try {
-    own.body(predictor);
-  } catch (const std::invalid_argument &mistake) {
-    throw userError(mistake.what());
-  }
+  const auto body = [&] {
+    try {
+      own.body(predictor);
+    } catch (const std::invalid_argument &mistake) {
+      throw userError(mistake.what());
+    }
+  };
+  callUser([&] { return "command " + own.name; }, body);
 }
 
 static std::vector<std::string> optionNames(const CLI::App &command) {
@@ -354,7 +358,7 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
       if (std::none_of(impl->declared.begin(), impl->declared.end(),
                        [&](const Declared &o) { return o.command.empty() && o.name == "--" + key; }))
         throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
-    auto [module, model] = make();
+    auto [module, model] = callUser([] { return "model"; }, make);
     model.name = impl->name;
     model.options = impl->optionsJson();
     Trainer trainer(std::move(model), std::move(config));

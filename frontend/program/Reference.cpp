@@ -57,8 +57,8 @@ TensorMap Reference::initial() const {
   return values;
 }
 
-ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows,
-                                int64_t first) const {
+ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, int64_t epoch,
+                                const std::vector<uint32_t> &rows, int64_t first) const {
   ir::HostTensor tensor(slot.shape, slot.dtype);
   const std::vector<int64_t> sample(slot.shape.begin() + 1, slot.shape.end());
   const bool integer = slot.dtype == DType::I32;
@@ -66,7 +66,7 @@ ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, cons
   const int64_t count = ir::elementCount(sample);
   std::vector<std::byte> bytes(static_cast<size_t>(count) * 4);
   for (int64_t row = 0; row < slot.shape[0]; ++row) {
-    source.read(Split::Train, rows[first + row], field, bytes.data());
+    readField(source, {Split::Train, rows[first + row], epoch}, seed, field, bytes.data());
     for (int64_t i = 0; i < count; ++i) {
       float real;
       int32_t whole;
@@ -85,13 +85,13 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
   sum.round();
 }
 
-StepSums Reference::train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows,
-                          int64_t step) const {
+StepSums Reference::train(TensorMap &values, const DataSource &source, int64_t epoch,
+                          const std::vector<uint32_t> &rows, int64_t step) const {
   StepSums sums;
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> arguments;
     for (const Slot &slot : trainFunction.arguments)
-      arguments.push_back(slot.kind == "input" ? input(slot, source, rows, m * slot.shape[0])
+      arguments.push_back(slot.kind == "input" ? input(slot, source, epoch, rows, m * slot.shape[0])
                                                : values.at({slot.kind, slot.name}));
     auto results = ir::evaluate(static_cast<mlir::Operation *>(trainFunction.operation), arguments,
                                 {.seed = seed, .trainingStep = step, .microbatch = m});

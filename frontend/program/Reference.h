@@ -24,8 +24,9 @@ public:
 
   /// Initial values of parameters, buffers and states.
   TensorMap initial() const;
-  /// Runs forward and backward of one step on samples `rows` of the training split; writes gradients and buffers.
-  StepSums train(TensorMap &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
+  /// Runs forward and backward of one step on samples `rows` of an epoch; writes gradients and buffers.
+  StepSums train(TensorMap &values, const DataSource &source, int64_t epoch, const std::vector<uint32_t> &rows,
+                 int64_t step) const;
   /// Runs the optimizer; writes parameters and states.
   void update(TensorMap &values, double lr, int64_t step, double weight) const;
   /// Keys in the order of execution: buffers, gradients from the last layer to the first, parameters, states.
@@ -44,7 +45,7 @@ private:
     std::vector<Slot> arguments, results;
   };
   static Function read(const GraphModule &module, const char *name);
-  ir::HostTensor input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows,
+  ir::HostTensor input(const Slot &slot, const DataSource &source, int64_t epoch, const std::vector<uint32_t> &rows,
                        int64_t first) const;
 
   Function trainFunction, updateFunction;

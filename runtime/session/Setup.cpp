@@ -2,6 +2,8 @@
 #include "runtime/session/Setup.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/data/DataFunction.h"
+#include "runtime/data/UserData.h"
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
@@ -17,14 +19,16 @@ static std::string text(const flatbuffers::String *value) { return value ? value
 
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom, DataNeeds needs) {
   OpenedData data;
-  if (custom && where != "synthetic") {
-    data.source = custom;
-    return data;
+  if (custom && where != "synthetic")
+    data.owned = std::make_unique<UserData>(*custom);
+  else {
+    const int64_t batch = plan.batch();
+    const SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, batch)};
+    data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
   }
-  const int64_t batch = plan.batch();
-  const SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, batch)};
-  data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
   data.source = data.owned.get();
+  if (launchedRank() == 0)
+    checkFunction(*data.source, plan.seed(), needs);
   return data;
 }
 

@@ -333,11 +333,11 @@ void checkOptions(const TrainOptions &options) {
 }
 
 /// Checks that all processes run the same program on the same data.
-void compareJobs(World &world, const DataSource &data, DataNeeds needs, double silence) {
+void compareJobs(World &world, const DataSource &data, uint64_t seed, DataNeeds needs, double silence) {
   world.setTimeout(meetingSeconds); // ranks may need different times to read their data
   world.setSilence(silence);
   GivenValues values = describeProgram();
-  for (auto &value : describeData(data, needs))
+  for (auto &value : describeData(data, seed, needs))
     values.push_back(std::move(value));
   compareAmongRanks(world, values);
 }
@@ -357,7 +357,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
       const InterruptGuard guard;
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);
-      compareJobs(world, *data.source, {}, options.timeoutSeconds);
+      compareJobs(world, *data.source, plan->plan().seed(), {}, options.timeoutSeconds);
       training.stop.among(world.group(all));
       RankLoop(training, rank, world).run();
     });
@@ -422,7 +422,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &opti
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
     if (ranksAreProcesses())
-      compareJobs(world, *data.source, {.train = false}, options.timeoutSeconds);
+      compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.timeoutSeconds);
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
   const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};
