@@ -11,6 +11,7 @@
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
+#include "runtime/session/Progress.h"
 #include "runtime/session/Report.h"
 
 #include <algorithm>
@@ -223,8 +224,8 @@ static void printPlan(const std::string &path, bool json) {
     std::puts(toJson(reportPlan(*plan)).c_str());
     return;
   }
-  std::puts(fmt::format("{}: plan {} for {} ranks, {} bytes", path, plan->hash().substr(0, 6),
-                        plan->plan().ranks() ? plan->plan().ranks()->size() : 0, plan->bytes().size())
+  std::puts(fmt::format("{}: plan {} for {}, {} bytes", path, plan->hash().substr(0, 6),
+                        counted(plan->plan().ranks() ? plan->plan().ranks()->size() : 0, "rank"), plan->bytes().size())
                 .c_str());
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
+#include "runtime/session/Report.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -90,15 +91,7 @@ RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
   run.batch = plan.batch();
   run.seed = plan.seed();
   run.backend = text(plan.backend());
-  for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t) {
-    const plan::Tensor *tensor = plan.tensors()->Get(t);
-    if (tensor->kind() != plan::TensorKind::Parameter)
-      continue;
-    int64_t count = 1;
-    for (unsigned d = 0; tensor->shape() && d < tensor->shape()->size(); ++d)
-      count *= tensor->shape()->Get(d);
-    run.parameters += count;
-  }
+  run.parameters = static_cast<int64_t>(countParameters(plan));
   run.planHash = file.hash();
   for (const plan::Rank *rank : *plan.ranks())
     run.peakBytes.push_back(plan.programs()->Get(rank->program())->peak_bytes());
