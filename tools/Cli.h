@@ -9,11 +9,17 @@
 
 namespace cleave {
 
+/// Accepts integers from 0.
+inline std::string checkNotNegative(const std::string &text) {
+  const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? "" : "must be a whole number from 0, found " + text;
+}
+
 /// Accepts integers from 1.
 inline std::string checkPositive(const std::string &text) {
-  const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits && text.find_first_not_of('0') != std::string::npos ? ""
-                                                                    : "must be a whole number from 1, found " + text;
+  return checkNotNegative(text).empty() && text.find_first_not_of('0') != std::string::npos
+             ? ""
+             : "must be a whole number from 1, found " + text;
 }
 
 /// Rejects an empty text, which would look like a missing option.

@@ -26,12 +26,15 @@ struct TrainConfig {
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
   std::vector<ParameterGroup> groups = {};
   int64_t batch = 32;             ///< samples of the global batch
+  int64_t batchPerRank = 0;       ///< if set, used instead: the global batch is this many times the size of dp
   int64_t targets = 1;            ///< number of trailing data fields passed to the loss; the model receives the others
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
 
 /// How to run the training; the command line's options. Empty fields select the program's defaults. `batch` is the
-/// global batch in samples, `threads` is per rank, at most one of `epochs` and `steps` may be given. `backend`: cpu or
+/// global batch in samples; `batchPerRank` is the part of one device, so the global batch is that many times the size of
+/// dp. `threads` is per rank, at most one of `epochs` and `steps` may be given;
+/// 0 steps write the initial weights. `backend`: cpu or
 /// cuda; `optimizer`: sgd, adam or adamw; `recompute`: none, selective or full; `zero`: stage of ZeRO, 0 to 3. `data`
 /// ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `code` = false: plans have no kernels (for
 /// simulation). `printAfter`: phases after which the IR is printed to standard error.
@@ -42,6 +45,7 @@ struct RunOptions {
   std::string schedule = {}; ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
   std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
   std::optional<int64_t> microbatches = {}, batch = {}, threads = {};
+  std::optional<int64_t> batchPerRank = {};
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, recompute = {};

@@ -63,6 +63,11 @@ void addChoices(CLI::App &command, RunOptions &run) {
       ->type_name("M");
   command.add_option("--backend", run.backend, "cpu or cuda")->type_name("NAME");
   command.add_option("--batch", run.batch, "global batch, in samples")->check(whole<int64_t>())->type_name("B");
+  command
+      .add_option("--batch-per-rank", run.batchPerRank,
+                  "batch of one device, in samples: the global batch is this many times the size of dp")
+      ->check(whole<int64_t>())
+      ->type_name("B");
   command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
   command.add_option("--lr", run.lr, "learning rate")->type_name("X");
   command.add_option("--momentum", run.momentum, "momentum of sgd")->type_name("X");

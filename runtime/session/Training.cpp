@@ -11,6 +11,7 @@
 #include "runtime/session/Metrics.h"
 #include "runtime/session/NonFiniteLoss.h"
 #include "runtime/session/Progress.h"
+#include "runtime/session/Report.h"
 #include "runtime/session/Results.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
@@ -66,7 +67,7 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
     firstStep = resumed->info.step + 1;
   }
   begin.settle(samples, batch);
-  lastStep = options.steps > 0 ? options.steps : lastOfEpochs();
+  lastStep = options.steps ? *options.steps : lastOfEpochs();
   if (rate.steps == 0 && resumed)
     rate.steps = parseTraining(resumed->info.training).rate->steps;
   if (rate.steps == 0)
@@ -140,9 +141,11 @@ void RankLoop::begin() {
                    memory);
   job.executor().writeBack();
   if (rank == 0) {
+    const RunRecord run = describeRun(*shared.file, shared.options);
     metrics = MetricsFile(shared.options.metricsFile, shared.options.resume);
-    metrics.write(toJson(describeRun(*shared.file, shared.options)));
+    metrics.write(toJson(run));
     metrics.flush();
+    progress.line(fmt::format("{}: {}, global batch {}", run.program, ranksText(run.dp, run.tp, run.pp), run.batch));
   }
   world.barrier();
 }
@@ -315,11 +318,11 @@ void RankLoop::run() {
 }
 
 void checkOptions(const TrainOptions &options) {
-  if (options.steps < 0 || options.epochs < 0)
-    throw userError(
-        fmt::format("--steps and --epochs must not be negative, found {} and {}", options.steps, options.epochs));
-  if (options.steps > 0 && options.epochs > 0)
-    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", options.steps, options.epochs));
+  const int64_t steps = options.steps.value_or(0);
+  if (steps < 0 || options.epochs < 0)
+    throw userError(fmt::format("--steps and --epochs must not be negative, found {} and {}", steps, options.epochs));
+  if (options.steps && options.epochs > 0)
+    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", steps, options.epochs));
   if (options.resume && options.checkpointDir.empty())
     throw userError("--resume needs --checkpoint DIR");
   if (options.resume && options.overwrite)
@@ -328,8 +331,8 @@ void checkOptions(const TrainOptions &options) {
     throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
   if (options.keep < 1)
     throw userError(fmt::format("--keep {}: must be at least 1", options.keep));
-  if (options.steps >= mostSteps)
-    throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", options.steps));
+  if (steps >= mostSteps)
+    throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", steps));
 }
 
 /// Checks that all processes run the same program on the same data.
