@@ -81,7 +81,7 @@ struct Model {
   std::string options = "{}"; ///< the model options as a JSON object; stored in plans and checkpoints
 };
 
-/// Wraps a module whose forward takes one to four tensors and returns a Tensor, or a vector, array, pair or tuple of
+/// Wraps a module whose forward takes 1 to 16 tensors and returns a Tensor, or a vector, array, pair or tuple of
 /// Tensors (ModuleOf).
 template <class M> Model makeModel(M &module, std::string name = "model", std::string options = "{}");
 
@@ -127,7 +127,7 @@ private:
 };
 
 namespace detail {
-[[noreturn]] void wrongInputs(size_t given);
+[[noreturn]] void wrongInputs(size_t given, size_t most);
 
 /// The tensors of a forward's result, in order.
 template <class Result> std::vector<Tensor> outputs(Result &&result) {
@@ -138,23 +138,31 @@ template <class Result> std::vector<Tensor> outputs(Result &&result) {
   else
     return std::apply([](auto &&...tensors) { return std::vector<Tensor>{Tensor(tensors)...}; }, result);
 }
+
+/// Calls the module's forward of as many tensors as I has indices, if these are as many. Returns whether it did.
+template <class M, size_t... I>
+bool callForward(M &module, std::span<const Tensor> in, std::vector<Tensor> &out, std::index_sequence<I...>) {
+  if constexpr (requires { module.M::forward(in[I]...); })
+    if (in.size() == sizeof...(I)) {
+      out = outputs(module.forward(in[I]...));
+      return true;
+    }
+  return false;
+}
+
+/// Calls the module's forward of in.size() tensors.
+template <class M, size_t... N>
+std::vector<Tensor> callForward(M &module, std::span<const Tensor> in, std::index_sequence<N...>) {
+  std::vector<Tensor> out;
+  if (!(callForward(module, in, out, std::make_index_sequence<N + 1>()) || ...))
+    wrongInputs(in.size(), sizeof...(N));
+  return out;
+}
 } // namespace detail
 
 template <class M> Model makeModel(M &module, std::string name, std::string options) {
-  auto forward = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-    if constexpr (requires(Tensor t) { module.M::forward(t); })
-      if (in.size() == 1)
-        return detail::outputs(module.forward(in[0]));
-    if constexpr (requires(Tensor t) { module.M::forward(t, t); })
-      if (in.size() == 2)
-        return detail::outputs(module.forward(in[0], in[1]));
-    if constexpr (requires(Tensor t) { module.M::forward(t, t, t); })
-      if (in.size() == 3)
-        return detail::outputs(module.forward(in[0], in[1], in[2]));
-    if constexpr (requires(Tensor t) { module.M::forward(t, t, t, t); })
-      if (in.size() == 4)
-        return detail::outputs(module.forward(in[0], in[1], in[2], in[3]));
-    detail::wrongInputs(in.size());
+  auto forward = [&](std::span<const Tensor> in) {
+    return detail::callForward(module, in, std::make_index_sequence<16>());
   };
   Module &root = module;
   return Model{&root, forward, std::move(name), std::move(options)};

@@ -68,6 +68,7 @@ public:
   Where userSite() const;
   std::optional<int64_t> stage;
   Where root{};          ///< location of the TrainConfig
+  bool inForward = false; ///< the model's forward is running: it makes no modules, parameters or buffers
   const uint64_t number; ///< unique within this process
 
   // Current values of parameters and buffers, by the address of the Parameter or Buffer.
