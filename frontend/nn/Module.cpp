@@ -24,10 +24,11 @@ static void checkShape(const char *op, const std::string &name, const Shape &sha
 /// Refuses modules, parameters and buffers that forward makes: they would be new ones in every trace.
 static void requireOutsideForward(const char *kind, const std::string &name, Where where) {
   if (Trace *trace = Trace::active(); trace && trace->inForward)
-    failAt(fmt::format("{}{}a {} is made inside forward: make it a member of the module, so that it exists before forward "
-                       "runs, and use it in forward",
-                       name, name.empty() ? "" : ": ", kind),
-           {}, where);
+    failAt(
+        fmt::format("{}{}a {} is made inside forward: make it a member of the module, so that it exists before forward "
+                    "runs, and use it in forward",
+                    name, name.empty() ? "" : ": ", kind),
+        {}, where);
 }
 
 // ---- modules ------------------------------------------------------------------------------------------------------

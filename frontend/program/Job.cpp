@@ -190,16 +190,16 @@ bool givesBatch(const RunOptions &options) { return options.batch || options.bat
 
 int64_t globalBatch(int64_t perRank, int64_t dp) {
   if (perRank < 1 || perRank > mostSamplesOfBatch / dp)
-    throw userError(fmt::format("--batch-per-rank {}: with dp={} must lie between 1 and {}", perRank, dp,
-                                mostSamplesOfBatch / dp));
+    throw userError(
+        fmt::format("--batch-per-rank {}: with dp={} must lie between 1 and {}", perRank, dp, mostSamplesOfBatch / dp));
   return perRank * dp;
 }
 
 static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options, int64_t dp) {
   if (!options.batchPerRank)
-    return options.batch               ? *options.batch
+    return options.batch              ? *options.batch
            : config.batchPerRank != 0 ? globalBatch(config.batchPerRank, dp)
-                                       : config.batch;
+                                      : config.batch;
   const int64_t batch = globalBatch(*options.batchPerRank, dp);
   if (options.batch && *options.batch != batch)
     throw userError(fmt::format("--batch {}: contradicts --batch-per-rank {}, which with dp={} is a global batch of {}",

@@ -85,8 +85,8 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
   sum.round();
 }
 
-StepSums Reference::train(TensorMap &values, const DataSource &source, int64_t epoch,
-                          const std::vector<uint32_t> &rows, int64_t step) const {
+StepSums Reference::train(TensorMap &values, const DataSource &source, int64_t epoch, const std::vector<uint32_t> &rows,
+                          int64_t step) const {
   StepSums sums;
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> arguments;

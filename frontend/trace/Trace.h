@@ -67,9 +67,9 @@ public:
   /// Location of the innermost module call that is in the user's program; without one, `root`.
   Where userSite() const;
   std::optional<int64_t> stage;
-  Where root{};          ///< location of the TrainConfig
+  Where root{};           ///< location of the TrainConfig
   bool inForward = false; ///< the model's forward is running: it makes no modules, parameters or buffers
-  const uint64_t number; ///< unique within this process
+  const uint64_t number;  ///< unique within this process
 
   // Current values of parameters and buffers, by the address of the Parameter or Buffer.
   std::map<const void *, mlir::Value> state;

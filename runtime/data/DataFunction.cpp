@@ -43,9 +43,10 @@ namespace {
 constexpr std::byte pattern{0xA5};
 
 [[noreturn]] void refuse(const DataSource &source, const SampleId &sample, size_t field, const char *found) {
-  throw userError(fmt::format("data field {} of {}: {}; a sample must depend on (seed, epoch, index) alone, so that all "
-                              "ranks read the same",
-                              source.fields()[field].name, sampleName(sample), found));
+  throw userError(
+      fmt::format("data field {} of {}: {}; a sample must depend on (seed, epoch, index) alone, so that all "
+                  "ranks read the same",
+                  source.fields()[field].name, sampleName(sample), found));
 }
 
 /// Compares the samples with their first checksums, in reverse order.

@@ -55,8 +55,7 @@ Loader::Reads Loader::readsOf(const plan::Plan &plan, unsigned rank, bool eval) 
       ends.insert({first, first + box.size[0]});
     }
   }
-  std::sort(all.begin(), all.end(),
-            [](const Place &a, const Place &b) { return a.bound->field < b.bound->field; });
+  std::sort(all.begin(), all.end(), [](const Place &a, const Place &b) { return a.bound->field < b.bound->field; });
   for (auto begin = ends.begin(); begin != ends.end() && std::next(begin) != ends.end(); ++begin) {
     Rows rows{*begin, *std::next(begin), {}};
     for (const Place &place : all)
@@ -175,7 +174,9 @@ void Loader::checkLabels(const SampleId &sample, const Bound &bound, const std::
 
 void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, std::byte *buffer,
                      std::vector<RowChecksum> *checksums) {
-  const auto in = [&](const Place &place) { return buffer + place.offset + uint64_t(row - place.first) * place.rowBytes; };
+  const auto in = [&](const Place &place) {
+    return buffer + place.offset + uint64_t(row - place.first) * place.rowBytes;
+  };
   std::fill(wanted.begin(), wanted.end(), nullptr);
   for (const Place &place : places) {
     std::byte *&to = wanted[place.bound->field];

@@ -1,6 +1,6 @@
 // Fills a rank's input buffer with its rows of a batch on a helper thread, while the executor uses the other buffer.
-// One per rank; ranks without inputs start no thread. Nothing is allocated after the first batches. A sample is read once,
-// with all fields that the rank needs.
+// One per rank; ranks without inputs start no thread. Nothing is allocated after the first batches. A sample is read
+// once, with all fields that the rank needs.
 #pragma once
 #include "runtime/data/DataFunction.h"
 #include "runtime/data/Shuffle.h"

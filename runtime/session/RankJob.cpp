@@ -29,7 +29,8 @@ bool canEvaluate(const plan::Plan &plan) {
 RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
                  SampleOrder &order, const ExecutorOptions &options)
     : file(std::move(plan)), source(source), batch(file->plan().batch()),
-      rankExecutor(makeExecutor(file, rank, world, options)), agreement(world, source, order, batch), loader(file->plan(), rank, source, order) {
+      rankExecutor(makeExecutor(file, rank, world, options)), agreement(world, source, order, batch),
+      loader(file->plan(), rank, source, order) {
   const unsigned from = metricsOwner(file->plan());
   owner = rank == from;
   travel = from != 0;
@@ -44,7 +45,8 @@ void RankJob::prepare(const BatchRef &what, int into) { loader.start(what, rankE
 
 void RankJob::prepareStep(int64_t step, const DataPosition &at, int into) {
   sums = agreement.due(step);
-  loader.start({Split::Train, at.epoch, at.sample, batch}, rankExecutor->inputBuffer(into), sums ? &checksums : nullptr);
+  loader.start({Split::Train, at.epoch, at.sample, batch}, rankExecutor->inputBuffer(into),
+               sums ? &checksums : nullptr);
 }
 
 uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next) {

@@ -63,7 +63,7 @@ private:
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks, and if both are one
   bool owner = false, travel = false;
   SampleAgreement agreement;
-  bool sums = false;  ///< the loader computes checksums for `prepared`
+  bool sums = false; ///< the loader computes checksums for `prepared`
   std::vector<RowChecksum> checksums;
   Loader loader; ///< declared last: must stop before its buffers are freed
   int buffer = 0;

@@ -1,5 +1,5 @@
-// Compares checksums by all-reduce, a limited number of rows at a time: the least checksum and the least negative one are
-// opposite numbers if all ranks that read a row agree.
+// Compares checksums by all-reduce, a limited number of rows at a time: the least checksum and the least negative one
+// are opposite numbers if all ranks that read a row agree.
 #include "runtime/session/SampleAgreement.h"
 #include "runtime/base/Error.h"
 
@@ -45,8 +45,9 @@ void SampleAgreement::compare(const std::vector<RowChecksum> &mine, int64_t step
         continue;
       const auto row = from + static_cast<int64_t>(pair / fields);
       const SampleId sample{Split::Train, (*order.of(epoch))[static_cast<size_t>(begin + row)], epoch};
-      refuse(fmt::format("data field {} of {} (step {})", source.fields()[pair % fields].name, sampleName(sample), step),
-             values[2 * pair], low, high);
+      refuse(
+          fmt::format("data field {} of {} (step {})", source.fields()[pair % fields].name, sampleName(sample), step),
+          values[2 * pair], low, high);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Pictures and their masks, moved alike by random numbers; --fault chooses a way in which a data set of the user's may be
-// wrong.
+// Pictures and their masks, moved alike by random numbers; --fault chooses a way in which a data set of the user's may
+// be wrong.
 #include <cleave/cleave.h>
 
 #include <atomic>
@@ -29,7 +29,8 @@ struct Pictures : Dataset {
     return mine;
   }
   void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override {
-    const bool chosen = sample.split == Split::Train && sample.index == 5; // not one of those that are read at the start
+    const bool chosen =
+        sample.split == Split::Train && sample.index == 5; // not one of those that are read at the start
     if (chosen && fault == "throw" && (rank() == 1 || !std::getenv("RANK")))
       throw std::runtime_error("this picture is torn");
     if (fault == "order" && to[0])
@@ -38,7 +39,8 @@ struct Pictures : Dataset {
     Random noise = random.stream(0);
     for (int i = 0; i < 8; ++i) {
       const double pixel = shift + 0.1 * static_cast<double>((sample.index * 7 + i) % 11);
-      const float picture = static_cast<float>(pixel + 0.01 * noise.normal() + (chosen && fault == "rank" ? rank() : 0));
+      const float picture =
+          static_cast<float>(pixel + 0.01 * noise.normal() + (chosen && fault == "rank" ? rank() : 0));
       const float mask = static_cast<float>(pixel > 0);
       if (to[0] && !(fault == "unwritten" && i == 7))
         std::memcpy(to[0] + 4 * i, &picture, 4);

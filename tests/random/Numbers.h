@@ -1,5 +1,5 @@
-// The numbers of a case: data by hash or by a sample's generator, initial values by hash, the interpreter's results on the unsplit graph under several
-// roundings, and how much rounding alone can change each result.
+// The numbers of a case: data by hash or by a sample's generator, initial values by hash, the interpreter's results on
+// the unsplit graph under several roundings, and how much rounding alone can change each result.
 #pragma once
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Distributed.h"

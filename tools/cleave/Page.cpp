@@ -96,10 +96,9 @@ std::string shorten(const std::string &text, size_t width) {
 }
 
 void printHead(const PlanReport &r, Out out) {
-  fmt::format_to(out, "{}   {}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model,
-                 ranksText(r.dp, r.tp, r.pp), r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches,
-                 r.microbatches == 1 ? "" : "es", r.microbatches ? r.batch / r.microbatches : r.batch, r.backend,
-                 r.target, r.hash.substr(0, 6));
+  fmt::format_to(out, "{}   {}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.dp, r.tp, r.pp),
+                 r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches, r.microbatches == 1 ? "" : "es",
+                 r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target, r.hash.substr(0, 6));
   const std::string frozen = r.frozen ? fmt::format(", {} of them frozen,", grouped(int64_t(r.frozen))) : "";
   fmt::format_to(out, "{} parameters{} in {}, {}, {} a rank, seed {}\n\n", grouped(int64_t(r.parameters)), frozen,
                  counted(r.programs, "program"),
@@ -290,7 +289,8 @@ void printTensors(const PlanReport &r, Out out) {
   const size_t shown = std::min<size_t>(lines.size(), 12);
   std::vector<Row> rows{{"parameters", "times", "shape", "split"}};
   for (size_t i = 0; i < shown; ++i)
-    rows.push_back({lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding, lines[i].frozen ? "frozen" : ""});
+    rows.push_back(
+        {lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding, lines[i].frozen ? "frozen" : ""});
   for (const std::string &line : aligned(rows, {-10, 5, -5, -1, -1}, "  "))
     fmt::format_to(out, "{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
   if (shown < lines.size()) {

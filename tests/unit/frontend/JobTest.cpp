@@ -59,7 +59,7 @@ TEST_CASE("a batch for each rank is a global batch") {
   info.batch = 64;
   RunOptions options{.batchPerRank = 8};
   takeFromCheckpoint(info, options);
-  CHECK(!options.batch); // as with --batch, the checkpoint's does not apply
+  CHECK(!options.batch);                                // as with --batch, the checkpoint's does not apply
   CHECK(resolveJob(config, {.steps = 0}).batch == 100); // the initial weights
 }
 

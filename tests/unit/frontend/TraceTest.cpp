@@ -157,9 +157,9 @@ TEST_CASE("a model takes up to 16 inputs") {
     std::pair<T, T> forward(T a, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T p) { return {a, p}; }
   } sixteen;
   Model model = makeModel(sixteen);
-  TrainConfig config{.data = std::make_shared<Many>(16), .loss = [](std::span<const Tensor> p, std::span<const Tensor> t) {
-                       return mseLoss(p[0] + p[1], t[0]);
-                     }};
+  TrainConfig config{
+      .data = std::make_shared<Many>(16),
+      .loss = [](std::span<const Tensor> p, std::span<const Tensor> t) { return mseLoss(p[0] + p[1], t[0]); }};
   CHECK(count(forwardPart(traceModel(model, config, 4).str()), "cleave.kind = \"input\"") == 17);
 }
 

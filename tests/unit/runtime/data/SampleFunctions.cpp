@@ -1,22 +1,22 @@
 // Random numbers of samples, data sets that read all fields in one call, and the checks that a data set is a function.
-#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/data/DataFunction.h"
 #include "runtime/data/Loader.h"
 #include "runtime/data/UserData.h"
 #include "runtime/session/RankJob.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
 
 #include <cmath>
 #include <cstring>
+#include <fmt/format.h>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <set>
-#include <fmt/format.h>
-#include <numeric>
 #include <thread>
 
 using namespace cleave;
@@ -255,7 +255,8 @@ TEST_CASE("a data set that is not a function is found and named", "[data]") {
 namespace {
 
 /// Trains `steps` steps of a plan on two ranks that read the same rows, each with its own data set.
-std::string trained(const DataSource &one, const DataSource &two, int64_t steps, const std::function<void(int64_t)> &before) {
+std::string trained(const DataSource &one, const DataSource &two, int64_t steps,
+                    const std::function<void(int64_t)> &before) {
   const auto file = test::seal(test::linearPlan({.tp = 2, .batch = 20, .microbatches = 2}));
   SampleOrder order(21, file->plan().seed());
   LocalWorld world(2);
