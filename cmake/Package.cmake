@@ -44,3 +44,5 @@ configure_package_config_file(cmake/cleaveConfig.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cleaveConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cleaveConfig.cmake ${PROJECT_BINARY_DIR}/cleaveConfigVersion.cmake DESTINATION ${packageFolder})
 install(EXPORT cleaveTargets NAMESPACE cleave:: DESTINATION ${packageFolder})
+# find_package also finds a build that is not installed, by its folder or by its bin/ in PATH.
+export(EXPORT cleaveTargets NAMESPACE cleave:: FILE ${PROJECT_BINARY_DIR}/cleaveTargets.cmake)

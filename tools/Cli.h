@@ -12,13 +12,20 @@
 
 namespace cleave {
 
-/// Accepts integers from 1 to `most`, and none that the option's type cannot hold: CLI11 wraps or clamps those.
-template <int64_t most = std::numeric_limits<int64_t>::max()> std::string checkPositive(const std::string &text) {
+/// Accepts integers from `least` (1) to `most`, and none that the option's type cannot hold: CLI11 wraps or clamps those.
+template <int64_t most = std::numeric_limits<int64_t>::max(), int64_t least = 1>
+std::string checkPositive(const std::string &text) {
   const std::optional<int64_t> value = parseNumber<int64_t>(text);
-  if (value && *value >= 1 && *value <= most)
+  if (value && *value >= least && *value <= most)
     return "";
   const bool bounded = most != std::numeric_limits<int64_t>::max();
-  return "must be a whole number from 1" + (bounded ? " to " + std::to_string(most) : "") + ", found " + text;
+  return "must be a whole number from " + std::to_string(least) + (bounded ? " to " + std::to_string(most) : "") +
+         ", found " + text;
+}
+
+/// Accepts integers from 0.
+inline std::string checkNotNegative(const std::string &text) {
+  return checkPositive<std::numeric_limits<int64_t>::max(), 0>(text);
 }
 
 /// Rejects an empty text, which would look like a missing option.

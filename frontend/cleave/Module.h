@@ -98,7 +98,7 @@ public:
   Module(const Module &) = delete;
   Module &operator=(const Module &) = delete;
 
-  /// The module's computation: override one of these. (A root module may also define a forward of four tensors.)
+  /// The module's computation: override one of these. (A root module may define a forward of up to 16 tensors.)
   virtual Tensor forward(Tensor x);
   virtual Tensor forward(Tensor x, Tensor y);
   virtual Tensor forward(Tensor x, Tensor y, Tensor z);

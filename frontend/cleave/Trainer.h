@@ -26,18 +26,20 @@ struct TrainConfig {
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
   std::vector<ParameterGroup> groups = {};
   int64_t batch = 32;             ///< samples of the global batch
-  int64_t evalBatch = 0;          ///< the same in evaluation; 0: `batch`
+  int64_t batchPerRank = 0;       ///< if set, used instead: the global batch is this many times the size of dp
+  int64_t evalBatch = 0;          ///< samples of the global batch in evaluation; 0: as in training
   int64_t targets = 1;            ///< number of trailing data fields passed to the loss; the model receives the others
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
 };
 
 /// How to run the training; the command line's options. Empty fields select the program's defaults. `batch` is the
-/// global batch in samples, `evalBatch` that of evaluation, `threads` is per rank, at most one of `epochs` and `steps` may
-/// be given. `backend`: cpu or cuda; `optimizer`: sgd, adam or adamw; `recompute`: none, selective or full; `zero`: stage
-/// of ZeRO, 0 to 3. `data` ("synthetic", too), `metrics`, `checkpoint` and `plan` are paths. `checkpointEvery`: steps
-/// ("500") or a time ("90s", "30m", "2h") between checkpoints within an epoch; `resumeIfAny`: `resume` if there is a
-/// checkpoint. `code` = false: plans have no kernels (for simulation). `printAfter`: phases after which the IR is printed to
-/// standard error.
+/// global batch in samples; `batchPerRank` is the part of one device, so the global batch is that many times the size of
+/// dp; `evalBatch` is the global batch of evaluation. `threads` is per rank, at most one of `epochs` and `steps` may be
+/// given; 0 steps write the initial weights. `backend`: cpu or cuda; `optimizer`: sgd, adam or adamw; `recompute`: none,
+/// selective or full; `zero`: stage of ZeRO, 0 to 3. `data` ("synthetic", too), `metrics`, `checkpoint` and `plan` are
+/// paths. `checkpointEvery`: steps ("500") or a time ("90s", "30m", "2h") between checkpoints within an epoch;
+/// `resumeIfAny`: `resume` if there is a checkpoint. `code` = false: plans have no kernels (for simulation).
+/// `printAfter`: phases after which the IR is printed to standard error.
 struct RunOptions {
   std::string mesh = {};                     ///< "dp=2,tp=2,pp=2"
   int64_t devices = 0;                       ///< number of devices for `strategy` data, model, pipeline or hybrid
@@ -45,6 +47,7 @@ struct RunOptions {
   std::string schedule = {};                 ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
   std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
   std::optional<int64_t> microbatches = {}, batch = {}, evalBatch = {}, threads = {};
+  std::optional<int64_t> batchPerRank = {};
   std::optional<uint64_t> seed = {};
   std::optional<int64_t> epochs = {}, steps = {};
   std::string backend = {}, optimizer = {}, recompute = {};
@@ -83,7 +86,7 @@ struct Model {
   std::string options = "{}"; ///< the model options as a JSON object; stored in plans and checkpoints
 };
 
-/// Wraps a module whose forward takes one to four tensors and returns a Tensor, or a vector, array, pair or tuple of
+/// Wraps a module whose forward takes 1 to 16 tensors and returns a Tensor, or a vector, array, pair or tuple of
 /// Tensors (ModuleOf).
 template <class M> Model makeModel(M &module, std::string name = "model", std::string options = "{}");
 
@@ -129,7 +132,7 @@ private:
 };
 
 namespace detail {
-[[noreturn]] void wrongInputs(size_t given);
+[[noreturn]] void wrongInputs(size_t given, size_t most);
 
 /// The tensors of a forward's result, in order.
 template <class Result> std::vector<Tensor> outputs(Result &&result) {
@@ -140,23 +143,31 @@ template <class Result> std::vector<Tensor> outputs(Result &&result) {
   else
     return std::apply([](auto &&...tensors) { return std::vector<Tensor>{Tensor(tensors)...}; }, result);
 }
+
+/// Calls the module's forward of as many tensors as I has indices, if these are as many. Returns whether it did.
+template <class M, size_t... I>
+bool callForward(M &module, std::span<const Tensor> in, std::vector<Tensor> &out, std::index_sequence<I...>) {
+  if constexpr (requires { module.M::forward(in[I]...); })
+    if (in.size() == sizeof...(I)) {
+      out = outputs(module.forward(in[I]...));
+      return true;
+    }
+  return false;
+}
+
+/// Calls the module's forward of in.size() tensors.
+template <class M, size_t... N>
+std::vector<Tensor> callForward(M &module, std::span<const Tensor> in, std::index_sequence<N...>) {
+  std::vector<Tensor> out;
+  if (!(callForward(module, in, out, std::make_index_sequence<N + 1>()) || ...))
+    wrongInputs(in.size(), sizeof...(N));
+  return out;
+}
 } // namespace detail
 
 template <class M> Model makeModel(M &module, std::string name, std::string options) {
-  auto forward = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-    if constexpr (requires(Tensor t) { module.M::forward(t); })
-      if (in.size() == 1)
-        return detail::outputs(module.forward(in[0]));
-    if constexpr (requires(Tensor t) { module.M::forward(t, t); })
-      if (in.size() == 2)
-        return detail::outputs(module.forward(in[0], in[1]));
-    if constexpr (requires(Tensor t) { module.M::forward(t, t, t); })
-      if (in.size() == 3)
-        return detail::outputs(module.forward(in[0], in[1], in[2]));
-    if constexpr (requires(Tensor t) { module.M::forward(t, t, t, t); })
-      if (in.size() == 4)
-        return detail::outputs(module.forward(in[0], in[1], in[2], in[3]));
-    detail::wrongInputs(in.size());
+  auto forward = [&](std::span<const Tensor> in) {
+    return detail::callForward(module, in, std::make_index_sequence<16>());
   };
   Module &root = module;
   return Model{&root, forward, std::move(name), std::move(options)};

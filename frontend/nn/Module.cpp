@@ -21,6 +21,16 @@ static void checkShape(const char *op, const std::string &name, const Shape &sha
                {}, where);
 }
 
+/// Refuses modules, parameters and buffers that forward makes: they would be new ones in every trace.
+static void requireOutsideForward(const char *kind, const std::string &name, Where where) {
+  if (Trace *trace = Trace::active(); trace && trace->inForward)
+    failAt(
+        fmt::format("{}{}a {} is made inside forward: make it a member of the module, so that it exists before forward "
+                    "runs, and use it in forward",
+                    name, name.empty() ? "" : ": ", kind),
+        {}, where);
+}
+
 // ---- modules ------------------------------------------------------------------------------------------------------
 
 void Module::takeName(const std::string &name, const char *rule, Where where) {
@@ -40,10 +50,14 @@ void Module::takeName(const std::string &name, const char *rule, Where where) {
            {}, where);
 }
 
-Module::Module(Where where) : place(where) { noteModulePlace(place); }
+Module::Module(Where where) : place(where) {
+  requireOutsideForward("module", "", where);
+  noteModulePlace(place);
+}
 
 Module::Module(Module &parent, std::string name, Where where)
     : place(where), parent(&parent), ownName(std::move(name)) {
+  requireOutsideForward("module", ownName, where);
   noteModulePlace(parent.place);
   place = userPlace(where);
   noteModulePlace(place);
@@ -124,6 +138,7 @@ ModuleCall::~ModuleCall() { Trace::active()->leave(); }
 
 Parameter::Parameter(Module &owner, std::string name, Shape shape, Init init, Where where)
     : owner(&owner), ownName(std::move(name)), sizes(std::move(shape)), made(userPlace(where)) {
+  requireOutsideForward("parameter", ownName, where);
   checkShape("parameter", ownName, sizes, where);
   owner.takeName(ownName, "parameter C2", where);
   owner.members.push_back({.parameter = this});
@@ -152,6 +167,7 @@ Tensor Parameter::tensor(Where where) const { return stateOf(this, path(), where
 
 Buffer::Buffer(Module &owner, std::string name, Shape shape, Init init, Where where)
     : owner(&owner), ownName(std::move(name)), sizes(std::move(shape)) {
+  requireOutsideForward("buffer", ownName, where);
   checkShape("buffer", ownName, sizes, where);
   owner.takeName(ownName, "buffer C2", where);
   owner.members.push_back({.buffer = this});

@@ -72,6 +72,11 @@ void addChoices(CLI::App &command, RunOptions &run) {
   command.add_option("--eval-batch", run.evalBatch, "batch of evaluation, in samples (default: --batch)")
       ->check(whole<int64_t>())
       ->type_name("B");
+  command
+      .add_option("--batch-per-rank", run.batchPerRank,
+                  "batch of one device, in samples: the global batch is this many times the size of dp")
+      ->check(whole<int64_t>())
+      ->type_name("B");
   command.add_option("--optimizer", run.optimizer, "sgd, adam or adamw")->type_name("NAME");
   command.add_option("--lr", run.lr, "learning rate")->check(number())->type_name("X");
   command.add_option("--momentum", run.momentum, "momentum of sgd")->check(number())->type_name("X");

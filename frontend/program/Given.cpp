@@ -50,6 +50,15 @@ plan::TrainingT trainingOf(const plan::Plan &plan) {
   return training;
 }
 
+int64_t dpOf(const plan::Plan &plan) {
+  int64_t dp = 1;
+  if (plan.mesh())
+    for (const auto *axis : *plan.mesh())
+      if (axis->name() && axis->name()->string_view() == "dp")
+        dp = axis->size();
+  return dp;
+}
+
 void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &options) {
   if (options.mesh.empty())
     return;
@@ -102,6 +111,10 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
   compare.word("--backend", options.backend, plan.backend());
   compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
   compare.same("--eval-batch", options.evalBatch, evalBatchOf(plan));
+  if (options.batchPerRank && globalBatch(*options.batchPerRank, dpOf(plan)) != plan.batch())
+    throw userError(fmt::format("--batch-per-rank {}: with dp={} that is a global batch of {}, the plan {} has {}",
+                                *options.batchPerRank, dpOf(plan), globalBatch(*options.batchPerRank, dpOf(plan)),
+                                file.name(), plan.batch()));
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
   compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
   checkTraining(compare, plan, options);
@@ -163,7 +176,7 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
 }
 
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
-  if (!options.batch && info.batch > 0)
+  if (!givesBatch(options) && info.batch > 0)
     options.batch = info.batch;
   const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
   if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file sets it
@@ -194,6 +207,7 @@ GivenValues givenValues(const Model &model, const RunOptions &o) {
           {"--microbatches", number(o.microbatches)},
           {"--batch", number(o.batch)},
           {"--eval-batch", number(o.evalBatch)},
+          {"--batch-per-rank", number(o.batchPerRank)},
           {"--seed", number(o.seed)},
           {"--epochs", number(o.epochs)},
           {"--steps", number(o.steps)},

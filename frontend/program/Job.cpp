@@ -25,6 +25,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr int64_t mostSamplesOfBatch = std::numeric_limits<int32_t>::max();
+
 void between(const char *option, std::optional<int64_t> value, int64_t most) {
   if (value && (*value < 1 || *value > most))
     throw userError(fmt::format("{} {}: must lie between 1 and {}", option, *value, most));
@@ -143,13 +145,15 @@ bool isStrategyKind(const std::string &strategy) {
 
 void checkNumbers(const RunOptions &options) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  between("--batch", options.batch, most);
-  between("--eval-batch", options.evalBatch, most);
+  between("--batch", options.batch, mostSamplesOfBatch);
+  between("--batch-per-rank", options.batchPerRank, mostSamplesOfBatch);
+  between("--eval-batch", options.evalBatch, mostSamplesOfBatch);
   between("--microbatches", options.microbatches, most);
   between("--virtual", options.virtualStages, most);
   between("--threads", options.threads, 256);
   between("--epochs", options.epochs, most);
-  between("--steps", options.steps, most);
+  if (options.steps != 0) // the initial weights
+    between("--steps", options.steps, most);
 }
 
 /// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
@@ -183,6 +187,27 @@ static Target::Kind chooseBackend(const RunOptions &options, const std::optional
   return Target::parseKind(has);
 }
 
+bool givesBatch(const RunOptions &options) { return options.batch || options.batchPerRank; }
+
+int64_t globalBatch(int64_t perRank, int64_t dp) {
+  if (perRank < 1 || perRank > mostSamplesOfBatch / dp)
+    throw userError(
+        fmt::format("--batch-per-rank {}: with dp={} must lie between 1 and {}", perRank, dp, mostSamplesOfBatch / dp));
+  return perRank * dp;
+}
+
+static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options, int64_t dp) {
+  if (!options.batchPerRank)
+    return options.batch              ? *options.batch
+           : config.batchPerRank != 0 ? globalBatch(config.batchPerRank, dp)
+                                      : config.batch;
+  const int64_t batch = globalBatch(*options.batchPerRank, dp);
+  if (options.batch && *options.batch != batch)
+    throw userError(fmt::format("--batch {}: contradicts --batch-per-rank {}, which with dp={} is a global batch of {}",
+                                *options.batch, *options.batchPerRank, dp, batch));
+  return batch;
+}
+
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   checkNumbers(options);
   Job job;
@@ -201,7 +226,7 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.config.optimizer = chooseOptimizer(config.optimizer, options);
   job.strategy = chooseStrategy(options);
   job.strategy.scatterGather = chooseScatterGather(options, job.strategy, cluster);
-  job.batch = options.batch.value_or(config.batch);
+  job.batch = chooseBatch(config, options, job.strategy.mesh.size("dp"));
   job.seed = options.seed.value_or(0);
   if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)
     throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",

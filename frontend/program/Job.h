@@ -22,6 +22,12 @@ void checkBackend(const std::string &backend);
 /// Throws a user error that names the option and its range if a number is out of range.
 void checkNumbers(const RunOptions &options);
 
+/// Whether the options determine the batch.
+bool givesBatch(const RunOptions &options);
+/// The global batch if each of the `dp` ranks that read different samples gets `perRank` of them. Throws a user error
+/// if it is out of range.
+int64_t globalBatch(int64_t perRank, int64_t dp);
+
 /// Resolves all options. Throws a user error that names the option, the rule and the value if one is invalid.
 Job resolveJob(const TrainConfig &config, const RunOptions &options);
 

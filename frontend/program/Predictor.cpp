@@ -3,6 +3,7 @@
 #include "frontend/program/PredictorImpl.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
+#include "runtime/data/UserData.h"
 #include "runtime/session/Launch.h"
 
 #include <cstring>
@@ -73,7 +74,7 @@ Predictor::~Predictor() = default;
 std::vector<float> Predictor::operator()(std::span<const float> input) { return run({input})[0]; }
 std::vector<float> Predictor::operator()(std::span<const int32_t> input) { return run({input})[0]; }
 std::vector<float> Predictor::operator()(const Dataset &data, Split split) {
-  return collect(impl->prediction, data, split)[0];
+  return collect(impl->prediction, UserData(data), split)[0];
 }
 std::vector<std::vector<float>> Predictor::run(const std::vector<Values> &inputs) {
   return collect(impl->prediction, HostData(impl->prediction.inputs(), inputs), Split::Eval);

@@ -8,10 +8,12 @@
 #include "runtime/base/Nearest.h"
 #include "runtime/base/ParseNumber.h"
 #include "runtime/base/StandardStreams.h"
+#include "runtime/base/UserCode.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
+#include "runtime/session/Progress.h"
 #include "runtime/session/Report.h"
 
 #include <algorithm>
@@ -217,8 +219,8 @@ static void printPlan(const std::string &path, bool json) {
     std::puts(toJson(reportPlan(*plan)).c_str());
     return;
   }
-  std::puts(fmt::format("{}: plan {} for {} ranks, {} bytes", path, plan->hash().substr(0, 6),
-                        plan->plan().ranks() ? plan->plan().ranks()->size() : 0, plan->bytes().size())
+  std::puts(fmt::format("{}: plan {} for {}, {} bytes", path, plan->hash().substr(0, 6),
+                        counted(plan->plan().ranks() ? plan->plan().ranks()->size() : 0, "rank"), plan->bytes().size())
                 .c_str());
 }
 
@@ -284,11 +286,14 @@ void Program::Impl::runOwn(const Own &own, RunOptions options, Trainer &trainer)
   if (!options.batch)
     options.batch = own.batch;
   Predictor predictor = trainer.predictor(options);
-  try {
-    own.body(predictor);
-  } catch (const std::invalid_argument &mistake) {
-    throw userError(mistake.what());
-  }
+  const auto body = [&] {
+    try {
+      own.body(predictor);
+    } catch (const std::invalid_argument &mistake) {
+      throw userError(mistake.what());
+    }
+  };
+  callUser([&] { return "command " + own.name; }, body);
 }
 
 static std::vector<std::string> optionNames(const CLI::App &command) {
@@ -351,7 +356,7 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
         throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
     if (!line.output.empty())
       checkFiles(config.data, line.run, {line.output});
-    auto [module, model] = make();
+    auto [module, model] = callUser([] { return "model"; }, make);
     model.name = impl->name;
     model.options = impl->optionsJson();
     Trainer trainer(std::move(model), std::move(config));

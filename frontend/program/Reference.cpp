@@ -60,8 +60,8 @@ ir::Slots Reference::initial() const {
   return values;
 }
 
-ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows,
-                                int64_t first) const {
+ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, int64_t epoch,
+                                const std::vector<uint32_t> &rows, int64_t first) const {
   ir::HostTensor tensor(slot.shape, slot.dtype);
   const std::vector<int64_t> sample(slot.shape.begin() + 1, slot.shape.end());
   const bool integer = slot.dtype == DType::I32;
@@ -69,7 +69,7 @@ ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, cons
   const int64_t count = ir::elementCount(sample);
   std::vector<std::byte> bytes(static_cast<size_t>(count) * 4);
   for (int64_t row = 0; row < slot.shape[0]; ++row) {
-    source.read(Split::Train, rows[first + row], field, bytes.data());
+    readField(source, {Split::Train, rows[first + row], epoch}, seed, field, bytes.data());
     for (int64_t i = 0; i < count; ++i) {
       float real;
       int32_t whole;
@@ -89,21 +89,21 @@ static void accumulate(ir::HostTensor &sum, const ir::HostTensor &part) {
 }
 
 std::vector<ir::HostTensor> Reference::arguments(const Function &function, const ir::Slots &values,
-                                                 const DataSource &source, const std::vector<uint32_t> &rows,
-                                                 int64_t m) const {
+                                                 const DataSource &source, int64_t epoch,
+                                                 const std::vector<uint32_t> &rows, int64_t m) const {
   std::vector<ir::HostTensor> list;
   for (const Slot &slot : function.arguments)
-    list.push_back(slot.kind == "input" ? input(slot, source, rows, m * slot.shape[0])
+    list.push_back(slot.kind == "input" ? input(slot, source, epoch, rows, m * slot.shape[0])
                                         : values.at({slot.kind, slot.name}));
   return list;
 }
 
-LossSums Reference::train(ir::Slots &values, const DataSource &source, const std::vector<uint32_t> &rows,
+LossSums Reference::train(ir::Slots &values, const DataSource &source, int64_t epoch, const std::vector<uint32_t> &rows,
                           int64_t step) const {
   ir::Slots metrics;
   const auto run = [&](const Function &function, int64_t m) {
     auto results =
-        ir::evaluate(static_cast<mlir::Operation *>(function.operation), arguments(function, values, source, rows, m),
+        ir::evaluate(static_cast<mlir::Operation *>(function.operation), arguments(function, values, source, epoch, rows, m),
                      {.seed = seed, .trainingStep = step, .microbatch = m});
     for (size_t i = 0; i < results.size(); ++i) {
       const Slot &slot = function.results[i];

@@ -19,8 +19,9 @@ public:
 
   /// Initial values of parameters, buffers and states, by kind and module path.
   ir::Slots initial() const;
-  /// Runs forward and backward of one step on samples `rows` of the training split; writes gradients and buffers.
-  LossSums train(ir::Slots &values, const DataSource &source, const std::vector<uint32_t> &rows, int64_t step) const;
+  /// Runs forward and backward of one step on samples `rows` of an epoch; writes gradients and buffers.
+  LossSums train(ir::Slots &values, const DataSource &source, int64_t epoch, const std::vector<uint32_t> &rows,
+                 int64_t step) const;
   /// Runs the optimizer; writes parameters and states. `sums`: what train returned.
   void update(ir::Slots &values, double lr, int64_t step, const LossSums &sums) const;
   /// Keys in the order of execution: buffers, gradients from the last layer to the first, parameters, states.
@@ -39,12 +40,12 @@ private:
     std::vector<Slot> arguments, results;
   };
   static Function read(const GraphModule &module, const char *name);
-  ir::HostTensor input(const Slot &slot, const DataSource &source, const std::vector<uint32_t> &rows,
+  ir::HostTensor input(const Slot &slot, const DataSource &source, int64_t epoch, const std::vector<uint32_t> &rows,
                        int64_t first) const;
 
   /// The values of a function's arguments for microbatch `m`.
   std::vector<ir::HostTensor> arguments(const Function &function, const ir::Slots &values, const DataSource &source,
-                                        const std::vector<uint32_t> &rows, int64_t m) const;
+                                        int64_t epoch, const std::vector<uint32_t> &rows, int64_t m) const;
 
   Function trainFunction, updateFunction;
   std::optional<Function> weightsFunction;

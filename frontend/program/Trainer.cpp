@@ -136,7 +136,7 @@ void Trainer::train(const RunOptions &given) {
   TrainOptions train;
   train.dataDir = dataPlace(impl->config.data, options);
   train.epochs = options.epochs.value_or(0);
-  train.steps = options.steps.value_or(0);
+  train.steps = options.steps;
   train.metricsFile = options.metrics;
   train.checkpointDir = options.checkpoint;
   train.checkpointEvery = CheckpointInterval::parse(options.checkpointEvery);
@@ -182,8 +182,10 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   eval.traceFile = options.trace;
   if (options.plan.empty())
     takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
-  if (options.plan.empty() && options.batch) {
-    options.evalBatch = options.batch;
+  if (options.plan.empty() && !options.seed)
+    options.seed = info.seed; // of the random numbers of the evaluation's samples
+  if (options.plan.empty() && givesBatch(options)) {
+    options.evalBatch = options.evalBatch ? options.evalBatch : options.batch;
   } else if (options.plan.empty() && info.batch > 0 && info.microbatches > 0) {
     options.batch = info.batch;
     options.microbatches = options.microbatches.value_or(info.microbatches);
@@ -203,7 +205,8 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   checkBackend(options.backend);
   takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
   options.microbatches = 1;
-  if (!options.batch && info.batch > 0 && info.microbatches > 0)
+  options.seed = options.seed.value_or(info.seed);
+  if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
   Job job = jobOf(options);
   GraphModule graph = tracePrediction(model, job.config, job.batch);
@@ -256,6 +259,8 @@ CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
     throw userError("check: must run in one process, but a launcher started several");
   RunOptions options = given;
+  if (options.steps == 0)
+    throw userError("--steps 0: check compares at least one step");
   checkBackend(options.backend);
   std::shared_ptr<const PlanFile> plan;
   if (!options.plan.empty()) {

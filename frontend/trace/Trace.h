@@ -67,9 +67,10 @@ public:
   /// Location of the innermost module call that is in the user's program; without one, `root`.
   Where userSite() const;
   std::optional<int64_t> stage;
-  int perMicrobatch = 0; ///< > 0: ops combine the samples of a microbatch on purpose
-  Where root{};          ///< location of the TrainConfig
-  const uint64_t number; ///< unique within this process
+  int perMicrobatch = 0;  ///< > 0: ops combine the samples of a microbatch on purpose
+  Where root{};           ///< location of the TrainConfig
+  bool inForward = false; ///< the model's forward is running: it makes no modules, parameters or buffers
+  const uint64_t number;  ///< unique within this process
 
   // Current values of parameters and buffers, by the address of the Parameter or Buffer.
   std::map<const void *, mlir::Value> state;

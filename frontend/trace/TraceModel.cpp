@@ -2,7 +2,7 @@
 #include "frontend/trace/TraceModel.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
-#include "runtime/base/Error.h"
+#include "runtime/base/UserCode.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -47,6 +47,8 @@ private:
   void addBuffers(mlir::Block *body, Trace &trace);
   mlir::Value argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape,
                        mlir::Type element);
+  /// Runs the model's forward.
+  std::vector<Tensor> forward(Trace &trace, const std::vector<Tensor> &inputs);
   void setInit(const InitValues &init);
   void setGroups(const std::string &path);
   void finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function);
@@ -179,6 +181,13 @@ void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const
   function.setAllResultAttrs(ofResults);
 }
 
+std::vector<Tensor> Builder::forward(Trace &trace, const std::vector<Tensor> &inputs) {
+  trace.inForward = true;
+  auto outputs = callUser([] { return "forward"; }, [&] { return model.forward(inputs); });
+  trace.inForward = false;
+  return outputs;
+}
+
 void Builder::function(const char *name, Trace::Mode mode) {
   auto function = mlir::func::FuncOp::create(b.getUnknownLoc(), name, b.getFunctionType({}, {}));
   graph.module().push_back(function);
@@ -194,13 +203,13 @@ void Builder::function(const char *name, Trace::Mode mode) {
   addInputs(body, inputs, targets);
   addParameters(body, trace);
   addBuffers(body, trace);
-  const std::vector<Tensor> outputs = model.forward(inputs);
+  const std::vector<Tensor> outputs = forward(trace, inputs);
   if (outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), [](Tensor t) { return t.defined(); }))
     throw userError("forward: the model returned no tensor");
   Loss loss;
   {
     PathScope path(trace, "loss", Where());
-    loss = config.loss(outputs, targets);
+    loss = callUser([] { return "loss"; }, [&] { return config.loss(outputs, targets); });
   }
   checkLoss(loss);
   finish(trace, loss, mode, function);
@@ -222,7 +231,7 @@ void Builder::prediction() {
   argAttrs.resize(first);
   addParameters(body, trace);
   addBuffers(body, trace);
-  const std::vector<Tensor> outputs = model.forward(inputs);
+  const std::vector<Tensor> outputs = forward(trace, inputs);
   if (outputs.empty())
     throw userError("forward: the model returned no tensor");
   std::vector<mlir::Value> results;
@@ -287,7 +296,7 @@ std::vector<DataField> fieldsOf(const Data &data) {
   const auto &own = std::get<std::shared_ptr<Dataset>>(data);
   if (!own)
     throw userError("data: the program's data set must not be a null pointer");
-  return own->fields();
+  return callUser([] { return "data: the fields of the data set"; }, [&] { return own->fields(); });
 }
 
 std::string optimizerName(const Optimizer &optimizer) {
@@ -301,10 +310,11 @@ double weightDecay(const Optimizer &optimizer) {
   return std::visit([](const auto &o) { return o.weightDecay; }, optimizer);
 }
 
-void detail::wrongInputs(size_t given) {
+void detail::wrongInputs(size_t given, size_t most) {
   failAt(fmt::format("forward: the data set gives the model {} tensor{} (those of its fields that are not the loss's), "
-                     "and the model has no forward of that many",
-                     given, given == 1 ? "" : "s"),
+                     "and the model has no forward of that many{}",
+                     given, given == 1 ? "" : "s",
+                     given > most ? fmt::format("; a forward takes at most {}", most) : ""),
          {}, Where());
 }
 

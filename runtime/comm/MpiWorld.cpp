@@ -292,7 +292,8 @@ MpiWorld::MpiWorld(unsigned expected, double limit) {
   MPI_Comm_rank(MPI_COMM_WORLD, &value);
   me = static_cast<unsigned>(value);
   if (expected && expected != ranks)
-    throw userError(fmt::format("the plan is for {} ranks, mpi started {} processes", expected, ranks));
+    throw userError(fmt::format("the plan is for {} rank{}, mpi started {} process{}", expected,
+                                expected == 1 ? "" : "s", ranks, ranks == 1 ? "" : "es"));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check(MPI_Comm_dup(MPI_COMM_WORLD, &messages), "communicator");
   const auto share = [](std::vector<uint8_t> &bytes) {

@@ -2,6 +2,7 @@
 // name.
 #include "runtime/data/DataSource.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/UserCode.h"
 #include "runtime/data/Mnist.h"
 #include "runtime/data/Synthetic.h"
 #include "runtime/data/Text.h"
@@ -22,6 +23,34 @@ int64_t DataField::elements() const {
 bool DataField::isLabel() const {
   return dtype == FieldType::I32 && name != "tokens" &&
          (classes > 0 || name.starts_with("label") || name.starts_with("target"));
+}
+
+void Dataset::read(const SampleId &sample, Random &, std::span<std::byte *const> to) const {
+  for (size_t field = 0; field < to.size(); ++field)
+    if (to[field])
+      callUser([&] { return fmt::format("data field {} of {}", fields()[field].name, sampleName(sample)); },
+               [&] { read(sample.split, sample.index, field, to[field]); });
+}
+
+void Dataset::read(Split, int64_t, size_t, std::byte *) const {
+  throw userError("data: the data set overrides neither of the two functions Dataset::read");
+}
+
+const char *splitName(Split split) { return split == Split::Train ? "training" : "evaluation"; }
+
+std::string sampleName(const SampleId &sample) {
+  return fmt::format("{} sample {}", splitName(sample.split), sample.index);
+}
+
+void readSample(const DataSource &source, const SampleId &sample, uint64_t seed, std::span<std::byte *const> to) {
+  Random random(seed, sample.epoch, sample.index);
+  source.read(sample, random, to);
+}
+
+void readField(const DataSource &source, const SampleId &sample, uint64_t seed, size_t field, std::byte *to) {
+  std::vector<std::byte *> list(source.fields().size());
+  list[field] = to;
+  readSample(source, sample, seed, list);
 }
 
 DataSpec DataSpec::of(const plan::Plan &plan) {

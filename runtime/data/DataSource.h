@@ -10,6 +10,19 @@ namespace cleave {
 /// The runtime's name for the class that users derive from.
 using DataSource = Dataset;
 
+/// A split's samples are numbered by 32 bits (Shuffle.h).
+constexpr int64_t mostSamples = (int64_t(1) << 32) - 1;
+
+/// "training" or "evaluation".
+const char *splitName(Split split);
+/// "training sample 17".
+std::string sampleName(const SampleId &sample);
+
+/// Dataset::read with the sample's random numbers.
+void readSample(const DataSource &source, const SampleId &sample, uint64_t seed, std::span<std::byte *const> to);
+/// The same for one field.
+void readField(const DataSource &source, const SampleId &sample, uint64_t seed, size_t field, std::byte *to);
+
 /// A plan's description of its data (Plan.data, a JSON object): the kind and the fields that the model expects.
 struct DataSpec {
   plan::DataKind kind;

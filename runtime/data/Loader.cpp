@@ -9,6 +9,8 @@
 #include <cassert>
 #include <cstring>
 #include <fmt/format.h>
+#include <iterator>
+#include <set>
 
 namespace cleave {
 
@@ -33,14 +35,42 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
   return bound;
 }
 
+Loader::Reads Loader::readsOf(const plan::Plan &plan, unsigned rank, bool eval) {
+  Reads reads{bind(plan, rank, eval, source), {}};
+  std::vector<Place> all;
+  std::set<int64_t> ends; // where a place begins or ends
+  for (const Bound &bound : reads.bound) {
+    const InputPart &part = bound.part;
+    uint64_t rowBytes = dtypeSize(part.dtype);
+    for (size_t d = 1; d < part.shape.size(); ++d)
+      rowBytes *= static_cast<uint64_t>(part.shape[d]);
+    for (const Box &box : part.boxes) {
+      bool whole = part.dtype == plan::DType::F32 || part.dtype == plan::DType::I32;
+      for (size_t d = 1; d < part.global.size(); ++d)
+        whole = whole && box.size[d] == part.global[d] && part.shape[d] == part.global[d];
+      if (!whole)
+        scratch[bound.field].resize(size_t(source.fields()[bound.field].bytes()));
+      const int64_t first = part.microbatch * part.global[0] + box.globalStart[0];
+      all.push_back({&bound, &box, first, part.offset + uint64_t(box.localStart[0]) * rowBytes, rowBytes, whole});
+      ends.insert({first, first + box.size[0]});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Place &a, const Place &b) { return a.bound->field < b.bound->field; });
+  for (auto begin = ends.begin(); begin != ends.end() && std::next(begin) != ends.end(); ++begin) {
+    Rows rows{*begin, *std::next(begin), {}};
+    for (const Place &place : all)
+      if (place.first <= rows.first && rows.first < place.first + place.box->size[0])
+        rows.places.push_back(place);
+    if (!rows.places.empty())
+      reads.rows.push_back(std::move(rows));
+  }
+  return reads;
+}
+
 Loader::Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order)
-    : source(source), order(order), train(bind(plan, rank, false, source)), eval(bind(plan, rank, true, source)) {
-  size_t largest = 0;
-  for (const auto *list : {&train, &eval})
-    for (const Bound &bound : *list)
-      largest = std::max(largest, size_t(source.fields()[bound.field].bytes()));
-  sample.resize(largest);
-  if (!train.empty() || !eval.empty())
+    : source(source), order(order), seed(plan.seed()), scratch(source.fields().size()), wanted(source.fields().size()),
+      train(readsOf(plan, rank, false)), eval(readsOf(plan, rank, true)) {
+  if (!train.rows.empty() || !eval.rows.empty())
     helper = startThread(fmt::format("reading the data of rank {}", rank), [this] { work(); });
 }
 
@@ -54,7 +84,7 @@ Loader::~Loader() {
     helper.join();
 }
 
-void Loader::start(const BatchRef &batch, std::byte *buffer) {
+void Loader::start(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *into) {
   if (!helper.joinable())
     return;
   {
@@ -62,6 +92,7 @@ void Loader::start(const BatchRef &batch, std::byte *buffer) {
     assert(!busy && "one batch at a time");
     job = batch;
     target = buffer;
+    sums = into;
     busy = true;
   }
   changed.notify_all();
@@ -83,7 +114,7 @@ void Loader::work() {
     lock.unlock();
     std::exception_ptr caught;
     try {
-      fill(job, target);
+      fill(job, target, sums);
     } catch (...) {
       caught = std::current_exception();
     }
@@ -94,16 +125,22 @@ void Loader::work() {
   }
 }
 
-void Loader::fill(const BatchRef &batch, std::byte *buffer) {
-  const auto &list = batch.split == Split::Train ? train : eval;
-  const auto epochOrder = batch.split == Split::Train && !list.empty() ? order.of(batch.epoch) : nullptr;
-  for (const Bound &bound : list)
-    for (const Box &box : bound.part.boxes)
-      fillBox(batch, bound, box, epochOrder.get(), buffer + bound.part.offset);
+void Loader::fill(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *checksums) {
+  assert(batch.count > 0 && "a batch has samples");
+  const std::vector<Rows> &all = (batch.split == Split::Train ? train : eval).rows;
+  const auto epochOrder = batch.split == Split::Train && !all.empty() ? order.of(batch.epoch) : nullptr;
+  if (checksums)
+    checksums->clear();
+  for (const Rows &rows : all)
+    for (int64_t row = rows.first; row < rows.end; ++row) {
+      const int64_t position = batch.first + row % batch.count;
+      const int64_t index = epochOrder ? int64_t((*epochOrder)[size_t(position)]) : position;
+      fillRow({batch.split, index, epochOrder ? batch.epoch : 0}, row, rows.places, buffer, checksums);
+    }
 }
 
-/// Copies the part of a sample inside a box (dimensions 1...) to its position in the local tensor, whose rows have
-/// shape local[1...]. Converts to a 16-bit type if the slot has one.
+/// Copies the part of a sample inside a box (dimensions 1...) to its position in a row of the local tensor, which has
+/// shape part.shape[1...]. Converts to a 16-bit type if the slot has one.
 static void placeSample(const std::byte *from, const InputPart &part, const Box &box, std::byte *row) {
   const size_t rank = part.global.size();
   int64_t count = 1;
@@ -124,40 +161,44 @@ static void placeSample(const std::byte *from, const InputPart &part, const Box 
   }
 }
 
-void Loader::checkLabels(Split split, int64_t index, const Bound &bound, const std::byte *labels) const {
+void Loader::checkLabels(const SampleId &sample, const Bound &bound, const std::byte *labels) const {
   const DataField &field = source.fields()[bound.field];
   for (int64_t i = 0; i < field.elements(); ++i) {
     int32_t label;
     std::memcpy(&label, labels + 4 * i, sizeof label);
     if (label >= bound.classes || (label < 0 && !field.isLabel()))
-      throw userError(fmt::format("data field {}: values lie in [0, {}){}, found {} in {} sample {}", field.name,
-                                  bound.classes, field.isLabel() ? ", or are negative to be ignored" : "", label,
-                                  split == Split::Train ? "training" : "evaluation", index));
+      throw userError(fmt::format("data field {}: values lie in [0, {}){}, found {} in {}", field.name, bound.classes,
+                                  field.isLabel() ? ", or are negative to be ignored" : "", label, sampleName(sample)));
   }
 }
 
-void Loader::fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *epochOrder,
-                     std::byte *slot) {
-  const InputPart &part = bound.part;
-  assert(batch.count > 0 && "a batch has samples");
-  const size_t rank = part.global.size();
-  int64_t rowBytes = int64_t(dtypeSize(part.dtype));
-  bool whole = part.dtype == plan::DType::F32 || part.dtype == plan::DType::I32;
-  for (size_t d = 1; d < rank; ++d) {
-    rowBytes *= part.shape[d];
-    whole = whole && box.size[d] == part.global[d] && part.shape[d] == part.global[d];
+void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, std::byte *buffer,
+                     std::vector<RowChecksum> *checksums) {
+  const auto in = [&](const Place &place) {
+    return buffer + place.offset + uint64_t(row - place.first) * place.rowBytes;
+  };
+  std::fill(wanted.begin(), wanted.end(), nullptr);
+  for (const Place &place : places) {
+    std::byte *&to = wanted[place.bound->field];
+    if (place.whole)
+      to = in(place); // read in place
+    else if (!to)
+      to = scratch[place.bound->field].data();
   }
-  for (int64_t i = 0; i < box.size[0]; ++i) {
-    std::byte *row = slot + (box.localStart[0] + i) * rowBytes;
-    const int64_t inBatch = part.microbatch * part.global[0] + box.globalStart[0] + i;
-    const int64_t position = batch.first + inBatch % batch.count;
-    const int64_t index = epochOrder ? int64_t((*epochOrder)[size_t(position)]) : position;
-    std::byte *to = whole ? row : sample.data();
-    source.read(batch.split, index, bound.field, to);
+  readSample(source, sample, seed, wanted);
+  const Bound *last = nullptr;
+  for (const Place &place : places) {
+    const Bound &bound = *place.bound;
+    const std::byte *from = wanted[bound.field];
+    if (checksums && (!last || last->field != bound.field))
+      checksums->push_back({row, bound.field, checksum({from, size_t(source.fields()[bound.field].bytes())})});
+    last = &bound;
     if (bound.classes > 0)
-      checkLabels(batch.split, index, bound, to);
-    if (!whole)
-      placeSample(sample.data(), part, box, row);
+      checkLabels(sample, bound, from);
+    if (!place.whole)
+      placeSample(from, bound.part, *place.box, in(place));
+    else if (in(place) != from)
+      std::memcpy(in(place), from, place.rowBytes);
   }
 }
 

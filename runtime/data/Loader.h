@@ -1,7 +1,8 @@
 // Fills a rank's input buffer with its rows of a batch on a helper thread, while the executor uses the other buffer.
-// One per rank; ranks without inputs start no thread. Nothing is allocated after the first batches.
+// One per rank; ranks without inputs start no thread. Nothing is allocated after the first batches. A sample is read
+// once, with all fields that the rank needs.
 #pragma once
-#include "runtime/data/DataSource.h"
+#include "runtime/data/DataFunction.h"
 #include "runtime/data/Shuffle.h"
 #include "runtime/plan/Inputs.h"
 
@@ -20,6 +21,13 @@ struct BatchRef {
   int64_t first = 0, count = 0;
 };
 
+/// The checksum of one field of a row of the batch, as this rank read it.
+struct RowChecksum {
+  int64_t row;
+  size_t field; ///< of the data set
+  int64_t sum;
+};
+
 class Loader {
 public:
   /// `source` and `order` must outlive the loader. Throws userError if the data set lacks a field of the plan's inputs
@@ -29,8 +37,9 @@ public:
   ~Loader();
   Loader(const Loader &) = delete;
 
-  /// Starts filling `buffer`; at most one batch at a time.
-  void start(const BatchRef &batch, std::byte *buffer);
+  /// Starts filling `buffer`; at most one batch at a time. `sums`: receives the checksums of what is read, by row then
+  /// field; null: none are computed.
+  void start(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *sums = nullptr);
   /// Waits for the current batch; rethrows errors from reading it.
   void wait();
 
@@ -41,23 +50,45 @@ private:
     size_t field;
     int64_t classes; ///< labels must be below this; 0: no labels
   };
+  /// A box of a part, and where it lies in the input buffer.
+  struct Place {
+    const Bound *bound;
+    const Box *box;
+    int64_t first;             ///< row of the batch
+    uint64_t offset, rowBytes; ///< of that row
+    bool whole;                ///< a row is the field of the sample as it is read
+  };
+  /// Rows [first, end) of the batch and all their places, by field. A row is one sample.
+  struct Rows {
+    int64_t first, end;
+    std::vector<Place> places;
+  };
+  /// What an iteration reads.
+  struct Reads {
+    std::vector<Bound> bound;
+    std::vector<Rows> rows; ///< in order
+  };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
+  Reads readsOf(const plan::Plan &plan, unsigned rank, bool eval);
   void work();
-  void fill(const BatchRef &batch, std::byte *buffer);
-  void checkLabels(Split split, int64_t index, const Bound &bound, const std::byte *labels) const;
-  void fillBox(const BatchRef &batch, const Bound &bound, const Box &box, const std::vector<uint32_t> *order,
-               std::byte *buffer);
+  void fill(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *sums);
+  void fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, std::byte *buffer,
+               std::vector<RowChecksum> *sums);
+  void checkLabels(const SampleId &sample, const Bound &bound, const std::byte *labels) const;
 
   const DataSource &source;
   SampleOrder &order;
-  std::vector<Bound> train, eval;
-  std::vector<std::byte> sample; ///< scratch for one sample of the largest field
+  uint64_t seed;
+  std::vector<std::vector<std::byte>> scratch; ///< per field: a sample, if only parts of it are in the buffer
+  std::vector<std::byte *> wanted;             ///< per field: where the current sample is read to
+  Reads train, eval;
 
   std::mutex mutex;
   std::condition_variable changed;
   bool busy = false, stop = false;
   BatchRef job;
   std::byte *target = nullptr;
+  std::vector<RowChecksum> *sums = nullptr;
   std::exception_ptr failure;
   std::thread helper;
 };

@@ -17,7 +17,8 @@ static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, World &worl
   const plan::Plan &plan = file.plan();
   uint32_t ranks = plan.ranks() ? plan.ranks()->size() : 0;
   if (world.size() != ranks)
-    throw userError(fmt::format("plan '{}' is for {} ranks, found {}", file.name(), ranks, world.size()));
+    throw userError(
+        fmt::format("plan '{}' is for {} rank{}, found {}", file.name(), ranks, ranks == 1 ? "" : "s", world.size()));
   if (rank >= ranks)
     throw userError(fmt::format("plan '{}' has ranks 0 to {}, asked for {}", file.name(), ranks - 1, rank));
   return *plan.ranks()->Get(rank);

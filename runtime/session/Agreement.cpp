@@ -3,6 +3,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Sha256.h"
+#include "runtime/data/DataFunction.h"
 #include "runtime/device/CpuDevice.h"
 
 #include <algorithm>
@@ -73,36 +74,28 @@ std::string digestOfFile(const std::string &path) {
 
 static const char *nameOf(FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; }
 
-/// A digest of samples spread evenly over a split.
-static std::string digestOfSamples(const DataSource &data, Split split, bool labels) {
-  constexpr int64_t most = 8;
-  const int64_t samples = data.samples(split), count = std::min(samples, most);
-  const size_t fields = data.fields().size() - (labels ? 0 : 1);
-  Sha256 hash;
-  std::vector<std::byte> values;
-  for (int64_t i = 0; i < count; ++i)
-    for (size_t field = 0; field < fields; ++field) {
-      values.assign(static_cast<size_t>(data.fields()[field].elements()) * 4, std::byte{0});
-      data.read(split, count == 1 ? 0 : i * (samples - 1) / (count - 1), field, values.data());
-      hash.update({reinterpret_cast<const uint8_t *>(values.data()), values.size()});
-    }
-  return "sha256:" + toHex(hash.finish()).substr(0, 12);
-}
-
-GivenValues describeData(const DataSource &data, DataNeeds needs) {
+GivenValues describeData(const DataSource &data, uint64_t seed, DataNeeds needs) {
   GivenValues values;
   std::string fields;
   for (const DataField &field : data.fields())
     fields += fmt::format("{}{} {} [{}]", fields.empty() ? "" : ", ", field.name, nameOf(field.dtype),
                           fmt::join(field.shape, ", "));
   values.emplace_back("--data (its fields)", fields);
+  const size_t compared = data.fields().size() - (needs.labels || data.fields().empty() ? 0 : 1);
   for (const Split split : {Split::Train, Split::Eval}) {
     if (!(split == Split::Train ? needs.train : needs.eval))
       continue;
-    const std::string name = split == Split::Train ? "training" : "evaluation";
-    values.emplace_back(fmt::format("--data (its {} samples)", name), fmt::format("{}", data.samples(split)));
-    values.emplace_back(fmt::format("--data (the contents of {} samples)", name),
-                        digestOfSamples(data, split, needs.labels));
+    values.emplace_back(fmt::format("--data (its {} samples)", splitName(split)),
+                        fmt::format("{}", data.samples(split)));
+    std::vector<Sha256> hashes(compared);
+    for (const SampleId &sample : someSamples(data, split)) {
+      const std::vector<int64_t> sums = checksums(data, sample, seed, compared);
+      for (size_t field = 0; field < compared; ++field)
+        hashes[field].update({reinterpret_cast<const uint8_t *>(&sums[field]), sizeof sums[field]});
+    }
+    for (size_t field = 0; field < compared; ++field)
+      values.emplace_back(fmt::format("--data (field {} of some {} samples)", data.fields()[field].name, splitName(split)),
+                          "sha256:" + toHex(hashes[field].finish()).substr(0, 12));
   }
   return values;
 }

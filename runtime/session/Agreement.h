@@ -18,7 +18,7 @@ using GivenValues = std::vector<std::pair<std::string, std::string>>;
 void compareAmongRanks(World &world, const GivenValues &mine);
 
 /// A description of a data set for comparison: fields, samples, and the contents of some samples of each split.
-GivenValues describeData(const DataSource &data, DataNeeds needs);
+GivenValues describeData(const DataSource &data, uint64_t seed, DataNeeds needs);
 
 /// This program's version and its libraries'.
 GivenValues describeProgram();

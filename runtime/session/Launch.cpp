@@ -7,6 +7,7 @@
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/session/Interrupt.h"
+#include "runtime/session/Progress.h"
 
 #include <algorithm>
 #include <chrono>
@@ -162,8 +163,9 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &
   }
   withProcessWorld(meetingSeconds, [&](World &world) {
     if (world.size() != ranks)
-      throw userError(fmt::format("the plan is for {} ranks, {} started {} processes", ranks,
-                                  startedByMpi() ? "mpi" : "the launcher (WORLD_SIZE)", world.size()));
+      throw userError(fmt::format("the plan is for {}, {} started {}", counted(ranks, "rank"),
+                                  startedByMpi() ? "mpi" : "the launcher (WORLD_SIZE)",
+                                  world.size() == 1 ? "1 process" : fmt::format("{} processes", world.size())));
     fn(world.rank(), world);
     world.barrier(); // do not leave while another rank may still fail
   });

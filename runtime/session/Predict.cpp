@@ -36,8 +36,11 @@ public:
 
   const std::vector<DataField> &fields() const override { return list; }
   int64_t samples(Split) const override { return source->samples(split); }
-  void read(Split, int64_t index, size_t field, std::byte *dst) const override {
-    source->read(split, index, fieldOf[field], dst);
+  void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override {
+    std::vector<std::byte *> list(source->fields().size());
+    for (size_t field = 0; field < to.size(); ++field)
+      list[fieldOf[field]] = to[field];
+    source->read({split, sample.index, sample.epoch}, random, list);
   }
 
 private:

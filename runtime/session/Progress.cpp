@@ -25,6 +25,10 @@ std::string grouped(int64_t value) {
   return text;
 }
 
+std::string counted(uint64_t count, const std::string &unit) {
+  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
+}
+
 Progress::Progress(int64_t total, bool quiet, FILE *to)
     : total(total), quiet(quiet), terminal(isatty(fileno(to)) == 1), to(to) {}
 

@@ -48,7 +48,8 @@ bool canEvaluate(const plan::Plan &plan) {
 RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
                  SampleOrder &order, const ExecutorOptions &options)
     : file(std::move(plan)), source(source), batch(file->plan().batch()),
-      rankExecutor(makeExecutor(file, rank, world, options)), loader(file->plan(), rank, source, order) {
+      rankExecutor(makeExecutor(file, rank, world, options)), agreement(world, source, order, batch),
+      loader(file->plan(), rank, source, order) {
   const unsigned from = metricsOwner(file->plan());
   terms = std::max<size_t>(1, termsOf(file->plan(), from));
   owner = rank == from;
@@ -62,16 +63,23 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &wor
 
 void RankJob::prepare(const BatchRef &what, int into) { loader.start(what, rankExecutor->inputBuffer(into)); }
 
+void RankJob::prepareStep(int64_t step, const DataPosition &at, int into) {
+  sums = agreement.due(step);
+  loader.start({Split::Train, at.epoch, at.sample, batch}, rankExecutor->inputBuffer(into),
+               sums ? &checksums : nullptr);
+}
+
 uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next) {
-  const auto reference = [&](const DataPosition &at) { return BatchRef{Split::Train, at.epoch, at.sample, batch}; };
   if (prepared != position) {
     loader.wait();
-    prepare(reference(position), buffer);
+    prepareStep(step, position, buffer);
   }
   loader.wait();
+  if (sums)
+    agreement.compare(checksums, step, position.epoch, position.sample);
   prepared = next;
   if (next)
-    prepare(reference(*next), 1 - buffer);
+    prepareStep(step + 1, *next, 1 - buffer);
   rankExecutor->setScalar("lr", lr);
   rankExecutor->train(step, buffer);
   buffer = 1 - buffer;

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/Loader.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/session/SampleAgreement.h"
 
 #include <algorithm>
 #include <limits>
@@ -56,7 +57,7 @@ public:
           SampleOrder &order, const ExecutorOptions &options);
 
   /// Starts step `step` on the batch at `position`. `next`: the following batch, loaded in the meantime. Returns the
-  /// iteration's number (Executor::started).
+  /// iteration's number (Executor::started). In some steps all ranks compare what they read (SampleAgreement.h).
   uint64_t train(int64_t step, float lr, const DataPosition &position, const std::optional<DataPosition> &next);
   /// The sums of an iteration, on rank 0. Other ranks take part and get the values that they hold. Waits for the
   /// iteration.
@@ -70,6 +71,7 @@ public:
 
 private:
   void prepare(const BatchRef &batch, int buffer);
+  void prepareStep(int64_t step, const DataPosition &position, int buffer);
   LossSums localSums(uint64_t iteration);
   LossSums collect(LossSums mine);
   LossSums nothing() const; ///< of a rank that does not report
@@ -81,6 +83,9 @@ private:
   std::unique_ptr<Executor> rankExecutor;
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks, and if both are one
   bool owner = false, travel = false;
+  SampleAgreement agreement;
+  bool sums = false; ///< the loader computes checksums for `prepared`
+  std::vector<RowChecksum> checksums;
   Loader loader; ///< declared last: must stop before its buffers are freed
   int buffer = 0;
   std::optional<DataPosition> prepared;

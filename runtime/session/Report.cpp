@@ -6,6 +6,7 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/Progress.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -190,7 +191,8 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
                                                        : std::string(),
                                {},
                                shardingText(plan, slot->sharding()),
-                               1};
+                               1,
+                               tensor.kind() == plan::TensorKind::Parameter && !tensor.trainable()};
       for (uint32_t d = 0; tensor.shape() && d < tensor.shape()->size(); ++d) {
         entry.shape.push_back(tensor.shape()->Get(d));
         entry.elements *= tensor.shape()->Get(d);
@@ -359,11 +361,18 @@ std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding)
              : fmt::format("{} partial({}, {})", out, reductions[size_t(sharding->partial_kind())], partial);
 }
 
-uint64_t PlanReport::parameterCount() const {
+std::string ranksText(int64_t dp, int64_t tp, int64_t pp) {
+  std::string mesh;
+  for (const auto &[name, size] : {std::pair("dp", dp), {"tp", tp}, {"pp", pp}})
+    if (size > 1)
+      mesh += fmt::format("{}{} {}", mesh.empty() ? " = " : " x ", name, size);
+  return counted(uint64_t(dp * tp * pp), "rank") + mesh;
+}
+
+uint64_t countParameters(const plan::Plan &plan) {
   uint64_t count = 0;
-  for (const Tensor &tensor : tensors)
-    if (tensor.kind == "parameter")
-      count += uint64_t(tensor.elements);
+  for (uint32_t i = 0; plan.stages() && i < plan.stages()->size(); ++i)
+    count += plan.stages()->Get(i)->parameters();
   return count;
 }
 
@@ -375,6 +384,11 @@ PlanReport reportPlan(const PlanFile &file) {
   PlanReport report;
   addFacts(file, report);
   addTensors(file.plan(), report);
+  report.parameters = countParameters(file.plan());
+  report.frozen = report.parameters;
+  for (const PlanReport::Tensor &tensor : report.tensors) // no rank need hold a frozen one
+    if (tensor.kind == "parameter" && !tensor.frozen)
+      report.frozen -= std::min(report.frozen, uint64_t(tensor.elements));
   addCommunication(file.plan(), report);
   addTimeline(file.plan(), report);
   return report;

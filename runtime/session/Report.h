@@ -24,6 +24,7 @@ struct PlanReport {
     std::vector<int64_t> shape;
     std::string sharding;
     int64_t elements = 0;
+    bool frozen = false; ///< a parameter that training does not change
   };
   /// Collectives of one training step with the same kind, axis and source. `bytes`: the payload of one rank of each
   /// stage, summed over stages and calls. Source: "gradients", "activations", "activation gradients", "parameters",
@@ -60,6 +61,7 @@ struct PlanReport {
   int64_t dp = 1, tp = 1, pp = 1;
   uint32_t ranks = 0, microbatches = 1, batch = 0, evalBatch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
   uint64_t seed = 0, codeBytes = 0, fileBytes = 0;
+  uint64_t parameters = 0, frozen = 0; ///< elements of all parameters (countParameters), and of the frozen ones
   std::vector<Stage> stages;
   std::vector<Tensor> tensors;
   std::vector<Collective> collectives;
@@ -68,10 +70,13 @@ struct PlanReport {
   std::vector<std::vector<Span>> timeline;          ///< per coordinate on axis pp; empty if there is one
   uint64_t actions = 0, steps = 0;                  ///< of all ranks in a training iteration
   std::optional<Prediction> predicted;              ///< reportPlan() leaves it empty: the runtime does not predict
-
-  /// Number of elements of all parameters; tied ones count once.
-  uint64_t parameterCount() const;
 };
+
+/// "4 ranks = dp 2 x pp 2", "1 rank".
+std::string ranksText(int64_t dp, int64_t tp, int64_t pp);
+
+/// Number of elements of all parameters of the model, frozen ones included; tied ones count once.
+uint64_t countParameters(const plan::Plan &plan);
 
 /// Throws environmentError if the plan's structure is invalid (Check.h). Its meaning is not checked.
 PlanReport reportPlan(const PlanFile &file);

@@ -29,17 +29,21 @@ std::string toJson(const PlanReport &report) {
             {"backend", report.backend},
             {"target", report.target},
             {"threads", report.threads},
-            {"parameters", report.parameterCount()}};
+            {"parameters", report.parameters},
+            {"frozen_parameters", report.frozen}};
   Json stages = Json::array(), tensors = Json::array(), collectives = Json::array(), messages = Json::array();
   for (const auto &stage : report.stages)
     stages.push_back(Json{
         {"layers", stage.layers}, {"ranks", stage.ranks}, {"parameters", stage.parameters}, {"flops", stage.flops}});
-  for (const auto &tensor : report.tensors)
-    tensors.push_back(Json{{"name", tensor.name},
-                           {"kind", tensor.kind},
-                           {"dtype", tensor.dtype},
-                           {"shape", tensor.shape},
-                           {"sharding", tensor.sharding}});
+  for (const auto &tensor : report.tensors) {
+    Json &entry = tensors.emplace_back(Json{{"name", tensor.name},
+                                            {"kind", tensor.kind},
+                                            {"dtype", tensor.dtype},
+                                            {"shape", tensor.shape},
+                                            {"sharding", tensor.sharding}});
+    if (tensor.frozen)
+      entry["frozen"] = true;
+  }
   for (const auto &entry : report.collectives)
     collectives.push_back(Json{{"kind", entry.kind},
                                {"axis", entry.axis},

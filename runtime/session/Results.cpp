@@ -38,12 +38,16 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const TrainO
     fmt::print("{}\n", jsonText(json));
     return;
   }
-  if (result.trained == 0) {
+  if (result.trained == 0 && result.steps > 0) {
     fmt::print("{}: all {} steps are already trained\n", model, grouped(result.steps));
     return;
   }
-  fmt::print("{}: {} steps, loss {:.6g}, {} samples/s, {}\n", model, grouped(result.steps), result.loss,
-             grouped(int64_t(result.samplesPerSecond)), clockTime(result.seconds));
+  if (result.trained == 0)
+    fmt::print("{}: 0 steps, the initial weights\n", model);
+  else
+    fmt::print("{}: {} step{}, loss {:.6g}, {} samples/s, {}\n", model, grouped(result.steps),
+               result.steps == 1 ? "" : "s", result.loss, grouped(int64_t(result.samplesPerSecond)),
+               clockTime(result.seconds));
   if (result.eval)
     fmt::print("evaluation: loss {:.6g}{} of {} samples\n", result.eval->loss,
                accuracyText(", accuracy ", result.eval->accuracy), grouped(result.eval->samples));

@@ -14,7 +14,8 @@ namespace cleave {
 
 struct TrainOptions {
   std::string dataDir;                     ///< folder, file or "synthetic"
-  int64_t epochs = 0, steps = 0;           ///< from the start of training; at most one is set; neither: 1 epoch
+  int64_t epochs = 0;                      ///< from the start of training; 0: not set
+  std::optional<int64_t> steps = {};       ///< the same; at most one is set; neither: 1 epoch; 0 steps: the initial weights
   std::string metricsFile;                 ///< JSON lines; empty: none
   std::string checkpointDir;               ///< written after every epoch and at the end; empty: none
   CheckpointInterval checkpointEvery = {}; ///< also written within epochs

@@ -2,10 +2,13 @@
 #include "runtime/session/Setup.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/data/DataFunction.h"
+#include "runtime/data/UserData.h"
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
+#include "runtime/session/Report.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,16 +22,18 @@ static std::string text(const flatbuffers::String *value) { return value ? value
 
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom, DataNeeds needs) {
   OpenedData data;
-  if (custom && where != "synthetic") {
-    data.source = custom;
-    return data;
+  if (custom && where != "synthetic")
+    data.owned = std::make_unique<UserData>(*custom);
+  else {
+    const int64_t batch = plan.batch(), evalBatch = evalBatchOf(plan);
+    SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, evalBatch)};
+    if (plan.eval_mixes()) // whole batches (requireWholeBatches)
+      size.eval = (size.eval + evalBatch - 1) / evalBatch * evalBatch;
+    data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
   }
-  const int64_t batch = plan.batch(), evalBatch = evalBatchOf(plan);
-  SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, evalBatch)};
-  if (plan.eval_mixes()) // whole batches (requireWholeBatches)
-    size.eval = (size.eval + evalBatch - 1) / evalBatch * evalBatch;
-  data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
   data.source = data.owned.get();
+  if (launchedRank() == 0)
+    checkFunction(*data.source, plan.seed(), needs);
   return data;
 }
 
@@ -107,15 +112,7 @@ RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
   run.batch = plan.batch();
   run.seed = plan.seed();
   run.backend = text(plan.backend());
-  for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t) {
-    const plan::Tensor *tensor = plan.tensors()->Get(t);
-    if (tensor->kind() != plan::TensorKind::Parameter)
-      continue;
-    int64_t count = 1;
-    for (unsigned d = 0; tensor->shape() && d < tensor->shape()->size(); ++d)
-      count *= tensor->shape()->Get(d);
-    run.parameters += count;
-  }
+  run.parameters = static_cast<int64_t>(countParameters(plan));
   run.planHash = file.hash();
   for (const plan::Rank *rank : *plan.ranks())
     run.peakBytes.push_back(plan.programs()->Get(rank->program())->peak_bytes());

@@ -15,7 +15,7 @@ struct OpenedData {
 };
 
 /// Opens the data set of a plan: synthetic if requested, else the program's own, else the built-in one of the plan's
-/// kind.
+/// kind. Rank 0 checks that the data set is a function (DataFunction.h).
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom,
                         DataNeeds needs = {});
 

@@ -11,6 +11,7 @@
 #include "runtime/session/Metrics.h"
 #include "runtime/session/NonFiniteLoss.h"
 #include "runtime/session/Progress.h"
+#include "runtime/session/Report.h"
 #include "runtime/session/Results.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
@@ -72,7 +73,7 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
     firstStep = resumed->info.step + 1;
   }
   begin.settle(samples, batch);
-  lastStep = options.steps > 0 ? options.steps : lastOfEpochs();
+  lastStep = options.steps ? *options.steps : lastOfEpochs();
   if (rate.steps == 0 && resumed)
     rate.steps = parseTraining(resumed->info.training).rate->steps;
   if (rate.steps == 0)
@@ -168,9 +169,11 @@ void RankLoop::begin() {
                    memory);
   job.executor().writeBack();
   if (rank == 0) {
+    const RunRecord run = describeRun(*shared.file, shared.options);
     metrics = MetricsFile(shared.options.metricsFile, shared.options.resume);
-    metrics.write(toJson(describeRun(*shared.file, shared.options)));
+    metrics.write(toJson(run));
     metrics.flush();
+    progress.line(fmt::format("{}: {}, global batch {}", run.program, ranksText(run.dp, run.tp, run.pp), run.batch));
   }
   world.barrier();
   world.setTimeout(shared.options.timeoutSeconds);
@@ -363,11 +366,11 @@ void RankLoop::run() {
 }
 
 void checkOptions(const TrainOptions &options) {
-  if (options.steps < 0 || options.epochs < 0)
-    throw userError(
-        fmt::format("--steps and --epochs must not be negative, found {} and {}", options.steps, options.epochs));
-  if (options.steps > 0 && options.epochs > 0)
-    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", options.steps, options.epochs));
+  const int64_t steps = options.steps.value_or(0);
+  if (steps < 0 || options.epochs < 0)
+    throw userError(fmt::format("--steps and --epochs must not be negative, found {} and {}", steps, options.epochs));
+  if (options.steps && options.epochs > 0)
+    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", steps, options.epochs));
   if (options.resume && options.checkpointDir.empty())
     throw userError("--resume needs --checkpoint DIR");
   if (options.resume && options.overwrite)
@@ -380,15 +383,15 @@ void checkOptions(const TrainOptions &options) {
     throw userError(fmt::format("--grace {}: must be a number of seconds, at least 0", options.graceSeconds));
   if (options.keep < 1)
     throw userError(fmt::format("--keep {}: must be at least 1", options.keep));
-  if (options.steps >= mostSteps)
-    throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", options.steps));
+  if (steps >= mostSteps)
+    throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", steps));
 }
 
 /// Checks that all processes run the same program on the same data.
-void compareJobs(World &world, const DataSource &data, DataNeeds needs, double silence) {
+void compareJobs(World &world, const DataSource &data, uint64_t seed, DataNeeds needs, double silence) {
   waitForSlowRanks(world, silence); // they may need different times to read their data
   GivenValues values = describeProgram();
-  for (auto &value : describeData(data, needs))
+  for (auto &value : describeData(data, seed, needs))
     values.push_back(std::move(value));
   compareAmongRanks(world, values);
 }
@@ -410,7 +413,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
       const InterruptGuard guard(options.graceSeconds);
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);
-      compareJobs(world, *data.source, {}, options.timeoutSeconds);
+      compareJobs(world, *data.source, plan->plan().seed(), {}, options.timeoutSeconds);
       training.stop.among(world.group(all));
       RankLoop(training, rank, world).run();
     });
@@ -478,7 +481,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &opti
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
     if (ranksAreProcesses())
-      compareJobs(world, *data.source, {.train = false}, options.timeoutSeconds);
+      compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.timeoutSeconds);
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
   const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};

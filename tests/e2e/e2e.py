@@ -622,7 +622,7 @@ class Mistakes(Case):
     def test_numbers_beside_a_plan(self):
         plan = self.path("p.plan")
         self.ok("mlp", "plan", "-o", plan)
-        for args in (["--steps", 0], ["--threads", -1], ["--epochs", -3]):
+        for args in (["--steps", -1], ["--threads", -1], ["--epochs", -3]):
             self.refused("mlp", "train", "--plan", plan, "--data", DIGITS, *args, word=str(args[1]))
 
     def test_commands_and_streams(self):

@@ -70,6 +70,17 @@ class Package(Case):
     def configure(self, source, *options):
         return command("cmake", "-G", "Ninja", "-S", source, "-B", os.path.join(source, "build"), *options)
 
+    def test_a_build_that_is_not_installed(self):
+        """find_package finds it by its bin/ in PATH, and by its folder."""
+        path = {**os.environ, "PATH": os.path.join(programs.BUILD, "bin") + os.pathsep + os.environ["PATH"]}
+        for name, options, env in (("by_path", [], path), ("by_folder", ["-DCMAKE_PREFIX_PATH=" + programs.BUILD], None)):
+            command(os.path.join(programs.BIN, "cleave"), "new", name, cwd=self.folder.name)
+            source = self.path(name)
+            said = command("cmake", "-G", "Ninja", "-S", source, "-B", source + "/build", *options, env=env)
+            self.assertNotIn("Warning", said)
+        command("cmake", "--build", source + "/build")
+        command(source + "/build/" + name, "train", "--data", "synthetic", "--steps", 2)
+
     def test_what_is_installed(self):
         include = os.path.join(self.prefix, "include")
         names = []
@@ -79,7 +90,7 @@ class Package(Case):
                 with open(os.path.join(folder, name)) as header:
                     for found in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', header.read(), re.M):
                         self.assertTrue(found.startswith("cleave/") or re.fullmatch(r"[a-z_]+", found), f"{name}: {found}")
-        self.assertTrue({"cleave.h", "Dataset.h", "Predictor.h"} <= set(names))
+        self.assertTrue({"cleave.h", "Dataset.h", "Predictor.h", "Random.h"} <= set(names))
         for tool in ("cleave", "cleave-run", "cleave-opt"):
             command(os.path.join(self.prefix, "bin", tool), "--version")
 

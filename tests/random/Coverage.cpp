@@ -29,6 +29,7 @@ void coverModel(const Recipe &recipe, std::set<std::string> &words) {
   }
   if (recipe.wholeNumbers)
     words.insert("model:whole-numbers");
+  words.insert(recipe.drawnData ? "data:drawn" : "data:hashed");
   words.insert("loss:" + recipe.loss);
   words.insert(fmt::format("model:inputs={}", recipe.fields.size() - recipe.targets()));
   if (recipe.targets() > 1)
@@ -107,7 +108,7 @@ std::map<std::string, uint64_t> completed(std::map<std::string, uint64_t> counts
     counts.try_emplace("loss:" + kind.name, 0);
   for (const char *word : {"split:stages-by-file", "split:rules", "split:rules-over-dp", "split:joined-axes",
                            "split:factors", "split:heads", "split:marks-inside-modules", "split:uneven-rows", "model:frozen", "model:two-outputs", "model:parameter-used-again",
-                           "model:module-used-again", "member:List", "member:Module", "judged:bit-for-bit"})
+                           "model:module-used-again", "member:List", "member:Module", "data:drawn", "judged:bit-for-bit"})
     counts.try_emplace(word, 0);
   return counts;
 }

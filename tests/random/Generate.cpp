@@ -370,6 +370,7 @@ Recipe generate(uint64_t seed) {
   drawShards(c, recipe, mesh);
   if (stages > 1 && how == 2)
     drawStageFile(c, recipe, stages);
+  recipe.drawnData = c.one(0.4);
   return recipe;
 }
 

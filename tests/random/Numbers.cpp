@@ -20,13 +20,14 @@ static double unit(uint64_t bits) { return static_cast<double>(mix(bits) >> 11) 
 // ---- data -----------------------------------------------------------------------------------------------------------
 
 HashedData::HashedData(const Recipe &recipe)
-    : seed(recipe.seed), batch(recipe.batch), evalSamples(recipe.evalSamples), wholeNumbers(recipe.wholeNumbers) {
+    : seed(recipe.seed), batch(recipe.batch), evalSamples(recipe.evalSamples), wholeNumbers(recipe.wholeNumbers),
+      drawn(recipe.drawnData) {
   inputs = recipe.fields.size() - recipe.targets();
   for (const Field &field : recipe.fields)
     list.push_back({field.name, field.integer ? FieldType::I32 : FieldType::F32, field.shape, field.classes});
 }
 
-double HashedData::value(Split split, int64_t index, size_t field, int64_t element) const {
+double HashedData::hashed(Split split, int64_t index, size_t field, int64_t element) const {
   const uint64_t key = mix(mix(mix(seed ^ hashOf(list[field].name)) + static_cast<uint64_t>(index) * 2 + (split == Split::Eval)) +
                            static_cast<uint64_t>(element));
   const bool target = field >= inputs;
@@ -41,13 +42,50 @@ double HashedData::value(Split split, int64_t index, size_t field, int64_t eleme
   return wholeNumbers ? std::floor(unit(key) * 4) - 1 : static_cast<float>(2 * unit(key) - 1);
 }
 
-void HashedData::read(Split split, int64_t index, size_t field, std::byte *dst) const {
-  for (int64_t i = 0; i < list[field].elements(); ++i) {
-    const double v = value(split, index, field, i);
-    const auto real = static_cast<float>(v);
-    const auto whole = static_cast<int32_t>(v);
-    std::memcpy(dst + 4 * i, list[field].dtype == FieldType::I32 ? static_cast<const void *>(&whole) : &real, 4);
+/// The first numbers are shared by all fields: the order of the elements, and a shift.
+std::vector<double> HashedData::draw(Random random, size_t field) const {
+  const bool reversed = random.chance(0.5);
+  const auto shift = static_cast<double>(random.integer(0, 2));
+  Random own = random.stream(field);
+  std::vector<double> values;
+  for (int64_t i = 0; i < list[field].elements(); ++i)
+    if (list[field].dtype == FieldType::I32)
+      values.push_back(field >= inputs && own.chance(0.12) ? -1 : static_cast<double>(own.integer(0, list[field].classes)));
+    else
+      values.push_back(wholeNumbers ? static_cast<double>(own.integer(-1, 3)) + shift
+                                    : static_cast<float>(own.uniform(-1, 1) + 0.25 * shift));
+  if (reversed)
+    std::reverse(values.begin(), values.end());
+  return values;
+}
+
+std::vector<double> HashedData::values(const SampleId &sample, size_t field) const {
+  if (drawn)
+    return draw(Random(runSeed, sample.epoch, sample.index), field);
+  std::vector<double> values;
+  for (int64_t i = 0; i < list[field].elements(); ++i)
+    values.push_back(hashed(sample.split, sample.index, field, i));
+  return values;
+}
+
+void HashedData::store(const std::vector<double> &values, size_t field, std::byte *to) const {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto real = static_cast<float>(values[i]);
+    const auto whole = static_cast<int32_t>(values[i]);
+    std::memcpy(to + 4 * i, list[field].dtype == FieldType::I32 ? static_cast<const void *>(&whole) : &real, 4);
   }
+}
+
+void HashedData::read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const {
+  if (!drawn)
+    return Dataset::read(sample, random, to); // calls the other function
+  for (size_t field = 0; field < to.size(); ++field)
+    if (to[field])
+      store(draw(random, field), field, to[field]);
+}
+
+void HashedData::read(Split split, int64_t index, size_t field, std::byte *to) const {
+  store(values({split, index}, field), field, to);
 }
 
 // ---- slots ----------------------------------------------------------------------------------------------------------
@@ -99,8 +137,7 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *operation) {
 // ---- the unsplit step -----------------------------------------------------------------------------------------------
 
 Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
-    : recipe(recipe), step(std::move(module)), data(data),
-      rows(shuffledOrder(data.samples(Split::Train), runSeed, 1)) {}
+    : recipe(recipe), step(std::move(module)), data(data) {}
 
 DType Whole::sums() const {
   return recipe.reduceDtype == "fp16" ? DType::F16 : recipe.reduceDtype == "bf16" ? DType::BF16 : DType::F32;
@@ -137,13 +174,16 @@ ir::Slots Whole::beginning() const {
 void Whole::addStep(ir::Slots &slots, int64_t at) const {
   slots[{"scalar", "lr"}] = ir::HostTensor({}, DType::F32, recipe.lr);
   slots[{"scalar", "step"}] = ir::HostTensor({}, DType::F32, static_cast<double>(at));
+  const int64_t samples = data.samples(Split::Train), perEpoch = samples / recipe.batch;
+  const int64_t epoch = 1 + (at - 1) / perEpoch, first = (at - 1) % perEpoch * recipe.batch;
+  const std::vector<uint32_t> order = shuffledOrder(samples, runSeed, epoch);
   addInputs(slots, step.function("train"), [&](int64_t row) {
-    return std::pair(Split::Train, static_cast<int64_t>(rows[static_cast<size_t>((at - 1) * recipe.batch + row)]));
+    return SampleId{Split::Train, order[static_cast<size_t>(first + row)], epoch};
   });
 }
 
 void Whole::addEvaluation(ir::Slots &slots) const {
-  addInputs(slots, step.function("eval"), [&](int64_t row) { return std::pair(Split::Eval, row % recipe.evalSamples); });
+  addInputs(slots, step.function("eval"), [&](int64_t row) { return SampleId{Split::Eval, row % recipe.evalSamples}; });
 }
 
 template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const {
@@ -152,12 +192,11 @@ template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *func
       continue;
     const size_t field = findField(data, slot.name, slot.type.dtype == DType::I32 ? FieldType::I32 : FieldType::F32,
                                    {slot.type.shape.begin() + 1, slot.type.shape.end()});
-    const int64_t each = data.fields()[field].elements();
     for (int64_t m = 0; m < recipe.microbatches; ++m) {
       ir::HostTensor tensor = slot.type;
-      for (int64_t i = 0; i < tensor.size(); ++i) {
-        const auto [split, sample] = sampleOf(m * slot.type.shape[0] + i / each);
-        tensor.values[static_cast<size_t>(i)] = data.value(split, sample, field, i % each);
+      for (int64_t row = 0; row < slot.type.shape[0]; ++row) {
+        const std::vector<double> values = data.values(sampleOf(m * slot.type.shape[0] + row), field);
+        std::copy(values.begin(), values.end(), tensor.values.begin() + row * static_cast<int64_t>(values.size()));
       }
       slots[{"input", slot.name, m}] = std::move(tensor);
     }
@@ -219,7 +258,7 @@ void Whole::evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_
                      F sampleOf) const {
   mlir::Operation *eval = step.function("eval");
   const std::vector<NamedSlot> arguments = argumentsOf(eval), results = resultsOf(eval);
-  addInputs(slots, eval, [&](int64_t row) { return std::pair(Split::Eval, sampleOf(row)); });
+  addInputs(slots, eval, [&](int64_t row) { return SampleId{Split::Eval, sampleOf(row)}; });
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)

@@ -1,5 +1,5 @@
-// The numbers of a case: data and initial values by hash, the interpreter's results on the unsplit graph under several
-// roundings, and how much rounding alone can change each result.
+// The numbers of a case: data by hash or by a sample's generator, initial values by hash, the interpreter's results on
+// the unsplit graph under several roundings, and how much rounding alone can change each result.
 #pragma once
 #include "ir/GraphModule.h"
 #include "ir/interpreter/Bounds.h"
@@ -10,21 +10,28 @@
 
 namespace cleave::random_models {
 
-/// The data set of a case. Each value depends only on seed, field, split, sample and element.
+/// The data set of a case. Each value depends only on seed, field, split, sample and element; if the case draws its
+/// data, on the sample's generator.
 class HashedData final : public DataSource {
 public:
   explicit HashedData(const Recipe &recipe);
   const std::vector<DataField> &fields() const override { return list; }
-  int64_t samples(Split split) const override { return split == Split::Train ? 2 * batch + 1 : evalSamples; }
+  int64_t samples(Split split) const override { return split == Split::Eval ? evalSamples : (drawn ? 1 : 2) * batch + 1; }
+  void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override;
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
-  double value(Split split, int64_t index, size_t field, int64_t element) const;
+  /// The values of a field, with the generator that a run with runSeed must give to `read`.
+  std::vector<double> values(const SampleId &sample, size_t field) const;
 
 private:
+  double hashed(Split split, int64_t index, size_t field, int64_t element) const;
+  std::vector<double> draw(Random random, size_t field) const;
+  void store(const std::vector<double> &values, size_t field, std::byte *to) const;
+
   std::vector<DataField> list;
   size_t inputs; ///< number of fields that are inputs, not targets
   uint64_t seed;
   int64_t batch, evalSamples;
-  bool wholeNumbers;
+  bool wholeNumbers, drawn;
 };
 
 /// An argument or result of a function of the step.
@@ -63,8 +70,6 @@ public:
   bool drawsInEvaluation() const; ///< random numbers
   /// Sets whether the plan says that evaluation combines samples.
   void setMixes(bool is) { mixes = is; }
-  /// Sample indices in the order of the first epoch.
-  const std::vector<uint32_t> &order() const { return rows; }
   const GraphModule &graph() const { return step; }
   /// The type in which gradients are summed.
   DType sums() const;
@@ -80,7 +85,6 @@ private:
   const Recipe &recipe;
   GraphModule step;
   const HashedData &data;
-  std::vector<uint32_t> rows;
   bool mixes = false;
 };
 

@@ -149,17 +149,19 @@ std::string dataText(const Recipe &recipe) {
   for (const Field &field : recipe.fields)
     fields += fmt::format("    {{\"{}\", FieldType::{}, {}, {}}},\n", field.name, field.integer ? "I32" : "F32",
                           listOf(field.shape), field.classes);
-  std::string values = recipe.wholeNumbers ? "float(h % 5) - 2" : "float(h % 2001) / 1000 - 1";
+  const char *hash = R"(      uint64_t h = (uint64_t(index) * 64 + field) * 4096 + uint64_t(i) + 1;
+      h = (h ^ (h >> 31)) * 0x9E3779B97F4A7C15ull, h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9ull, h ^= h >> 32;)";
+  const char *arguments = recipe.drawnData ? "const SampleId &, Random &random, std::span<std::byte *const> to"
+                                           : "Split, int64_t index, size_t field, std::byte *dst";
   return fmt::format(R"(struct Numbers : Dataset {{
   std::vector<DataField> list{{
 {}  }};
   const std::vector<DataField> &fields() const override {{ return list; }}
   int64_t samples(Split split) const override {{ return split == Split::Train ? {} : {}; }}
-  void read(Split, int64_t index, size_t field, std::byte *dst) const override {{
-    const int64_t classes = list[field].classes ? list[field].classes : 5;
+  void read({}) const override {{
+{}    const int64_t classes = list[field].classes ? list[field].classes : 5;
     for (int64_t i = 0; i < list[field].elements(); ++i) {{
-      uint64_t h = (uint64_t(index) * 64 + field) * 4096 + uint64_t(i) + 1;
-      h = (h ^ (h >> 31)) * 0x9E3779B97F4A7C15ull, h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9ull, h ^= h >> 32;
+{}
       const int32_t whole = int32_t(h % uint64_t(classes));
       const float real = {};
       std::memcpy(dst + 4 * i, list[field].dtype == FieldType::I32 ? (const void *)&whole : (const void *)&real, 4);
@@ -168,7 +170,17 @@ std::string dataText(const Recipe &recipe) {
 }};
 
 )",
-                     fields, 2 * recipe.batch + 1, recipe.evalSamples, values);
+                     fields, (recipe.drawnData ? 1 : 2) * recipe.batch + 1, recipe.evalSamples, arguments,
+                     recipe.drawnData ? "    const int64_t shift = random.integer(0, 2);\n"
+                                        "    for (size_t field = 0; field < to.size(); ++field)\n"
+                                        "      if (to[field])\n"
+                                        "        write(shift, random.stream(field), field, to[field]);\n"
+                                        "  }\n"
+                                        "  void write(int64_t shift, Random random, size_t field, std::byte *dst) const {\n"
+                                      : "",
+                     recipe.drawnData ? "      const uint64_t h = random();" : hash,
+                     std::string(recipe.wholeNumbers ? "float(h % 5) - 2" : "float(h % 2001) / 1000 - 1") +
+                         (recipe.drawnData ? " + float(shift)" : ""));
 }
 
 std::string lossText(const Recipe &r) {

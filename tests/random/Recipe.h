@@ -60,6 +60,7 @@ struct Recipe {
   std::vector<Field> fields;
   std::string loss;          ///< name of an entry in the table of losses
   bool wholeNumbers = false; ///< data and parameters are small whole numbers
+  bool drawnData = false;    ///< each field of a sample is drawn from the sample's generator, and a step is an epoch
   // Training.
   std::string optimizer = "sgd"; ///< sgd, momentum, nesterov, adam, adamw
   double lr = 0.5, clipNorm = 0, weightDecay = 0;

@@ -166,6 +166,7 @@ private:
       return half;
     });
     better |= set(&Recipe::reduceDtype, std::string());
+    better |= set(&Recipe::drawnData, false);
     better |= set(&Recipe::layout, std::string("nchw"));
     better |= set(&Recipe::optimizer, std::string("sgd"));
     better |= set(&Recipe::clipNorm, 0.0);

@@ -380,6 +380,7 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
       if (!difference.empty())
         break;
       at.sample += recipe.batch;
+      at.settle(data.samples(Split::Train), recipe.batch);
     }
   });
   return difference;

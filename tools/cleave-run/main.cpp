@@ -15,7 +15,7 @@ static GivenValues givenValues(const std::string &plan, const TrainOptions &opti
   const auto flag = [](bool set) { return set ? "given" : "not given"; };
   return {{"plan", digestOfFile(plan)},
           {"--eval", flag(evaluate)},
-          {"--steps", fmt::format("{}", options.steps)},
+          {"--steps", fmt::format("{}", options.steps.value_or(-1))},
           {"--epochs", fmt::format("{}", options.epochs)},
           {"--checkpoint", flag(!options.checkpointDir.empty())},
           {"--checkpoint-every",
@@ -45,7 +45,7 @@ static int run(int argc, char **argv) {
   app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
   app.add_option("--data", options.dataDir, "folder or file of the data set, or \"synthetic\"")->type_name("DIR");
   app.add_option("--steps", options.steps, "train until this step, counted from the start of training")
-      ->check(checkPositive<>);
+      ->check(checkNotNegative);
   app.add_option("--epochs", options.epochs, "train until the end of this epoch (default: 1)")->check(checkPositive<>);
   app.add_option("--metrics", options.metricsFile, "write metrics as JSON lines")->type_name("FILE.jsonl");
   app.add_option("--checkpoint", options.checkpointDir, "write checkpoints here, read them with --resume and --eval")
@@ -94,7 +94,7 @@ static int run(int argc, char **argv) {
 
   if (evaluate && options.checkpointDir.empty())
     throw userError("--eval: needs --checkpoint DIR, the checkpoint to evaluate");
-  if (evaluate && (options.steps > 0 || options.epochs > 0))
+  if (evaluate && (options.steps || options.epochs > 0))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are only for training");
   if (resumeIfAny && options.checkpointDir.empty())
     throw userError("--resume-if-any: needs --checkpoint DIR to continue from");

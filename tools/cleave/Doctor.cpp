@@ -67,7 +67,12 @@ Finding mpiFinding() {
     }
     return false;
   }();
-  return {"MPI", launcher, version + (launcher ? "" : ", no mpirun"),
+  std::string found = version + (launcher ? "" : ", no mpirun");
+  if (launcher && version.find("Open MPI") != std::string::npos) {
+    found += geteuid() == 0 ? "; as root: mpirun --allow-run-as-root" : "";
+    found += "; more ranks than cores: mpirun --oversubscribe";
+  }
+  return {"MPI", launcher, found,
           "install openmpi-bin to start ranks with mpirun; torchrun's environment needs no MPI"};
 }
 

@@ -96,18 +96,11 @@ std::string shorten(const std::string &text, size_t width) {
 }
 
 void printHead(const PlanReport &r, Out out) {
-  std::string mesh;
-  for (const auto &[name, size] : {std::pair("dp", r.dp), {"tp", r.tp}, {"pp", r.pp}})
-    if (size > 1)
-      mesh += fmt::format("{}{} {}", mesh.empty() ? " = " : " x ", name, size);
-  fmt::format_to(out, "{}   {} rank{}{}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, r.ranks,
-                 r.ranks == 1 ? "" : "s", mesh, r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches,
-                 r.microbatches == 1 ? "" : "es", r.microbatches ? r.batch / r.microbatches : r.batch, r.backend,
-                 r.target, r.hash.substr(0, 6));
-  const auto counted = [](uint64_t count, const char *word) {
-    return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-  };
-  fmt::format_to(out, "{} parameters in {}, {}, {} a rank, seed {}\n\n", grouped(int64_t(r.parameterCount())),
+  fmt::format_to(out, "{}   {}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.dp, r.tp, r.pp),
+                 r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches, r.microbatches == 1 ? "" : "es",
+                 r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target, r.hash.substr(0, 6));
+  const std::string frozen = r.frozen ? fmt::format(", {} of them frozen,", grouped(int64_t(r.frozen))) : "";
+  fmt::format_to(out, "{} parameters{} in {}, {}, {} a rank, seed {}\n\n", grouped(int64_t(r.parameters)), frozen,
                  counted(r.programs, "program"),
                  r.kernels ? fmt::format("{} fused from {} ({} KiB of code)", counted(r.kernels, "kernel"),
                                          counted(r.fusedOps, "op"), (r.codeBytes + 1023) / 1024)
@@ -273,17 +266,19 @@ void printState(const PlanReport &r, Out out) {
 void printTensors(const PlanReport &r, Out out) {
   struct Line {
     std::string name, shape, sharding;
+    bool frozen;
     int64_t count = 0, elements = 0;
   };
   std::vector<Line> lines;
-  std::map<std::tuple<std::string, std::string, std::string>, size_t> place;
+  std::map<std::tuple<std::string, std::string, std::string, bool>, size_t> place;
   for (const auto &tensor : r.tensors) {
     if (tensor.kind != "parameter")
       continue;
     const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
-    const auto [it, added] = place.emplace(std::tuple(layerPattern(tensor.name), shape, tensor.sharding), lines.size());
+    const auto [it, added] =
+        place.emplace(std::tuple(layerPattern(tensor.name), shape, tensor.sharding, tensor.frozen), lines.size());
     if (added)
-      lines.push_back({tensor.name, shape, tensor.sharding});
+      lines.push_back({tensor.name, shape, tensor.sharding, tensor.frozen});
     else
       lines[it->second].name = layerPattern(tensor.name);
     ++lines[it->second].count;
@@ -294,8 +289,9 @@ void printTensors(const PlanReport &r, Out out) {
   const size_t shown = std::min<size_t>(lines.size(), 12);
   std::vector<Row> rows{{"parameters", "times", "shape", "split"}};
   for (size_t i = 0; i < shown; ++i)
-    rows.push_back({lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding});
-  for (const std::string &line : aligned(rows, {-10, 5, -5, -1}, "  "))
+    rows.push_back(
+        {lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding, lines[i].frozen ? "frozen" : ""});
+  for (const std::string &line : aligned(rows, {-10, 5, -5, -1, -1}, "  "))
     fmt::format_to(out, "{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
   if (shown < lines.size()) {
     int64_t rest = 0;

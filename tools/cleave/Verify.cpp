@@ -2,6 +2,7 @@
 #include "runtime/base/JsonText.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/plan/Check.h"
+#include "runtime/session/Progress.h"
 #include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
@@ -32,8 +33,8 @@ static uint64_t total(const std::vector<PlanReport::Message> &list) {
 static void printProof(const PlanReport &report, const std::string &file) {
   const auto peak = std::max_element(report.peakBytes.begin(), report.peakBytes.end());
   fmt::print("{}: good ({})\n", file, report.hash.substr(0, 6));
-  fmt::print("  {} ranks, {} programs: {} actions, {} steps an iteration\n", report.ranks, report.programs,
-             report.actions, report.steps);
+  fmt::print("  {}, {}: {}, {} an iteration\n", counted(report.ranks, "rank"), counted(report.programs, "program"),
+             counted(report.actions, "action"), counted(report.steps, "step"));
   fmt::print("  one rank of each stage: {} collectives, {} messages sent\n", total(report.collectives),
              total(report.messages));
   fmt::print("  every index is in range, every slice inside its slot, every slot inside its arena\n");

@@ -2,10 +2,18 @@
 // sets derive from Dataset, as do the built-in ones (Mnist, Text, Synthetic); the training loop calls `read` directly.
 // The loader is responsible for order, batches, an incomplete last batch, and slices for ranks.
 //
-// The runtime's only public header: installed with the frontend's, and like them it includes only the standard library.
+// Data are a function: a sample depends on (seed, epoch, index) and on nothing else. Every rank reads the fields and
+// rows that it needs, so a field may be read by several ranks, and the fields of a sample by different ranks. Random
+// numbers come from the generator that `read` receives.
+//
+// The runtime's public header, with Random.h: installed with the frontend's headers, and like them it includes only the
+// standard library and public headers.
 #pragma once
+#include "cleave/Random.h"
+
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +38,16 @@ struct DataField {
 
 enum class Split : uint8_t { Train, Eval };
 
-/// Implementations must allow concurrent reads: every rank that is a thread has its own loader.
+/// The sample that is to be read.
+struct SampleId {
+  Split split = Split::Train;
+  int64_t index = 0; ///< in [0, samples(split))
+  int64_t epoch = 0; ///< 1, 2, ... in training; 0 in evaluations and predictions: all of them draw the same numbers
+};
+
+/// A class that derives from this overrides one of the two `read`: the first if it draws random numbers or if it is
+/// faster to make several fields of a sample together, otherwise the second. Implementations must allow concurrent
+/// reads: ranks that are threads have a loader each. An exception ends the run with its message (exit status 2).
 class Dataset {
 public:
   virtual ~Dataset() = default;
@@ -38,9 +55,25 @@ public:
   virtual const std::vector<DataField> &fields() const = 0;
   /// Number of samples of a split.
   virtual int64_t samples(Split split) const = 0;
-  /// Writes field `field` of sample `index` (in [0, samples(split))) to `dst`: row-major, fields()[field].bytes()
-  /// bytes.
-  virtual void read(Split split, int64_t index, size_t field, std::byte *dst) const = 0;
+
+  /// Writes fields of a sample. `to` has an address for each field, null for the fields that are not asked for; a field
+  /// is row-major, fields()[f].bytes() bytes. `random` is the sample's generator (Random.h). The values of a field must
+  /// not depend on which other fields are asked for: first draw what fields share (a crop, a flip), whatever is asked
+  /// for; then draw the numbers of a single field from a stream of its own:
+  ///
+  ///   void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override {
+  ///     const bool flip = random.chance(0.5); // of picture and mask
+  ///     if (to[0])
+  ///       writePicture(sample.index, flip, random.stream(0), to[0]);
+  ///     if (to[1])
+  ///       writeMask(sample.index, flip, to[1]);
+  ///   }
+  ///
+  /// By default this calls the other overload for each field that is asked for.
+  virtual void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const;
+  /// Writes field `field` of a sample to `dst`. It is for data sets without random numbers; it must always write the
+  /// same values.
+  virtual void read(Split split, int64_t index, size_t field, std::byte *dst) const;
 };
 
 } // namespace cleave

@@ -40,6 +40,29 @@ TEST_CASE("options override them") {
   CHECK(std::get<AdamW>(other.config.optimizer).lr == 0.001);
 }
 
+TEST_CASE("a batch for each rank is a global batch") {
+  const TrainConfig config{.optimizer = Sgd{}, .batch = 100};
+  CHECK(resolveJob(config, {.mesh = "dp=3,tp=2,pp=2", .batchPerRank = 8}).batch == 24);
+  CHECK(resolveJob(config, {.batchPerRank = 8}).batch == 8);
+  CHECK(resolveJob(config, {.devices = 4, .strategy = "data", .batchPerRank = 8}).batch == 32);
+  CHECK(resolveJob(config, {.mesh = "dp=3", .microbatches = 2, .batch = 24, .batchPerRank = 8}).batch == 24);
+  const TrainConfig perRank{.optimizer = Sgd{}, .batchPerRank = 16};
+  CHECK(resolveJob(perRank, {.mesh = "dp=2,pp=2"}).batch == 32);
+  CHECK(resolveJob(perRank, {.mesh = "dp=2", .batch = 10}).batch == 10);
+  CHECK(resolveJob(perRank, {.mesh = "dp=2", .batchPerRank = 3}).batch == 6);
+  const std::string other = wrong({.mesh = "dp=3", .batch = 8, .batchPerRank = 8});
+  CHECK((has(other, "--batch 8") && has(other, "--batch-per-rank 8") && has(other, "dp=3") && has(other, "24")));
+  CHECK(has(wrong({.batchPerRank = 0}), "--batch-per-rank 0"));
+  CHECK(has(wrong({.mesh = "dp=2", .batchPerRank = 2000000000}), "between 1 and 1073741823"));
+  CHECK(has(wrong({.mesh = "dp=2"}, {.batchPerRank = -1}), "--batch-per-rank -1"));
+  CheckpointInfo info;
+  info.batch = 64;
+  RunOptions options{.batchPerRank = 8};
+  takeFromCheckpoint(info, options);
+  CHECK(!options.batch);                                // as with --batch, the checkpoint's does not apply
+  CHECK(resolveJob(config, {.steps = 0}).batch == 100); // the initial weights
+}
+
 TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.mesh = "foo=2"}), "foo"));
   CHECK(has(wrong({.mesh = "dp=0"}), "dp"));

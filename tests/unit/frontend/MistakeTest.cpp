@@ -94,6 +94,34 @@ TEST_CASE("a module without forward says so") {
   CHECK(has(mistake([&] { traced(model); }), "silent: the module defines no forward of 1 tensor"));
 }
 
+TEST_CASE("what forward makes is refused, with the way out") {
+  const auto refused = [](auto make, const char *what) {
+    const std::string text = wrong([&](auto &model, Tensor x) {
+      make(model);
+      return tenLogits(x);
+    });
+    CHECK((has(text, what) && has(text, "make it a member of the module") && has(text, "MistakeTest.cpp:")));
+  };
+  refused([](Module &model) { Linear fc(model, "fc", 784, 10); }, "fc: a module is made inside forward");
+  refused([](Module &model) { Parameter scale(model, "scale", {10}); }, "scale: a parameter is made inside forward");
+  refused([](Module &model) { Buffer seen(model, "seen", {10}); }, "seen: a buffer is made inside forward");
+  refused([](Module &) { Module other; }, "a module is made inside forward");
+  Lambda afterwards([](Lambda &, Tensor x) { return tenLogits(x); });
+  traced(afterwards);
+  Linear late(afterwards, "late", 4, 4); // not inside forward
+}
+
+TEST_CASE("exceptions of forward and of the loss are the user's") {
+  CHECK(has(wrong([](auto &, Tensor x) -> Tensor {
+              throw std::out_of_range("no such layer");
+              return x;
+            }),
+            "forward: no such layer"));
+  Lambda model([](Lambda &, Tensor x) { return tenLogits(x); });
+  TrainConfig config{.loss = [](Tensor, Tensor) -> Loss { throw 1; }};
+  CHECK(has(mistake([&] { traced(model, config); }), "loss: an exception that is not derived from std::exception"));
+}
+
 TEST_CASE("parameters of another model are refused") {
   Module other;
   Parameter weight{other, "weight", {10, 784}};

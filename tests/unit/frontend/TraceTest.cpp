@@ -131,6 +131,38 @@ TEST_CASE("several inputs and a data set of one's own") {
   CHECK(has(mistake([&] { traced(one, config); }), "the data set gives the model 2 tensors"));
 }
 
+TEST_CASE("a model takes up to 16 inputs") {
+  struct Many : Dataset {
+    std::vector<DataField> list;
+    explicit Many(int inputs) {
+      for (int i = 0; i < inputs; ++i)
+        list.push_back({"x" + std::to_string(i), FieldType::F32, {3}});
+      list.push_back({"goal", FieldType::F32, {3}});
+    }
+    const std::vector<DataField> &fields() const override { return list; }
+    int64_t samples(Split) const override { return 8; }
+  };
+  const auto trace = [](auto &model, int inputs) {
+    return traced(model, TrainConfig{.data = std::make_shared<Many>(inputs), .loss = mseLoss});
+  };
+  struct Five : Module {
+    Tensor forward(Tensor a, Tensor b, Tensor c, Tensor d, Tensor e) { return a + b + c + d + e; }
+  } five;
+  CHECK(count(forwardPart(trace(five, 5)), "cleave.kind = \"input\"") == 6);
+  const std::string wrong = mistake([&] { trace(five, 4); });
+  CHECK((has(wrong, "gives the model 4 tensors") && has(wrong, "no forward of that many") && !has(wrong, "at most")));
+  CHECK(has(mistake([&] { trace(five, 17); }), "no forward of that many; a forward takes at most 16"));
+  using T = Tensor;
+  struct Sixteen : ModuleOf<std::pair<Tensor, Tensor>> {
+    std::pair<T, T> forward(T a, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T p) { return {a, p}; }
+  } sixteen;
+  Model model = makeModel(sixteen);
+  TrainConfig config{
+      .data = std::make_shared<Many>(16),
+      .loss = [](std::span<const Tensor> p, std::span<const Tensor> t) { return mseLoss(p[0] + p[1], t[0]); }};
+  CHECK(count(forwardPart(traceModel(model, config, 4).str()), "cleave.kind = \"input\"") == 17);
+}
+
 TEST_CASE("a loss of one's own") {
   Mlp model;
   TrainConfig config{.loss = [](Tensor logits, Tensor labels) {

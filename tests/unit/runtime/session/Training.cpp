@@ -307,7 +307,7 @@ TEST_CASE("a report tells mesh, split and communication", "[session]") {
   const auto file = test::seal(test::linearPlan({.dp = 2, .tp = 3}));
   const PlanReport report = reportPlan(*file);
   CHECK(report.ranks == 6);
-  CHECK(report.parameterCount() == 30);
+  CHECK(report.parameters == 30);
   bool found = false;
   for (const auto &tensor : report.tensors)
     if (tensor.name == "fc.weight") {

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Tests of options of a training: initial weights, the batch of a rank, frozen parameters. Standard library only.
+
+options.py --build BUILD [unittest arguments]
+"""
+import json, os
+
+import programs
+from e2e import Case
+from programs import DIGITS, run
+
+
+class Options(Case):
+    def test_initial_weights(self):
+        """--steps 0 writes them; a training that continues from them is the same as one from the start."""
+        data = ["--data", DIGITS, "--seed", 3]
+        checkpoint, plan = self.path("ck"), self.path("mlp.plan")
+        self.assertIn("0 steps, the initial weights", self.ok("mlp", "train", *data, "--steps", 0, "--checkpoint", checkpoint))
+        start = json.loads(self.ok("mlp", "eval", "--checkpoint", checkpoint, "--data", DIGITS, "--json"))
+        self.assertAlmostEqual(start["loss"], 2.3, delta=0.1)
+        wanted = self.losses("mlp", *data, "--steps", 3)[0]
+        os.remove(self.path("metrics.jsonl"))
+        self.assertEqual(self.losses("mlp", *data, "--steps", 3, "--checkpoint", checkpoint, "--resume")[0], wanted)
+        self.assertIn("for 1 rank,", self.ok("mlp", "plan", "-o", plan))
+        self.ok("cleave-run", plan, "--data", DIGITS, "--steps", 0, "--checkpoint", self.path("run"))
+        self.refused("mlp", "check", "--data", DIGITS, "--steps", 0, word="--steps 0: check compares at least one step")
+        self.refused("mlp", "train", "--data", DIGITS, "--steps", -1, word="--steps -1")
+
+    def test_batch_per_rank(self):
+        plan, metrics, train = self.path("mlp.plan"), self.path("m.jsonl"), ["mlp", "train", "--data", DIGITS]
+        split = ["--mesh", "dp=2,pp=2", "--batch-per-rank", 24]
+        status, _, err = run(*train, "--steps", 1, *split, "--metrics", metrics)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(err.splitlines()[0], "mlp: 4 ranks = dp 2 x pp 2, global batch 48")
+        with open(metrics) as lines:
+            self.assertEqual(json.loads(lines.readline())["run"]["batch"], 48)
+        self.ok("mlp", "plan", *split, "-o", plan)
+        self.ok(*train, "--steps", 1, "--plan", plan, "--batch-per-rank", 24, "--checkpoint", self.path("ck"))
+        wrong = self.refused(*train, "--plan", plan, "--batch-per-rank", 25, word="--batch-per-rank 25: with dp=2")
+        self.assertRegex(wrong, "50.* 48")
+        wrong = self.refused(*train, *split, "--batch", 64, word="--batch 64: contradicts --batch-per-rank 24")
+        self.assertIn("48", wrong)
+        status, _, err = run(*train, "--steps", 2, "--mesh", "dp=2", "--batch-per-rank", 10, "--resume", "--checkpoint", self.path("ck"))
+        self.assertIn("mlp: 2 ranks = dp 2, global batch 20", err)
+        self.assertEqual(status, 0, err)
+
+    def test_frozen_parameters(self):
+        """They are counted everywhere, also those that no rank holds, and marked."""
+        plan = self.path("frozen.plan")
+        for mesh, stages in (("dp=2", 1), ("tp=2", 1), ("pp=2", 2)):
+            self.ok("own_data", "plan", "--freeze", "true", "--mesh", mesh, "-o", plan)
+            report = json.loads(self.ok("cleave", "show", plan, "--json"))
+            first, second, spare = 8 * 16 + 16, 16 * 8 + 8, 5 * 5 + 5
+            self.assertEqual(report["parameters"], first + second + spare)
+            self.assertEqual(report["frozen_parameters"], first + spare)
+            self.assertEqual(sum(stage["parameters"] for stage in report["stages"]), report["parameters"])
+            self.assertEqual(len(report["stages"]), stages)
+            frozen = {t["name"] for t in report["tensors"] if t.get("frozen")}
+            self.assertTrue({"first.weight", "first.bias"} <= frozen <= {"first.weight", "first.bias", "spare.weight", "spare.bias"})
+            page = self.ok("cleave", "show", plan)
+            self.assertIn("310 parameters, 174 of them frozen, in ", page)
+            self.assertRegex(page, r"first\.weight .* frozen\n")
+            self.assertNotRegex(page, r"second\.weight .* frozen\n")
+        self.ok("own_data", "plan", "-o", plan)
+        self.assertIn("310 parameters in ", self.ok("cleave", "show", plan))
+
+
+if __name__ == "__main__":
+    programs.main()
