@@ -197,9 +197,9 @@ TEST_CASE("every key of a strategy is read, whatever its pattern matches") {
   CHECK_THAT(refused("[shard]\n\"*\" = { heads = 2 }"), Catch::Contains("must name mesh axes"));
   CHECK(refused("[shard]\n\"*\" = { 0 = \"tp\", \"1:3x4.1\" = \"dp+tp\", heads = \"\", next_best_ms = 0.31 }") == "");
   for (const char *pattern : {"**", "a.**.b", "", "a..b", ".a", "a."})
-    for (const char *rule : {"[shard]\n\"{}\" = {{ 0 = \"tp\" }}", "[recompute]\n\"{}\" = \"full\""})
-      CHECK_THAT(refused(fmt::format(fmt::runtime(rule), pattern)),
-                 Catch::Contains("is not a pattern of module paths"));
+    for (const auto &[before, after] :
+         {std::pair("[shard]\n\"", "\" = { 0 = \"tp\" }"), std::pair("[recompute]\n\"", "\" = \"full\"")})
+      CHECK_THAT(refused(std::string(before) + pattern + after), Catch::Contains("is not a pattern of module paths"));
   for (const char *number : {"0", "-1", "16777217", "9223372036854775807", "2.5", "1e300", "\"2\""})
     CHECK_THAT(refused(std::string("schedule = { microbatches = ") + number + " }"),
                Catch::Contains("must be a whole number from 1 to 16777216"));
