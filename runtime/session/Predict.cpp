@@ -161,7 +161,7 @@ PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
   executor->initialise();
   if (shared.manifest)
     loadCheckpoint(shared.options.checkpointDir, *shared.manifest, shared.file->plan(), rank,
-                   LoadWhat::ParametersAndBuffers, [&](unsigned slot) { return executor->persistent(slot); });
+                   LoadWhat::WhatIsRead, [&](unsigned slot) { return executor->persistent(slot); });
   executor->writeBack();
   world.barrier();
 }
