@@ -110,10 +110,13 @@ Shared::Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &given
       break;
     const plan::Program &program = *p.programs()->Get(p.ranks()->Get(owner)->program());
     const auto *shape = program.slots()->Get(outputSlots(p, owner).at(name))->shape();
-    if (!shape || shape->size() == 0 || shape->Get(0) != p.batch())
+    const bool ofBatch = !shape || shape->size() == 0;
+    if (!ofBatch && shape->Get(0) != p.batch())
       throw environmentError(
           fmt::format("{}: {} must have a row for each of {} samples", file->name(), name, p.batch()));
-    outputs.push_back({name, {shape->begin() + 1, shape->end()}});
+    outputs.push_back({name, {}, ofBatch});
+    if (!ofBatch)
+      outputs.back().shape.assign(shape->begin() + 1, shape->end());
     owners.push_back(owner);
   }
   if (outputs.empty())
@@ -190,7 +193,8 @@ void PredictRank::give(const Job &job, int64_t rows) {
     const bool owner = shared.owners[i] == rank;
     if (!owner && !toAll[i])
       continue;
-    const auto count = size_t(rows * shared.outputs[i].elements());
+    const auto count =
+        size_t(shared.outputs[i].count(rows, shared.file->plan().batch()) * shared.outputs[i].elements());
     std::span<const float> mine;
     if (owner) {
       const auto memory = executor->persistent(slots.at(shared.outputs[i].name));

@@ -92,8 +92,8 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *operation) {
 
 // ---- the unsplit step -----------------------------------------------------------------------------------------------
 
-Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
-    : recipe(recipe), step(std::move(module)), data(data),
+Whole::Whole(const Recipe &recipe, GraphModule module, GraphModule prediction, const HashedData &data)
+    : recipe(recipe), step(std::move(module)), prediction(std::move(prediction)), data(data),
       rows(shuffledOrder(data.samples(Split::Train), runSeed, 1)) {}
 
 DType Whole::sums() const {
@@ -131,23 +131,29 @@ ir::Slots Whole::beginning() const {
 void Whole::addStep(ir::Slots &slots, int64_t at) const {
   slots[{"scalar", "lr"}] = ir::HostTensor({}, DType::F32, recipe.lr);
   slots[{"scalar", "step"}] = ir::HostTensor({}, DType::F32, static_cast<double>(at));
-  addInputs(slots, step.function("train"), [&](int64_t row) {
+  addInputs(slots, step.function("train"), recipe.microbatches, [&](int64_t row) {
     return std::pair(Split::Train, static_cast<int64_t>(rows[static_cast<size_t>((at - 1) * recipe.batch + row)]));
   });
 }
 
 void Whole::addEvaluation(ir::Slots &slots) const {
-  addInputs(slots, step.function("eval"), [](int64_t row) { return std::pair(Split::Eval, row); });
+  addInputs(slots, step.function("eval"), recipe.microbatches, [](int64_t row) { return std::pair(Split::Eval, row); });
 }
 
-template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const {
+void Whole::addPrediction(ir::Slots &slots, int64_t first, int64_t count) const {
+  addInputs(slots, prediction.function("train"), 1,
+            [&](int64_t row) { return std::pair(Split::Eval, first + row % count); });
+}
+
+template <class F>
+void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, int64_t microbatches, F sampleOf) const {
   for (const NamedSlot &slot : argumentsOf(function)) {
     if (slot.kind != "input")
       continue;
     const size_t field = findField(data, slot.name, slot.type.dtype == DType::I32 ? FieldType::I32 : FieldType::F32,
                                    {slot.type.shape.begin() + 1, slot.type.shape.end()});
     const int64_t each = data.fields()[field].elements();
-    for (int64_t m = 0; m < recipe.microbatches; ++m) {
+    for (int64_t m = 0; m < microbatches; ++m) {
       ir::HostTensor tensor = slot.type;
       for (int64_t i = 0; i < tensor.size(); ++i) {
         const auto [split, sample] = sampleOf(m * slot.type.shape[0] + i / each);
@@ -197,6 +203,7 @@ Steps Whole::run() const {
         kept[key] = tensor;
   }
   evaluate(slots, all.back());
+  predict(slots, all.back());
   return all;
 }
 
@@ -218,6 +225,52 @@ void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
       }
     }
   }
+}
+
+/// Adds the model's outputs under kind "output".
+void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
+  mlir::Operation *forward = prediction.function("train");
+  const std::vector<NamedSlot> arguments = argumentsOf(forward), results = resultsOf(forward);
+  outputs.merge(predictedOutputs(recipe, [&](int64_t first, int64_t count) {
+    addPrediction(slots, first, count);
+    std::vector<ir::HostTensor> inputs;
+    for (const NamedSlot &slot : arguments)
+      inputs.push_back(slots.at({slot.kind, slot.name}));
+    const auto values = ir::evaluate(forward, inputs, {.seed = runSeed, .trainingStep = 0});
+    ir::Slots batch;
+    for (size_t i = 0; i < values.size(); ++i)
+      batch[{results[i].kind, results[i].name}] = values[i];
+    return batch;
+  }));
+}
+
+int64_t predictedSamples(const Recipe &recipe) {
+  return 1 + static_cast<int64_t>(mix(recipe.seed) % static_cast<uint64_t>(std::min(recipe.batch, 2 * recipe.rows())));
+}
+
+ir::Slots predictedOutputs(const Recipe &recipe,
+                           const std::function<ir::Slots(int64_t first, int64_t count)> &ofBatch) {
+  const int64_t samples = predictedSamples(recipe), rows = recipe.rows();
+  ir::Slots all;
+  for (int64_t first = 0; first < samples; first += rows) {
+    const int64_t count = std::min(rows, samples - first);
+    for (const auto &[key, batch] : ofBatch(first, count)) {
+      const bool ofSamples = batch.rank() > 0;
+      auto [entry, fresh] = all.try_emplace(key, ir::HostTensor(batch.shape, batch.dtype));
+      ir::HostTensor &whole = entry->second;
+      if (fresh) {
+        whole.values.clear();
+        if (!ofSamples)
+          whole.shape.insert(whole.shape.begin(), 0);
+        whole.shape[0] = 0;
+      }
+      const int64_t more = ofSamples ? count : count == rows;
+      whole.shape[0] += more;
+      whole.values.insert(whole.values.end(), batch.values.begin(),
+                          batch.values.begin() + more * (batch.size() / (ofSamples ? rows : 1)));
+    }
+  }
+  return all;
 }
 
 // ---- bounds ---------------------------------------------------------------------------------------------------------

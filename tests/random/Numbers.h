@@ -6,6 +6,7 @@
 #include "runtime/data/DataSource.h"
 #include "tests/random/Recipe.h"
 
+#include <functional>
 #include <optional>
 
 namespace cleave::random_models {
@@ -43,10 +44,18 @@ constexpr uint64_t runSeed = 3;
 /// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
 
+/// How many evaluation samples a case predicts, in batches of recipe.rows(); the last batch is often not full.
+int64_t predictedSamples(const Recipe &recipe);
+/// The outputs (kind "output") for these samples. `ofBatch` computes those of a batch that repeats the `count` samples
+/// from `first`. An output has a row for each sample, or is a scalar of each full batch.
+ir::Slots predictedOutputs(const Recipe &recipe,
+                           const std::function<ir::Slots(int64_t first, int64_t count)> &ofBatch);
+
 /// The step before partitioning, with its data and initial values.
 class Whole {
 public:
-  Whole(const Recipe &recipe, GraphModule step, const HashedData &data);
+  /// `prediction`: the step of the model's prediction.
+  Whole(const Recipe &recipe, GraphModule step, GraphModule prediction, const HashedData &data);
 
   /// Initial parameters, buffers and states.
   ir::Slots beginning() const;
@@ -54,7 +63,10 @@ public:
   void addStep(ir::Slots &slots, int64_t step) const;
   /// Adds the inputs of every microbatch of the evaluation.
   void addEvaluation(ir::Slots &slots) const;
-  /// Runs both training steps, and an evaluation after the last (kind "eval"), under the current rounding.
+  /// Adds the inputs of a batch of the prediction that repeats the `count` samples from `first`.
+  void addPrediction(ir::Slots &slots, int64_t first, int64_t count) const;
+  /// Runs both training steps, after the last an evaluation (kind "eval") and a prediction (kind "output"), under the
+  /// current rounding.
   Steps run() const;
   /// Sample indices in the order of the first epoch.
   const std::vector<uint32_t> &order() const { return rows; }
@@ -64,11 +76,13 @@ public:
 
 private:
   double begin(const NamedSlot &slot, int64_t element) const;
-  template <class F> void addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const;
+  template <class F>
+  void addInputs(ir::Slots &slots, mlir::Operation *function, int64_t microbatches, F sampleOf) const;
   void evaluate(ir::Slots &slots, ir::Slots &sums) const;
+  void predict(ir::Slots slots, ir::Slots &outputs) const;
 
   const Recipe &recipe;
-  GraphModule step;
+  GraphModule step, prediction;
   const HashedData &data;
   std::vector<uint32_t> rows;
 };
