@@ -1,5 +1,6 @@
 // A trained model as a function of new inputs. It is compiled and loaded once and can be called any number of times. It
-// uses no randomness (no dropout) and no labels.
+// uses no labels and no dropout. Numbers that the model draws itself (rand, randn) depend on the seed, on how many calls
+// were made before, and on the sample's position in the call, but not on the batch or the mesh.
 //
 //   Trainer trainer{module, config};
 //   Predictor predictor = trainer.predictor({.checkpoint = "digits"});

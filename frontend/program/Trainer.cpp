@@ -159,6 +159,8 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   eval.traceFile = options.trace;
   if (options.plan.empty())
     takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
+  if (options.plan.empty() && !options.seed)
+    options.seed = info.seed;
   if (options.plan.empty() && !options.batch && info.batch > 0 && info.microbatches > 0) {
     options.batch = info.batch;
     options.microbatches = options.microbatches.value_or(info.microbatches);
@@ -176,6 +178,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   checkBackend(options.backend);
   takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
   options.microbatches = 1;
+  options.seed = options.seed.value_or(info.seed);
   if (!options.batch && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
   Job job = jobOf(options);

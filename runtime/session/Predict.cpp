@@ -70,6 +70,7 @@ void Feed::use(const DataSource &from, Split which) {
 struct Job {
   int64_t first, count;
   const Prediction::Take &take;
+  int64_t number; ///< of the call, 0 the first
 };
 
 /// State shared by the ranks of this process.
@@ -181,9 +182,10 @@ void PredictRank::run(const Job &job) {
     loader.wait();
     if (at + batch < job.count)
       prepare(at + batch, 1 - buffer);
-    executor->eval(buffer);
+    const int64_t rows = std::min(batch, job.count - at);
+    executor->eval(buffer, {predictionStream(job.number), job.first + at, rows});
     buffer = 1 - buffer;
-    give(job, std::min(batch, job.count - at));
+    give(job, rows);
   }
   executor->wait();
 }
@@ -301,6 +303,7 @@ private:
 
 struct Prediction::Impl {
   Shared shared;
+  int64_t calls = 0;
   std::unique_ptr<Workers> workers;  ///< if ranks are threads
   std::unique_ptr<PredictRank> rank; ///< if ranks are processes
 
@@ -330,7 +333,7 @@ void Prediction::run(const DataSource &source, Split split, int64_t first, int64
     throw userError(fmt::format("prediction: samples {} to {} of a split that has {}", first, first + count,
                                 source.samples(split)));
   impl->shared.feed.use(source, split);
-  const Job job{first, count, take};
+  const Job job{first, count, take, impl->calls++};
   if (impl->workers)
     impl->workers->run(job);
   else

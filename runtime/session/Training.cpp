@@ -110,7 +110,7 @@ private:
   void step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next);
   void report(bool all);
   void reportStep(const StepRecord &started, const LossSums &sums, double seconds);
-  void endEpoch(int64_t epoch);
+  void endEpoch(int64_t epoch, int64_t step);
   void save(int64_t steps, const DataPosition &next);
   CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
 
@@ -209,10 +209,10 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
   }
 }
 
-void RankLoop::endEpoch(int64_t epoch) {
+void RankLoop::endEpoch(int64_t epoch, int64_t step) {
   if (!shared.evaluates())
     return;
-  const LossSums sums = job.evaluate();
+  const LossSums sums = job.evaluate(step);
   if (rank != 0)
     return;
   shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
@@ -285,7 +285,7 @@ void RankLoop::run() {
     ++done;
     if (epochEnds) {
       report(true);
-      endEpoch(at.epoch);
+      endEpoch(at.epoch, done);
       save(done, next);
     }
     at = next;
@@ -396,7 +396,7 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   job.executor().writeBack();
   world.barrier();
   const Clock::time_point began = Clock::now();
-  const LossSums sums = job.evaluate();
+  const LossSums sums = job.evaluate(manifest ? manifest->info.step : 0);
   job.executor().wait();
   const double seconds = since(began);
   if (!options.traceFile.empty())

@@ -2,6 +2,7 @@
 #include "tests/random/Numbers.h"
 #include "ir/graph/Graph.h"
 #include "runtime/data/Shuffle.h"
+#include "runtime/device/RandomRows.h"
 #include "tests/random/Chance.h"
 
 #include <algorithm>
@@ -207,6 +208,18 @@ Steps Whole::run() const {
   return all;
 }
 
+ir::Context evaluationContext(const Recipe &recipe) {
+  ir::Context context{.seed = runSeed};
+  context.samples = {evaluationStream(trainingSteps), 0, recipe.batch, recipe.rows()};
+  return context;
+}
+
+ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count) {
+  ir::Context context{.seed = runSeed};
+  context.samples = {predictionStream(0), first, count, recipe.rows()};
+  return context;
+}
+
 /// Adds the evaluation's sums to `sums` under kind "eval".
 void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
   mlir::Operation *eval = step.function("eval");
@@ -216,7 +229,9 @@ void Whole::evaluate(ir::Slots &slots, ir::Slots &sums) const {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
       inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
-    const auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 0, .microbatch = m});
+    ir::Context context = evaluationContext(recipe);
+    context.microbatch = m;
+    const auto values = ir::evaluate(eval, inputs, context);
     for (size_t i = 0; i < values.size(); ++i) {
       auto [sum, first] = sums.try_emplace({"eval", results[i].name}, values[i]);
       if (!first) {
@@ -236,7 +251,7 @@ void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
       inputs.push_back(slots.at({slot.kind, slot.name}));
-    const auto values = ir::evaluate(forward, inputs, {.seed = runSeed, .trainingStep = 0});
+    const auto values = ir::evaluate(forward, inputs, predictionContext(recipe, first, count));
     ir::Slots batch;
     for (size_t i = 0; i < values.size(); ++i)
       batch[{results[i].kind, results[i].name}] = values[i];

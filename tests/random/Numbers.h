@@ -41,6 +41,10 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *function);
 constexpr int64_t trainingSteps = 2;
 constexpr uint64_t runSeed = 3;
 
+/// The random numbers of an evaluation after the last step, and of a prediction's batch of these samples.
+ir::Context evaluationContext(const Recipe &recipe);
+ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count);
+
 /// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
 

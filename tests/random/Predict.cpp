@@ -76,7 +76,7 @@ ir::Slots PredictionCase::interpreted(const Whole &whole, const ir::Slots &state
     whole.addPrediction(given, first, count);
     ir::Slots batch;
     for (const ir::Slots &rank : ir::runDistributed(program, ir::scatterSlots(program, given),
-                                                    {.seed = runSeed, .trainingStep = 0}))
+                                                    predictionContext(recipe, first, count)))
       for (const auto &[key, tensor] : rank)
         if (key.kind == "output" && !batch.try_emplace(key, tensor).second && !(batch.at(key) == tensor))
           throw Error(Status::Internal, "ranks differ in " + key.name);

@@ -166,8 +166,8 @@ std::string compareOutputs(const ir::Slots &expected, const ir::Slots &spread, c
 }
 
 /// Runs the evaluation after the last step; adds its sums as kind "eval".
-void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vector<ir::Slots> &slots,
-              ir::Slots &found) {
+void evaluate(const Recipe &recipe, const partitioner::Applied &applied, const Whole &whole,
+              std::vector<ir::Slots> &slots, ir::Slots &found) {
   const ir::DistributedProgram program = programOf(applied, true);
   ir::Slots given;
   whole.addEvaluation(given);
@@ -177,7 +177,7 @@ void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vect
     for (auto &[key, tensor] : pieces[rank])
       slots[rank][key] = std::move(tensor);
   }
-  slots = ir::runDistributed(program, std::move(slots), {.seed = runSeed, .trainingStep = 0});
+  slots = ir::runDistributed(program, std::move(slots), evaluationContext(recipe));
   for (const ir::Slots &rank : slots)
     for (const auto &[key, tensor] : rank)
       if (key.kind == "metric")
@@ -186,8 +186,8 @@ void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vect
 
 /// Runs both training steps in double with one thread per rank, then an evaluation and a prediction. Returns the first
 /// difference and its step, or empty.
-std::string runDistributed(const partitioner::Applied &applied, const PredictionCase &prediction, const Whole &whole,
-                           Reference &reference, const std::vector<bool> &exact) {
+std::string runDistributed(const Recipe &recipe, const partitioner::Applied &applied, const PredictionCase &prediction,
+                           const Whole &whole, Reference &reference, const std::vector<bool> &exact) {
   const ir::DistributedProgram program = programOf(applied);
   ir::RoundingScope scope({ir::Rounding::Kind::None});
   std::vector<ir::Slots> slots;
@@ -208,7 +208,7 @@ std::string runDistributed(const partitioner::Applied &applied, const Prediction
         if (key.kind == "metric")
           found.try_emplace(key, tensor);
     if (at == trainingSteps) {
-      evaluate(applied, whole, slots, found);
+      evaluate(recipe, applied, whole, slots, found);
       found.merge(prediction.interpreted(whole, found));
     }
     const size_t s = static_cast<size_t>(at - 1);
@@ -400,7 +400,7 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Predictio
             std::lock_guard lock(mutex);
             pieces[key].push_back(std::move(piece));
           });
-      const LossSums evaluated = step == trainingSteps ? job.evaluate() : LossSums();
+      const LossSums evaluated = step == trainingSteps ? job.evaluate(step) : LossSums();
       world[rank].barrier();
       if (rank == 0) {
         compare(step, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
@@ -568,7 +568,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
       return failed("gradient of the interpreter differs from central differences", text);
   try {
-    if (const std::string text = runDistributed(*applied, *prediction, whole, inDouble, exact); !text.empty())
+    if (const std::string text = runDistributed(recipe, *applied, *prediction, whole, inDouble, exact); !text.empty())
       return failed("interpreted ranks differ from the graph" + lacking(text), text);
   } catch (const Error &error) {
     return failed("interpreted ranks: " + kindOf(error.what()), error.what());

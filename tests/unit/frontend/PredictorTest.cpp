@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -207,6 +208,41 @@ TEST_CASE("outputs may reshape what the model computes, and be scalars of full b
     CHECK(whole[2][i] == *std::max_element(row, row + 6));
     CHECK(whole[3][i] > whole[2][i]);
   }
+  std::filesystem::remove_all(path);
+}
+
+TEST_CASE("random numbers of predictions and evaluations belong to call, seed and sample") {
+  struct Noise : ModuleOf<std::pair<Tensor, Tensor>> {
+    Linear fc{*this, "fc", 2, 1};
+    std::pair<Tensor, Tensor> forward(Tensor x, Tensor scale) override {
+      return {fc(x) * scale, randn({x.size(0), 3})};
+    }
+  } model;
+  TrainConfig noisy = config();
+  noisy.loss = LossFunction([](std::span<const Tensor> outputs, std::span<const Tensor>) {
+    return Loss{sum(outputs[1]), full({}, static_cast<double>(outputs[1].size(0))), {}, outputs[1].size(0)};
+  });
+  const std::string path = temporary("noise");
+  Trainer trainer(model, noisy);
+  trainer.train({.seed = 5, .steps = 1, .checkpoint = path, .quiet = true});
+  const std::vector<float> x(14), scale(7);
+  const auto predict = [&](const RunOptions &options) { return trainer.predictor(options).run({x, scale})[1]; };
+  const std::vector<float> one = predict({.batch = 1, .checkpoint = path});
+  CHECK(std::set<float>(one.begin(), one.end()).size() == 21); // new in every row
+  for (const int64_t batch : {2, 3, 7, 8})
+    CHECK(predict({.batch = batch, .checkpoint = path}) == one);
+  CHECK(predict({.mesh = "dp=2", .batch = 4, .checkpoint = path}) == one);
+  CHECK(predict({.batch = 4, .seed = 5, .checkpoint = path}) == one); // the training's seed
+  CHECK(predict({.batch = 4, .seed = 6, .checkpoint = path}) != one);
+  Predictor predictor = trainer.predictor({.batch = 4, .checkpoint = path});
+  const std::vector<float> first = predictor(Pairs{});
+  CHECK(predictor.run({x, scale})[1] != one); // the second call
+
+  const double loss = trainer.evaluate({.batch = 1, .checkpoint = path}).loss; // of eleven samples
+  CHECK(loss != 0);
+  for (const int64_t batch : {4, 6, 11, 16})
+    CHECK(trainer.evaluate({.microbatches = 1, .batch = batch, .checkpoint = path}).loss == Approx(loss));
+  CHECK(trainer.evaluate({.microbatches = 2, .batch = 6, .checkpoint = path}).loss == Approx(loss));
   std::filesystem::remove_all(path);
 }
 
