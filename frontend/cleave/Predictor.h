@@ -1,5 +1,6 @@
 // A trained model as a function of new inputs. It is compiled and loaded once and can be called any number of times. It
-// uses no randomness (no dropout) and no labels.
+// uses no labels and no dropout. Numbers that the model draws itself (rand, randn) depend on the seed, on how many calls
+// were made before, and on the sample's position in the call, but not on the batch or the mesh.
 //
 //   Trainer trainer{module, config};
 //   Predictor predictor = trainer.predictor({.checkpoint = "digits"});
@@ -31,13 +32,15 @@ public:
   std::vector<float> operator()(const Dataset &data, Split split = Split::Eval);
 
   using Values = std::variant<std::span<const float>, std::span<const int32_t>>;
-  /// For a model with several inputs (in the order of inputs()) or outputs: the values of each output.
+  /// For a model with several inputs (in the order of inputs()) or outputs: the values of each output. An output has a
+  /// row for each sample. A scalar (such as an auxiliary loss) belongs to a batch: there is one for each full batch, and
+  /// none for a last batch that is not full.
   std::vector<std::vector<float>> run(const std::vector<Values> &inputs);
 
   /// The inputs: the data set's fields that the model reads.
   const std::vector<DataField> &inputs() const;
   size_t outputs() const;
-  /// The shape of one sample.
+  /// The shape of one sample; empty if the output is a scalar.
   Shape outputShape(size_t output = 0) const;
   /// Number of samples computed together. A smaller last batch is padded, and the padding is removed from the results.
   int64_t batch() const;

@@ -114,10 +114,11 @@ public:
   /// Loss and accuracy of a checkpoint on the data's evaluation split.
   Evaluation evaluate(const RunOptions &options);
   /// The model of a checkpoint as a function of new inputs (Predictor.h). Uses only these options: checkpoint, mesh,
-  /// backend, threads, and batch (samples computed together; default: a microbatch of the training).
+  /// backend, threads, batch (samples computed together; default: a microbatch of the training), and seed (of random
+  /// numbers; default: the training's).
   Predictor predictor(const RunOptions &options);
-  /// Writes the model's first output for the data's evaluation split to a .npy file `file`, one row per sample. Further
-  /// outputs are written to "p.1.npy", ... if the file is "p.npy".
+  /// Writes the model's first output for the data's evaluation split to a .npy file `file`, one row per sample (of a
+  /// scalar, one for each full batch). Further outputs are written to "p.1.npy", ... if the file is "p.npy".
   void predict(const RunOptions &options, const std::string &file);
   /// Compiles a plan and returns its bytes, without running it.
   std::vector<uint8_t> plan(const RunOptions &options);

@@ -239,6 +239,9 @@ void addCommands(CLI::App &app, CommandLine &line) {
   predict.add_option("--batch", line.run.batch, "samples computed at once (default: a microbatch of the training)")
       ->check(whole<int64_t>())
       ->type_name("B");
+  predict.add_option("--seed", line.run.seed, "seed of random numbers (default: the training's)")
+      ->check(whole<uint64_t>())
+      ->type_name("S");
   predict.add_option("-o,--output", line.output, "the file, one row a sample")->type_name("FILE.npy")->required();
   predict.add_flag("--json", line.run.json, "print a summary as one JSON object");
   CLI::App &plan = *app.add_subcommand("plan", "compiles the training step into a plan file");

@@ -58,8 +58,8 @@ std::vector<std::vector<float>> collect(Prediction &prediction, const DataSource
   const int64_t count = source.samples(split);
   for (size_t i = 0; i < values.size(); ++i)
     values[i].reserve(static_cast<size_t>(count * prediction.outputs()[i].elements()));
-  prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> rows) {
-    values[output].insert(values[output].end(), rows.begin(), rows.end());
+  prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> more) {
+    values[output].insert(values[output].end(), more.begin(), more.end());
   });
   return values;
 }
@@ -105,16 +105,16 @@ std::string writePredictions(Prediction &prediction, const DataSource &source, S
   for (size_t i = 0; i < prediction.outputs().size(); ++i) {
     const PredictedOutput &output = prediction.outputs()[i];
     std::vector<int64_t> shape = output.shape;
-    shape.insert(shape.begin(), count);
+    shape.insert(shape.begin(), output.count(count, prediction.batch()));
     const std::string &path = paths[i];
     if (writes)
       files.push_back(std::make_unique<NpyFile>(path, shape));
     written.push_back({{"file", path}, {"dtype", "f32"}, {"shape", shape}});
     text += fmt::format("{}{}: f32 {}", text.empty() ? "" : "\n", path, jsonText(nlohmann::json(shape)));
   }
-  prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> rows) {
+  prediction.run(source, split, 0, count, [&](size_t output, std::span<const float> values) {
     if (writes)
-      files[output]->append(rows);
+      files[output]->append(values);
   });
   for (auto &each : files)
     each->commit();

@@ -10,6 +10,7 @@
 #include "partitioner/simulate/Memory.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/Error.h"
+#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
@@ -22,6 +23,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fmt/format.h>
+#include <set>
 #include <utility>
 
 namespace cleave {
@@ -216,6 +218,13 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   };
   const auto plan = planForAllRanks(
       compile, [&] { return givenValues(model, given); }, given.timeout.value_or(meetingSeconds));
+  // The plan has only what the prediction reads, so the whole checkpoint is compared with the model.
+  std::set<std::string> known;
+  for (const Parameter *parameter : model.root->parameters())
+    known.insert(parameter->path());
+  for (const Buffer *buffer : model.root->buffers())
+    known.insert(buffer->path());
+  refuseUnknownTensors(options.checkpoint, readManifest(options.checkpoint, options.atStep), known);
   PredictOptions predict;
   predict.checkpointDir = options.checkpoint;
   predict.atStep = options.atStep;

@@ -239,10 +239,10 @@ void Builder::prediction() {
   for (const Tensor &output : outputs) {
     if (!output.defined())
       throw userError("forward: the model returned no tensor");
-    if (output.rank() == 0 || output.shape()[0] != rows)
-      throw userError(
-          fmt::format("predict: the model returns {}; a prediction's first dimension is the batch, here of {} samples",
-                      output.str(), rows));
+    if (output.rank() > 0 && output.shape()[0] != rows)
+      throw userError(fmt::format("predict: the model returns {}; what it predicts is a scalar, or its first dimension "
+                                  "is the batch, here of {} samples",
+                                  output.str(), rows));
     marks.emplace_back("output", results.empty() ? "output" : fmt::format("output.{}", results.size()));
     results.push_back(valueOf(output.dtype() == DType::F32 ? output : cast(output, DType::F32)));
   }

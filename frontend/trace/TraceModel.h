@@ -15,7 +15,7 @@ std::vector<DataField> fieldsOf(const Data &data);
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows, int64_t evalRows = 0);
 
 /// Traces a prediction: @forward in evaluation mode, without loss and targets. Its results are f32, of kind "output",
-/// named "output", "output.1", ...; their first dimension is `rows`.
+/// named "output", "output.1", ...: scalars, or tensors whose first dimension is `rows`.
 GraphModule tracePrediction(const Model &model, const TrainConfig &config, int64_t rows);
 
 /// Throws a user error that points at the largest parameter if all parameters together take more than `most` bytes in

@@ -43,6 +43,29 @@ static Kernel iota(IotaOp op) {
   };
 }
 
+/// The stream of random numbers, and where in it the elements of a tensor with `elements` elements lie.
+struct RandomPlaces {
+  RandomPlaces(const Context &context, int64_t elements)
+      : context(context), elements(elements), stream(uint64_t(context.trainingStep)) {
+    if (context.samples)
+      stream = context.samples->stream;
+  }
+  uint64_t operator()(int64_t element) const {
+    if (!context.samples)
+      return uint64_t(context.microbatch * elements + element);
+    const Context::Samples &s = *context.samples;
+    const int64_t rows = s.rowsOfMicrobatch, begin = context.microbatch * rows;
+    if (elements % rows) // no numbers of rows: new ones in each microbatch
+      return uint64_t((s.first + begin) * (elements / rows + 1) + element);
+    const int64_t each = elements / rows, sample = s.first + (begin + element / each) % s.count;
+    return uint64_t(sample * each + element % each);
+  }
+
+  const Context &context;
+  const int64_t elements;
+  uint64_t stream;
+};
+
 /// Random numbers depend on the global element index: each rank computes the numbers of the elements that it holds.
 static Kernel randomUniform(RandomUniformOp op) {
   HostTensor type = emptyTensor(op.getType());
@@ -60,9 +83,9 @@ static Kernel randomUniform(RandomUniformOp op) {
     const Context &context = environment.context;
     HostTensor out = type;
     out.values.resize(elementCount(out.shape));
-    uint64_t base = uint64_t(context.microbatch) * uint64_t(elementCount(global));
+    const RandomPlaces place(context, elementCount(global));
     auto fill = [&](int64_t to, int64_t element) {
-      out.values[to] = roundTo(out.dtype, philoxUniform(context.seed ^ name, context.trainingStep, base + element));
+      out.values[to] = roundTo(out.dtype, philoxUniform(context.seed ^ name, place.stream, place(element)));
     };
     if (environment.rank)
       forEachElement(globalIndices(sharding, environment.rank->mesh(), environment.rank->coords()), global, fill);

@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/interpreter/HostTensor.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,13 @@ struct Context {
   uint64_t seed = 0;
   int64_t trainingStep = 1; // counted from 1
   int64_t microbatch = 0;   // element i of a random tensor with n elements has index microbatch * n + i in the step
+  /// Of an evaluation or prediction: numbers are counted by sample (runtime/device/RandomRows.h) in `stream`, and row r
+  /// of a batch is sample first + r mod count.
+  struct Samples {
+    uint64_t stream;
+    int64_t first, count, rowsOfMicrobatch;
+  };
+  std::optional<Samples> samples = {};
 };
 
 /// Runs `function` (a func.func with one block: cleave ops, func.return, dist.reshard as identity). Throws

@@ -2,6 +2,7 @@
 #include "ir/library/Library.h"
 
 #include "ir/graph/Constraints.h"
+#include "runtime/base/Flops.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -280,12 +281,9 @@ LogicalResult AvgPool2dGradOp::verify() { return checkPool(*this, getResult(), g
 
 namespace {
 
-/// Multiplications and additions of `products` matrix products; a causal mask halves their number.
-template <typename Op> double attentionFlops(Op op, double products) {
-  double flops = 2 * products;
-  for (uint64_t size : {op.getBatch(), op.getHeads(), op.getRows(), op.getKeys(), op.getWidth()})
-    flops *= static_cast<double>(size);
-  return op.getCausal() ? flops / 2 : flops;
+template <typename Op> double flopsOf(Op op, int products) {
+  return cleave::attentionFlops(op.getBatch(), op.getHeads(), op.getRows(), op.getKeys(), op.getWidth(), products,
+                                op.getCausal());
 }
 
 template <typename Op> SmallVector<int64_t> rowsOf(Op op) {
@@ -323,8 +321,8 @@ template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> wind
 
 } // namespace
 
-double AttentionOp::flops() { return attentionFlops(*this, 2); }
-double AttentionGradOp::flops() { return attentionFlops(*this, 5); }
+double AttentionOp::flops() { return flopsOf(*this, 2); }
+double AttentionGradOp::flops() { return flopsOf(*this, 5); }
 
 LogicalResult AttentionOp::verify() {
   const SmallVector<int64_t> rows = rowsOf(*this), keys = keysOf(*this);

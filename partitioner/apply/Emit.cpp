@@ -300,7 +300,7 @@ void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &
 /// be in another stage in evaluation, for example if the dropout before it is removed and it joins the next layer.)
 void findOwners(StepInfo &info) {
   std::map<std::string, std::set<int64_t>> readers;
-  std::set<std::string> buffers;
+  std::set<std::string> buffers, unread;
   for (func::FuncOp func : {info.train, info.eval}) {
     if (!func)
       continue;
@@ -317,7 +317,7 @@ void findOwners(StepInfo &info) {
   }
   for (auto &[name, stages] : readers) {
     if (stages.empty())
-      stages.insert(0);
+      unread.insert(name), stages.insert(0);
     std::set<int64_t> positions;
     for (const int64_t stage : stages)
       positions.insert(info.strategy->positionOf(stage));
@@ -328,6 +328,13 @@ void findOwners(StepInfo &info) {
     info.homes[name] = *stages.begin();
     info.owners[name].assign(positions.begin(), positions.end());
   }
+  if (!info.update) // a prediction, which writes no checkpoints
+    return;
+  for (BlockArgument argument : info.update.getArguments())
+    unread.erase(ir::argumentText(argument, ir::attr::name).str());
+  for (BlockArgument argument : info.train.getArguments())
+    if (unread.count(ir::argumentText(argument, ir::attr::name).str()))
+      info.unread.push_back(argument);
 }
 
 } // namespace

@@ -29,6 +29,7 @@ struct StepInfo {
   std::vector<Total> weightMetrics;                   // of @weights
   std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> positions that own it, in order
   std::map<std::string, int64_t> homes;               // parameter or buffer -> the first stage that uses it
+  llvm::SmallVector<mlir::BlockArgument> unread;      // parameters and buffers for checkpoints alone: no op reads them
   /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and the sharding that @update
   /// reads.
   std::map<std::string, Sharding> scattered;

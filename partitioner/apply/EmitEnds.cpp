@@ -188,6 +188,9 @@ void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass,
                bool eval) {
   for (const Total &metric : eval ? info.evalMetrics : info.metrics)
     local.returns("metric", metric.name, zeros(local, metric.type));
+  if (!eval && rankClass.position == info.strategy->positionOf(0))
+    for (BlockArgument argument : info.unread)
+      local.slot(argument);
   if (!eval)
     for (const Total &metric : info.weightMetrics)
       local.returns("metric", metric.name, zeros(local, metric.type));

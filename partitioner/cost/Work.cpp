@@ -1,6 +1,7 @@
 // Reads the work of every kind of step from its sizes.
 #include "partitioner/cost/Work.h"
 
+#include "runtime/base/Flops.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
@@ -145,8 +146,8 @@ private:
     StepWork work;
     work.kind = WorkClass::Attention;
     work.backward = op.kind() == plan::AttentionKind::Backward;
-    const double scores = product({op.batch(), op.heads(), op.rows(), op.keys()}) * (op.causal() ? 0.5 : 1);
-    work.flops = (work.backward ? 10 : 4) * scores * static_cast<double>(op.width());
+    work.flops = attentionFlops(op.batch(), op.heads(), op.rows(), op.keys(), op.width(), work.backward ? 5 : 2,
+                                op.causal());
     work.m = op.rows(), work.n = op.keys(), work.k = op.width(), work.batch = op.batch() * op.heads();
     work.rate = rateOf(plan, op.dtype());
     const auto size = static_cast<double>(dtypeSize(op.dtype()));

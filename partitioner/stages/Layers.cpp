@@ -2,6 +2,7 @@
 #include "partitioner/stages/Layers.h"
 
 #include "ir/graph/Graph.h"
+#include "runtime/base/Flops.h"
 
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -23,6 +24,11 @@ static std::string pathOf(Operation *op) {
 
 static double elements(Value value) { return ir::tensorType(value).getNumElements(); }
 
+template <typename Op> static double flopsOfAttention(Op op, int products) {
+  const ArrayRef<int64_t> q = ir::shapeOf(op.getQ()); // [batch, heads, rows, width]
+  return attentionFlops(q[0], q[1], q[2], ir::shapeOf(op.getK())[2], q[3], products, op.getCausal());
+}
+
 double flopsOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case([&](ir::MatmulOp o) {
@@ -39,8 +45,8 @@ double flopsOf(Operation *op) {
       .Case([&](ir::Conv2dWeightGradOp o) {
         return 2 * elements(o.getGrad()) * elements(o.getResult()) / ir::shapeOf(o.getResult())[0];
       })
-      .Case([&](ir::AttentionOp o) { return 4 * elements(o.getQ()) * ir::shapeOf(o.getK())[2]; })
-      .Case([&](ir::AttentionGradOp o) { return 10 * elements(o.getQ()) * ir::shapeOf(o.getK())[2]; })
+      .Case([&](ir::AttentionOp o) { return flopsOfAttention(o, 2); })
+      .Case([&](ir::AttentionGradOp o) { return flopsOfAttention(o, 5); })
       .Default([](Operation *) { return 0.0; });
 }
 

@@ -54,6 +54,7 @@ private:
   bool mayReplace(mlir::OpResult result, uint32_t slot);
   const std::map<uint32_t, llvm::SmallVector<unsigned, 1>> &readersOf(mlir::Operation *op);
   Label labelOf(mlir::OpResult result) const;
+  Label labelAs(mlir::Value returned) const;
   void bind(mlir::Value value, uint32_t slot);
 
   ProgramBuilder &program;

@@ -112,6 +112,21 @@ Label SlotAssignment::labelOf(OpResult result) const {
   return program.tables.label(result.getType(), sharding, global, program.coords);
 }
 
+/// The label of a returned value. The ops that share its bytes may have none, but only those of its own shape count.
+Label SlotAssignment::labelAs(Value returned) const {
+  for (Value value = returned; value.getType() == returned.getType();) {
+    auto result = dyn_cast<OpResult>(value);
+    if (!result)
+      break;
+    if (Label label = labelOf(result); label.known)
+      return label;
+    if (!isNoOp(result.getOwner(), program.tables.mesh))
+      break;
+    value = result.getOwner()->getOperand(result.getResultNumber());
+  }
+  return {};
+}
+
 /// Finds the named slots of results, and the values that should be written there.
 void SlotAssignment::findTargets() {
   Operation *end = function.front().getTerminator();
@@ -121,11 +136,8 @@ void SlotAssignment::findTargets() {
     if (!isPersistentKind(kind))
       continue;
     std::string name = ir::resultText(function, index, ir::attr::name).str();
-    Value value = root(operand.get());
-    Label label;
-    if (auto result = dyn_cast<OpResult>(value))
-      label = labelOf(result);
-    targets.try_emplace(value, program.namedSlot(kind, name, operand.get().getType(), label));
+    targets.try_emplace(root(operand.get()),
+                        program.namedSlot(kind, name, operand.get().getType(), labelAs(operand.get())));
   }
 }
 

@@ -6,7 +6,8 @@
 namespace cleave::passes {
 
 /// Runs everything up to the local programs; `model` becomes the step on global shapes.
-partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options);
+partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options,
+                                   Purpose purpose = Purpose::Training);
 
 /// Converts local programs, which are rewritten, to the bytes of a plan.
 std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options);

@@ -58,8 +58,6 @@ bool keepsScores(const CompileOptions &options) {
 /// tests and `PROGRAM check` read.
 class Phases {
 public:
-  enum class Purpose { Training, Prediction };
-
   /// `options` must outlive this object. Throws userError if options contradict each other or name an unknown phase.
   Phases(MLIRContext *context, const CompileOptions &options, Purpose purpose = Purpose::Training)
       : options(options), strategy(options.strategy), toStep(context, options.printAfter),
@@ -260,15 +258,18 @@ struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, Operation
 
 } // namespace
 
-GraphModule step(GraphModule model, const CompileOptions &options) {
-  Phases(&model.context(), options).buildStep(model.module());
+GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose) {
+  Phases(&model.context(), options, purpose).buildStep(model.module());
   return model;
 }
 
-partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options) {
-  Phases phases(&model.context(), options);
+partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {
+  Phases phases(&model.context(), options, purpose);
   phases.buildStep(model.module());
-  return phases.split(model.module().clone());
+  partitioner::Applied applied = phases.split(model.module().clone());
+  if (purpose == Purpose::Prediction)
+    forwardAsEval(applied);
+  return applied;
 }
 
 std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options) {
@@ -288,10 +289,7 @@ std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOpt
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
   if (options.strategy.microbatches != 1)
     throw Error(Status::Internal, "a prediction is one microbatch");
-  Phases phases(&model.context(), options, Phases::Purpose::Prediction);
-  phases.buildStep(model.module());
-  partitioner::Applied applied = phases.split(model.release());
-  forwardAsEval(applied);
+  partitioner::Applied applied = applyStrategy(model, options, Purpose::Prediction);
   return lowerToPlan(applied, options);
 }
 

@@ -18,7 +18,10 @@ std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options);
 /// one microbatch.
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options);
 
-/// The module after differentiation, simplification and decomposition: @train, @update, @eval on global shapes.
-GraphModule step(GraphModule model, const CompileOptions &options);
+enum class Purpose { Training, Prediction };
+
+/// The module after differentiation, simplification and decomposition: @train, @update, @eval on global shapes; of a
+/// prediction only @train, its forward pass.
+GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose = Purpose::Training);
 
 } // namespace cleave::passes

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 
 namespace cleave {
@@ -85,11 +86,17 @@ private:
 
 enum class LoadWhat {
   Everything,          ///< to resume training
-  ParametersAndBuffers ///< for evaluation: optimizer states keep their initial values
+  ParametersAndBuffers, ///< for evaluation: optimizer states keep their initial values
+  WhatIsRead            ///< for a prediction, whose plan has only the parameters and buffers that it reads
 };
 
+/// Throws userError for the first parameter or buffer of a checkpoint that is not in `known`; `states`: also for an
+/// optimizer state.
+void refuseUnknownTensors(const std::string &folder, const Manifest &manifest, const std::set<std::string> &known,
+                          bool states = false);
+
 /// Loads this rank's persistent slots. Errors name the tensor and the value: a tensor that is missing, has another
-/// shape or type, is not covered by pieces, or is in a corrupt file; with Everything also a tensor that the plan does
+/// shape or type, is not covered by pieces, or is in a corrupt file; unless WhatIsRead also a tensor that the plan does
 /// not have.
 void loadCheckpoint(const std::string &folder, const Manifest &manifest, const plan::Plan &plan, unsigned rank,
                     LoadWhat what, const SlotMemory &memory);

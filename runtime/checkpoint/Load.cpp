@@ -141,23 +141,28 @@ const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> 
   return *it->second;
 }
 
-/// Checks that the plan has every tensor of the checkpoint.
-void refuseExtras(const Manifest &manifest, const plan::Plan &plan, LoadWhat what, const std::string &folder) {
-  std::set<std::string> known;
+std::set<std::string> tensorNames(const plan::Plan &plan) {
+  std::set<std::string> names;
   for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t)
     if (const auto *name = plan.tensors()->Get(t)->name()) // activations may have no name
-      known.insert(name->str());
-  for (const ManifestTensor &tensor : manifest.tensors)
-    if (!known.contains(tensor.name) && (what == LoadWhat::Everything || tensor.kind != "state"))
-      throw userError(fmt::format("checkpoint {}: tensor {} [{}] does not exist in the model", folder, tensor.name,
-                                  fmt::join(tensor.shape, ", ")));
+      names.insert(name->str());
+  return names;
 }
 
 } // namespace
 
+void refuseUnknownTensors(const std::string &folder, const Manifest &manifest, const std::set<std::string> &known,
+                          bool states) {
+  for (const ManifestTensor &tensor : manifest.tensors)
+    if (!known.contains(tensor.name) && (states || tensor.kind != "state"))
+      throw userError(fmt::format("checkpoint {}: tensor {} [{}] does not exist in the model", folder, tensor.name,
+                                  fmt::join(tensor.shape, ", ")));
+}
+
 void loadCheckpoint(const std::string &folder, const Manifest &manifest, const plan::Plan &plan, unsigned rank,
                     LoadWhat what, const SlotMemory &memory) {
-  refuseExtras(manifest, plan, what, folder);
+  if (what != LoadWhat::WhatIsRead)
+    refuseUnknownTensors(folder, manifest, tensorNames(plan), what == LoadWhat::Everything);
   std::map<std::string, const ManifestTensor *> byName;
   for (const ManifestTensor &tensor : manifest.tensors)
     byName.emplace(tensor.name, &tensor);

@@ -4,6 +4,7 @@
 // A SlotScope numbers a segment's slots locally. An Op runs with a table of their addresses, one table per layout and
 // input buffer, so one Op serves every microbatch.
 #pragma once
+#include "runtime/device/RandomRows.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstddef>
@@ -25,7 +26,7 @@ using SlotTable = std::byte *const *;
 
 /// Data that varies between runs of an Op, besides addresses.
 struct RunContext {
-  int64_t step = 0; ///< training step, 1 for the first
+  RandomRows random;
   int32_t microbatch = 0;
 };
 
@@ -48,6 +49,8 @@ public:
   /// An entry of Rank.scalars; `none` for index -1.
   int64_t scalar(int32_t index, int64_t none) const;
   const std::vector<uint32_t> &slots() const { return list; }
+  /// Rows of a microbatch.
+  int64_t rows() const;
 
   const plan::Plan &plan;
   const plan::Program &program;

@@ -5,6 +5,7 @@
 #include "runtime/device/Parallel.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace cleave {
@@ -17,6 +18,10 @@ uint32_t SlotScope::local(uint32_t slot) {
 }
 
 const plan::Slot &SlotScope::slot(uint32_t slot) const { return *program.slots()->Get(slot); }
+
+int64_t SlotScope::rows() const {
+  return std::max<int64_t>(1, plan.batch() / std::max(1u, plan.microbatches()));
+}
 
 int64_t SlotScope::scalar(int32_t index, int64_t none) const {
   return index < 0 ? none : rank.scalars()->Get(static_cast<uint32_t>(index));

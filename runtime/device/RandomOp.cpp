@@ -26,6 +26,7 @@ public:
     const plan::Sharding *sharding = scope.slot(random.out()).sharding();
     pieces = localPieces(sharding, global, mesh, coords, pieceElements);
     elements = std::accumulate(global.begin(), global.end(), int64_t{1}, std::multiplies<>());
+    rows = scope.rows();
     int64_t mine = 0;
     for (const Piece &piece : pieces)
       mine += piece.count;
@@ -34,25 +35,29 @@ public:
 
   void run(SlotTable slots, const RunContext &context) override {
     std::byte *to = out.at(slots);
-    uint64_t base = static_cast<uint64_t>(std::max(0, context.microbatch)) * static_cast<uint64_t>(elements);
-    auto stream = static_cast<uint64_t>(context.step);
+    const RandomCounter counter(elements, rows, std::max(0, context.microbatch), context.random);
     parallelRange(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p)
-        fill(to, pieces[static_cast<size_t>(p)], base, stream);
+        for (Piece left = pieces[static_cast<size_t>(p)]; left.count > 0;) {
+          Piece run = left;
+          run.count = counter.run(left.global, left.count);
+          fill(to, run, counter.place(left.global), context.random.stream);
+          left.local += run.count, left.global += run.count, left.count -= run.count;
+        }
     });
   }
 
 private:
   static constexpr int64_t pieceElements = 4096;
 
-  void fill(std::byte *to, const Piece &piece, uint64_t base, uint64_t stream) const {
+  /// `place`: of the first element in the stream.
+  void fill(std::byte *to, const Piece &piece, uint64_t place, uint64_t stream) const {
     if (dtype == plan::DType::F32)
-      return philoxFill(reinterpret_cast<float *>(to) + piece.local, key, stream,
-                        base + static_cast<uint64_t>(piece.global), piece.count);
+      return philoxFill(reinterpret_cast<float *>(to) + piece.local, key, stream, place, piece.count);
     float values[256];
     for (int64_t done = 0; done < piece.count; done += 256) {
       int64_t count = std::min<int64_t>(256, piece.count - done);
-      philoxFill(values, key, stream, base + static_cast<uint64_t>(piece.global + done), count);
+      philoxFill(values, key, stream, place + static_cast<uint64_t>(done), count);
       for (int64_t i = 0; i < count; ++i)
         storeElement(to, piece.local + done + i, dtype, values[i]);
     }
@@ -62,7 +67,7 @@ private:
   uint64_t key;
   plan::DType dtype;
   std::vector<Piece> pieces;
-  int64_t elements = 0;
+  int64_t elements = 0, rows = 1;
   unsigned threads = 1;
 };
 

@@ -10,6 +10,7 @@
 #pragma once
 #include "runtime/base/Target.h"
 #include "runtime/comm/Communicator.h"
+#include "runtime/device/RandomRows.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <chrono>
@@ -92,7 +93,8 @@ public:
   virtual bool setScalar(const std::string &name, float value) = 0;
   /// Runs one training iteration; `step` counts from 1. Also writes the scalar "step".
   virtual void train(int64_t step, int whichInput) = 0;
-  virtual void eval(int whichInput) = 0;
+  /// Runs one batch of an evaluation or prediction; `samples`: those of its rows, and the stream of random numbers.
+  virtual void eval(int whichInput, const RandomRows &samples) = 0;
   /// Number of iterations started since construction, and number of those known to have completed.
   virtual uint64_t started() const = 0;
   virtual uint64_t ended() = 0;

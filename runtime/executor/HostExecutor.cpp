@@ -40,7 +40,7 @@ public:
   }
   bool setScalar(const std::string &name, float value) override;
   void train(int64_t step, int whichInput) override;
-  void eval(int whichInput) override;
+  void eval(int whichInput, const RandomRows &samples) override;
   uint64_t started() const override { return iterations; }
   uint64_t ended() override { return iterations; }
   void wait() override {}
@@ -52,7 +52,7 @@ public:
 
 private:
   void prepareMessages();
-  void run(const std::vector<ResolvedAction> &actions, int64_t step, int which);
+  void run(const std::vector<ResolvedAction> &actions, const RandomRows &random, int which);
   void runTimed(const ResolvedAction &action, std::byte *const *table, const RunContext &context);
   void runSearching(const ResolvedAction &action, std::byte *const *table, const RunContext &context);
 
@@ -151,15 +151,16 @@ NonFiniteOrigins HostExecutor::nonFinite() const {
   return search ? NonFiniteOrigins{copy(search->nan), copy(search->infinity)} : NonFiniteOrigins{};
 }
 
-void HostExecutor::run(const std::vector<ResolvedAction> &actions, int64_t step, int which) {
+void HostExecutor::run(const std::vector<ResolvedAction> &actions, const RandomRows &random, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   setThreads(threads);
-  RunContext context{step, 0};
+  RunContext context{random, 0};
+  const bool training = &actions == &resolved->train;
   if (options.profile)
-    beginTrace(&actions == &resolved->train, made);
-  const bool searching = search && step > 0; // only in training iterations
+    beginTrace(training, made);
+  const bool searching = search && training;
   if (searching)
-    search->begin(step);
+    search->begin(static_cast<int64_t>(random.stream));
   for (const ResolvedAction &action : actions) {
     if (action.info->wait_sends())
       for (const plan::SendId *wait : *action.info->wait_sends())
@@ -186,10 +187,10 @@ void HostExecutor::train(int64_t step, int whichInput) {
     auto value = static_cast<float>(step);
     std::memcpy(stepScalar, &value, sizeof value);
   }
-  run(resolved->train, step, whichInput);
+  run(resolved->train, {static_cast<uint64_t>(step)}, whichInput);
 }
 
-void HostExecutor::eval(int whichInput) { run(resolved->eval, 0, whichInput); }
+void HostExecutor::eval(int whichInput, const RandomRows &samples) { run(resolved->eval, samples, whichInput); }
 
 std::optional<float> HostExecutor::metric(const std::string &name, uint64_t iteration) {
   assert(iteration == iterations && "a host keeps the last iteration's metrics");

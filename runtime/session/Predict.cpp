@@ -73,6 +73,7 @@ void Feed::use(const DataSource &from, Split which) {
 struct Job {
   int64_t first, count;
   const Prediction::Take &take;
+  int64_t number; ///< of the call, 0 the first
 };
 
 /// State shared by the ranks of this process.
@@ -113,10 +114,13 @@ Shared::Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &given
       break;
     const plan::Program &program = *p.programs()->Get(p.ranks()->Get(owner)->program());
     const auto *shape = program.slots()->Get(outputSlots(p, owner).at(name))->shape();
-    if (!shape || shape->size() == 0 || shape->Get(0) != p.batch())
+    const bool ofBatch = !shape || shape->size() == 0;
+    if (!ofBatch && shape->Get(0) != p.batch())
       throw environmentError(
           fmt::format("{}: {} must have a row for each of {} samples", file->name(), name, p.batch()));
-    outputs.push_back({name, {shape->begin() + 1, shape->end()}});
+    outputs.push_back({name, {}, ofBatch});
+    if (!ofBatch)
+      outputs.back().shape.assign(shape->begin() + 1, shape->end());
     owners.push_back(owner);
   }
   if (outputs.empty())
@@ -165,7 +169,7 @@ PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
   waitForSlowRanks(world, shared.options.timeoutSeconds);
   if (shared.manifest)
     loadCheckpoint(shared.options.checkpointDir, *shared.manifest, shared.file->plan(), rank,
-                   LoadWhat::ParametersAndBuffers, [&](unsigned slot) { return executor->persistent(slot); });
+                   LoadWhat::WhatIsRead, [&](unsigned slot) { return executor->persistent(slot); });
   executor->writeBack();
   world.barrier();
   world.setTimeout(shared.options.timeoutSeconds);
@@ -183,9 +187,10 @@ void PredictRank::run(const Job &job) {
     loader.wait();
     if (at + batch < job.count)
       prepare(at + batch, 1 - buffer);
-    executor->eval(buffer);
+    const int64_t rows = std::min(batch, job.count - at);
+    executor->eval(buffer, {predictionStream(job.number), job.first + at, rows});
     buffer = 1 - buffer;
-    give(job, std::min(batch, job.count - at));
+    give(job, rows);
   }
   executor->wait();
 }
@@ -195,7 +200,8 @@ void PredictRank::give(const Job &job, int64_t rows) {
     const bool owner = shared.owners[i] == rank;
     if (!owner && !toAll[i])
       continue;
-    const auto count = size_t(rows * shared.outputs[i].elements());
+    const auto count =
+        size_t(shared.outputs[i].count(rows, shared.file->plan().batch()) * shared.outputs[i].elements());
     std::span<const float> mine;
     if (owner) {
       const auto memory = executor->persistent(slots.at(shared.outputs[i].name));
@@ -302,6 +308,7 @@ private:
 
 struct Prediction::Impl {
   Shared shared;
+  int64_t calls = 0;
   std::unique_ptr<Workers> workers;  ///< if ranks are threads
   std::unique_ptr<PredictRank> rank; ///< if ranks are processes
 
@@ -331,7 +338,7 @@ void Prediction::run(const DataSource &source, Split split, int64_t first, int64
     throw userError(fmt::format("prediction: samples {} to {} of a split that has {}", first, first + count,
                                 source.samples(split)));
   impl->shared.feed.use(source, split);
-  const Job job{first, count, take};
+  const Job job{first, count, take, impl->calls++};
   if (impl->workers)
     impl->workers->run(job);
   else

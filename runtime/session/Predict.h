@@ -21,11 +21,15 @@ struct PredictOptions {
   double timeoutSeconds = 60;
 };
 
-/// One of a model's results, f32.
+/// One of a model's results, f32. It has a row for each sample, or it is a scalar. A scalar belongs to a whole batch:
+/// there is one for each full batch, and none for a last batch that is not full, whose rows are not samples alone.
 struct PredictedOutput {
   std::string name;           ///< "output", "output.1", ...
-  std::vector<int64_t> shape; ///< of one sample
-  int64_t elements() const;   ///< of one sample
+  std::vector<int64_t> shape; ///< of one sample, or of the scalar
+  bool ofBatch = false;       ///< a scalar of each full batch
+  int64_t elements() const;   ///< of `shape`
+  /// The number of rows or scalars for `samples` samples.
+  int64_t count(int64_t samples, int64_t batch) const { return ofBatch ? samples / batch : samples; }
 };
 
 /// If ranks are threads, they exist as long as this object, which any thread may call, one at a time. If ranks are
@@ -33,7 +37,7 @@ struct PredictedOutput {
 class Prediction {
 public:
   /// `plan`: of a prediction, with outputs in Program.metrics. Throws userError for a plan without outputs, and if the
-  /// checkpoint lacks a tensor.
+  /// checkpoint lacks a tensor that the plan reads. The checkpoint may have others.
   Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
   ~Prediction();
   Prediction(const Prediction &) = delete;
@@ -44,11 +48,12 @@ public:
   int64_t batch() const;
   const plan::Plan &plan() const;
 
-  /// Receives the rows of one batch of output `output`, in the order of the samples; batches arrive in order too.
+  /// Receives what one batch adds to output `output`: rows in the order of the samples; batches arrive in order too.
   /// Called by one thread at a time.
-  using Take = std::function<void(size_t output, std::span<const float> rows)>;
+  using Take = std::function<void(size_t output, std::span<const float> values)>;
   /// Computes the outputs for samples [first, first + count) of a split. Throws userError if `source` lacks an input or
-  /// has another shape for it. After any other error this object is unusable: further calls throw the same error.
+  /// has another shape for it. Random numbers depend on the plan's seed, on how many calls were made before, and on the
+  /// number of the sample (RandomRows.h). After any other error this object is unusable: further calls throw the same error.
   void run(const DataSource &source, Split split, int64_t first, int64_t count, const Take &take);
 
 private:

@@ -124,7 +124,7 @@ LossSums RankJob::localSums(uint64_t iteration) {
 
 LossSums RankJob::metrics(uint64_t iteration) { return collect(owner ? localSums(iteration) : nothing()); }
 
-LossSums RankJob::evaluate() {
+LossSums RankJob::evaluate(int64_t step) {
   const EvalBatches batches(source.samples(Split::Eval), evalBatchOf(file->plan()));
   loader.wait();
   prepared.reset();
@@ -140,7 +140,7 @@ LossSums RankJob::evaluate() {
     loader.wait();
     if (i + 1 < batches.list.size())
       prepare(batches.list[i + 1], 1 - buffer);
-    rankExecutor->eval(buffer);
+    rankExecutor->eval(buffer, {evaluationStream(step), batches.list[i].first, batches.list[i].count});
     buffer = 1 - buffer;
     count(rankExecutor->ended());
   }

@@ -64,8 +64,9 @@ public:
   LossSums metrics(uint64_t iteration);
   /// Whether metrics() on rank 0 communicates with other ranks, which must then call it for the same iterations.
   bool metricsTravel() const { return travel; }
-  /// Evaluates the whole evaluation split; sums on rank 0.
-  LossSums evaluate();
+  /// Evaluates the whole evaluation split; sums on rank 0. `step`: of the training, done so far; random numbers depend
+  /// on it, so that an evaluation of the step's checkpoint repeats them.
+  LossSums evaluate(int64_t step);
 
   Executor &executor() { return *rankExecutor; }
 

@@ -134,7 +134,7 @@ private:
   void step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next);
   void report(bool all);
   void reportStep(const StepRecord &started, const LossSums &sums, double seconds);
-  void endEpoch(int64_t epoch);
+  void endEpoch(int64_t epoch, int64_t step);
   void save(int64_t steps, const DataPosition &next);
   void warn(const std::string &text);
   CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
@@ -241,10 +241,10 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
   }
 }
 
-void RankLoop::endEpoch(int64_t epoch) {
+void RankLoop::endEpoch(int64_t epoch, int64_t step) {
   if (!shared.evaluates())
     return;
-  const LossSums sums = job.evaluate();
+  const LossSums sums = job.evaluate(step);
   if (rank != 0)
     return;
   shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
@@ -338,7 +338,7 @@ void RankLoop::run() {
       shared.stop.askSoon();
     }
     if (epochEnds)
-      endEpoch(at.epoch);
+      endEpoch(at.epoch, done);
     at = next;
   }
   report(true);
@@ -454,7 +454,7 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
   world.barrier();
   world.setTimeout(options.timeoutSeconds);
   const Clock::time_point began = Clock::now();
-  const LossSums sums = job.evaluate();
+  const LossSums sums = job.evaluate(manifest ? manifest->info.step : 0);
   job.executor().wait();
   const double seconds = since(began);
   if (!options.traceFile.empty())

@@ -53,7 +53,7 @@ public:
     }
   }
 
-  void run(const std::string &deviceName, unsigned threads, RunContext context = {1, 0}, int times = 1) {
+  void run(const std::string &deviceName, unsigned threads, RunContext context = {{1}, 0}, int times = 1) {
     if (deviceName == "cuda")
       return runCuda(context, times);
     auto device = makeDevice(deviceName, threads);
@@ -94,13 +94,19 @@ private:
     made.backend = "cuda";
     made.programs[0]->workspace_bytes = gpuWorkspace(*file->plan().programs()->Get(0));
     made.programs[0]->train[0]->microbatch = context.microbatch;
+    const bool evaluates = context.random.count > 0;
+    if (evaluates)
+      std::swap(made.programs[0]->train, made.programs[0]->eval);
     LocalWorld world(1);
     const auto executor = makeExecutor(seal(made), 0, world[0], {.device = "cuda", .tuning = "off"});
     for (uint32_t s = 0; s < memory.size(); ++s)
       std::copy_n(slot(s), info(s).bytes(), executor->persistent(s).data());
     executor->writeBack();
     for (int i = 0; i < times; ++i)
-      executor->train(context.step, i % 2);
+      if (evaluates)
+        executor->eval(i % 2, context.random);
+      else
+        executor->train(static_cast<int64_t>(context.random.stream), i % 2);
     for (uint32_t s = 0; s < memory.size(); ++s)
       std::copy_n(executor->persistent(s).data(), info(s).bytes(), slot(s));
   }

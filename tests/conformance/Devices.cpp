@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>
+#include <set>
 
 #include "runtime/plan/Slices.h"
 #include "tests/support/Worst.h"
@@ -642,7 +643,7 @@ TEST_CASE("random: any split draws the same numbers") {
     plan.mesh[1]->size = tp;
     plan.ranks[0]->coords = {coordDp, coordTp, 0};
     StepRun run(plan);
-    run.run(testedDevice(), threads, {7, microbatch});
+    run.run(testedDevice(), threads, {{7}, microbatch});
     return run.values(0);
   };
   for (int32_t microbatch : {0, 2}) {
@@ -661,6 +662,59 @@ TEST_CASE("random: any split draws the same numbers") {
               REQUIRE(part[i++] == whole[static_cast<size_t>(((rows.begin + r) * 3 + columns.begin + c) * 70 + x)]);
       }
   }
+}
+
+TEST_CASE("random: an evaluation's numbers are those of its samples") {
+  // `rows` a microbatch of two, `first` and `count`: the samples that the batch repeats
+  const auto draw = [](int64_t rows, int64_t each, int32_t microbatch, int64_t first, int64_t count) {
+    PlanT plan = stepPlan([&](ProgramWriter &w) {
+      RandomT op;
+      op.out = w.slot("out", plan::DType::F32, {rows * each}, Space::Persistent);
+      op.key = 1234;
+      op.shape = {rows * each};
+      w.step(0, op);
+    });
+    plan.batch = static_cast<uint32_t>(2 * rows);
+    plan.microbatches = 2;
+    StepRun run(plan);
+    run.run(testedDevice(), 2, {{evaluationStream(9), first, count}, microbatch});
+    return run.values(0);
+  };
+  const auto expected = [](int64_t sample, int64_t each, int64_t i) {
+    return philoxUniform(99 ^ 1234, evaluationStream(9), static_cast<uint64_t>(sample * each + i));
+  };
+  constexpr int64_t each = 70;
+  for (const int64_t rows : {3, 100})
+    for (const int64_t count : {int64_t(1), rows - 1, rows + 1, 2 * rows})
+      for (const int32_t microbatch : {0, 1}) {
+        const auto values = draw(rows, each, microbatch, 40, count);
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t i = 0; i < each; ++i)
+            REQUIRE(values[static_cast<size_t>(r * each + i)] ==
+                    expected(40 + (microbatch * rows + r) % count, each, i));
+      }
+}
+
+TEST_CASE("random: numbers of no rows are new in each microbatch of an evaluation") {
+  const auto draw = [](int32_t microbatch, int64_t first) {
+    PlanT plan = stepPlan([&](ProgramWriter &w) {
+      RandomT op;
+      op.out = w.slot("out", plan::DType::F32, {70}, Space::Persistent);
+      op.key = 1234;
+      op.shape = {70};
+      w.step(0, op);
+    });
+    plan.batch = 8; // four rows a microbatch
+    plan.microbatches = 2;
+    StepRun run(plan);
+    run.run(testedDevice(), 1, {{evaluationStream(0), first, 8}, microbatch});
+    return run.values(0);
+  };
+  std::set<double> all;
+  for (const int64_t first : {0, 8, 16})
+    for (const int32_t microbatch : {0, 1})
+      for (const double value : draw(microbatch, first))
+        CHECK(all.insert(value).second);
 }
 
 TEST_CASE("random: half types are f32's numbers, rounded") {

@@ -95,7 +95,7 @@ std::string digests(const std::vector<uint8_t> &plan) {
     }
     addSlots(file->plan(), *executor, bytes);
     fillInputs(file->plan(), *executor, rank, true, 3);
-    executor->eval(0);
+    executor->eval(0, {});
     addMetrics(*executor, bytes);
     found[rank] = fmt::format("{:02x}", fmt::join(codeHash(bytes, ""), ""));
   });

@@ -23,6 +23,8 @@ void coverModel(const Recipe &recipe, std::set<std::string> &words) {
       words.insert((layerKind(member.kind) ? "layer:" : "member:") + member.kind);
       if (member.frozen)
         words.insert("model:frozen");
+      if (!uses[static_cast<int>(m)])
+        words.insert("model:unused-member");
       if (uses[static_cast<int>(m)] > 1)
         words.insert("model:" + std::string(member.kind == "Parameter" ? "parameter" : "module") + "-used-again");
     }
@@ -34,6 +36,8 @@ void coverModel(const Recipe &recipe, std::set<std::string> &words) {
   words.insert(fmt::format("model:inputs={}", recipe.fields.size() - recipe.targets()));
   if (recipe.targets() > 1)
     words.insert("model:two-outputs");
+  if (!recipe.classes[0].body.others.empty())
+    words.insert("model:outputs-that-the-loss-ignores");
 }
 
 void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
@@ -107,7 +111,7 @@ std::map<std::string, uint64_t> completed(std::map<std::string, uint64_t> counts
   for (const LossKind &kind : lossKinds())
     counts.try_emplace("loss:" + kind.name, 0);
   for (const char *word : {"split:stages-by-file", "split:rules", "split:rules-over-dp", "split:joined-axes",
-                           "split:factors", "split:heads", "split:marks-inside-modules", "split:uneven-rows", "model:frozen", "model:two-outputs", "model:parameter-used-again",
+                           "split:factors", "split:heads", "split:marks-inside-modules", "split:uneven-rows", "model:frozen", "model:two-outputs", "model:outputs-that-the-loss-ignores", "model:unused-member", "model:parameter-used-again",
                            "model:module-used-again", "member:List", "member:Module", "data:drawn", "judged:bit-for-bit"})
     counts.try_emplace(word, 0);
   return counts;

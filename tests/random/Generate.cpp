@@ -125,6 +125,28 @@ void drawSecond(Drawing &d) {
   d.recipe.fields.push_back({"second", false, {shape.begin() + 1, shape.end()}});
 }
 
+/// Sometimes adds outputs that the loss ignores: scalars, or rows of the batch, often reshaped or of a layer that nothing
+/// else uses. And sometimes members that nothing uses at all.
+void drawUnused(Drawing &d) {
+  Body &body = d.cls().body;
+  for (int64_t more = d.chance.one(0.3) ? d.chance.whole(1, 2) : 0; more > 0; --more) {
+    int y = d.pick([&](Tensor t) { return t.rank() == 0 || t.size(0) == d.rows(); });
+    const auto then = [&](int next) { y = next < 0 ? y : next; }; // skips rejected calls
+    if (y >= 0 && d.at(y).rank() > 0 && d.chance.one(0.4)) {
+      const int member = d.declare({"Linear", d.newName("side"), {d.shape(y).back(), d.chance.whole(1, 5), 1}});
+      then(d.add("call", {y}, {-1}, {}, member));
+    }
+    if (y >= 0 && d.at(y).rank() > 0 && d.chance.one(0.5))
+      then(d.chance.one(0.5) ? d.add("unsqueeze", {y}, {-1}) : d.add("flatten", {y}, {1, -1}));
+    if (y >= 0)
+      body.others.push_back(y);
+  }
+  if (d.chance.one(0.15))
+    d.declare(d.chance.one(0.5) ? Part{"Linear", d.newName("idle"), {3, 2, 1}}
+                                : Part{"BatchNorm2d", d.newName("idle"), {3, 0}});
+  d.finish(body.result); // the values now have more shapes
+}
+
 void drawModel(Chance &c, Recipe &recipe) {
   GraphModule graph;
   mlir::Builder b(&graph.context());
@@ -152,6 +174,7 @@ void drawModel(Chance &c, Recipe &recipe) {
   drawHead(d);
   drawLoss(c, recipe, d.shape(d.cls().body.result));
   drawSecond(d);
+  drawUnused(d);
 }
 
 // ---- the split ------------------------------------------------------------------------------------------------------

@@ -72,6 +72,8 @@ std::vector<Tensor> Instance::outputsOf(const std::vector<Tensor> &values) const
   std::vector<Tensor> list{values.at(static_cast<size_t>(body.result))};
   if (body.second >= 0)
     list.push_back(values.at(static_cast<size_t>(body.second)));
+  for (const int other : body.others)
+    list.push_back(values.at(static_cast<size_t>(other)));
   return list;
 }
 

@@ -18,7 +18,7 @@ public:
   Tensor forward(Tensor x, Tensor y) override { return run({x, y}); }
   Tensor forward(Tensor x, Tensor y, Tensor z) override { return run({x, y, z}); }
   Tensor run(std::vector<Tensor> inputs) { return outputs(std::move(inputs))[0]; }
-  /// Interprets the body. Returns one tensor, or two if the body has a second output.
+  /// Interprets the body. Returns its result, then the root's second output and its others, if it has them.
   std::vector<Tensor> outputs(std::vector<Tensor> inputs);
   std::vector<Tensor> outputsOf(const std::vector<Tensor> &values) const;
   /// Executes one node on the values computed so far.

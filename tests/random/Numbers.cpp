@@ -4,6 +4,7 @@
 #include "ir/graph/Graph.h"
 #include "runtime/data/Shuffle.h"
 #include "runtime/session/RankJob.h"
+#include "runtime/device/RandomRows.h"
 #include "tests/random/Chance.h"
 
 #include <algorithm>
@@ -136,8 +137,8 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *operation) {
 
 // ---- the unsplit step -----------------------------------------------------------------------------------------------
 
-Whole::Whole(const Recipe &recipe, GraphModule module, const HashedData &data)
-    : recipe(recipe), step(std::move(module)), data(data) {}
+Whole::Whole(const Recipe &recipe, GraphModule module, GraphModule prediction, const HashedData &data)
+    : recipe(recipe), step(std::move(module)), prediction(std::move(prediction)), data(data) {}
 
 DType Whole::sums() const {
   return recipe.reduceDtype == "fp16" ? DType::F16 : recipe.reduceDtype == "bf16" ? DType::BF16 : DType::F32;
@@ -177,22 +178,29 @@ void Whole::addStep(ir::Slots &slots, int64_t at) const {
   const int64_t samples = data.samples(Split::Train), perEpoch = samples / recipe.batch;
   const int64_t epoch = 1 + (at - 1) / perEpoch, first = (at - 1) % perEpoch * recipe.batch;
   const std::vector<uint32_t> order = shuffledOrder(samples, runSeed, epoch);
-  addInputs(slots, step.function("train"), [&](int64_t row) {
+  addInputs(slots, step.function("train"), recipe.microbatches, [&](int64_t row) {
     return SampleId{Split::Train, order[static_cast<size_t>(first + row)], epoch};
   });
 }
 
 void Whole::addEvaluation(ir::Slots &slots) const {
-  addInputs(slots, step.function("eval"), [&](int64_t row) { return SampleId{Split::Eval, row % recipe.evalSamples}; });
+  addInputs(slots, step.function("eval"), recipe.microbatches,
+            [&](int64_t row) { return SampleId{Split::Eval, row % recipe.evalSamples}; });
 }
 
-template <class F> void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const {
+void Whole::addPrediction(ir::Slots &slots, int64_t first, int64_t count) const {
+  addInputs(slots, prediction.function("train"), 1,
+            [&](int64_t row) { return SampleId{Split::Eval, first + row % count}; });
+}
+
+template <class F>
+void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, int64_t microbatches, F sampleOf) const {
   for (const NamedSlot &slot : argumentsOf(function)) {
     if (slot.kind != "input")
       continue;
     const size_t field = findField(data, slot.name, slot.type.dtype == DType::I32 ? FieldType::I32 : FieldType::F32,
                                    {slot.type.shape.begin() + 1, slot.type.shape.end()});
-    for (int64_t m = 0; m < recipe.microbatches; ++m) {
+    for (int64_t m = 0; m < microbatches; ++m) {
       ir::HostTensor tensor = slot.type;
       for (int64_t row = 0; row < slot.type.shape[0]; ++row) {
         const std::vector<double> values = data.values(sampleOf(m * slot.type.shape[0] + row), field);
@@ -246,28 +254,46 @@ Steps Whole::run() const {
       if (key.kind != "input" && key.kind != "scalar")
         kept[key] = tensor;
   }
-  evaluate(slots, all.back(), "eval", recipe.microbatches, 1, [&](int64_t row) { return row % recipe.evalSamples; });
+  evaluate(slots, all.back(), "eval", recipe.microbatches, 1, 0, std::min(recipe.evalSamples, recipe.evalBatch));
   const int64_t rows = recipe.evalBatch / recipe.microbatches;
-  for (int64_t sample = 0; !mixes && !drawsInEvaluation() && recipe.evalSamples != recipe.evalBatch && sample < recipe.evalSamples; ++sample)
-    evaluate(slots, all.back(), "every", 1, 1 / static_cast<double>(rows), [&](int64_t) { return sample; });
+  if (!mixes && !drawsInEvaluation() && recipe.evalSamples != recipe.evalBatch)
+    for (int64_t sample = 0; sample < recipe.evalSamples; ++sample)
+      evaluate(slots, all.back(), "every", 1, 1 / static_cast<double>(rows), sample, 1);
+  predict(slots, all.back());
   return all;
 }
 
-template <class F>
+static ir::Context evaluationContext(const Recipe &recipe, int64_t first, int64_t count) {
+  ir::Context context{.seed = runSeed};
+  context.samples = {evaluationStream(trainingSteps), first, count, recipe.evalBatch / recipe.microbatches};
+  return context;
+}
+ir::Context evaluationContext(const Recipe &recipe) {
+  return evaluationContext(recipe, 0, std::min(recipe.evalSamples, recipe.evalBatch));
+}
+
+ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count) {
+  ir::Context context{.seed = runSeed};
+  context.samples = {predictionStream(0), first, count, recipe.rows()};
+  return context;
+}
+
 void Whole::evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor,
-                     F sampleOf) const {
+                     int64_t first, int64_t count) const {
   mlir::Operation *eval = step.function("eval");
   const std::vector<NamedSlot> arguments = argumentsOf(eval), results = resultsOf(eval);
-  addInputs(slots, eval, [&](int64_t row) { return SampleId{Split::Eval, sampleOf(row)}; });
+  addInputs(slots, eval, microbatches, [&](int64_t row) { return SampleId{Split::Eval, first + row % count}; });
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
       inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
-    auto values = ir::evaluate(eval, inputs, {.seed = runSeed, .trainingStep = 0, .microbatch = m});
+    ir::Context context = evaluationContext(recipe, first, count);
+    context.microbatch = m;
+    auto values = ir::evaluate(eval, inputs, context);
     for (size_t i = 0; i < values.size(); ++i) {
       values[i].values[0] *= factor;
-      auto [sum, first] = sums.try_emplace({kind, results[i].name}, values[i]);
-      if (!first) {
+      auto [sum, fresh] = sums.try_emplace({kind, results[i].name}, values[i]);
+      if (!fresh) {
         sum->second.values[0] += values[i].values[0];
         sum->second.round();
       }
@@ -287,9 +313,10 @@ std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
   const int64_t rows = recipe.evalBatch / recipe.microbatches;
   ir::RoundingScope scope({ir::Rounding::Kind::None});
   ir::Slots slots = values, sums;
-  evaluate(slots, sums, "together", 1, 1, [&](int64_t row) { return row % recipe.evalSamples; });
+  const int64_t count = std::min(recipe.evalSamples, rows);
+  evaluate(slots, sums, "together", 1, 1, 0, count);
   for (int64_t row = 0; row < rows; ++row)
-    evaluate(slots, sums, "alone", 1, 1 / static_cast<double>(rows), [&](int64_t) { return row % recipe.evalSamples; });
+    evaluate(slots, sums, "alone", 1, 1 / static_cast<double>(rows), row % count, 1);
   for (const auto &[key, together] : sums) {
     if (key.kind != "together")
       continue;
@@ -300,6 +327,52 @@ std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
       return false;
   }
   return true;
+}
+
+/// Adds the model's outputs under kind "output".
+void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
+  mlir::Operation *forward = prediction.function("train");
+  const std::vector<NamedSlot> arguments = argumentsOf(forward), results = resultsOf(forward);
+  outputs.merge(predictedOutputs(recipe, [&](int64_t first, int64_t count) {
+    addPrediction(slots, first, count);
+    std::vector<ir::HostTensor> inputs;
+    for (const NamedSlot &slot : arguments)
+      inputs.push_back(slots.at({slot.kind, slot.name}));
+    const auto values = ir::evaluate(forward, inputs, predictionContext(recipe, first, count));
+    ir::Slots batch;
+    for (size_t i = 0; i < values.size(); ++i)
+      batch[{results[i].kind, results[i].name}] = values[i];
+    return batch;
+  }));
+}
+
+int64_t predictedSamples(const Recipe &recipe) {
+  return 1 + static_cast<int64_t>(mix(recipe.seed) % static_cast<uint64_t>(std::min(recipe.evalSamples, 2 * recipe.rows())));
+}
+
+ir::Slots predictedOutputs(const Recipe &recipe,
+                           const std::function<ir::Slots(int64_t first, int64_t count)> &ofBatch) {
+  const int64_t samples = predictedSamples(recipe), rows = recipe.rows();
+  ir::Slots all;
+  for (int64_t first = 0; first < samples; first += rows) {
+    const int64_t count = std::min(rows, samples - first);
+    for (const auto &[key, batch] : ofBatch(first, count)) {
+      const bool ofSamples = batch.rank() > 0;
+      auto [entry, fresh] = all.try_emplace(key, ir::HostTensor(batch.shape, batch.dtype));
+      ir::HostTensor &whole = entry->second;
+      if (fresh) {
+        whole.values.clear();
+        if (!ofSamples)
+          whole.shape.insert(whole.shape.begin(), 0);
+        whole.shape[0] = 0;
+      }
+      const int64_t more = ofSamples ? count : count == rows;
+      whole.shape[0] += more;
+      whole.values.insert(whole.values.end(), batch.values.begin(),
+                          batch.values.begin() + more * (batch.size() / (ofSamples ? rows : 1)));
+    }
+  }
+  return all;
 }
 
 // ---- bounds ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "runtime/data/DataSource.h"
 #include "tests/random/Recipe.h"
 
+#include <functional>
 #include <optional>
 
 namespace cleave::random_models {
@@ -47,13 +48,25 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *function);
 constexpr int64_t trainingSteps = 2;
 constexpr uint64_t runSeed = 3;
 
+/// The random numbers of an evaluation after the last step, and of a prediction's batch of these samples.
+ir::Context evaluationContext(const Recipe &recipe);
+ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count);
+
 /// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
+
+/// How many evaluation samples a case predicts, in batches of recipe.rows(); the last batch is often not full.
+int64_t predictedSamples(const Recipe &recipe);
+/// The outputs (kind "output") for these samples. `ofBatch` computes those of a batch that repeats the `count` samples
+/// from `first`. An output has a row for each sample, or is a scalar of each full batch.
+ir::Slots predictedOutputs(const Recipe &recipe,
+                           const std::function<ir::Slots(int64_t first, int64_t count)> &ofBatch);
 
 /// The step before partitioning, with its data and initial values.
 class Whole {
 public:
-  Whole(const Recipe &recipe, GraphModule step, const HashedData &data);
+  /// `prediction`: the step of the model's prediction.
+  Whole(const Recipe &recipe, GraphModule step, GraphModule prediction, const HashedData &data);
 
   /// Initial parameters, buffers and states.
   ir::Slots beginning() const;
@@ -61,8 +74,10 @@ public:
   void addStep(ir::Slots &slots, int64_t step) const;
   /// Adds the inputs of every microbatch of the evaluation.
   void addEvaluation(ir::Slots &slots) const;
-  /// Runs both training steps, and after the last an evaluation of the first batch (kind "eval") and, if evaluation
-  /// does not combine samples, one of all samples (kind "every"), under the current rounding.
+  /// Adds the inputs of a batch of the prediction that repeats the `count` samples from `first`.
+  void addPrediction(ir::Slots &slots, int64_t first, int64_t count) const;
+  /// Runs both training steps, and after the last an evaluation of the first batch (kind "eval"), one of all samples if
+  /// evaluation does not combine them (kind "every"), and a prediction (kind "output"), under the current rounding.
   Steps run() const;
   /// Whether the sums of the first batch of evaluation are those of its samples, each evaluated alone; nullopt if
   /// evaluation draws random numbers, or if the sums are not finite. `values`: of parameters and buffers.
@@ -76,14 +91,15 @@ public:
 
 private:
   double begin(const NamedSlot &slot, int64_t element) const;
-  template <class F> void addInputs(ir::Slots &slots, mlir::Operation *function, F sampleOf) const;
-  /// Runs @eval on rows with the samples `sampleOf(row)`, and adds factor * its sums to `sums` under `kind`.
   template <class F>
-  void evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor,
-                F sampleOf) const;
+  void addInputs(ir::Slots &slots, mlir::Operation *function, int64_t microbatches, F sampleOf) const;
+  /// Runs @eval on rows that repeat the `count` samples from `first`, and adds factor * its sums to `sums` under `kind`.
+  void evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor, int64_t first,
+                int64_t count) const;
+  void predict(ir::Slots slots, ir::Slots &outputs) const;
 
   const Recipe &recipe;
-  GraphModule step;
+  GraphModule step, prediction;
   const HashedData &data;
   bool mixes = false;
 };

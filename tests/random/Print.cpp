@@ -108,8 +108,13 @@ std::string declaration(const Recipe &recipe, const Part &m) {
 }
 
 std::string classText(const Recipe &recipe, const Class &cls, bool root) {
-  const bool pair = cls.body.second >= 0;
-  std::string out = fmt::format("struct {} : {} {{\n", cls.name, pair ? "ModuleOf<std::pair<Tensor, Tensor>>" : "Module");
+  std::vector<int> results{cls.body.result};
+  if (cls.body.second >= 0)
+    results.push_back(cls.body.second);
+  results.insert(results.end(), cls.body.others.begin(), cls.body.others.end());
+  const bool several = results.size() > 1;
+  std::string out =
+      fmt::format("struct {} : {} {{\n", cls.name, several ? "ModuleOf<std::vector<Tensor>>" : "Module");
   if (!root)
     out += "  using Module::Module;\n";
   std::string freezes;
@@ -127,7 +132,7 @@ std::string classText(const Recipe &recipe, const Class &cls, bool root) {
     names.push_back(root ? recipe.fields[static_cast<size_t>(i)].name : std::string(1, static_cast<char>('x' + i)));
     arguments.push_back("Tensor " + names.back());
   }
-  out += fmt::format("  {} forward({}){} {{\n", pair ? "std::pair<Tensor, Tensor>" : "Tensor", fmt::join(arguments, ", "),
+  out += fmt::format("  {} forward({}){} {{\n", several ? "std::vector<Tensor>" : "Tensor", fmt::join(arguments, ", "),
                      root ? "" : " override");
   for (const Node &node : cls.body.nodes) {
     std::vector<std::string> operands;
@@ -138,10 +143,10 @@ std::string classText(const Recipe &recipe, const Class &cls, bool root) {
     names.push_back(none ? "" : fmt::format("v{}", names.size()));
     out += none ? fmt::format("    {};\n", call) : fmt::format("    Tensor {} = {};\n", names.back(), call);
   }
-  const std::string &first = names[static_cast<size_t>(cls.body.result)];
-  if (cls.body.second >= 0)
-    return out + fmt::format("    return {{{}, {}}};\n  }}\n}};\n\n", first, names[static_cast<size_t>(cls.body.second)]);
-  return out + fmt::format("    return {};\n  }}\n}};\n\n", first);
+  std::string returned;
+  for (const int value : results)
+    returned += (returned.empty() ? "" : ", ") + names[static_cast<size_t>(value)];
+  return out + fmt::format("    return {};\n  }}\n}};\n\n", several ? "{" + returned + "}" : returned);
 }
 
 std::string dataText(const Recipe &recipe) {
@@ -186,7 +191,11 @@ std::string dataText(const Recipe &recipe) {
 std::string lossText(const Recipe &r) {
   const std::string first = lossKind(r.loss).print;
   if (r.targets() == 1)
-    return first;
+    return r.classes[0].body.others.empty()
+               ? first
+               : fmt::format("[](std::span<const Tensor> p, std::span<const Tensor> t) {{\n"
+                             "    const LossFunction first = {};\n    return first(p[0], t[0]);\n  }}",
+                             first);
   return fmt::format("[](std::span<const Tensor> p, std::span<const Tensor> t) {{\n    const LossFunction first = {};\n"
                      "    return weightedSum({{{{first(p[0], t[0]), 1.0}}, {{mseLoss(p[1], t[1]), 0.5}}}});\n  }}",
                      first);

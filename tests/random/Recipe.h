@@ -25,6 +25,7 @@ struct Body {
   std::vector<Node> nodes;
   int result = 0;
   int second = -1;                               ///< value of the root's second output, which has its own target
+  std::vector<int> others = {};                  ///< values of the root's further outputs, which the loss ignores
   std::vector<std::vector<int64_t>> shapes = {}; ///< of the drawn values, before marks; empty if not a float
 };
 

@@ -52,10 +52,13 @@ void renumber(Body &body, int from, int by) {
       value += value >= from ? by : 0;
   body.result += body.result >= from ? by : 0;
   body.second += body.second >= from ? by : 0;
+  for (int &value : body.others)
+    value += value >= from ? by : 0;
 }
 
 bool isUsed(const Body &body, int value) {
-  if (body.result == value || body.second == value)
+  if (body.result == value || body.second == value ||
+      std::find(body.others.begin(), body.others.end(), value) != body.others.end())
     return true;
   for (const Node &node : body.nodes)
     if (std::find(node.in.begin(), node.in.end(), value) != node.in.end())
@@ -253,18 +256,24 @@ private:
       body.result = by;
     if (body.second == value)
       body.second = by;
+    std::replace(body.others.begin(), body.others.end(), value, by);
   }
 
   static bool tidy(Recipe &r) {
     dropDead(r);
-    for (Class &cls : r.classes)
-      dropMembers(cls);
     dropInputs(r);
     return true;
   }
 
-  /// Drops the second output, makes an earlier value the prediction, or simplifies the loss.
+  /// Drops further outputs, makes an earlier value the prediction, or simplifies the loss.
   bool results() {
+    if (attempt([](Recipe &r) {
+          if (r.classes[0].body.others.empty())
+            return false;
+          r.classes[0].body.others.pop_back();
+          return tidy(r);
+        }))
+      return true;
     if (attempt([](Recipe &r) {
           if (r.targets() == 1)
             return false;
@@ -358,6 +367,15 @@ private:
           return true;
         });
       }
+    better |= attempt([](Recipe &r) {
+      size_t before = 0, left = 0;
+      for (Class &cls : r.classes) {
+        before += cls.members.size();
+        dropMembers(cls);
+        left += cls.members.size();
+      }
+      return left < before;
+    });
     better |= attempt([](Recipe &r) { // classes without instances
       std::set<int> used{0};
       for (const Class &cls : r.classes)

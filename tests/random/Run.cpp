@@ -16,16 +16,20 @@
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/RankJob.h"
+#include "runtime/checkpoint/Checkpoint.h"
 #include "tests/random/Instance.h"
 #include "tests/random/Numbers.h"
+#include "tests/random/Predict.h"
 #include "tests/random/Refusals.h"
 #include "tests/random/Tables.h"
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
+#include <unistd.h>
 
 namespace cleave::random_models {
 
@@ -46,8 +50,11 @@ Optimizer optimizerOf(const Recipe &r) {
 
 LossFunction lossOf(const Recipe &r) {
   const LossKind &loss = lossKind(r.loss);
-  if (r.targets() == 1)
+  if (r.targets() == 1 && r.classes[0].body.others.empty())
     return LossFunction([&loss](Tensor p, Tensor t) { return loss.emit(p, t); });
+  if (r.targets() == 1)
+    return LossFunction(
+        [&loss](std::span<const Tensor> p, std::span<const Tensor> t) { return loss.emit(p[0], t[0]); });
   return LossFunction([&loss](std::span<const Tensor> p, std::span<const Tensor> t) {
     return weightedSum({{loss.emit(p[0], t[0]), 1.0}, {mseLoss(p[1], t[1]), 0.5}});
   });
@@ -101,13 +108,18 @@ passes::CompileOptions compileOptionsOf(const Job &job, bool code) {
 
 GraphModule traced(const Recipe &recipe, const TrainConfig &config, bool marks) {
   Instance root(recipe, 0, marks);
-  Model model{&root, [&](std::span<const Tensor> in) { return root.outputs({in.begin(), in.end()}); }, "random", "{}"};
-  return traceModel(model, config, recipe.rows(), recipe.evalBatch / recipe.microbatches);
+  return traceModel(modelOf(root), config, recipe.rows(), recipe.evalBatch / recipe.microbatches);
+}
+
+} // namespace
+
+Model modelOf(Instance &root) {
+  return {&root, [&](std::span<const Tensor> in) { return root.outputs({in.begin(), in.end()}); }, "random", "{}"};
 }
 
 // ---- the distributed interpreter ------------------------------------------------------------------------------------
 
-ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation = false) {
+ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation) {
   ir::DistributedProgram program{applied.module.get().getOperation(), applied.strategy.mesh, {}, {}};
   program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
   program.schedules.resize(program.functions.size());
@@ -122,31 +134,17 @@ ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evalu
   return program;
 }
 
-/// Paths of parameters that are not trained and of buffers that keep their value.
-std::set<std::string> unchangedOf(const Recipe &recipe, const Whole &whole, const Steps &exact) {
-  std::set<std::string> unchanged;
-  const Instance root(recipe, 0, false);
-  for (const Parameter *parameter : root.parameters())
-    if (!parameter->requiresGrad())
-      unchanged.insert(parameter->path());
-  for (const auto &[key, tensor] : whole.beginning())
-    if (key.kind == "buffer" &&
-        std::all_of(exact.begin(), exact.end(), [&](const ir::Slots &step) { return step.at(key) == tensor; }))
-      unchanged.insert(key.name);
-  return unchanged;
-}
+namespace {
 
 /// Describes the first tensor that is missing in `found` or differs from the reference; empty if there is none.
-/// `unchanged`: paths of tensors that programs need not hold.
-std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found,
-                         const std::set<std::string> &unchanged, bool equal) {
+std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal) {
   for (const auto &[key, tensor] : expected) {
     const auto got = found.find(key);
     if (key.kind == "every")
       continue;
     if (got == found.end()) {
-      if (key.kind == "gradient" || unchanged.count(key.name))
-        continue; // gradients are freed after the update; unchanged tensors may have no reader
+      if (key.kind == "gradient")
+        continue; // freed after the update
       return fmt::format("{} {} is nowhere", key.kind, key.name);
     }
     if (got->second.shape != tensor.shape)
@@ -161,9 +159,19 @@ std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, con
   return {};
 }
 
+/// The same for the outputs alone, none of which may be added.
+std::string compareOutputs(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal) {
+  ir::Slots outputs;
+  std::copy_if(expected.begin(), expected.end(), std::inserter(outputs, outputs.end()),
+               [](const auto &entry) { return entry.first.kind == "output"; });
+  if (outputs.size() != found.size())
+    return fmt::format("{} outputs, the graph has {}", found.size(), outputs.size());
+  return compareWhole(outputs, spread, found, equal);
+}
+
 /// Runs the evaluation after the last step; adds its sums as kind "eval".
-void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vector<ir::Slots> &slots,
-              ir::Slots &found) {
+void evaluate(const Recipe &recipe, const partitioner::Applied &applied, const Whole &whole,
+              std::vector<ir::Slots> &slots, ir::Slots &found) {
   const ir::DistributedProgram program = programOf(applied, true);
   ir::Slots given = whole.beginning(); // for what training does not read
   whole.addEvaluation(given);
@@ -172,16 +180,17 @@ void evaluate(const partitioner::Applied &applied, const Whole &whole, std::vect
     std::erase_if(slots[rank], [](const auto &entry) { return entry.first.kind == "metric" || entry.first.kind == "input"; });
     slots[rank].merge(pieces[rank]);
   }
-  slots = ir::runDistributed(program, std::move(slots), {.seed = runSeed, .trainingStep = 0});
+  slots = ir::runDistributed(program, std::move(slots), evaluationContext(recipe));
   for (const ir::Slots &rank : slots)
     for (const auto &[key, tensor] : rank)
       if (key.kind == "metric")
         found.try_emplace({"eval", key.name}, tensor);
 }
 
-/// Runs both training steps in double with one thread per rank. Returns the first difference and its step, or empty.
-std::string runDistributed(const partitioner::Applied &applied, const Whole &whole, ir::Bounds &reference,
-                           const std::set<std::string> &unchanged, const std::vector<bool> &exact) {
+/// Runs both training steps in double with one thread per rank, then an evaluation and a prediction. Returns the first
+/// difference and its step, or empty.
+std::string runDistributed(const Recipe &recipe, const partitioner::Applied &applied, const PredictionCase &prediction,
+                           const Whole &whole, ir::Bounds &reference, const std::vector<bool> &exact) {
   const ir::DistributedProgram program = programOf(applied);
   ir::RoundingScope scope({ir::Rounding::Kind::None});
   std::vector<ir::Slots> slots;
@@ -201,13 +210,15 @@ std::string runDistributed(const partitioner::Applied &applied, const Whole &who
       for (const auto &[key, tensor] : rank)
         if (key.kind == "metric")
           found.try_emplace(key, tensor);
-    if (at == trainingSteps)
-      evaluate(applied, whole, slots, found);
+    if (at == trainingSteps) {
+      evaluate(recipe, applied, whole, slots, found);
+      found.merge(prediction.interpreted(whole, found));
+    }
     const size_t s = static_cast<size_t>(at - 1);
-    std::string text = compareWhole(reference.exact[s], reference.spread[s], found, unchanged, exact[s]);
+    std::string text = compareWhole(reference.exact[s], reference.spread[s], found, exact[s]);
     if (!text.empty() && !exact[s]) { // try again with more samples of noise
       reference.widenOfDouble([&] { return whole.run(); });
-      text = compareWhole(reference.exact[s], reference.spread[s], found, unchanged, false);
+      text = compareWhole(reference.exact[s], reference.spread[s], found, false);
     }
     if (!text.empty())
       return fmt::format("after step {}: {}", at, text);
@@ -277,10 +288,11 @@ std::optional<double> sumNamed(const LossSums &sums, const std::string &name) {
 /// Describes the first difference between the ranks' pieces or sums and the reference; empty if there is none.
 /// `evaluated`: sums of the evaluation after the last step.
 std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces,
-                          const LossSums &sums, const LossSums &evaluated, const std::set<std::string> &unchanged,
-                          bool equal) {
+                          const LossSums &sums, const LossSums &evaluated, bool equal) {
   for (const auto &[key, tensor] : expected) {
     if (key.kind == "eval" && expected.count({"every", key.name}))
+      continue;
+    if (key.kind == "output") // of a program of its own
       continue;
     if (key.kind == "eval" || key.kind == "every" || key.kind == "metric") {
       const std::optional<double> got = sumNamed(key.kind == "metric" ? sums : evaluated, key.name);
@@ -291,7 +303,7 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
     }
     const auto found = pieces.find(key);
     if (found == pieces.end()) {
-      if (key.kind == "gradient" || unchanged.count(key.name))
+      if (key.kind == "gradient")
         continue;
       return fmt::format("{} {} is on no rank", key.kind, key.name);
     }
@@ -309,35 +321,44 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
   return {};
 }
 
-std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &recipe, const HashedData &data,
-                    const Whole &whole, ir::Bounds &reference, const std::vector<bool> &exact) {
+/// A folder that is removed at the end.
+struct TemporaryFolder {
+  std::string path = std::filesystem::temp_directory_path() / fmt::format("cleave-random-{}", getpid());
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+/// Runs the plan of the training, and the plan of the prediction on its checkpoint.
+std::string execute(const std::shared_ptr<const PlanFile> &file, const PredictionCase &prediction, const Recipe &recipe,
+                    const HashedData &data, const Whole &whole, ir::Bounds &reference, const std::vector<bool> &exact) {
   const plan::Plan &plan = file->plan();
   LocalWorld world(plan.ranks()->size());
   SampleOrder order(data.samples(Split::Train), runSeed);
   const ir::Slots beginning = whole.beginning();
-  const std::set<std::string> unchanged = unchangedOf(recipe, whole, reference.exact);
   std::string difference;
   Pieces pieces;
   std::mutex mutex;
   ExecutorOptions options;
   options.threads = 1;
   options.timeoutSeconds = 20;
-  const auto compare = [&](int64_t step, const LossSums &sums, const LossSums &evaluated) {
+  // `found` compares what was found after the step with the reference.
+  const auto compare = [&](int64_t step, auto found) {
     const auto s = static_cast<size_t>(step - 1);
     const ir::Run run = [&] { return whole.run(); };
     const ir::Bounds::Types types{.addends = whole.sums()};
     if (recipe.precision == "fp16" && reference.leavesRange(run, types, s))
-      return pieces.clear();
-    std::string text =
-        comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, exact[s]);
+      return;
+    std::string text = found(reference.exact[s], reference.spread[s], exact[s]);
     while (!text.empty() && !exact[s] && reference.widenInTypes(run, types))
-      text = comparePieces(reference.exact[s], reference.spread[s], pieces, sums, evaluated, unchanged, false);
+      text = found(reference.exact[s], reference.spread[s], false);
     if (!text.empty() && reference.leavesRange(run, types, s))
       text.clear();
     if (!text.empty())
       difference = fmt::format("after step {}: {}", step, text);
-    pieces.clear();
   };
+  const TemporaryFolder checkpoint;
   runRanks(world, [&](unsigned rank) {
     RankJob job(file, rank, world[rank], data, order, options);
     Executor &executor = job.executor();
@@ -371,17 +392,33 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Recipe &r
             pieces[key].push_back(std::move(piece));
           });
       // Where evaluation combines samples, its batches must be whole (requireWholeBatches).
-      const bool evaluates = step == trainingSteps && ((!plan.eval_mixes() && !whole.drawsInEvaluation()) || recipe.evalSamples == recipe.evalBatch);
-      const LossSums evaluated = evaluates ? job.evaluate() : LossSums();
+      const bool evaluates =
+          step == trainingSteps &&
+          ((!plan.eval_mixes() && !whole.drawsInEvaluation()) || recipe.evalSamples == recipe.evalBatch);
+      const LossSums evaluated = evaluates ? job.evaluate(step) : LossSums();
       world[rank].barrier();
-      if (rank == 0)
-        compare(step, sums, evaluated);
+      if (rank == 0) {
+        compare(step, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
+          return comparePieces(expected, spread, pieces, sums, evaluated, equal);
+        });
+        pieces.clear();
+      }
       world[rank].barrier();
       if (!difference.empty())
-        break;
+        return;
       at.sample += recipe.batch;
       at.settle(data.samples(Split::Train), recipe.batch);
     }
+    CheckpointWriter writer(file, rank, world[rank], {checkpoint.path});
+    writer.save({.step = trainingSteps, .seed = runSeed, .batch = recipe.batch, .model = "random", .options = "{}", .training = "{}", .data = "{}"},
+                [&](unsigned slot) { return executor.persistent(slot); });
+    writer.close();
+  });
+  if (!difference.empty())
+    return difference;
+  const ir::Slots outputs = prediction.executed(data, checkpoint.path);
+  compare(trainingSteps, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
+    return compareOutputs(expected, spread, outputs, equal);
   });
   return difference;
 }
@@ -484,6 +521,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
   std::optional<GraphModule> model; // declared first: `applied` uses its context
   std::optional<partitioner::Applied> applied;
+  std::optional<PredictionCase> prediction;
   passes::CompileOptions options;
   try {
     const Job job = jobOf(recipe, config);
@@ -493,6 +531,11 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   } catch (const Error &error) {
     return refusedOrFailed(recipe, error);
   }
+  try {
+    prediction.emplace(recipe, config, settings.execute);
+  } catch (const Error &error) {
+    return failed("the prediction is refused: " + kindOf(error.what()), error.what());
+  }
   if (const std::string text = differenceGivenBack(*applied, recipe, config, options); !text.empty())
     return failed("the plan's strategy, given back, is another", text);
   GraphModule plain = traced(recipe, config, false);
@@ -501,7 +544,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   undivided.strategy.mesh = partitioner::parseMesh("dp=1");
   undivided.strategy.microbatches = recipe.microbatches;
   undivided.channelsLast = false;
-  Whole whole(recipe, passes::step(plain.clone(), undivided), data);
+  Whole whole(recipe, passes::step(plain.clone(), undivided), predictionStep(recipe, config, undivided), data);
   whole.setMixes(!applied->evalMixes.empty());
   if (const std::optional<bool> adds = whole.addsUp(whole.beginning()); adds == false && applied->evalMixes.empty())
     return failed("evaluation combines samples, and the plan does not say so", "");
@@ -524,9 +567,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
       return failed("gradient of the interpreter differs from central differences", text);
   try {
-    if (const std::string text =
-            runDistributed(*applied, whole, inDouble, unchangedOf(recipe, whole, inDouble.exact), exact);
-        !text.empty())
+    if (const std::string text = runDistributed(recipe, *applied, *prediction, whole, inDouble, exact); !text.empty())
       return failed("interpreted ranks differ from the graph" + lacking(text), text);
   } catch (const Error &error) {
     return failed("interpreted ranks: " + kindOf(error.what()), error.what());
@@ -539,6 +580,12 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   }
   if (const std::vector<std::string> errors = checkPlan(file->plan()); !errors.empty())
     return failed("the checker refuses the plan: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
+  try {
+    if (const std::vector<std::string> errors = prediction->defects(); !errors.empty())
+      return failed("the checker refuses the prediction: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
+  } catch (const Error &error) {
+    return failed("export of the prediction: " + kindOf(error.what()), error.what());
+  }
   if (!settings.execute)
     return result;
   if (const std::string text = defectsForGpu(recipe, config, options); !text.empty())
@@ -548,7 +595,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   // of nearly equal elements.
   ir::Bounds inTypes = inDouble.inTypes({.addends = whole.sums()});
   try {
-    const std::string text = execute(file, recipe, data, whole, inTypes, exact);
+    const std::string text = execute(file, *prediction, recipe, data, whole, inTypes, exact);
     // Sums with very large numbers lose small addends, in one order of additions and not in another.
     result.unbounded = !text.empty() && inDouble.largest > 0x1p24;
     if (!text.empty() && !result.unbounded)
@@ -708,6 +755,8 @@ static void shift(Body &body, int from) {
       value += value >= from;
   body.result += body.result >= from;
   body.second += body.second >= from;
+  for (int &value : body.others)
+    value += value >= from;
 }
 
 void insertMark(Body &body, int value, const std::vector<std::string> &words) {
@@ -720,6 +769,7 @@ void insertMark(Body &body, int value, const std::vector<std::string> &words) {
     body.result = made;
   if (body.second == value)
     body.second = made;
+  std::replace(body.others.begin(), body.others.end(), value, made);
   body.nodes.insert(body.nodes.begin() + place, {"withSharding", {value}, {}, {}, words});
 }
 

@@ -12,7 +12,19 @@
 #include <string>
 #include <vector>
 
+namespace cleave::ir {
+struct DistributedProgram;
+}
+namespace cleave::partitioner {
+struct Applied;
+}
+
 namespace cleave::random_models {
+
+class Instance;
+Model modelOf(Instance &root);
+/// The local programs and the schedule for the interpreter.
+ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation = false);
 
 /// Shapes of the root's values; empty for nodes without a value and for values that are not floats.
 std::vector<Shape> shapesOfRoot(const Recipe &recipe);

@@ -31,7 +31,7 @@ constexpr size_t stepsInGraph = 20000;
 
 using Clock = std::chrono::steady_clock;
 
-/// Host data of an iteration: the step number for random numbers, then one f32 per scalar of the program.
+/// Host data of an iteration: what random numbers depend on, then one f32 per scalar of the program.
 struct ScalarRing {
   static constexpr size_t entries = 4; ///< more than the iterations by which the host can be ahead
   PinnedMemory memory;
@@ -94,7 +94,7 @@ public:
   std::byte *inputBuffer(int which) override;
   bool setScalar(const std::string &name, float value) override;
   void train(int64_t step, int whichInput) override;
-  void eval(int whichInput) override;
+  void eval(int whichInput, const RandomRows &samples) override;
   uint64_t started() const override { return iterations; }
   uint64_t ended() override;
   std::optional<HostTime> hostTime() const override { return timeOfHost; }
@@ -120,9 +120,9 @@ private:
   void makeOps();
   void makeOpsInTurn();
   void makeScalars();
-  void run(Mode &mode, int64_t step, int which);
+  void run(Mode &mode, const RandomRows &random, int which);
   void waitForScalars();
-  void sendScalars(int64_t step);
+  void sendScalars(const RandomRows &random);
   void sendInput(int which);
   void launch(Mode &mode, int which);
   void capture(Mode &mode, int which);
@@ -179,9 +179,9 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const PlanFile> planFile, unsigned ra
   }
   resolved->place(arena.data(), {inputs[0].data(), inputs[1].data()});
   workspace = DeviceMemory(steps->workspaceBytes(), "the library workspace");
-  control = DeviceMemory(64, "the step number");
+  control = DeviceMemory(64, "the place of random numbers");
   queue.workspace = workspace.data();
-  queue.step = reinterpret_cast<const int64_t *>(control.data());
+  queue.random = reinterpret_cast<const RandomRows *>(control.data());
   communication->registerMemory(arena.data(), arena.size());
   for (Event &end : ends)
     end = Event::make();
@@ -294,7 +294,7 @@ void CudaExecutor::makeScalars() {
   if (program.scalars())
     for (const plan::NamedSlot *named : *program.scalars())
       scalars.push_back({named->name()->str(), program.slots()->Get(named->slot())->offset()});
-  scalarRing.stride = 8 + 4 * scalars.size();
+  scalarRing.stride = sizeof(RandomRows) + 4 * scalars.size();
   scalarRing.memory = PinnedMemory(ScalarRing::entries * scalarRing.stride, "scalars");
   metricRing.make(program);
 }
@@ -403,14 +403,14 @@ void CudaExecutor::waitForScalars() {
     waitFor(ends[(iterations - ScalarRing::entries) % ends.size()], "an iteration");
 }
 
-void CudaExecutor::sendScalars(int64_t step) {
+void CudaExecutor::sendScalars(const RandomRows &random) {
   std::byte *entry = scalarRing.entry(iterations);
-  std::memcpy(entry, &step, sizeof step);
+  std::memcpy(entry, &random, sizeof random);
   const auto send = [&](const std::byte *to, const std::byte *from, size_t bytes) {
     check(driver().memcpyHtoDAsync(devicePointer(to), from, bytes, queue.stream), "cuMemcpyHtoDAsync");
   };
-  send(control.data(), entry, sizeof step);
-  entry += sizeof step;
+  send(control.data(), entry, sizeof random);
+  entry += sizeof random;
   for (NamedScalar &scalar : scalars) {
     if (scalar.changed) {
       std::memcpy(entry, &scalar.value, sizeof scalar.value);
@@ -466,17 +466,17 @@ void CudaExecutor::launch(Mode &mode, int which) {
   }
 }
 
-void CudaExecutor::run(Mode &mode, int64_t step, int which) {
+void CudaExecutor::run(Mode &mode, const RandomRows &random, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   context.makeCurrent();
-  const Range range(mode.name, step);
+  const Range range(mode.name, &mode == &training ? static_cast<int64_t>(random.stream) : 0);
   copiesOfSlots.clear();
   starting = true;
   ++iterations;
   waitForScalars();
   const Clock::time_point begin = Clock::now();
   sendInput(which);
-  sendScalars(step);
+  sendScalars(random);
   const Clock::time_point ready = Clock::now();
   try {
     launch(mode, which);
@@ -495,10 +495,10 @@ void CudaExecutor::run(Mode &mode, int64_t step, int which) {
 
 void CudaExecutor::train(int64_t step, int whichInput) {
   setScalar("step", static_cast<float>(step));
-  run(training, step, whichInput);
+  run(training, {static_cast<uint64_t>(step)}, whichInput);
 }
 
-void CudaExecutor::eval(int whichInput) { run(evaluation, 0, whichInput); }
+void CudaExecutor::eval(int whichInput, const RandomRows &samples) { run(evaluation, samples, whichInput); }
 
 // ---- profile -------------------------------------------------------------------------------------------------------
 

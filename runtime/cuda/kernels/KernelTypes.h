@@ -1,5 +1,7 @@
 // Argument structs of the runtime's own kernels (Kernels.cu), shared by host and device.
 #pragma once
+#include "runtime/device/RandomRows.h"
+
 #include <cstdint>
 
 namespace cleave::cuda {
@@ -59,13 +61,13 @@ struct RandomPiece {
   int64_t local, global, count;
 };
 
-/// Philox4x32-10, as in runtime/device/Philox.h.
+/// Philox4x32-10, as in runtime/device/Philox.h, counted as in runtime/device/RandomRows.h.
 struct RandomArguments {
   void *out;
   const RandomPiece *pieces;
-  const int64_t *step; ///< the training step
-  uint64_t key, base;
-  int64_t pieceCount;
+  const RandomRows *rows; ///< on the device
+  uint64_t key;
+  int64_t pieceCount, elements, rowsOfMicrobatch, microbatch;
 };
 
 /// Pooling windows over [n, c, h, w]; `wide` is the input, `narrow` the output of forward pooling. Strides of both in

@@ -140,11 +140,12 @@ __device__ void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
 
 template <typename T> __device__ void randomUniform(const RandomArguments &a) {
   T *out = static_cast<T *>(a.out);
-  const uint64_t stream = static_cast<uint64_t>(*a.step);
+  const cleave::RandomCounter counter(a.elements, a.rowsOfMicrobatch, a.microbatch, *a.rows);
+  const uint64_t stream = a.rows->stream;
   for (int64_t p = blockIdx.x; p < a.pieceCount; p += gridDim.x) {
     const RandomPiece piece = a.pieces[p];
     for (int64_t i = threadIdx.x; i < piece.count; i += blockDim.x) {
-      const uint64_t index = a.base + static_cast<uint64_t>(piece.global + i), block = index / 4;
+      const uint64_t index = counter.place(piece.global + i), block = index / 4;
       uint32_t c[4] = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(stream),
                        static_cast<uint32_t>(stream >> 32)};
       philox(c, static_cast<uint32_t>(a.key), static_cast<uint32_t>(a.key >> 32));

@@ -148,7 +148,7 @@ private:
   const Queue &queue;
 };
 
-/// Reads the step number on the device, so that a captured graph draws new numbers in each run.
+/// Reads stream and samples on the device, so that a captured graph draws new numbers in each run.
 class RandomOp final : public Op {
 public:
   RandomOp(const plan::Random &random, SlotScope &scope, const Queue &queue, OwnKernels &kernels)
@@ -160,7 +160,8 @@ public:
     const std::vector<uint32_t> coords(scope.rank.coords()->begin(), scope.rank.coords()->end());
     const auto pieces =
         localPieces(scope.slot(random.out()).sharding(), global, meshSizes(scope.plan), coords, pieceElements);
-    elements = std::accumulate(global.begin(), global.end(), int64_t{1}, std::multiplies<>());
+    arguments.elements = std::accumulate(global.begin(), global.end(), int64_t{1}, std::multiplies<>());
+    arguments.rowsOfMicrobatch = scope.rows();
     std::vector<RandomPiece> list;
     for (const Piece &piece : pieces)
       list.push_back({piece.local, piece.global, piece.count});
@@ -172,15 +173,14 @@ public:
 
   void run(SlotTable slots, const RunContext &context) override {
     arguments.out = out.at(slots);
-    arguments.step = queue.step;
-    arguments.base = static_cast<uint64_t>(std::max(0, context.microbatch)) * static_cast<uint64_t>(elements);
+    arguments.rows = queue.random;
+    arguments.microbatch = std::max(0, context.microbatch);
     OwnKernels::startBlocks(function, queue, arguments, arguments.pieceCount);
   }
 
 private:
   static constexpr int64_t pieceElements = 1024;
   StepOperand out;
-  int64_t elements = 0;
   DeviceMemory table;
   RandomArguments arguments{};
   CUfunction function;

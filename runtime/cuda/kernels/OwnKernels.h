@@ -1,6 +1,7 @@
 // The runtime's own kernels (Kernels.cu), loaded for a device.
 #pragma once
 #include "runtime/cuda/driver/Context.h"
+#include "runtime/device/RandomRows.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <map>
@@ -11,8 +12,8 @@ namespace cleave::cuda {
 /// Where an Op enqueues its work: set by the runner before each step.
 struct Queue {
   CUstream stream = nullptr;
-  std::byte *workspace = nullptr; ///< scratch memory of the compute stream
-  const int64_t *step = nullptr;  ///< on the device: the training step
+  std::byte *workspace = nullptr;     ///< scratch memory of the compute stream
+  const RandomRows *random = nullptr; ///< on the device
 };
 
 class OwnKernels {

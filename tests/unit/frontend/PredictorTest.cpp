@@ -2,8 +2,13 @@
 #include "frontend/program/Npy.h"
 #include "tests/unit/frontend/Support.h"
 
+#include "runtime/checkpoint/Manifest.h"
+
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -38,9 +43,14 @@ TrainConfig config() {
   return {.data = std::make_shared<Pairs>(), .loss = firstOf, .optimizer = Sgd{.lr = 0.001}, .batch = 8};
 }
 
+/// The path of a folder of this process.
+std::string temporary(const std::string &name) {
+  return std::filesystem::temp_directory_path() / ("cleave-predictor-" + name + "-" + std::to_string(getpid()));
+}
+
 /// Writes a checkpoint of one training step.
 struct Checkpoint {
-  std::string path = std::filesystem::temp_directory_path() / ("cleave-predictor-" + std::to_string(getpid()));
+  std::string path = temporary("scaled");
   Checkpoint() {
     Scaled model;
     Trainer(model, config()).train({.steps = 1, .checkpoint = path, .quiet = true});
@@ -97,8 +107,7 @@ TEST_CASE("a predictor gives every output of a model") {
   TrainConfig two = config();
   two.loss = LossFunction(
       [](std::span<const Tensor> outputs, std::span<const Tensor> targets) { return firstOf(outputs[0], targets[0]); });
-  const std::string path =
-      std::filesystem::temp_directory_path() / ("cleave-predictor-two-" + std::to_string(getpid()));
+  const std::string path = temporary("two");
   Trainer trainer(model, two);
   trainer.train({.steps = 1, .checkpoint = path, .quiet = true});
   const std::vector<float> x{1, 2, 3, 4}, scale{10, 100};
@@ -139,12 +148,127 @@ TEST_CASE("a predictor says what does not fit") {
   CHECK_THROWS_WITH(predictor(Pairs{}), Catch::Contains("a disk that fails"));
 }
 
-TEST_CASE("what has no row for each sample is no prediction") {
+TEST_CASE("what is neither a scalar nor has a row for each sample is no prediction") {
   struct Sum : Module {
     Linear fc{*this, "fc", 2, 1};
     Tensor forward(Tensor x, Tensor scale) override { return sum(fc(x) * scale, {0}); }
   } model;
   CHECK(has(mistake([&] { tracePrediction(makeModel(model), config(), 4); }), "first dimension is the batch"));
+}
+
+namespace {
+
+/// Outputs that reshape what was computed, one of a layer that the loss ignores, and a scalar; and layers without use.
+struct Outputs : ModuleOf<std::vector<Tensor>> {
+  Linear fc{*this, "fc", 2, 6}, side{*this, "side", 2, 3}, frozen{*this, "frozen", 4, 4};
+  BatchNorm2d idle{*this, "idle", 5};
+  Outputs() { frozen.freeze(); }
+  std::vector<Tensor> forward(Tensor x, Tensor scale) override {
+    Tensor y = relu(fc(x)) * scale;
+    return {sum(y, {1}, true), reshape(y, {y.size(0), 3, 2, 1}), max(y, {1}, true), logsumexp(y, {1}, true), side(x), mean(y)};
+  }
+};
+
+TrainConfig ofOutputs() {
+  TrainConfig many = config();
+  many.loss = LossFunction(
+      [](std::span<const Tensor> outputs, std::span<const Tensor> targets) { return firstOf(outputs[0], targets[0]); });
+  return many;
+}
+
+} // namespace
+
+TEST_CASE("outputs may reshape what the model computes, and be scalars of full batches") {
+  Outputs model;
+  const std::string path = temporary("outputs");
+  Trainer trainer(model, ofOutputs());
+  trainer.train({.steps = 1, .checkpoint = path, .quiet = true});
+  const std::vector<float> x{1, 2, 3, 4, -5, 6}, scale{1, 2, 3};
+  std::vector<std::vector<float>> whole;
+  for (const char *mesh : {"dp=1", "dp=2", "tp=2"}) {
+    Predictor predictor = trainer.predictor({.mesh = mesh, .batch = 2, .checkpoint = path});
+    REQUIRE(predictor.outputs() == 6);
+    CHECK(predictor.outputShape(1) == Shape{3, 2, 1});
+    CHECK(predictor.outputShape(5).empty());
+    const auto values = predictor.run({x, scale});
+    if (whole.empty())
+      whole = values;
+    for (size_t i = 0; i < values.size(); ++i)
+      checkClose(values[i], whole[i]);
+  }
+  REQUIRE(whole[1].size() == 18);
+  REQUIRE(whole[5].size() == 1); // three samples: one full batch
+  double sum = 0;
+  for (size_t i = 0; i < 12; ++i)
+    sum += whole[1][i];
+  CHECK(whole[5][0] == Approx(sum / 12));
+  for (size_t i = 0; i < 3; ++i) {
+    const auto *row = &whole[1][6 * i];
+    CHECK(whole[0][i] == Approx(std::accumulate(row, row + 6, 0.0)));
+    CHECK(whole[2][i] == *std::max_element(row, row + 6));
+    CHECK(whole[3][i] > whole[2][i]);
+  }
+  std::filesystem::remove_all(path);
+}
+
+TEST_CASE("random numbers of predictions and evaluations belong to call, seed and sample") {
+  struct Noise : ModuleOf<std::pair<Tensor, Tensor>> {
+    Linear fc{*this, "fc", 2, 1};
+    std::pair<Tensor, Tensor> forward(Tensor x, Tensor scale) override {
+      return {fc(x) * scale, randn({x.size(0), 3})};
+    }
+  } model;
+  TrainConfig noisy = config();
+  noisy.loss = LossFunction([](std::span<const Tensor> outputs, std::span<const Tensor>) {
+    return Loss{sum(outputs[1]), full({}, static_cast<double>(outputs[1].size(0))), {}, outputs[1].size(0)};
+  });
+  const std::string path = temporary("noise");
+  Trainer trainer(model, noisy);
+  trainer.train({.seed = 5, .steps = 1, .checkpoint = path, .quiet = true});
+  const std::vector<float> x(14), scale(7);
+  const auto predict = [&](const RunOptions &options) { return trainer.predictor(options).run({x, scale})[1]; };
+  const std::vector<float> one = predict({.batch = 1, .checkpoint = path});
+  CHECK(std::set<float>(one.begin(), one.end()).size() == 21); // new in every row
+  for (const int64_t batch : {2, 3, 7, 8})
+    CHECK(predict({.batch = batch, .checkpoint = path}) == one);
+  CHECK(predict({.mesh = "dp=2", .batch = 4, .checkpoint = path}) == one);
+  CHECK(predict({.batch = 4, .seed = 5, .checkpoint = path}) == one); // the training's seed
+  CHECK(predict({.batch = 4, .seed = 6, .checkpoint = path}) != one);
+  Predictor predictor = trainer.predictor({.batch = 4, .checkpoint = path});
+  const std::vector<float> first = predictor(Pairs{});
+  CHECK(predictor.run({x, scale})[1] != one); // the second call
+
+  const double loss = trainer.evaluate({.batch = 1, .checkpoint = path}).loss; // of eleven samples
+  CHECK(loss != 0);
+  for (const int64_t batch : {4, 6, 11, 16})
+    CHECK(trainer.evaluate({.microbatches = 1, .batch = batch, .checkpoint = path}).loss == Approx(loss));
+  CHECK(trainer.evaluate({.microbatches = 2, .batch = 6, .checkpoint = path}).loss == Approx(loss));
+  std::filesystem::remove_all(path);
+}
+
+TEST_CASE("a checkpoint has every parameter and buffer, used or not, and of no other model") {
+  Outputs model;
+  const std::string path = temporary("unused");
+  Trainer(model, ofOutputs()).train({.mesh = "pp=1,dp=2", .steps = 1, .checkpoint = path, .zero = 3, .quiet = true});
+  const Manifest manifest = readManifest(path);
+  for (const Parameter *parameter : model.module().parameters())
+    CHECK(manifest.find(parameter->path()));
+  for (const Buffer *buffer : model.module().buffers())
+    CHECK(manifest.find(buffer->path()));
+  Trainer(model, ofOutputs()).train({.mesh = "dp=1", .steps = 2, .checkpoint = path, .resume = true, .quiet = true});
+  Trainer(model, ofOutputs()).evaluate({.checkpoint = path});
+
+  struct Fewer : Outputs {
+    std::vector<Tensor> forward(Tensor x, Tensor scale) override { return {Outputs::forward(x, scale)[0]}; }
+  } fewer; // predicts with some of the checkpoint's tensors
+  CHECK(Trainer(fewer, ofOutputs()).predictor({.checkpoint = path}).outputs() == 1);
+  struct Another : Module {
+    Linear fc{*this, "fc", 2, 6};
+    Tensor forward(Tensor x, Tensor scale) override { return fc(x) * scale; }
+  } another;
+  CHECK(has(mistake([&] { Trainer(another, config()).predictor({.checkpoint = path}); }),
+            "does not exist in the model"));
+  std::filesystem::remove_all(path);
 }
 
 TEST_CASE("the header of a .npy file") {

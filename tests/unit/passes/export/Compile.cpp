@@ -216,7 +216,7 @@ Trained train(const std::shared_ptr<const PlanFile> &file, int steps, const std:
       all[rank].correct.push_back(executor->metric("correct").value());
     }
     fill(file->plan(), rank, true, 99, executor->inputBuffer(1));
-    executor->eval(1);
+    executor->eval(1, {});
     all[rank].evaluated = {executor->metric("loss").value(), executor->metric("weight").value()};
   });
   for (const Trained &one : all) {

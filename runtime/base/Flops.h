@@ -1,0 +1,19 @@
+// Counts of floating-point operations for what is described in several forms: an op of the graph, a library call, a step
+// of a plan.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+
+namespace cleave {
+
+/// Of attention: `products` matrix products (2 forward, 5 backward) over these sizes, a multiplication and an addition
+/// for each term. A causal mask hides half of the scores.
+constexpr double attentionFlops(int64_t batch, int64_t heads, int64_t rows, int64_t keys, int64_t width, int products,
+                                bool causal) {
+  double flops = (causal ? 1.0 : 2.0) * products;
+  for (int64_t size : {batch, heads, rows, keys, width})
+    flops *= static_cast<double>(size);
+  return flops;
+}
+
+} // namespace cleave
