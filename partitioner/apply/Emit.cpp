@@ -299,8 +299,8 @@ void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &
 /// Finds the owners of parameters and buffers: a stage owns what its ops read, in training or in evaluation. (An op may
 /// be in another stage in evaluation, for example if the dropout before it is removed and it joins the next layer.)
 void findOwners(StepInfo &info) {
-  std::map<std::string, std::set<int64_t>> readers;
-  std::set<std::string> buffers, unread;
+  std::map<std::string, std::set<int64_t>> readers, makers; // makers: of buffers that change
+  std::set<std::string> unread;
   for (func::FuncOp func : {info.train, info.eval}) {
     if (!func)
       continue;
@@ -310,21 +310,22 @@ void findOwners(StepInfo &info) {
       if (kind != "parameter" && kind != "buffer")
         continue;
       collectReaders(argument, readers[name]);
-      if (kind == "buffer")
-        buffers.insert(name);
     }
-    collectMakers(func, readers);
+    collectMakers(func, makers);
   }
   for (auto &[name, stages] : readers) {
+    const auto changed = makers.find(name);
+    if (changed != makers.end())
+      stages.insert(changed->second.begin(), changed->second.end());
     if (stages.empty())
       unread.insert(name), stages.insert(0);
     std::set<int64_t> positions;
     for (const int64_t stage : stages)
       positions.insert(info.strategy->positionOf(stage));
-    if (buffers.count(name) && stages.size() > 1)
-      throw userError(
-          fmt::format("stages: buffer \"{}\" is used in stages {} and {}; a module with a buffer must be in one stage",
-                      name, *stages.begin(), *stages.rbegin()));
+    if (changed != makers.end() && stages.size() > 1)
+      throw userError(fmt::format("stages: buffer \"{}\", which changes, is used in stages {} and {}; a module with such "
+                                  "a buffer must be in one stage",
+                                  name, *stages.begin(), *stages.rbegin()));
     info.homes[name] = *stages.begin();
     info.owners[name].assign(positions.begin(), positions.end());
   }

@@ -40,7 +40,7 @@ double costOf(mlir::Operation *op);
 std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts);
 
 /// Sets cleave.stage on every op of @forward and @eval: by the strategy's `stages`, else by the code's stage(k) marks,
-/// else balanced by cost. Completes `strategy.stages`. Throws userError if there are more stages than layers with
+/// else balanced by cost, with all uses of a buffer that changes in one stage. Completes `strategy.stages`. Throws userError if there are more stages than layers with
 /// parameters, if marks do not count up to pp, if a path is not a layer, or if a stage has no parameters.
 void assignStages(mlir::ModuleOp module, Strategy &strategy);
 

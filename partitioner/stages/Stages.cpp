@@ -161,15 +161,55 @@ int64_t bestChunks(const std::vector<double> &costs, const Strategy &strategy) {
 struct Units {
   std::vector<double> costs;
   std::vector<size_t> unitOf; // by layer
+  std::vector<bool> tied;     // by layer: it has parameters and stays with the previous layer
+  std::string buffer;         // for whose sake; empty if no layer is tied
 };
 
+// Collects the ops that read a value, directly or through views.
+void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
+  for (Operation *user : value.getUsers()) {
+    readers.push_back(user);
+    if (isView(user))
+      collectReaders(user->getResult(0), readers);
+  }
+}
+
+// Marks the layers that stay in the stage of the previous layer: between the first and the last that read a buffer or
+// compute its new value. A buffer that keeps its value may be in several stages.
+void keepBuffersTogether(func::FuncOp forward, const Layers &layers, Units &units) {
+  DenseMap<Operation *, size_t> layerOf;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (Operation *op : layers[i].ops)
+      layerOf[op] = i;
+  units.tied.assign(layers.size(), false);
+  for (OpOperand &result : forward.getBody().front().getTerminator()->getOpOperands()) {
+    const StringRef name = ir::resultText(forward, result.getOperandNumber(), ir::attr::name);
+    Operation *maker = result.get().getDefiningOp();
+    if (ir::resultText(forward, result.getOperandNumber(), ir::attr::kind) != "buffer" || !maker)
+      continue;
+    SmallVector<Operation *> uses{maker};
+    collectReaders(result.get(), uses); // an evaluation, which changes no buffer, reads the buffer there
+    for (BlockArgument argument : forward.getArguments())
+      if (ir::argumentText(argument, ir::attr::name) == name)
+        collectReaders(argument, uses);
+    size_t first = layers.size(), last = 0;
+    for (Operation *use : uses)
+      if (auto found = layerOf.find(use); found != layerOf.end())
+        first = std::min(first, found->second), last = std::max(last, found->second);
+    for (size_t i = first + 1; i <= last; ++i)
+      if (layers[i].parameters && !units.tied[i])
+        units.tied[i] = true, units.buffer = name.str();
+  }
+}
+
 // Layers without parameters join the previous layer; at the start, the next one.
-Units unitsOf(const Layers &layers) {
+Units unitsOf(func::FuncOp forward, const Layers &layers) {
   Units units;
+  keepBuffersTogether(forward, layers, units);
   std::vector<double> &costs = units.costs;
   bool open = false; // the current unit has no parameters yet
-  for (const Layer &layer : layers) {
-    if (costs.empty() || (layer.parameters && !open))
+  for (const auto &[layer, tied] : llvm::zip_equal(layers, units.tied)) {
+    if (costs.empty() || (layer.parameters && !open && !tied))
       costs.push_back(0), open = true;
     open &= !layer.parameters;
     costs.back() += layer.cost;
@@ -178,17 +218,22 @@ Units unitsOf(const Layers &layers) {
   return units;
 }
 
-Stages stagesByCost(const Layers &layers, const Strategy &strategy) {
-  const auto [costs, unitOf] = unitsOf(layers);
+Stages stagesByCost(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+  const Units units = unitsOf(forward, layers);
+  const std::vector<double> &costs = units.costs;
   const int64_t count = strategy.stageCount(), pp = strategy.mesh.size("pp");
   if (count > (int64_t)costs.size())
     throw userError(
-        fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({})",
+        fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({}){}",
                     count == pp ? std::to_string(pp) : fmt::format("{} with {} stages a rank", pp, strategy.chunks),
-                    costs.size(), listOf(layers)));
+                    costs.size(), listOf(layers),
+                    units.buffer.empty() ? ""
+                                         : fmt::format("; those from the first to the last use of buffer \"{}\" count "
+                                                       "as one, because it changes",
+                                                       units.buffer)));
   std::vector<size_t> begins = balancedCuts(costs, static_cast<size_t>(count));
   Stages stages;
-  for (size_t unit : unitOf)
+  for (size_t unit : units.unitOf)
     stages.push_back(std::upper_bound(begins.begin(), begins.end(), unit) - begins.begin() - 1);
   return stages;
 }
@@ -215,6 +260,32 @@ StagesByPlace stagesByPlace(func::FuncOp forward) {
   return places;
 }
 
+// Limits of the stage of each op of an evaluation, whose ops may be in other layers than in training: an op that reads a
+// buffer which training changes is in the stage of that change, and no op before it is in a later one.
+using Limits = DenseMap<Operation *, std::pair<int64_t, int64_t>>; // earliest, latest
+
+Limits limitsOfBuffers(func::FuncOp forward, func::FuncOp eval) {
+  Limits limits;
+  int64_t latest = std::numeric_limits<int64_t>::max();
+  for (OpOperand &result : forward.getBody().front().getTerminator()->getOpOperands()) {
+    Operation *maker = result.get().getDefiningOp();
+    if (ir::resultText(forward, result.getOperandNumber(), ir::attr::kind) != "buffer" || !maker)
+      continue;
+    const int64_t stage = maker->getAttrOfType<IntegerAttr>(ir::attr::stage).getInt();
+    SmallVector<Operation *> readers;
+    for (BlockArgument argument : eval.getArguments())
+      if (ir::argumentText(argument, ir::attr::name) == ir::resultText(forward, result.getOperandNumber(), ir::attr::name))
+        collectReaders(argument, readers);
+    for (Operation *reader : readers)
+      limits[reader] = {stage, stage};
+  }
+  for (Operation &op : llvm::reverse(eval.getBody().front().without_terminator())) {
+    auto &[from, to] = limits.try_emplace(&op, 0, latest).first->second;
+    to = latest = std::min(latest, to);
+  }
+  return limits;
+}
+
 void setStage(const Layer &layer, int64_t stage) {
   for (Operation *op : layer.ops)
     op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
@@ -227,13 +298,13 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   const LayerNames names = layerNames(forward, pathsOf(strategy));
   const Layers layers = layersOf(forward, names);
   if (strategy.chunks == 0)
-    strategy.chunks = bestChunks(unitsOf(layers).costs, strategy);
+    strategy.chunks = bestChunks(unitsOf(forward, layers).costs, strategy);
   const int64_t count = strategy.stageCount();
   const bool marked = std::any_of(layers.begin(), layers.end(), [](const Layer &l) { return l.mark >= 0; });
   const Stages stages = !strategy.stages.empty() ? stagesByFile(forward, layers, strategy)
                         : count == 1             ? Stages(layers.size(), 0)
                         : marked                 ? stagesByMarks(layers, strategy)
-                                                 : stagesByCost(layers, strategy);
+                                                 : stagesByCost(forward, layers, strategy);
   if (count > 1)
     checkStages(layers, stages, count);
   if (strategy.stages.empty() && marked && count > 1)
@@ -257,6 +328,7 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   int64_t current = 0;
   seen.clear();
   const StagesByPlace places = stagesByPlace(forward);
+  const Limits limits = limitsOfBuffers(forward, eval);
   for (const Layer &layer : layersOf(eval, names)) {
     auto found = stageOf.find({layer.path, seen[layer.path]++});
     const int64_t stage = found == stageOf.end() ? current : std::max(current, found->second);
@@ -268,6 +340,8 @@ void assignStages(ModuleOp module, Strategy &strategy) {
           current = *later;
       if (at == places.end())
         current = std::max(current, stage);
+      const auto [earliest, latest] = limits.at(op);
+      current = std::min(std::max(current, earliest), latest);
       op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), current));
     }
   }

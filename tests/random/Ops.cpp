@@ -532,15 +532,21 @@ bool drawParameter(Drawing &d, const OpKind &) {
   return d.add(d.chance.one(0.5) ? "add" : "mul", {x, d.parameter(shape)}) >= 0;
 }
 
-/// A buffer that is read and then updated towards the mean of a value (the sum in cases of whole numbers).
+/// A buffer that is read and then mostly updated towards the mean of a value (the sum in cases of whole numbers). Or a
+/// buffer that was read before, perhaps in an earlier stage.
 bool drawOwnBuffer(Drawing &d, const OpKind &) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
     return false;
   const Shape s = d.shape(x);
+  for (size_t m = 0; m < d.cls().members.size() && d.chance.one(0.8); ++m)
+    if (d.cls().members[m].kind == "Buffer" && d.cls().members[m].ints == Shape{s.back()})
+      return d.add(d.chance.one(0.5) ? "add" : "mul", {x, d.add("buffer", {}, {}, {}, static_cast<int>(m))}) >= 0;
   const int buffer = d.declare({"Buffer", d.newName("running"), {s.back()}, {d.whole() ? 1.0 : 0.25}});
   const int before = d.add("buffer", {}, {}, {}, buffer);
   const int used = d.add(d.chance.one(0.5) ? "add" : "mul", {x, before});
+  if (d.chance.one(0.2))
+    return used >= 0;
   std::vector<int64_t> dims{0};
   for (int64_t i = 0; i + 1 < static_cast<int64_t>(s.size()); ++i)
     dims.push_back(i);

@@ -83,6 +83,8 @@ const std::vector<Reason> &reasons() {
          return stagesOf(r) >
                 std::count_if(layers.begin(), layers.end(), [](const ModelLayer &layer) { return layer.parameters; });
        }},
+      {"more stages than layers without a common buffer", "asks for more stages than the model's * use of buffer ",
+       [](const Recipe &r, const std::string &) { return stagesOf(r) > 1 && hasBuffers(r); }},
       {"a stage without parameters", "stages: stage * has no parameters",
        [](const Recipe &r, const std::string &) {
          return r.stagesAndShards.find("stages") == std::string::npos ? markedStageWithoutParameters(r)
@@ -92,8 +94,11 @@ const std::vector<Reason> &reasons() {
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
       {"a stage without work between two", "stage(*) on * follows stage *: stage * would be empty",
        [](const Recipe &r, const std::string &) { return emptyMarkedStage(r); }},
-      {"a buffer in two stages", "buffer * is used in stages",
-       [](const Recipe &r, const std::string &) { return stagesOf(r) > 1 && hasBuffers(r); }},
+      {"a buffer in two stages", "buffer * which changes, is used in stages",
+       [](const Recipe &r, const std::string &) { // never if the compiler cuts the stages
+         const bool cut = r.stagesAndShards.find("stages") != std::string::npos || stagesOfMarks(r).size() > 1;
+         return cut && stagesOf(r) > 1 && hasBuffers(r);
+       }},
       {"a mark in a module that is called with another rank", "withSharding: * entries for rank *", marksInModules},
       {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *",
        [](const Recipe &r, const std::string &message) { return marksInModules(r, message) || r.evalBatch != r.batch; }},

@@ -246,7 +246,50 @@ TEST_CASE("a buffer that another stage changes is refused") {
   } model;
   RunOptions options{.mesh = "pp=2", .threads = 1, .data = "synthetic"};
   CHECK_THROWS_WITH(Trainer(model, config()).check(options),
-                    Catch::Contains("buffer \"count.sum\" is used in stages 0 and 1"));
+                    Catch::Contains("buffer \"count.sum\", which changes, is used in stages 0 and 1"));
+}
+
+TEST_CASE("an automatic cut keeps the uses of a buffer that changes in one stage") {
+  struct Net : Module {
+    Linear a{*this, "a", 784, 16}, b{*this, "b", 16, 16}, c{*this, "c", 16, 16}, d{*this, "d", 16, 10};
+    Buffer center{*this, "center", {16}, init::zeros()}, scale{*this, "scale", {16}, init::constant(0.5)};
+    bool constant;
+    explicit Net(bool constant) : constant(constant) {}
+    Tensor forward(Tensor image) override {
+      Tensor x = a(flatten(image, 1)) * scale.tensor();
+      if (!constant)
+        center.set(center.tensor() * 0.9 + mean(x, {0}) * 0.1);
+      return d(c(relu(b(x))) * scale.tensor() + center.tensor());
+    }
+  };
+  Net changing(false), constant(true);
+  const RunOptions two{.mesh = "pp=2", .threads = 1, .data = "synthetic"},
+      four{.mesh = "pp=4", .threads = 1, .data = "synthetic"};
+  CHECK(Trainer(changing, config()).check(two).difference == "");
+  CHECK_THROWS_WITH(Trainer(changing, config()).check(four),
+                    Catch::Contains("the last use of buffer \"center\" count as one"));
+  CHECK(Trainer(constant, config()).check(four).difference == ""); // `scale` is in several stages
+}
+
+TEST_CASE("half of the scores of causal attention count as work") {
+  struct Net : Module {
+    bool causal;
+    explicit Net(bool causal) : causal(causal) {}
+    Linear in{*this, "in", 28, 32}, out{*this, "out", 28 * 32, 10};
+    Tensor forward(Tensor image) override {
+      Tensor x = reshape(in(reshape(image, {image.size(0), 28, 28})), {image.size(0), 28, 4, 8});
+      x = transpose(x, 1, 2);
+      return out(flatten(scaledDotProductAttention(x, x, x, {.causal = causal}), 1));
+    }
+  };
+  const auto flops = [](bool causal) {
+    Net model(causal);
+    const auto bytes = // where attention is one step
+        Trainer(model, config()).plan({.backend = "cuda", .precision = "bf16", .data = "synthetic", .code = false});
+    return PlanFile::fromBytes(bytes, "plan")->plan().stages()->Get(0)->flops();
+  };
+  const double products = 14.0 * config().batch * 4 * 28 * 28 * 8; // forward 2, backward 5, two operations each
+  CHECK(flops(false) - flops(true) == Approx(products / 2));
 }
 
 namespace {
