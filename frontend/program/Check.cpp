@@ -174,7 +174,7 @@ public:
 
 private:
   void compareStep(int64_t step, int64_t steps, const DataPosition &at, const LossSums &sums, CheckResult &result);
-  ir::Slots reckon(const std::vector<uint32_t> &rows, int64_t step, double lr) const;
+  ir::Slots reckon(int64_t epoch, const std::vector<uint32_t> &rows, int64_t step, double lr) const;
   std::string difference(const ir::Bounds &bounds, int64_t step) const;
 
   std::shared_ptr<const PlanFile> file;
@@ -188,9 +188,9 @@ private:
 };
 
 /// The reference's step under the current rounding. The optimizer gets the plan's gradients where the plan keeps them.
-ir::Slots Check::reckon(const std::vector<uint32_t> &rows, int64_t step, double lr) const {
+ir::Slots Check::reckon(int64_t epoch, const std::vector<uint32_t> &rows, int64_t step, double lr) const {
   ir::Slots now = values;
-  const LossSums sums = reference.train(now, source, rows, step);
+  const LossSums sums = reference.train(now, source, epoch, rows, step);
   ir::Slots found = now;
   for (auto &[key, tensor] : tensorsOf(sums))
     found[key] = std::move(tensor);
@@ -228,7 +228,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
   const std::vector<uint32_t> rows(epoch->begin() + at.sample, epoch->begin() + at.sample + file->plan().batch());
   for (const auto &[key, tensor] : tensorsOf(sums))
     pieces[key] = {Piece{0, {0}, tensor.values}};
-  const ir::Run run = [&] { return std::vector{reckon(rows, step, rateAt(rate, step, steps))}; };
+  const ir::Run run = [&] { return std::vector{reckon(at.epoch, rows, step, rateAt(rate, step, steps))}; };
   const ir::Bounds::Types types = typesOf(file->plan());
   ir::Bounds bounds = ir::Bounds::ofDouble(run, 1).inTypes(types); // more where that is not enough
   do

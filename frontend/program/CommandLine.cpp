@@ -185,7 +185,7 @@ void addTrain(CLI::App &app, RunOptions &run) {
       ->type_name("N");
   addTimeout(train, run);
   train.add_option("--grace", run.grace, "seconds within which an interrupted training ends (default: no limit)")
-      ->check(positive())
+      ->check(seconds())
       ->type_name("S");
   train.add_option("--plan", run.plan, "run this plan instead of compiling one")->type_name("FILE.plan");
   addTimes(train, run);
