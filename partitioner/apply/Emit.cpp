@@ -288,12 +288,18 @@ void collectReaders(Value argument, std::set<int64_t> &stages) {
     }
 }
 
-/// Collects the stages that compute a buffer's new value.
+/// Collects the stages that give a buffer its new value, by the name of the buffer; none for one that keeps its value.
 void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &stages) {
-  for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands())
-    if (Operation *def = result.get().getDefiningOp();
-        def && ir::resultText(func, result.getOperandNumber(), ir::attr::kind) == "buffer")
-      stages[ir::resultText(func, result.getOperandNumber(), ir::attr::name).str()].insert(stageOf(def));
+  for (OpOperand &result : func.getBody().front().getTerminator()->getOpOperands()) {
+    const unsigned i = result.getOperandNumber();
+    const StringRef name = ir::resultText(func, i, ir::attr::name);
+    auto argument = dyn_cast<BlockArgument>(result.get());
+    if (ir::resultText(func, i, ir::attr::kind) != "buffer" ||
+        (argument && ir::argumentText(argument, ir::attr::name) == name))
+      continue;
+    auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
+    stages[name.str()].insert(!argument ? stageOf(result.get().getDefiningOp()) : marked ? marked.getInt() : 0);
+  }
 }
 
 /// Finds the owners of parameters and buffers: a stage owns what its ops read, in training or in evaluation. (An op may

@@ -321,10 +321,10 @@ TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are name
         }).find("belongs in stream 0, found 1") != std::string::npos);
   CHECK(errorOf([&](plan::PlanT &plan) {
           firstWait(plan).waits[0] = plan::Wait(0, 1000, 0);
-        }).find("which is not an earlier one") != std::string::npos);
+        }).find("on_action is 1000, must be") != std::string::npos);
   CHECK(errorOf([&](plan::PlanT &plan) {
           firstWait(plan).waits[0] = plan::Wait(1u << 30, 0, 0);
-        }).find("which is not an earlier one") != std::string::npos);
+        }).find("step is 1073741824, must be") != std::string::npos);
   CHECK(errorOf([](plan::PlanT &plan) {
           plan.programs[0]->peak_bytes -= plan.programs[0]->workspace_bytes;
           plan.programs[0]->lower_bound_bytes -= plan.programs[0]->workspace_bytes;

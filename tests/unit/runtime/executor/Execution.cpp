@@ -166,7 +166,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
     }
   };
   CHECK(textOf(plan, world[0]).find("no code") != std::string::npos);
-  CHECK(textOf(plan, two[0]).find("is for 1 ranks, found 2") != std::string::npos);
+  CHECK(textOf(plan, two[0]).find("is for 1 rank, found 2") != std::string::npos);
   CHECK(textOf(plan, world[0], "cuda").find("is for the cpu backend, asked to run on cuda") != std::string::npos);
   plan.backend = "cuda";
   ::setenv("CLEAVE_CUDA_LIBRARIES", "/no-such-folder", 1); // hides a device that may exist
