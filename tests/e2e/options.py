@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of options of a training: initial weights, the batch of a rank, frozen parameters. Standard library only.
+"""Tests of options and what they do: initial weights, the batch of a rank, frozen parameters, samples that are combined, numbers
+and rules without effect. Standard library only.
 
 options.py --build BUILD [unittest arguments]
 """
@@ -63,6 +64,35 @@ class Options(Case):
             self.assertNotRegex(page, r"second\.weight .* frozen\n")
         self.ok("own_data", "plan", "-o", plan)
         self.assertIn("310 parameters in ", self.ok("cleave", "show", plan))
+
+    def test_samples_do_not_depend_on_their_batch(self):
+        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "seq"):
+            plan = self.path(program + ".plan")
+            self.ok(program, "plan", "--no-code", "--batch", 8, "-o", plan)
+            self.assertEqual(json.loads(self.ok("cleave", "show", "--json", plan))["combines_samples"], {"train": "", "eval": ""})
+
+    def test_numbers_and_rules_without_effect(self):
+        for option in ("--lr", "--momentum", "--weight-decay"):
+            for value in ("1e-400", "1e400", "1e-50", "nan", "inf", "0.1x", ""):
+                self.refused("mlp", "plan", f"{option}={value}", "-o", self.path("p.plan"), word=option)
+        for option in ("--batch", "--microbatches", "--threads", "--devices", "--virtual", "--seed", "--zero"):
+            for value in ("99999999999999999999", "-99999999999999999999", "1e3", "2,", "0x10"):
+                self.refused("mlp", "plan", option, value, "-o", self.path("p.plan"), word=option)
+        for value in ("9223372036854775807", "1e-400", "1e400", "0", "-1", "nan"):
+            self.refused("mlp", "train", "--data", DIGITS, "--timeout", value, word="is not a number of seconds from 0.001 to 1e9")
+            self.refused("cleave-run", "x.plan", "--timeout", value, word="must be a whole number from 1 to 1000000000")
+        for mesh in ("dp=2,", ",dp=2", "dp=2,,tp=1"):
+            self.refused("mlp", "plan", "--mesh", mesh, "-o", self.path("p.plan"), word='axis ""')
+        for args in (["--hidden", "32,"], ["--hidden", ",32"]):
+            self.refused("mlp", "plan", *args, "-o", self.path("p.plan"), word="--hidden")
+        self.refused("cleave", "verify", "--memory", "999999999999999999", "x", word="must be a whole number from 1 to")
+        strategy = self.path("rules.toml")
+        for rule, word in (('"*" = { abc = "zz" }', '"abc"'), ('"*" = { 99999999999999999999 = "tp" }', "99999999999999999999"),
+                           ('"**" = { 0 = "tp" }', '"**"'), ('"*" = { 0 = "tp" }', 'no parameter or buffer of the model matches "*"'),
+                           ('"image" = { 1 = "tp" }', 'no parameter or buffer of the model matches "image"')):
+            with open(strategy, "w") as out:
+                out.write(f"mesh = {{ tp = 2 }}\n[shard]\n{rule}\n")
+            self.refused("mlp", "plan", "--strategy", strategy, "-o", self.path("p.plan"), word=word)
 
 
 if __name__ == "__main__":

@@ -437,8 +437,7 @@ bool drawAttention(Drawing &d, const OpKind &self) {
     parts.push_back(d.add("transpose", {d.add("reshape", {p}, {s[0], cut ? fewer : s[1], heads, width})}, {1, 2}));
   }
   const int out = d.add(self.name, parts, {causal, lowerRight});
-  return out >= 0 &&
-         d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], queries ? fewer : s[1], heads * width}) >= 0;
+  return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], queries ? fewer : s[1], heads * width}) >= 0;
 }
 
 /// Grouped-query attention, sometimes with rotary embeddings, with a parameter as mask, or with dropout.
@@ -532,8 +531,7 @@ bool drawParameter(Drawing &d, const OpKind &) {
   return d.add(d.chance.one(0.5) ? "add" : "mul", {x, d.parameter(shape)}) >= 0;
 }
 
-/// A buffer that is read and then mostly updated towards the mean of a value (the sum in cases of whole numbers). Or a
-/// buffer that was read before, perhaps in an earlier stage.
+/// A buffer that is read and then mostly updated towards the mean of a value (of whole numbers: the sum); or one read before.
 bool drawOwnBuffer(Drawing &d, const OpKind &) {
   const int x = d.pick(rankAtLeast(2));
   if (x < 0)
@@ -715,11 +713,9 @@ std::vector<OpKind> makeKinds() {
   op({"avgPool2d", 1.5, true, "avgPool2d($0, $i0, {.stride = $i1, .padding = $i2})",
       [](const Call &c) { return avgPool2d(c.in[0], c.i(0), {.stride = c.i(1), .padding = c.i(2)}); }, drawPool});
   op({"globalAvgPool", 1, true, "globalAvgPool($0)", [](const Call &c) { return globalAvgPool(c.in[0]); }, drawGlobalPool});
-  op({"attention", 3, false,
-      "scaledDotProductAttention($0, $1, $2, {.causal = $i0, .alignment = CausalAlignment($i1)})",
+  op({"attention", 3, false, "scaledDotProductAttention($0, $1, $2, {.causal = $i0, .alignment = CausalAlignment($i1)})",
       [](const Call &c) {
-        return scaledDotProductAttention(c.in[0], c.in[1], c.in[2],
-                                         {.causal = c.i(0) != 0, .alignment = CausalAlignment(c.i(1))});
+        return scaledDotProductAttention(c.in[0], c.in[1], c.in[2], {.causal = c.i(0) != 0, .alignment = CausalAlignment(c.i(1))});
       },
       drawAttention});
   op({"groupedAttention", 2.5, false,
