@@ -136,8 +136,8 @@ void drawUnused(Drawing &d) {
       const int member = d.declare({"Linear", d.newName("side"), {d.shape(y).back(), d.chance.whole(1, 5), 1}});
       then(d.add("call", {y}, {-1}, {}, member));
     }
-    if (y >= 0 && d.at(y).rank() > 0 && d.chance.one(0.5))
-      then(d.chance.one(0.5) ? d.add("unsqueeze", {y}, {-1}) : d.add("flatten", {y}, {1, -1}));
+    if (y >= 0 && d.at(y).rank() > 0 && d.chance.one(0.5)) // flatten makes no op of fewer dimensions
+      then(d.at(y).rank() > 2 && d.chance.one(0.5) ? d.add("flatten", {y}, {1, -1}) : d.add("unsqueeze", {y}, {-1}));
     if (y >= 0)
       body.others.push_back(y);
   }
