@@ -366,6 +366,16 @@ def wake(jobs, checkpoint, done):
     until(lambda: not any(map(runs, left)), BOUND, "a job that was stopped is not interrupted")
 
 
+def stands(pid):
+    """Whether every thread of a process is stopped, or the process has ended."""
+    try:
+        states = [open(f"/proc/{pid}/task/{task}/stat").read().rsplit(")", 1)[1].split()[0]
+                  for task in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return not os.path.exists(f"/proc/{pid}")
+    return all(state in "TtZX" for state in states)
+
+
 def disturb(job, count, checkpoint, chance, known, done):
     """Waits for a random moment and kills, interrupts or stops the job. Returns the step of the last checkpoint."""
     manifest = os.path.join(checkpoint, "manifest.json")
@@ -384,9 +394,11 @@ def disturb(job, count, checkpoint, chance, known, done):
         end = time.monotonic() + 2
         while time.monotonic() < end and not any("tmp" in name for name in listed(checkpoint)):
             pass
-    for rank in range(count):
-        if fault.endswith("all") or rank == victim:
-            job.send(rank, which)
+    signalled = [rank for rank in range(count) if fault.endswith("all") or rank == victim]
+    for rank in signalled:
+        job.send(rank, which)
+    if which == signal.SIGSTOP: # a call of the system, such as a rename, ends before its thread stops
+        until(lambda: all(stands(job.pids.get(rank)) for rank in signalled), BOUND, f"{fault}: not stopped")
     writing = any("tmp" in name for name in listed(checkpoint))
     if not fault.startswith("stop"):
         until(lambda: not any(map(job.running, range(count))), BOUND, f"{fault}: {job.text()}")
