@@ -30,6 +30,8 @@ bool rightlyRefused(const Recipe &recipe, const TrainConfig &config, const std::
   if (message.find("asks for more stages than the model's") != std::string::npos)
     return partitioner::parseMesh(recipe.mesh).size("pp") >
            std::count_if(layers.begin(), layers.end(), [](const partitioner::Layer &layer) { return layer.parameters; });
+  if (message.find("splits no tensor of the model") != std::string::npos) // a mark may be for the training alone
+    return !marksThatMatterSplit(graph, "tp");
   Recipe bare = recipe;
   bare.virtualStages = 1;
   bare.stagesAndShards.clear();

@@ -703,7 +703,10 @@ std::set<std::string> parametersThatMatter(const Recipe &recipe) {
 }
 
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
-  const GraphModule graph = traced(recipe, configOf(recipe), true);
+  return marksThatMatterSplit(traced(recipe, configOf(recipe), true), axis);
+}
+
+bool marksThatMatterSplit(const GraphModule &graph, const std::string &axis) {
   passes::simplify(graph.module()); // removes marks without effect: where(x > mark(x), x, x) is x
   bool found = false;
   forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), [&](mlir::Value value) {
