@@ -5,6 +5,8 @@
 
 #include <array>
 #include <limits>
+#include <set>
+#include <string_view>
 
 namespace cleave {
 
@@ -23,10 +25,12 @@ std::pair<std::string, std::string> namesOfTerm(size_t term) {
 /// The number of the loss's terms that the rank's program reports.
 static size_t termsOf(const plan::Plan &plan, unsigned rank) {
   const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
-  size_t terms = 0;
+  std::set<std::string_view> names;
   for (unsigned i = 0; metrics && i < metrics->size(); ++i)
-    terms += metrics->Get(i)->name()->string_view().starts_with("loss") &&
-             !metrics->Get(i)->name()->string_view().starts_with("loss_scale");
+    names.insert(metrics->Get(i)->name()->string_view());
+  size_t terms = 0;
+  while (names.count(namesOfTerm(terms).first))
+    ++terms;
   return terms;
 }
 
