@@ -77,18 +77,23 @@ ELSEWHERE = {("mlp plan", "--data"),      # not read: it only selects the data s
 UNCLEAR = ["basic_filebuf", "basic_ios", "filesystem error", "terminate called", "what()", "iostream", "std::", "internal error"]
 
 
+def make_inputs(folder):
+    """Writes a checkpoint, a plan, a graph, a cluster and a pipeline's spec into a folder, which ends with a slash."""
+    for command in (["mlp", *TRAIN, "--checkpoint", folder + "ck"], ["mlp", "plan", *SMALL, "-o", folder + "p.plan"],
+                    ["mlp", "graph", *SMALL, "-o", folder + "graph.mlir"], ["cleave", "doctor", "--cluster", folder + "c.toml"]):
+        subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
+    with open(folder + "spec.json", "w") as file:
+        file.write(SPEC)
+
+
 class Paths(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.kept = tempfile.TemporaryDirectory(prefix="cleave-paths-")
         here = cls.here = cls.kept.name
-        for command in (["mlp", *TRAIN, "--checkpoint", here + "/ck"], ["mlp", "plan", *SMALL, "-o", here + "/p.plan"],
-                        ["mlp", "graph", *SMALL, "-o", here + "/graph.mlir"], ["cleave", "doctor", "--cluster", here + "/c.toml"]):
-            subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
+        make_inputs(here + "/")
         with open(here + "/text", "w") as file:
             file.write("text\n")
-        with open(here + "/spec.json", "w") as file:
-            file.write(SPEC)
         os.mkdir(here + "/folder")
         os.mkfifo(here + "/pipe")
         os.symlink("nothing", here + "/dangling")
@@ -194,13 +199,9 @@ class Roles(unittest.TestCase):
         os.mkdir(cls.here + "/in")
         shutil.copytree(DIGITS, cls.here + "/in/digits")
         inputs = cls.here + "/in/"
-        for command in (["mlp", *TRAIN, "--checkpoint", inputs + "ck"], ["mlp", "plan", *SMALL, "-o", inputs + "p.plan"],
-                        ["mlp", "graph", *SMALL, "-o", inputs + "graph.mlir"], ["cleave", "doctor", "--cluster", inputs + "c.toml"]):
-            subprocess.run([os.path.join(programs.BIN, command[0]), *command[1:]], check=True, capture_output=True, timeout=120)
+        make_inputs(inputs)
         with open(inputs + "s.toml", "w") as file:
             file.write('mesh = { dp = 1 }\n')
-        with open(inputs + "spec.json", "w") as file:
-            file.write(SPEC)
         with open(inputs + "trace.json", "w") as file:
             file.write("{}\n")
         cls.contents = cls.read()
