@@ -150,8 +150,9 @@ void SlotAssignment::assignResult(OpResult result) {
 }
 
 uint32_t SlotAssignment::newCopy(const std::string &name, Value value, uint32_t slot) const {
-  if (auto view = dyn_cast<OpResult>(value); view && root(view) != value) // its shape differs from its root's
-    return newActivation(name, view);
+  auto result = dyn_cast<OpResult>(value);
+  if (result && cast<RankedTensorType>(value.getType()).getShape() != ArrayRef(program.slot(slot).shape))
+    return newActivation(name, result); // a view of the slot, or the value of which the slot's tensor is a view
   uint32_t copy = program.newSlot(name, value.getType(), program.labels[slot], plan::Space::Placed);
   program.slot(copy).tensor = program.slot(slot).tensor;
   return copy;
