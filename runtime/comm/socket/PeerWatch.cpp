@@ -187,10 +187,19 @@ std::vector<unsigned> PeerWatch::delaying() const {
   return ranks;
 }
 
-std::string PeerWatch::expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited) const {
+/// Reports a rank that has sent no heartbeat for longer than it may be late.
+void PeerWatch::reportSilent(const Link &link, Clock::time_point now) {
+  report(link.rank, fmt::format("no heartbeat for {:.0f} s (the process is stopped or its host is gone)",
+                                std::chrono::duration<double>(now - link.heard).count()));
+}
+
+std::string PeerWatch::expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited) {
   const auto deadline = deadlineIn(1); // a heartbeat to rank 0, one from it, and time to notice a silent rank
   std::unique_lock lock(mutex);
   for (;;) {
+    for (const Link &link : links)
+      if (!link.left && late(link, Clock::now()))
+        reportSilent(link, Clock::now());
     const std::vector<unsigned> ranks = delaying();
     const bool known = !ranks.empty() && std::find(ranks.begin(), ranks.end(), me) == ranks.end();
     if (known || failed() || Clock::now() >= deadline)
@@ -298,8 +307,7 @@ void PeerWatch::beat(Clock::time_point now) {
       append(link, Alive, me, news);
     flush(link);
     if (link.socket && !link.left && !leaving && now - link.heard > silence)
-      report(link.rank, fmt::format("no heartbeat for {:.0f} s (the process is stopped or its host is gone)",
-                                    std::chrono::duration<double>(now - link.heard).count()));
+      reportSilent(link, now);
   }
 }
 

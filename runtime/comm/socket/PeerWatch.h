@@ -44,9 +44,10 @@ public:
   static void endedBy(std::string_view reason, Status status) noexcept;
   /// Whether this rank waits for others; the next heartbeat says so.
   void setWaiting(bool value) { waiting.store(value, std::memory_order_relaxed); }
-  /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those without a
-  /// heartbeat and those that do not wait. If that remains unknown for a second, it names `awaited`.
-  std::string expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited) const;
+  /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those that do
+  /// not wait. If that remains unknown for a second, it names `awaited`. A rank without a heartbeat is reported as
+  /// failed, and check() throws that.
+  std::string expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited);
   /// Whether rank 0 reports within this time that it fails for the same reason as this rank.
   bool rankZeroSays(const std::string &message, double seconds) const;
 
@@ -79,6 +80,7 @@ private:
   void report(unsigned rank, const std::string &text, Status status = Status::Environment);
   void fail(unsigned rank, const std::string &text, Status status);
   bool late(const Link &link, Clock::time_point now) const;
+  void reportSilent(const Link &link, Clock::time_point now);
   std::vector<unsigned> delaying() const;
   void wake() const;
 
