@@ -34,14 +34,14 @@ public:
     for (Operation &op : function.getBody().front())
       ops.push_back(&op);
     findOwn(function);
+    findNeeded(function);
   }
 
   Operation *run() {
     for (const OpId id : solution.order)
-      if (Operation *found = problem.ops[originOf(id)].backward ? nullptr
-                             : solution.isReshard(id)           ? ofReshard(id)
-                                                                : ofOp(id))
-        return found;
+      if (!problem.ops[originOf(id)].backward)
+        if (Operation *found = solution.isReshard(id) ? ofReshard(id) : ofOp(id))
+          return found;
     return nullptr;
   }
 
@@ -58,6 +58,19 @@ private:
       for (const TensorId result : op.results)
         own[result] = is;
     }
+  }
+
+  /// Finds the tensors that a row's results depend on. A prediction's scalar is a result of its batch.
+  void findNeeded(func::FuncOp function) {
+    needed.resize(problem.tensors.size());
+    for (OpOperand &result : function.getBody().front().getTerminator()->getOpOperands())
+      needed[problem.ops.back().operands[result.getOperandNumber()]] =
+          ir::resultText(function, result.getOperandNumber(), ir::attr::kind) != "output" ||
+          !ir::shapeOf(result.get()).empty();
+    for (const ProblemOp &op : llvm::reverse(problem.ops))
+      if (llvm::any_of(op.results, [&](TensorId result) { return needed[result]; }))
+        for (const TensorId operand : op.operands)
+          needed[operand] = true;
   }
 
   /// The op of the problem that is `id`, that `id` copies, or whose marks the reshard `id` has.
@@ -78,6 +91,8 @@ private:
   /// A message between rows, or a share of a value that all ranks have computed.
   Operation *ofReshard(OpId id) const {
     const TensorId operand = solution.operandsOf(id)[0], tensor = solution.origin(operand, problem);
+    if (!needed[tensor])
+      return nullptr;
     const Sharding &from = solution.shardingOf(operand), &to = solution.shardingOf(solution.resultOf(id));
     const bool found =
         own[tensor] ? !messagesOf(problem.mesh, from, to, 32).empty() : !splitsRows(from) && splitsRows(to);
@@ -93,6 +108,8 @@ private:
   /// A parameter, constant or index with a row for each row of the batch.
   Operation *ofOp(OpId id) const {
     Operation *op = ops[originOf(id)];
+    if (llvm::none_of(problem.ops[originOf(id)].results, [&](TensorId result) { return needed[result]; }))
+      return nullptr;
     bool found = llvm::any_of(solution.operandsOf(id), [&](TensorId operand) {
       return operand < static_cast<TensorId>(problem.arguments.size()) && !own[operand] &&
              splitsRows(solution.shardingOf(operand));
@@ -112,7 +129,7 @@ private:
   const ShardingProblem problem;
   const ShardingSolution solution;
   std::vector<Operation *> ops; // of the problem
-  std::vector<bool> own;        // by tensor of the problem
+  std::vector<bool> own, needed; // by tensor of the problem
 };
 
 } // namespace

@@ -337,6 +337,7 @@ void Prediction::run(const DataSource &source, Split split, int64_t first, int64
   if (first < 0 || count < 0 || first > source.samples(split) || count > source.samples(split) - first)
     throw userError(fmt::format("prediction: samples {} to {} of a split that has {}", first, first + count,
                                 source.samples(split)));
+  requireWholeBatches(plan(), count, true);
   impl->shared.feed.use(source, split);
   const Job job{first, count, take, impl->calls++};
   if (impl->workers)

@@ -59,7 +59,7 @@ void requireTraining(const plan::Plan &plan, const std::string &name) {
   throw userError(fmt::format("{}: the plan has no train program", name));
 }
 
-void requireWholeBatches(const plan::Plan &plan, int64_t samples) {
+void requireWholeBatches(const plan::Plan &plan, int64_t samples, bool predicts) {
   const int64_t batch = evalBatchOf(plan), pieces = plan.microbatches();
   const std::string place = combinesSamples(plan, true);
   if (place.empty() || samples % batch == 0)
@@ -69,11 +69,10 @@ void requireWholeBatches(const plan::Plan &plan, int64_t samples) {
     if (samples % size == 0 && std::abs(size - batch) < std::abs(nearest - batch))
       nearest = size;
   throw userError(fmt::format(
-      "{}: in evaluation, the result for a sample depends here on the rest of its batch, so every batch must be full; "
-      "a "
-      "batch of {} does not divide the {} samples of the evaluation split (the nearest that does: --eval-batch {}; of "
-      "eval: --batch {})",
-      place, batch, samples, nearest, nearest));
+      "{}: in {}, the result for a sample depends here on the rest of its batch, so every batch must be full; a batch "
+      "of {} does not divide the {} samples{} (the nearest that does: {})",
+      place, predicts ? "predictions" : "evaluation", batch, samples, predicts ? "" : " of the evaluation split",
+      predicts ? fmt::format("--batch {}", nearest) : fmt::format("--eval-batch {0}; of eval: --batch {0}", nearest)));
 }
 
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder) {

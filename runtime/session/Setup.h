@@ -24,9 +24,10 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &opti
 /// Throws userError if the plan has no train program.
 void requireTraining(const plan::Plan &plan, const std::string &name);
 
-/// Throws userError that names the user's line if evaluation combines the samples of a batch (combinesSamples), and its
-/// batches do not divide `samples`: the last batch would combine repeated samples (EvalBatches.h).
-void requireWholeBatches(const plan::Plan &plan, int64_t samples);
+/// Throws userError that names the user's line if evaluation (`predicts`: the prediction that is the plan) combines the
+/// samples of a batch (combinesSamples), and its batches do not divide `samples`: the last batch would combine repeated
+/// samples (EvalBatches.h).
+void requireWholeBatches(const plan::Plan &plan, int64_t samples, bool predicts = false);
 
 /// Checks that the checkpoint belongs to this run: throws userError that names both values if model or seed differ.
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder);

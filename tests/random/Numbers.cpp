@@ -2,9 +2,10 @@
 #include "tests/random/Numbers.h"
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/annotate/MixedRows.h"
 #include "runtime/data/Shuffle.h"
-#include "runtime/session/RankJob.h"
 #include "runtime/device/RandomRows.h"
+#include "runtime/session/RankJob.h"
 #include "tests/random/Chance.h"
 
 #include <algorithm>
@@ -138,7 +139,14 @@ std::vector<NamedSlot> resultsOf(mlir::Operation *operation) {
 // ---- the unsplit step -----------------------------------------------------------------------------------------------
 
 Whole::Whole(const Recipe &recipe, GraphModule module, GraphModule prediction, const HashedData &data)
-    : recipe(recipe), step(std::move(module)), prediction(std::move(prediction)), data(data) {}
+    : recipe(recipe), step(std::move(module)), prediction(std::move(prediction)), data(data) {
+  const int64_t rows = recipe.rows();
+  const uint64_t most = static_cast<uint64_t>(std::min(recipe.evalSamples, 2 * rows));
+  predicted = 1 + static_cast<int64_t>(mix(recipe.seed) % most);
+  auto forward = llvm::cast<mlir::func::FuncOp>(this->prediction.function("train"));
+  if (partitioner::opThatMixesRows(forward, false)) // whole batches (requireWholeBatches)
+    predicted -= predicted % rows;
+}
 
 DType Whole::sums() const {
   return recipe.reduceDtype == "fp16" ? DType::F16 : recipe.reduceDtype == "bf16" ? DType::BF16 : DType::F32;
@@ -333,7 +341,7 @@ std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
 void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
   mlir::Operation *forward = prediction.function("train");
   const std::vector<NamedSlot> arguments = argumentsOf(forward), results = resultsOf(forward);
-  outputs.merge(predictedOutputs(recipe, [&](int64_t first, int64_t count) {
+  outputs.merge(predictedOutputs(recipe, predicted, [&](int64_t first, int64_t count) {
     addPrediction(slots, first, count);
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
@@ -346,13 +354,9 @@ void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
   }));
 }
 
-int64_t predictedSamples(const Recipe &recipe) {
-  return 1 + static_cast<int64_t>(mix(recipe.seed) % static_cast<uint64_t>(std::min(recipe.evalSamples, 2 * recipe.rows())));
-}
-
-ir::Slots predictedOutputs(const Recipe &recipe,
+ir::Slots predictedOutputs(const Recipe &recipe, int64_t samples,
                            const std::function<ir::Slots(int64_t first, int64_t count)> &ofBatch) {
-  const int64_t samples = predictedSamples(recipe), rows = recipe.rows();
+  const int64_t rows = recipe.rows();
   ir::Slots all;
   for (int64_t first = 0; first < samples; first += rows) {
     const int64_t count = std::min(rows, samples - first);

@@ -55,11 +55,10 @@ ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count
 /// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
 
-/// How many evaluation samples a case predicts, in batches of recipe.rows(); the last batch is often not full.
-int64_t predictedSamples(const Recipe &recipe);
-/// The outputs (kind "output") for these samples. `ofBatch` computes those of a batch that repeats the `count` samples
-/// from `first`. An output has a row for each sample, or is a scalar of each full batch.
-ir::Slots predictedOutputs(const Recipe &recipe,
+/// The outputs (kind "output") for `samples` evaluation samples, in batches of recipe.rows(). `ofBatch` computes those
+/// of a batch that repeats the `count` samples from `first`. An output has a row for each sample, or is a scalar of
+/// each full batch.
+ir::Slots predictedOutputs(const Recipe &recipe, int64_t samples,
                            const std::function<ir::Slots(int64_t first, int64_t count)> &ofBatch);
 
 /// The step before partitioning, with its data and initial values.
@@ -85,6 +84,9 @@ public:
   bool drawsInEvaluation() const; ///< random numbers
   /// Sets whether the plan says that evaluation combines samples.
   void setMixes(bool is) { mixes = is; }
+  /// How many evaluation samples the case predicts, in batches of recipe.rows(). The last batch is often not full, but
+  /// where the prediction combines the samples of a batch there are whole batches only, or none.
+  int64_t predictedSamples() const { return predicted; }
   const GraphModule &graph() const { return step; }
   /// The type in which gradients are summed.
   DType sums() const;
@@ -101,6 +103,7 @@ private:
   const Recipe &recipe;
   GraphModule step, prediction;
   const HashedData &data;
+  int64_t predicted;
   bool mixes = false;
 };
 

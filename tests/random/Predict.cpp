@@ -73,7 +73,7 @@ void PredictionCase::apply(const TrainConfig &config, const std::string &mesh, b
 
 ir::Slots PredictionCase::interpreted(const Whole &whole, const ir::Slots &state) const {
   const ir::DistributedProgram program = programOf(*applied, true);
-  return predictedOutputs(recipe, [&](int64_t first, int64_t count) {
+  return predictedOutputs(recipe, whole.predictedSamples(), [&](int64_t first, int64_t count) {
     ir::Slots given = state;
     whole.addPrediction(given, first, count);
     ir::Slots batch;
@@ -91,10 +91,12 @@ std::vector<std::string> PredictionCase::defects() {
   return checkPlan(file->plan());
 }
 
-ir::Slots PredictionCase::executed(const HashedData &data, const std::string &checkpoint) const {
+ir::Slots PredictionCase::executed(const HashedData &data, int64_t samples, const std::string &checkpoint) const {
+  if (samples == 0)
+    return {};
   Prediction prediction(file, {.checkpointDir = checkpoint, .threads = 1, .timeoutSeconds = 20});
   std::vector<std::vector<double>> values(prediction.outputs().size());
-  prediction.run(data, Split::Eval, 0, predictedSamples(recipe), [&](size_t output, std::span<const float> rows) {
+  prediction.run(data, Split::Eval, 0, samples, [&](size_t output, std::span<const float> rows) {
     values[output].insert(values[output].end(), rows.begin(), rows.end());
   });
   ir::Slots outputs;

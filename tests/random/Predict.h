@@ -20,8 +20,8 @@ public:
   ir::Slots interpreted(const Whole &whole, const ir::Slots &state) const;
   /// Compiles the plan. Returns the checker's defects.
   std::vector<std::string> defects();
-  /// The outputs of the plan for a checkpoint.
-  ir::Slots executed(const HashedData &data, const std::string &checkpoint) const;
+  /// The outputs of the plan for the first `samples` of evaluation, with the values of a checkpoint.
+  ir::Slots executed(const HashedData &data, int64_t samples, const std::string &checkpoint) const;
 
 private:
   void apply(const TrainConfig &config, const std::string &mesh, bool code);

@@ -416,7 +416,7 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Predictio
   });
   if (!difference.empty())
     return difference;
-  const ir::Slots outputs = prediction.executed(data, checkpoint.path);
+  const ir::Slots outputs = prediction.executed(data, whole.predictedSamples(), checkpoint.path);
   compare(trainingSteps, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
     return compareOutputs(expected, spread, outputs, equal);
   });

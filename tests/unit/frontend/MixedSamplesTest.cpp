@@ -114,6 +114,22 @@ TEST_CASE("evaluation that combines samples needs whole batches") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("predictions that combine samples need whole batches") {
+  const std::string folder = std::filesystem::temp_directory_path() / fmt::format("cleave-mixed-predict-{}", getpid());
+  std::filesystem::remove_all(folder);
+  Net net(centred);
+  Trainer trainer(net, configOf());
+  trainer.train({.steps = 1, .evalBatch = 12, .checkpoint = folder, .quiet = true});
+  const auto predicted = [&](int64_t batch) {
+    return trainer.predictor({.batch = batch, .checkpoint = folder})(Points(), Split::Eval).size();
+  };
+  const std::string message = mistake([&] { predicted(8); });
+  CHECK(has(message, "MixedSamplesTest.cpp:"));
+  CHECK(has(message, "a batch of 8 does not divide the 12 samples (the nearest that does: --batch 6)"));
+  CHECK(predicted(6) == 12 * 4);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("evaluation may have another batch than training") {
   const std::string folder = std::filesystem::temp_directory_path() / fmt::format("cleave-evalbatch-{}", getpid());
   std::filesystem::remove_all(folder);
