@@ -34,7 +34,7 @@ struct Trainer::Impl {
 
   /// Traces the model. Prints its warnings on the first call.
   GraphModule trace(const Job &job);
-  Job jobOf(const RunOptions &options) const;
+  Job jobOf(const TrainConfig &config, const RunOptions &options) const;
   /// Returns the job's options. For cuda without a --target, first sets the target to this machine's GPU, if any.
   static const passes::CompileOptions &forThisMachine(Job &job);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
@@ -70,7 +70,7 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-Job Trainer::Impl::jobOf(const RunOptions &options) const {
+Job Trainer::Impl::jobOf(const TrainConfig &config, const RunOptions &options) const {
   Job job = resolveJob(config, options);
   job.model = model.name;
   job.modelOptions = model.options;
@@ -98,7 +98,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return givenValues(model, options); }, wait);
   } else {
-    Job job = jobOf(options);
+    Job job = jobOf(config, options);
     if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
@@ -210,7 +210,10 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   options.seed = options.seed.value_or(info.seed);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
-  Job job = jobOf(options);
+  TrainConfig noEvaluation = config;
+  noEvaluation.evalBatch = 0;
+  options.evalBatch.reset();
+  Job job = jobOf(noEvaluation, options);
   GraphModule graph = tracePrediction(model, job.config, job.batch);
   const auto compile = [&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(job)),
@@ -253,7 +256,7 @@ static void requireMemory(const plan::Plan &plan, const RunOptions &options, con
 }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
-  Job job = impl->jobOf(options);
+  Job job = impl->jobOf(impl->config, options);
   std::vector<uint8_t> bytes = passes::compile(impl->trace(job), Impl::forThisMachine(job));
   const auto file = PlanFile::fromBytes(bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
@@ -262,7 +265,7 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   return bytes;
 }
 
-std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(options)).str(); }
+std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(impl->config, options)).str(); }
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
@@ -277,7 +280,7 @@ CheckResult Trainer::check(const RunOptions &given) {
     checkAgainstPlan(*plan, impl->model, options);
     takeFromPlan(*plan, options);
   }
-  Job job = impl->jobOf(options);
+  Job job = impl->jobOf(impl->config, options);
   const passes::CompileOptions &compile = Impl::forThisMachine(job);
   if (!plan)
     plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");

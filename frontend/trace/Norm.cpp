@@ -1,4 +1,5 @@
 // Normalisation, softmax and dropout.
+#include "cleave/Pointwise.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 
@@ -25,8 +26,10 @@ static Tensor batchNormEval(Trace &trace, Tensor x, Tensor weight, Tensor bias, 
   return tensorOf(trace.make<AddOp>(where, typeOf(x), product, offset).getResult());
 }
 
-/// running = (1 - momentum) running + momentum correction now; `correction` makes a biased variance unbiased.
+/// running = (1 - momentum) running + momentum correction now, without a gradient; `correction` makes a biased variance
+/// unbiased.
 static void moveStatistic(Buffer &running, Tensor now, double momentum, double correction, Where where) {
+  now = detach(now, where);
   if (now.rank() == 2) // one row per group
     now = mean(now, {0}, false, where);
   Tensor before = running.tensor(where);

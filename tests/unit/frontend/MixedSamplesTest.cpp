@@ -118,8 +118,10 @@ TEST_CASE("predictions that combine samples need whole batches") {
   const std::string folder = std::filesystem::temp_directory_path() / fmt::format("cleave-mixed-predict-{}", getpid());
   std::filesystem::remove_all(folder);
   Net net(centred);
-  Trainer trainer(net, configOf());
-  trainer.train({.steps = 1, .evalBatch = 12, .checkpoint = folder, .quiet = true});
+  TrainConfig config = configOf();
+  config.evalBatch = 12; // not of predictions
+  Trainer trainer(net, config);
+  trainer.train({.steps = 1, .checkpoint = folder, .quiet = true});
   const auto predicted = [&](int64_t batch) {
     return trainer.predictor({.batch = batch, .checkpoint = folder})(Points(), Split::Eval).size();
   };
