@@ -107,7 +107,7 @@ Label SlotAssignment::labelOf(OpResult result) const {
     return array && result.getResultNumber() < array.size() ? array[result.getResultNumber()] : Attribute();
   };
   Attribute sharding = entry(dist::attr::shardings), global = entry(dist::attr::globals);
-  if (!sharding)
+  if (!isa_and_nonnull<dist::ShardingAttr>(sharding))
     return {}; // unknown
   return program.tables.label(result.getType(), sharding, global, program.coords);
 }

@@ -19,7 +19,7 @@ struct FuseOptions {
 ///  - `cleave.reshape`: the same bytes under another shape;
 ///  - `cleave.constant` with users outside fusions (a fill).
 /// A fusion has the location and cleave.phase of its last member, the distinct cleave.path of all members (at most
-/// three, joined by " + "), and dist.shardings / dist.globals of its results if all of them are known. The function
+/// three, joined by " + "), and dist.shardings / dist.globals of its results, where unknown ones are unit. The function
 /// computes the same values, except that large reductions to few results are split in two steps and add in another
 /// order. Ops with side effects keep their order.
 void fuse(mlir::func::FuncOp function, FuseOptions options = {});

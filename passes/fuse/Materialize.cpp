@@ -77,15 +77,16 @@ mlir::StringAttr joinPaths(mlir::MLIRContext *context, const std::vector<mlir::O
   return paths.empty() ? nullptr : mlir::StringAttr::get(context, text);
 }
 
-/// Joins the outputs' entries of attribute `name` (arrays of one entry on their ops); null if any is missing.
+/// The outputs' entries of attribute `name` on their ops, unit for an output without one; null if there are none.
 mlir::ArrayAttr gather(mlir::MLIRContext *context, const std::vector<mlir::Value> &outputs, llvm::StringRef name) {
   llvm::SmallVector<mlir::Attribute> entries;
   for (mlir::Value output : outputs) {
     auto array = output.getDefiningOp()->getAttrOfType<mlir::ArrayAttr>(name);
-    if (!array || array.size() != 1)
-      return nullptr;
-    entries.push_back(array[0]);
+    const unsigned number = mlir::cast<mlir::OpResult>(output).getResultNumber();
+    entries.push_back(array && number < array.size() ? array[number] : mlir::UnitAttr::get(context));
   }
+  if (llvm::all_of(entries, llvm::IsaPred<mlir::UnitAttr>))
+    return nullptr;
   return mlir::ArrayAttr::get(context, entries);
 }
 
@@ -124,13 +125,9 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);
-  // A sharding is meaningless without its global shape.
-  mlir::ArrayAttr shardings = gather(context, outputs, "dist.shardings"),
-                  globals = gather(context, outputs, "dist.globals");
-  if (shardings && globals) {
-    fusion->setAttr("dist.shardings", shardings);
-    fusion->setAttr("dist.globals", globals);
-  }
+  for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
+    if (mlir::ArrayAttr entries = gather(context, outputs, name))
+      fusion->setAttr(name, entries);
   for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))
     output.replaceUsesWithIf(
         result, [&](mlir::OpOperand &use) { return std::find(ops.begin(), ops.end(), use.getOwner()) == ops.end(); });

@@ -287,8 +287,8 @@ std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOpt
 }
 
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
-  if (options.strategy.microbatches != 1)
-    throw Error(Status::Internal, "a prediction is one microbatch");
+  if (options.strategy.microbatches != 1 || options.evalBatch)
+    throw Error(Status::Internal, "a prediction is one microbatch of --batch");
   partitioner::Applied applied = applyStrategy(model, options, Purpose::Prediction);
   return lowerToPlan(applied, options);
 }

@@ -41,20 +41,21 @@ public:
 /// Assigns each slot that a segment uses an index in the slot table, in order of first use.
 class SlotScope {
 public:
-  SlotScope(const plan::Plan &plan, const plan::Program &program, const plan::Rank &rank)
-      : plan(plan), program(program), rank(rank) {}
+  SlotScope(const plan::Plan &plan, const plan::Program &program, const plan::Rank &rank, const plan::Segment &segment)
+      : plan(plan), program(program), rank(rank), segment(segment) {}
   /// The index of `slot` (index of Program.slots).
   uint32_t local(uint32_t slot);
   const plan::Slot &slot(uint32_t slot) const;
   /// An entry of Rank.scalars; `none` for index -1.
   int64_t scalar(int32_t index, int64_t none) const;
   const std::vector<uint32_t> &slots() const { return list; }
-  /// Rows of a microbatch.
+  /// Rows of a microbatch; in a segment of evaluation those of its batch.
   int64_t rows() const;
 
   const plan::Plan &plan;
   const plan::Program &program;
   const plan::Rank &rank;
+  const plan::Segment &segment;
 
 private:
   std::vector<uint32_t> list;

@@ -3,6 +3,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/device/Parallel.h"
+#include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ uint32_t SlotScope::local(uint32_t slot) {
 const plan::Slot &SlotScope::slot(uint32_t slot) const { return *program.slots()->Get(slot); }
 
 int64_t SlotScope::rows() const {
-  return std::max<int64_t>(1, plan.batch() / std::max(1u, plan.microbatches()));
+  const int64_t batch = segment.kind() == plan::SegmentKind::Eval ? evalBatchOf(plan) : plan.batch();
+  return std::max<int64_t>(1, batch / std::max(1u, plan.microbatches()));
 }
 
 int64_t SlotScope::scalar(int32_t index, int64_t none) const {

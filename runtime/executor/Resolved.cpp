@@ -15,7 +15,7 @@ void Resolved::resolve(uint32_t index, const OpMaker &make) {
   if (segment.info)
     return;
   segment.info = program.segments()->Get(index);
-  segment.scope = std::make_unique<SlotScope>(plan, program, rank);
+  segment.scope = std::make_unique<SlotScope>(plan, program, rank, *segment.info);
   if (segment.info->steps())
     for (const plan::Step *step : *segment.info->steps())
       segment.ops.push_back(make(*step, *segment.scope));

@@ -279,6 +279,8 @@ private:
       });
     if (program.slots()->Get(access.slot)->space() == plan::Space::Placed || beginsAnew(access.slot))
       owner.unread.push_back({access.begin, end, action.segment(), step, run});
+    else
+      readRuns.insert(run); // after the iteration
     const plan::Step &writer = *program.segments()->Get(action.segment())->steps()->Get(step);
     const auto *fill = writer.op_as_Fill();
     if (!fill && !writer.op_as_Collective())

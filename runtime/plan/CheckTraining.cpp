@@ -1,5 +1,5 @@
-// Checks that a list of actions is a training iteration: every segment runs once per microbatch, in order; nothing is
-// added twice; every trained parameter is written completely, from its own gradient. CheckPartials.cpp checks that the
+// Checks that a list of actions is a training iteration: every segment runs once per microbatch, in order; every
+// trained parameter is written completely, from its own gradient. CheckPartials.cpp checks that the
 // gradient has been summed exactly once over every mesh axis; CheckMemory.cpp checks that its sum starts at 0.
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
@@ -70,82 +70,6 @@ void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const
       report.add("program {}, {}: segment {} runs for {} microbatches of {}", p, entry, s, of.size(),
                  plan.microbatches());
 }
-
-/// The identity of a step: its origin, its kind, its kernel and all its accesses.
-std::string contentOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step) {
-  std::string text = fmt::format("{} {} {}", static_cast<int>(step.op_type()), step.path(), step.location());
-  const auto call = [&](const plan::Kernel &op) {
-    text += fmt::format(" kernel {}", op.kernel());
-    for (uint32_t i = 0; i < length(op.scalars()); ++i)
-      text += fmt::format(" {}", op.scalars()->Get(i));
-  };
-  if (const auto *op = step.op_as_Kernel())
-    call(*op);
-  if (const auto *op = step.op_as_KernelBatch())
-    for (uint32_t i = 0; i < length(op->calls()); ++i)
-      call(*op->calls()->Get(i));
-  forEachAccess(
-      step, program,
-      [&](const Access &access) {
-        text += fmt::format(" {}{}@{}+{}", static_cast<int>(access.kind), access.slot, access.begin, access.bytes);
-        for (const Access::Repeat &repeat : access.repeats)
-          text += fmt::format("x{}/{}", repeat.count, repeat.stride);
-      },
-      &plan);
-  return text;
-}
-
-/// Finds an accumulating step that is repeated with the same operands, which would add the same value twice.
-class RepeatCheck {
-public:
-  RepeatCheck(const plan::Plan &plan, uint32_t p, uint32_t s, Report &report)
-      : plan(plan), program(*plan.programs()->Get(p)), p(p), s(s), report(report) {}
-
-  void run() {
-    Rule rule(report, "G2");
-    const auto *steps = program.segments()->Get(s)->steps();
-    for (uint32_t i = 0; i < length(steps) && !report.full(); ++i)
-      visit(*steps->Get(i), i);
-  }
-
-private:
-  void visit(const plan::Step &step, uint32_t i) {
-    std::set<uint32_t> reads, writes, changed;
-    bool adds = false, product = false; // product: a value used twice may add the same product twice
-    forEachAccess(step, program, [&](const Access &access) {
-      (access.kind == Access::Write ? writes : reads).insert(access.slot);
-      product = product || access.accumulated;
-    });
-    for (uint32_t slot : writes)
-      if (reads.count(slot)) {
-        changed.insert(slot);
-        adds = adds || program.slots()->Get(slot)->space() == plan::Space::Persistent;
-      }
-    if (!changed.empty() && !product) {
-      auto [found, fresh] = done.try_emplace(contentOf(plan, program, step), i);
-      if (!fresh && (adds || found->second + 1 == i) && sameOperands(reads, changed, found->second))
-        report.add("{}: repeats step {} on its result", placeOf(p, program, s, i), found->second);
-      found->second = i;
-    }
-    for (uint32_t slot : writes)
-      written[slot] = i;
-  }
-
-  /// Whether the slots that are only read have not been written since step `earlier`.
-  bool sameOperands(const std::set<uint32_t> &reads, const std::set<uint32_t> &changed, uint32_t earlier) const {
-    return std::all_of(reads.begin(), reads.end(), [&](uint32_t slot) {
-      const auto last = written.find(slot);
-      return changed.count(slot) || last == written.end() || last->second <= earlier;
-    });
-  }
-
-  const plan::Plan &plan;
-  const plan::Program &program;
-  uint32_t p, s;
-  Report &report;
-  std::map<std::string, uint32_t> done; ///< the last step with this content
-  std::map<uint32_t, uint32_t> written; ///< the last step that wrote a slot
-};
 
 /// Follows gradients to the parameters that they update.
 class UpdateCheck {
@@ -250,8 +174,6 @@ void checkTraining(const plan::Plan &plan, Report &report) {
     checkRuns(plan, p, program.eval(), "eval", report);
     checkOrder(plan, p, program.train(), "train", report);
     checkOrder(plan, p, program.eval(), "eval", report);
-    for (uint32_t s = 0; s < length(program.segments()); ++s)
-      RepeatCheck(plan, p, s, report).run();
     UpdateCheck(plan, p, report).run();
   }
 }

@@ -60,7 +60,7 @@ void requireTraining(const plan::Plan &plan, const std::string &name) {
 }
 
 void requireWholeBatches(const plan::Plan &plan, int64_t samples, bool predicts) {
-  const int64_t batch = predicts ? plan.batch() : evalBatchOf(plan), pieces = plan.microbatches();
+  const int64_t batch = evalBatchOf(plan), pieces = plan.microbatches();
   const std::string place = combinesSamples(plan, true);
   if (place.empty() || samples % batch == 0)
     return;

@@ -59,7 +59,7 @@ public:
     auto device = makeDevice(deviceName, threads);
     const Plan &plan = file->plan();
     const Program &program = *plan.programs()->Get(0);
-    SlotScope scope(plan, program, *plan.ranks()->Get(0));
+    SlotScope scope(plan, program, *plan.ranks()->Get(0), *program.segments()->Get(0));
     std::vector<std::unique_ptr<Op>> ops;
     KernelTable kernels;
     for (const Step *step : *program.segments()->Get(0)->steps())

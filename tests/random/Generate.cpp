@@ -346,7 +346,13 @@ std::vector<std::string> coarser(Chance &c, const std::vector<std::string> &stag
 /// make its module the first of several layers.
 void drawStageFile(Chance &c, Recipe &recipe, int64_t stages) {
   std::vector<std::string> layers;
-  for (const ModelLayer &layer : layersOfModel(recipe, true))
+  std::vector<ModelLayer> all;
+  try {
+    all = layersOfModel(recipe, true);
+  } catch (const ModelError &) { // a mark in a module that is called with another rank or with other sizes: refused
+    return;
+  }
+  for (const ModelLayer &layer : all)
     if (!layer.path.empty() && std::find(layers.begin(), layers.end(), layer.path) == layers.end())
       layers.push_back(layer.path);
   if (static_cast<int64_t>(layers.size()) < stages)

@@ -53,7 +53,8 @@ PredictionCase::PredictionCase(const Recipe &recipe, const TrainConfig &config, 
   apply(config, "dp=1", code);
 }
 
-void PredictionCase::apply(const TrainConfig &config, const std::string &mesh, bool code) {
+void PredictionCase::apply(TrainConfig config, const std::string &mesh, bool code) {
+  config.evalBatch = 0;
   RunOptions run;
   run.mesh = mesh;
   run.microbatches = 1;

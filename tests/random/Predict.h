@@ -24,7 +24,7 @@ public:
   ir::Slots executed(const HashedData &data, int64_t samples, const std::string &checkpoint) const;
 
 private:
-  void apply(const TrainConfig &config, const std::string &mesh, bool code);
+  void apply(TrainConfig config, const std::string &mesh, bool code);
 
   const Recipe &recipe;
   std::optional<GraphModule> model; ///< declared first: `applied` uses its context
