@@ -66,7 +66,17 @@ void checkGroupsOf(const plan::Plan &plan, uint32_t r, Report &report) {
   }
 }
 
-void checkRank(const plan::Plan &plan, uint32_t r, std::set<std::vector<uint32_t>> &seen, Report &report) {
+/// Ranks are numbered along the axes pp, dp and tp, the last one fastest.
+uint64_t numberOf(const plan::Plan &plan, const std::vector<uint32_t> &coords) {
+  uint64_t number = 0;
+  for (const char *axis : {"pp", "dp", "tp"})
+    for (uint32_t a = 0; a < coords.size(); ++a)
+      if (text(plan.mesh()->Get(a)->name()) == axis)
+        number = number * plan.mesh()->Get(a)->size() + coords[a];
+  return number;
+}
+
+void checkRank(const plan::Plan &plan, uint32_t r, Report &report) {
   Rule rule(report, "T3");
   const plan::Rank &rank = *plan.ranks()->Get(r);
   std::vector<uint32_t> coords;
@@ -75,8 +85,10 @@ void checkRank(const plan::Plan &plan, uint32_t r, std::set<std::vector<uint32_t
   bool inside = coords.size() == length(plan.mesh());
   for (uint32_t a = 0; inside && a < coords.size(); ++a)
     inside = coords[a] < plan.mesh()->Get(a)->size();
-  if (!inside || !seen.insert(coords).second)
-    report.add("rank {}: coordinates [{}] are outside the mesh or taken", r, fmt::join(coords, ", "));
+  if (!inside)
+    report.add("rank {}: coordinates [{}] are outside the mesh", r, fmt::join(coords, ", "));
+  else if (const uint64_t number = numberOf(plan, coords); number != r)
+    report.add("rank {}: coordinates [{}] are those of rank {}", r, fmt::join(coords, ", "), number);
   checkGroupsOf(plan, r, report);
   for (uint32_t p = 0; p < length(rank.peers()); ++p)
     if (rank.peers()->Get(p) == r)
@@ -354,9 +366,8 @@ void checkTables(const plan::Plan &plan, Report &report) {
                plan.microbatches());
   checkBackend(plan, report);
   checkTensors(plan, report);
-  std::set<std::vector<uint32_t>> seen;
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
-    checkRank(plan, r, seen, report);
+    checkRank(plan, r, report);
   checkGroups(plan, report);
   checkKernels(plan, report);
   checkChoices(plan, report);

@@ -1,5 +1,6 @@
 // Hashes, number formats, random numbers.
 #include "runtime/base/Error.h"
+#include "runtime/base/Flops.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/device/Philox.h"
@@ -15,6 +16,13 @@ using namespace cleave;
 
 static std::string hashOf(const std::string &text) {
   return toHex(sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+}
+
+TEST_CASE("a causal mask hides the keys after each row") {
+  const auto flops = [](int64_t rows, bool causal) { return attentionFlops(1, 1, rows, 64, 8, 2, causal); };
+  CHECK(flops(64, false) == 2. * 2 * 64 * 64 * 8);
+  CHECK(flops(64, true) == flops(64, false) / 2);
+  CHECK(flops(1, true) == 2. * 2 * 8 * 63.5); // a row that continues a text sees all of it
 }
 
 TEST_CASE("sha256: published vectors") {

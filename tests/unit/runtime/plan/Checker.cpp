@@ -70,7 +70,7 @@ TEST_CASE("checker: structure") {
     p.plan.mesh[0]->size = 3;
     CHECK_FOUND(p.plan, "the mesh has 6 ranks, the plan 4");
   }
-  SECTION("coordinates taken twice") {
+  SECTION("coordinates of another rank") {
     Pipeline p;
     p.plan.ranks[1]->coords = {0, 0, 0};
     CHECK_FOUND(p.plan, "rank 1", "coordinates");
