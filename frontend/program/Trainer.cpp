@@ -9,6 +9,7 @@
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/simulate/Memory.h"
 #include "passes/pipeline/Pipeline.h"
+#include "passes/pipeline/ScheduleSearch.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/Manifest.h"
@@ -109,7 +110,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       return values;
     };
     const auto compile = [&] {
-      return PlanFile::fromBytes(passes::compile(std::move(graph), forThisMachine(job)), "the compiled plan");
+      return PlanFile::fromBytes(passes::searchAndCompile(std::move(graph), forThisMachine(job)), "the compiled plan");
     };
     plan = planForAllRanks(compile, given, wait);
   }
@@ -257,7 +258,7 @@ static void requireMemory(const plan::Plan &plan, const RunOptions &options, con
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   Job job = impl->jobOf(impl->config, options);
-  std::vector<uint8_t> bytes = passes::compile(impl->trace(job), Impl::forThisMachine(job));
+  std::vector<uint8_t> bytes = passes::searchAndCompile(impl->trace(job), Impl::forThisMachine(job));
   const auto file = PlanFile::fromBytes(bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
   if (!job.cluster.empty())
@@ -283,7 +284,7 @@ CheckResult Trainer::check(const RunOptions &given) {
   Job job = impl->jobOf(impl->config, options);
   const passes::CompileOptions &compile = Impl::forThisMachine(job);
   if (!plan)
-    plan = PlanFile::fromBytes(passes::compile(impl->trace(job), compile), "the compiled plan");
+    plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(job), compile), "the compiled plan");
   const OpenedData data =
       openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
   const GraphModule step = passes::step(impl->trace(job), compile);

@@ -293,7 +293,7 @@ void setStage(const Layer &layer, int64_t stage) {
 
 } // namespace
 
-void assignStages(ModuleOp module, Strategy &strategy) {
+Strategy assignStages(ModuleOp module, Strategy strategy) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
   const LayerNames names = layerNames(forward, pathsOf(strategy));
   const Layers layers = layersOf(forward, names);
@@ -324,7 +324,7 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   if (count > 1)
     remakeInStagesOfUsers(forward);
   if (!eval)
-    return;
+    return strategy;
   int64_t current = 0;
   seen.clear();
   const StagesByPlace places = stagesByPlace(forward);
@@ -347,6 +347,7 @@ void assignStages(ModuleOp module, Strategy &strategy) {
   }
   if (count > 1)
     remakeInStagesOfUsers(eval);
+  return strategy;
 }
 
 } // namespace cleave::partitioner

@@ -25,7 +25,7 @@ namespace {
 
 using partitioner::Strategy;
 
-/// A pass that uses a strategy: the pipeline's, or one from the pass's options.
+/// A pass that reads a strategy from its options.
 template <class Base> struct StrategyPass : ThrowingPass<Base> {
   using ThrowingPass<Base>::ThrowingPass;
 
@@ -47,15 +47,12 @@ struct LibraryEpiloguesPass : ThrowingPass<impl::LibraryEpiloguesPassBase<Librar
 
 struct AssignStagesPass : StrategyPass<impl::AssignStagesPassBase<AssignStagesPass>> {
   using StrategyPass::StrategyPass;
-  explicit AssignStagesPass(Strategy &given) : given(&given) {}
 
   void work() override {
-    Strategy own = given ? Strategy() : fromOptions();
+    const Strategy strategy = fromOptions();
     ir::requirePhase(getOperation(), "assign-stages", ir::Phase::Traced);
-    partitioner::assignStages(getOperation(), given ? *given : own);
+    partitioner::assignStages(getOperation(), strategy);
   }
-
-  Strategy *given = nullptr;
 };
 
 struct ForwardAsTrainPass : ThrowingPass<impl::ForwardAsTrainPassBase<ForwardAsTrainPass>> {
@@ -67,35 +64,25 @@ struct ForwardAsTrainPass : ThrowingPass<impl::ForwardAsTrainPassBase<ForwardAsT
 
 struct AnnotatePass : StrategyPass<impl::AnnotatePassBase<AnnotatePass>> {
   using StrategyPass::StrategyPass;
-  explicit AnnotatePass(Strategy &given) : given(&given) {}
 
   void work() override {
-    if (given) {
-      *given = partitioner::annotateStep(getOperation(), *given);
-      return;
-    }
     const Strategy strategy = fromOptions();
     ir::requirePhase(getOperation(), "annotate", ir::Phase::Step);
     partitioner::annotateStep(getOperation(), strategy);
   }
-
-  Strategy *given = nullptr;
 };
 
 struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
   using StrategyPass::StrategyPass;
-  ApplyPass(const Strategy &given, partitioner::Applied &applied) : given(&given), applied(&applied) {}
 
   void work() override {
-    if (given) {
-      *applied = partitioner::apply(getOperation(), *given);
-      return takeBody(*applied);
-    }
     const Strategy strategy = fromOptions();
     ir::requirePhase(getOperation(), "apply", ir::Phase::Step);
     checkStages(strategy);
-    partitioner::Applied own = partitioner::apply(getOperation(), partitioner::annotateStep(getOperation(), strategy));
-    takeBody(own);
+    partitioner::Applied applied =
+        partitioner::apply(getOperation(), partitioner::annotateStep(getOperation(), strategy));
+    getOperation()->setAttrs(applied.module.get()->getAttrDictionary());
+    getOperation().getBodyRegion().takeBody(applied.module->getBodyRegion());
   }
 
   /// Checks the stages of the step, which are cut before differentiation, perhaps for another mesh than the one applied
@@ -109,26 +96,8 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
     if (last >= strategy.stageCount())
       throw userError(fmt::format("apply: {}, the step has a stage {}", strategy.stagesText(), last));
   }
-
-  /// Replaces the pass's module by that of the local programs.
-  void takeBody(partitioner::Applied &from) {
-    getOperation()->setAttrs(from.module.get()->getAttrDictionary());
-    getOperation().getBodyRegion().takeBody(from.module->getBodyRegion());
-    from.module = nullptr;
-  }
-
-  const Strategy *given = nullptr;
-  partitioner::Applied *applied = nullptr;
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createAssignStagesPass(Strategy &strategy) {
-  return std::make_unique<AssignStagesPass>(strategy);
-}
-std::unique_ptr<Pass> createAnnotatePass(Strategy &strategy) { return std::make_unique<AnnotatePass>(strategy); }
-std::unique_ptr<Pass> createApplyPass(const Strategy &strategy, partitioner::Applied &applied) {
-  return std::make_unique<ApplyPass>(strategy, applied);
-}
 
 } // namespace cleave::passes

@@ -1,6 +1,6 @@
 // One pass manager per phase. It does not verify after every pass, because that takes as long as some passes on a large
 // model; the IR is verified at the end of a phase.
-#include "passes/pipeline/PhasePipeline.h"
+#include "passes/pipeline/PhaseRunner.h"
 
 #include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
@@ -8,34 +8,62 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace mlir;
 
 namespace cleave::passes {
 
-PhasePipeline::PhasePipeline(MLIRContext *context, const std::vector<std::string> &printAfter)
-    : context(context), printAfter(printAfter) {}
-
-void PhasePipeline::append(std::unique_ptr<Pass> pass) {
-  std::unique_ptr<PassManager> &passes = phases.back().passes;
-  if (!passes) {
-    passes = std::make_unique<PassManager>(context, ModuleOp::getOperationName());
-    passes->enableVerifier(false);
-  }
-  passes->addPass(std::move(pass));
+PhaseRunner::PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter)
+    : printAfter(printAfter) {
+  for (const std::string &name : printAfter)
+    if (!llvm::is_contained(names, name))
+      throw userError(
+          fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(names, ", ")));
 }
 
-std::vector<std::string> PhasePipeline::names() const {
-  std::vector<std::string> names;
-  for (const Phase &phase : phases)
-    names.push_back(phase.name);
-  return names;
+namespace {
+
+/// Collects MLIR's diagnostics as text.
+struct Diagnostics {
+  explicit Diagnostics(MLIRContext *context) : stream(text), handler(context, [this](Diagnostic &diagnostic) {
+      stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
+      return success();
+    }) {}
+  std::string text;
+  llvm::raw_string_ostream stream;
+  ScopedDiagnosticHandler handler;
+};
+
+/// Throws the error that a pass has kept, if there is one.
+void throwKept(PassManager &passes) {
+  for (Pass &pass : passes.getPasses())
+    if (auto *kept = dynamic_cast<KeptError *>(&pass); kept && kept->error)
+      std::rethrow_exception(kept->error);
 }
 
-void PhasePipeline::print(const std::string &phase, ModuleOp module) const {
+} // namespace
+
+void PhaseRunner::runPasses(const std::string &phase, ModuleOp module, std::vector<std::unique_ptr<Pass>> list) const {
+  Diagnostics diagnostics(module.getContext());
+  PassManager passes(module.getContext(), ModuleOp::getOperationName());
+  passes.enableVerifier(false);
+  for (std::unique_ptr<Pass> &pass : list)
+    passes.addPass(std::move(pass));
+  if (succeeded(passes.run(module)))
+    return;
+  throwKept(passes);
+  throw Error(Status::Internal, fmt::format("{} failed: {}", phase, diagnostics.text));
+}
+
+void PhaseRunner::end(const std::string &phase, ModuleOp module) const {
+  Diagnostics diagnostics(module.getContext());
+  if (failed(mlir::verify(module)))
+    throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase, diagnostics.text));
   if (!llvm::is_contained(printAfter, phase))
     return;
   std::string text;
@@ -44,31 +72,6 @@ void PhasePipeline::print(const std::string &phase, ModuleOp module) const {
   module.print(out);
   out << '\n';
   printOnStandardError(text);
-}
-
-/// Throws the error that a pass has kept, if there is one.
-static void throwKept(PassManager &passes) {
-  for (Pass &pass : passes.getPasses())
-    if (auto *kept = dynamic_cast<KeptError *>(&pass); kept && kept->error)
-      std::rethrow_exception(kept->error);
-}
-
-void PhasePipeline::run(ModuleOp module) {
-  std::string messages;
-  llvm::raw_string_ostream stream(messages);
-  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
-    stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
-    return success();
-  });
-  for (const Phase &phase : phases) {
-    if (phase.passes && failed(phase.passes->run(module))) {
-      throwKept(*phase.passes);
-      throw Error(Status::Internal, fmt::format("{} failed: {}", phase.name, messages));
-    }
-    if ((phase.passes || &phase == &phases.front()) && failed(mlir::verify(module)))
-      throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase.name, messages));
-    print(phase.name, module);
-  }
 }
 
 } // namespace cleave::passes

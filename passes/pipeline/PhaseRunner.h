@@ -1,7 +1,7 @@
 // Passes in named phases. After each phase the IR is verified, and printed if requested.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/Pass.h"
 
 #include <memory>
 #include <string>
@@ -9,35 +9,27 @@
 
 namespace cleave::passes {
 
-class PhasePipeline {
+class PhaseRunner {
 public:
-  /// `printAfter`: phases after which the IR is printed to standard error. It must outlive the pipeline.
-  PhasePipeline(mlir::MLIRContext *context, const std::vector<std::string> &printAfter);
+  /// `names`: the phases, in order; `printAfter`: those after which the IR is printed to standard error, which must
+  /// outlive the runner. Throws userError if a phase has no such name.
+  PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter);
 
-  /// Appends a phase. A phase without passes leaves the IR unchanged.
-  template <class... Passes> void add(const std::string &name, std::unique_ptr<Passes>... passes) {
-    phases.push_back({name, nullptr});
-    (append(std::move(passes)), ...);
+  /// Runs passes on `module` and ends the phase. Throws the error of a pass.
+  template <class... Passes>
+  void run(const std::string &phase, mlir::ModuleOp module, std::unique_ptr<Passes>... passes) const {
+    std::vector<std::unique_ptr<mlir::Pass>> list;
+    (list.push_back(std::move(passes)), ...);
+    runPasses(phase, module, std::move(list));
+    end(phase, module);
   }
-  /// The names of the phases, in order.
-  std::vector<std::string> names() const;
-
-  /// Runs all phases on `module`. Throws the error of a pass, and an internal error if a phase produces invalid IR, or
-  /// if `module` is invalid and the first phase has no passes.
-  void run(mlir::ModuleOp module);
+  /// Ends a phase that left this IR: verifies and perhaps prints it. Throws an internal error if it is invalid.
+  void end(const std::string &phase, mlir::ModuleOp module) const;
 
 private:
-  struct Phase {
-    std::string name;
-    std::unique_ptr<mlir::PassManager> passes; // null: none
-  };
+  void runPasses(const std::string &phase, mlir::ModuleOp module, std::vector<std::unique_ptr<mlir::Pass>> list) const;
 
-  void append(std::unique_ptr<mlir::Pass> pass);
-  void print(const std::string &phase, mlir::ModuleOp module) const;
-
-  mlir::MLIRContext *context;
   const std::vector<std::string> &printAfter;
-  std::vector<Phase> phases;
 };
 
 } // namespace cleave::passes

@@ -4,8 +4,10 @@
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/MixedRows.h"
+#include "partitioner/apply/Apply.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/stages/Layers.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
 #include "passes/export/Export.h"
@@ -14,13 +16,11 @@
 #include "passes/optimizer/Optimizer.h"
 #include "passes/overlap/Overlap.h"
 #include "passes/pipeline/PartitionPasses.h"
-#include "passes/pipeline/PhasePipeline.h"
+#include "passes/pipeline/PhaseRunner.h"
 #include "passes/pipeline/Phases.h"
-#include "passes/pipeline/ScheduleSearch.h"
 #include "passes/precision/Precision.h"
 #include "passes/recompute/Recompute.h"
 #include "passes/rewrite/Parallel.h"
-#include "passes/rewrite/ThrowingPass.h"
 #include "passes/select/Select.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
@@ -30,7 +30,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 using namespace mlir;
 
@@ -38,11 +37,12 @@ namespace cleave::passes {
 
 using partitioner::SegmentId;
 using partitioner::SegmentKind;
+using partitioner::Strategy;
 
 namespace {
 
-/// The phase after the local programs.
-constexpr const char *callsPhase = "fuse";
+const std::vector<std::string> phaseNames = {"trace",     "precision", "stages",   "layout", "differentiate", "optimizer",
+                                            "decompose", "recompute", "annotate", "apply",  "fuse"};
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
 
@@ -54,130 +54,18 @@ bool keepsScores(const CompileOptions &options) {
   return llvm::any_of(cluster.devices, [](const partitioner::DeviceKind &kind) { return !attentionIsFused(kind); });
 }
 
-/// The phases up to the local programs, in two pipelines: the first ends with the step on global shapes, which the
-/// tests and `PROGRAM check` read.
-class Phases {
-public:
-  /// `options` must outlive this object. Throws userError if options contradict each other or name an unknown phase.
-  Phases(MLIRContext *context, const CompileOptions &options, Purpose purpose = Purpose::Training)
-      : options(options), strategy(options.strategy), toStep(context, options.printAfter),
-        toLocal(context, options.printAfter) {
-    addTypesAndStages(purpose);
-    if (purpose == Purpose::Training)
-      addTraining();
-    addPrimitives(purpose);
-    addSplit();
-    checkOptions();
-  }
-
-  /// Converts the traced model to the step on global shapes.
-  void buildStep(ModuleOp module) {
-    ir::requirePhase(module, "compile", ir::Phase::Traced);
-    toStep.run(module);
-  }
-
-  /// Converts the step, which is consumed, to the local programs.
-  partitioner::Applied split(OwningOpRef<ModuleOp> step) {
-    const auto mixing = [&](StringRef name, bool exceptMeant) {
-      auto function = (*step).lookupSymbol<func::FuncOp>(name);
-      Operation *op = function ? partitioner::opThatMixesRows(function, exceptMeant) : nullptr;
-      return op ? locationOf(op->getLoc()) : std::string();
-    };
-    const bool trains = (*step).lookupSymbol("update") != nullptr;
-    const std::string train = mixing("train", trains), eval = mixing("eval", false);
-    toLocal.run(*step);
-    applied.module = std::move(step);
-    applied.trainMixes = train;
-    applied.evalMixes = eval;
-    return std::move(applied);
-  }
-
-private:
-  void addTypesAndStages(Purpose purpose);
-  void addTraining();
-  void addPrimitives(Purpose purpose);
-  void addSplit();
-  void checkOptions() const;
-
-  const CompileOptions &options;
-  partitioner::Strategy strategy; // the phases fill in its stages and shardings
-  partitioner::Applied applied;
-  PhasePipeline toStep, toLocal;
-};
-
-void Phases::addTypesAndStages(Purpose purpose) {
-  toStep.add("trace"); // the model as it was traced
-
-  // The choice of types comes first: it is made on the ops that the user wrote, and gradients follow from the casts.
-  const Precision &precision = options.precision;
-  const bool training = purpose == Purpose::Training;
+PrecisionPassOptions typesOf(const Precision &precision, Purpose purpose) {
   PrecisionPassOptions types{.level = precision.level};
   if (precision.level > 0)
     types.half = precision.type;
-  if (training) {
+  if (purpose == Purpose::Training) {
     types.lossScale = text(precision.lossScale);
     types.reduceType = precision.level > 0 ? text(precision.reduce) : "";
   }
-  // The epilogues of libraries decide later which copies of parameters are worth keeping.
-  if (onGpu(options))
-    toStep.add("precision", createPrecisionPass(types), createLibraryEpiloguesPass());
-  else
-    toStep.add("precision", createPrecisionPass(types));
-
-  // Stages are cut before anything is simplified away, so that layers are those of the model; and before
-  // differentiation, because gradient ops inherit their forward op's stage.
-  toStep.add("stages", createAssignStagesPass(strategy));
-
-  // The layout of images comes before differentiation too: gradients then have the layout of their values.
-  if (options.channelsLast)
-    toStep.add("layout", createChannelsLastPass(), createSimplifyPass());
-  else
-    toStep.add("layout");
+  return types;
 }
 
-void Phases::addTraining() {
-  // Ops are differentiated as the user wrote them, before they are decomposed: composite ops have their own gradients,
-  // which are shorter and more exact than those of their primitives.
-  toStep.add("differentiate", createDifferentiatePass({.microbatches = strategy.microbatches}), createSimplifyPass());
-
-  // The update is built after the gradients, because it reads their types and parameters. It consists of graph ops, so
-  // that it is split like them.
-  toStep.add("optimizer", createBuildOptimizerPass());
-}
-
-void Phases::addPrimitives(Purpose purpose) {
-  // Composite ops become primitives before the split, so that a reduction over a split dimension is a partial sum like
-  // any other, and only primitives need sharding rules.
-  const AttentionOps attention = onGpu(options) ? AttentionOps::KeepHalf : AttentionOps::Decompose;
-  if (purpose == Purpose::Prediction)
-    toStep.add("decompose", createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
-  else
-    toStep.add("decompose", createDecomposePass({attention}), createSimplifyPass());
-
-  // Values to recompute are chosen on primitives, and after all passes that could merge the copies with their
-  // originals.
-  if (purpose == Purpose::Training)
-    toStep.add("recompute", createRecomputePass(strategy, keepsScores(options)));
-}
-
-void Phases::addSplit() {
-  // Shardings are chosen on the whole step, forward, backward and update at once: they share the sharding of a
-  // parameter.
-  toLocal.add("annotate", createAnnotatePass(strategy));
-
-  // Apply needs the sharding of every value. It comes before selection and fusion, which read the local shapes and do
-  // not change the messages between stages.
-  toLocal.add("apply", createApplyPass(strategy, applied));
-}
-
-void Phases::checkOptions() const {
-  std::vector<std::string> names = toStep.names();
-  llvm::append_range(names, toLocal.names());
-  names.push_back(callsPhase);
-  for (const std::string &name : options.printAfter)
-    if (!llvm::is_contained(names, name))
-      throw userError(
-          fmt::format("--print-ir-after: there is no phase \"{}\"; there are {}", name, fmt::join(names, ", ")));
+void checkBatches(const CompileOptions &options) {
   const int64_t microbatches = options.strategy.microbatches;
   if (microbatches < 1 || options.batch % microbatches != 0)
     throw userError(
@@ -185,6 +73,85 @@ void Phases::checkOptions() const {
   if (options.evalBatch % microbatches != 0)
     throw userError(fmt::format("microbatches: a batch of {} for evaluation does not divide into {} microbatches",
                                 options.evalBatch, microbatches));
+}
+
+/// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
+Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
+  const PhaseRunner phases(phaseNames, options.printAfter);
+  checkBatches(options);
+  ir::requirePhase(module, "compile", ir::Phase::Traced);
+  phases.end("trace", module); // the model as it was traced
+
+  // The choice of types comes first: it is made on the ops that the user wrote, and gradients follow from the casts.
+  // The epilogues of libraries decide later which copies of parameters are worth keeping.
+  if (onGpu(options))
+    phases.run("precision", module, createPrecisionPass(typesOf(options.precision, purpose)),
+               createLibraryEpiloguesPass());
+  else
+    phases.run("precision", module, createPrecisionPass(typesOf(options.precision, purpose)));
+
+  // Stages are cut before anything is simplified away, so that layers are those of the model; and before
+  // differentiation, because gradient ops inherit their forward op's stage.
+  const Strategy staged = partitioner::assignStages(module, options.strategy);
+  phases.end("stages", module);
+
+  // The layout of images comes before differentiation too: gradients then have the layout of their values.
+  if (options.channelsLast)
+    phases.run("layout", module, createChannelsLastPass(), createSimplifyPass());
+  else
+    phases.end("layout", module);
+
+  if (purpose == Purpose::Training) {
+    // Ops are differentiated as the user wrote them, before they are decomposed: composite ops have their own
+    // gradients, which are shorter and more exact than those of their primitives.
+    phases.run("differentiate", module, createDifferentiatePass({.microbatches = staged.microbatches}),
+               createSimplifyPass());
+
+    // The update is built after the gradients, because it reads their types and parameters. It consists of graph ops,
+    // so that it is split like them.
+    phases.run("optimizer", module, createBuildOptimizerPass());
+  }
+
+  // Composite ops become primitives before the split, so that a reduction over a split dimension is a partial sum like
+  // any other, and only primitives need sharding rules.
+  const AttentionOps attention = onGpu(options) ? AttentionOps::KeepHalf : AttentionOps::Decompose;
+  if (purpose == Purpose::Prediction)
+    phases.run("decompose", module, createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
+  else
+    phases.run("decompose", module, createDecomposePass({attention}), createSimplifyPass());
+
+  // Values to recompute are chosen on primitives, and after all passes that could merge the copies with their
+  // originals.
+  if (purpose == Purpose::Training) {
+    recompute(module.lookupSymbol<func::FuncOp>("train"), staged, keepsScores(options));
+    phases.end("recompute", module);
+  }
+  return staged;
+}
+
+/// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
+partitioner::Applied split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
+  const PhaseRunner phases(phaseNames, options.printAfter);
+  const auto mixing = [&](StringRef name, bool exceptMeant) {
+    auto function = step->lookupSymbol<func::FuncOp>(name);
+    Operation *op = function ? partitioner::opThatMixesRows(function, exceptMeant) : nullptr;
+    return op ? locationOf(op->getLoc()) : std::string();
+  };
+  const bool trains = step->lookupSymbol("update") != nullptr;
+  std::string train = mixing("train", trains), eval = mixing("eval", false);
+
+  // Shardings are chosen on the whole step, forward, backward and update at once: they share the sharding of a
+  // parameter.
+  const Strategy complete = partitioner::annotateStep(*step, staged);
+  phases.end("annotate", *step);
+
+  // Apply needs the sharding of every value. It comes before selection and fusion, which read the local shapes and do
+  // not change the messages between stages.
+  partitioner::Applied applied = partitioner::apply(*step, complete);
+  phases.end("apply", *applied.module);
+  applied.trainMixes = std::move(train);
+  applied.evalMixes = std::move(eval);
+  return applied;
 }
 
 /// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
@@ -211,62 +178,50 @@ void forwardAsEval(partitioner::Applied &applied) {
   applied.evalMixes = std::exchange(applied.trainMixes, "");
 }
 
+/// The functions of all classes by stage and segment.
+std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>>
+bySegment(const std::vector<ClassFunctions> &classes) {
+  std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>> found;
+  for (const ClassFunctions &functions : classes)
+    for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation})
+      for (const NamedFunction &one : *list)
+        found[{one.function->getAttrOfType<IntegerAttr>(dist::attr::stage).getInt(), one.segment.str()}].push_back(
+            one.function);
+  return found;
+}
+
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// finds strides, biases and accumulation in the graph before fusion, which then takes all other ops. The layouts of
 /// stashes are chosen first, because the functions that write and read a stash must agree. Collectives are reordered
-/// last, among the final ops. (Not in Passes.td: a textual pipeline does not say which functions belong to one
-/// schedule.)
-struct SelectAndFusePass : ThrowingPass<PassWrapper<SelectAndFusePass, OperationPass<ModuleOp>>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SelectAndFusePass)
-
-  /// `classes`: functions of the module; must outlive the pass.
-  SelectAndFusePass(const std::vector<ClassFunctions> &classes, Target target) : classes(classes), target(target) {}
-  StringRef getArgument() const override { return "select-and-fuse"; }
-
-  void work() override {
-    SmallVector<func::FuncOp> all;
-    for (const ClassFunctions &functions : classes)
-      for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
-        dropUnreadStashes(bare(*list));
-        layOutStashes(bare(*list));
-        llvm::append_range(all, bare(*list));
-      }
-    forEachInParallel(all, [&](func::FuncOp function) {
-      select(function, target);
-      fuse(function, {.gpu = target.gpu()});
-      eraseDeadOps(function);
-    });
-    if (target.gpu()) // other devices do not communicate while they compute
-      for (auto &[segment, functions] : bySegment())
-        gatherEarly(functions);
-  }
-
-  /// The functions of all classes by stage and segment.
-  std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>> bySegment() const {
-    std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>> found;
-    for (const ClassFunctions &functions : classes)
-      for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation})
-        for (const NamedFunction &one : *list)
-          found[{one.function->getAttrOfType<IntegerAttr>(dist::attr::stage).getInt(), one.segment.str()}].push_back(
-              one.function);
-    return found;
-  }
-
-  const std::vector<ClassFunctions> &classes;
-  const Target target;
-};
+/// last, among the final ops.
+void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target) {
+  SmallVector<func::FuncOp> all;
+  for (const ClassFunctions &functions : classes)
+    for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
+      dropUnreadStashes(bare(*list));
+      layOutStashes(bare(*list));
+      llvm::append_range(all, bare(*list));
+    }
+  forEachInParallel(all, [&](func::FuncOp function) {
+    select(function, target);
+    fuse(function, {.gpu = target.gpu()});
+    eraseDeadOps(function);
+  });
+  if (target.gpu()) // other devices do not communicate while they compute
+    for (auto &[segment, functions] : bySegment(classes))
+      gatherEarly(functions);
+}
 
 } // namespace
 
 GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose) {
-  Phases(&model.context(), options, purpose).buildStep(model.module());
+  toStep(model.module(), options, purpose);
   return model;
 }
 
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {
-  Phases phases(&model.context(), options, purpose);
-  phases.buildStep(model.module());
-  partitioner::Applied applied = phases.split(model.module().clone());
+  const Strategy staged = toStep(model.module(), options, purpose);
+  partitioner::Applied applied = split(model.module().clone(), staged, options);
   if (purpose == Purpose::Prediction)
     forwardAsEval(applied);
   return applied;
@@ -275,9 +230,8 @@ partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &opt
 std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options) {
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
-  PhasePipeline toCalls(applied.module.get().getContext(), options.printAfter);
-  toCalls.add(callsPhase, std::make_unique<SelectAndFusePass>(functions, target));
-  toCalls.run(applied.module.get());
+  selectAndFuse(functions, target);
+  PhaseRunner(phaseNames, options.printAfter).end("fuse", *applied.module);
   PlanBuilder plan(applied, options, target); // export
   for (size_t c = 0; c < functions.size(); ++c)
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration
@@ -293,14 +247,9 @@ std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &
   return lowerToPlan(applied, options);
 }
 
-std::vector<uint8_t> compile(GraphModule model, const CompileOptions &given) {
-  CompileOptions options = given;
-  if (options.strategy.schedule == partitioner::searchedSchedule && options.strategy.order.empty() &&
-      !options.cluster.empty())
-    options.strategy = searchSchedule(model, given);
-  Phases phases(&model.context(), options);
-  phases.buildStep(model.module());
-  partitioner::Applied applied = phases.split(model.release());
+std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
+  const Strategy staged = toStep(model.module(), options, Purpose::Training);
+  partitioner::Applied applied = split(model.release(), staged, options);
   return lowerToPlan(applied, options);
 }
 

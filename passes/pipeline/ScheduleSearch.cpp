@@ -144,8 +144,11 @@ private:
 
 } // namespace
 
-Strategy searchSchedule(const GraphModule &model, const CompileOptions &options) {
-  return ScheduleSearch(model, options).run();
+std::vector<uint8_t> searchAndCompile(GraphModule model, CompileOptions options) {
+  const Strategy &given = options.strategy;
+  if (given.schedule == partitioner::searchedSchedule && given.order.empty() && !options.cluster.empty())
+    options.strategy = ScheduleSearch(model, options).run();
+  return compile(std::move(model), options);
 }
 
 } // namespace cleave::passes

@@ -5,8 +5,8 @@
 
 namespace cleave::passes {
 
-/// Returns options.strategy with the fastest schedule on options.cluster that fits its memory: a published schedule, or
-/// an order. Each rank runs as many stages as the strategy says; 0 means that one, two, and two in a V are tried.
+/// compile() for a strategy whose schedule may be open: "auto" without an order, with a cluster. It is replaced by the
+/// fastest schedule on the cluster that fits its memory: a published schedule, or an order. Each rank runs as many stages as the strategy says; 0 means that one, two, and two in a V are tried.
 ///
 /// For each number of stages, a plan that runs one microbatch at a time is compiled without code: it gives the costs of
 /// the stages and the memory left for microbatches (partitioner/simulate/MeasureStages.h). Schedules are searched with
@@ -14,6 +14,6 @@ namespace cleave::passes {
 /// included, are compiled and simulated, and the fastest is chosen.
 ///
 /// Throws userError if the model cannot be cut into such stages, environmentError if no schedule fits.
-partitioner::Strategy searchSchedule(const GraphModule &model, const CompileOptions &options);
+std::vector<uint8_t> searchAndCompile(GraphModule model, CompileOptions options);
 
 } // namespace cleave::passes

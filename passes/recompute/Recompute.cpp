@@ -163,21 +163,16 @@ private:
 
 struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
   using ThrowingPass::ThrowingPass;
-  RecomputePass(const Strategy &given, bool scores) : given(&given) { keptScores = scores; }
 
   void work() override {
     ir::requirePhase(getOperation(), "recompute", ir::Phase::Step);
-    Strategy own;
-    if (!given) {
-      const std::optional<Recomputation> known = partitioner::recomputationNamed(kind);
-      if (!known)
-        throw userError(fmt::format("recompute: kind must be none, selective or full, found \"{}\"", kind.getValue()));
-      own.recompute.push_back({partitioner::RecomputeRule::everyLayer, *known});
-    }
-    recompute(getOperation().lookupSymbol<func::FuncOp>("train"), given ? *given : own, keptScores);
+    const std::optional<Recomputation> known = partitioner::recomputationNamed(kind);
+    if (!known)
+      throw userError(fmt::format("recompute: kind must be none, selective or full, found \"{}\"", kind.getValue()));
+    Strategy strategy;
+    strategy.recompute.push_back({partitioner::RecomputeRule::everyLayer, *known});
+    recompute(getOperation().lookupSymbol<func::FuncOp>("train"), strategy, keptScores);
   }
-
-  const Strategy *given = nullptr;
 };
 
 } // namespace
@@ -185,10 +180,6 @@ struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
 void recompute(func::FuncOp train, const Strategy &strategy, bool keptScores) {
   if (!strategy.recompute.empty())
     Recomputer(train, strategy, keptScores).run();
-}
-
-std::unique_ptr<Pass> createRecomputePass(const Strategy &strategy, bool keptScores) {
-  return std::make_unique<RecomputePass>(strategy, keptScores);
 }
 
 } // namespace cleave::passes

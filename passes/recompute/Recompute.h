@@ -22,7 +22,4 @@ namespace cleave::passes {
 /// model.
 void recompute(mlir::func::FuncOp train, const partitioner::Strategy &strategy, bool keptScores);
 
-/// recompute as a pass. `strategy` must outlive it.
-std::unique_ptr<mlir::Pass> createRecomputePass(const partitioner::Strategy &strategy, bool keptScores);
-
 } // namespace cleave::passes
