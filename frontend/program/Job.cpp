@@ -5,6 +5,7 @@
 #include "partitioner/cost/ScatterGather.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/schedule/Schedule.h"
+#include "partitioner/strategy/Request.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Nearest.h"
@@ -23,6 +24,7 @@ namespace cleave {
 
 namespace {
 
+using partitioner::Request;
 using Words = std::vector<std::string>;
 
 constexpr int64_t mostSamplesOfBatch = std::numeric_limits<int32_t>::max();
@@ -80,58 +82,61 @@ std::string meshText(const Mesh &mesh) {
   return fmt::format("{}", fmt::join(parts, ","));
 }
 
-partitioner::Strategy chooseStrategy(const RunOptions &options) {
-  partitioner::Strategy strategy;
-  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
-  if (file)
-    strategy = partitioner::Strategy::load(options.strategy);
-  if (isStrategyKind(options.strategy) && options.devices < 1)
+/// The mesh that the options ask for.
+std::optional<Mesh> askedMesh(const RunOptions &options) {
+  const bool kind = isStrategyKind(options.strategy);
+  if (kind && options.devices < 1)
     throw userError(
         fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; found {}",
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && !isStrategyKind(options.strategy))
+  if (options.devices != 0 && !kind)
     throw userError(fmt::format(
         "--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead", options.devices));
+  return options.devices > 0     ? std::optional(partitioner::meshFor(options.devices, options.strategy))
+         : !options.mesh.empty() ? std::optional(partitioner::parseMesh(options.mesh))
+                                 : std::nullopt;
+}
 
-  const Mesh fromFile = strategy.mesh;
-  if (options.devices > 0)
-    strategy.mesh = partitioner::meshFor(options.devices, options.strategy);
-  else if (!options.mesh.empty())
-    strategy.mesh = partitioner::parseMesh(options.mesh);
-  else if (strategy.mesh.axes.empty())
-    strategy.mesh = partitioner::parseMesh("dp=1");
-  if (!fromFile.axes.empty() && fromFile != strategy.mesh)
-    throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
-                                meshText(fromFile)));
-  if (!options.schedule.empty() && options.schedule != strategy.schedule) { // drop what belongs to the file's schedule
-    strategy.order.clear();
-    strategy.placement = partitioner::Placement::Wrapped;
-  }
-  strategy.schedule = oneOf("--schedule", options.schedule, strategy.schedule, partitioner::scheduleNames());
-  strategy.microbatches = options.microbatches.value_or(strategy.microbatches);
+/// What the options ask of the split, besides the strategy file.
+Request askedOf(const RunOptions &options) {
+  Request asked;
+  asked.mesh = askedMesh(options);
+  if (!options.schedule.empty())
+    asked.schedule = oneOf("--schedule", options.schedule, "", partitioner::scheduleNames());
+  asked.microbatches = options.microbatches;
+  asked.chunks = options.virtualStages;
   if (options.sequenceParallel)
-    strategy.sequence = "tp";
+    asked.sequence = "tp";
+  asked.zero = options.zero;
+  if (options.zero && (*options.zero < 0 || *options.zero > 3))
+    throw userError(fmt::format("--zero {}: must be a stage of ZeRO, 0 to 3", *options.zero));
+  if (!options.recompute.empty()) {
+    const std::string kind = oneOf("--recompute", options.recompute, "none", {"none", "selective", "full"});
+    asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)}};
+  }
+  return asked;
+}
+
+partitioner::Strategy chooseStrategy(const RunOptions &options) {
+  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
+  const Request ofFile = file ? Request::load(options.strategy) : Request(), asked = askedOf(options);
+  if (ofFile.mesh && asked.mesh && *ofFile.mesh != *asked.mesh)
+    throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
+                                meshText(*ofFile.mesh)));
+  Request all = ofFile.with(asked);
+  partitioner::Strategy strategy = all.decided();
+  if (!all.chunks && all.stages.empty() && all.order.empty()) {
+    const bool searched = strategy.schedule == partitioner::searchedSchedule && !options.cluster.empty();
+    strategy.chunks = searched ? 0 : partitioner::chunksOf(strategy.schedule);
+  }
   if (!strategy.sequence.empty() && strategy.mesh.size("tp") == 1)
     throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
-                                options.sequenceParallel ? "--sequence-parallel" : "sequence",
-                                meshText(strategy.mesh)));
-  strategy.zero = options.zero.value_or(strategy.zero);
-  if (strategy.zero < 0 || strategy.zero > 3)
-    throw userError(fmt::format("--zero {}: must be a stage of ZeRO, 0 to 3", strategy.zero));
+                                asked.sequence ? "--sequence-parallel" : "sequence", meshText(strategy.mesh)));
   if (strategy.zero && strategy.mesh.size("dp") == 1)
-    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
-                                options.zero ? "--zero" : "zero =", strategy.zero, meshText(strategy.mesh)));
-  if (!options.recompute.empty()) { // put first: the file's own rules, which are more specific, override it
-    const std::string kind = oneOf("--recompute", options.recompute, "none", {"none", "selective", "full"});
-    strategy.recompute.insert(strategy.recompute.begin(),
-                              {partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)});
-  }
-  const bool open = strategy.chunks == 1 && strategy.stages.empty() && strategy.order.empty();
-  const bool searched = strategy.schedule == partitioner::searchedSchedule && !options.cluster.empty();
-  const int64_t chunks = searched ? 0 : partitioner::chunksOf(strategy.schedule);
-  strategy.chunks = options.virtualStages.value_or(open ? chunks : strategy.chunks);
+    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}", asked.zero ? "--zero" : "zero =",
+                                strategy.zero, meshText(strategy.mesh)));
   return strategy;
 }
 

@@ -96,11 +96,16 @@ struct Strategy {
   /// Stores a schedule: its name and stages per rank, and for "auto" its order and placement.
   void setSchedule(const Schedule &made, const Origin &origin);
 
-  /// Reads TOML. Throws userError that names file, line, rule and value.
+  /// What a strategy file asks for, with defaults for everything else (Request.h).
   static Strategy parse(const std::string &toml, const std::string &fileName);
-  static Strategy load(const std::string &path);
   std::string toToml() const;
 };
+
+/// The mesh dp=1,tp=1,pp=1.
+Mesh oneDevice();
+
+/// Sets the size of an axis. Throws userError that begins with `where` for an unknown axis and an impossible size.
+void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where);
 
 /// Reads `dp=2,tp=2,pp=2` (any order, any subset). Throws userError that names the unknown axis or the value.
 Mesh parseMesh(const std::string &text);

@@ -2,6 +2,7 @@
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/stages/Layers.h"
+#include "partitioner/strategy/Request.h"
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 
@@ -171,8 +172,8 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
   CHECK_THROWS_WITH(Strategy::parse("\n" + deep + " = 1", "f.toml"),
                     Catch::Contains("f.toml:2: a key must have at most 64"));
   CHECK_THROWS_WITH(Strategy::parse("x = " + std::string(100000, '['), "f.toml"), Catch::Contains("f.toml:1"));
-  CHECK_THROWS_WITH(Strategy::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
-  CHECK_THROWS_WITH(Strategy::load("/"), Catch::Contains("a folder"));
+  CHECK_THROWS_WITH(Request::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
+  CHECK_THROWS_WITH(Request::load("/"), Catch::Contains("a folder"));
 }
 
 TEST_CASE("every key of a strategy is read, whatever its pattern matches") {

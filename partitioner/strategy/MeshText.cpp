@@ -1,0 +1,83 @@
+// Meshes from their shorthand, or from a number of devices and a kind of parallelism.
+#include "partitioner/strategy/Strategy.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/ParseNumber.h"
+#include "runtime/base/Parts.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::partitioner {
+
+static Mesh meshOf(int64_t dp, int64_t tp, int64_t pp) { return {{{"dp", dp}, {"tp", tp}, {"pp", pp}}}; }
+
+static constexpr int64_t largestAxis = 1 << 20;
+
+void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where) {
+  const auto axis = std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const MeshAxis &a) { return a.name == name; });
+  if (axis == mesh.axes.end())
+    throw userError(fmt::format("{}: axis \"{}\" is unknown; a mesh has dp, tp and pp", where, name));
+  if (size < 1 || size > largestAxis)
+    throw userError(
+        fmt::format("{}: the size of axis {} must be between 1 and {}, it is {}", where, name, largestAxis, size));
+  axis->size = size;
+}
+
+Mesh oneDevice() { return meshOf(1, 1, 1); }
+
+Mesh parseMesh(const std::string &text) {
+  Mesh mesh = oneDevice();
+  std::string where = "mesh \"" + text + "\"";
+  std::vector<std::string> seen;
+  if (text.empty())
+    throw userError("the mesh is empty; expected for example dp=2,tp=2,pp=2");
+  for (const std::string &part : partsOf(text, ',')) {
+    size_t equals = part.find('=');
+    std::string name = part.substr(0, equals), number = equals == std::string::npos ? "" : part.substr(equals + 1);
+    const std::optional<int64_t> size = parseNumber<int64_t>(number);
+    setAxis(mesh, name, 1, where); // the axis is known
+    if (!size)
+      throw userError(fmt::format("{}: the size of axis {} must be a whole number, it is \"{}\"", where, name, number));
+    if (std::find(seen.begin(), seen.end(), name) != seen.end())
+      throw userError(fmt::format("{}: axis {} is given twice", where, name));
+    seen.push_back(name);
+    setAxis(mesh, name, *size, where);
+  }
+  return mesh;
+}
+
+// The largest divisor of n that is at most its k-th root.
+static int64_t evenShare(int64_t n, int64_t k) {
+  int64_t best = 1;
+  for (int64_t d = 1; d <= n; ++d) {
+    int64_t power = 1;
+    for (int64_t i = 0; i < k && power <= n; ++i)
+      power *= d;
+    if (power > n)
+      break;
+    if (n % d == 0)
+      best = d;
+  }
+  return best;
+}
+
+Mesh meshFor(int64_t devices, const std::string &kind) {
+  if (devices < 1 || devices > largestAxis)
+    throw userError(fmt::format("the number of devices must be between 1 and {}, it is {}", largestAxis, devices));
+  if (kind == "data")
+    return meshOf(devices, 1, 1);
+  if (kind == "model")
+    return meshOf(1, devices, 1);
+  if (kind == "pipeline")
+    return meshOf(1, 1, devices);
+  if (kind == "hybrid") {
+    int64_t pp = evenShare(devices, 3), tp = evenShare(devices / pp, 2);
+    return meshOf(devices / pp / tp, tp, pp);
+  }
+  if (kind == "auto")
+    throw userError("strategy \"auto\" needs the automatic search, which this version does not have; give data, model, "
+                    "pipeline, hybrid or a file");
+  throw userError(fmt::format("strategy \"{}\" is neither data, model, pipeline, hybrid nor a file", kind));
+}
+
+} // namespace cleave::partitioner

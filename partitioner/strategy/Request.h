@@ -1,0 +1,30 @@
+// What was asked of the split, by a strategy file, by the command line, or by both.
+#pragma once
+#include "partitioner/strategy/Strategy.h"
+
+namespace cleave::partitioner {
+
+/// The fields are those of Strategy. What is absent or empty is open.
+struct Request {
+  std::optional<Mesh> mesh;
+  std::optional<std::string> schedule;
+  Origin scheduleOrigin = "default";
+  std::vector<std::string> order;
+  std::optional<Placement> placement;
+  std::optional<int64_t> microbatches, chunks;
+  std::vector<std::vector<std::string>> stages;
+  std::vector<ShardRule> shard;
+  std::vector<RecomputeRule> recompute;
+  std::optional<std::string> sequence;
+  std::optional<int64_t> zero, scatterGather;
+
+  /// Reads a strategy file. Throws userError that names file, line, rule and value.
+  static Request parse(const std::string &toml, const std::string &fileName);
+  static Request load(const std::string &path);
+  /// Both requests; where both ask for a value, it is that of `over`.
+  Request with(const Request &over) const;
+  /// The strategy, with the default for everything that is open.
+  Strategy decided() const;
+};
+
+} // namespace cleave::partitioner
