@@ -91,10 +91,7 @@ void checkTraining(Comparison &compare, const plan::Plan &plan, const RunOptions
   compare.same("--weight-decay", options.weightDecay, training.optimizer->weight_decay);
 }
 
-bool wasSearched(const plan::Plan &plan) {
-  return plan.strategy() &&
-         partitioner::Strategy::parse(plan.strategy()->str(), "the plan's strategy").scheduleOrigin == "search";
-}
+bool wasSearched(const plan::Plan &plan) { return plan.choices() && plan.choices()->searched(); }
 
 } // namespace
 

@@ -53,8 +53,7 @@ std::string describe(const MemoryParts &parts) {
 /// Options that would lower the memory of activations, if these take more than half, or else of tensors kept for the
 /// whole run. Omits options that the plan's strategy already uses. Says if the plan would fit with fused attention.
 std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t usable) {
-  const std::string strategy = plan.strategy() ? plan.strategy()->str() : "";
-  const auto has = [&](const char *choice) { return strategy.find(choice) != std::string::npos; };
+  const plan::Choices *made = plan.choices(); // null in plans of older versions
   const auto axis = [&](const char *name) {
     for (uint32_t a = 0; a < length(plan.mesh()); ++a)
       if (plan.mesh()->Get(a)->name()->str() == name)
@@ -64,11 +63,11 @@ std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t us
   std::vector<std::string> choices;
   if ((parts.activations + parts.scores) * 2 > parts.all()) {
     choices.push_back("more microbatches");
-    if (!has("\"full\""))
+    if (!made || made->recompute() != plan::Recomputation::Full)
       choices.push_back("--recompute full");
-    if (axis("tp") > 1 && !has("sequence = "))
+    if (axis("tp") > 1 && !(made && made->sequence()))
       choices.push_back("--sequence-parallel");
-  } else if (axis("dp") > 1 && !has("zero = 3")) {
+  } else if (axis("dp") > 1 && !(made && made->zero() == 3)) {
     choices.push_back("--zero 3");
   }
   choices.push_back("more stages (pp)");

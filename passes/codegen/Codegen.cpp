@@ -56,7 +56,8 @@ const std::string &KernelBuilder::ptx() const { return impl->ptx; }
 namespace {
 
 /// "reduce max, broadcast, sub, exp": the distinct ops of the body, in order.
-std::string opNames(const kernel::KernelGraph &graph) {
+/// The names of the fused ops, each once.
+std::vector<std::string> opNames(const kernel::KernelGraph &graph) {
   std::vector<std::string> names;
   for (const kernel::Node &n : graph.nodes) {
     std::string name = kernel::nodeName(n.kind);
@@ -65,7 +66,7 @@ std::string opNames(const kernel::KernelGraph &graph) {
     if (std::find(names.begin(), names.end(), name) == names.end())
       names.push_back(name);
   }
-  return fmt::format("{}", fmt::join(names, " "));
+  return names;
 }
 
 kernel::Signature signatureOfFusion(mlir::Operation *fusion, kernel::OpKinds &kinds) {
@@ -133,7 +134,9 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
     Info info;
     info.symbol = fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(nest->shape)]);
     info.source = nest->str();
-    info.ops = opNames(graph);
+    const std::vector<std::string> names = opNames(graph);
+    info.ops = fmt::format("{}", fmt::join(names, " "));
+    info.fused = names.size();
     info.threads = launch ? launch->threads : 0;
     declare(*nest, info);
     impl->infos.push_back(std::move(info));

@@ -64,7 +64,8 @@ public:
   struct Info {
     std::string symbol;
     std::string source; // the kernel's schedule as text
-    std::string ops;    // names of the fused ops, for display
+    std::string ops;    // names of the fused ops, each once, for display
+    size_t fused = 0;   // how many these are
     int threads = 0;    // per block, on a GPU
     bool batch = false; // batch form, on a GPU
     /// The accessed elements, as in plan::KernelArgument; `extent` is -1 if the kernel works for any extent.

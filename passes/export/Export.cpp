@@ -89,6 +89,12 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   plan.eval_batch = static_cast<uint32_t>(options.evalBatch);
   plan.seed = options.seed;
   plan.strategy = applied.strategy.toToml();
+  plan.choices = std::make_unique<plan::ChoicesT>();
+  plan.choices->zero = static_cast<uint32_t>(applied.strategy.zero);
+  plan.choices->sequence = !applied.strategy.sequence.empty();
+  plan.choices->searched = applied.strategy.scheduleOrigin == "search";
+  for (const partitioner::RecomputeRule &rule : applied.strategy.recompute)
+    plan.choices->recompute = std::max(plan.choices->recompute, static_cast<plan::Recomputation>(rule.kind));
   if (options.data)
     plan.data = std::make_unique<plan::DataT>(*options.data);
   if (options.training)
@@ -205,6 +211,7 @@ void PlanBuilder::addCode() {
     made->symbol = info.symbol;
     made->source = info.source;
     made->ops = info.ops;
+    made->fused = static_cast<uint32_t>(info.fused);
     made->threads = static_cast<uint32_t>(info.threads);
     made->registers = static_cast<uint32_t>(info.registers);
     made->shared_bytes = static_cast<uint32_t>(info.sharedBytes);

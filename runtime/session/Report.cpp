@@ -303,13 +303,7 @@ void addFacts(const PlanFile &file, PlanReport &report) {
   }
   for (uint32_t i = 0; plan.kernels() && i < plan.kernels()->size(); ++i) {
     ++report.kernels;
-    const std::string ops = text(plan.kernels()->Get(i)->ops());
-    bool word = false;
-    for (char c : ops) {
-      const bool letter = c != ' ' && c != ',' && c != '+';
-      report.fusedOps += letter && !word;
-      word = letter;
-    }
+    report.fusedOps += plan.kernels()->Get(i)->fused();
   }
   for (uint32_t rank = 0; rank < report.ranks; ++rank) {
     const plan::Program &program = programAt(plan, rank);

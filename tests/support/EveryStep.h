@@ -11,6 +11,7 @@ inline void describe(PlanT &plan) {
   plan.training->rate->kind = plan::RateKind::Step;
   plan.training->optimizer = std::make_unique<plan::OptimizerT>();
   plan.data = std::make_unique<plan::DataT>();
+  plan.choices = std::make_unique<plan::ChoicesT>();
   for (const auto &tensor : plan.tensors)
     if (tensor->kind == plan::TensorKind::Input) {
       auto &field = plan.data->fields.emplace_back(std::make_unique<plan::DataFieldT>());

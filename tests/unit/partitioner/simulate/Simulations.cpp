@@ -260,13 +260,14 @@ TEST_CASE("a plan that does not fit says which rank lacks what") {
         "a100 has 79.00 GiB for it; more stages (pp) or ranks per layer (tp) would lower it");
   CHECK_FALSE(memoryProblem(test::seal(pipeline(small, large, 2))->plan(), cluster("cpu", 1, 2)));
 
-  const auto advice = [&](const char *strategy) {
-    plan.strategy = strategy;
+  const auto advice = [&](uint32_t zero) {
+    plan.choices = std::make_unique<plan::ChoicesT>();
+    plan.choices->zero = zero;
     return memoryProblem(test::seal(plan)->plan(), cluster("cuda", 1, 2)).value_or("fits");
   };
   std::swap(plan.mesh[0]->size, plan.mesh[2]->size); // dp = 2
-  CHECK(advice("").ends_with("; --zero 3, more stages (pp) or ranks per layer (tp) would lower it"));
-  CHECK(advice("zero = 3\n").ends_with("; more stages (pp) or ranks per layer (tp) would lower it"));
+  CHECK(advice(0).ends_with("; --zero 3, more stages (pp) or ranks per layer (tp) would lower it"));
+  CHECK(advice(3).ends_with("; more stages (pp) or ranks per layer (tp) would lower it"));
 }
 
 namespace {
