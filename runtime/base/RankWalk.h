@@ -35,15 +35,15 @@ public:
     while (!queue.empty()) {
       const size_t rank = queue.front();
       queue.pop_front();
+      awake[rank] = false;
       while (perform(rank, items[rank]))
         ++items[rank];
-      awake[rank] = false;
     }
   }
 
 private:
   std::vector<size_t> items;
-  std::vector<char> awake; // the ranks of the queue, and the one that performs
+  std::vector<char> awake; // the ranks of the queue
   std::deque<size_t> queue;
 };
 
