@@ -1,6 +1,7 @@
 // Visits the works of a schedule, each after the works that it reads. Used to check and to simulate a schedule.
 #pragma once
 #include "partitioner/schedule/Schedule.h"
+#include "runtime/base/RankWalk.h"
 
 #include <cstddef>
 #include <vector>
@@ -51,29 +52,18 @@ inline int64_t readerOf(const ScheduledWork &work, int64_t stages) {
 /// works of each rank.
 template <class Visit> std::vector<size_t> walk(const Schedule &schedule, Visit visit) {
   Progress progress(schedule);
-  const size_t ranks = size_t(schedule.ranks);
-  std::vector<size_t> next(ranks), waiting(ranks);
-  std::vector<char> isWaiting(ranks, true);
-  for (size_t rank = 0; rank < ranks; ++rank)
-    waiting[rank] = ranks - 1 - rank;
-  while (!waiting.empty()) {
-    const size_t rank = waiting.back();
-    waiting.pop_back();
-    isWaiting[rank] = false;
+  RankWalk ranks(size_t(schedule.ranks));
+  ranks.run([&](size_t rank, size_t position) {
     const auto &order = schedule.order[rank];
-    for (; next[rank] < order.size() && !progress.missing(order[next[rank]]); ++next[rank]) {
-      const ScheduledWork &work = order[next[rank]];
-      visit(rank, next[rank]);
-      progress.finish(work);
-      const int64_t reader = readerOf(work, schedule.stages());
-      const size_t other = reader < 0 ? rank : size_t(schedule.rankOf(reader));
-      if (other != rank && !isWaiting[other]) {
-        isWaiting[other] = true;
-        waiting.push_back(other);
-      }
-    }
-  }
-  return next;
+    if (position == order.size() || progress.missing(order[position]))
+      return false;
+    visit(rank, position);
+    progress.finish(order[position]);
+    if (const int64_t reader = readerOf(order[position], schedule.stages()); reader >= 0)
+      ranks.wake(size_t(schedule.rankOf(reader)));
+    return true;
+  });
+  return std::move(ranks).done();
 }
 
 /// The circle of waits in a schedule whose walk ended after `visited` works of each rank, as text.

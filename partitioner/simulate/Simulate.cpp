@@ -7,6 +7,7 @@
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/RankWalk.h"
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/plan_generated.h"
@@ -45,7 +46,6 @@ struct ClassState {
   double first = INFINITY, last = 0; ///< of forward and backward passes
   ClassTimes times;
   std::vector<StepSpan> spans;
-  bool queued = false;
 };
 
 /// A collective of a meeting that some members have reached.
@@ -72,8 +72,8 @@ struct Message {
 class Simulator {
 public:
   Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
-      : options(options), gpu(backendOf(plan) == Target::Kind::Cuda) {
-    result.ranks = classifyRanks(plan, cluster);
+      : options(options), gpu(backendOf(plan) == Target::Kind::Cuda), result{.ranks = classifyRanks(plan, cluster)},
+        walk(result.ranks.classes.size()) {
     gatherings.resize(result.ranks.meetings.size());
     for (const AlikeRanks &one : result.ranks.classes) {
       auto [script, added] = scripts.try_emplace(one.program);
@@ -90,18 +90,12 @@ public:
   }
 
   Simulation run() {
-    for (uint32_t c = 0; c < states.size(); ++c)
-      wake(c);
-    while (!queue.empty()) {
-      const uint32_t c = queue.front();
-      queue.pop_front();
-      states[c].queued = false;
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (uint32_t s = 0; s < states[c].cursors.size(); ++s)
-          moved |= follow(c, s);
-      }
-    }
+    walk.run([&](size_t c, size_t) {
+      bool moved = false;
+      for (uint32_t stream = 0; stream < states[c].cursors.size(); ++stream)
+        moved |= follow(uint32_t(c), stream);
+      return moved;
+    });
     for (ClassState &state : states) {
       refuseStuck(state);
       finish(state);
@@ -114,12 +108,6 @@ public:
   }
 
 private:
-  void wake(uint32_t c) {
-    if (!states[c].queued)
-      queue.push_back(c);
-    states[c].queued = true;
-  }
-
   /// Moves a cursor to the next step of its stream; false at the end of the list. On hosts stops at actions that wait
   /// for sends, even those without steps.
   bool atStep(uint32_t c, Cursor &cursor, uint32_t stream) {
@@ -228,7 +216,7 @@ private:
       if (--gathering.missing == 0) {
         gathering.end = gathering.begin + cost;
         for (const Meeting::Member &member : members)
-          wake(member.rankClass);
+          walk.wake(member.rankClass);
       }
     }
     const Gathering &gathering = gatherings[meeting][cursor.occurrence];
@@ -254,8 +242,8 @@ private:
       if (message.end == unknown && message.sent != unknown && message.awaited != unknown) {
         message.begin = std::max(message.sent, message.awaited);
         message.end = message.begin + cost;
-        wake(other);
-        wake(c);
+        walk.wake(other);
+        walk.wake(c);
       }
     }
     if (sends && !gpu) { // a host sends in the background
@@ -335,7 +323,7 @@ private:
   std::deque<ClassState> states;
   std::vector<std::vector<Gathering>> gatherings; ///< by meeting
   std::unordered_map<MessageKey, Message, MessageHash> messages;
-  std::deque<uint32_t> queue;
+  RankWalk walk; ///< over the classes
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "passes/export/SendWaits.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/RankWalk.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -21,14 +22,28 @@ bool concludes(SegmentKind kind) {
   return kind == SegmentKind::Reduce || kind == SegmentKind::Update || kind == SegmentKind::EvalReduce;
 }
 
-/// Runs the schedules of all positions together, and records how far each position has come.
+using Name = std::pair<int64_t, int64_t>; // tag, microbatch
+
+/// The schedules of all positions, run together, with estimated times. A message is sent when its sender's item ends,
+/// and received when its receiver's item begins.
+struct Run {
+  explicit Run(size_t positions) : walk(positions), begins(positions), clock(positions) {}
+
+  RankWalk walk;
+  std::vector<std::vector<double>> begins; // of every item that has run
+  std::vector<double> clock;               // the end of each position's last item
+  std::map<Name, double> sent, received;
+};
+
+/// Runs the schedules without waits, which tells when messages are received; then with the waits, which it moves where
+/// they block.
 class Joint {
 public:
   using Waits = std::map<std::tuple<int64_t, int64_t, int64_t>, size_t>;
 
   Joint(const Applied &applied, bool evaluation)
-      : name(applied.strategy.schedule), schedules(evaluation ? applied.eval : applied.train), next(schedules.size()),
-        present(schedules.size()) {
+      : name(applied.strategy.schedule), schedules(evaluation ? applied.eval : applied.train),
+        present(schedules.size()), estimate(schedules.size()) {
     for (const partitioner::RankClass &rankClass : applied.classes)
       for (const auto &[segment, function] : rankClass.functions)
         present[static_cast<size_t>(rankClass.position)].insert(segment);
@@ -36,40 +51,30 @@ public:
       sent[{message.from, message.sender}].push_back(&message);
       received[{message.to, message.receiver}].push_back(&message);
     }
-    findBegins();
+    advance(estimate);
     for (size_t position = 0; position < schedules.size(); ++position)
       for (size_t item = 0; item < schedules[position].size(); ++item)
         addUsualWaits(position, item);
   }
 
   Waits run() {
-    while (!done()) {
-      bool moved = false;
-      for (size_t position = 0; position < schedules.size(); ++position)
-        while (next[position] < schedules[position].size() && mayRun(position)) {
-          perform(position);
-          moved = true;
-        }
-      if (!moved && !postpone())
-        fail();
-    }
+    Run run(schedules.size());
+    for (advance(run); const std::optional<size_t> position = unfinished(run); advance(run))
+      if (!postpone(run))
+        fail(*position, run.walk.done(*position));
     return std::move(waits);
   }
 
 private:
   using Place = std::pair<int64_t, SegmentId>;
-  using Name = std::pair<int64_t, int64_t>; // tag, microbatch
 
   const std::string name;
   const std::vector<std::vector<ScheduleItem>> &schedules;
-  std::vector<size_t> next;
   std::vector<std::set<SegmentId>> present; // segments with work, by position
   std::map<Place, std::vector<const Applied::Message *>> sent, received;
-  std::vector<std::vector<double>> begins; // estimated begin of every item, if no item waits for sent messages
-  std::map<Name, double> receipts;         // estimated begin of the items that receive messages
+  Run estimate;                                                   // if no item waits for sent messages
   std::map<std::pair<size_t, size_t>, std::vector<Name>> waitsAt; // by position and item
   Waits waits;
-  std::set<Name> started, arrived;
 
   const std::vector<const Applied::Message *> &
   messagesOf(const std::map<Place, std::vector<const Applied::Message *>> &list, size_t position, size_t item) const {
@@ -109,35 +114,46 @@ private:
     return item.segment.kind == SegmentKind::Backward ? 2 : 1;
   }
 
-  void findBegins() {
-    begins.resize(schedules.size());
-    std::vector<double> clock(schedules.size());
-    std::map<Name, double> sentAt;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t position = 0; position < schedules.size(); ++position)
-        while (begins[position].size() < schedules[position].size()) {
-          const size_t item = begins[position].size();
-          const ScheduleItem &one = schedules[position][item];
-          double begin = clock[position];
-          const auto &needed = messagesOf(received, position, item);
-          const auto arrives = [&](const Applied::Message *message) {
-            const auto found = sentAt.find({message->tag, one.microbatch});
-            if (found != sentAt.end())
-              begin = std::max(begin, found->second);
-            return found != sentAt.end();
-          };
-          if (!std::all_of(needed.begin(), needed.end(), arrives))
-            break;
-          begins[position].push_back(begin);
-          for (const Applied::Message *message : needed)
-            receipts[{message->tag, one.microbatch}] = begin;
-          clock[position] = begin + timeOf(position, one);
-          for (const Applied::Message *message : messagesOf(sent, position, item))
-            sentAt[{message->tag, one.microbatch}] = clock[position];
-          moved = true;
-        }
-    }
+  /// Runs items until every position has ended or waits: for a message to be sent, or for one of its own to be
+  /// received.
+  void advance(Run &run) const {
+    run.walk.run([&](size_t position, size_t item) {
+      if (item == schedules[position].size())
+        return false;
+      const ScheduleItem &one = schedules[position][item];
+      double begin = run.clock[position];
+      const auto follows = [&](const std::map<Name, double> &times, const Name &message) {
+        const auto found = times.find(message);
+        if (found != times.end())
+          begin = std::max(begin, found->second);
+        return found != times.end();
+      };
+      for (const Name &message : waitsOf(position, item))
+        if (!follows(run.received, message))
+          return false;
+      for (const Applied::Message *message : messagesOf(received, position, item))
+        if (!follows(run.sent, {message->tag, one.microbatch}))
+          return false;
+      run.begins[position].push_back(begin);
+      for (const Applied::Message *message : messagesOf(received, position, item)) {
+        run.received[{message->tag, one.microbatch}] = begin;
+        run.walk.wake(static_cast<size_t>(message->from));
+      }
+      run.clock[position] = begin + timeOf(position, one);
+      for (const Applied::Message *message : messagesOf(sent, position, item)) {
+        run.sent[{message->tag, one.microbatch}] = run.clock[position];
+        run.walk.wake(static_cast<size_t>(message->to));
+      }
+      return true;
+    });
+  }
+
+  /// The first position that has not ended.
+  std::optional<size_t> unfinished(const Run &run) const {
+    for (size_t position = 0; position < schedules.size(); ++position)
+      if (run.walk.done(position) < schedules[position].size())
+        return position;
+    return std::nullopt;
   }
 
   /// How much later than estimated a message may be received without delaying the sender, in forward passes: stages
@@ -148,11 +164,11 @@ private:
   /// the microbatches.
   size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message, double late) const {
     const std::vector<ScheduleItem> &own = schedules[position];
-    const auto receipt = receipts.find({message.tag, own[item].microbatch});
+    const std::vector<double> &begins = estimate.begins[position];
+    const auto receipt = estimate.received.find({message.tag, own[item].microbatch});
     size_t later = item + 1;
-    if (receipt != receipts.end())
-      while (later < begins[position].size() && !concludes(own[later].segment.kind) &&
-             begins[position][later] < receipt->second + late)
+    if (receipt != estimate.received.end())
+      while (later < begins.size() && !concludes(own[later].segment.kind) && begins[later] < receipt->second + late)
         ++later;
     return later;
   }
@@ -181,73 +197,36 @@ private:
     return items.size();
   }
 
-  bool done() const {
-    for (size_t position = 0; position < schedules.size(); ++position)
-      if (next[position] < schedules[position].size())
-        return false;
-    return true;
-  }
-
   const std::vector<Name> &waitsOf(size_t position, size_t item) const {
     static const std::vector<Name> none;
     const auto found = waitsAt.find({position, item});
     return found == waitsAt.end() ? none : found->second;
   }
 
-  /// Whether the next item can run: its messages have been sent, and the messages for which it waits have been
-  /// received.
-  bool mayRun(size_t position) const {
-    const size_t item = next[position];
-    for (const Name &message : waitsOf(position, item))
-      if (!arrived.count(message))
-        return false;
-    return allSent(position, item);
-  }
-
-  bool allSent(size_t position, size_t item) const {
-    const auto &messages = messagesOf(received, position, item);
-    return std::all_of(messages.begin(), messages.end(), [&](const Applied::Message *message) {
-      return started.count({message->tag, schedules[position][item].microbatch});
-    });
-  }
-
-  void perform(size_t position) {
-    const size_t item = next[position]++;
-    const int64_t microbatch = schedules[position][item].microbatch;
-    for (const Applied::Message *message : messagesOf(received, position, item))
-      arrived.insert({message->tag, microbatch});
-    for (const Applied::Message *message : messagesOf(sent, position, item))
-      started.insert({message->tag, microbatch});
-  }
-
   /// Moves the unfinished waits of the first position that waits block to its next item.
-  bool postpone() {
+  bool postpone(Run &run) {
     for (size_t position = 0; position < schedules.size(); ++position) {
-      const size_t item = next[position];
+      const size_t item = run.walk.done(position);
       std::vector<Name> late;
       for (const Name &message : waitsOf(position, item))
-        if (!arrived.count(message))
+        if (!run.received.count(message))
           late.push_back(message);
       if (late.empty())
         continue;
       waitsAt.erase({position, item});
       for (const Name &message : late)
         setWait(position, message, item + 1);
+      run.walk.wake(position);
       return true;
     }
     return false;
   }
 
-  [[noreturn]] void fail() const {
-    for (size_t position = 0; position < schedules.size(); ++position)
-      if (next[position] < schedules[position].size()) {
-        const ScheduleItem &item = schedules[position][next[position]];
-        throw Error(Status::Internal,
-                    fmt::format("schedule \"{}\": position {} waits in {} of microbatch {} for a message that is never "
-                                "sent",
-                                name, position, item.segment.str(), item.microbatch));
-      }
-    throw Error(Status::Internal, "schedule: nothing is left to run");
+  [[noreturn]] void fail(size_t position, size_t next) const {
+    const ScheduleItem &item = schedules[position][next];
+    throw Error(Status::Internal, fmt::format("schedule \"{}\": position {} waits in {} of microbatch {} for a message "
+                                              "that is never sent",
+                                              name, position, item.segment.str(), item.microbatch));
   }
 };
 

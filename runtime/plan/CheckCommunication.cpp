@@ -1,6 +1,7 @@
 // Executes all ranks symbolically. Each rank has a list of collectives, sends, receives and waits, and advances until
 // it must wait for another rank. A send only starts; a receive waits for its message, a wait for the receiver, a
 // collective for all members. If no rank can advance and some are not finished, the plan would deadlock.
+#include "runtime/base/RankWalk.h"
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -30,11 +31,10 @@ struct Meeting {
   std::vector<uint32_t> arrived;
 };
 
-/// A rank's position: the action, and within it first the waits, then the events.
+/// A rank's position in its action: first the waits, then the events.
 struct Cursor {
-  uint32_t action = 0, wait = 0, event = 0;
+  uint32_t wait = 0, event = 0;
   bool waiting = false; ///< in a collective
-  bool done = false;
 };
 
 std::string describe(const plan::Collective &op) {
@@ -68,26 +68,23 @@ bool same(const plan::Collective &a, const plan::Collective &b) {
 
 class Simulation {
 public:
-  Simulation(const plan::Plan &plan, bool eval, Report &report) : plan(plan), eval(eval), report(report) {
+  Simulation(const plan::Plan &plan, bool eval, Report &report)
+      : plan(plan), eval(eval), report(report), cursors(length(plan.ranks())), walk(cursors.size()) {
     for (uint32_t p = 0; p < length(plan.programs()); ++p)
       programs.push_back(eventsOf(*plan.programs()->Get(p)));
-    cursors.resize(length(plan.ranks()));
-    for (uint32_t r = 0; r < cursors.size(); ++r)
-      ready.push_back(r);
   }
 
   void run() {
-    while (!ready.empty() && !report.full() && !broken) {
-      uint32_t rank = ready.front();
-      ready.pop_front();
-      while (!broken && advance(rank)) {
-      }
-    }
+    walk.run([&](size_t rank, size_t action) {
+      const auto *actions = actionsOf(uint32_t(rank));
+      return !broken && !report.full() && action < length(actions) &&
+             perform(uint32_t(rank), *actions->Get(uint32_t(action)));
+    });
     if (broken || report.full())
       return;
     bool stuck = false;
     for (uint32_t r = 0; r < cursors.size(); ++r)
-      if (!cursors[r].done) {
+      if (walk.done(r) < length(actionsOf(r))) {
         report.add("{}: rank {} waits forever: {}", entry(), r, waitsFor(r));
         stuck = true;
       }
@@ -146,59 +143,55 @@ private:
     const plan::Program *program = plan.programs()->Get(rankAt(rank).program());
     return eval ? program->eval() : program->train();
   }
+  /// The action that a rank performs.
+  const plan::Action &actionOf(uint32_t rank) const { return *actionsOf(rank)->Get(uint32_t(walk.done(rank))); }
+  const Event &current(uint32_t rank) const {
+    return programs[rankAt(rank).program()][actionOf(rank).segment()][cursors[rank].event];
+  }
   const char *entry() const { return eval ? "eval" : "train"; }
   std::string place(uint32_t rank) const {
-    const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
+    const plan::Action &action = actionOf(rank);
     uint32_t program = rankAt(rank).program();
-    const Event &event = programs[program][action.segment()][cursors[rank].event];
     return fmt::format("microbatch {}, {}", action.microbatch(),
-                       placeOf(program, *plan.programs()->Get(program), action.segment(), event.step));
+                       placeOf(program, *plan.programs()->Get(program), action.segment(), current(rank).step));
   }
 
-  /// Advances `rank` by one event; returns false if it must wait or has finished.
-  bool advance(uint32_t rank) {
+  /// Performs an action, from the place where the rank waited; returns false if it must wait.
+  bool perform(uint32_t rank, const plan::Action &action) {
     Cursor &cursor = cursors[rank];
-    const auto *actions = actionsOf(rank);
-    if (cursor.waiting || cursor.done)
+    if (cursor.waiting)
       return false;
-    if (cursor.action >= length(actions)) {
-      cursor.done = true;
-      return false;
-    }
-    const plan::Action &action = *actions->Get(cursor.action);
-    if (cursor.wait < length(action.wait_sends()))
-      return advanceWait(rank, *action.wait_sends()->Get(cursor.wait));
+    for (; cursor.wait < length(action.wait_sends()); ++cursor.wait)
+      if (!received(rank, *action.wait_sends()->Get(cursor.wait)))
+        return false;
     const auto &events = programs[rankAt(rank).program()][action.segment()];
-    if (cursor.event >= events.size()) {
-      cursor = {cursor.action + 1, 0, 0, false, false};
-      return true;
+    for (; cursor.event < events.size(); ++cursor.event) {
+      const Event &event = events[cursor.event];
+      if (event.send)
+        send(rank, *event.send, action.microbatch());
+      else if (!(event.collective ? meet(rank, *event.collective) : receive(rank, *event.recv, action.microbatch())))
+        return false;
     }
-    const Event &event = events[cursor.event];
-    if (event.collective)
-      return meet(rank, *event.collective);
-    if (event.send) {
-      MessageKey key{rank, rankAt(rank).peers()->Get(event.send->peer()), event.send->tag(), action.microbatch()};
-      messages[key].push_back({event.send->bytes(), &slotOf(rank, event.send->slot()), event.send->channel()});
-      ++started[{rank, rank, key.tag, key.microbatch}];
-      ready.push_back(key.receiver);
-      ++cursor.event;
-      return true;
-    }
-    return receive(rank, *event.recv, action.microbatch());
+    cursor = {};
+    return true;
   }
 
-  bool advanceWait(uint32_t rank, const plan::SendId &id) {
+  void send(uint32_t rank, const plan::Send &send, int32_t microbatch) {
+    MessageKey key{rank, rankAt(rank).peers()->Get(send.peer()), send.tag(), microbatch};
+    messages[key].push_back({send.bytes(), &slotOf(rank, send.slot()), send.channel()});
+    ++started[{rank, rank, key.tag, key.microbatch}];
+    walk.wake(key.receiver);
+  }
+
+  bool received(uint32_t rank, const plan::SendId &id) {
     auto found = started.find({rank, rank, id.tag(), id.microbatch()});
     if (found == started.end()) {
       report.add("{}: rank {}, action {}: waits for message {} of microbatch {}, which it has not started", entry(),
-                 rank, cursors[rank].action, id.tag(), id.microbatch());
+                 rank, walk.done(rank), id.tag(), id.microbatch());
       broken = true;
       return false;
     }
-    if (found->second > 0)
-      return false;
-    ++cursors[rank].wait;
-    return true;
+    return found->second == 0;
   }
 
   bool receive(uint32_t rank, const plan::Recv &recv, int32_t microbatch) {
@@ -220,8 +213,7 @@ private:
     }
     found->second.pop_front();
     --started[{key.sender, key.sender, key.tag, key.microbatch}];
-    ready.push_back(key.sender);
-    ++cursors[rank].event;
+    walk.wake(key.sender);
     return true;
   }
 
@@ -245,31 +237,26 @@ private:
         return false;
       }
     }
-    meeting.arrived.push_back(rank);
-    cursors[rank].waiting = true;
-    if (meeting.arrived.size() < meeting.members.size())
+    if (meeting.arrived.size() + 1 < meeting.members.size()) {
+      meeting.arrived.push_back(rank);
+      cursors[rank].waiting = true;
       return false;
+    }
     for (uint32_t member : meeting.arrived) {
       cursors[member].waiting = false;
       ++cursors[member].event;
-      if (member != rank)
-        ready.push_back(member);
+      walk.wake(member);
     }
     meeting.arrived.clear();
     return true;
   }
 
-  const Event &current(uint32_t rank) const {
-    const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
-    return programs[rankAt(rank).program()][action.segment()][cursors[rank].event];
-  }
-
   std::string waitsFor(uint32_t rank) {
-    const plan::Action &action = *actionsOf(rank)->Get(cursors[rank].action);
+    const plan::Action &action = actionOf(rank);
     if (cursors[rank].wait < length(action.wait_sends())) {
       const plan::SendId *id = action.wait_sends()->Get(cursors[rank].wait);
-      return fmt::format("action {}: for its message {} of microbatch {} to be received", cursors[rank].action,
-                         id->tag(), id->microbatch());
+      return fmt::format("action {}: for its message {} of microbatch {} to be received", walk.done(rank), id->tag(),
+                         id->microbatch());
     }
     const Event &event = current(rank);
     if (event.recv)
@@ -290,7 +277,7 @@ private:
   bool broken = false;
   std::vector<SegmentEvents> programs;
   std::vector<Cursor> cursors;
-  std::deque<uint32_t> ready;
+  RankWalk walk;                                       ///< its items are the actions
   std::map<MessageKey, std::deque<Sent>> messages;     ///< messages in flight
   std::map<MessageKey, int64_t> started;               ///< by (sender, sender, tag, microbatch): not yet received
   std::map<std::vector<uint32_t>, Meeting> meetings;

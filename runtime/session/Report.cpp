@@ -1,6 +1,7 @@
 // Computes a report from a plan.
 #include "runtime/session/Report.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/RankWalk.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
@@ -219,63 +220,65 @@ std::pair<char, double> drawn(const plan::Segment &segment) {
   }
 }
 
+/// Messages of an action of a rank: sender, receiver, tag and microbatch.
+struct ActionMessages {
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, int32_t>;
+  std::vector<Key> sent, received;
+
+  ActionMessages(const plan::Plan &plan, uint32_t rank, const plan::Action &action, const plan::Segment &segment) {
+    const auto *peers = plan.ranks()->Get(rank)->peers();
+    eachStep(segment, [&](const plan::Step &step) {
+      if (const auto *send = step.op_as_Send())
+        sent.emplace_back(rank, peers->Get(send->peer()), send->tag(), action.microbatch());
+      else if (const auto *recv = step.op_as_Recv())
+        received.emplace_back(peers->Get(recv->peer()), rank, recv->tag(), action.microbatch());
+    });
+  }
+};
+
 /// Simulates the representatives' schedules: an action begins when the previous one, and the senders of what it
 /// receives, have ended.
 void addTimeline(const plan::Plan &plan, PlanReport &report) {
   const auto positions = representatives(plan);
   if (positions.size() < 2)
     return;
-  using Key = std::tuple<uint32_t, uint32_t, uint32_t, int32_t>; // sender, receiver, tag, microbatch
-  std::map<Key, double> sent;
-  std::set<Key> expected;
-  const auto eachMessage = [&](uint32_t rank, const plan::Action &action, const plan::Segment &segment, auto onSend,
-                               auto onRecv) {
-    const auto *peers = plan.ranks()->Get(rank)->peers();
-    eachStep(segment, [&](const plan::Step &step) {
-      if (const auto *send = step.op_as_Send())
-        onSend(Key{rank, peers->Get(send->peer()), send->tag(), action.microbatch()});
-      else if (const auto *recv = step.op_as_Recv())
-        onRecv(Key{peers->Get(recv->peer()), rank, recv->tag(), action.microbatch()});
-    });
-  };
-  const auto ignore = [](const Key &) {};
+  std::map<ActionMessages::Key, double> sent;
+  std::set<ActionMessages::Key> expected;
   for (const auto &[position, rank] : positions)
     eachAction(programAt(plan, rank), [&](const plan::Action &action, const plan::Segment &segment) {
-      eachMessage(
-          rank, action, segment, [&](const Key &key) { expected.insert(key); }, ignore);
+      const ActionMessages messages(plan, rank, action, segment);
+      expected.insert(messages.sent.begin(), messages.sent.end());
     });
 
-  std::map<uint32_t, std::pair<uint32_t, double>> state; // position: next action, time
   report.timeline.resize(positions.rbegin()->first + 1);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (const auto &[position, rank] : positions) {
-      const plan::Program &program = programAt(plan, rank);
-      auto &[next, time] = state[position];
-      while (program.train() && next < program.train()->size()) {
-        const plan::Action &action = *program.train()->Get(next);
-        const plan::Segment &segment = *program.segments()->Get(action.segment());
-        double begin = time;
-        bool ready = true;
-        eachMessage(rank, action, segment, ignore, [&](const Key &key) {
-          if (const auto it = sent.find(key); it != sent.end())
-            begin = std::max(begin, it->second);
-          else if (expected.contains(key))
-            ready = false;
-        });
-        if (!ready)
-          break;
-        const auto [letter, length] = drawn(segment);
-        time = begin + length;
-        if (length > 0)
-          report.timeline[position].push_back({letter, stageOf(program, segment), action.microbatch(), begin, time});
-        eachMessage(
-            rank, action, segment, [&](const Key &key) { sent[key] = time; }, ignore);
-        ++next;
-        moved = true;
-      }
+  std::vector<double> clock(report.timeline.size());
+  RankWalk walk(report.timeline.size());
+  walk.run([&](size_t position, size_t next) {
+    const auto found = positions.find(uint32_t(position));
+    if (found == positions.end())
+      return false;
+    const plan::Program &program = programAt(plan, found->second);
+    if (next == check::length(program.train()))
+      return false;
+    const plan::Action &action = *program.train()->Get(uint32_t(next));
+    const plan::Segment &segment = *program.segments()->Get(action.segment());
+    const ActionMessages messages(plan, found->second, action, segment);
+    double begin = clock[position];
+    for (const auto &key : messages.received)
+      if (const auto it = sent.find(key); it != sent.end())
+        begin = std::max(begin, it->second);
+      else if (expected.contains(key))
+        return false;
+    const auto [letter, length] = drawn(segment);
+    const double end = clock[position] = begin + length;
+    if (length > 0)
+      report.timeline[position].push_back({letter, stageOf(program, segment), action.microbatch(), begin, end});
+    for (const auto &key : messages.sent) {
+      sent[key] = end;
+      walk.wake(programAt(plan, std::get<1>(key)).stage());
     }
-  }
+    return true;
+  });
 }
 
 void addFacts(const PlanFile &file, PlanReport &report) {
