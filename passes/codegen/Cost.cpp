@@ -1,6 +1,7 @@
 // The cost model of kernels: bytes moved, cycles, available parallelism, and launch overhead.
 #include "passes/codegen/Cost.h"
 #include "passes/codegen/Affine.h"
+#include "passes/codegen/GpuNumbers.h"
 
 #include <algorithm>
 #include <set>
@@ -94,8 +95,8 @@ std::vector<std::set<int>> sweepsOfValues(const LoopNest &p) {
 
 /// For a large GPU: limited by memory bandwidth, unless there are too few threads to saturate it.
 double gpuCost(const LoopNest &p) {
-  constexpr double bytesPerMicrosecond = 2.8e6, cyclesPerMicrosecond = 2.8e7, sector = 32;
-  constexpr int64_t enoughThreads = 132 * 512, mostBuffers = 32;
+  constexpr double bytesPerMicrosecond = 2.8e6, cyclesPerMicrosecond = 2.8e7, sector = sectorBytes;
+  constexpr int64_t enoughThreads = multiprocessors * residentThreads / 4, mostBuffers = 32;
   const std::vector<std::set<int>> sweepsOf = sweepsOfValues(p);
   double cycles = 0, bytes = 0;
   std::vector<double> read(p.buffers.size(), 0);

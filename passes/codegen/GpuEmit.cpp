@@ -1,5 +1,6 @@
 // Emits the loops of a kernel for GPU threads.
 #include "passes/codegen/GpuEmitter.h"
+#include "passes/codegen/GpuNumbers.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -7,7 +8,6 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-constexpr int warp = 32;
 using V = llvm::Value *;
 
 /// Whether indices fit in 32 bits, including the last step of a grid-stride loop.

@@ -2,6 +2,7 @@
 // through shared memory, always in the same order, so that the bits depend only on the loop nest.
 #include "ir/graph/Enums.h"
 #include "passes/codegen/GpuEmitter.h"
+#include "passes/codegen/GpuNumbers.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -9,7 +10,6 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-constexpr int warp = 32;
 using V = llvm::Value *;
 
 int64_t partBytes(DType type) { return type == DType::I64 ? 8 : 4; }

@@ -4,19 +4,24 @@
 // in flight before it computes; a row that fits stays in registers for all sweeps. Every buffer is aligned to 16 bytes
 // (the plan's checker verifies this), so the alignment of an access follows from its strides.
 #include "passes/codegen/Affine.h"
+#include "passes/codegen/GpuNumbers.h"
 #include "passes/codegen/LoopNest.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace cleave::passes::kernel {
 
 namespace {
 
-constexpr int warp = 32, accessBytes = 16, flightBytes = 32;
-constexpr int mostHeld = 32, mostHeldRegisters = 96, mostRegisters = 64; // per thread: elements; elements of all loads
-constexpr int64_t chip = 132 * 1024;                                     // threads that fully occupy a large GPU
-constexpr int64_t mostShared = 40 * 1024;
-constexpr int sector = 32, few = 32; // smallest memory transaction in bytes; number of blocks considered too few
+// Thresholds of the heuristics below, which no specification gives.
+constexpr int flightBytes = 32;       // that a thread of a map has in flight
+constexpr int mostRegisters = 64;     // of a thread, for the elements of all its loads
+constexpr int mostHeld = 32;          // elements of a row that a thread holds
+constexpr int mostHeldRegisters = 96; // of a thread, for the elements of all loads of a row that it holds
+constexpr int64_t busyThreads = multiprocessors * residentThreads / 2; // that occupy the GPU fully
+constexpr int64_t fewBlocks = 32;                                      // fewer are divided further
+constexpr int64_t mostShared = staticSharedBytes - (8 << 10);          // for the parts of columns
 
 uint32_t reducedMask(const LoopNest &p) {
   uint32_t mask = 0;
@@ -27,9 +32,12 @@ uint32_t reducedMask(const LoopNest &p) {
 
 int64_t extentOf(const LoopNest &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent; }
 
+/// Whether the elements at `e` along the vector loop are neighbours in memory.
+bool adjacent(const LoopNest &p, const Expr &e) { return p.vectorLoop >= 0 && e.coef[p.vectorLoop] == 1; }
+
 /// Memory traffic of a loop nest along its vector loop.
 struct Traffic {
-  int smallest = 4;  // bytes of the smallest element
+  int smallest = 4;  // bytes of the smallest adjacent element, at least 2: for bytes, chunks of eight are enough
   int loadBytes = 0; // bytes read for one element
   int loads = 0;     // loads that depend on the innermost loops
   int streams = 0;   // loads among these that read (nearly) as many elements as are computed
@@ -47,13 +55,11 @@ int64_t elementsOf(const LoopNest &p, const Expr &e) {
 Traffic trafficOf(const LoopNest &p) {
   Traffic t;
   const uint32_t inner = p.shape == Shape::Map ? ~0u : reducedMask(p);
-  bool any = false;
-  auto see = [&](const Expr &e, DType type) {
-    if (p.vectorLoop < 0 || e.coef[p.vectorLoop] != 1)
-      return false;
+  std::optional<int> smallest;
+  const auto see = [&](const Expr &e, DType type) {
     const int bytes = static_cast<int>(dtypeSize(type));
-    t.smallest = any ? std::min(t.smallest, bytes) : bytes;
-    return any = true;
+    if (adjacent(p, e))
+      smallest = std::min(smallest.value_or(bytes), bytes);
   };
   for (const LoopValue &v : p.values) {
     t.reductions += v.kind == ValueKind::Reduce;
@@ -61,14 +67,15 @@ Traffic trafficOf(const LoopNest &p) {
       ++t.loads;
       const bool stream = elementsOf(p, v.expr) * 8 >= p.keptCount() * p.reducedCount();
       t.streams += stream;
-      if (see(v.expr, v.type) && stream)
+      see(v.expr, v.type);
+      if (stream && adjacent(p, v.expr))
         t.loadBytes += static_cast<int>(dtypeSize(v.type));
     }
   }
   for (const Store &s : p.stores)
     if (s.sweep >= 0) // skips the few results of rows and columns
       see(s.expr, p.buffers[s.buffer]);
-  t.smallest = std::max(t.smallest, 2); // for bytes, chunks of eight are enough
+  t.smallest = std::max(smallest.value_or(t.smallest), 2);
   return t;
 }
 
@@ -97,7 +104,7 @@ void planMap(LoopNest &p) {
          t.chunk * t.passes * 2 * traffic.loads <= mostRegisters)
     t.passes *= 2;
   if (!p.flat)
-    while (t.passes > 1 && p.keptCount() / (t.chunk * t.passes) < chip / 4)
+    while (t.passes > 1 && p.keptCount() / (t.chunk * t.passes) < busyThreads / 4)
       t.passes /= 2;
 }
 
@@ -114,12 +121,12 @@ void planRows(LoopNest &p) {
   auto passes = [&](int threads) { return (chunks + threads - 1) / threads; };
   auto fits = [&](int threads) {
     const int64_t elements = passes(threads) * t.chunk;
-    const int most = threads < 512 ? mostHeldRegisters : mostHeldRegisters / 2; // with 512: 128 registers each
+    const int most = threads < 512 ? mostHeldRegisters : mostHeldRegisters / 2; // 512 have 128 registers each
     return elements <= mostHeld && elements * std::max(traffic.loads, 1) + pointers <= most;
   };
   t.group = warp;
   const int widest = pointers ? 256 : 512; // wider blocks have too few registers for many buffers
-  while (t.group < widest && (!fits(t.group) || (rows * t.group < chip && passes(t.group) > 2)))
+  while (t.group < widest && (!fits(t.group) || (rows * t.group < busyThreads && passes(t.group) > 2)))
     t.group *= 2;
   t.held = fits(t.group);
   t.block = t.group > warp ? t.group : 128;
@@ -148,10 +155,10 @@ void planColumns(LoopNest &p) {
     t.chunk /= 2;
   const int64_t items = p.keptCount() / t.chunk;
   int across = std::min<int>(warp, powerAtMost(2 * items - 1)); // adjacent chunks in a block
-  while (across * t.chunk * traffic.smallest > sector && items / across < few)
+  while (across * t.chunk * traffic.smallest > sectorBytes && items / across < fewBlocks)
     across /= 2;
   t.group = powerAtMost(std::clamp<int64_t>(length / 2, 1, 256 / across));
-  if (items / across < 132 && length / t.group >= 16)
+  if (items / across < multiprocessors && length / t.group >= 16)
     t.group *= 2;
   if (t.group == 1)
     across = std::min<int>(128, powerAtMost(2 * items - 1));
@@ -168,7 +175,7 @@ void planColumns(LoopNest &p) {
 } // namespace
 
 int accessWidth(const LoopNest &p, const Expr &expr, DType type, const std::vector<Condition> &conditions) {
-  if (p.vectorLoop < 0 || expr.coef[p.vectorLoop] != 1)
+  if (!adjacent(p, expr))
     return 1;
   int64_t width = std::min<int64_t>(p.threads.chunk, accessBytes / dtypeSize(type));
   auto aligned = [&](const Expr &e, int64_t constant) {

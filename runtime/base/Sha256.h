@@ -1,25 +1,29 @@
-// SHA-256 (FIPS 180-4), for the integrity of plans and checkpoints.
+// SHA-256 (FIPS 180-4), for the integrity of plans and checkpoints. Computed by OpenSSL's libcrypto.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+
+struct evp_md_ctx_st; // libcrypto's EVP_MD_CTX
 
 namespace cleave {
 
 class Sha256 {
 public:
+  /// Throws an environment error if libcrypto cannot compute SHA-256.
+  Sha256();
   void update(std::span<const uint8_t> bytes);
   /// Returns the digest. The object must not be used afterwards.
   std::array<uint8_t, 32> finish();
 
 private:
-  void block(const uint8_t *bytes);
-  std::array<uint32_t, 8> state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, 64> pending{};
-  uint64_t length = 0;
+  struct Free {
+    void operator()(evp_md_ctx_st *context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context;
 };
 
 std::array<uint8_t, 32> sha256(std::span<const uint8_t> bytes);

@@ -157,9 +157,7 @@ static std::string checksumOf(const Json &json) {
   Json rest = json;
   rest.erase("checksum");
   const std::string text = jsonText(rest);
-  Sha256 hash;
-  hash.update({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
-  return "sha256:" + toHex(hash.finish());
+  return "sha256:" + toHex(sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
 }
 
 Manifest parseManifest(const std::string &text, const std::string &name) {

@@ -18,20 +18,23 @@ size_t safetensorsWidth(const std::string &dtype) {
   return it == widths.end() ? 0 : it->second;
 }
 
+/// The bytes of a tensor's data. Throws an environment error that begins with `where`.
+static uint64_t dataBytesOf(const SafetensorsEntry &entry, const std::string &where) {
+  uint64_t bytes = safetensorsWidth(entry.dtype);
+  if (bytes == 0)
+    throw environmentError(fmt::format("{}: a type of safetensors expected, found {}", where, entry.dtype));
+  for (int64_t size : entry.shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, uint64_t(size), &bytes))
+      throw environmentError(fmt::format("{}: sizes must not be negative or overflow, found {}", where, size));
+  return bytes;
+}
+
 static SafetensorsEntry parseEntry(const nlohmann::json &json, const std::string &key, uint64_t dataBytes,
                                    const std::string &name) {
   SafetensorsEntry entry;
   entry.dtype = json.at("dtype").get<std::string>();
-  uint64_t bytes = safetensorsWidth(entry.dtype);
-  if (bytes == 0)
-    throw environmentError(
-        fmt::format("{}: tensor {}: a type of safetensors expected, found {}", name, key, entry.dtype));
-  for (const auto &size : json.at("shape")) {
-    entry.shape.push_back(size.get<int64_t>());
-    if (entry.shape.back() < 0 || __builtin_mul_overflow(bytes, uint64_t(entry.shape.back()), &bytes))
-      throw environmentError(fmt::format("{}: tensor {}: sizes must not be negative or overflow, found {}", name, key,
-                                         entry.shape.back()));
-  }
+  entry.shape = json.at("shape").get<std::vector<int64_t>>();
+  const uint64_t bytes = dataBytesOf(entry, fmt::format("{}: tensor {}", name, key));
   const auto &range = json.at("data_offsets");
   if (range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
     throw environmentError(
@@ -90,11 +93,10 @@ uint32_t joinedCrc32(uint32_t first, uint32_t second, uint64_t bytes) {
 void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries) {
   uint64_t at = 0;
   for (auto &[key, entry] : entries) {
-    uint64_t bytes = safetensorsWidth(entry.dtype);
-    for (int64_t size : entry.shape)
-      bytes *= uint64_t(size);
     entry.begin = at;
-    entry.end = at += bytes;
+    if (__builtin_add_overflow(at, dataBytesOf(entry, "tensor " + key), &at))
+      throw environmentError(fmt::format("tensor {}: a file must have fewer than 2^64 bytes of data", key));
+    entry.end = at;
   }
 }
 

@@ -37,7 +37,8 @@ SafetensorsHeader parseSafetensors(std::span<const char> headerText, uint64_t fi
 
 /// The start of a file: length and header, with the CRC-32 of the data. Entries must have their offsets.
 std::string layOutSafetensors(const std::vector<std::pair<std::string, SafetensorsEntry>> &entries, uint32_t crc32);
-/// Sets the entries' offsets in the given order.
+/// Sets the entries' offsets in the given order. Throws an environment error if a type is unknown or the sizes
+/// overflow.
 void placeSafetensors(std::vector<std::pair<std::string, SafetensorsEntry>> &entries);
 
 class SafetensorsFile {

@@ -27,9 +27,9 @@ struct Header {
   std::array<char, 40> machine; ///< boot id: processes of one machine share a clock
   double origin, met;           ///< seconds of that clock: origin of the events' times, and end of a barrier
   uint64_t events;
-  uint32_t iterations;
-  bool training;
+  uint32_t iterations, training; ///< training: 0 or 1
 };
+static_assert(sizeof(Header) == 40 + 3 * 8 + 2 * 4 && sizeof(TraceEvent) == 4 * 4 + 2 * 8, "padding would be sent");
 
 std::array<char, 40> thisMachine() {
   std::array<char, 40> name{};

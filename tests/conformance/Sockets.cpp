@@ -549,6 +549,84 @@ TEST_CASE("sockets: one who did not meet the ranks cannot join them later") {
   CHECK(thrown == none(3));
 }
 
+namespace {
+
+/// A stranger between a rank and rank 0: passes everything on until one of them closes, and returns what the rank said.
+std::string overhear(const Socket &listener, uint16_t master) {
+  Socket ends[2];
+  while (!ends[0])
+    ends[0] = acceptFrom(listener);
+  std::string problem;
+  while (!ends[1])
+    ends[1] = connectTo(resolve("127.0.0.1", master, problem).at(0), deadlineIn(5), -1);
+  std::string said;
+  for (;;)
+    for (int from : {0, 1}) {
+      char byte;
+      const Transfer done = receiveAll(ends[from], &byte, 1, deadlineIn(0.001), -1);
+      if (done == Transfer::Closed)
+        return said;
+      if (done != Transfer::Done)
+        continue;
+      sendAll(ends[1 - from], &byte, 1, deadlineIn(5), -1);
+      if (from == 0)
+        said += byte;
+    }
+}
+
+/// The message with which rank 0 of two ends if only a connection with this text comes.
+std::string answerTo(const std::string &text) {
+  const uint16_t port = freePort();
+  auto rank0 = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      meet(rankOf(0, 2, port), 1);
+      return "";
+    } catch (const Error &error) {
+      return error.what();
+    }
+  });
+  Socket stranger;
+  std::string problem;
+  while (!stranger)
+    stranger = connectTo(resolve("127.0.0.1", port, problem).at(0), deadlineIn(5), -1);
+  sendAll(stranger, text.data(), text.size(), deadlineIn(5), -1);
+  ::shutdown(stranger.fd(), SHUT_WR);
+  return rank0.get();
+}
+
+} // namespace
+
+TEST_CASE("sockets: what a rank said to prove that it knows the secret cannot be said again") {
+  ::setenv("CLEAVE_SECRET", "ours", 1);
+  const uint16_t port = freePort();
+  const Socket listener = listenOn(0);
+  std::string said;
+  const auto thrown = eachRank(3, [&](unsigned rank) {
+    if (rank == 2)
+      said = overhear(listener, port);
+    else
+      meet(rankOf(rank, 2, rank == 0 ? port : Endpoint::ofSelf(listener).port()), 10);
+  });
+  CHECK(thrown == none(3));
+  REQUIRE(said.size() == 96); // a hello without a proof, and one with it
+  const std::string first = said.substr(0, 48), second = said.substr(48);
+  CHECK(first.substr(0, 32) == second.substr(0, 32));
+  CHECK(first.substr(32) == std::string(16, '\0'));
+  for (const auto &[text, why] : {std::pair(said, "it does not know the job's secret"),
+                                  std::pair(second + second, "it does not know the job's secret"),
+                                  std::pair(second, "it did not answer the challenge")}) {
+    const std::string answer = answerTo(text);
+    INFO(answer);
+    CHECK(has(answer, "no connection from rank 1 within 1 s"));
+    CHECK(has(answer, why));
+  }
+  std::string older = first; // another version is named before any challenge
+  older[8] = 4;
+  CHECK(has(answerTo(older), "rank 0 speaks protocol 5, 127.0.0.1:"));
+  CHECK(has(answerTo(older), "speaks 4: all ranks must run the same program"));
+  ::unsetenv("CLEAVE_SECRET");
+}
+
 TEST_CASE("sockets: by IPv6 and by name") {
   for (const char *address : {"::1", "localhost"}) {
     if (address[0] == ':' && !connectTo(Endpoint::ofSelf(listenOn(0)), deadlineIn(1), -1))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Whether the plan's schema is still that of its format version, and whether versions follow the rules of docs/plan.md.
 
-runtime/plan/baseline/plan-MAJOR.MINOR.fbs holds the declarations of every minor version of the current major one. What is
-checked, with the numbers formatMajor and formatMinor of runtime/plan/PlanFile.h:
+runtime/plan/baseline/plan-MAJOR.MINOR.fbs holds the declarations of the current version and of every earlier minor one from FIRST
+on. What is checked, with the numbers formatMajor and formatMinor of runtime/plan/PlanFile.h:
   - plan.fbs declares what the baseline of the current version declares; comments may differ;
   - every minor version only adds to the one before it: by `flatc --conform`, and by a comparison of the declarations, because
     flatc permits what is removed at the end of a table, what is renamed, and structs that grow;
@@ -23,6 +23,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PLAN = os.path.join(ROOT, "runtime", "plan")
 BASELINE = os.path.join(PLAN, "baseline")
+FIRST = (3, 3)  # there are no plans of earlier versions
 HEADER = "// The declarations of plan.fbs in format version {}, made by tests/plan_schema/conform.py --write. Never changed.\n"
 BLOCK = re.compile(r"\b(table|struct|enum|union)\s+(\w+)\s*(?::\s*(\w+)\s*)?\{([^}]*)\}")
 
@@ -124,17 +125,18 @@ def check_current(flatc, schema, now):
 
 
 def check_history(flatc, now):
-    """What is wrong with the minor versions before, each against the one that follows it."""
+    """What is wrong with the minor versions before, each against the one that follows it, and with the list of baselines."""
     problems = []
-    for minor in range(now[1]):
+    first = FIRST[1] if FIRST[0] == now[0] else 0
+    for minor in range(first, now[1]):
         old, new = baseline(now[0], minor), baseline(now[0], minor + 1)
         if not os.path.exists(old):
             problems.append(f"the baseline of format version {now[0]}.{minor} is missing")
         elif os.path.exists(new):
             problems += [f"{now[0]}.{minor + 1} after {now[0]}.{minor}: {text}" for text in incompatible(flatc, old, new)]
     for name in sorted(os.listdir(BASELINE)):
-        if not re.fullmatch(rf"plan-{now[0]}\.\d+\.fbs", name):
-            problems.append(f"runtime/plan/baseline/{name} is of another major version: remove it")
+        if name not in (os.path.basename(baseline(now[0], minor)) for minor in range(first, now[1] + 1)):
+            problems.append(f"runtime/plan/baseline/{name} is not of a version from {now[0]}.{first} to {now[0]}.{now[1]}: remove it")
     return problems
 
 

@@ -4,8 +4,9 @@
 #include "tests/random/Drawing.h"
 #include "tests/random/Reduce.h"
 
+#include <charconv>
 #include <chrono>
-#include <cstring>
+#include <string_view>
 #include <fmt/format.h>
 #include <map>
 
@@ -40,11 +41,11 @@ bool parse(int argc, char **argv, Options &options) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const auto number = [&](auto &value) {
-      char *end = nullptr;
       if (++i >= argc)
         return false;
-      value = static_cast<std::remove_reference_t<decltype(value)>>(std::strtod(argv[i], &end));
-      return *end == 0;
+      const std::string_view text = argv[i];
+      const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
+      return error == std::errc() && end == text.end();
     };
     bool good = true;
     if (name == "--seeds")

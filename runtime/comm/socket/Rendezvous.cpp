@@ -4,7 +4,6 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/RandomBits.h"
-#include "runtime/base/Sha256.h"
 #include "runtime/base/Thread.h"
 #include "runtime/comm/socket/AgentStore.h"
 
@@ -18,6 +17,8 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
 #include <optional>
 #include <poll.h>
 #include <span>
@@ -25,6 +26,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <thread>
+#include <type_traits>
 #include <unistd.h>
 
 namespace cleave {
@@ -32,17 +34,21 @@ namespace cleave {
 namespace {
 
 constexpr uint64_t magic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; differs in another byte order
-constexpr uint32_t protocol = 4;
+constexpr uint32_t protocol = 5;
 
+using Nonce = std::array<uint64_t, 2>;
 using Proof = std::array<uint8_t, 16>;
 
-/// The first message of a rank, to rank 0 and to every rank it connects to. In the host's byte order.
+/// What a rank sends to every rank that it connects to, rank 0 first. It says it twice: first without a proof; then, as
+/// the answer to the other's challenge, with one. In the host's byte order; every version begins with these 48 bytes,
+/// so that programs of different versions name both.
 struct Hello {
   uint64_t word = magic;
   uint32_t version = protocol, size = 0, rank = 0, port = 0;
   uint64_t job = 0; ///< 0 while unknown
-  Proof proof{};    ///< proves that the sender knows the job's secret, if there is one
+  Proof proof{};    ///< proves that the sender knows the job's secret, and has just received the challenge
 };
+static_assert(std::has_unique_object_representations_v<Hello> && sizeof(Hello) == 48);
 
 /// The job's secret: CLEAVE_SECRET, or the content of the file CLEAVE_SECRET_FILE; empty if neither is set.
 std::string jobSecret() {
@@ -52,38 +58,33 @@ std::string jobSecret() {
   return file && *file ? readTextFile(file, Status::User, 1 << 16) : "";
 }
 
-/// The first half of the HMAC-SHA-256 (RFC 2104) of a hello.
-Proof proofOf(Hello hello, const std::string &secret) {
-  if (secret.empty())
-    return {};
+/// The first half of the HMAC-SHA-256 (RFC 2104) of a challenge and the hello that answers it.
+Proof proofOf(Hello hello, const Nonce &nonce, const std::string &secret) {
   hello.proof = {};
-  std::array<uint8_t, 64> key{};
-  if (secret.size() > key.size()) {
-    const auto hash = sha256({reinterpret_cast<const uint8_t *>(secret.data()), secret.size()});
-    std::copy(hash.begin(), hash.end(), key.begin());
-  } else
-    std::copy(secret.begin(), secret.end(), key.begin());
-  const auto padded = [&](uint8_t pad, std::span<const uint8_t> text) {
-    std::array<uint8_t, 64> block;
-    for (size_t i = 0; i < block.size(); ++i)
-      block[i] = key[i] ^ pad;
-    Sha256 hash;
-    hash.update(block);
-    hash.update(text);
-    return hash.finish();
-  };
-  const auto inner = padded(0x36, {reinterpret_cast<const uint8_t *>(&hello), sizeof hello});
-  const auto outer = padded(0x5c, inner);
+  std::array<uint8_t, sizeof nonce + sizeof hello> text;
+  std::memcpy(text.data(), &nonce, sizeof nonce);
+  std::memcpy(text.data() + sizeof nonce, &hello, sizeof hello);
+  std::array<uint8_t, 32> code;
+  if (!HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), text.data(), text.size(), code.data(),
+            nullptr))
+    throw environmentError("libcrypto (OpenSSL) cannot compute HMAC-SHA-256");
   Proof proof;
-  std::copy_n(outer.begin(), proof.size(), proof.begin());
+  std::copy_n(code.begin(), proof.size(), proof.begin());
   return proof;
 }
 
-/// Rank 0's answer, followed by `bytes` bytes: the table of addresses, or the reason for a refusal.
+/// What answers a hello, followed by `bytes` bytes: a challenge, rank 0's table of addresses, or the reason for a
+/// refusal.
 struct Answer {
   uint64_t word = magic;
   uint32_t status = 0, bytes = 0; ///< status: 0, or an exit status
   uint64_t job = 0;
+};
+
+/// The answer to the first hello.
+struct Challenge {
+  Answer answer{.bytes = sizeof(Nonce)};
+  Nonce nonce{};
 };
 
 struct Place {
@@ -95,17 +96,25 @@ struct Place {
 struct Guest {
   Socket socket;
   Endpoint from;
-  Hello hello;
+  Hello hello; ///< the last
   size_t got = 0;
+  std::optional<Nonce> nonce; ///< once the guest was challenged
   bool known() const { return got == sizeof hello && hello.word == magic; }
+  /// Whether its hello proves that it knows the secret.
+  bool knows(const std::string &secret) const {
+    return known() && nonce &&
+           CRYPTO_memcmp(proofOf(hello, *nonce, secret).data(), hello.proof.data(), sizeof hello.proof) == 0;
+  }
 };
 
-/// Accepts connections. A silent connection blocks no one, and many silent ones are dropped in favour of newer ones.
+/// Accepts connections and challenges them. A silent connection blocks no one, and many silent ones are dropped in
+/// favour of newer ones.
 class Reception {
 public:
   /// `guests`: the expected number.
   Reception(const Socket &listener, int alarm, size_t guests) : listener(listener), alarm(alarm), most(guests + 32) {}
-  /// The next connection that has sent its hello; nullopt at the deadline or the alarm.
+  /// The next connection that has answered its challenge, or that cannot be a rank; nullopt at the deadline or the
+  /// alarm.
   std::optional<Guest> next(Clock::time_point deadline);
 
 private:
@@ -116,25 +125,32 @@ private:
   std::vector<Guest> waiting;
 };
 
-/// Reads from a connection. Returns true if its hello is complete or invalid; closes a connection that ended without
-/// sending anything.
+/// Reads from a connection and challenges it. Returns true if its last hello is complete or invalid; closes a
+/// connection that ended without sending anything.
 bool Reception::listen(Guest &guest) {
   const uint64_t expected = magic;
-  while (guest.got < sizeof guest.hello) {
+  for (;;) {
+    if (guest.got == sizeof guest.hello) {
+      if (guest.nonce || guest.hello.version != protocol)
+        return true;
+      guest.nonce = {randomBits(), randomBits()};
+      guest.got = 0;
+      const Challenge challenge{.nonce = *guest.nonce}; // fits into the empty buffer of a new socket
+      sendAll(guest.socket, &challenge, sizeof challenge, Clock::now(), -1);
+    }
     auto *at = reinterpret_cast<char *>(&guest.hello) + guest.got;
     const ssize_t found = ::recv(guest.socket.fd(), at, sizeof guest.hello - guest.got, MSG_DONTWAIT);
     if (found < 0 && (errno == EAGAIN || errno == EINTR))
       return false;
     if (found <= 0) {
-      if (guest.got == 0)
+      if (guest.got == 0 && !guest.nonce)
         guest.socket.close();
-      return guest.got > 0;
+      return bool(guest.socket);
     }
     guest.got += static_cast<size_t>(found);
     if (std::memcmp(&guest.hello.word, &expected, std::min(guest.got, sizeof expected)) != 0)
       return true;
   }
-  return true;
 }
 
 std::optional<Guest> Reception::next(Clock::time_point deadline) {
@@ -184,11 +200,13 @@ public:
   /// Whether a guest is a stranger.
   bool has(const Guest &guest, const std::string &secret) {
     std::string why;
-    if (!guest.known()) {
+    if (guest.nonce && guest.got < sizeof guest.hello) {
+      why = "it did not answer the challenge";
+    } else if (!guest.known()) {
       why = "its first bytes are";
       for (size_t i = 0; i < std::min<size_t>(guest.got, 8); ++i)
         why += fmt::format(" {:02x}", reinterpret_cast<const uint8_t *>(&guest.hello)[i]);
-    } else if (guest.hello.version == protocol && guest.hello.proof != proofOf(guest.hello, secret))
+    } else if (guest.hello.version == protocol && !guest.knows(secret))
       why = secret.empty() ? "it has a secret (CLEAVE_SECRET), rank 0 has none" : "it does not know the job's secret";
     if (why.empty())
       return false;
@@ -367,26 +385,65 @@ Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, 
   }
 }
 
+/// An answer and how it was received.
+struct Received {
+  Transfer done = Transfer::Closed;
+  Answer answer;
+  std::string body;
+  size_t got = 0; ///< bytes of `answer`
+};
+
+Received receiveAnswer(const Socket &from, Clock::time_point deadline, int alarm) {
+  Received received;
+  received.done = receiveAll(from, &received.answer, sizeof received.answer, deadline, alarm, &received.got);
+  if (received.done != Transfer::Done || received.answer.word != magic)
+    return received;
+  received.body.resize(received.answer.bytes);
+  received.done = receiveAll(from, received.body.data(), received.body.size(), deadline, alarm);
+  return received;
+}
+
+/// Says who this rank is and answers the challenge. Returns nullopt if that was sent, otherwise what came instead of a
+/// challenge.
+std::optional<Received> introduce(const Socket &to, Hello hello, const std::string &secret, Clock::time_point deadline,
+                                  int alarm) {
+  Received received;
+  received.done = sendAll(to, &hello, sizeof hello, deadline, alarm);
+  if (received.done == Transfer::Done)
+    received = receiveAnswer(to, deadline, alarm);
+  Nonce nonce;
+  if (received.done != Transfer::Done || received.answer.status != 0 || received.body.size() != sizeof nonce)
+    return received;
+  std::memcpy(&nonce, received.body.data(), sizeof nonce);
+  hello.proof = proofOf(hello, nonce, secret);
+  received.done = sendAll(to, &hello, sizeof hello, deadline, alarm);
+  return received.done == Transfer::Done ? std::nullopt : std::optional(received);
+}
+
+/// The same for a rank known to be one. Returns whether it was sent, otherwise `problem` tells why not.
+bool introduced(const Socket &to, const Hello &hello, const std::string &secret, Clock::time_point deadline, int alarm,
+                std::string &problem) {
+  const std::optional<Received> refused = introduce(to, hello, secret, deadline, alarm);
+  if (refused)
+    problem = refused->done == Transfer::TimedOut ? "it does not answer"
+              : refused->done == Transfer::Closed ? "it closed the connection"
+                                                  : "its answer is not a challenge";
+  return !refused;
+}
+
 /// Other ranks: identify themselves and wait for the address table.
 void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
   Socket link = connectToMaster(who, deadline, seconds, meeting.secret);
   const Endpoint master = Endpoint::ofPeer(link), here = master.isLoopback() ? master : Endpoint::ofSelf(link);
   // Not earlier: a free port might be the one that rank 0 needs.
   meeting.listener = listenForRanks(listenNear(here.withPort(0), who));
-  Hello hello{magic, protocol, who.size, who.rank, Endpoint::ofSelf(meeting.listener).port(), 0, {}};
-  hello.proof = proofOf(hello, meeting.secret);
-  Answer answer;
-  size_t got = 0;
-  Transfer done = sendAll(link, &hello, sizeof hello, deadline, -1);
+  const Hello hello{.size = who.size, .rank = who.rank, .port = Endpoint::ofSelf(meeting.listener).port()};
   const auto verdict = deadline + std::chrono::seconds(2); // at the deadline rank 0 says which ranks are missing
-  if (done == Transfer::Done)
-    done = receiveAll(link, &answer, sizeof answer, verdict, -1, &got);
+  const std::optional<Received> refused = introduce(link, hello, meeting.secret, verdict, -1);
+  const auto [done, answer, body, got] = refused ? *refused : receiveAnswer(link, verdict, -1);
   if (got > 0 && std::memcmp(&answer.word, &hello.word, std::min(got, sizeof magic)) != 0)
     throw environmentError(
         fmt::format("the listener at {} (MASTER_ADDR={}) is not rank 0 of this program", master.text(), who.address));
-  std::string body(done == Transfer::Done ? answer.bytes : 0, '\0');
-  if (done == Transfer::Done)
-    done = receiveAll(link, body.data(), body.size(), verdict, -1);
   if (done == Transfer::TimedOut)
     throw environmentError(
         fmt::format("rank 0 at {} has not met all {} ranks within {} s", master.text(), who.size, seconds));
@@ -484,7 +541,7 @@ std::vector<Socket> receiveHeartbeats(const Socket &listener, unsigned size, uin
       throw environmentError(fmt::format("no connection for heartbeats from rank {} within {} s",
                                          fmt::join(missing(links), ", "), seconds));
     const Hello &said = guest->hello;
-    if (!guest->known() || said.job != job || said.rank == 0 || said.rank >= size || links[said.rank])
+    if (!guest->knows("") || said.job != job || said.rank == 0 || said.rank >= size || links[said.rank])
       continue;
     links[said.rank] = std::move(guest->socket);
     --left;
@@ -514,7 +571,7 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost
   std::vector<uint8_t> bytes(said.begin(), said.end());
   share(bytes);
   std::istringstream words(std::string(bytes.begin(), bytes.end()));
-  Hello hello{magic, protocol, size, rank, 0, 0, {}};
+  Hello hello{.size = size, .rank = rank};
   uint16_t port = 0;
   words >> hello.job >> port;
   if (rank == 0)
@@ -528,7 +585,7 @@ std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost
   const auto deadline = deadlineIn(seconds);
   std::vector<Socket> links;
   links.push_back(connectPatiently(places, deadline, -1, problem));
-  if (!links[0] || sendAll(links[0], &hello, sizeof hello, deadline, -1) != Transfer::Done)
+  if (!links[0] || !introduced(links[0], hello, "", deadline, -1, problem))
     throw environmentError(
         fmt::format("no connection for heartbeats to rank 0 at port {} within {} s: {}", port, seconds, problem));
   return links;
@@ -572,16 +629,19 @@ Doorkeeper::~Doorkeeper() {
 std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &who, double seconds, int alarm) {
   const auto deadline = deadlineIn(seconds);
   std::vector<Socket> all(who.size);
-  Hello hello{magic, protocol, who.size, who.rank, 0, meeting.job, {}};
-  hello.proof = proofOf(hello, meeting.secret);
+  const Hello hello{.size = who.size, .rank = who.rank, .job = meeting.job};
   for (unsigned rank = 0; rank < who.rank; ++rank) {
     std::string problem;
     all[rank] = connectPatiently({&meeting.places[rank], 1}, deadline, alarm, problem);
     if (!all[rank] && Clock::now() < deadline)
       return {};
-    if (!all[rank] || sendAll(all[rank], &hello, sizeof hello, deadline, alarm) != Transfer::Done)
-      throw environmentError(fmt::format("no connection to rank {} at {} within {} s: {}", rank,
-                                         meeting.places[rank].text(), seconds, problem));
+    if (all[rank] && introduced(all[rank], hello, meeting.secret, deadline, alarm, problem))
+      continue;
+    pollfd failed{alarm, POLLIN, 0}; // if the other rank has failed, the alarm tells why
+    if (::poll(&failed, 1, std::min(2000, millisecondsUntil(deadline))) > 0)
+      return {};
+    throw environmentError(fmt::format("no connection to rank {} at {} within {} s: {}", rank,
+                                       meeting.places[rank].text(), seconds, problem));
   }
   Reception reception(meeting.listener, alarm, who.size);
   for (unsigned left = who.size - 1 - who.rank; left > 0;) {
@@ -596,8 +656,8 @@ std::vector<Socket> connectAll(const Meeting &meeting, const TorchEnvironment &w
       throw environmentError(fmt::format("no connection from rank {} within {} s", fmt::join(absent, ", "), seconds));
     }
     const Hello &said = guest->hello;
-    if (!guest->known() || said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size ||
-        all[said.rank] || said.proof != proofOf(said, meeting.secret))
+    if (said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank] ||
+        !guest->knows(meeting.secret))
       continue; // a stranger
     all[said.rank] = std::move(guest->socket);
     --left;

@@ -4,6 +4,8 @@
 // has arrived. Other connections to the port are rejected: those that do not speak the protocol and, if the job has a
 // secret (CLEAVE_SECRET or CLEAVE_SECRET_FILE, otherwise the one that rank 0 publishes in torchrun's store), those that
 // do not know it. Later connections must present the random number that rank 0 gave to the ranks of this rendezvous.
+// Every connection is challenged: it must prove that it knows the secret by an HMAC-SHA-256 over a random number made
+// for this connection and over what it says, so that a recorded connection cannot be repeated.
 //
 // Ranks listen only on the interface that the others use: rank 0 at MASTER_ADDR if that is an address of its host,
 // another rank at the address by which it reached rank 0.

@@ -711,6 +711,13 @@ TEST_CASE("safetensors headers are checked", "[checkpoint]") {
   CHECK(parseSafetensors(std::span(head).subspan(8), head.size() + 17, "s").entries.size() == 2);
   CHECK(parseSafetensors(std::span(head).subspan(8), head.size() + 17, "s").crc32 == 0xabcu);
   CHECK_THROWS_WITH(parse(R"({"__metadata__":{"crc32":"xyz"}})", 0), Contains("xyz"));
+  const int64_t large = int64_t{1} << 62;
+  const auto place = [](std::vector<std::pair<std::string, SafetensorsEntry>> entries) { placeSafetensors(entries); };
+  CHECK_THROWS_WITH(place({{"x", {"F32", {large}, 0, 0}}}), Contains("tensor x") && Contains(std::to_string(large)));
+  CHECK_THROWS_WITH(place({{"x", {"U8", {3, -1}, 0, 0}}}), Contains("tensor x") && Contains("-1"));
+  CHECK_THROWS_WITH(place({{"x", {"X9", {3}, 0, 0}}}), Contains("tensor x") && Contains("X9"));
+  CHECK_NOTHROW(place({{"x", {"BF16", {large}, 0, 0}}, {"y", {"U8", {large}, 0, 0}}}));
+  CHECK_THROWS_WITH(place({{"x", {"BF16", {large}, 0, 0}}, {"y", {"BF16", {large}, 0, 0}}}), Contains("tensor y"));
 }
 
 TEST_CASE("data that was altered is found by its checksum", "[checkpoint]") {
