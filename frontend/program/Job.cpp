@@ -129,8 +129,8 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
                               {partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)});
   }
   const bool open = strategy.chunks == 1 && strategy.stages.empty() && strategy.order.empty();
-  const bool searched = strategy.schedule == partitioner::searchedSchedule && !options.cluster.empty();
-  const int64_t chunks = searched ? 0 : partitioner::chunksOf(strategy.schedule);
+  const bool searched = strategy.schedule == partitioner::searchedSchedule;
+  const int64_t chunks = !searched ? partitioner::chunksOf(strategy.schedule) : options.cluster.empty() ? 1 : 0;
   strategy.chunks = options.virtualStages.value_or(open ? chunks : strategy.chunks);
   return strategy;
 }
