@@ -128,8 +128,8 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   Request all = ofFile.with(asked);
   partitioner::Strategy strategy = all.decided();
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
-    const bool searched = strategy.schedule == partitioner::searchedSchedule && !options.cluster.empty();
-    strategy.chunks = searched ? 0 : partitioner::chunksOf(strategy.schedule);
+    const bool searched = strategy.schedule == partitioner::searchedSchedule;
+    strategy.chunks = !searched ? partitioner::chunksOf(strategy.schedule) : options.cluster.empty() ? 1 : 0;
   }
   if (!strategy.sequence.empty() && strategy.mesh.size("tp") == 1)
     throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",

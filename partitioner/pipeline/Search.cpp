@@ -204,20 +204,6 @@ Schedule oneAtATime(const Schedule &shape) {
   return schedule;
 }
 
-std::vector<Schedule> namedSchedulesOf(const Schedule &shape) {
-  std::vector<Schedule> list;
-  for (const std::string &name : namedSchedules()) {
-    const bool exists = name == "interleaved" ? shape.chunks > 1 && shape.microbatches % shape.ranks == 0
-                                              : shape.chunks == chunksOf(name);
-    if (!exists)
-      continue;
-    Schedule schedule = namedSchedule(name, shape.ranks, shape.chunks, shape.microbatches);
-    if (schedule.placement == shape.placement || shape.chunks == 1)
-      list.push_back(std::move(schedule));
-  }
-  return list;
-}
-
 std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<StageCosts> &stages,
                                        const std::vector<double> &limits) {
   return Search(shape, stages, limits).run();

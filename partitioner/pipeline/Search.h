@@ -20,9 +20,6 @@ namespace cleave::partitioner {
 std::optional<Schedule> searchSchedule(const Schedule &shape, const std::vector<StageCosts> &stages,
                                        const std::vector<double> &limits);
 
-/// The named schedules that exist for the ranks, chunks, microbatches and placement of `shape`.
-std::vector<Schedule> namedSchedulesOf(const Schedule &shape);
-
 /// The shapes that "auto" tries if the number of stages per rank is not given: one, two, and two in a V.
 std::vector<Schedule> openShapes(int64_t ranks, int64_t microbatches);
 

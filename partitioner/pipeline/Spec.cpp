@@ -60,8 +60,7 @@ public:
   }
 
   std::string schedule() const {
-    std::vector<std::string> names = namedSchedules();
-    names.push_back("auto");
+    const std::vector<std::string> &names = scheduleNames();
     const Json &value = json.at("schedule");
     if (!value.is_string() || std::find(names.begin(), names.end(), value.get<std::string>()) == names.end())
       throw mistake(fmt::format("\"schedule\" must be one of {}, found {}{}", fmt::join(names, ", "), shown(value),
@@ -184,9 +183,9 @@ PipelineSpec parsePipelineSpec(const std::string &text, const std::string &name)
   spec.microbatches = reader.count("microbatches");
   if (json.contains("virtual"))
     spec.chunks = reader.count("virtual");
-  else if (spec.schedule != "auto" && chunksOf(spec.schedule) > 0)
+  else if (spec.schedule != searchedSchedule && chunksOf(spec.schedule) > 0)
     spec.chunks = chunksOf(spec.schedule);
-  else if (spec.schedule != "auto")
+  else if (spec.schedule != searchedSchedule)
     throw reader.mistake(
         fmt::format("schedule {} needs the field \"virtual\", the stages on each rank", spec.schedule));
   const double works = 3.0 * double(spec.ranks) * double(spec.microbatches) * double(spec.chunks.value_or(2));
@@ -208,7 +207,7 @@ PipelineSpec parsePipelineSpec(const std::string &text, const std::string &name)
 }
 
 PlannedPipeline planPipeline(const PipelineSpec &spec) {
-  if (spec.schedule == "auto")
+  if (spec.schedule == searchedSchedule)
     return searched(spec);
   PlannedPipeline planned;
   planned.schedule = namedSchedule(spec.schedule, spec.ranks, *spec.chunks, spec.microbatches);

@@ -5,6 +5,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/base/Schedules.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -158,17 +159,19 @@ void zeroBubbleV(RankOrder &order, const Schedule &schedule, int64_t rank) {
 }
 
 struct Named {
-  const char *name;
+  const char *name; // the order of its microbatches follows from it (runtime/base/Schedules.h)
+  int64_t chunks;   // 0: any number from 2, and microbatches go in groups of as many as there are ranks
+  Placement placement;
   BackwardPass backward;
   void (*generate)(RankOrder &order, const Schedule &schedule, int64_t rank);
 };
 
-const Named all[] = {{"gpipe", BackwardPass::Joined, gpipe},
-                     {"1f1b", BackwardPass::Joined, oneForwardOneBackward},
-                     {"interleaved", BackwardPass::Joined, interleaved},
-                     {"zb-h1", BackwardPass::Split, zeroBubbleH1},
-                     {"zb-h2", BackwardPass::Split, zeroBubbleH2},
-                     {"zb-v", BackwardPass::Split, zeroBubbleV}};
+const Named all[] = {{descendingSchedule, 1, Placement::Wrapped, BackwardPass::Joined, gpipe},
+                     {"1f1b", 1, Placement::Wrapped, BackwardPass::Joined, oneForwardOneBackward},
+                     {"interleaved", 0, Placement::Wrapped, BackwardPass::Joined, interleaved},
+                     {"zb-h1", 1, Placement::Wrapped, BackwardPass::Split, zeroBubbleH1},
+                     {"zb-h2", 1, Placement::Wrapped, BackwardPass::Split, zeroBubbleH2},
+                     {"zb-v", 2, Placement::V, BackwardPass::Split, zeroBubbleV}};
 
 const Named &find(const std::string &name) {
   const Named *named = std::find_if(std::begin(all), std::end(all), [&](const Named &one) { return name == one.name; });
@@ -176,26 +179,6 @@ const Named &find(const std::string &name) {
     throw userError(fmt::format("schedule \"{}\" is unknown; there are {}{}", name, fmt::join(namedSchedules(), ", "),
                                 suggestion(name, namedSchedules())));
   return *named;
-}
-
-/// Throws userError if the sizes do not fit the schedule.
-void checkSizes(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
-  for (const auto &[what, value] : {std::pair("stages", ranks), {"virtual", chunks}, {"microbatches", microbatches}})
-    if (value < 1)
-      throw userError(fmt::format("schedule {}: {} must be at least 1, found {}", name, what, value));
-  if (name == "interleaved") {
-    if (chunks < 2)
-      throw userError(
-          fmt::format("schedule interleaved: virtual, the stages on each rank, must be at least 2, found {}", chunks));
-    if (microbatches % ranks != 0)
-      throw userError(
-          fmt::format("schedule interleaved: microbatches must be a multiple of the ranks of the pipeline, found "
-                      "{} microbatches and {} ranks",
-                      microbatches, ranks));
-  } else if (chunks != chunksOf(name)) {
-    throw userError(fmt::format("schedule {}: virtual, the stages on each rank, must be {}, found {}", name,
-                                chunksOf(name), chunks));
-  }
 }
 
 } // namespace
@@ -210,21 +193,50 @@ const std::vector<std::string> &namedSchedules() {
   return names;
 }
 
-int64_t chunksOf(const std::string &name) { return name == "zb-v" ? 2 : name == "interleaved" ? 0 : 1; }
+int64_t chunksOf(const std::string &name) { return find(name).chunks; }
+
+Placement placementOf(const std::string &name) { return find(name).placement; }
 
 BackwardPass backwardOf(const std::string &name) { return find(name).backward; }
 
-Schedule namedSchedule(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
+std::optional<std::string> checkNamedSizes(const std::string &name, int64_t ranks, int64_t chunks,
+                                           int64_t microbatches) {
   const Named &named = find(name);
-  checkSizes(name, ranks, chunks, microbatches);
-  Schedule schedule{name,           ranks, chunks, microbatches, name == "zb-v" ? Placement::V : Placement::Wrapped,
-                    named.backward, {}};
+  for (const auto &[what, value] : {std::pair("stages", ranks), {"virtual", chunks}, {"microbatches", microbatches}})
+    if (value < 1)
+      return fmt::format("schedule {}: {} must be at least 1, found {}", name, what, value);
+  if (named.chunks > 0 && chunks != named.chunks)
+    return fmt::format("schedule {}: virtual, the stages on each rank, must be {}, found {}", name, named.chunks,
+                       chunks);
+  if (named.chunks == 0 && chunks < 2)
+    return fmt::format("schedule {}: virtual, the stages on each rank, must be at least 2, found {}", name, chunks);
+  if (named.chunks == 0 && microbatches % ranks != 0)
+    return fmt::format("schedule {}: microbatches must be a multiple of the ranks of the pipeline, found {} "
+                       "microbatches and {} ranks",
+                       name, microbatches, ranks);
+  return std::nullopt;
+}
+
+Schedule namedSchedule(const std::string &name, int64_t ranks, int64_t chunks, int64_t microbatches) {
+  if (const auto defect = checkNamedSizes(name, ranks, chunks, microbatches))
+    throw userError(*defect);
+  const Named &named = find(name);
+  Schedule schedule{name, ranks, chunks, microbatches, named.placement, named.backward, {}};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     RankOrder order(schedule, rank);
     named.generate(order, schedule, rank);
     schedule.order.push_back(std::move(order.works));
   }
   return schedule;
+}
+
+std::vector<Schedule> namedSchedulesOf(const Schedule &shape) {
+  std::vector<Schedule> list;
+  for (const Named &named : all)
+    if ((named.placement == shape.placement || shape.chunks == 1) &&
+        !checkNamedSizes(named.name, shape.ranks, shape.chunks, shape.microbatches))
+      list.push_back(namedSchedule(named.name, shape.ranks, shape.chunks, shape.microbatches));
+  return list;
 }
 
 } // namespace cleave::partitioner

@@ -41,9 +41,9 @@ std::optional<Recomputation> recomputationNamed(const std::string &word) {
 }
 
 int64_t Strategy::positionOf(int64_t stage) const {
-  const int64_t pp = mesh.size("pp"), round = stage / pp, place = stage % pp;
-  const bool v = schedule == "zb-v" || (schedule == searchedSchedule && placement == Placement::V);
-  return v && round % 2 ? pp - 1 - place : place;
+  return Schedule{.ranks = mesh.size("pp"),
+                  .placement = schedule == searchedSchedule ? placement : placementOf(schedule)}
+      .rankOf(stage);
 }
 
 BackwardPass Strategy::backward() const {

@@ -2,6 +2,7 @@
 #include "passes/pipeline/ScheduleSearch.h"
 
 #include "partitioner/pipeline/Search.h"
+#include "partitioner/schedule/Named.h"
 #include "partitioner/simulate/MeasureStages.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
@@ -40,7 +41,7 @@ public:
     if (candidates.empty() && refused)
       throw *refused;
     std::ranges::stable_sort(candidates, {}, &Candidate::milliseconds);
-    addInterleaved();
+    addOpenSchedules();
     return fastest();
   }
 
@@ -92,18 +93,21 @@ private:
         add(named, measured);
   }
 
-  /// Adds the schedule "interleaved" as a finalist. Its number of stages per rank is chosen from the layers
-  /// (partitioner/stages/Stages.cpp).
-  void addInterleaved() {
+  /// Adds the named schedules that take any number of stages per rank from two as finalists. The number is chosen from
+  /// the layers (partitioner/stages/Stages.cpp).
+  void addOpenSchedules() {
     const Strategy &given = options.strategy;
     const int64_t ranks = given.mesh.size("pp");
-    if (candidates.empty() || given.chunks > 0 || ranks == 1 || given.microbatches % ranks ||
-        refused) // too few layers for two stages a rank
+    if (candidates.empty() || given.chunks > 0 || ranks == 1 || refused) // too few layers for two stages a rank
       return;
-    Candidate candidate{given, candidates.front().milliseconds};
-    candidate.strategy.schedule = "interleaved";
-    candidate.strategy.scheduleOrigin = "search";
-    candidates.insert(candidates.begin() + 1, std::move(candidate));
+    for (const std::string &name : partitioner::namedSchedules()) {
+      if (partitioner::chunksOf(name) > 0 || partitioner::checkNamedSizes(name, ranks, 2, given.microbatches))
+        continue;
+      Candidate candidate{given, candidates.front().milliseconds};
+      candidate.strategy.schedule = name;
+      candidate.strategy.scheduleOrigin = "search";
+      candidates.insert(candidates.begin() + 1, std::move(candidate));
+    }
   }
 
   void add(const Schedule &schedule, const partitioner::MeasuredStages &measured) {

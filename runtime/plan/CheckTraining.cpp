@@ -1,6 +1,7 @@
 // Checks that a list of actions is a training iteration: every segment runs once per microbatch, in order; every
 // trained parameter is written completely, from its own gradient. CheckPartials.cpp checks that the
 // gradient has been summed exactly once over every mesh axis; CheckMemory.cpp checks that its sum starts at 0.
+#include "runtime/base/Schedules.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
 #include "runtime/plan/Segments.h"
@@ -39,9 +40,9 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
                  action.segment(), action.microbatch());
     if (segment.kind() == plan::SegmentKind::WeightGradient)
       finished.insert({segment.stage(), action.microbatch()});
-    const bool downwards = name == "gpipe" && (segment.kind() == plan::SegmentKind::Backward ||
-                                               segment.kind() == plan::SegmentKind::InputGradient ||
-                                               segment.kind() == plan::SegmentKind::WeightGradient);
+    const bool downwards = name == descendingSchedule && (segment.kind() == plan::SegmentKind::Backward ||
+                                                          segment.kind() == plan::SegmentKind::InputGradient ||
+                                                          segment.kind() == plan::SegmentKind::WeightGradient);
     const auto [found, fresh] = last.try_emplace(action.segment(), action.microbatch());
     if (!fresh && (downwards ? action.microbatch() > found->second : action.microbatch() < found->second))
       report.add(

@@ -3,6 +3,7 @@
 #include "partitioner/schedule/Named.h"
 #include "partitioner/schedule/Schedule.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Schedules.h"
 
 #include <catch2/catch.hpp>
 
@@ -119,6 +120,12 @@ TEST_CASE("orders go through their text") {
     Schedule schedule{"auto", 2, 2, 2};
     CHECK_THROWS_WITH(addOrder(schedule, text), Catch::Contains("of rank 0 is not a work"));
   }
+}
+
+TEST_CASE("microbatches of a named schedule ascend unless plans are checked for the opposite") {
+  for (const std::string &name : namedSchedules())
+    CHECK(descendingWork(namedSchedule(name, 2, chunksOf(name) ? chunksOf(name) : 2, 4)).has_value() ==
+          (name == descendingSchedule));
 }
 
 TEST_CASE("microbatches that do not ascend are found") {
