@@ -16,7 +16,7 @@
 namespace cleave::partitioner {
 
 static constexpr int64_t mostOfAxis = 1 << 20, mostMicrobatches = 1 << 24;
-static constexpr const char *defaultSchedule = "1f1b";
+static const std::string defaultSchedule = Strategy().schedule;
 
 std::optional<ShardKey> ShardKey::parse(const std::string &text) {
   if (text == "heads")
@@ -259,12 +259,14 @@ Request Request::parse(const std::string &text, const std::string &file) {
 
 Request Request::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
 
+/// Takes a value that is asked for.
+template <class Value, class Asked> static void take(Value &value, const std::optional<Asked> &asked) {
+  if (asked)
+    value = *asked;
+}
+
 Request Request::with(const Request &over) const {
   Request all = *this;
-  const auto take = [](auto &value, const auto &from) {
-    if (from)
-      value = from;
-  };
   if (over.schedule && *over.schedule != schedule.value_or(defaultSchedule)) { // what belongs to the schedule goes, too
     all.order.clear();
     all.placement.reset();
@@ -286,19 +288,16 @@ Request Request::with(const Request &over) const {
 Strategy Request::decided() const {
   Strategy strategy;
   strategy.mesh = mesh.value_or(oneDevice());
-  strategy.schedule = schedule.value_or(defaultSchedule);
+  take(strategy.schedule, schedule), take(strategy.placement, placement), take(strategy.microbatches, microbatches);
+  take(strategy.chunks, chunks), take(strategy.sequence, sequence), take(strategy.zero, zero);
+  strategy.scatterGather = scatterGather;
   strategy.scheduleOrigin = scheduleOrigin;
   strategy.order = order;
-  strategy.placement = placement.value_or(Placement::Wrapped);
-  strategy.microbatches = microbatches.value_or(1);
-  strategy.chunks = chunks.value_or(1);
   strategy.stages = stages;
-  strategy.stagesOrigin = stages.empty() ? "default" : "file";
+  if (!stages.empty())
+    strategy.stagesOrigin = "file";
   strategy.shard = shard;
   strategy.recompute = recompute;
-  strategy.sequence = sequence.value_or("");
-  strategy.zero = zero.value_or(0);
-  strategy.scatterGather = scatterGather;
   return strategy;
 }
 
