@@ -5,6 +5,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <filesystem>
@@ -50,25 +51,13 @@ plan::TrainingT trainingOf(const plan::Plan &plan) {
   return training;
 }
 
-int64_t dpOf(const plan::Plan &plan) {
-  int64_t dp = 1;
-  if (plan.mesh())
-    for (const auto *axis : *plan.mesh())
-      if (axis->name() && axis->name()->string_view() == "dp")
-        dp = axis->size();
-  return dp;
-}
-
 void checkMesh(Comparison &compare, const plan::Plan &plan, const RunOptions &options) {
   if (options.mesh.empty())
     return;
   const Mesh mesh = partitioner::parseMesh(options.mesh);
-  bool equal = true;
-  if (plan.mesh())
-    for (const auto *axis : *plan.mesh())
-      equal &= axis->name() && mesh.size(axis->name()->str()) == static_cast<int64_t>(axis->size());
-  if (!equal)
-    compare.same("--mesh", options.mesh, meshOf(plan));
+  for (const MeshAxis &axis : mesh.axes)
+    if (axis.size != sizeOfAxis(plan, axis.name))
+      compare.same("--mesh", options.mesh, meshOf(plan));
 }
 
 /// Compares the given optimizer options with the plan's.
@@ -108,10 +97,11 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
   compare.word("--backend", options.backend, plan.backend());
   compare.same("--batch", options.batch, static_cast<int64_t>(plan.batch()));
   compare.same("--eval-batch", options.evalBatch, evalBatchOf(plan));
-  if (options.batchPerRank && globalBatch(*options.batchPerRank, dpOf(plan)) != plan.batch())
+  const int64_t dp = sizeOfAxis(plan, "dp");
+  if (options.batchPerRank && globalBatch(*options.batchPerRank, dp) != plan.batch())
     throw userError(fmt::format("--batch-per-rank {}: with dp={} that is a global batch of {}, the plan {} has {}",
-                                *options.batchPerRank, dpOf(plan), globalBatch(*options.batchPerRank, dpOf(plan)),
-                                file.name(), plan.batch()));
+                                *options.batchPerRank, dp, globalBatch(*options.batchPerRank, dp), file.name(),
+                                plan.batch()));
   compare.same("--microbatches", options.microbatches, static_cast<int64_t>(plan.microbatches()));
   compare.same("--seed", options.seed, static_cast<uint64_t>(plan.seed()));
   checkTraining(compare, plan, options);

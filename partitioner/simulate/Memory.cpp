@@ -4,6 +4,7 @@
 #include "partitioner/cost/Constants.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -54,20 +55,14 @@ std::string describe(const MemoryParts &parts) {
 /// whole run. Omits options that the plan's strategy already uses. Says if the plan would fit with fused attention.
 std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t usable) {
   const plan::Choices *made = plan.choices(); // null in plans of older versions
-  const auto axis = [&](const char *name) {
-    for (uint32_t a = 0; a < length(plan.mesh()); ++a)
-      if (plan.mesh()->Get(a)->name()->str() == name)
-        return plan.mesh()->Get(a)->size();
-    return 1u;
-  };
   std::vector<std::string> choices;
   if ((parts.activations + parts.scores) * 2 > parts.all()) {
     choices.push_back("more microbatches");
     if (!made || made->recompute() != plan::Recomputation::Full)
       choices.push_back("--recompute full");
-    if (axis("tp") > 1 && !(made && made->sequence()))
+    if (sizeOfAxis(plan, "tp") > 1 && !(made && made->sequence()))
       choices.push_back("--sequence-parallel");
-  } else if (axis("dp") > 1 && !(made && made->zero() == 3)) {
+  } else if (sizeOfAxis(plan, "dp") > 1 && !(made && made->zero() == 3)) {
     choices.push_back("--zero 3");
   }
   choices.push_back("more stages (pp)");

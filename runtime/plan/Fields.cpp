@@ -2,6 +2,7 @@
 #include "runtime/plan/Fields.h"
 
 #include "runtime/plan/CheckParts.h"
+#include "runtime/plan/Slices.h"
 
 #include <fmt/format.h>
 
@@ -30,13 +31,6 @@ Wide integerAt(reflection::BaseType type, const uint8_t *at) {
   default: // FieldTypes.cpp admits no other types
     return ReadScalar<uint8_t>(at);
   }
-}
-
-uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name) {
-  for (uint32_t a = 0; a < length(plan.mesh()); ++a)
-    if (const auto *axis = plan.mesh()->Get(a); axis->name() && axis->name()->string_view() == name)
-      return axis->size();
-  return 1;
 }
 
 } // namespace

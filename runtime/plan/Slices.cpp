@@ -181,4 +181,12 @@ std::vector<uint32_t> meshSizes(const plan::Plan &plan) {
   return sizes;
 }
 
+uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name) {
+  if (plan.mesh())
+    for (const plan::MeshAxis *axis : *plan.mesh())
+      if (axis->name() && axis->name()->string_view() == name)
+        return axis->size();
+  return 1;
+}
+
 } // namespace cleave

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace cleave {
@@ -53,5 +54,8 @@ std::vector<Piece> localPieces(const plan::Sharding *sharding, std::span<const i
 
 /// Sizes of the axes of Plan.mesh.
 std::vector<uint32_t> meshSizes(const plan::Plan &plan);
+
+/// The size of a mesh axis of the plan; 1 if there is none of this name.
+uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name);
 
 } // namespace cleave

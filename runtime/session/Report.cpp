@@ -300,10 +300,9 @@ void addFacts(const PlanFile &file, PlanReport &report) {
   report.programs = plan.programs()->size();
   report.codeBytes = plan.code() ? plan.code()->size() : 0;
   report.fileBytes = file.bytes().size();
-  for (uint32_t i = 0; plan.mesh() && i < plan.mesh()->size(); ++i) {
-    const std::string name = text(plan.mesh()->Get(i)->name());
-    (name == "dp" ? report.dp : name == "tp" ? report.tp : report.pp) = plan.mesh()->Get(i)->size();
-  }
+  report.dp = sizeOfAxis(plan, "dp");
+  report.tp = sizeOfAxis(plan, "tp");
+  report.pp = sizeOfAxis(plan, "pp");
   for (uint32_t i = 0; plan.kernels() && i < plan.kernels()->size(); ++i) {
     ++report.kernels;
     report.fusedOps += plan.kernels()->Get(i)->fused();

@@ -102,10 +102,9 @@ RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
   const plan::Plan &plan = file.plan();
   RunRecord run;
   run.program = text(plan.model());
-  for (const plan::MeshAxis *axis : *plan.mesh()) {
-    const std::string name = text(axis->name());
-    (name == "dp" ? run.dp : name == "tp" ? run.tp : run.pp) = axis->size();
-  }
+  run.dp = sizeOfAxis(plan, "dp");
+  run.tp = sizeOfAxis(plan, "tp");
+  run.pp = sizeOfAxis(plan, "pp");
   run.schedule = text(plan.schedule());
   run.microbatches = plan.microbatches();
   run.batch = plan.batch();
