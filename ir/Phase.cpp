@@ -14,7 +14,7 @@ namespace cleave::ir {
 
 static bool hasShardings(ModuleOp module) {
   bool found = false;
-  module.walk([&](Operation *op) { found |= op->hasAttr("dist.shardings"); });
+  module.walk([&](Operation *op) { found |= op->hasAttr(dist::attr::shardings); });
   return found;
 }
 

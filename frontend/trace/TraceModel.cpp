@@ -158,7 +158,7 @@ void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::fun
   }
   close(trace, results, marks, function);
   if (mode == Trace::Mode::Train)
-    function->setAttr("cleave.static_weight", b.getI64IntegerAttr(loss.staticWeight));
+    function->setAttr(attr::staticWeight, b.getI64IntegerAttr(loss.staticWeight));
 }
 
 void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const Marks &marks,

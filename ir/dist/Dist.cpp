@@ -1,5 +1,7 @@
 // The distribution dialect: registration and verifiers.
 #include "ir/dist/Dist.h"
+#include "ir/Discardable.h"
+#include "ir/graph/Graph.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -27,6 +29,50 @@ void DistDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/dist/DistOps.cpp.inc"
       >();
+}
+
+/// An entry for each result, of which the last ones may be missing; unit: unknown.
+static LogicalResult verifyEntries(Operation *op, NamedAttribute attribute) {
+  auto entries = cast<ArrayAttr>(attribute.getValue());
+  if (entries.size() > op->getNumResults())
+    return op->emitError("C4: ") << attribute.getName() << " has " << entries.size() << " entries for "
+                                 << op->getNumResults() << " results";
+  for (Attribute entry : entries)
+    if (!(attribute.getName() == attr::shardings ? isa<ShardingAttr>(entry) : isa<TypeAttr>(entry)) &&
+        !(isa<UnitAttr>(entry) && isa<cleave::ir::FusionOp>(op)))
+      return op->emitError("C4: ") << attribute.getName() << " has the entry " << entry;
+  return success();
+}
+
+static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, cleave::ir::Place place) {
+  using namespace cleave::ir;
+  using D = DistDialect;
+  static const Discardable declared[] = {
+      discardable<D::ShardingAttrHelper>(OnArgument), discardable<D::ShardingsAttrHelper>(OnOp),
+      discardable<D::GlobalAttrHelper>(OnArgument),   discardable<D::GlobalsAttrHelper>(OnOp),
+      discardable<D::GatheredAttrHelper>(OnOp),       discardable<D::StageAttrHelper>(OnFunction),
+      discardable<D::ClassAttrHelper>(OnFunction),    discardable<D::SegmentAttrHelper>(OnFunction)};
+  if (failed(verifyDiscardable(op, attribute, place, declared)))
+    return failure();
+  const StringRef name = attribute.getName();
+  if (name == cleave::dist::attr::shardings || name == cleave::dist::attr::globals)
+    return verifyEntries(op, attribute);
+  if (name != cleave::dist::attr::gathered)
+    return success();
+  const StringRef kept = cast<StringAttr>(attribute.getValue());
+  if (kept != gatheredForIteration && kept != gatheredForSegment)
+    return op->emitError("C5: ") << name << " must be \"" << gatheredForIteration << "\" or \"" << gatheredForSegment
+                                 << "\", found " << attribute.getValue();
+  return success();
+}
+LogicalResult DistDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, cleave::ir::placeOf(op));
+}
+LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, cleave::ir::OnArgument);
+}
+LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, cleave::ir::OnResult);
 }
 
 LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef text) {

@@ -16,21 +16,27 @@
 #include <mutex>
 #include <optional>
 
-#include "ir/dist/DistDialect.h.inc"
-
 #define GET_ATTRDEF_CLASSES
 #include "ir/dist/DistAttrs.h.inc"
+
+#include "ir/dist/DistDialect.h.inc"
 
 #define GET_OP_CLASSES
 #include "ir/dist/DistOps.h.inc"
 
 namespace cleave::dist {
+/// Names of discardable attributes; see the dialect description in DistOps.td.
 namespace attr {
-inline constexpr llvm::StringLiteral sharding = "dist.sharding", shardings = "dist.shardings", stage = "dist.stage",
-                                     rankClass = "dist.class", segment = "dist.segment", global = "dist.global",
-                                     globals = "dist.globals", gathered = "dist.gathered";
+inline constexpr llvm::StringLiteral sharding = DistDialect::ShardingAttrHelper::getNameStr(),
+                                     shardings = DistDialect::ShardingsAttrHelper::getNameStr(),
+                                     global = DistDialect::GlobalAttrHelper::getNameStr(),
+                                     globals = DistDialect::GlobalsAttrHelper::getNameStr(),
+                                     gathered = DistDialect::GatheredAttrHelper::getNameStr(),
+                                     stage = DistDialect::StageAttrHelper::getNameStr(),
+                                     rankClass = DistDialect::ClassAttrHelper::getNameStr(),
+                                     segment = DistDialect::SegmentAttrHelper::getNameStr();
 }
-/// Values of attr::gathered, on a reshard that gathers a parameter which ZeRO stores in parts: once per iteration, or in
-/// every segment that reads it.
+/// Values of attr::gathered, on a reshard that gathers a parameter which ZeRO stores in parts: once per iteration, or
+/// in every segment that reads it.
 inline constexpr llvm::StringLiteral gatheredForIteration = "iteration", gatheredForSegment = "segment";
 } // namespace cleave::dist

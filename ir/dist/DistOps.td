@@ -33,9 +33,32 @@ def Dist_Dialect : Dialect {
     Values that differ between ranks of one class are never constants: offsets are `dist.shard_offset`, which reads a table
     per rank.
 
+    These attributes may be on ops of any dialect:
+
+    | attribute | on | type |
+    |---|---|---|
+    | `dist.sharding` | arguments | `#dist.sharding` |
+    | `dist.shardings` | ops: an entry for each result; a library call has none for a workspace | array of `#dist.sharding` |
+    | `dist.global` | arguments of local functions: the type before the split | type |
+    | `dist.globals` | ops of local functions: the same for each result | array of types |
+    | `dist.gathered` | a reshard that gathers a parameter which ZeRO stores in parts: how long the result is kept | string, "iteration" or "segment" |
+    | `dist.stage`, `dist.class` | local functions | i64 |
+    | `dist.segment` | local functions | string |
+
+    An entry for a result of a `cleave.fusion` may be a unit attribute: unknown. The verifier checks for each attribute of the
+    dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it has its type, (C4) lists have entries of the right
+    type, and not more than there are results, (C5) `dist.gathered` has one of its values.
+
     Constraints are numbered per op (C1, C2, ...).
   }];
   let useDefaultAttributePrinterParser = 1;
+  let discardableAttrs = (ins
+    "::cleave::dist::ShardingAttr":$sharding, "::mlir::ArrayAttr":$shardings, "::mlir::TypeAttr":$global,
+    "::mlir::ArrayAttr":$globals, "::mlir::StringAttr":$gathered, "::mlir::IntegerAttr":$stage, "::mlir::IntegerAttr":$class,
+    "::mlir::StringAttr":$segment);
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
   private:
     friend class ShardingAttr;

@@ -1,6 +1,7 @@
 // The graph dialect: registration, attributes, constants. Type inference, verifiers and folders of the ops are in
 // Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp and Composite.cpp.
 #include "ir/graph/Graph.h"
+#include "ir/Discardable.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -36,6 +37,43 @@ void CleaveDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/graph/GraphOps.cpp.inc"
       >();
+}
+
+static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Place place) {
+  using D = CleaveDialect;
+  static const Discardable declared[] = {discardable<D::KindAttrHelper>(OnArgument | OnResult),
+                                         discardable<D::NameAttrHelper>(OnArgument | OnResult),
+                                         discardable<D::InitAttrHelper>(OnArgument),
+                                         discardable<D::TrainableAttrHelper>(OnArgument | OnResult),
+                                         discardable<D::LrScaleAttrHelper>(OnArgument),
+                                         discardable<D::WeightDecayAttrHelper>(OnArgument),
+                                         discardable<D::ParameterAttrHelper>(OnOp | OnArgument),
+                                         discardable<D::PathAttrHelper>(OnOp),
+                                         discardable<D::StageAttrHelper>(OnOp | OnResult),
+                                         discardable<D::PhaseAttrHelper>(OnOp),
+                                         discardable<D::PerMicrobatchAttrHelper>(OnOp),
+                                         discardable<D::ActivationAttrHelper>(OnOp),
+                                         discardable<D::SingleAttrHelper>(OnOp),
+                                         discardable<D::StaticWeightAttrHelper>(OnFunction),
+                                         discardable<D::StaticCountAttrHelper>(OnFunction),
+                                         discardable<D::OptimizerAttrHelper>(OnModule),
+                                         discardable<D::LossScaleAttrHelper>(OnModule),
+                                         discardable<D::ReduceDtypeAttrHelper>(OnModule),
+                                         discardable<D::EpiloguesAttrHelper>(OnModule)};
+  if (failed(verifyDiscardable(op, attribute, place, declared)))
+    return failure();
+  if (attribute.getName() == attr::phase && cast<StringAttr>(attribute.getValue()) != "backward")
+    return op->emitError("C4: ") << attr::phase << " must be \"backward\", found " << attribute.getValue();
+  return success();
+}
+LogicalResult CleaveDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, placeOf(op));
+}
+LogicalResult CleaveDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, OnArgument);
+}
+LogicalResult CleaveDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, OnResult);
 }
 
 Operation *CleaveDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {

@@ -31,24 +31,35 @@ inline llvm::hash_code hash_value(const Number &number) {
 }
 } // namespace cleave::ir
 
-#include "ir/graph/GraphDialect.h.inc"
-
 #define GET_ATTRDEF_CLASSES
 #include "ir/graph/GraphAttrs.h.inc"
+
+#include "ir/graph/GraphDialect.h.inc"
 
 #define GET_OP_CLASSES
 #include "ir/graph/GraphOps.h.inc"
 
 namespace cleave::ir {
 
-/// Discardable attributes; see the dialect description in GraphBase.td.
+/// Names of discardable attributes; see the dialect description in GraphBase.td.
 namespace attr {
-inline constexpr llvm::StringLiteral kind = "cleave.kind", name = "cleave.name", init = "cleave.init",
-                                     trainable = "cleave.trainable", lrScale = "cleave.lr_scale",
-                                     weightDecay = "cleave.weight_decay", path = "cleave.path", stage = "cleave.stage",
-                                     phase = "cleave.phase", optimizer = "cleave.optimizer",
-                                     reduceDtype = "cleave.reduce_dtype", epilogues = "cleave.epilogues",
-                                     perMicrobatch = "cleave.per_microbatch";
+inline constexpr llvm::StringLiteral kind = CleaveDialect::KindAttrHelper::getNameStr(),
+                                     name = CleaveDialect::NameAttrHelper::getNameStr(),
+                                     init = CleaveDialect::InitAttrHelper::getNameStr(),
+                                     trainable = CleaveDialect::TrainableAttrHelper::getNameStr(),
+                                     lrScale = CleaveDialect::LrScaleAttrHelper::getNameStr(),
+                                     weightDecay = CleaveDialect::WeightDecayAttrHelper::getNameStr(),
+                                     parameter = CleaveDialect::ParameterAttrHelper::getNameStr(),
+                                     path = CleaveDialect::PathAttrHelper::getNameStr(),
+                                     stage = CleaveDialect::StageAttrHelper::getNameStr(),
+                                     phase = CleaveDialect::PhaseAttrHelper::getNameStr(),
+                                     perMicrobatch = CleaveDialect::PerMicrobatchAttrHelper::getNameStr(),
+                                     staticWeight = CleaveDialect::StaticWeightAttrHelper::getNameStr(),
+                                     staticCount = CleaveDialect::StaticCountAttrHelper::getNameStr(),
+                                     optimizer = CleaveDialect::OptimizerAttrHelper::getNameStr(),
+                                     lossScale = CleaveDialect::LossScaleAttrHelper::getNameStr(),
+                                     reduceDtype = CleaveDialect::ReduceDtypeAttrHelper::getNameStr(),
+                                     epilogues = CleaveDialect::EpiloguesAttrHelper::getNameStr();
 }
 
 /// shard_hint entry for a dimension that must not be split. An entry "" keeps the dimension's sharding.

@@ -43,12 +43,48 @@ def Cleave_Dialect : Dialect {
     over a split dimension is then an ordinary partial sum, so synchronised batch normalisation and cross-entropy over
     split classes need no rule of their own.
 
+    These attributes may be on ops of any dialect:
+
+    | attribute | on | type |
+    |---|---|---|
+    | `cleave.kind`, `cleave.name` | arguments, results | string |
+    | `cleave.init` | arguments | `#cleave.init` |
+    | `cleave.trainable` | arguments; results that are gradients | bool |
+    | `cleave.lr_scale`, `cleave.weight_decay` | arguments | f64 |
+    | `cleave.parameter` | ops of `@update` and its states: the parameter to which they belong | string |
+    | `cleave.path` | ops | string |
+    | `cleave.stage` | ops, results | i64 |
+    | `cleave.phase` | ops | string, "backward" |
+    | `cleave.per_microbatch` | ops | unit |
+    | `cleave.activation` | a cast at the end of a composite op, which mixed precision may store in the half type | unit |
+    | `cleave.single` | a matrix product that stays f32 under mixed precision | unit |
+    | `cleave.static_weight` | `@forward`: the weight of a microbatch if the loss ignores no label; at least 1 | i64 |
+    | `cleave.static_count` | `@train`: the same for all microbatches of a step | i64 |
+    | `cleave.optimizer` | the module: the optimizer and its settings | dictionary |
+    | `cleave.loss_scale` | the module: `initial`, `dynamic`, `growth_interval` | dictionary |
+    | `cleave.reduce_dtype` | the module: the type in which gradients are reduced | type |
+    | `cleave.epilogues` | the module: matrix products may compute bias and activation | unit |
+
+    The verifier checks for each attribute of the dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it
+    has its type, (C4) `cleave.phase` is "backward".
+
     Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests refer to these numbers. If result
     types are inferred, inference checks the constraints. If a trait requires equal shapes or types, the message is the
     trait's.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
+  let discardableAttrs = (ins
+    "::mlir::StringAttr":$kind, "::mlir::StringAttr":$name, "::cleave::ir::InitAttr":$init, "::mlir::BoolAttr":$trainable,
+    "::mlir::FloatAttr":$lr_scale, "::mlir::FloatAttr":$weight_decay, "::mlir::StringAttr":$parameter,
+    "::mlir::StringAttr":$path, "::mlir::IntegerAttr":$stage, "::mlir::StringAttr":$phase, "::mlir::UnitAttr":$per_microbatch,
+    "::mlir::UnitAttr":$activation, "::mlir::UnitAttr":$single,
+    "::mlir::IntegerAttr":$static_weight, "::mlir::IntegerAttr":$static_count,
+    "::mlir::DictionaryAttr":$optimizer, "::mlir::DictionaryAttr":$loss_scale, "::mlir::TypeAttr":$reduce_dtype,
+    "::mlir::UnitAttr":$epilogues);
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 class Cleave_Attr<string name, string attrMnemonic> : AttrDef<Cleave_Dialect, name> { let mnemonic = attrMnemonic; }

@@ -42,7 +42,7 @@ private:
   std::vector<dist::ShardingAttr> texts;
 
   static constexpr llvm::StringLiteral marks[] = {ir::attr::path, ir::attr::stage, ir::attr::phase,
-                                                  llvm::StringLiteral("cleave.parameter")};
+                                                  ir::attr::parameter};
 
   dist::ShardingAttr textOf(TensorId tensor) const { return texts[solution.shardings[tensor]]; }
 

@@ -10,8 +10,6 @@ using namespace mlir;
 namespace cleave::partitioner {
 namespace {
 
-constexpr llvm::StringLiteral parameterAttr = "cleave.parameter";
-
 class UpdateEmitter {
 public:
   UpdateEmitter(const StepInfo &info, RankClass &rankClass, LocalFunction &local)
@@ -53,11 +51,11 @@ private:
   }
 
   static std::string parameterOf(Operation *op) {
-    auto name = op->getAttrOfType<StringAttr>(parameterAttr);
+    auto name = op->getAttrOfType<StringAttr>(ir::attr::parameter);
     return name ? name.str() : "";
   }
 
-  static bool ofNoParameter(Operation *op) { return !op->hasAttr(parameterAttr); }
+  static bool ofNoParameter(Operation *op) { return !op->hasAttr(ir::attr::parameter); }
 
   // The terms of a sum over parameters: additions of scalars that belong to no parameter. Iterative, because the chain
   // of additions may be as long as the number of parameters.

@@ -74,9 +74,8 @@ const RuleTable::Rule *RuleTable::find(Operation *op) const {
 namespace {
 
 bool isTrainable(func::FuncOp function, unsigned argument) {
-  auto trainable = function.getArgAttr(argument, ir::attr::trainable);
-  bool off = trainable && isa<BoolAttr>(trainable) && !cast<BoolAttr>(trainable).getValue();
-  return ir::argumentText(function, argument, ir::attr::kind) == "parameter" && trainable && !off;
+  auto trainable = function.getArgAttrOfType<BoolAttr>(argument, ir::attr::trainable);
+  return ir::argumentText(function, argument, ir::attr::kind) == "parameter" && trainable && trainable.getValue();
 }
 
 /// Whether a gradient propagates from this result to its op's operands.
@@ -131,7 +130,7 @@ void addWeights(ModuleOp module, func::FuncOp forward) {
   Operation *loss = forward.front().getTerminator()->getOperand(resultsOf(forward, "loss").front()).getDefiningOp();
   auto weights = forward.clone();
   weights.setName("weights");
-  weights->removeAttr("cleave.static_weight");
+  weights->removeAttr(ir::attr::staticWeight);
   module.push_back(weights);
   keepResults(weights, resultsOf(weights, "weight"));
   weights.walk([&](ir::CrossEntropyOp op) {
@@ -281,7 +280,7 @@ void differentiate(ModuleOp module, int64_t microbatches) {
   auto function = module.lookupSymbol<func::FuncOp>("forward");
   if (!function)
     throw userError("differentiate: the module has no @forward");
-  auto weight = function->getAttrOfType<IntegerAttr>("cleave.static_weight");
+  auto weight = function->getAttrOfType<IntegerAttr>(ir::attr::staticWeight);
   if (!weight || weight.getInt() < 1 || microbatches < 1)
     throw userError("differentiate: @forward needs cleave.static_weight >= 1, and microbatches must be at least 1");
   const bool terms = resultsOf(function, "loss").size() > 1;
@@ -294,7 +293,7 @@ void differentiate(ModuleOp module, int64_t microbatches) {
   appendBackward(function, adjoints, static_cast<double>(staticCount), weights, lossScaleArgument(module, function));
   returnGradients(function, adjoints);
   function.setName("train");
-  function->setAttr("cleave.static_count", builder.getI64IntegerAttr(staticCount));
+  function->setAttr(ir::attr::staticCount, builder.getI64IntegerAttr(staticCount));
 }
 
 } // namespace cleave::passes

@@ -143,10 +143,8 @@ void ProgramBuilder::describe(uint32_t index, mlir::func::FuncOp function, unsig
     tensor.init->a = storedNumber(init.getA());
     tensor.init->b = init.getB();
   }
-  if (mlir::Attribute trainable = function.getArgAttr(argument, ir::attr::trainable)) {
-    auto flag = llvm::dyn_cast<mlir::BoolAttr>(trainable);
-    tensor.trainable |= !flag || flag.getValue();
-  }
+  if (auto trainable = function.getArgAttrOfType<mlir::BoolAttr>(argument, ir::attr::trainable))
+    tensor.trainable |= trainable.getValue();
 }
 
 namespace {

@@ -1,4 +1,5 @@
 // Converts groups to `cleave.fusion` ops.
+#include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "passes/codegen/FromFusion.h"
 #include "passes/fuse/Rewrites.h"
@@ -111,7 +112,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   for (mlir::Operation *op : ops) {
     mlir::Operation *copy = b.clone(*op, map);
     mlir::NamedAttrList attributes(copy->getDiscardableAttrDictionary());
-    for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
+    for (llvm::StringRef name : {dist::attr::shardings, dist::attr::globals})
       attributes.erase(name);
     copy->setDiscardableAttrs(attributes.getDictionary(context));
   }
@@ -125,7 +126,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);
-  for (llvm::StringRef name : {"dist.shardings", "dist.globals"})
+  for (llvm::StringRef name : {dist::attr::shardings, dist::attr::globals})
     if (mlir::ArrayAttr entries = gather(context, outputs, name))
       fusion->setAttr(name, entries);
   for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))

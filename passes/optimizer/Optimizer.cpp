@@ -92,7 +92,7 @@ private:
     llvm::StringRef name = parameter.name;
     e.setOrigin(parameter.location, {});
     e.setAttribute(ir::attr::path, name.contains('.') ? name.rsplit('.').first : llvm::StringRef());
-    e.setAttribute("cleave.parameter", name);
+    e.setAttribute(ir::attr::parameter, name);
   }
   void sharedOrigin() {
     e.setOrigin(module.getLoc(), {});
@@ -158,7 +158,7 @@ void UpdateBuilder::createFunction() {
       NamedAttrList list = named("state", p.name + "." + slot);
       Type type = p.type.clone(b.getF32Type());
       result(type, list);
-      list.set("cleave.parameter", b.getStringAttr(p.name));
+      list.set(ir::attr::parameter, b.getStringAttr(p.name));
       list.set(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", 0.0, 0.0));
       argument(type, p.location, list);
     }
@@ -223,7 +223,7 @@ Value UpdateBuilder::biasCorrection(double beta) {
 
 void UpdateBuilder::prepareScalars() {
   sharedOrigin();
-  auto count = train->getAttrOfType<IntegerAttr>("cleave.static_count");
+  auto count = train->getAttrOfType<IntegerAttr>(ir::attr::staticCount);
   if (!count)
     throw userError("optimizer: @train has no cleave.static_count");
   // If no row counts, all gradients are zero, so any finite scale works.

@@ -1,5 +1,6 @@
 // Reads and writes the module attribute of loss scaling.
 #include "passes/precision/LossScale.h"
+#include "ir/graph/Graph.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -7,10 +8,8 @@ using namespace mlir;
 
 namespace cleave::passes {
 
-static constexpr llvm::StringLiteral attribute = "cleave.loss_scale";
-
 std::optional<LossScale> lossScaleOf(ModuleOp module) {
-  auto dictionary = module->getAttrOfType<DictionaryAttr>(attribute);
+  auto dictionary = module->getAttrOfType<DictionaryAttr>(ir::attr::lossScale);
   if (!dictionary)
     return std::nullopt;
   LossScale scale;
@@ -26,10 +25,10 @@ std::optional<LossScale> lossScaleOf(ModuleOp module) {
 void setLossScale(ModuleOp module, const std::optional<LossScale> &scale) {
   Builder b(module.getContext());
   if (!scale) {
-    module->removeAttr(attribute);
+    module->removeAttr(ir::attr::lossScale);
     return;
   }
-  module->setAttr(attribute,
+  module->setAttr(ir::attr::lossScale,
                   b.getDictionaryAttr({b.getNamedAttr("initial", b.getF64FloatAttr(scale->initial)),
                                        b.getNamedAttr("dynamic", b.getBoolAttr(scale->dynamic)),
                                        b.getNamedAttr("growth_interval", b.getI64IntegerAttr(scale->growthInterval))}));

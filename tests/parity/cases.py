@@ -47,7 +47,7 @@ class Case:
 
     def ir(self):
         def arg(name, shape, element, kind):
-            trainable = ", cleave.trainable" if kind == "parameter" else ""
+            trainable = ", cleave.trainable = true" if kind == "parameter" else ""
             return f'%{name}: {tensor_type(shape, element)} {{cleave.kind = "{kind}", cleave.name = "{name}"{trainable}}}'
 
         args = [arg(k, v.shape, "f32", "parameter") for k, v in self.floats.items()]

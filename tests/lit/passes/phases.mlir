@@ -13,7 +13,7 @@
 // RUN: not cleave-opt %t.local --apply 2>&1 | FileCheck %s --check-prefix=LOCAL
 // RUN: cleave-opt %t.step --annotate -o %t.annotated
 // RUN: not cleave-opt %t.annotated --apply 2>&1 | FileCheck %s --check-prefix=ANNOTATED
-// RUN: sed 's/cleave.name = "w"/cleave.label = "w"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=FORM
+// RUN: sed 's/cleave.name = "w", //' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=FORM
 // RUN: sed 's/cleave.name = "w"/cleave.name = ""/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NONAME
 // RUN: sed 's/cleave.name="label"/cleave.name="image"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: sed 's/cleave.kind="input", cleave.name="label"/cleave.kind="dp", cleave.name="label"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=KIND

@@ -29,9 +29,11 @@ std::string module(const std::string &optimizer) {
     const int64_t in = widths[i], out = widths[i + 1];
     const std::string t = fmt::format("tensor<{}x{}xf32>", rows, out);
     arguments += fmt::format(
-        "%w{0}: tensor<{2}x{1}xf32> {{cleave.kind = \"parameter\", cleave.name = \"fc{0}.weight\", cleave.trainable, "
+        "%w{0}: tensor<{2}x{1}xf32> {{cleave.kind = \"parameter\", cleave.name = \"fc{0}.weight\", cleave.trainable = "
+        "true, "
         "cleave.init = #cleave.init<\"normal\", 0.0, 0.3>}}, %b{0}: tensor<{2}xf32> {{cleave.kind = \"parameter\", "
-        "cleave.name = \"fc{0}.bias\", cleave.trainable, cleave.init = #cleave.init<\"constant\", 0.0, 0.0>{3}}}, ",
+        "cleave.name = \"fc{0}.bias\", cleave.trainable = true, cleave.init = #cleave.init<\"constant\", 0.0, "
+        "0.0>{3}}}, ",
         i, in, out, i == 1 ? ", cleave.weight_decay = 0.0 : f64" : "");
     body +=
         fmt::format("  %m{0} = cleave.matmul {1}, %w{0} {{transB, cleave.path = \"fc{0}\"}} : (tensor<{2}x{3}xf32>, "

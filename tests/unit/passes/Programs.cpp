@@ -28,7 +28,7 @@ static std::string argument(const std::string &kind, const std::string &name, co
 }
 
 std::string parameter(const std::string &name, const std::string &type, const std::string &extra) {
-  return argument("parameter", name, type, ", cleave.trainable" + extra);
+  return argument("parameter", name, type, ", cleave.trainable = true" + extra);
 }
 
 std::string input(const std::string &name, const std::string &type) { return argument("input", name, type, ""); }

@@ -12,7 +12,7 @@ namespace cleave::testing {
 /// A module whose @forward has these arguments, body (defining %loss: tensor<f32>) and static weight 4.
 /// Arguments are separated by commas as MLIR text.
 GraphModule forwardModule(const std::string &arguments, const std::string &body);
-/// `%name: type {cleave.kind = "parameter", cleave.name = name, cleave.trainable EXTRA}`
+/// `%name: type {cleave.kind = "parameter", cleave.name = name, cleave.trainable = true EXTRA}`
 std::string parameter(const std::string &name, const std::string &type, const std::string &extra = "");
 std::string input(const std::string &name, const std::string &type);
 

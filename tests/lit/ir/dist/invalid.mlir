@@ -56,3 +56,83 @@ func.func @f(%x: tensor<8xf32>) {
 func.func @f(%x: tensor<8xf32> {dist.sharding = #dist.sharding<"dp, (3 x">}) {
   return
 }
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C1: "dist.sharing" is no attribute of its dialect}}
+  %0 = cleave.exp %x {dist.sharing = []} : tensor<4xf32>
+  return
+}
+// -----
+// expected-error @+1 {{C2: "dist.sharding" is on a result}}
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32> {dist.sharding = #dist.sharding<"dp">}) {
+  return %x : tensor<4xf32>
+}
+// -----
+// expected-error @+1 {{C2: "dist.shardings" is on an argument}}
+func.func @f(%x: tensor<4xf32> {dist.shardings = []}) {
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C2: "dist.global" is on an op}}
+  %0 = cleave.exp %x {dist.global = tensor<8xf32>} : tensor<4xf32>
+  return
+}
+// -----
+// expected-error @+1 {{C2: "dist.globals" is on a function}}
+func.func @f() attributes {dist.globals = []} {
+  return
+}
+// -----
+// expected-error @+1 {{C2: "dist.gathered" is on an argument}}
+func.func @f(%x: tensor<4xf32> {dist.gathered = "segment"}) {
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C2: "dist.stage" is on an op}}
+  %0 = cleave.exp %x {dist.stage = 0 : i64} : tensor<4xf32>
+  return
+}
+// -----
+// expected-error @+1 {{C2: "dist.class" is on an argument}}
+func.func @f(%x: tensor<4xf32> {dist.class = 0 : i64}) {
+  return
+}
+// -----
+// expected-error @+1 {{C2: "dist.segment" is on a module}}
+module attributes {dist.segment = "forward"} {}
+// -----
+// expected-error @+1 {{C3: "dist.sharding" has another type: "dp"}}
+func.func @f(%x: tensor<4xf32> {dist.sharding = "dp"}) {
+  return
+}
+// -----
+// expected-error @+1 {{C3: "dist.global" has another type: [8]}}
+func.func @f(%x: tensor<4xf32> {dist.global = [8]}) {
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C4: "dist.shardings" has 2 entries for 1 results}}
+  %0 = cleave.exp %x {dist.shardings = [#dist.sharding<"dp">, #dist.sharding<"dp">]} : tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C4: "dist.shardings" has the entry unit}}
+  %0 = cleave.exp %x {dist.shardings = [unit]} : tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C4: "dist.globals" has the entry #dist.sharding<"dp">}}
+  %0 = cleave.exp %x {dist.globals = [#dist.sharding<"dp">]} : tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C5: dist.gathered must be "iteration" or "segment", found "step"}}
+  %0 = dist.reshard %x {from = #dist.sharding<"dp">, to = #dist.sharding<"_">, dist.gathered = "step"} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}

@@ -56,14 +56,14 @@ TEST_CASE("every composite equals its primitives", "[decompose]") {
 
 TEST_CASE("primitives carry the composite's location and marks", "[decompose]") {
   GraphModule module = forwardModule(parameter("x", "tensor<2x3xf32>"), R"(
-  %y = cleave.softmax %x {dim = 1 : i64, cleave.path = "a.b", cleave.stage = "s", cleave.phase = "backward"} : (tensor<2x3xf32>) -> tensor<2x3xf32> loc("model.cpp":5:6)
+  %y = cleave.softmax %x {dim = 1 : i64, cleave.path = "a.b", cleave.stage = 1 : i64, cleave.phase = "backward"} : (tensor<2x3xf32>) -> tensor<2x3xf32> loc("model.cpp":5:6)
   %loss = cleave.reduce sum %y dims [0, 1] {cleave.path = "loss"} : tensor<2x3xf32> -> tensor<f32>)");
   passes::decompose(module.module());
   for (mlir::Operation &op : module.module().lookupSymbol<mlir::func::FuncOp>("forward").front().without_terminator()) {
     if (op.getAttrOfType<mlir::StringAttr>(ir::attr::path).getValue() == "loss")
       continue;
     CHECK(op.getAttrOfType<mlir::StringAttr>(ir::attr::path).getValue() == "a.b");
-    CHECK(op.getAttrOfType<mlir::StringAttr>(ir::attr::stage).getValue() == "s");
+    CHECK(op.getAttrOfType<mlir::IntegerAttr>(ir::attr::stage).getInt() == 1);
     CHECK(op.getAttrOfType<mlir::StringAttr>(ir::attr::phase).getValue() == "backward");
     auto where = mlir::dyn_cast<mlir::FileLineColLoc>(op.getLoc());
     CHECK((where && where.getLine() == 5));

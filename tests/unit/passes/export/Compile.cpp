@@ -68,7 +68,7 @@ private:
     const char *init = shape.size() == 1
                            ? (name.ends_with("weight") ? "\"constant\", 1.0, 0.0" : "\"constant\", 0.0, 0.0")
                            : "\"normal\", 0.0, 0.2";
-    arguments += fmt::format("{}: {} {{cleave.kind = \"parameter\", cleave.name = \"{}\", cleave.trainable, "
+    arguments += fmt::format("{}: {} {{cleave.kind = \"parameter\", cleave.name = \"{}\", cleave.trainable = true, "
                              "cleave.init = #cleave.init<{}>}}, ",
                              mangled(name), type(shape), name, init);
     return mangled(name);

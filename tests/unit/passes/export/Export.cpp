@@ -33,7 +33,7 @@ func.func @stage0.class0.begin() -> (tensor<3x4xf32> {cleave.kind = "gradient", 
 }
 func.func @stage0.class0.forward(
     %x: tensor<2x3xf32> {cleave.kind = "input", cleave.name = "x", dist.sharding = #dist.sharding<"dp, _">, dist.global = tensor<4x3xf32>},
-    %w: tensor<3x4xf32> {cleave.kind = "parameter", cleave.name = "w0", cleave.init = #cleave.init<"constant", 0.5, 0.0>, cleave.trainable}) {
+    %w: tensor<3x4xf32> {cleave.kind = "parameter", cleave.name = "w0", cleave.init = #cleave.init<"constant", 0.5, 0.0>, cleave.trainable = true}) {
   %h = cleave.matmul %x, %w {cleave.path = "first", dist.shardings = [#dist.sharding<"dp, _">], dist.globals = [tensor<4x4xf32>]} : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   "dist.send"(%h) {stage = 1 : i64, tag = 1 : i64} : (tensor<2x4xf32>) -> ()
   return
@@ -69,7 +69,7 @@ func.func @stage1.class0.begin() -> (tensor<4x2xf32> {cleave.kind = "gradient", 
   return %0, %1 : tensor<4x2xf32>, tensor<f32>
 }
 func.func @stage1.class0.forward(
-    %w: tensor<4x2xf32> {cleave.kind = "parameter", cleave.name = "w1", cleave.init = #cleave.init<"constant", 0.25, 0.0>, cleave.trainable},
+    %w: tensor<4x2xf32> {cleave.kind = "parameter", cleave.name = "w1", cleave.init = #cleave.init<"constant", 0.25, 0.0>, cleave.trainable = true},
     %before: tensor<f32> {cleave.kind = "metric", cleave.name = "loss"})
     -> (tensor<2x4xf32> {cleave.kind = "stash", cleave.name = "h"}, tensor<2x2xf32> {cleave.kind = "stash", cleave.name = "y"},
         tensor<f32> {cleave.kind = "metric", cleave.name = "loss"}) {
