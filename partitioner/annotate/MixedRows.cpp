@@ -86,6 +86,14 @@ private:
   static bool splitsRows(const Sharding &sharding) {
     return llvm::any_of(sharding.dims, [](const DimSharding &dim) { return splitsRows(dim); });
   }
+  /// Whether rank r holds row r of a tensor, and nothing else.
+  bool keepsRows(const Sharding &sharding) const {
+    const bool first = !sharding.dims.empty() && !sharding.dims[0].factors.empty() &&
+                       !sharding.dims[0].factors[0].axes.empty() &&
+                       sharding.dims[0].factors[0].size == problem.mesh.ranks();
+    return first && sharding.partialAxes.empty() &&
+           llvm::none_of(llvm::drop_begin(sharding.dims), [](const DimSharding &dim) { return splitsRows(dim); });
+  }
   bool isMeant(Operation *op) const { return exceptMeant && op && op->hasAttr(ir::attr::perMicrobatch); }
 
   /// A message between rows, or a share of a value that all ranks have computed.
@@ -100,6 +108,8 @@ private:
       return nullptr;
     Operation *maker = problem.tensors[tensor].op < 0 ? nullptr : ops[problem.tensors[tensor].op],
               *near = ops[originOf(id)];
+    if (isa<func::ReturnOp>(near) && keepsRows(from)) // an output is gathered as it is
+      return nullptr;
     if (isMeant(maker) || isMeant(near))
       return nullptr;
     return isa<func::ReturnOp>(near) ? maker : near;
