@@ -1,6 +1,6 @@
 // The distribution dialect: registration and verifiers.
 #include "ir/dist/Dist.h"
-#include "ir/Discardable.h"
+#include "ir/graph/Discardable.h"
 #include "ir/graph/Graph.h"
 
 #include "mlir/IR/Builders.h"

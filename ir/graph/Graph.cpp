@@ -1,7 +1,7 @@
 // The graph dialect: registration, attributes, constants. Type inference, verifiers and folders of the ops are in
 // Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp and Composite.cpp.
 #include "ir/graph/Graph.h"
-#include "ir/Discardable.h"
+#include "ir/graph/Discardable.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"

@@ -1,5 +1,5 @@
 // Verifies discardable attributes.
-#include "ir/Discardable.h"
+#include "ir/graph/Discardable.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
