@@ -125,7 +125,7 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   if (ofFile.mesh && asked.mesh && *ofFile.mesh != *asked.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 meshText(*ofFile.mesh)));
-  Request all = ofFile.with(asked);
+  const Request all = ofFile.with(asked);
   partitioner::Strategy strategy = all.decided();
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
     const bool searched = strategy.schedule == partitioner::searchedSchedule;

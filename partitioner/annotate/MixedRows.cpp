@@ -138,7 +138,7 @@ private:
   const bool exceptMeant;
   const ShardingProblem problem;
   const ShardingSolution solution;
-  std::vector<Operation *> ops; // of the problem
+  std::vector<Operation *> ops;  // of the problem
   std::vector<bool> own, needed; // by tensor of the problem
 };
 

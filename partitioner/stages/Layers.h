@@ -40,9 +40,9 @@ double costOf(mlir::Operation *op);
 std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts);
 
 /// Sets cleave.stage on every op of @forward and @eval: by the strategy's `stages`, else by the code's stage(k) marks,
-/// else balanced by cost, with all uses of a buffer that changes in one stage. Returns the strategy with its stages. Throws
-/// userError if there are more stages than layers with parameters, if marks do not count up to pp, if a path is not a
-/// layer, or if a stage has no parameters.
+/// else balanced by cost, with all uses of a buffer that changes in one stage. Returns the strategy with its stages.
+/// Throws userError if there are more stages than layers with parameters, if marks do not count up to pp, if a path is
+/// not a layer, or if a stage has no parameters.
 Strategy assignStages(mlir::ModuleOp module, Strategy strategy);
 
 /// Whether an op is a view, a cast, a broadcast or a mark. Those of inputs and parameters are rematerialised in the

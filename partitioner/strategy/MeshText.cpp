@@ -11,8 +11,6 @@ namespace cleave::partitioner {
 
 static Mesh meshOf(int64_t dp, int64_t tp, int64_t pp) { return {{{"dp", dp}, {"tp", tp}, {"pp", pp}}}; }
 
-static constexpr int64_t largestAxis = 1 << 20;
-
 void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where) {
   const auto axis = std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const MeshAxis &a) { return a.name == name; });
   if (axis == mesh.axes.end())

@@ -15,7 +15,7 @@
 
 namespace cleave::partitioner {
 
-static constexpr int64_t mostOfAxis = 1 << 20, mostMicrobatches = 1 << 24;
+static constexpr int64_t mostMicrobatches = 1 << 24;
 static const std::string defaultSchedule = Strategy().schedule;
 
 std::optional<ShardKey> ShardKey::parse(const std::string &text) {
@@ -86,7 +86,7 @@ void readSchedule(const std::string &file, const toml::node &node, Request &requ
     } else if (key == "microbatches") {
       request.microbatches = countAt(file, "schedule.microbatches", value, mostMicrobatches);
     } else if (key == "virtual") {
-      request.chunks = countAt(file, "schedule.virtual, the stages of a rank,", value, mostOfAxis);
+      request.chunks = countAt(file, "schedule.virtual, the stages of a rank,", value, largestAxis);
     } else if (key == "placement") {
       const std::string word = stringAt(file, "schedule.placement", value);
       if (word != "wrapped" && word != "v")

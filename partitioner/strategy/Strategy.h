@@ -101,6 +101,9 @@ struct Strategy {
   std::string toToml() const;
 };
 
+/// The most devices along an axis of a mesh, and the most stages of a rank.
+inline constexpr int64_t largestAxis = 1 << 20;
+
 /// The mesh dp=1,tp=1,pp=1.
 Mesh oneDevice();
 
