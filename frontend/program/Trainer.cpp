@@ -35,7 +35,8 @@ struct Trainer::Impl {
 
   /// Traces the model. Prints its warnings on the first call.
   GraphModule trace(const Job &job);
-  Job jobOf(const TrainConfig &config, const RunOptions &options) const;
+  /// The job of a run. A prediction has no batch of evaluation.
+  Job jobOf(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
   /// Returns the job's options. For cuda without a --target, first sets the target to this machine's GPU, if any.
   static const passes::CompileOptions &forThisMachine(Job &job);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
@@ -71,8 +72,13 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-Job Trainer::Impl::jobOf(const TrainConfig &config, const RunOptions &options) const {
-  Job job = resolveJob(config, options);
+Job Trainer::Impl::jobOf(RunOptions options, passes::Purpose purpose) const {
+  TrainConfig own = config;
+  if (purpose == passes::Purpose::Prediction) {
+    own.evalBatch = 0;
+    options.evalBatch.reset();
+  }
+  Job job = resolveJob(own, options);
   job.model = model.name;
   job.modelOptions = model.options;
   return job;
@@ -99,7 +105,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return givenValues(model, options); }, wait);
   } else {
-    Job job = jobOf(config, options);
+    Job job = jobOf(options);
     if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
@@ -211,10 +217,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   options.seed = options.seed.value_or(info.seed);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
-  TrainConfig noEvaluation = config;
-  noEvaluation.evalBatch = 0;
-  options.evalBatch.reset();
-  Job job = jobOf(noEvaluation, options);
+  Job job = jobOf(options, passes::Purpose::Prediction);
   GraphModule graph = tracePrediction(model, job.config, job.batch);
   const auto compile = [&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(job)),
@@ -257,7 +260,7 @@ static void requireMemory(const plan::Plan &plan, const RunOptions &options, con
 }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
-  Job job = impl->jobOf(impl->config, options);
+  Job job = impl->jobOf(options);
   std::vector<uint8_t> bytes = passes::searchAndCompile(impl->trace(job), Impl::forThisMachine(job));
   const auto file = PlanFile::fromBytes(bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
@@ -266,7 +269,7 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   return bytes;
 }
 
-std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(impl->config, options)).str(); }
+std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(options)).str(); }
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
@@ -281,7 +284,7 @@ CheckResult Trainer::check(const RunOptions &given) {
     checkAgainstPlan(*plan, impl->model, options);
     takeFromPlan(*plan, options);
   }
-  Job job = impl->jobOf(impl->config, options);
+  Job job = impl->jobOf(options);
   const passes::CompileOptions &compile = Impl::forThisMachine(job);
   if (!plan)
     plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(job), compile), "the compiled plan");
