@@ -197,10 +197,16 @@ std::string PeerWatch::expired(double seconds, const std::string &what, const st
   const auto deadline = deadlineIn(1); // a heartbeat to rank 0, one from it, and time to notice a silent rank
   std::unique_lock lock(mutex);
   for (;;) {
-    for (const Link &link : links)
-      if (!link.left && late(link, Clock::now()))
-        reportSilent(link, Clock::now());
     const std::vector<unsigned> ranks = delaying();
+    const auto now = Clock::now();
+    const auto silent = [&](unsigned rank) {
+      return std::any_of(links.begin(), links.end(),
+                         [&](const Link &link) { return link.rank == rank && late(link, now); });
+    };
+    if (std::all_of(ranks.begin(), ranks.end(), silent)) // otherwise the others keep waiting for a slow rank, too
+      for (const Link &link : links)
+        if (!link.left && late(link, now))
+          reportSilent(link, now);
     const bool known = !ranks.empty() && std::find(ranks.begin(), ranks.end(), me) == ranks.end();
     if (known || failed() || Clock::now() >= deadline)
       return fmt::format("no answer within {} s from rank {} while waiting for {}", seconds,

@@ -44,9 +44,9 @@ public:
   static void endedBy(std::string_view reason, Status status) noexcept;
   /// Whether this rank waits for others; the next heartbeat says so.
   void setWaiting(bool value) { waiting.store(value, std::memory_order_relaxed); }
-  /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those that do
-  /// not wait. If that remains unknown for a second, it names `awaited`. A rank without a heartbeat is reported as
-  /// failed, and check() throws that.
+  /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those without a
+  /// heartbeat and those that do not wait. If that remains unknown for a second, it names `awaited`. If all of them are
+  /// without a heartbeat, the first is reported as failed, and check() throws that.
   std::string expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited);
   /// Whether rank 0 reports within this time that it fails for the same reason as this rank.
   bool rankZeroSays(const std::string &message, double seconds) const;
