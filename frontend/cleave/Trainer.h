@@ -1,10 +1,11 @@
-// Training without a command line: TrainConfig (what to train), RunOptions (how to run it), and Trainer.
+// Training without a command line: TrainConfig (what to train), RunOptions (how to run it: RunOptions.h), and Trainer.
 #pragma once
 #include "cleave/Data.h"
 #include "cleave/Loss.h"
 #include "cleave/Module.h"
 #include "cleave/Optimizer.h"
 #include "cleave/Predictor.h"
+#include "cleave/RunOptions.h"
 
 #include <functional>
 #include <memory>
@@ -30,52 +31,6 @@ struct TrainConfig {
   int64_t evalBatch = 0;          ///< samples of the global batch in evaluation; 0: as in training
   int64_t targets = 1;            ///< number of trailing data fields passed to the loss; the model receives the others
   Where where = Where::current(); ///< source location reported for errors that concern the whole model
-};
-
-/// How to run the training; the command line's options. Empty fields select the program's defaults. `batch` is the
-/// global batch in samples; `batchPerRank` is the part of one device, so the global batch is that many times the size of
-/// dp; `evalBatch` is the global batch of evaluation. `threads` is per rank, at most one of `epochs` and `steps` may be
-/// given; 0 steps write the initial weights. `backend`: cpu or cuda; `optimizer`: sgd, adam or adamw; `recompute`: none,
-/// selective or full; `zero`: stage of ZeRO, 0 to 3. `data` ("synthetic", too), `metrics`, `checkpoint` and `plan` are
-/// paths. `checkpointEvery`: steps ("500") or a time ("90s", "30m", "2h") between checkpoints within an epoch;
-/// `resumeIfAny`: `resume` if there is a checkpoint. `code` = false: plans have no kernels (for simulation).
-/// `printAfter`: phases after which the IR is printed to standard error.
-struct RunOptions {
-  std::string mesh = {};                     ///< "dp=2,tp=2,pp=2"
-  int64_t devices = 0;                       ///< number of devices for `strategy` data, model, pipeline or hybrid
-  std::string strategy = {};                 ///< data, model, pipeline, hybrid, or a strategy file
-  std::string schedule = {};                 ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
-  std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
-  std::optional<int64_t> microbatches = {}, batch = {}, evalBatch = {}, threads = {};
-  std::optional<int64_t> batchPerRank = {};
-  std::optional<uint64_t> seed = {};
-  std::optional<int64_t> epochs = {}, steps = {};
-  std::string backend = {}, optimizer = {}, recompute = {};
-  std::string target = {};      ///< of generated code: "x86-64-v4", "sm_90", ...; default: this processor; cuda: sm_90
-  std::string precision = {};   ///< "fp32", "bf16" or "fp16": the type of activations and products
-  std::string optLevel = {};    ///< "O0" to "O3": what uses that type (docs/precision.md)
-  std::string lossScale = {};   ///< "dynamic", "none" or a number
-  std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": type of gradient reductions over dp
-  std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
-  std::optional<double> lr = {}, momentum = {}, weightDecay = {};
-  std::optional<int64_t> zero = {};
-  bool sequenceParallel = false;  ///< split activations between products along the sequence, over tp
-  std::string scatterGather = {}; ///< send messages between stages in slices over tp: never, always, auto
-  std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
-  std::string cluster = {}; ///< file that describes the hardware that a plan is made for
-  bool profile = false;     ///< print the slowest steps of rank 0 to standard error
-  std::string trace = {};   ///< file for a trace of the last iterations (for ui.perfetto.dev)
-  bool resume = false, json = false, quiet = false, code = true;
-  bool resumeIfAny = false;
-  std::string checkpointEvery = {};
-  bool overwrite = false;             ///< start over and replace an existing checkpoint in the folder
-  std::optional<int64_t> keep = {};   ///< number of checkpoints to keep in the folder (default: 2)
-  std::optional<int64_t> atStep = {}; ///< step of the checkpoint to read (default: the last)
-  std::optional<double> timeout = {}; ///< seconds that a rank waits for another (default: 60)
-  std::optional<double> grace = {};   ///< seconds within which an interrupted training ends (default: no limit)
-  bool keepGoing = false;             ///< continue if the loss is NaN or infinite; by default, training ends then
-  bool findNan = false;               ///< name the op that produced the first NaN; slow
-  std::vector<std::string> printAfter = {};
 };
 
 /// A type-erased model: its root module and how to call it.

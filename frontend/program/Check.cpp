@@ -1,7 +1,7 @@
 // Compares a plan with its graph, step by step.
 #include "frontend/program/Check.h"
-#include "frontend/program/Given.h"
 #include "frontend/program/Reference.h"
+#include "frontend/program/StoredOptions.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/plan/Check.h"
@@ -255,7 +255,7 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
   const unsigned ranks = plan.ranks()->size();
   LocalWorld world(ranks);
   CheckResult result;
-  TrainOptions options;
+  RunOptions options;
   options.threads = threads;
   runRanks(world, [&](unsigned rank) {
     RankJob job(file, rank, world[rank], source, order, executorOptions(plan, options));
@@ -271,7 +271,7 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
         pieces.clear();
       }
       world[rank].barrier();
-      world[rank].setTimeout(options.timeoutSeconds);
+      world[rank].setTimeout(options.waitSeconds());
       at.sample += batch;
       at.settle(samples, batch);
       if (!result.difference.empty())

@@ -1,14 +1,13 @@
 // Resolves all options of a job.
 #include "frontend/program/Job.h"
+#include "frontend/program/Options.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/ScatterGather.h"
 #include "partitioner/schedule/Named.h"
-#include "partitioner/schedule/Schedule.h"
 #include "partitioner/strategy/Request.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
-#include "runtime/base/Nearest.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/plan_generated.h"
@@ -29,11 +28,6 @@ using Words = std::vector<std::string>;
 
 constexpr int64_t mostSamplesOfBatch = std::numeric_limits<int32_t>::max();
 
-void between(const char *option, std::optional<int64_t> value, int64_t most) {
-  if (value && (*value < 1 || *value > most))
-    throw userError(fmt::format("{} {}: must lie between 1 and {}", option, *value, most));
-}
-
 // ---- optimizer ----------------------------------------------------------------------------------------------------
 
 Optimizer namedOptimizer(const std::string &name) {
@@ -46,13 +40,9 @@ Optimizer namedOptimizer(const std::string &name) {
 
 Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) {
   Optimizer optimizer = programs;
-  const std::string name = oneOf("--optimizer", options.optimizer, optimizerName(programs), {"sgd", "adam", "adamw"});
+  const std::string name = options.optimizer.empty() ? optimizerName(programs) : options.optimizer;
   if (name != optimizerName(programs))
     optimizer = namedOptimizer(name);
-  if (options.lr && !(*options.lr >= 0 && *options.lr < 1e30))
-    throw userError(fmt::format("--lr {}: must lie in [0, 1e30)", *options.lr));
-  if (options.weightDecay && !(*options.weightDecay >= 0 && *options.weightDecay < 1e30))
-    throw userError(fmt::format("--weight-decay {}: must lie in [0, 1e30)", *options.weightDecay));
   std::visit(
       [&](auto &o) {
         o.lr = options.lr.value_or(o.lr);
@@ -65,8 +55,6 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
   if (!sgd)
     throw userError(
         fmt::format("--momentum {}: only sgd has a momentum, the optimizer is {}", *options.momentum, name));
-  if (!(*options.momentum >= 0 && *options.momentum < 1))
-    throw userError(fmt::format("--momentum {}: must lie in [0, 1)", *options.momentum));
   sgd->momentum = *options.momentum;
   return optimizer;
 }
@@ -104,18 +92,14 @@ Request askedOf(const RunOptions &options) {
   Request asked;
   asked.mesh = askedMesh(options);
   if (!options.schedule.empty())
-    asked.schedule = oneOf("--schedule", options.schedule, "", partitioner::scheduleNames());
+    asked.schedule = options.schedule;
   asked.microbatches = options.microbatches;
   asked.chunks = options.virtualStages;
   if (options.sequenceParallel)
     asked.sequence = "tp";
   asked.zero = options.zero;
-  if (options.zero && (*options.zero < 0 || *options.zero > 3))
-    throw userError(fmt::format("--zero {}: must be a stage of ZeRO, 0 to 3", *options.zero));
-  if (!options.recompute.empty()) {
-    const std::string kind = oneOf("--recompute", options.recompute, "none", {"none", "selective", "full"});
-    asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(kind)}};
-  }
+  if (!options.recompute.empty())
+    asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(options.recompute)}};
   return asked;
 }
 
@@ -148,34 +132,21 @@ bool isStrategyKind(const std::string &strategy) {
   return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
 }
 
-void checkNumbers(const RunOptions &options) {
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  between("--batch", options.batch, mostSamplesOfBatch);
-  between("--batch-per-rank", options.batchPerRank, mostSamplesOfBatch);
-  between("--eval-batch", options.evalBatch, mostSamplesOfBatch);
-  between("--microbatches", options.microbatches, most);
-  between("--virtual", options.virtualStages, most);
-  between("--threads", options.threads, 256);
-  between("--epochs", options.epochs, most);
-  if (options.steps != 0) // the initial weights
-    between("--steps", options.steps, most);
-}
-
 /// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
 /// and oneDNN for [n, c, h, w] are faster.
 static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
-  const std::string layout = oneOf("--layout", options.layout, "auto", {"auto", "nchw", "nhwc"});
-  return layout == "auto" ? job.backend == Target::Kind::Cuda && job.precision.type != Precision::Type::Fp32
-                          : layout == "nhwc";
+  return options.layout.empty() || options.layout == "auto"
+             ? job.backend == Target::Kind::Cuda && job.precision.type != Precision::Type::Fp32
+             : options.layout == "nhwc";
 }
 
 /// The size in bytes from which messages between stages are sent in slices; 0: never.
 static int64_t chooseScatterGather(const RunOptions &options, const partitioner::Strategy &strategy,
                                    const std::optional<partitioner::Cluster> &cluster) {
-  const std::string when = oneOf("--scatter-gather", options.scatterGather, "auto", {"never", "always", "auto"});
-  if (when != "auto")
+  const std::string &when = options.scatterGather;
+  if (when == "never" || when == "always")
     return when == "always";
-  if (options.scatterGather.empty() && strategy.scatterGather)
+  if (when.empty() && strategy.scatterGather)
     return *strategy.scatterGather;
   const Mesh &mesh = strategy.mesh;
   return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size("dp"), mesh.size("tp"), mesh.size("pp")) : 0;
@@ -214,7 +185,7 @@ static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options,
 }
 
 Job resolveJob(const TrainConfig &config, const RunOptions &options) {
-  checkNumbers(options);
+  checkOptions(programOptions(), options);
   Job job;
   std::optional<partitioner::Cluster> cluster;
   if (!options.cluster.empty()) {

@@ -19,9 +19,6 @@ bool isStrategyKind(const std::string &strategy);
 /// any backend.)
 void checkBackend(const std::string &backend);
 
-/// Throws a user error that names the option and its range if a number is out of range.
-void checkNumbers(const RunOptions &options);
-
 /// Whether the options determine the batch.
 bool givesBatch(const RunOptions &options);
 /// The global batch if each of the `dp` ranks that read different samples gets `perRank` of them. Throws a user error

@@ -11,7 +11,7 @@ namespace cleave {
 struct Predictor::Impl {
   Prediction prediction;
 
-  Impl(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) : prediction(std::move(plan), options) {}
+  Impl(std::shared_ptr<const PlanFile> plan, const RunOptions &options) : prediction(std::move(plan), options) {}
 };
 
 /// The files for the outputs: the first is `file`, others are "p.1.npy", ... next to "p.npy".

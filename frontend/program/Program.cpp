@@ -1,7 +1,7 @@
 // A program's command line: declares the model's options, then runs commands.
 #include "cleave/Program.h"
-#include "frontend/program/CommandLine.h"
 #include "frontend/program/Files.h"
+#include "frontend/program/Options.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/JsonText.h"
@@ -10,6 +10,7 @@
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/UserCode.h"
 #include "runtime/checkpoint/Manifest.h"
+#include "runtime/options/CommandLine.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
@@ -24,6 +25,40 @@
 #include <limits>
 
 namespace cleave {
+
+namespace {
+
+struct CommandLine {
+  RunOptions run;
+  std::string output; ///< -o
+};
+
+void addOutput(CLI::App &command, CommandLine &line, const std::string &help, const char *type, bool required) {
+  command.add_option("-o,--output", line.output, help)->type_name(type)->required(required);
+}
+
+/// Adds the commands of every program with their options, and those that the program adds. `line` must outlive `app`.
+void addCommands(CLI::App &app, CommandLine &line, const std::vector<std::pair<std::string, std::string>> &own) {
+  const auto add = [&](const std::string &name, const std::string &about, unsigned command) -> CLI::App & {
+    CLI::App &added = *app.add_subcommand(name, about);
+    addOptions(added, programOptions(), command, line.run);
+    return added;
+  };
+  app.require_subcommand(1, 1);
+  add("train", "trains the model", commands::train);
+  add("eval", "evaluates a checkpoint on the data's evaluation split", commands::eval);
+  addOutput(add("predict", "writes the model's outputs for the data's evaluation split", commands::predict), line,
+            "the file, one row a sample", "FILE.npy", true);
+  addOutput(add("plan", "compiles the training step into a plan file", commands::planOnly), line, "the plan file",
+            "FILE.plan", true);
+  add("check", "compares the plan with the reference interpreter", commands::check);
+  addOutput(add("graph", "writes the traced graph as IR", commands::graph), line,
+            "the IR file (default: standard output)", "FILE.mlir", false);
+  for (const auto &[name, about] : own)
+    add(name, about, commands::own);
+}
+
+} // namespace
 
 struct Program::Impl {
   std::string name;
@@ -40,49 +75,62 @@ struct Program::Impl {
   std::vector<Own> commands; ///< added by the program
 
   std::optional<std::string> find(const std::string &option) const;
-  bool has(const std::string &flag) const { return std::find(args.begin(), args.end(), flag) != args.end(); }
   void loadStored();
   std::string optionsJson() const;
-  void addOptions(CLI::App &app, std::vector<std::string> &ignored) const;
+  void addModelOptions(CLI::App &app, std::vector<std::string> &ignored) const;
   void runOwn(const Own &own, RunOptions options, Trainer &trainer) const;
-  int command(CommandLine &line, const CLI::App &app, Trainer &trainer);
+  int command(const CommandLine &line, const CLI::App &app, Trainer &trainer);
 };
 
-/// The last value of an option, given as `--name value` or `--name=value`.
+/// The value of an option of the model, if it is given. Other options are skipped.
 std::optional<std::string> Program::Impl::find(const std::string &option) const {
-  std::optional<std::string> value;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == option && i + 1 < args.size())
-      value = args[i + 1];
-    else if (args[i].starts_with(option + "="))
-      value = args[i].substr(option.size() + 1);
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::string value;
+  const CLI::Option *found = app.add_option(option, value)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ParseError &) { // `run` reports it
+    return std::nullopt;
   }
-  return value;
+  return found->count() ? std::optional(value) : std::nullopt;
 }
 
+/// Reads the model's options of the plan or checkpoint that the command reads. Skips what `run` will report.
 void Program::Impl::loadStored() {
-  std::string options;
-  if (args.empty() || has("--help") || has("-h"))
+  if (args.empty() || args[0].starts_with("-"))
     return;
-  if (const auto plan = find("--plan")) {
-    const auto file = PlanFile::load(*plan);
+  CLI::App app;
+  CommandLine line;
+  addCommands(app, line, {});
+  const std::string command = args[0];
+  const auto known = app.get_subcommands([&](const CLI::App *each) { return each->get_name() == command; });
+  if (known.empty()) // the program adds its commands later
+    addOptions(*app.add_subcommand(command), programOptions(), commands::own, line.run);
+  app.get_subcommand(command)->allow_extras();
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ParseError &) {
+    return;
+  } catch (const Error &) {
+    return;
+  }
+  const RunOptions &run = line.run;
+  std::string options;
+  if (!run.plan.empty()) {
+    const auto file = PlanFile::load(run.plan);
     if (!file->plan().model() || file->plan().model()->str() != name)
-      return; // the plan is of another model; this is reported later
-    storedIn = "the plan " + *plan;
+      return; // the plan is of another model
+    storedIn = "the plan " + run.plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
-  } else if (const auto folder = find("--checkpoint");
-             folder && (args[0] != "train" || has("--resume") || (has("--resume-if-any") && hasCheckpoint(*folder)))) {
-    std::optional<int64_t> step;
-    if (const auto text = find("--at-step")) {
-      step = parseNumber<int64_t>(*text);
-      if (!step)
-        return; // the option parser reports the invalid number
-    }
-    const CheckpointInfo info = readCheckpointInfo(*folder, step);
+  } else if (!run.checkpoint.empty() &&
+             (command != "train" || run.resume || (run.resumeIfAny && hasCheckpoint(run.checkpoint)))) {
+    const CheckpointInfo info = readCheckpointInfo(run.checkpoint, run.atStep);
     if (info.model != name)
       return;
     options = info.options;
-    storedIn = "the checkpoint " + *folder;
+    storedIn = "the checkpoint " + run.checkpoint;
   } else
     return;
   stored = parseJson(options, storedIn + ": the model's options");
@@ -107,17 +155,6 @@ Program::~Program() = default;
 
 // ---- the model's options ------------------------------------------------------------------------------------------
 
-/// "a whole number", with its limits if T or the program sets any.
-static std::string numberIn(int64_t least, int64_t most) {
-  constexpr int64_t lowest = std::numeric_limits<int64_t>::min(), highest = std::numeric_limits<int64_t>::max();
-  std::string text = "a whole number";
-  if (least != lowest)
-    text += fmt::format(" from {}", least);
-  if (most != highest)
-    text += fmt::format("{} to {}", least != lowest ? "" : " up", most);
-  return text;
-}
-
 /// Describes why a value is invalid; empty if it is valid.
 template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
   using Kind = decltype(option.kind);
@@ -131,12 +168,12 @@ template <class Declared> static std::string problem(const Declared &option, con
                ? ""
                : fmt::format("must be one of {}{}", fmt::join(option.choices, ", "), suggestion(text, option.choices));
   if (kind == Kind::Integer && !integer(text))
-    return "must be " + numberIn(option.least, option.most);
+    return "must be " + wholeNumber(option.least, option.most);
   if (kind == Kind::Integers)
     for (size_t at = 0; at <= text.size();) {
       const size_t comma = std::min(text.find(',', at), text.size());
       if (!integer(std::string_view(text).substr(at, comma - at)))
-        return fmt::format("must be numbers separated by commas, each {}", numberIn(option.least, option.most));
+        return fmt::format("must be numbers separated by commas, each {}", wholeNumber(option.least, option.most));
       at = comma + 1;
     }
   if (kind == Kind::Number && !parseNumber<double>(text))
@@ -224,7 +261,7 @@ static void printPlan(const std::string &path, bool json) {
                 .c_str());
 }
 
-int Program::Impl::command(CommandLine &line, const CLI::App &app, Trainer &trainer) {
+int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer &trainer) {
   const std::string command = app.get_subcommands().at(0)->get_name();
   for (const Own &own : commands)
     if (command == own.name)
@@ -268,7 +305,7 @@ void Command::does(std::function<void(Predictor &)> body, int64_t batch) {
 
 /// Adds the model's options to every command, and each command's own options. CLI11 stores their values into `ignored`,
 /// because `declare` has read them already.
-void Program::Impl::addOptions(CLI::App &app, std::vector<std::string> &ignored) const {
+void Program::Impl::addModelOptions(CLI::App &app, std::vector<std::string> &ignored) const {
   for (CLI::App *command : app.get_subcommands({}))
     for (size_t i = 0; i < declared.size(); ++i) {
       const Declared &option = declared[i];
@@ -296,57 +333,17 @@ void Program::Impl::runOwn(const Own &own, RunOptions options, Trainer &trainer)
   callUser([&] { return "command " + own.name; }, body);
 }
 
-static std::vector<std::string> optionNames(const CLI::App &command) {
-  std::vector<std::string> names;
-  for (const CLI::Option *option : command.get_options()) {
-    for (const std::string &name : option->get_lnames())
-      names.push_back("--" + name);
-    for (const std::string &name : option->get_snames())
-      names.push_back("-" + name);
-  }
-  return names;
-}
-
-/// Parses the command line; returns false if help or version was printed.
-static bool parse(CLI::App &app, std::vector<std::string> args) {
-  std::vector<std::string> commands;
-  for (const CLI::App *command : app.get_subcommands({}))
-    commands.push_back(command->get_name());
-  if (!args.empty() && !args[0].starts_with("-") &&
-      std::find(commands.begin(), commands.end(), args[0]) == commands.end())
-    throw userError(fmt::format("{} is not a command of {}; the commands are {}{}", args[0], app.get_name(),
-                                fmt::join(commands, ", "), suggestion(args[0], commands)));
-  if (!args.empty() && !args[0].starts_with("-")) {
-    const CLI::App &command = *app.get_subcommand(args[0]);
-    checkOptionNames(args, optionNames(command), app.get_name() + " " + args[0]);
-  }
-  std::reverse(args.begin(), args.end()); // CLI11 expects them reversed
-  try {
-    app.parse(args);
-    return true;
-  } catch (const CLI::CallForHelp &) {
-    const auto chosen = app.get_subcommands();
-    std::fputs(chosen.empty() ? app.help().c_str() : chosen[0]->help().c_str(), stdout);
-  } catch (const CLI::CallForVersion &e) {
-    std::puts(e.what());
-  } catch (const CLI::ParseError &e) {
-    throw userError(fmt::format("{} ({} --help lists the commands, {} COMMAND --help their options)", e.what(),
-                                app.get_name(), app.get_name()));
-  }
-  return false;
-}
-
 int Program::run(TrainConfig config, const std::function<Made()> &make) {
   const auto work = [&]() -> int {
     CLI::App app{fmt::format("{}: a model compiled by Cleave and trained on many devices", impl->name), impl->name};
-    app.set_version_flag("--version", fmt::format("cleave {}", CLEAVE_VERSION));
     CommandLine line;
-    addCommands(app, line);
-    for (const Impl::Own &own : impl->commands)
-      addPrediction(*app.add_subcommand(own.name, own.about), line.run);
+    std::vector<std::pair<std::string, std::string>> own;
+    for (const Impl::Own &each : impl->commands)
+      own.emplace_back(each.name, each.about);
+    addCommands(app, line, own);
     std::vector<std::string> ignored(impl->declared.size());
-    impl->addOptions(app, ignored);
-    if (!parse(app, impl->args))
+    impl->addModelOptions(app, ignored);
+    if (!parseCommandLine(app, impl->args))
       return 0;
     if (impl->mistake)
       throw *impl->mistake;

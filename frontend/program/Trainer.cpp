@@ -3,14 +3,16 @@
 #include "frontend/program/Advice.h"
 #include "frontend/program/Check.h"
 #include "frontend/program/Files.h"
-#include "frontend/program/Given.h"
 #include "frontend/program/Job.h"
+#include "frontend/program/Options.h"
 #include "frontend/program/PredictorImpl.h"
+#include "frontend/program/StoredOptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/simulate/Memory.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/ScheduleSearch.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/checkpoint/TrainingJson.h"
@@ -94,7 +96,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
   const double wait = options.timeout.value_or(meetingSeconds);
-  checkNumbers(options);
+  checkOptions(programOptions(), options);
   checkBackend(options.backend);
   if (!options.plan.empty()) {
     const auto load = [&] {
@@ -103,7 +105,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       return file;
     };
     plan = planForAllRanks(
-        load, [&] { return givenValues(model, options); }, wait);
+        load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
     Job job = jobOf(options);
     if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
@@ -111,7 +113,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
     GraphModule graph = trace(job);
     const auto given = [&] {
-      GivenValues values = givenValues(model, options);
+      ValuesToAgree values = valuesToAgree(model, options);
       values.emplace_back("model (its traced graph)", digestOf(graph.str()));
       return values;
     };
@@ -130,40 +132,16 @@ Trainer::~Trainer() = default;
 
 void Trainer::train(const RunOptions &given) {
   RunOptions options = given;
-  if (options.epochs && options.steps)
-    throw userError(
-        fmt::format("--epochs {} --steps {}: only one of them can be given", *options.epochs, *options.steps));
-  for (const auto &[option, set] : {std::pair("--resume", options.resume),
-                                    {"--resume-if-any", options.resumeIfAny},
-                                    {"--checkpoint-every", !options.checkpointEvery.empty()}})
-    if (set && options.checkpoint.empty())
-      throw userError(fmt::format("{}: needs --checkpoint DIR", option));
+  checkOptions(programOptions(), options);
+  checkTraining(options);
   checkFiles(impl->config.data, options);
   options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
   if (options.resume && options.plan.empty())
     takeFromCheckpoint(readCheckpointInfo(options.checkpoint, options.atStep), options);
-  TrainOptions train;
-  train.dataDir = dataPlace(impl->config.data, options);
-  train.epochs = options.epochs.value_or(0);
-  train.steps = options.steps;
-  train.metricsFile = options.metrics;
-  train.checkpointDir = options.checkpoint;
-  train.checkpointEvery = CheckpointInterval::parse(options.checkpointEvery);
-  train.resume = options.resume;
-  train.overwrite = options.overwrite;
-  train.keep = options.keep.value_or(train.keep);
-  train.atStep = options.atStep;
-  train.timeoutSeconds = options.timeout.value_or(train.timeoutSeconds);
-  train.graceSeconds = options.grace.value_or(train.graceSeconds);
-  train.threads = static_cast<unsigned>(options.threads.value_or(0));
-  train.json = options.json;
-  train.quiet = options.quiet;
-  train.profile = options.profile;
-  train.traceFile = options.trace;
-  train.keepGoing = options.keepGoing;
-  train.findNan = options.findNan;
-  const auto plan = impl->planOf(options, &train.compileSeconds);
-  runTraining(plan, train, customData(impl->config.data));
+  double seconds = 0;
+  const auto plan = impl->planOf(options, &seconds);
+  options.data = dataPlace(impl->config.data, options);
+  runTraining(plan, options, customData(impl->config.data), seconds);
 }
 
 CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char *what) const {
@@ -180,15 +158,7 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   checkFiles(impl->config.data, given);
   const CheckpointInfo info = impl->checkpointOf(given, "evaluation");
   RunOptions options = given;
-  EvalOptions eval;
-  eval.dataDir = dataPlace(impl->config.data, options);
-  eval.checkpointDir = options.checkpoint;
-  eval.atStep = options.atStep;
-  eval.timeoutSeconds = options.timeout.value_or(eval.timeoutSeconds);
-  eval.threads = static_cast<unsigned>(options.threads.value_or(0));
-  eval.json = options.json;
-  eval.profile = options.profile;
-  eval.traceFile = options.trace;
+  options.data = dataPlace(impl->config.data, options); // report a missing data set before compiling
   if (options.plan.empty())
     takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
   if (options.plan.empty() && !options.seed)
@@ -203,14 +173,14 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   }
   double seconds = 0;
   const auto plan = impl->planOf(options, &seconds);
-  const EvalResult result = runEval(plan, eval, customData(impl->config.data));
+  const EvalResult result = runEval(plan, options, customData(impl->config.data));
   return {result.loss, result.accuracy, result.samples};
 }
 
 std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) const {
   const CheckpointInfo info = checkpointOf(given, "a prediction");
   RunOptions options = given;
-  checkNumbers(options);
+  checkOptions(programOptions(), options);
   checkBackend(options.backend);
   takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
   options.microbatches = 1;
@@ -224,7 +194,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
                                "the compiled prediction");
   };
   const auto plan = planForAllRanks(
-      compile, [&] { return givenValues(model, given); }, given.timeout.value_or(meetingSeconds));
+      compile, [&] { return valuesToAgree(model, given); }, given.timeout.value_or(meetingSeconds));
   // The plan has only what the prediction reads, so the whole checkpoint is compared with the model.
   std::set<std::string> known;
   for (const Parameter *parameter : model.root->parameters())
@@ -232,12 +202,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   for (const Buffer *buffer : model.root->buffers())
     known.insert(buffer->path());
   refuseUnknownTensors(options.checkpoint, readManifest(options.checkpoint, options.atStep), known);
-  PredictOptions predict;
-  predict.checkpointDir = options.checkpoint;
-  predict.atStep = options.atStep;
-  predict.timeoutSeconds = options.timeout.value_or(predict.timeoutSeconds);
-  predict.threads = static_cast<unsigned>(options.threads.value_or(0));
-  return std::make_unique<Predictor::Impl>(plan, predict);
+  return std::make_unique<Predictor::Impl>(plan, options);
 }
 
 Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl->load(options)); }

@@ -2,6 +2,7 @@
 #include "runtime/base/Sha256.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
 
 #include <openssl/evp.h>
 
@@ -41,6 +42,21 @@ std::string toHex(std::span<const uint8_t> bytes) {
     text += "0123456789abcdef"[byte & 15];
   }
   return text;
+}
+
+std::string digestOf(const std::string &text) {
+  const auto hash = sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+  return "sha256:" + toHex(hash).substr(0, 12);
+}
+
+std::string digestOfFile(const std::string &path) {
+  if (path.empty())
+    return "none";
+  try {
+    return digestOf(readTextFile(path));
+  } catch (const Error &) { // the reader of the file reports the error
+    return "none";
+  }
 }
 
 } // namespace cleave

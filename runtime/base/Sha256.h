@@ -30,4 +30,8 @@ std::array<uint8_t, 32> sha256(std::span<const uint8_t> bytes);
 /// Lower-case hexadecimal digits.
 std::string toHex(std::span<const uint8_t> bytes);
 
+/// "sha256:" and the first digits of a text's or file's hash; "none" for an empty name or a missing file.
+std::string digestOf(const std::string &text);
+std::string digestOfFile(const std::string &path);
+
 } // namespace cleave

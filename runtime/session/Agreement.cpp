@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-static std::vector<uint8_t> pack(const GivenValues &values) {
+static std::vector<uint8_t> pack(const ValuesToAgree &values) {
   std::vector<uint8_t> bytes;
   for (const auto &[name, value] : values)
     for (const std::string &text : {name, value}) {
@@ -37,7 +37,7 @@ static std::map<std::string, std::string> unpack(const std::vector<uint8_t> &byt
   return values;
 }
 
-void compareAmongRanks(World &world, const GivenValues &mine) {
+void compareAmongRanks(World &world, const ValuesToAgree &mine) {
   const auto all = world.gather(pack(mine));
   for (unsigned rank = 1; rank < all.size(); ++rank) {
     const auto theirs = unpack(all[rank]);
@@ -57,25 +57,10 @@ void compareAmongRanks(World &world, const GivenValues &mine) {
   world.barrier();
 }
 
-std::string digestOf(const std::string &text) {
-  const auto hash = sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
-  return "sha256:" + toHex(hash).substr(0, 12);
-}
-
-std::string digestOfFile(const std::string &path) {
-  if (path.empty())
-    return "none";
-  try {
-    return digestOf(readTextFile(path));
-  } catch (const Error &) { // the reader of the file reports the error
-    return "none";
-  }
-}
-
 static const char *nameOf(FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; }
 
-GivenValues describeData(const DataSource &data, uint64_t seed, DataNeeds needs) {
-  GivenValues values;
+ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds needs) {
+  ValuesToAgree values;
   std::string fields;
   for (const DataField &field : data.fields())
     fields += fmt::format("{}{} {} [{}]", fields.empty() ? "" : ", ", field.name, nameOf(field.dtype),
@@ -100,7 +85,7 @@ GivenValues describeData(const DataSource &data, uint64_t seed, DataNeeds needs)
   return values;
 }
 
-GivenValues describeProgram() {
+ValuesToAgree describeProgram() {
   return {{"version of Cleave", CLEAVE_VERSION}, {"version of oneDNN", cpuLibraryVersion()}};
 }
 

@@ -11,20 +11,16 @@
 namespace cleave {
 
 /// Names as the user knows them ("--seed"), and values as text.
-using GivenValues = std::vector<std::pair<std::string, std::string>>;
+using ValuesToAgree = std::vector<std::pair<std::string, std::string>>;
 
 /// Collective over all ranks. On rank 0, throws userError that names the first rank that differs from rank 0, the name
 /// and both values; the other ranks are notified as of any failure.
-void compareAmongRanks(World &world, const GivenValues &mine);
+void compareAmongRanks(World &world, const ValuesToAgree &mine);
 
 /// A description of a data set for comparison: fields, samples, and the contents of some samples of each split.
-GivenValues describeData(const DataSource &data, uint64_t seed, DataNeeds needs);
+ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds needs);
 
 /// This program's version and its libraries'.
-GivenValues describeProgram();
-
-/// "sha256:" and the first digits of a text's or file's hash; "none" for an empty name or a missing file.
-std::string digestOf(const std::string &text);
-std::string digestOfFile(const std::string &path);
+ValuesToAgree describeProgram();
 
 } // namespace cleave

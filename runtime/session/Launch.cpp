@@ -136,7 +136,7 @@ unsigned defaultThreads(unsigned ranks) {
 }
 
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
-                                                const std::function<GivenValues()> &given, double seconds) {
+                                                const std::function<ValuesToAgree()> &given, double seconds) {
   if (!ranksAreProcesses())
     return make();
   std::shared_ptr<const PlanFile> plan;

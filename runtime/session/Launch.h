@@ -28,7 +28,7 @@ unsigned defaultThreads(unsigned ranks);
 /// `given`: the values that must be equal in all processes, compared before the plan is made; called only if there are
 /// several processes.
 std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_ptr<const PlanFile>()> &make,
-                                                const std::function<GivenValues()> &given,
+                                                const std::function<ValuesToAgree()> &given,
                                                 double seconds = meetingSeconds);
 
 /// Runs `fn` for every rank in this process (all of them, or one under a launcher) and returns when they have ended.

@@ -17,10 +17,10 @@ namespace cleave {
 static constexpr int64_t mostSkipped = 40;
 
 NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
-                             const TrainOptions &options)
+                             const RunOptions &options)
     : file(std::move(plan)), program(*file->plan().programs()->Get(file->plan().ranks()->Get(rank)->program())),
       rank(rank), world(world), options(options) {
-  const bool asks = options.findNan || !options.checkpointDir.empty();
+  const bool asks = options.findNan || !options.checkpoint.empty();
   if (!asks)
     return;
   std::vector<uint32_t> ranks(world.size());
@@ -54,9 +54,9 @@ std::string NonFiniteLoss::advice(int64_t saved) const {
   if (!options.findNan)
     text += "; --find-nan names its origin";
   text += "; --keep-going continues training";
-  if (!options.checkpointDir.empty())
-    text += saved > 0 ? fmt::format("; {} keeps the checkpoint of step {}", options.checkpointDir, saved)
-                      : fmt::format("; no checkpoint was written to {}", options.checkpointDir);
+  if (!options.checkpoint.empty())
+    text += saved > 0 ? fmt::format("; {} keeps the checkpoint of step {}", options.checkpoint, saved)
+                      : fmt::format("; no checkpoint was written to {}", options.checkpoint);
   return text;
 }
 

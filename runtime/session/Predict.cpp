@@ -78,10 +78,10 @@ struct Job {
 
 /// State shared by the ranks of this process.
 struct Shared {
-  Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
+  Shared(std::shared_ptr<const PlanFile> plan, const RunOptions &options);
 
   std::shared_ptr<const PlanFile> file;
-  PredictOptions options;
+  RunOptions options;
   std::optional<Manifest> manifest;
   Feed feed;
   SampleOrder order{0, 0}; ///< required by the loader; the training split is not used here
@@ -100,11 +100,11 @@ std::map<std::string, uint32_t> outputSlots(const plan::Plan &plan, unsigned ran
   return slots;
 }
 
-Shared::Shared(std::shared_ptr<const PlanFile> plan, const PredictOptions &given)
+Shared::Shared(std::shared_ptr<const PlanFile> plan, const RunOptions &given)
     : file(std::move(plan)), options(given), feed(file->plan()) {
   const plan::Plan &p = file->plan();
-  if (!options.checkpointDir.empty())
-    manifest = readManifest(options.checkpointDir, options.atStep);
+  if (!options.checkpoint.empty())
+    manifest = readManifest(options.checkpoint, options.atStep);
   for (;;) {
     const std::string name = outputs.empty() ? "output" : fmt::format("output.{}", outputs.size());
     unsigned owner = 0;
@@ -146,17 +146,9 @@ private:
   int buffer = 0;
 };
 
-ExecutorOptions optionsOf(const Shared &shared) {
-  TrainOptions options;
-  options.threads = shared.options.threads;
-  options.deviceName = shared.options.deviceName;
-  options.tuning = shared.options.tuning;
-  options.timeoutSeconds = shared.options.timeoutSeconds;
-  return executorOptions(shared.file->plan(), options);
-}
-
 PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
-    : shared(shared), rank(rank), executor(makeExecutor(shared.file, rank, world, optionsOf(shared))),
+    : shared(shared), rank(rank),
+      executor(makeExecutor(shared.file, rank, world, executorOptions(shared.file->plan(), shared.options))),
       slots(outputSlots(shared.file->plan(), rank)), loader(shared.file->plan(), rank, shared.feed, shared.order) {
   for (unsigned owner : shared.owners) {
     std::vector<uint32_t> all{owner};
@@ -166,13 +158,13 @@ PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
     toAll.push_back(ranksAreProcesses() && all.size() > 1 ? &world.group(all) : nullptr);
   }
   executor->initialise();
-  waitForSlowRanks(world, shared.options.timeoutSeconds);
+  waitForSlowRanks(world, shared.options.waitSeconds());
   if (shared.manifest)
-    loadCheckpoint(shared.options.checkpointDir, *shared.manifest, shared.file->plan(), rank,
-                   LoadWhat::WhatIsRead, [&](unsigned slot) { return executor->persistent(slot); });
+    loadCheckpoint(shared.options.checkpoint, *shared.manifest, shared.file->plan(), rank, LoadWhat::WhatIsRead,
+                   [&](unsigned slot) { return executor->persistent(slot); });
   executor->writeBack();
   world.barrier();
-  world.setTimeout(shared.options.timeoutSeconds);
+  world.setTimeout(shared.options.waitSeconds());
 }
 
 void PredictRank::run(const Job &job) {
@@ -312,7 +304,7 @@ struct Prediction::Impl {
   std::unique_ptr<Workers> workers;  ///< if ranks are threads
   std::unique_ptr<PredictRank> rank; ///< if ranks are processes
 
-  Impl(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) : shared(std::move(plan), options) {
+  Impl(std::shared_ptr<const PlanFile> plan, const RunOptions &options) : shared(std::move(plan), options) {
     if (ranksAreProcesses())
       runPlanRanks(shared.file->plan().ranks()->size(), [&](unsigned number, World &world) {
         rank = std::make_unique<PredictRank>(shared, number, world); // the process's world outlives it
@@ -322,7 +314,7 @@ struct Prediction::Impl {
   }
 };
 
-Prediction::Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options) {
+Prediction::Prediction(std::shared_ptr<const PlanFile> plan, const RunOptions &options) {
   checkPlanOrThrow(plan->plan(), plan->name());
   impl = std::make_unique<Impl>(std::move(plan), options);
 }

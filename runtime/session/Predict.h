@@ -1,6 +1,7 @@
 // A compiled prediction that stays loaded: ranks, parameters of a checkpoint and buffers are set up once, then any
 // number of samples can be computed. Shared by `PROGRAM predict` and Predictor.
 #pragma once
+#include "cleave/RunOptions.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/PlanFile.h"
 
@@ -12,14 +13,6 @@
 #include <vector>
 
 namespace cleave {
-
-struct PredictOptions {
-  std::string checkpointDir; ///< empty: the initial parameters
-  unsigned threads = 0;      ///< per rank; 0: the plan's, otherwise cores / ranks on the host
-  std::string deviceName = {}, tuning = {};
-  std::optional<int64_t> atStep = {}; ///< step of the checkpoint; nullopt: the last
-  double timeoutSeconds = 60;
-};
 
 /// One of a model's results, f32. It has a row for each sample, or it is a scalar. A scalar belongs to a whole batch:
 /// there is one for each full batch, and none for a last batch that is not full, whose rows are not samples alone.
@@ -38,7 +31,7 @@ class Prediction {
 public:
   /// `plan`: of a prediction, with outputs in Program.metrics. Throws userError for a plan without outputs, and if the
   /// checkpoint lacks a tensor that the plan reads. The checkpoint may have others.
-  Prediction(std::shared_ptr<const PlanFile> plan, const PredictOptions &options);
+  Prediction(std::shared_ptr<const PlanFile> plan, const RunOptions &options);
   ~Prediction();
   Prediction(const Prediction &) = delete;
 

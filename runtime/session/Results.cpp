@@ -20,7 +20,7 @@ std::string accuracyText(const std::string &before, double accuracy) {
   return std::isfinite(accuracy) ? fmt::format("{}{:.2f}%", before, accuracy * 100) : "";
 }
 
-void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options) {
+void printResult(const TrainResult &result, const plan::Plan &plan, const RunOptions &options) {
   const std::string model = plan.model() ? plan.model()->str() : "model";
   if (options.json) {
     nlohmann::ordered_json json{{"program", model},
@@ -33,8 +33,8 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const TrainO
                                 {"samples_per_s", number(result.samplesPerSecond)},
                                 {"seconds", number(result.seconds)},
                                 {"interrupted", result.interrupted}};
-    if (!options.checkpointDir.empty())
-      json["checkpoint"] = options.checkpointDir;
+    if (!options.checkpoint.empty())
+      json["checkpoint"] = options.checkpoint;
     fmt::print("{}\n", jsonText(json));
     return;
   }
@@ -51,8 +51,8 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const TrainO
   if (result.eval)
     fmt::print("evaluation: loss {:.6g}{} of {} samples\n", result.eval->loss,
                accuracyText(", accuracy ", result.eval->accuracy), grouped(result.eval->samples));
-  if (!options.checkpointDir.empty())
-    fmt::print("checkpoint: {}\n", options.checkpointDir);
+  if (!options.checkpoint.empty())
+    fmt::print("checkpoint: {}\n", options.checkpoint);
 }
 
 void printResult(const EvalResult &result, bool json) {

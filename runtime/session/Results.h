@@ -6,7 +6,7 @@
 
 namespace cleave {
 
-void printResult(const TrainResult &result, const plan::Plan &plan, const TrainOptions &options);
+void printResult(const TrainResult &result, const plan::Plan &plan, const RunOptions &options);
 /// `before` and the accuracy in percent; empty if the loss does not count correct predictions (NaN).
 std::string accuracyText(const std::string &before, double accuracy);
 /// {"loss","accuracy","samples"}; accuracy is null if the loss does not count correct predictions.

@@ -37,18 +37,18 @@ OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const 
   return data;
 }
 
-ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options) {
+ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options) {
   ExecutorOptions out;
-  out.threads = options.threads  ? options.threads
+  out.threads = options.threads  ? static_cast<unsigned>(*options.threads)
                 : plan.threads() ? plan.threads()
                                  : defaultThreads(plan.ranks()->size());
-  out.device = !options.deviceName.empty() ? options.deviceName : text(backendOf(plan));
+  out.device = !options.device.empty() ? options.device : text(backendOf(plan));
   out.graph = options.graph;
   out.deterministic = options.deterministic;
   out.tuning = options.tuning;
-  out.timeoutSeconds = options.timeoutSeconds;
+  out.timeoutSeconds = options.waitSeconds();
   out.findNonFinite = options.findNan;
-  out.profile = options.profile || !options.traceFile.empty();
+  out.profile = options.profile || !options.trace.empty();
   return out;
 }
 
@@ -84,12 +84,12 @@ void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::
                                 info.seed, plan.seed()));
 }
 
-CheckpointFolder checkpointFolder(const TrainOptions &options) {
-  return {options.checkpointDir, options.keep, options.overwrite, options.resume};
+CheckpointFolder checkpointFolder(const RunOptions &options) {
+  return {options.checkpoint, options.keep, options.overwrite, options.resume};
 }
 
-void prepareCheckpointFolder(const TrainOptions &options) {
-  const std::string &folder = options.checkpointDir;
+void prepareCheckpointFolder(const RunOptions &options) {
+  const std::string &folder = options.checkpoint;
   if (folder.empty())
     return;
   makeFolders(folder, "--checkpoint");
@@ -98,7 +98,7 @@ void prepareCheckpointFolder(const TrainOptions &options) {
   checkpointToFollow(checkpointFolder(options));
 }
 
-RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
+RunRecord describeRun(const PlanFile &file) {
   const plan::Plan &plan = file.plan();
   RunRecord run;
   run.program = text(plan.model());
@@ -114,7 +114,6 @@ RunRecord describeRun(const PlanFile &file, const TrainOptions &options) {
   run.planHash = file.hash();
   for (const plan::Rank *rank : *plan.ranks())
     run.peakBytes.push_back(plan.programs()->Get(rank->program())->peak_bytes());
-  run.compileSeconds = options.compileSeconds;
   return run;
 }
 

@@ -19,7 +19,7 @@ struct OpenedData {
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom,
                         DataNeeds needs = {});
 
-ExecutorOptions executorOptions(const plan::Plan &plan, const TrainOptions &options);
+ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options);
 
 /// Throws userError if the plan has no train program.
 void requireTraining(const plan::Plan &plan, const std::string &name);
@@ -33,13 +33,13 @@ void requireWholeBatches(const plan::Plan &plan, int64_t samples, bool predicts 
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder);
 
 /// The checkpoint folder from the options; an empty path: none.
-CheckpointFolder checkpointFolder(const TrainOptions &options);
+CheckpointFolder checkpointFolder(const RunOptions &options);
 
 /// Creates the checkpoint folder before training; throws userError that names it if that fails, or if it holds a
 /// checkpoint that this training must not replace.
-void prepareCheckpointFolder(const TrainOptions &options);
+void prepareCheckpointFolder(const RunOptions &options);
 
 /// The first record of the metrics file.
-RunRecord describeRun(const PlanFile &plan, const TrainOptions &options);
+RunRecord describeRun(const PlanFile &plan);
 
 } // namespace cleave

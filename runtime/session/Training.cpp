@@ -3,8 +3,10 @@
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/comm/Communicator.h"
+#include "runtime/options/Option.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/CheckpointInterval.h"
 #include "runtime/session/Interrupt.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/LearningRate.h"
@@ -34,7 +36,7 @@ double since(Clock::time_point begin) { return std::chrono::duration<double>(Clo
 /// State shared by the ranks of one process.
 struct Training {
   std::shared_ptr<const PlanFile> file;
-  const TrainOptions &options;
+  const RunOptions &options;
   const DataSource &source;
   SampleOrder order;
   plan::LearningRateT rate;
@@ -44,21 +46,20 @@ struct Training {
   int64_t firstStep = 1, lastStep = 0; ///< of this run; no steps if last < first
   DataPosition begin;
   StopAgreement stop;
+  double compileSeconds = 0;
   TrainResult result; ///< written by rank 0's thread
 
-  Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source);
+  Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source);
   int64_t lastOfEpochs() const;
   /// Throws userError if no step of this run can change a parameter because the schedule has ended. Warns if that is so
   /// for some steps.
   void checkSchedule() const;
   /// Throws environmentError if the checkpoint that this run continues from has been replaced.
   void checkUnchanged() const;
-  bool evaluates() const {
-    return options.evalEachEpoch && canEvaluate(file->plan()) && source.samples(Split::Eval) > 0;
-  }
+  bool evaluates() const { return canEvaluate(file->plan()) && source.samples(Split::Eval) > 0; }
 };
 
-Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource &source)
+Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source)
     : file(std::move(plan)), options(options), source(source), order(source.samples(Split::Train), file->plan().seed()),
       rate(learningRateOf(file->plan())), samples(source.samples(Split::Train)), batch(file->plan().batch()),
       runsAhead(executorOptions(file->plan(), options).device == "cuda") {
@@ -67,8 +68,8 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const TrainOptions &opt
   if (evaluates())
     requireWholeBatches(file->plan(), source.samples(Split::Eval));
   if (options.resume) {
-    resumed = readManifest(options.checkpointDir, options.atStep);
-    checkResume(resumed->info, file->plan(), options.checkpointDir);
+    resumed = readManifest(options.checkpoint, options.atStep);
+    checkResume(resumed->info, file->plan(), options.checkpoint);
     begin = {resumed->info.epoch, resumed->info.position};
     firstStep = resumed->info.step + 1;
   }
@@ -98,7 +99,7 @@ void Training::checkSchedule() const {
 
 /// The last step of the last epoch.
 int64_t Training::lastOfEpochs() const {
-  const int64_t epochs = options.epochs > 0 ? options.epochs : 1, perEpoch = samples / batch;
+  const int64_t epochs = options.epochs.value_or(1), perEpoch = samples / batch;
   if (begin.epoch > epochs)
     return firstStep - 1;
   int64_t whole = 0;
@@ -111,11 +112,11 @@ int64_t Training::lastOfEpochs() const {
 void Training::checkUnchanged() const {
   if (!resumed)
     return;
-  const Manifest now = readManifest(options.checkpointDir, options.atStep);
+  const Manifest now = readManifest(options.checkpoint, options.atStep);
   if (now.run != resumed->run || now.generation != resumed->generation)
     throw environmentError(fmt::format("--resume {}: another training wrote the checkpoint of step {} while this one "
                                        "began",
-                                       options.checkpointDir, now.info.step));
+                                       options.checkpoint, now.info.step));
 }
 
 /// One rank's loop.
@@ -125,7 +126,7 @@ public:
       : shared(shared), world(world), rank(rank), job(shared.file, rank, world, shared.source, shared.order,
                                                       executorOptions(shared.file->plan(), shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options),
-        timer(shared.options.checkpointEvery, world) {}
+        timer(CheckpointInterval::parse(shared.options.checkpointEvery), world) {}
 
   void run();
 
@@ -155,8 +156,8 @@ private:
 };
 
 void RankLoop::begin() {
-  waitForSlowRanks(world, shared.options.timeoutSeconds);
-  if (!shared.options.checkpointDir.empty()) {
+  waitForSlowRanks(world, shared.options.waitSeconds());
+  if (!shared.options.checkpoint.empty()) {
     CheckpointFolder folder = checkpointFolder(shared.options);
     folder.warn = [this](const std::string &warning) { warn(warning); };
     writer.emplace(shared.file, rank, world, std::move(folder));
@@ -165,18 +166,18 @@ void RankLoop::begin() {
   }
   const SlotMemory memory = [this](unsigned slot) { return job.executor().persistent(slot); };
   if (shared.resumed)
-    loadCheckpoint(shared.options.checkpointDir, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything,
-                   memory);
+    loadCheckpoint(shared.options.checkpoint, *shared.resumed, shared.file->plan(), rank, LoadWhat::Everything, memory);
   job.executor().writeBack();
   if (rank == 0) {
-    const RunRecord run = describeRun(*shared.file, shared.options);
-    metrics = MetricsFile(shared.options.metricsFile, shared.options.resume);
+    RunRecord run = describeRun(*shared.file);
+    run.compileSeconds = shared.compileSeconds;
+    metrics = MetricsFile(shared.options.metrics, shared.options.resume);
     metrics.write(toJson(run));
     metrics.flush();
     progress.line(fmt::format("{}: {}, global batch {}", run.program, ranksText(run.dp, run.tp, run.pp), run.batch));
   }
   world.barrier();
-  world.setTimeout(shared.options.timeoutSeconds);
+  world.setTimeout(shared.options.waitSeconds());
 }
 
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
@@ -224,7 +225,7 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
     record.lossScale = sums.lossScale;
     record.skippedSteps = int64_t(sums.skippedSteps);
   }
-  if (!shared.options.metricsFile.empty()) {
+  if (!shared.options.metrics.empty()) {
     metrics.write(toJson(record));
     if (since(flushed) > 1) {
       metrics.flush();
@@ -297,9 +298,9 @@ void RankLoop::save(int64_t steps, const DataPosition &next) {
     warn(warning);
     return;
   }
-  waitForSlowRanks(world, shared.options.timeoutSeconds);
+  waitForSlowRanks(world, shared.options.waitSeconds());
   writer->save(describe(steps, next), memory);
-  world.setTimeout(shared.options.timeoutSeconds);
+  world.setTimeout(shared.options.waitSeconds());
   saved = steps;
   InterruptGuard::saved(steps);
   last = Clock::now();
@@ -351,8 +352,8 @@ void RankLoop::run() {
     metrics.flush();
     progress.finish();
   }
-  if (!shared.options.traceFile.empty())
-    writeTrace(shared.options.traceFile, job.executor(), world);
+  if (!shared.options.trace.empty())
+    writeTrace(shared.options.trace, job.executor(), world);
   if (rank != 0)
     return;
   TrainResult &result = shared.result;
@@ -365,32 +366,10 @@ void RankLoop::run() {
     printProfile(job.executor().profile(), result.seconds);
 }
 
-void checkOptions(const TrainOptions &options) {
-  const int64_t steps = options.steps.value_or(0);
-  if (steps < 0 || options.epochs < 0)
-    throw userError(fmt::format("--steps and --epochs must not be negative, found {} and {}", steps, options.epochs));
-  if (options.steps && options.epochs > 0)
-    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", steps, options.epochs));
-  if (options.resume && options.checkpointDir.empty())
-    throw userError("--resume needs --checkpoint DIR");
-  if (options.resume && options.overwrite)
-    throw userError("--resume continues from a checkpoint, --overwrite starts over: give only one of them");
-  if (options.atStep && !options.resume)
-    throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
-  if (options.checkpointEvery.isSet() && options.checkpointDir.empty())
-    throw userError("--checkpoint-every needs --checkpoint DIR");
-  if (!(options.graceSeconds >= 0))
-    throw userError(fmt::format("--grace {}: must be a number of seconds, at least 0", options.graceSeconds));
-  if (options.keep < 1)
-    throw userError(fmt::format("--keep {}: must be at least 1", options.keep));
-  if (steps >= mostSteps)
-    throw userError(fmt::format("--steps {}: there must be fewer than 2^53 steps", steps));
-}
-
 /// Checks that all processes run the same program on the same data.
 void compareJobs(World &world, const DataSource &data, uint64_t seed, DataNeeds needs, double silence) {
   waitForSlowRanks(world, silence); // they may need different times to read their data
-  GivenValues values = describeProgram();
+  ValuesToAgree values = describeProgram();
   for (auto &value : describeData(data, seed, needs))
     values.push_back(std::move(value));
   compareAmongRanks(world, values);
@@ -398,27 +377,45 @@ void compareJobs(World &world, const DataSource &data, uint64_t seed, DataNeeds 
 
 } // namespace
 
-TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions &options, const DataSource *custom) {
-  checkOptions(options);
+void checkTraining(const RunOptions &options) {
+  if (options.steps && options.epochs)
+    throw userError(fmt::format("--steps {} and --epochs {}: give one of them", *options.steps, *options.epochs));
+  for (const auto &[option, given] :
+       {std::pair("--resume", options.resume),
+        {"--resume-if-any", options.resumeIfAny},
+        {"--checkpoint-every", CheckpointInterval::parse(options.checkpointEvery).isSet()}})
+    if (given && options.checkpoint.empty())
+      throw userError(fmt::format("{}: needs --checkpoint DIR", option));
+  if (options.resume && options.overwrite)
+    throw userError("--resume continues from a checkpoint, --overwrite starts over: give only one of them");
+  if (options.atStep && !options.resume)
+    throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
+}
+
+TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource *custom,
+                        double compileSeconds) {
+  checkOptions(sessionOptions(), options);
+  checkTraining(options);
   if (!ranksAreProcesses() || launchedRank() == 0)
-    requireMetricsFile(options.metricsFile);
+    requireMetricsFile(options.metrics);
   checkPlanOrThrow(plan->plan(), plan->name());
   requireTraining(plan->plan(), plan->name());
-  const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom);
+  const OpenedData data = openPlanData(plan->plan(), options.data, custom);
   Training training(plan, options, *data.source);
+  training.compileSeconds = compileSeconds;
   prepareCheckpointFolder(options);
   const unsigned ranks = plan->plan().ranks()->size();
   if (ranksAreProcesses()) {
     runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before the ranks have met ends the process
-      const InterruptGuard guard(options.graceSeconds);
+      const InterruptGuard guard(options.grace.value_or(0));
       std::vector<uint32_t> all(ranks);
       std::iota(all.begin(), all.end(), 0);
-      compareJobs(world, *data.source, plan->plan().seed(), {}, options.timeoutSeconds);
+      compareJobs(world, *data.source, plan->plan().seed(), {}, options.waitSeconds());
       training.stop.among(world.group(all));
       RankLoop(training, rank, world).run();
     });
   } else {
-    const InterruptGuard guard(options.graceSeconds);
+    const InterruptGuard guard(options.grace.value_or(0));
     runPlanRanks(ranks, [&](unsigned rank, World &world) { RankLoop(training, rank, world).run(); });
   }
   const std::optional<int64_t> stopped = training.stop.stoppedAfter();
@@ -428,37 +425,30 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const TrainOptions
   if (stopped)
     throw environmentError(
         fmt::format("interrupted after step {}{}", *stopped,
-                    options.checkpointDir.empty() ? "" : ", checkpoint written to " + options.checkpointDir));
+                    options.checkpoint.empty() ? "" : ", checkpoint written to " + options.checkpoint));
   return training.result;
 }
 
 namespace {
 
 /// Evaluates on one rank.
-void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &options, const DataSource &source,
+void evaluateRank(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source,
                   SampleOrder &order, const std::optional<Manifest> &manifest, unsigned rank, World &world,
                   LossSums &result) {
-  TrainOptions jobOptions;
-  jobOptions.threads = options.threads;
-  jobOptions.deviceName = options.deviceName;
-  jobOptions.tuning = options.tuning;
-  jobOptions.profile = options.profile;
-  jobOptions.traceFile = options.traceFile;
-  jobOptions.timeoutSeconds = options.timeoutSeconds;
-  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), jobOptions));
-  waitForSlowRanks(world, options.timeoutSeconds);
+  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options));
+  waitForSlowRanks(world, options.waitSeconds());
   if (manifest)
-    loadCheckpoint(options.checkpointDir, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
+    loadCheckpoint(options.checkpoint, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
                    [&](unsigned slot) { return job.executor().persistent(slot); });
   job.executor().writeBack();
   world.barrier();
-  world.setTimeout(options.timeoutSeconds);
+  world.setTimeout(options.waitSeconds());
   const Clock::time_point began = Clock::now();
   const LossSums sums = job.evaluate(manifest ? manifest->info.step : 0);
   job.executor().wait();
   const double seconds = since(began);
-  if (!options.traceFile.empty())
-    writeTrace(options.traceFile, job.executor(), world);
+  if (!options.trace.empty())
+    writeTrace(options.trace, job.executor(), world);
   if (rank != 0)
     return;
   result = sums;
@@ -468,20 +458,20 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const EvalOptions &optio
 
 } // namespace
 
-EvalResult runEval(std::shared_ptr<const PlanFile> plan, const EvalOptions &options, const DataSource *custom) {
+EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource *custom) {
   checkPlanOrThrow(plan->plan(), plan->name());
   if (!canEvaluate(plan->plan()))
     throw userError(fmt::format("{}: the plan has no eval program", plan->name()));
   std::optional<Manifest> manifest;
-  if (!options.checkpointDir.empty())
-    manifest = readManifest(options.checkpointDir, options.atStep);
-  const OpenedData data = openPlanData(plan->plan(), options.dataDir, custom, {.train = false});
+  if (!options.checkpoint.empty())
+    manifest = readManifest(options.checkpoint, options.atStep);
+  const OpenedData data = openPlanData(plan->plan(), options.data, custom, {.train = false});
   requireWholeBatches(plan->plan(), data.source->samples(Split::Eval));
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
   LossSums sums;
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
     if (ranksAreProcesses())
-      compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.timeoutSeconds);
+      compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.waitSeconds());
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
   const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};

@@ -95,7 +95,7 @@ std::vector<std::string> PredictionCase::defects() {
 ir::Slots PredictionCase::executed(const HashedData &data, int64_t samples, const std::string &checkpoint) const {
   if (samples == 0)
     return {};
-  Prediction prediction(file, {.checkpointDir = checkpoint, .threads = 1, .timeoutSeconds = 20});
+  Prediction prediction(file, {.threads = 1, .checkpoint = checkpoint, .timeout = 20});
   std::vector<std::vector<double>> values(prediction.outputs().size());
   prediction.run(data, Split::Eval, 0, samples, [&](size_t output, std::span<const float> rows) {
     values[output].insert(values[output].end(), rows.begin(), rows.end());

@@ -1,7 +1,7 @@
 // cleave diff: the differences between two plans. Exit status 0 in any case; --json prints an empty list for equal
 // plans.
 #include "runtime/base/JsonText.h"
-#include "tools/Cli.h"
+#include "runtime/options/CommandLine.h"
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
@@ -166,7 +166,7 @@ int diff(int argc, char **argv) {
   app.add_option("a", first, "plan file")->required()->type_name("A.plan");
   app.add_option("b", second, "plan file")->required()->type_name("B.plan");
   app.add_flag("--json", json, "as one JSON object");
-  if (!parseCommandLine(app, argc, argv))
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
   const PlanReport a = reportAndPredict(first, *loadSound(first)), b = reportAndPredict(second, *loadSound(second));
   const std::vector<Change> changes = compareReports(a, b);

@@ -9,9 +9,9 @@
 #include "runtime/comm/socket/TorchEnvironment.h"
 #include "runtime/cuda/driver/Report.h"
 #include "runtime/device/CpuDevice.h"
+#include "runtime/options/CommandLine.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Progress.h"
-#include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
 #include <dlfcn.h>
@@ -193,7 +193,7 @@ int doctor(int argc, char **argv) {
                  "measure the processor's cores, and under a launcher the links of its ranks, as a cluster file")
       ->type_name("FILE.toml")
       ->excludes(asJson);
-  if (!parseCommandLine(app, argc, argv))
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
   if (!cluster.empty()) {
     writeCluster(cluster);

@@ -1,7 +1,7 @@
 // cleave new: creates a folder with a model that builds against an installed Cleave.
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
-#include "tools/Cli.h"
+#include "runtime/options/CommandLine.h"
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ int create(int argc, char **argv) {
   CLI::App app{"Creates a folder with a CMakeLists.txt and a model that builds and trains.", "cleave new"};
   std::string name;
   app.add_option("name", name, "of the folder and of the program")->required()->type_name("NAME");
-  if (!parseCommandLine(app, argc, argv))
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
   checkName(name);
   std::error_code error;

@@ -1,6 +1,6 @@
 // cleave show: prints a plan as a page, as JSON, as a list of its steps, or as its strategy.
+#include "runtime/options/CommandLine.h"
 #include "runtime/plan/plan_generated.h"
-#include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ int show(int argc, char **argv) {
   auto *asStrategy = app.add_flag("--strategy", strategy, "the strategy alone, as TOML for PROGRAM --strategy FILE");
   asJson->excludes(asSteps)->excludes(asStrategy);
   asSteps->excludes(asStrategy);
-  if (!parseCommandLine(app, argc, argv))
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
   const auto plan = loadSound(file);
   if (strategy) {

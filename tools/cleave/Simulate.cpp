@@ -1,6 +1,7 @@
 // cleave simulate: predicts times and memory without running anything.
+#include "runtime/base/Error.h"
 #include "runtime/base/FileRoles.h"
-#include "tools/Cli.h"
+#include "runtime/options/CommandLine.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/SimulatePipeline.h"
 #include "tools/cleave/SimulatePlan.h"
@@ -24,7 +25,7 @@ int simulate(int argc, char **argv) {
   app.add_option("--against", options.against, "set the trace of a run of the plan (cleave-run --trace) beside it")
       ->type_name("TRACE.json")
       ->needs(plan);
-  if (!parseCommandLine(app, argc, argv))
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
   if (file.empty() && pipeline.empty())
     throw userError("what to simulate is missing: FILE.plan, or --pipeline SPEC.json");

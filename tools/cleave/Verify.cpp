@@ -1,9 +1,10 @@
 // cleave verify: checks a plan and reports what was verified.
+#include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/StandardStreams.h"
+#include "runtime/options/CommandLine.h"
 #include "runtime/plan/Check.h"
 #include "runtime/session/Progress.h"
-#include "tools/Cli.h"
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
@@ -54,9 +55,9 @@ int verify(int argc, char **argv) {
   double memory = 0;
   bool json = false;
   app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
-  app.add_option("--memory", memory, "MiB a rank has")->check(checkPositive<int64_t{1} << 40>);
+  app.add_option("--memory", memory, "MiB a rank has")->check(wholeNumberCheck(1, int64_t{1} << 40));
   app.add_flag("--json", json, "as one JSON object");
-  if (!parseCommandLine(app, argc, argv))
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
   const auto plan = PlanFile::load(file);
   CheckOptions options;

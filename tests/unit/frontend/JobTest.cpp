@@ -1,6 +1,6 @@
 // Options of a job: program defaults, command line, and invalid values.
 #include "frontend/program/Job.h"
-#include "frontend/program/Given.h"
+#include "frontend/program/StoredOptions.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/plan_generated.h"
 #include "tests/unit/frontend/Support.h"
@@ -86,7 +86,7 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.layout = "nchwc"}), "--layout nchwc"));
   CHECK(has(wrong({.recompute = "some"}), "--recompute some"));
   CHECK(has(wrong({.zero = 2}), "--zero 2: the mesh must have dp > 1, it is dp=1"));
-  CHECK(has(wrong({.mesh = "dp=2", .zero = 4}), "--zero 4: must be a stage of ZeRO, 0 to 3"));
+  CHECK(has(wrong({.mesh = "dp=2", .zero = 4}), "--zero 4: must be a whole number from 0 to 3"));
   CHECK(has(wrong({.devices = 4}), "--devices 4"));
   CHECK(has(wrong({.strategy = "data"}), "--strategy data"));
   CHECK(has(wrong({.mesh = "dp=2", .devices = 4, .strategy = "data"}), "--mesh dp=2"));

@@ -24,11 +24,11 @@ struct Curve {
   TrainResult result;
 };
 
-Curve train(const test::LinearSpec &spec, TrainOptions options, const std::string &metrics) {
+Curve train(const test::LinearSpec &spec, RunOptions options, const std::string &metrics) {
   const auto file = test::seal(test::linearPlan(spec));
   const test::CountingData data(spec.rows, spec.columns, 21, 13);
-  options.metricsFile = metrics;
-  options.deviceName = "reference";
+  options.metrics = metrics;
+  options.device = "reference";
   options.quiet = true;
   Curve curve;
   curve.result = runTraining(file, options, &data);
@@ -54,7 +54,7 @@ TEST_CASE("hand-made plans pass the checker", "[session]") {
 
 TEST_CASE("any mesh trains like one rank", "[session]") {
   test::TemporaryFolder folder;
-  TrainOptions options;
+  RunOptions options;
   options.steps = 7;
   const Curve one = train({}, options, folder.path("1"));
   REQUIRE(one.loss.size() == 7);
@@ -77,10 +77,10 @@ TEST_CASE("any mesh trains like one rank", "[session]") {
 TEST_CASE("a resumed run continues bit for bit", "[session]") {
   test::TemporaryFolder folder;
   const test::LinearSpec spec{.dp = 2, .tp = 2};
-  TrainOptions options;
+  RunOptions options;
   options.steps = 9;
   const Curve whole = train(spec, options, folder.path("whole"));
-  options.checkpointDir = folder.path("ck");
+  options.checkpoint = folder.path("ck");
   options.steps = 5;
   const Curve head = train(spec, options, folder.path("head"));
   options.steps = 9;
@@ -97,11 +97,11 @@ TEST_CASE("a resumed run continues bit for bit", "[session]") {
 
 TEST_CASE("epochs count from the start of training", "[session]") {
   test::TemporaryFolder folder;
-  TrainOptions options;
+  RunOptions options;
   CHECK(train({}, options, folder.path("a")).loss.size() == 2); // neither steps nor epochs: one epoch
   options.epochs = 3;
   CHECK(train({}, options, folder.path("b")).loss.size() == 6);
-  options.checkpointDir = folder.path("ck");
+  options.checkpoint = folder.path("ck");
   options.epochs = 2;
   CHECK(train({}, options, folder.path("c")).loss.size() == 4);
   options.epochs = 3;
@@ -111,19 +111,19 @@ TEST_CASE("epochs count from the start of training", "[session]") {
 
 TEST_CASE("evaluation reads a checkpoint", "[session]") {
   test::TemporaryFolder folder;
-  TrainOptions options;
-  options.checkpointDir = folder.path("ck");
+  RunOptions options;
+  options.checkpoint = folder.path("ck");
   options.epochs = 1;
   const Curve curve = train({}, options, folder.path("m"));
   const test::CountingData data(6, 5, 21, 13);
-  EvalOptions eval;
-  eval.checkpointDir = folder.path("ck");
-  eval.deviceName = "reference";
+  RunOptions eval;
+  eval.checkpoint = folder.path("ck");
+  eval.device = "reference";
   eval.json = true;
   const EvalResult result = runEval(test::seal(test::linearPlan({.dp = 2})), eval, &data);
   CHECK(result.samples == 13);
   CHECK(result.loss == Approx(curve.epochs.at(0)["eval_loss"].get<double>()).epsilon(1e-4));
-  eval.checkpointDir = "/no/such/ck";
+  eval.checkpoint = "/no/such/ck";
   CHECK_THROWS_WITH(runEval(test::seal(test::linearPlan({})), eval, &data), Contains("/no/such/ck"));
 }
 
@@ -137,7 +137,7 @@ std::shared_ptr<const PlanFile> withRate(const test::LinearSpec &spec, const pla
 }
 
 /// Runs a training that fails, and returns the status and the message.
-std::pair<Status, std::string> failureOf(const std::shared_ptr<const PlanFile> &plan, const TrainOptions &options) {
+std::pair<Status, std::string> failureOf(const std::shared_ptr<const PlanFile> &plan, const RunOptions &options) {
   const test::CountingData data(6, 5, 21, 13);
   try {
     runTraining(plan, options, &data);
@@ -147,10 +147,10 @@ std::pair<Status, std::string> failureOf(const std::shared_ptr<const PlanFile> &
   return {Status::Success, ""};
 }
 
-std::vector<double> ratesOf(const std::shared_ptr<const PlanFile> &plan, TrainOptions options,
+std::vector<double> ratesOf(const std::shared_ptr<const PlanFile> &plan, RunOptions options,
                             const std::string &metrics) {
   const test::CountingData data(6, 5, 21, 13);
-  options.metricsFile = metrics;
+  options.metrics = metrics;
   runTraining(plan, options, &data);
   std::vector<double> rates;
   std::ifstream in(metrics);
@@ -169,23 +169,22 @@ TEST_CASE("a loss that is not finite ends training, and the last good checkpoint
   fast.base = 1e-3;
   fast.every = 4;
   fast.gamma = 1e41;
-  TrainOptions options;
+  RunOptions options;
   options.steps = 12;
-  options.deviceName = "reference";
+  options.device = "reference";
   options.quiet = true;
-  options.evalEachEpoch = false;
   for (const auto &[dp, tp] : {std::pair(1u, 1u), {2u, 2u}}) {
     const test::LinearSpec spec{.dp = dp, .tp = tp};
-    options.checkpointDir = folder.path("ck" + std::to_string(dp));
+    options.checkpoint = folder.path("ck" + std::to_string(dp));
     options.findNan = dp == 2;
     const auto [status, message] = failureOf(withRate(spec, fast), options);
     CHECK(status == Status::Environment);
     CHECK_THAT(message, Contains("step ") && Contains("checkpoint of step 4") && Contains("--keep-going"));
-    CHECK(readManifest(options.checkpointDir).info.step == 4);
+    CHECK(readManifest(options.checkpoint).info.step == 4);
     if (options.findNan)
       CHECK_THAT(message, Contains("was produced by"));
   }
-  options.checkpointDir.clear();
+  options.checkpoint.clear();
   options.findNan = false;
   CHECK_THAT(failureOf(withRate({}, fast), options).second, Contains("--find-nan"));
   options.keepGoing = true;
@@ -198,11 +197,11 @@ TEST_CASE("a cosine that is as long as the run keeps its length when resumed", "
   cosine.kind = plan::RateKind::Cosine;
   cosine.base = 1e-4;
   const auto plan = withRate({}, cosine);
-  TrainOptions options;
-  options.deviceName = "reference";
+  RunOptions options;
+  options.device = "reference";
   options.quiet = true;
   options.steps = 8;
-  options.checkpointDir = folder.path("ck");
+  options.checkpoint = folder.path("ck");
   options.keep = 9;
   const std::vector<double> first = ratesOf(plan, options, folder.path("first"));
   REQUIRE(first.size() == 8);
@@ -248,11 +247,11 @@ TEST_CASE("only schedules that reach rate 0 end", "[session]") {
 TEST_CASE("checkpoints within an epoch", "[session]") {
   test::TemporaryFolder folder;
   const test::LinearSpec spec{.dp = 2, .tp = 2}; // an epoch has two steps
-  TrainOptions options;
+  RunOptions options;
   options.steps = 9;
   const Curve whole = train(spec, options, folder.path("whole"));
-  options.checkpointDir = folder.path("ck");
-  options.checkpointEvery.steps = 3;
+  options.checkpoint = folder.path("ck");
+  options.checkpointEvery = "3";
   options.keep = 20;
   train(spec, options, folder.path("m"));
   const Manifest last = readManifest(folder.path("ck"));
@@ -266,21 +265,21 @@ TEST_CASE("checkpoints within an epoch", "[session]") {
   options.resume = true;
   options.atStep = 3;
   CHECK(train(spec, options, folder.path("rest")).loss == std::vector(whole.loss.begin() + 3, whole.loss.end()));
-  options.checkpointEvery = {0, 1e-9}; // always due
+  options.checkpointEvery = "1"; // always due
   options.atStep = 2;
   train({.dp = 1, .tp = 3}, options, folder.path("rest"));
   CHECK(readManifest(folder.path("ck")).generation == 6 + 4 + 7);
   options = {};
-  options.checkpointEvery.steps = 3;
-  CHECK_THROWS_WITH(train(spec, options, ""), Contains("--checkpoint-every needs --checkpoint"));
+  options.checkpointEvery = "3";
+  CHECK_THROWS_WITH(train(spec, options, ""), Contains("--checkpoint-every: needs --checkpoint"));
 }
 
 TEST_CASE("sessions refuse options that break a rule", "[session]") {
   test::TemporaryFolder folder;
-  TrainOptions options;
+  RunOptions options;
   options.resume = true;
   CHECK_THROWS_WITH(train({}, options, ""), Contains("--checkpoint"));
-  options.checkpointDir = "/no/such/ck";
+  options.checkpoint = "/no/such/ck";
   CHECK_THROWS_WITH(train({}, options, ""), Contains("/no/such/ck"));
   options = {};
   options.steps = options.epochs = 2;
@@ -288,18 +287,18 @@ TEST_CASE("sessions refuse options that break a rule", "[session]") {
   options = {};
   CHECK_THROWS_WITH(train({.batch = 64}, options, ""), Contains("64") && Contains("21"));
   CHECK_THROWS_WITH(train({}, options, "/no/such/folder/m"), Contains("/no/such/folder/m"));
-  options.checkpointDir = folder.path("ck");
+  options.checkpoint = folder.path("ck");
   train({}, options, folder.path("m"));
   options.resume = true;
   CHECK_THROWS_WITH(train({.seed = 4}, options, ""), Contains("seed 3") && Contains("seed 4"));
 }
 
 TEST_CASE("synthetic data stands in for a program's own", "[session]") {
-  TrainOptions options;
-  options.dataDir = "synthetic";
+  RunOptions options;
+  options.data = "synthetic";
   options.steps = 3;
   options.quiet = true;
-  options.deviceName = "reference";
+  options.device = "reference";
   CHECK(runTraining(test::seal(test::linearPlan({.dp = 2})), options).steps == 3);
 }
 

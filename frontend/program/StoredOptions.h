@@ -22,6 +22,6 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options);
 
 /// The values that must be equal on all ranks of a job: the program's options and the model's. Paths may differ between
 /// hosts, but not the contents that they refer to.
-GivenValues givenValues(const Model &model, const RunOptions &options);
+ValuesToAgree valuesToAgree(const Model &model, const RunOptions &options);
 
 } // namespace cleave

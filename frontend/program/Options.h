@@ -1,0 +1,14 @@
+// The options of every program: those of sessions (runtime/options) and those that decide what is compiled.
+#pragma once
+#include "runtime/options/Option.h"
+#include "runtime/plan/PlanTypes.h"
+
+namespace cleave {
+
+const std::vector<Option> &programOptions();
+
+/// The mesh of a plan as --mesh gives it, and its training.
+std::string meshOf(const plan::Plan &plan);
+plan::TrainingT trainingOf(const plan::Plan &plan);
+
+} // namespace cleave

@@ -1,0 +1,98 @@
+// Compares command line options with a stored plan, and completes options from a plan or checkpoint.
+#include "frontend/program/StoredOptions.h"
+#include "frontend/program/Job.h"
+#include "frontend/program/Options.h"
+#include "runtime/base/Error.h"
+#include "runtime/checkpoint/TrainingJson.h"
+#include "runtime/plan/Inputs.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+namespace cleave {
+
+void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions &given) {
+  const plan::Plan &plan = file.plan();
+  const std::string planned = plan.model() ? plan.model()->str() : "";
+  if (planned != model.name)
+    throw userError(
+        fmt::format("--plan {}: the plan is for model {}, but this program is {}", file.name(), planned, model.name));
+  for (const Option &option : programOptions()) {
+    const std::optional<std::string> value = valueOf(option, given);
+    if (!value)
+      continue;
+    if (option.refused)
+      throw userError(
+          fmt::format("{}: cannot be combined with --plan {}, {}", option.name, file.name(), option.refused));
+    if (!option.planned)
+      continue;
+    if (const std::optional<std::string> other = option.planned(plan, given))
+      throw userError(fmt::format("{} {}: the plan {} has {}", option.name, *value, file.name(), *other));
+  }
+}
+
+/// Takes the stored optimizer if the options do not name one. If they name another optimizer, that optimizer's defaults
+/// apply.
+static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
+  if (!training.optimizer)
+    return;
+  const std::string name = optimizerNameOf(training);
+  if (options.optimizer.empty())
+    options.optimizer = name;
+  if (options.optimizer != name)
+    return;
+  const auto number = [](std::optional<double> &option, double stored) { option = option.value_or(stored); };
+  if (training.rate)
+    number(options.lr, training.rate->base);
+  number(options.weightDecay, training.optimizer->weight_decay);
+  if (training.optimizer->kind == plan::OptimizerKind::Sgd)
+    number(options.momentum, training.optimizer->momentum);
+}
+
+void takePrecision(const plan::TrainingT &training, RunOptions &options) {
+  if (!options.precision.empty() || !options.optLevel.empty())
+    return;
+  const Precision::Words stored = precisionOf(training).words();
+  options.precision = stored.type;
+  options.optLevel = stored.level;
+  if (options.lossScale.empty())
+    options.lossScale = stored.lossScale;
+  if (options.reduceDtype.empty())
+    options.reduceDtype = stored.reduce;
+}
+
+void takeFromPlan(const PlanFile &file, RunOptions &options) {
+  const plan::Plan &plan = file.plan();
+  options.mesh = meshOf(plan);
+  options.batch = plan.batch();
+  options.evalBatch = evalBatchOf(plan);
+  options.microbatches = plan.microbatches();
+  options.seed = plan.seed();
+  const plan::TrainingT training = trainingOf(plan);
+  takeTraining(training, options);
+  takePrecision(training, options);
+}
+
+void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
+  if (!givesBatch(options) && info.batch > 0)
+    options.batch = info.batch;
+  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
+  if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file sets it
+    options.microbatches = info.microbatches;
+  if (!options.evalBatch && info.evalBatch)
+    options.evalBatch = info.evalBatch;
+  if (!options.seed)
+    options.seed = info.seed;
+  const plan::TrainingT training = parseTraining(info.training);
+  takeTraining(training, options);
+  takePrecision(training, options);
+}
+
+ValuesToAgree valuesToAgree(const Model &model, const RunOptions &options) {
+  ValuesToAgree values{{"model", model.name}, {"option of the model", model.options}};
+  for (auto &value : valuesToAgree(programOptions(), options))
+    values.push_back(std::move(value));
+  return values;
+}
+
+} // namespace cleave

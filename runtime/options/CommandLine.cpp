@@ -1,0 +1,92 @@
+// Declares options for CLI11, and turns its exceptions into errors.
+#include "runtime/options/CommandLine.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
+#include "runtime/base/ParseNumber.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave {
+
+static CLI::Option *addOption(CLI::App &app, const Option &option, const std::string &help, RunOptions &run) {
+  const auto add = [&](auto field) {
+    if constexpr (std::is_same_v<decltype(field), bool RunOptions::*>)
+      return app.add_flag((run.*field ? "!" : "") + std::string(option.name), run.*field, help);
+    else // CLI11 clamps large integers, wraps negative ones, and reads 1e-400 as 0
+      return app.add_option(option.name, run.*field, help)->type_name(option.type)->check([&](const std::string &text) {
+        if (const std::string problem = problemOf(option, text); !problem.empty())
+          throw userError(fmt::format("{} {}: {}", option.name, text, problem));
+        return std::string();
+      });
+  };
+  return std::visit(add, option.field);
+}
+
+void addOptions(CLI::App &app, const std::vector<Option> &options, unsigned command, RunOptions &run) {
+  for (const Option &option : options)
+    for (const Option::Use &use : option.uses)
+      if (use.commands & command) {
+        CLI::Option *added = addOption(app, option, use.help, run)->required(use.required);
+        for (const char *other : option.excludes)
+          if (CLI::Option *found = app.get_option_no_throw(other))
+            added->excludes(found);
+      }
+}
+
+std::function<std::string(const std::string &)> wholeNumberCheck(int64_t least, int64_t most) {
+  return [=](const std::string &text) {
+    const std::optional<int64_t> value = parseNumber<int64_t>(text);
+    return value && *value >= least && *value <= most
+               ? std::string()
+               : fmt::format("must be {}, found {}", wholeNumber(least, most), text);
+  };
+}
+
+static std::vector<std::string> optionNames(const CLI::App &command) {
+  std::vector<std::string> names;
+  for (const CLI::Option *option : command.get_options()) {
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+    for (const std::string &name : option->get_snames())
+      names.push_back("-" + name);
+  }
+  return names;
+}
+
+bool parseCommandLine(CLI::App &app, std::vector<std::string> args) {
+  app.set_version_flag("--version", std::string("cleave ") + CLEAVE_VERSION);
+  std::vector<std::string> commands;
+  for (const CLI::App *command : app.get_subcommands({}))
+    commands.push_back(command->get_name());
+  CLI::App *chosen = &app;
+  if (!commands.empty() && !args.empty() && !args[0].starts_with("-")) {
+    if (std::find(commands.begin(), commands.end(), args[0]) == commands.end())
+      throw userError(fmt::format("{} is not a command of {}; the commands are {}{}", args[0], app.get_name(),
+                                  fmt::join(commands, ", "), suggestion(args[0], commands)));
+    chosen = app.get_subcommand(args[0]);
+  }
+  const std::string who = chosen == &app ? app.get_name() : app.get_name() + " " + chosen->get_name();
+  if (chosen != &app || commands.empty())
+    checkOptionNames(args, optionNames(*chosen), who);
+  for (CLI::Option *option : chosen->get_options())
+    if (option->get_expected_min() > 0) // not a flag; an empty text would look like a missing option
+      option->check([](const std::string &text) { return text.empty() ? "must not be empty" : std::string(); });
+  std::reverse(args.begin(), args.end()); // CLI11 expects them reversed
+  try {
+    app.parse(args);
+    return true;
+  } catch (const CLI::CallForHelp &) {
+    std::fputs(chosen->help().c_str(), stdout);
+  } catch (const CLI::CallForVersion &e) {
+    std::puts(e.what());
+  } catch (const CLI::ParseError &e) {
+    throw userError(fmt::format("{} ({} --help lists the {})", e.what(), who,
+                                chosen == &app && !commands.empty() ? "commands" : "options"));
+  }
+  return false;
+}
+
+} // namespace cleave

@@ -1,0 +1,108 @@
+// Checks and prints values by the description of their option.
+#include "runtime/options/Option.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/Nearest.h"
+#include "runtime/base/ParseNumber.h"
+#include "runtime/base/Sha256.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave {
+
+std::optional<std::string> valueOf(const Option &option, const RunOptions &run) {
+  static const RunOptions nothing;
+  return std::visit(
+      [&](auto field) -> std::optional<std::string> {
+        const auto &value = run.*field;
+        if (value == nothing.*field)
+          return std::nullopt;
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, bool>)
+          return "given";
+        else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+          return fmt::format("{}", fmt::join(value, ","));
+        else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t>)
+          return fmt::format("{}", value);
+        else
+          return fmt::format("{}", *value);
+      },
+      option.field);
+}
+
+std::string wholeNumber(int64_t least, int64_t most) {
+  std::string text = "a whole number";
+  if (least != std::numeric_limits<int64_t>::min())
+    text += fmt::format(" from {}", least);
+  if (most != std::numeric_limits<int64_t>::max())
+    text += fmt::format("{} to {}", text == "a whole number" ? " up" : "", most);
+  return text;
+}
+
+template <class T> static std::string problemOfWhole(const Limits &limits, const std::string &text) {
+  using Range = std::numeric_limits<int64_t>; // T may be unsigned: its numbers above are not limited
+  const int64_t least = limits.least > -0x1p63 ? static_cast<int64_t>(limits.least) : Range::min(),
+                most = limits.most < 0x1p63 ? static_cast<int64_t>(limits.most) : Range::max();
+  const std::optional<T> value = parseNumber<T>(text);
+  const bool fits = value && static_cast<double>(*value) >= limits.least && static_cast<double>(*value) <= limits.most;
+  return fits ? "" : "must be " + wholeNumber(std::is_unsigned_v<T> ? std::max<int64_t>(0, least) : least, most);
+}
+
+/// Plans hold numbers in 32 bits.
+static std::string problemOfNumber(const Limits &limits, const std::string &text) {
+  const std::optional<double> value = parseNumber<double>(text);
+  const bool fits = value && (*value == 0 || std::isnormal(static_cast<float>(*value))) && *value >= limits.least &&
+                    *value < limits.most;
+  return fits ? "" : fmt::format("must be a number in [{}, {}) that 32 bits hold", limits.least, limits.most);
+}
+
+std::string problemOf(const Option &option, const std::string &text) {
+  return std::visit(
+      [&](auto field) -> std::string {
+        using T = std::decay_t<decltype(RunOptions().*field)>;
+        if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>)
+          return problemOfWhole<int64_t>(option.limits, text);
+        else if constexpr (std::is_same_v<T, std::optional<uint64_t>>)
+          return problemOfWhole<uint64_t>(option.limits, text);
+        else if constexpr (std::is_same_v<T, std::optional<double>>)
+          return problemOfNumber(option.limits, text);
+        else
+          return text.empty() ? "must not be empty" : "";
+      },
+      option.field);
+}
+
+void checkOptions(const std::vector<Option> &options, const RunOptions &run) {
+  for (const Option &option : options) {
+    const std::optional<std::string> value = valueOf(option, run);
+    if (!value)
+      continue;
+    if (const std::string problem = problemOf(option, *value); !problem.empty())
+      throw userError(fmt::format("{} {}: {}", option.name, *value, problem));
+    if (!option.words.empty())
+      oneOf(option.name, *value, "", option.words);
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> valuesToAgree(const std::vector<Option> &options,
+                                                               const RunOptions &run) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Option &option : options) {
+    if (option.ranks == Option::Agree::Nothing)
+      continue;
+    std::string text = "not given";
+    if (const std::optional<std::string> value = valueOf(option, run)) {
+      std::error_code error;
+      const bool file = option.ranks == Option::Agree::Contents && std::filesystem::is_regular_file(*value, error);
+      const bool named = option.ranks == Option::Agree::Given && value != "synthetic";
+      text = named ? "given" : file ? digestOfFile(*value) : *value;
+    }
+    const bool found = run.resumeIfAny && option.name == std::string_view("--resume"); // whether there is a checkpoint
+    values.emplace_back(found ? "checkpoint to resume" : option.name, text);
+  }
+  return values;
+}
+
+} // namespace cleave
