@@ -38,7 +38,7 @@ def Dist_Dialect : Dialect {
     | attribute | on | type |
     |---|---|---|
     | `dist.sharding` | arguments | `#dist.sharding` |
-    | `dist.shardings` | ops: an entry for each result; a library call has none for a workspace | array of `#dist.sharding` |
+    | `dist.shardings` | ops: an entry for each result; a library call may lack those of its last results | array of `#dist.sharding` |
     | `dist.global` | arguments of local functions: the type before the split | type |
     | `dist.globals` | ops of local functions: the same for each result | array of types |
     | `dist.gathered` | a reshard that gathers a parameter which ZeRO stores in parts: how long the result is kept | string, "iteration" or "segment" |

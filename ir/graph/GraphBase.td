@@ -125,6 +125,9 @@ def Cleave_FloatTensor : StaticShapeTensorOf<[F32, F16, BF16]> {
 def Cleave_IntTensor : StaticShapeTensorOf<[I32, I64]> {
   let summary = "tensor of static shape of i32 or i64";
 }
+def Cleave_Int32Tensor : StaticShapeTensorOf<[I32]> {
+  let summary = "tensor of static shape of i32";
+}
 def Cleave_BoolTensor : StaticShapeTensorOf<[I1]> {
   let summary = "tensor of static shape of i1";
 }

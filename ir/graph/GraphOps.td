@@ -211,14 +211,16 @@ def Cleave_Conv2dOp : Cleave_InferOp<"conv2d"> {
 }
 def Cleave_Conv2dInputGradOp : Cleave_ConvLike<"conv2d_input_grad"> {
   let summary = "gradient of conv2d's input (the result type), from weight and grad, the gradient of conv2d's result";
-  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
+  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result.
+    (C7) element types are equal. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
   let summary = "gradient of conv2d's weight (the result type), from input and grad, the gradient of conv2d's result";
-  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
+  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result.
+    (C7) element types are equal. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
@@ -230,13 +232,13 @@ def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
   let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        UnitAttr:$channels_last);
-  let results = (outs Cleave_FloatTensor:$result, Cleave_IntTensor:$workspace);
+  let results = (outs Cleave_FloatTensor:$result, Cleave_Int32Tensor:$workspace);
 }
 def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
   let summary = "gradient of max_pool2d's input (the result type); the first maximum in row order receives it, or the last NaN";
   let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) the workspace has the same shape. }];
   let hasVerifier = 1;
-  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_Int32Tensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
                        DenseI64ArrayAttr:$padding, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
