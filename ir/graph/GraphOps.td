@@ -4,7 +4,7 @@
 
 include "ir/graph/GraphBase.td"
 
-// ---- elementwise --------------------------------------------------------------------------------------------------
+let opDocGroup = OpGroup<"Elementwise ops"> in {
 
 def Cleave_NegOp : Cleave_Unary<"neg", "-x">;
 def Cleave_AbsOp : Cleave_Unary<"abs", "|x|">;
@@ -62,7 +62,9 @@ def Cleave_CastOp : Cleave_Op<"cast", [Elementwise, SameOperandsAndResultShape]>
   let hasFolder = 1;
 }
 
-// ---- constants and indices ---------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Constants and indices"> in {
 
 def Cleave_ConstantOp : Cleave_Op<"constant", [ConstantLike]> {
   let summary = "a constant tensor (usually a splat)";
@@ -89,7 +91,9 @@ def Cleave_RandomUniformOp : Cleave_Op<"random_uniform"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 
-// ---- shape -------------------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Shapes"> in {
 
 def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
   let summary = "repeats the operand along new dimensions";
@@ -153,6 +157,11 @@ def Cleave_ConcatOp : Cleave_InferOp<"concat"> {
   let results = (outs Cleave_Tensor:$result);
   let hasFolder = 1;
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Look-ups"> in {
+
 def Cleave_GatherOp : Cleave_InferOp<"gather"> {
   let summary = "result[.., j, ..] = input[.., index[.., j, ..], ..] along `dim` (torch.gather)";
   let description = [{ (C1) ranks are equal. (C2) 0 <= dim < rank. (C3) other dimensions are equal. (C4) index is i32. }];
@@ -182,7 +191,9 @@ def Cleave_EmbeddingGradOp : Cleave_Op<"embedding_grad"> {
   let hasVerifier = 1;
 }
 
-// ---- linear algebra ----------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Matrix products and convolutions"> in {
 
 def Cleave_MatmulOp : Cleave_InferOp<"matmul"> {
   let summary = "matrix product over the last two dimensions";
@@ -225,6 +236,11 @@ def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Pooling"> in {
+
 // kernel = [h, w]; tensors are [n, c, h, w], with `channels_last` [n, h, w, c]
 def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
   let summary = "maximum of each window, NaN if one is NaN; `workspace` (i32, the result's shape) is opaque, for the gradient only";
@@ -258,6 +274,11 @@ def Cleave_AvgPool2dGradOp : Cleave_Op<"avg_pool2d_grad"> {
                        UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Attention"> in {
+
 def Cleave_AttentionOp : Cleave_InferOp<"attention"> {
   let summary = "softmax(scale * q k^T, causal mask) v; `lse` is the log of the softmax's denominator";
   let description = [{
@@ -275,7 +296,9 @@ def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad"> {
   let results = (outs Cleave_FloatTensor:$gradQ, Cleave_FloatTensor:$gradK, Cleave_FloatTensor:$gradV);
 }
 
-// ---- composites: decomposed into primitives after differentiation -------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Composites"> in {
 
 def Cleave_SoftmaxOp : Cleave_Op<"softmax", [SameOperandsAndResultType]> {
   let summary = "exp(x - max) / sum along `dim`";
@@ -349,7 +372,9 @@ def Cleave_TopOneCorrectOp : Cleave_InferOp<"top_one_correct"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 
-// ---- fusion: compiled to one kernel by code generation ------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Fusions"> in {
 
 def Cleave_FusionOp : Op<Cleave_Dialect, "fusion", [Pure, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">]> {
   let summary = "elementwise ops and reductions computed by one generated kernel";
@@ -370,7 +395,9 @@ def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<
   let builders = [OpBuilder<(ins), [{}]>];
 }
 
-// ---- markers -----------------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Marks"> in {
 
 def Cleave_DetachOp : Cleave_Unary<"detach", "identity with zero gradient; removed by decomposition">;
 def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
@@ -381,5 +408,7 @@ def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
   let assemblyFormat = "$input $sharding attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
+
+} // group
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_LIBRARY_OPS
 #define CLEAVE_LIBRARY_OPS
 
-include "mlir/IR/OpBase.td"
+include "ir/OpGroup.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -78,7 +78,7 @@ class Library_Op<string mnemonic, list<Trait> traits = []>
   let hasVerifier = 1;
 }
 
-// ---- matrix products ------------------------------------------------------------------------------------------------
+let opDocGroup = OpGroup<"Matrix products"> in {
 
 def Library_MatmulOp : Library_Op<"matmul", [AttrSizedOperandSegments]> {
   let summary = "c = epilogue(a b + bias), or into + a b; batched: for every index into `batch`";
@@ -115,7 +115,9 @@ def Library_MatmulOp : Library_Op<"matmul", [AttrSizedOperandSegments]> {
   }];
 }
 
-// ---- convolutions: attributes as cleave.conv2d ----------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Convolutions"> in {
 
 defvar Library_ConvAttributes = (ins DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation,
                                      I64Attr:$groups, UnitAttr:$channels_last);
@@ -145,7 +147,9 @@ def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
   let extraClassDeclaration = "double flops();";
 }
 
-// ---- attention ------------------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Attention"> in {
 
 defvar Library_AttentionAttributes = (ins I64Attr:$batch, I64Attr:$heads, I64Attr:$rows, I64Attr:$keys, I64Attr:$width,
                                           F64Attr:$scale, UnitAttr:$causal);
@@ -189,7 +193,9 @@ def Library_AttentionGradOp : Library_Op<"attention_grad"> {
   }];
 }
 
-// ---- look-ups and copies --------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Look-ups and copies"> in {
 
 def Library_EmbeddingGradOp : Library_Op<"embedding_grad", [AttrSizedOperandSegments]> {
   let summary = "gradient of an embedding's table, or into plus it; operands as cleave.embedding_grad";
@@ -217,5 +223,7 @@ def Library_CopyOp : Library_Op<"copy"> {
     $source $source_view (`into` $into^)? `to` $result_view attr-dict `:` functional-type(operands, results)
   }];
 }
+
+} // group
 
 #endif
