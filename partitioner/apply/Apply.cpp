@@ -71,14 +71,18 @@ static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
                                 strategy.mesh.size("tp")));
 }
 
-NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
-  checkRules(step.lookupSymbol<func::FuncOp>("train"), strategy);
+NamedShardings annotateTrain(ModuleOp step, const Strategy &strategy) {
+  auto train = step.lookupSymbol<func::FuncOp>("train");
+  checkRules(train, strategy);
   NamedShardings named;
-  auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
-       eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
   assignShardings(train, strategy, named);
   checkTensorAxis(train, strategy);
-  const NamedShardings stored = strategy.zero ? storedShardings(train, strategy, named) : NamedShardings();
+  return named;
+}
+
+void annotateOthers(ModuleOp step, const Strategy &strategy, NamedShardings &named, const NamedShardings &stored) {
+  auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
+       eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
   if (update) {
     NamedShardings updated = stored;
     updated.insert(named.begin(), named.end());
@@ -90,12 +94,6 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
     assignShardings(eval, strategy, named);
     alignMetrics({train, weights, eval});
   }
-  for (func::FuncOp func : {train, eval})
-    if (func)
-      gatherParameters(func, strategy, stored);
-  if (strategy.zero >= 2)
-    scatterGradients(train, stored);
-  return named;
 }
 
 namespace {
@@ -190,7 +188,7 @@ void insertWeights(const Strategy &strategy, std::vector<ScheduleItem> &items) {
 
 /// Adds the messages of a cut. `only`: the kind of all segments of the cut; if absent, the kinds that the cut records.
 void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
-  const Strategy &strategy = applied.strategy;
+  const Decisions &strategy = applied.decisions;
   const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size("pp"); };
   for (const Crossing &crossing : cut.crossings) {
     const SegmentKind made = cut.place.at(crossing.value.getDefiningOp()).kind;
@@ -217,22 +215,18 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
 
 } // namespace
 
-Strategy annotateStep(ModuleOp step, const Strategy &strategy) {
-  auto train = step.lookupSymbol<func::FuncOp>("train");
-  splitTiedGradients(train);
-  keepChangedBuffers(train);
+Decisions decide(ModuleOp annotated, const Strategy &strategy, const NamedShardings &named) {
   Strategy complete = strategy;
-  complete.shard = completeRules(annotate(step, strategy), strategy);
-  if (auto type = step->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
-    setTypeOfGradientSums(train, type.getValue(), strategy.mesh);
-  if (complete.schedule == searchedSchedule && complete.order.empty() && step.lookupSymbol("update"))
-    chooseSchedule(train, complete);
-  return complete;
+  complete.shard = completeRules(named, strategy);
+  const bool trains = annotated.lookupSymbol("update") != nullptr;
+  if (trains && complete.schedule == searchedSchedule && complete.order.empty())
+    chooseSchedule(annotated.lookupSymbol<func::FuncOp>("train"), complete);
+  return Decisions(std::move(complete), trains);
 }
 
-Applied apply(ModuleOp annotated, const Strategy &strategy) {
+Applied apply(ModuleOp annotated, const Decisions &strategy) {
   Applied applied;
-  applied.strategy = strategy;
+  applied.decisions = strategy;
   StepInfo info = describeStep(annotated, strategy);
   applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(annotated.getLoc()));
   declareMesh(*applied.module, strategy.mesh);
@@ -244,7 +238,7 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   applied.stages = stagesOf(strategy, info);
   applied.train.resize(static_cast<size_t>(strategy.mesh.size("pp"))); // stays empty for a prediction
   if (info.update)
-    applied.train = itemsOf(strategy.plannedSchedule());
+    applied.train = itemsOf(strategy.work);
   for (std::vector<ScheduleItem> &items : applied.train) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});
     if (info.weights)

@@ -61,11 +61,15 @@ private:
 
 } // namespace
 
-void setTypeOfGradientSums(func::FuncOp train, Type element, const Mesh &mesh) {
+void setTypeOfGradientSums(ModuleOp step, const Mesh &mesh) {
+  auto type = step->getAttrOfType<TypeAttr>(ir::attr::reduceDtype);
+  if (!type)
+    return;
+  auto train = step.lookupSymbol<func::FuncOp>("train");
   for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands()) {
     auto kind = train.getResultAttrOfType<StringAttr>(result.getOperandNumber(), ir::attr::kind);
     if (kind && kind.getValue() == "gradient")
-      SumType(element, mesh).visit(result.get());
+      SumType(type.getValue(), mesh).visit(result.get());
   }
 }
 

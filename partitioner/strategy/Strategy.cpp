@@ -86,6 +86,13 @@ void Strategy::setSchedule(const Schedule &made, const Origin &origin) {
     order.push_back(orderText(made, rank));
 }
 
+Decisions::Decisions(Strategy complete, bool trains) : Strategy(std::move(complete)) {
+  if (chunks < 1 || static_cast<int64_t>(stages.size()) != stageCount())
+    throw Error(Status::Internal, fmt::format("strategy: {}, but {} are decided", stagesText(), stages.size()));
+  if (trains)
+    work = plannedSchedule();
+}
+
 std::string Strategy::stagesText() const {
   const int64_t pp = mesh.size("pp");
   return chunks == 1 ? fmt::format("the mesh has pp = {}", pp)

@@ -101,6 +101,15 @@ struct Strategy {
   std::string toToml() const;
 };
 
+/// A strategy in which nothing is open, and its schedule as a value: what apply and the export read.
+struct Decisions : Strategy {
+  Schedule work; ///< empty if the step is not trained
+
+  Decisions() = default;
+  /// Throws userError as plannedSchedule does, and an internal error if the strategy leaves something open.
+  Decisions(Strategy complete, bool trains);
+};
+
 /// The most devices along an axis of a mesh, and the most stages of a rank.
 inline constexpr int64_t largestAxis = 1 << 20;
 

@@ -59,7 +59,7 @@ plan::SegmentKind planned(partitioner::SegmentKind kind) {
 ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
                                const partitioner::Applied &applied, bool batches)
     : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())), batches(batches),
-      stages(applied.strategy.stagesAt(rankClass.position)) {
+      stages(applied.decisions.stagesAt(rankClass.position)) {
   for (const partitioner::Applied::Message &message : applied.messages)
     channels[message.tag] = message.channel;
   program->stage = static_cast<uint32_t>(rankClass.position);
