@@ -58,17 +58,17 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
 
 // Rejects an axis tp that splits nothing, because all of its ranks would do the same work.
 static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
-  if (strategy.mesh.size("tp") == 1)
+  if (strategy.mesh.size(AxisRole::Tensor) == 1)
     return;
-  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver("tp"); });
+  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(axisName(AxisRole::Tensor)); });
   train.walk([&](Operation *op) {
     if (op != train.getOperation())
-      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis("tp"); });
+      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(axisName(AxisRole::Tensor)); });
   });
   if (!used)
     throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "
                                 "other's work; a rule in [shard] or withSharding can split one",
-                                strategy.mesh.size("tp")));
+                                strategy.mesh.size(AxisRole::Tensor)));
 }
 
 NamedShardings annotateTrain(ModuleOp step, const Strategy &strategy) {
@@ -127,7 +127,7 @@ std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
   std::vector<std::pair<int64_t, std::vector<int64_t>>> order;
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
     std::vector<int64_t> coords = mesh.coords(rank), key;
-    int64_t position = mesh.linear({"pp"}, coords);
+    int64_t position = mesh.coordinate(AxisRole::Pipeline, coords);
     for (auto &[size, axes] : splits)
       key.push_back(shareSize(size, mesh.size(axes), mesh.linear(axes, coords)));
     auto [entry, added] = classes.try_emplace({position, key});
@@ -151,7 +151,7 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
     if (s < strategy.stages.size())
       stages[s].layers = strategy.stages[s];
   for (int64_t rank = 0; rank < strategy.mesh.ranks(); ++rank)
-    for (const int64_t stage : strategy.stagesAt(strategy.mesh.linear({"pp"}, strategy.mesh.coords(rank))))
+    for (const int64_t stage : strategy.stagesAt(strategy.mesh.coordinate(AxisRole::Pipeline, strategy.mesh.coords(rank))))
       stages[static_cast<size_t>(stage)].ranks.push_back(rank);
   func::FuncOp train = info.train;
   train.walk([&](Operation *op) {
@@ -189,7 +189,7 @@ void insertWeights(const Strategy &strategy, std::vector<ScheduleItem> &items) {
 /// Adds the messages of a cut. `only`: the kind of all segments of the cut; if absent, the kinds that the cut records.
 void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
   const Decisions &strategy = applied.decisions;
-  const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size("pp"); };
+  const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size(AxisRole::Pipeline); };
   for (const Crossing &crossing : cut.crossings) {
     const SegmentKind made = cut.place.at(crossing.value.getDefiningOp()).kind;
     applied.messages.push_back({crossing.tag,
@@ -236,7 +236,7 @@ Applied apply(ModuleOp annotated, const Decisions &strategy) {
   addMessages(applied, info.trainCut);
   addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
-  applied.train.resize(static_cast<size_t>(strategy.mesh.size("pp"))); // stays empty for a prediction
+  applied.train.resize(static_cast<size_t>(strategy.mesh.size(AxisRole::Pipeline))); // stays empty for a prediction
   if (info.update)
     applied.train = itemsOf(strategy.work);
   for (std::vector<ScheduleItem> &items : applied.train) {
@@ -246,7 +246,7 @@ Applied apply(ModuleOp annotated, const Decisions &strategy) {
     items.push_back({{SegmentKind::Reduce}, 0});
     items.push_back({{SegmentKind::Update}, 0});
   }
-  applied.eval.assign(strategy.mesh.size("pp"), evalItems(strategy));
+  applied.eval.assign(strategy.mesh.size(AxisRole::Pipeline), evalItems(strategy));
   return applied;
 }
 

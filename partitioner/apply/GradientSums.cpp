@@ -34,8 +34,8 @@ private:
 
   bool isSum(dist::ReshardOp op) {
     Sharding from = shardingOf(op.getInput()), to = shardingOf(op.getResult());
-    return mesh.size("dp") > 1 && from.partialKind == "sum" && llvm::is_contained(from.partialAxes, "dp") &&
-           !llvm::is_contained(to.partialAxes, "dp");
+    return mesh.size(AxisRole::Data) > 1 && from.partialKind == "sum" && llvm::is_contained(from.partialAxes, axisName(AxisRole::Data)) &&
+           !llvm::is_contained(to.partialAxes, axisName(AxisRole::Data));
   }
 
   Value cast(OpBuilder &builder, dist::ReshardOp op, Value value, Type type) {

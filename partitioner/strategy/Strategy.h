@@ -79,7 +79,7 @@ struct Strategy {
   std::optional<int64_t> scatterGather;
 
   /// The number of pipeline stages of the model; each rank runs `chunks` of them.
-  int64_t stageCount() const { return mesh.size("pp") * chunks; }
+  int64_t stageCount() const { return mesh.size(AxisRole::Pipeline) * chunks; }
   /// The coordinate on axis pp of the ranks that run a stage. Each chunk runs from the first to the last coordinate;
   /// for the schedule zb-v, and an "auto" with the same placement, every second chunk runs back.
   int64_t positionOf(int64_t stage) const;
