@@ -54,6 +54,13 @@ Value *Math::reciprocal(Value *x) {
                                : b.CreateFDiv(constant(x, 1), x);
 }
 
+Value *Math::relu(Value *x) {
+  Value *zero = constant(x, 0);
+  return b.CreateSelect(b.CreateFCmpOGT(zero, x), zero, x);
+}
+
+Value *Math::silu(Value *x) { return b.CreateFMul(x, sigmoid(x)); }
+
 /// On a CPU three instructions, of which two depend on y (the partial result of a reduction); on a GPU one.
 Value *Math::max(Value *x, Value *y) {
   if (unit == MathUnit::Gpu)

@@ -27,6 +27,8 @@ public:
   llvm::Value *rsqrt(llvm::Value *x);
   llvm::Value *divide(llvm::Value *x, llvm::Value *y);
   llvm::Value *abs(llvm::Value *x);
+  llvm::Value *relu(llvm::Value *x);
+  llvm::Value *silu(llvm::Value *x);
   llvm::Value *max(llvm::Value *x, llvm::Value *y); // NaN if either is
   llvm::Value *min(llvm::Value *x, llvm::Value *y);
   llvm::Value *constant(llvm::Value *like, double value);
