@@ -75,7 +75,7 @@ Tensor where(Tensor condition, Operand a, Operand b, Where where) {
   Ops ops("where", where);
   checkCondition("where", condition, "condition", where);
   if (!a.tensor.defined() && !b.tensor.defined())
-    a = Operand(tensorOf(ops.trace.splat(where, ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
+    a = Operand(tensorOf(ops.constant(ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
   auto [x, y] = bothSides("where", a, b, where);
   const auto shape = commonShape(condition.shape(), Ops::shape(x));
   if (!shape)
@@ -83,8 +83,8 @@ Tensor where(Tensor condition, Operand a, Operand b, Where where) {
              fmt::format("shapes {} and {} cannot be broadcast to each other", shapeText(condition.shape()),
                          shapeText(Ops::shape(x))),
              {fact(condition, "condition"), fact(tensorOf(x), "value")}, where);
-  return tensorOf(ops.select(broadcastTo(ops.trace, valueOf(condition), *shape, where),
-                             broadcastTo(ops.trace, x, *shape, where), broadcastTo(ops.trace, y, *shape, where)));
+  return tensorOf(
+      ops.select(ops.broadcastTo(valueOf(condition), *shape), ops.broadcastTo(x, *shape), ops.broadcastTo(y, *shape)));
 }
 
 Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
@@ -96,8 +96,8 @@ Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
   if (commonShape(mask.shape(), x.shape()) != x.shape())
     failRule("maskedFill", 2, "the mask cannot be broadcast to the input", {fact(x, "input"), fact(mask, "mask")},
              where);
-  Value chosen = broadcastTo(ops.trace, valueOf(mask), x.shape(), where);
-  return tensorOf(ops.select(chosen, ops.splat(valueOf(x), value), valueOf(x)));
+  Value chosen = ops.broadcastTo(valueOf(mask), x.shape());
+  return tensorOf(ops.select(chosen, ops.constantLike(valueOf(x), value), valueOf(x)));
 }
 
 Tensor clamp(Tensor x, Operand low, Operand high, Where where) {
@@ -124,23 +124,12 @@ Tensor detach(Tensor x, Where where) { return tensorOf(Ops("detach", where).deta
 
 // ---- functions ----------------------------------------------------------------------------------------------------
 
-Tensor sin(Tensor x, Where where) {
-  Ops ops("sin", where);
-  checkFloat("sin", 1, x, where);
-  return tensorOf(ops.unary<SinOp>(valueOf(x)));
-}
-Tensor cos(Tensor x, Where where) {
-  Ops ops("cos", where);
-  checkFloat("cos", 1, x, where);
-  return tensorOf(ops.unary<CosOp>(valueOf(x)));
-}
-
 Tensor sign(Tensor x, Where where) {
   Ops ops("sign", where);
   checkFloat("sign", 1, x, where);
-  Value v = valueOf(x), zero = ops.splat(v, 0);
-  Value negative = ops.select(ops.compare(Predicate::Lt, v, zero), ops.splat(v, -1), zero);
-  return tensorOf(ops.select(ops.compare(Predicate::Gt, v, zero), ops.splat(v, 1), negative));
+  Value v = valueOf(x), zero = ops.constantLike(v, 0);
+  Value negative = ops.select(ops.compare(Predicate::Lt, v, zero), ops.constantLike(v, -1), zero);
+  return tensorOf(ops.select(ops.compare(Predicate::Gt, v, zero), ops.constantLike(v, 1), negative));
 }
 
 Tensor softplus(Tensor x, double beta, Where where) {
@@ -163,9 +152,9 @@ Tensor leakyRelu(Tensor x, double slope, Where where) {
 Tensor elu(Tensor x, double alpha, Where where) {
   Ops ops("elu", where);
   checkFloat("elu", 1, x, where);
-  Value v = ops.single(valueOf(x)), zero = ops.splat(v, 0);
+  Value v = ops.single(valueOf(x)), zero = ops.constantLike(v, 0);
   Value positive = ops.compare(Predicate::Gt, v, zero), below = ops.select(positive, zero, v);
-  Value power = ops.exp(below), one = ops.splat(v, 1), near = ops.compare(Predicate::Gt, below, -0.5);
+  Value power = ops.exp(below), one = ops.constantLike(v, 1), near = ops.compare(Predicate::Gt, below, -0.5);
   Value less = ops.select(near, ops.mul(ops.tanh(ops.scale(below, 0.5)), ops.add(power, one)), ops.sub(power, one));
   return tensorOf(ops.activation(ops.select(positive, v, ops.scale(less, alpha))));
 }

@@ -10,9 +10,13 @@ using mlir::Value;
 using Predicate = ir::Predicate;
 
 /// grad if the condition holds, otherwise zero.
-Value masked(Emitter &e, Value condition, Value grad) { return e.select(condition, grad, e.constantLike(grad, 0)); }
+Value masked(GraphBuilder &e, Value condition, Value grad) {
+  return e.select(condition, grad, e.constantLike(grad, 0));
+}
 /// Zero if the condition holds, otherwise (also if an operand of the condition is NaN) grad.
-Value maskedOut(Emitter &e, Value condition, Value grad) { return e.select(condition, e.constantLike(grad, 0), grad); }
+Value maskedOut(GraphBuilder &e, Value condition, Value grad) {
+  return e.select(condition, e.constantLike(grad, 0), grad);
+}
 
 void negRule(ir::NegOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.neg(g[0])); }
 
@@ -58,7 +62,7 @@ void reluRule(ir::ReluOp op, Grads g, Adjoints &a) {
 
 /// silu' = s (1 + x (1 - s)), s = sigmoid(x)
 void siluRule(ir::SiluOp op, Grads g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value x = e.toF32(op.getInput()), s = e.sigmoid(x), one = e.constantLike(x, 1);
   Value slope = e.mul(s, e.add(one, e.mul(x, e.sub(one, s))));
   a.addRounded(op.getInput(), e.mul(e.toF32(g[0]), slope));
@@ -90,7 +94,7 @@ void divRule(ir::DivOp op, Grads g, Adjoints &a) {
 
 /// The selected operand receives the gradient; if both are equal, each receives half; if one is NaN, each receives all.
 void chooseRule(Predicate loses, Value x, Value y, Value g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value shared = e.select(e.compare(Predicate::Eq, x, y), e.scale(g, 0.5), g);
   a.contribute(x, [&] { return maskedOut(e, e.compare(loses, x, y), shared); });
   a.contribute(y, [&] { return maskedOut(e, e.compare(loses, y, x), shared); });
@@ -100,7 +104,7 @@ void minRule(ir::MinOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Gt, op.
 
 /// d x^y = y x^(y-1) dx (0 where y = 0) + x^y log(x) dy (0 where x = 0 and y >= 0)
 void powRule(ir::PowOp op, Grads g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value x = e.toF32(op.getLhs()), y = e.toF32(op.getRhs()), grad = e.toF32(g[0]);
   if (a.needs(op.getLhs())) {
     Value slope = e.mul(y, e.pow(x, e.shift(y, -1)));
@@ -120,7 +124,7 @@ void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
 }
 
 void castRule(ir::CastOp op, Grads g, Adjoints &a) {
-  a.add(op.getInput(), a.e.cast(g[0], tensorType(op.getInput()).getElementType()));
+  a.add(op.getInput(), a.e.castLike(g[0], op.getInput()));
 }
 
 void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput(), g[0]); }

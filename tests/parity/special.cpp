@@ -1,7 +1,7 @@
 // Compares every function of the DSL and its gradient with PyTorch's at special values: NaN, infinities, zeros, large
 // and tiny numbers, ties (goldens/special.json, made by make_goldens.py from special.py). The interpreter, and the
 // compiled kernels of the fused function, must agree with PyTorch, unless docs/dsl.md has a row with the reason.
-#include "frontend/trace/Trace.h"
+#include "frontend/trace/Compose.h"
 #include "ir/graph/Graph.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
@@ -171,9 +171,9 @@ void addPictures(Functions &f) {
 
 void addNorms(Functions &f) {
   f["batchNorm2d"] = [](In i) { // without running statistics, which need a module
-    return tensorOf(Trace::current("batchNorm2d", Where::current())
-                        .make<ir::BatchNormOp>(Where::current(), valueOf(i.x), valueOf(i.w), valueOf(i.b),
-                                               llvm::APFloat(1e-5), uint64_t{0}, false)
+    return tensorOf(Ops("batchNorm2d", Where::current())
+                        .op<ir::BatchNormOp>(valueOf(i.x), valueOf(i.w), valueOf(i.b), llvm::APFloat(1e-5), uint64_t{0},
+                                             false)
                         .getResult());
   };
   f["layerNorm"] = [](In i) { return layerNorm(i.x, i.w, i.b); };
