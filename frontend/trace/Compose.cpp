@@ -16,14 +16,6 @@ void checkFloat(const char *name, int rule, Tensor x, Where where) {
     failRule(name, rule, "the input's elements must be of a float type", {fact(x, "input")}, where);
 }
 
-/// With u = 1 + x, the factor x / (u - 1) corrects the rounding error of the sum (Kahan; Goldberg 1991, theorem 4).
-Value Ops::log1p(Value x) {
-  Value one = constantLike(x, 1), u = add(x, one), rest = sub(u, one);
-  Value tiny = compare(Predicate::Eq, rest, 0);
-  Value quotient = div(x, select(tiny, one, rest));
-  return select(tiny, x, mul(log(u), quotient));
-}
-
 Value Ops::softplus(Value x) {
   Value zero = constantLike(x, 0), positive = compare(Predicate::Gt, x, zero);
   return add(select(positive, x, zero), log1p(exp(select(positive, neg(x), x))));

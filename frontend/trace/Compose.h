@@ -36,8 +36,6 @@ public:
   using GraphBuilder::cast;
   Value cast(Value x, DType to) { return cast(x, trace.element(to)); }
   Value detach(Value x) { return op<ir::DetachOp>(x); }
-  /// log(1 + x) for x >= 0, accurate even if 1 + x rounds to 1.
-  Value log1p(Value x);
   /// max(x, 0) + log(1 + e^-|x|); its derivative is sigmoid(x) everywhere.
   Value softplus(Value x);
   /// sqrt(x) for x >= 0, with derivative 0 at 0.

@@ -82,6 +82,18 @@ Tensor pow(Operand a, Operand b) { return binary<PowOp>("pow", a, b); }
 Tensor maximum(Operand a, Operand b) { return binary<MaxOp>("maximum", a, b); }
 Tensor minimum(Operand a, Operand b) { return binary<MinOp>("minimum", a, b); }
 
+/// For float types.
+template <class Op> static Tensor floatBinary(const char *name, const Operand &a, const Operand &b) {
+  Trace::current(name, a.where);
+  for (const Operand &side : {a, b})
+    if (side.tensor.defined())
+      checkFloat(name, 3, side.tensor, a.where);
+  return binary<Op>(name, a, b);
+}
+
+Tensor remainder(Operand a, Operand b) { return floatBinary<RemainderOp>("remainder", a, b); }
+Tensor atan2(Operand y, Operand x) { return floatBinary<Atan2Op>("atan2", y, x); }
+
 Tensor operator-(Operand a) {
   Ops ops("neg", a.where);
   if (!a.tensor.defined())

@@ -20,6 +20,24 @@ def Cleave_SigmoidOp : Cleave_Function<"sigmoid", "1 / (1 + e^-x)", "1 / (1 + st
 def Cleave_ReluOp : Cleave_Function<"relu", "max(x, 0)", "x < 0 ? 0 : x"> { let exact = 1; }
 def Cleave_SiluOp : Cleave_Function<"silu", "x * sigmoid(x)", "x * (1 / (1 + std::exp(-x)))"> { let cycles = 25; }
 
+def Cleave_FloorOp : Cleave_Function<"floor", "largest integer that is not larger than x", "std::floor(x)"> {
+  let exact = 1; let llvm = "b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x)";
+}
+def Cleave_CeilOp : Cleave_Function<"ceil", "smallest integer that is not smaller than x", "std::ceil(x)"> {
+  let exact = 1; let llvm = "b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x)";
+}
+def Cleave_RoundOp : Cleave_Function<"round", "nearest integer, of two the even one", "std::nearbyint(x)"> {
+  let exact = 1; let llvm = "b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, x)";
+}
+def Cleave_Log1pOp : Cleave_Function<"log1p", "log(1 + x), accurate for small x", "std::log1p(x)", [Cleave_Delicate]> {
+  let cycles = 30;
+}
+def Cleave_Expm1Op : Cleave_Function<"expm1", "e^x - 1, accurate for small x", "std::expm1(x)", [Cleave_Delicate]> {
+  let cycles = 25;
+}
+def Cleave_TanOp : Cleave_Function<"tan", "tangent of x in radians", "std::tan(x)"> { let cycles = 70; }
+def Cleave_SinhOp : Cleave_Function<"sinh", "hyperbolic sine", "std::sinh(x)"> { let cycles = 40; }
+
 def Cleave_AddOp : Cleave_Binary<"add", "x + y", "x + y", [Commutative]> {
   let hasCanonicalizer = 1; let llvm = "b.CreateFAdd(x, y)";
 }
@@ -27,12 +45,17 @@ def Cleave_SubOp : Cleave_Binary<"sub", "x - y", "x - y"> { let hasCanonicalizer
 def Cleave_MulOp : Cleave_Binary<"mul", "x * y", "x * y", [Commutative]> {
   let hasCanonicalizer = 1; let llvm = "b.CreateFMul(x, y)";
 }
-def Cleave_DivOp : Cleave_Binary<"div", "x / y", "x / y"> { let hasCanonicalizer = 1; let cycles = 10; let llvm = "math.divide(x, y)"; }
+def Cleave_DivOp : Cleave_Binary<"div", "x / y", "x / y"> {
+  let hasCanonicalizer = 1; let cycles = 10; let llvm = "math.divide(x, y)";
+}
 def Cleave_MaxOp : Cleave_Binary<"max", "larger of x and y; NaN if one is NaN", "x > y || std::isnan(x) ? x : y",
                                  [Commutative]> { let exact = 1; }
 def Cleave_MinOp : Cleave_Binary<"min", "smaller of x and y; NaN if one is NaN", "x < y || std::isnan(x) ? x : y",
                                  [Commutative]> { let exact = 1; }
 def Cleave_PowOp : Cleave_Binary<"pow", "x to the power y", "std::pow(x, y)", [Cleave_Delicate]> { let cycles = 400; }
+def Cleave_RemainderOp : Cleave_Binary<"remainder", "x - y * floor(x / y), which has the sign of y",
+    "std::fmod(x, y) + (std::fmod(x, y) * y < 0 ? y : 0)"> { let cycles = 30; }
+def Cleave_Atan2Op : Cleave_Binary<"atan2", "the angle of the point (y, x) in [-pi, pi]", "std::atan2(x, y)"> { let cycles = 40; }
 
 def Cleave_GeluOp : Cleave_Elementwise<"gelu", "x * Phi(x), or its tanh approximation (Hendrycks and Gimpel 2016)",
                                        [SameOperandsAndResultType]> {

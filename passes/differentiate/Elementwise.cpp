@@ -51,6 +51,21 @@ void cosRule(ir::CosOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.neg(a.e.mul(g[0], a.e.sin(op.getInput()))));
 }
 
+void tanRule(ir::TanOp op, Grads g, Adjoints &a) {
+  Value y = a.e.toF32(op.getResult());
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.shift(a.e.mul(y, y), 1)));
+}
+void sinhRule(ir::SinhOp op, Grads g, Adjoints &a) {
+  Value x = a.e.toF32(op.getInput()), twice = a.e.add(a.e.exp(x), a.e.exp(a.e.neg(x)));
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.scale(twice, 0.5)));
+}
+void log1pRule(ir::Log1pOp op, Grads g, Adjoints &a) {
+  a.addRounded(op.getInput(), a.e.div(a.e.toF32(g[0]), a.e.shift(a.e.toF32(op.getInput()), 1)));
+}
+void expm1Rule(ir::Expm1Op op, Grads g, Adjoints &a) {
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.shift(a.e.toF32(op.getResult()), 1)));
+}
+
 void sigmoidRule(ir::SigmoidOp op, Grads g, Adjoints &a) {
   Value y = a.e.toF32(op.getResult());
   a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.mul(y, a.e.sub(a.e.constantLike(y, 1), y))));
@@ -117,6 +132,30 @@ void powRule(ir::PowOp op, Grads g, Adjoints &a) {
   }
 }
 
+/// d (x - y n) = dx - n dy, where n = floor(x / y)
+void remainderRule(ir::RemainderOp op, Grads g, Adjoints &a) {
+  GraphBuilder &e = a.e;
+  a.contribute(op.getLhs(), [&] { return g[0]; });
+  if (a.needs(op.getRhs())) {
+    Value x = e.toF32(op.getLhs()), y = e.toF32(op.getRhs()), zero = e.compare(Predicate::Eq, y, 0);
+    Value n = e.round(e.div(e.sub(x, e.toF32(op.getResult())), y));
+    n = e.select(zero, e.div(x, y), n);
+    a.addRounded(op.getRhs(), e.neg(e.mul(e.toF32(g[0]), n)));
+  }
+}
+
+/// d atan2(y, x) = (x dy - y dx) / (x^2 + y^2)
+void atan2Rule(ir::Atan2Op op, Grads g, Adjoints &a) {
+  GraphBuilder &e = a.e;
+  Value y = e.toF32(op.getLhs()), x = e.toF32(op.getRhs()), grad = e.toF32(g[0]);
+  Value square = e.add(e.mul(x, x), e.mul(y, y)), one = e.constantLike(square, 1);
+  Value inverse = maskedOut(e, e.compare(Predicate::Eq, square, 0), e.div(one, square)); // as in PyTorch
+  if (a.needs(op.getLhs()))
+    a.addRounded(op.getLhs(), e.mul(e.mul(grad, x), inverse));
+  if (a.needs(op.getRhs()))
+    a.addRounded(op.getRhs(), e.neg(e.mul(e.mul(grad, y), inverse)));
+}
+
 void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
   Value zero = a.e.constantLike(g[0], 0);
   a.contribute(op.getOnTrue(), [&] { return a.e.select(op.getCondition(), g[0], zero); });
@@ -134,10 +173,12 @@ void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput
 void addElementwiseRules(RuleTable &table) {
   table.on(negRule), table.on(absRule), table.on(expRule), table.on(logRule), table.on(sqrtRule), table.on(rsqrtRule);
   table.on(tanhRule), table.on(erfRule), table.on(sinRule), table.on(cosRule), table.on(sigmoidRule);
+  table.on(tanRule), table.on(sinhRule), table.on(log1pRule), table.on(expm1Rule);
   table.on(reluRule), table.on(siluRule), table.on(geluRule);
   table.on(addRule), table.on(subRule), table.on(mulRule), table.on(divRule);
-  table.on(maxRule), table.on(minRule), table.on(powRule);
+  table.on(maxRule), table.on(minRule), table.on(powRule), table.on(remainderRule), table.on(atan2Rule);
   table.on(selectRule), table.on(castRule), table.on(shardHintRule);
+  table.stop<ir::FloorOp>(), table.stop<ir::CeilOp>(), table.stop<ir::RoundOp>();
   table.stop<ir::CompareOp>(), table.stop<ir::IotaOp>(), table.stop<ir::ConstantOp>();
   table.stop<ir::RandomUniformOp>(), table.stop<ir::DetachOp>();
 }

@@ -63,6 +63,8 @@ Body normCase(const std::string &name, Root &r) {
     return [&, &norm = r.make<InstanceNorm2d>("norm", 4, GroupNormOptions{})] { return norm(r["x"]); };
   if (name == "instance_norm_plain")
     return [&, &norm = r.make<InstanceNorm2d>("norm", 4)] { return norm(r["x"]); };
+  if (name == "prelu")
+    return [&, &prelu = r.make<PReLU>("prelu", 4)] { return prelu(r["x"]); };
   return {};
 }
 

@@ -412,6 +412,11 @@ std::vector<OpKind> functionKinds() {
   op({"softplus", 0.7, false, "softplus($0, $r0)", [](const Call &c) { return softplus(c.in[0], c.r(0)); }, drawSlope});
   op({"leakyRelu", 1, false, "leakyRelu($0, $r0)", [](const Call &c) { return leakyRelu(c.in[0], c.r(0)); }, drawSlope});
   op({"elu", 0.7, false, "elu($0, $r0)", [](const Call &c) { return elu(c.in[0], c.r(0)); }, drawSlope});
+  op({"selu", 0.5, false, "selu($0)", [](const Call &c) { return selu(c.in[0]); }, drawUnary});
+  op({"relu6", 0.5, true, "relu6($0)", [](const Call &c) { return relu6(c.in[0]); }, drawUnary});
+  op({"hardSwish", 0.5, false, "hardSwish($0)", [](const Call &c) { return hardSwish(c.in[0]); }, drawUnary});
+  op({"mish", 0.5, false, "mish($0)", [](const Call &c) { return mish(c.in[0]); }, drawUnary});
+  op({"logSigmoid", 0.5, false, "logSigmoid($0)", [](const Call &c) { return logSigmoid(c.in[0]); }, drawUnary});
   // Created tensors.
   op({"constant", 1, true, "constant($I, $R)",
       [](const Call &c) {

@@ -100,6 +100,12 @@ bool drawOnSmall(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {d.add("minimumNumber", {x}, {}, {1})}) >= 0;
 }
 
+/// f(tanh(x))
+bool drawOnUnit(Drawing &d, const OpKind &self) {
+  const int x = d.pick();
+  return x >= 0 && d.add(self.name, {d.add("tanh", {x})}) >= 0;
+}
+
 bool drawPow(Drawing &d, const OpKind &self) {
   const int x = d.pick();
   if (x < 0)
@@ -124,11 +130,12 @@ bool drawResidual(Drawing &d, const OpKind &) {
   return y >= 0 && d.add("add", {x, y}) >= 0;
 }
 
-bool drawDivide(Drawing &d, const OpKind &) {
+/// f(x, |y| + 1)
+bool drawDivide(Drawing &d, const OpKind &self) {
   const int x = d.pick(), y = x < 0 ? -1 : secondOperand(d, x);
   if (y < 0)
     return false;
-  return d.add("divide", {x, d.add("addNumber", {d.add("abs", {y})}, {}, {1})}) >= 0;
+  return d.add(self.name, {x, d.add("addNumber", {d.add("abs", {y})}, {}, {1})}) >= 0;
 }
 
 bool drawNumber(Drawing &d, const OpKind &self) {
@@ -655,6 +662,15 @@ std::vector<OpKind> makeKinds() {
   op({"log", 0.7, false, "log($0)", [](const Call &c) { return log(c.in[0]); }, drawOnPositive});
   op({"sqrt", 0.7, false, "sqrt($0)", [](const Call &c) { return sqrt(c.in[0]); }, drawOnPositive});
   op({"rsqrt", 0.7, false, "rsqrt($0)", [](const Call &c) { return rsqrt(c.in[0]); }, drawOnPositive});
+  op({"log1p", 0.5, false, "log1p($0)", [](const Call &c) { return log1p(c.in[0]); }, drawOnPositive});
+  op({"expm1", 0.5, false, "expm1($0)", [](const Call &c) { return expm1(c.in[0]); }, drawOnSmall});
+  op({"sinh", 0.5, false, "sinh($0)", [](const Call &c) { return sinh(c.in[0]); }, drawOnUnit});
+  op({"tan", 0.5, false, "tan($0)", [](const Call &c) { return cleave::tan(c.in[0]); }, drawOnUnit});
+  op({"floor", 0.4, true, "floor($0)", [](const Call &c) { return floor(c.in[0]); }, drawUnary});
+  op({"ceil", 0.4, true, "ceil($0)", [](const Call &c) { return ceil(c.in[0]); }, drawUnary});
+  op({"round", 0.4, true, "round($0)", [](const Call &c) { return round(c.in[0]); }, drawUnary});
+  op({"atan2", 0.5, false, "atan2($0, $1)", [](const Call &c) { return atan2(c.in[0], c.in[1]); }, drawDivide});
+  op({"remainder", 0.4, false, "remainder($0, $1)", [](const Call &c) { return remainder(c.in[0], c.in[1]); }, drawDivide});
   op({"pow", 0.7, false, "pow($0, $r0)", [](const Call &c) { return pow(c.in[0], c.r(0)); }, drawPow});
   op({"add", 4, true, "$0 + $1", [](const Call &c) { return c.in[0] + c.in[1]; }, drawBinary});
   op({"residual", 4, true, "", nullptr, drawResidual});
