@@ -1,5 +1,6 @@
 // Common layers: parameters with PyTorch's initial values, and their forward functions.
 #include "cleave/Layers.h"
+#include "cleave/Pointwise.h"
 #include "frontend/trace/Diagnose.h"
 
 #include <cmath>
@@ -103,6 +104,11 @@ Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t wid
     : Module(parent, std::move(name), where), weight(*this, "weight", {rows, width}, options.weightInit, where) {}
 
 Tensor Embedding::forward(Tensor ids) { return embedding(ids, weight, callSite()); }
+
+PReLU::PReLU(Module &parent, std::string name, int64_t channels, double slope, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {channels}, init::constant(slope), where) {}
+
+Tensor PReLU::forward(Tensor x) { return prelu(x, weight.tensor(callSite()), callSite()); }
 
 Dropout::Dropout(Module &parent, std::string name, double p, Where where)
     : Module(parent, std::move(name), where), p(p) {}

@@ -277,17 +277,7 @@ bool needsRounding(const LoopValue &v) {
     return false;
   if (v.kind != ValueKind::Op)
     return v.kind == ValueKind::Scalar || (v.kind == ValueKind::Reduce && v.combine == ReduceKind::Sum);
-  switch (v.op) {
-  case NodeKind::Neg:
-  case NodeKind::Abs:
-  case NodeKind::Relu:
-  case NodeKind::Max:
-  case NodeKind::Min:
-  case NodeKind::Select:
-    return false;
-  default:
-    return true;
-  }
+  return !isExact(v.op);
 }
 
 int64_t LoopNest::reducedCount() const {
