@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-namespace detail {
+namespace internal {
 /// Marks the ops that are added during its lifetime (perMicrobatch).
 class PerMicrobatch {
 public:
@@ -19,7 +19,7 @@ public:
   ~PerMicrobatch();
   PerMicrobatch(const PerMicrobatch &) = delete;
 };
-} // namespace detail
+} // namespace internal
 
 /// Height and width; one number sets both.
 struct Pair {
@@ -224,7 +224,7 @@ auto perMicrobatch(Body &&body, Where where = Where::current());
 void stage(int64_t k, Where where = Where::current());
 
 template <class Body> auto perMicrobatch(Body &&body, Where where) {
-  const detail::PerMicrobatch scope(where);
+  const internal::PerMicrobatch scope(where);
   return std::forward<Body>(body)();
 }
 

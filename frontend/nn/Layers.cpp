@@ -1,20 +1,13 @@
 // Common layers: parameters with PyTorch's initial values, and their forward functions.
 #include "cleave/Layers.h"
 #include "cleave/Pointwise.h"
+#include "frontend/nn/Layer.h"
 #include "frontend/trace/Diagnose.h"
 
 #include <cmath>
 #include <fmt/format.h>
 
 namespace cleave {
-
-/// U(-1/sqrt(fanIn), 1/sqrt(fanIn))
-static Init byFanIn(int64_t fanIn) {
-  const double bound = 1 / std::sqrt(static_cast<double>(fanIn));
-  return init::uniform(-bound, bound);
-}
-
-static Tensor given(const std::optional<Parameter> &p) { return p ? p->tensor(callSite()) : Tensor(); }
 
 Linear::Linear(Module &parent, std::string name, int64_t in, int64_t out, LinearOptions o, Where where)
     : Module(parent, std::move(name), where),

@@ -51,7 +51,7 @@ Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Bu
   const double count = rows * static_cast<double>(x.elements() / (x.size(0) * x.size(1)));
   if (count < 2)
     failRule(name, 4, "each channel has only one value, so its variance is undefined", facts, where);
-  const cleave::detail::PerMicrobatch meant(where); // what batch statistics are is documented
+  const cleave::internal::PerMicrobatch meant(where); // what batch statistics are is documented
   auto op = ops.op<BatchNormOp>(valueOf(x), valueOf(weight), valueOf(bias), llvm::APFloat(o.eps),
                                 static_cast<uint64_t>(o.group));
   moveStatistic(runningMean, tensorOf(op.getMean()), o.momentum, 1, where);

@@ -239,8 +239,8 @@ static bool knownEntry(const std::string &entry) {
   }
 }
 
-cleave::detail::PerMicrobatch::PerMicrobatch(Where where) { ++Trace::current("perMicrobatch", where).perMicrobatch; }
-cleave::detail::PerMicrobatch::~PerMicrobatch() {
+cleave::internal::PerMicrobatch::PerMicrobatch(Where where) { ++Trace::current("perMicrobatch", where).perMicrobatch; }
+cleave::internal::PerMicrobatch::~PerMicrobatch() {
   if (Trace *trace = Trace::active())
     --trace->perMicrobatch;
 }

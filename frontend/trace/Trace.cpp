@@ -98,7 +98,7 @@ static void requireHeldBy(Tensor tensor, const char *what, Where where) {
   isUsersPlace(where) ? requireHeld(tensor, what, where) : requireHeld(tensor);
 }
 
-Tensor detail::held(Tensor tensor, Where where) {
+Tensor internal::held(Tensor tensor, Where where) {
   requireHeldBy(tensor, "an operator", where);
   return tensor;
 }

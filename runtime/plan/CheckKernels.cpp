@@ -4,6 +4,7 @@
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Kernels.h"
+#include "runtime/plan/Text.h"
 
 #include <cstring>
 #include <elf.h>
@@ -14,8 +15,6 @@
 namespace cleave::check {
 
 namespace {
-
-std::string_view text(const flatbuffers::String *value) { return value ? value->string_view() : std::string_view(); }
 
 bool isCuda(const plan::Plan &plan) { return backendOf(plan) == Target::Kind::Cuda; }
 
@@ -123,13 +122,13 @@ private:
 void checkCode(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T6");
   const std::span<const uint8_t> code = bytesOf(plan.code());
-  if (!std::ranges::equal(codeHash(code, text(plan.ptx())), bytesOf(plan.code_hash())))
+  if (!std::ranges::equal(codeHash(code, viewOf(plan.ptx())), bytesOf(plan.code_hash())))
     return report.add("code: its {} bytes are not those that the kernels were declared with", code.size());
   if (code.empty())
     return;
   constexpr uint16_t cubin = 190;
   Elf elf(code);
-  const bool gpu = isCuda(plan) && text(plan.target()) != "emulated";
+  const bool gpu = isCuda(plan) && viewOf(plan.target()) != "emulated";
   if (std::string problem = elf.problem(gpu ? cubin : uint16_t{EM_X86_64}); !problem.empty())
     return report.add("code: {}", problem);
   const std::set<std::string> functions = elf.functions();
@@ -145,9 +144,9 @@ void checkKernels(const plan::Plan &plan, Report &report) {
   std::map<std::string_view, uint32_t> symbols;
   for (uint32_t k = 0; k < length(plan.kernels()); ++k) {
     const plan::KernelInfo &kernel = *plan.kernels()->Get(k);
-    if (text(kernel.symbol()).empty())
+    if (viewOf(kernel.symbol()).empty())
       report.add("kernel {}: it has no symbol", k);
-    else if (auto [found, fresh] = symbols.emplace(text(kernel.symbol()), k); !fresh)
+    else if (auto [found, fresh] = symbols.emplace(viewOf(kernel.symbol()), k); !fresh)
       report.add("kernel {}: its symbol '{}' is that of kernel {}", k, kernel.symbol()->str(), found->second);
     else if (std::string problem = declarationProblem(kernel); !problem.empty())
       report.add("kernel {}: {}", k, problem);
@@ -167,7 +166,7 @@ uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_
 
 std::string callProblem(const plan::Plan &plan, const plan::Program &program, const plan::Kernel &call) {
   const plan::KernelInfo &kernel = *plan.kernels()->Get(call.kernel());
-  const std::string name(text(kernel.symbol()));
+  const std::string name(viewOf(kernel.symbol()));
   if (call.signature() != kernelSignature(kernel))
     return fmt::format("a call with signature {:016x} of kernel {} ({}), which has {:016x}", call.signature(),
                        call.kernel(), name, kernelSignature(kernel));
