@@ -14,7 +14,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// Launches a generated kernel; parameters are the buffers, the scalars and the extent (passes/codegen/GpuEmit.h).
+/// Launches a generated kernel; parameters are the buffers, the scalars and the extent (passes/codegen/gpu/GpuEmit.h).
 class KernelOp final : public Op {
 public:
   KernelOp(const plan::Kernel &kernel, SlotScope &scope, const Queue &queue, CUfunction function, unsigned threads)
