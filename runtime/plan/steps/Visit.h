@@ -3,12 +3,17 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <concepts>
+
 namespace cleave::steps {
 
 /// Whether the step is of a kind of this version of the format; a file may hold another number.
 inline bool known(const plan::Step &step) {
   return step.op() && step.op_type() > plan::StepOp::NONE && step.op_type() <= plan::StepOp::MAX;
 }
+
+/// Whether Op is one of Kinds.
+template <typename Op, typename... Kinds> constexpr bool oneOf = (std::same_as<Op, Kinds> || ...);
 
 /// Calls fn with the table of the step's kind (plan::Matmul, ...). fn must take every kind, so that a forgotten one
 /// does not compile. The step must be known().
